@@ -1,0 +1,112 @@
+//! What can be typed, and then what it means.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use jitinject::inject::Options;
+
+/// Examples at the end of the help.
+const EXAMPLES: &str = "\
+Examples:
+  perf record -k mono -g node --perf-prof app.js
+  jitinject && perf report -i perf.jit.data
+
+  # the jitdump was copied from elsewhere
+  jitinject -i perf.data --jitdump dumps/ -o named.data
+
+  # in CI: fail unless nearly all samples in JIT code get a name
+  jitinject -q --summary summary.json --fail-under 95
+
+Exit status: 0 done; 1 failed, and nothing was written; 2 wrong usage; 3 fewer samples named than --fail-under asks for.";
+
+/// Puts names and unwinding back into perf profiles of just-in-time compiled code.
+///
+/// Reads a profile and the jitdumps that its processes wrote, and writes a new profile that shows their functions, together with a
+/// folder of small ELF files that it points at. perf report, perf annotate and all that reads perf.data work on it as on any other.
+#[derive(Parser, Debug)]
+#[command(version, after_help = EXAMPLES, max_term_width = 120)]
+pub struct Arguments {
+    /// The profile to read
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+
+    /// The profile to write
+    #[arg(short, long, value_name = "FILE", default_value = "perf.jit.data")]
+    output: PathBuf,
+
+    /// A jitdump, or a folder to search for jitdumps; may be given more than once
+    ///
+    /// Dumps are looked for where the profile says they were, beside the profile, and here. A file that nothing in the profile points to is used
+    /// for the process that its header names.
+    #[arg(long, value_name = "PATH")]
+    jitdump: Vec<PathBuf>,
+
+    /// The folder for the ELF files [default: OUTPUT.elf]
+    #[arg(long, value_name = "DIR")]
+    elf_dir: Option<PathBuf>,
+
+    /// Write all functions, not only those that samples touch
+    #[arg(long)]
+    all: bool,
+
+    /// Write what happened to a file as JSON
+    #[arg(long, value_name = "FILE")]
+    pub summary: Option<PathBuf>,
+
+    /// Exit with status 3 if fewer of the samples in JIT code get a name
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub fail_under: Option<f64>,
+
+    /// Read a profile that belongs to another user
+    #[arg(short, long)]
+    force: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say more: every jitdump, and how its clock was brought onto the profile's
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse() {
+        Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
+        _ => Err("not a number from 0 to 100".into()),
+    }
+}
+
+impl Arguments {
+    /// What was typed, as the library understands it.
+    pub fn options(&self) -> Options {
+        Options {
+            input: self.input.clone(),
+            output: self.output.clone(),
+            jitdumps: self.jitdump.clone(),
+            elf_dir: self.elf_dir.clone(),
+            all: self.all,
+            force: self.force,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn percentages_are_checked() {
+        assert_eq!(percent("95"), Ok(95.0));
+        assert_eq!(percent("99.5%"), Ok(99.5));
+        assert!(percent("101").is_err());
+        assert!(percent("many").is_err());
+        assert!(percent("NaN").is_err());
+    }
+}

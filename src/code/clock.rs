@@ -1,0 +1,245 @@
+//! Bringing a runtime's times onto the profile's clock.
+//!
+//! Runtimes stamp their records with CLOCK_MONOTONIC. `perf record -k mono` does too, and then nothing is to be done; without `-k`, perf uses
+//! the scheduler's clock, which runs beside CLOCK_MONOTONIC at a distance that the profile does not tell. The marker helps: a runtime
+//! maps its dump just after it has made it, so one moment is known on both clocks.
+
+use std::fmt;
+
+use crate::code::survey::TimeConversion;
+use crate::perf::feature::ClockData;
+use crate::runtime::RuntimeTime;
+use crate::units::Time;
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// `CLOCK_MONOTONIC` of Linux' include/uapi/linux/time.h.
+pub const CLOCK_MONOTONIC: i32 = 1;
+
+/// What the profile says about its clock.
+#[derive(Clone, Copy, Debug)]
+pub struct ProfileClock {
+    /// The clock that was asked for; `None` is the scheduler's.
+    pub id: Option<i32>,
+    /// A moment on that clock and on the wall clock.
+    pub data: Option<ClockData>,
+    /// How cycle counts become times of the scheduler's clock.
+    pub conversion: Option<TimeConversion>,
+    /// The times of the first and the last record.
+    pub span: Option<(Time, Time)>,
+}
+
+/// What a runtime's file says about its own.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeClock {
+    /// Whether its header says that its times are cycle counts.
+    pub counts_cycles: bool,
+    /// When it was made, according to its header: on the clock of its records, or as CLOCK_REALTIME in microseconds, or nonsense.
+    pub made: u64,
+    /// The time of its first record.
+    pub first: RuntimeTime,
+}
+
+/// How a runtime's times become the profile's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Alignment {
+    /// Both clocks are CLOCK_MONOTONIC.
+    Same,
+    /// Cycle counts, converted as the profile says.
+    Cycles(TimeConversion),
+    /// Moved by so many nanoseconds, on some evidence.
+    Shifted(i128, Evidence),
+}
+
+/// What an offset between clocks rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evidence {
+    /// The header's time and the marker's are the same moment.
+    HeaderAtMarker,
+    /// The first record follows the marker closely as it is, so the clocks can't be far apart.
+    ClocksAgree,
+    /// The first record can't be earlier than the marker.
+    FirstRecordAtMarker,
+    /// There is none.
+    None,
+}
+
+/// Why times can't be brought together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unalignable {
+    /// Cycle counts, and the profile does not tell how to convert them.
+    NoConversion,
+    /// Cycle counts, and a profile on another clock than the one that they convert to.
+    OtherClock(i32),
+}
+
+impl fmt::Display for Unalignable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoConversion => f.write_str(
+                "its times are counts of the processor's cycle counter, and the profile has no TIME_CONV record to convert them with \
+                 (perf record writes one only where the kernel says how that counter relates to perf's clock, for which it needs a \
+                 hardware event such as -e cycles); record with -k mono and let the runtime use CLOCK_MONOTONIC \
+                 (for perf's Java agent: without JITDUMP_USE_ARCH_TIMESTAMP)",
+            ),
+            Self::OtherClock(id) => write!(
+                f,
+                "its times are counts of the processor's cycle counter, which convert to perf's own clock, and the profile was \
+                 recorded on clock {id} instead; record without -k, or let the runtime use CLOCK_MONOTONIC and record with -k mono"
+            ),
+        }
+    }
+}
+
+impl Alignment {
+    /// Finds out how `runtime`'s times become `profile`'s; `marker` is when the file was mapped, if the profile saw that.
+    pub fn find(
+        profile: &ProfileClock,
+        runtime: &RuntimeClock,
+        marker: Option<Time>,
+    ) -> Result<Self, Unalignable> {
+        if runtime.counts_cycles && !is_inside(profile.span, runtime.first) {
+            return match (profile.conversion, profile.id) {
+                (Some(conversion), None) => Ok(Self::Cycles(conversion)),
+                (Some(_), Some(id)) => Err(Unalignable::OtherClock(id)),
+                (None, _) => Err(Unalignable::NoConversion),
+            };
+        }
+        if profile.id == Some(CLOCK_MONOTONIC) {
+            return Ok(Self::Same);
+        }
+        let made = marker.or_else(|| made_on_profile_clock(profile.data?, runtime.made));
+        let Some(made) = made else {
+            return Ok(Self::Shifted(0, Evidence::None));
+        };
+        let distance = |to: u64| i128::from(made.0) - i128::from(to);
+        let first = runtime.first.0;
+        Ok(if first.abs_diff(runtime.made) < 60 * SECOND {
+            Self::Shifted(distance(runtime.made), Evidence::HeaderAtMarker)
+        } else if (made.0..made.0.saturating_add(SECOND)).contains(&first) {
+            Self::Shifted(0, Evidence::ClocksAgree)
+        } else {
+            Self::Shifted(distance(first), Evidence::FirstRecordAtMarker)
+        })
+    }
+
+    /// A runtime's time on the profile's clock.
+    pub fn time(&self, time: RuntimeTime) -> Time {
+        match self {
+            Self::Same => Time(time.0),
+            Self::Cycles(conversion) => conversion.time(time.0),
+            Self::Shifted(offset, _) => {
+                let shifted = i128::from(time.0).saturating_add(*offset);
+                Time(u64::try_from(shifted.max(0)).unwrap_or(Time::LAST.0))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Alignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (offset, evidence) = match self {
+            Self::Same => return f.write_str("CLOCK_MONOTONIC, as the profile's"),
+            Self::Cycles(_) => {
+                return f.write_str("cycle counts, converted by the profile's TIME_CONV record");
+            }
+            Self::Shifted(offset, evidence) => (offset, evidence),
+        };
+        let milliseconds = *offset as f64 / 1e6;
+        match evidence {
+            Evidence::HeaderAtMarker => write!(
+                f,
+                "another than the profile's, moved by {milliseconds:+.3} ms: its header was written when the marker was mapped"
+            ),
+            Evidence::ClocksAgree => f.write_str(
+                "another than the profile's, used as it is: its first record follows the marker by less than a second",
+            ),
+            Evidence::FirstRecordAtMarker => write!(
+                f,
+                "another than the profile's, moved by {milliseconds:+.3} ms: its first record is put where the marker was mapped"
+            ),
+            Evidence::None => f.write_str(
+                "another than the profile's, used as it is: the profile has no marker and no clock data to compare them by",
+            ),
+        }
+    }
+}
+
+/// Quirk: some writers set the flag for cycle counts and write nanoseconds (libxsmm before its pull request 1093). Counts that fall into
+/// the recording are times.
+fn is_inside(span: Option<(Time, Time)>, first: RuntimeTime) -> bool {
+    span.is_some_and(|(start, end)| (start.0.saturating_sub(SECOND)..=end.0).contains(&first.0))
+}
+
+/// When the file was made, for headers with CLOCK_REALTIME in microseconds (V8, CPython) in profiles that tell what the wall clock said.
+fn made_on_profile_clock(data: ClockData, made: u64) -> Option<Time> {
+    /// Recordings are not believed to last longer.
+    const DAY: u64 = 86_400 * SECOND;
+    let wall_clock = made.checked_mul(1000)?;
+    if wall_clock.abs_diff(data.wall_clock) > 30 * DAY {
+        return None;
+    }
+    let time = i128::from(data.profile_clock) + i128::from(wall_clock) - i128::from(data.wall_clock);
+    u64::try_from(time).ok().map(Time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROFILE: ProfileClock = ProfileClock {
+        id: None,
+        data: None,
+        conversion: None,
+        span: Some((Time(1000 * SECOND), Time(1010 * SECOND))),
+    };
+    const RUNTIME: RuntimeClock = RuntimeClock {
+        counts_cycles: false,
+        made: 0,
+        first: RuntimeTime(5000 * SECOND),
+    };
+    const MARKER: Option<Time> = Some(Time(1001 * SECOND));
+
+    #[test]
+    fn nothing_is_moved_where_both_are_monotonic() {
+        let profile = ProfileClock { id: Some(1), ..PROFILE };
+        assert_eq!(Alignment::find(&profile, &RUNTIME, MARKER), Ok(Alignment::Same));
+    }
+
+    #[test]
+    fn the_header_is_believed_where_it_uses_the_clock_of_the_records() {
+        let runtime = RuntimeClock { made: 4999 * SECOND, ..RUNTIME };
+        let alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
+        assert_eq!(alignment.time(RuntimeTime(4999 * SECOND)), MARKER.unwrap());
+    }
+
+    #[test]
+    fn without_a_usable_header_the_first_record_is_put_at_the_marker_or_left() {
+        let alignment = Alignment::find(&PROFILE, &RUNTIME, MARKER).unwrap();
+        assert_eq!(alignment.time(RUNTIME.first), MARKER.unwrap());
+        let runtime = RuntimeClock { first: RuntimeTime(1001 * SECOND + 14_000_000), ..RUNTIME };
+        let alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
+        assert_eq!(alignment, Alignment::Shifted(0, Evidence::ClocksAgree));
+    }
+
+    #[test]
+    fn clock_data_stand_in_for_a_marker_from_before_the_profile() {
+        let wall_clock = 1_795_247_199 * SECOND;
+        let data = ClockData { wall_clock, profile_clock: 1000 * SECOND };
+        let profile = ProfileClock { id: Some(7), data: Some(data), ..PROFILE };
+        let made = (wall_clock - 3 * SECOND) / 1000;
+        let runtime = RuntimeClock { made, ..RUNTIME };
+        let alignment = Alignment::find(&profile, &runtime, None).unwrap();
+        assert_eq!(alignment.time(RUNTIME.first), Time(997 * SECOND));
+    }
+
+    #[test]
+    fn cycle_counts_need_a_conversion_unless_they_are_times() {
+        let runtime = RuntimeClock { counts_cycles: true, ..RUNTIME };
+        let found = Alignment::find(&PROFILE, &runtime, MARKER);
+        assert_eq!(found, Err(Unalignable::NoConversion));
+        let runtime = RuntimeClock { first: RuntimeTime(1002 * SECOND), ..runtime };
+        assert!(Alignment::find(&PROFILE, &runtime, MARKER).is_ok());
+    }
+}

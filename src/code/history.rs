@@ -1,0 +1,296 @@
+//! What lay at each address at each time.
+//!
+//! A [`Builder`] is told, in the order of time, what is put where; what was there before ends. That leaves rectangles of addresses by time that
+//! don't overlap, at most three for each call however the ranges lie. A [`History`] finds the rectangle of a point among n in O(log² n):
+//! a segment tree over the addresses where rectangles start or end, each node with the rectangles that span it, in the order of time.
+
+use crate::code::range_map::RangeMap;
+use crate::units::{Address, AddressRange, Time};
+
+/// One value at some addresses for some time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Episode<T> {
+    /// The addresses.
+    pub range: AddressRange,
+    /// When it began.
+    pub from: Time,
+    /// When something else took its place; [`Time::MAX`] if nothing did.
+    pub until: Time,
+    /// The value.
+    pub value: T,
+}
+
+/// Collects what is put where, in the order of time.
+#[derive(Clone, Debug)]
+pub struct Builder<T> {
+    /// What lies where now, and since when.
+    live: RangeMap<(Time, T)>,
+    ended: Vec<Episode<T>>,
+}
+
+impl<T: Copy> Default for Builder<T> {
+    fn default() -> Self {
+        Self {
+            live: RangeMap::default(),
+            ended: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy> Builder<T> {
+    /// Puts `value` at `range`, from `time` on.
+    pub fn put(&mut self, range: AddressRange, time: Time, value: T) {
+        let ended = &mut self.ended;
+        self.live.insert(range, (time, value), |piece, (from, value)| {
+            end(ended, piece, from, time, value);
+        });
+    }
+
+    /// Ends everything at `range`.
+    pub fn clear(&mut self, range: AddressRange, time: Time) {
+        let ended = &mut self.ended;
+        self.live.remove(range, |piece, (from, value)| {
+            end(ended, piece, from, time, value);
+        });
+    }
+
+    /// What lies in `range` now, in pieces clipped to it.
+    pub fn pieces(&self, range: AddressRange) -> impl Iterator<Item = (AddressRange, T)> + '_ {
+        let pieces = self.live.overlapping(range);
+        pieces.map(|(piece, (_, value))| (piece, value))
+    }
+
+    /// What was collected, ready to be asked.
+    pub fn finish(mut self) -> History<T> {
+        for (piece, (from, value)) in self.live.iter() {
+            end(&mut self.ended, piece, from, Time::MAX, value);
+        }
+        History::new(self.ended)
+    }
+}
+
+fn end<T>(ended: &mut Vec<Episode<T>>, range: AddressRange, from: Time, until: Time, value: T) {
+    // What is replaced at the moment at which it came was never there.
+    if from < until {
+        ended.push(Episode {
+            range,
+            from,
+            until,
+            value,
+        });
+    }
+}
+
+/// What lay at each address at each time.
+#[derive(Clone, Debug)]
+pub struct History<T> {
+    /// In the order of their beginnings.
+    episodes: Vec<Episode<T>>,
+    /// Every address where an episode starts or ends. Between two neighbours, all addresses have the same history.
+    bounds: Vec<Address>,
+    /// For each node of the segment tree, where its list in `lists` starts; the next one's start is its end.
+    /// The leaf of the slot behind `bounds[i]` is node `bounds.len() + i`, the parent of node n is n / 2.
+    starts: Vec<u32>,
+    /// Indices of episodes.
+    lists: Vec<u32>,
+}
+
+impl<T: Copy> History<T> {
+    fn new(mut episodes: Vec<Episode<T>>) -> Self {
+        episodes.sort_by_key(|episode| (episode.from, episode.range.start));
+        let ranges = episodes.iter().map(|episode| episode.range);
+        let mut bounds: Vec<Address> = ranges.flat_map(|range| [range.start, range.end]).collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        let mut history = Self {
+            starts: vec![0; bounds.len() * 2 + 1],
+            lists: Vec::new(),
+            episodes,
+            bounds,
+        };
+        history.fill_lists();
+        history
+    }
+
+    fn fill_lists(&mut self) {
+        let mut counts = vec![0u32; self.bounds.len() * 2 + 1];
+        self.for_each_node(|node, _| {
+            if let Some(count) = counts.get_mut(node) {
+                *count += 1;
+            }
+        });
+        let mut total = 0;
+        for (start, count) in self.starts.iter_mut().zip(&counts) {
+            *start = total;
+            total += count;
+        }
+        let mut next = self.starts.clone();
+        let mut lists = vec![0; total as usize];
+        self.for_each_node(|node, episode| {
+            if let Some(at) = next.get_mut(node)
+                && let Some(place) = lists.get_mut(*at as usize)
+            {
+                *place = episode;
+                *at += 1;
+            }
+        });
+        self.lists = lists;
+    }
+
+    /// Calls `visit` with each node that an episode belongs to and the episode's index: the largest ones that it covers.
+    fn for_each_node(&self, mut visit: impl FnMut(usize, u32)) {
+        for (index, episode) in (0u32..).zip(&self.episodes) {
+            let mut low = self.slot(episode.range.start) + self.bounds.len();
+            let mut high = self.slot(episode.range.end) + self.bounds.len();
+            while low < high {
+                if low % 2 == 1 {
+                    visit(low, index);
+                    low += 1;
+                }
+                if high % 2 == 1 {
+                    high -= 1;
+                    visit(high, index);
+                }
+                low /= 2;
+                high /= 2;
+            }
+        }
+    }
+
+    /// The index of the first bound that is not below `address`.
+    fn slot(&self, address: Address) -> usize {
+        self.bounds.partition_point(|&bound| bound < address)
+    }
+
+    /// From the lowest address that ever held anything up to the highest.
+    pub fn extent(&self) -> Option<AddressRange> {
+        Some(AddressRange {
+            start: *self.bounds.first()?,
+            end: *self.bounds.last()?,
+        })
+    }
+
+    /// What lay at `address` at `time`.
+    pub fn at(&self, address: Address, time: Time) -> Option<&Episode<T>> {
+        self.nodes_of(address).find_map(|list| {
+            let after = list.partition_point(|episode| episode.from <= time);
+            let episode = list.get(after.checked_sub(1)?)?;
+            (time < episode.until).then_some(episode)
+        })
+    }
+
+    /// Whether something came to `address` later than `time`.
+    pub fn has_later(&self, address: Address, time: Time) -> bool {
+        self.nodes_of(address)
+            .any(|list| list.last().is_some_and(|episode| episode.from > time))
+    }
+
+    /// The lists of episodes that hold `address`, at whatever time.
+    fn nodes_of(&self, address: Address) -> impl Iterator<Item = Episodes<'_, T>> {
+        let slot = self.bounds.partition_point(|&bound| bound <= address);
+        let leaf = slot.checked_sub(1).map_or(0, |slot| slot + self.bounds.len());
+        std::iter::successors(Some(leaf), |node| Some(node / 2))
+            .take_while(|&node| node > 0)
+            .filter_map(|node| {
+                let start = *self.starts.get(node)? as usize;
+                let end = *self.starts.get(node + 1)? as usize;
+                Some(Episodes {
+                    history: self,
+                    list: self.lists.get(start..end).filter(|list| !list.is_empty())?,
+                })
+            })
+    }
+}
+
+/// The list of one node: episodes that don't overlap in time, in its order.
+struct Episodes<'a, T> {
+    history: &'a History<T>,
+    list: &'a [u32],
+}
+
+impl<'a, T> Episodes<'a, T> {
+    fn get(&self, at: usize) -> Option<&'a Episode<T>> {
+        self.history.episodes.get(*self.list.get(at)? as usize)
+    }
+
+    fn last(&self) -> Option<&'a Episode<T>> {
+        self.get(self.list.len().checked_sub(1)?)
+    }
+
+    /// The number of episodes at the start of the list that `is_before` holds for.
+    fn partition_point(&self, is_before: impl Fn(&Episode<T>) -> bool) -> usize {
+        self.list.partition_point(|&index| {
+            let episode = self.history.episodes.get(index as usize);
+            episode.is_some_and(&is_before)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, end: u64) -> AddressRange {
+        AddressRange::new(Address(start), end - start).unwrap()
+    }
+
+    #[test]
+    fn newer_values_take_the_place_of_older_ones_from_their_time_on() {
+        let mut builder = Builder::default();
+        builder.put(range(100, 200), Time(10), 'a');
+        builder.put(range(150, 160), Time(20), 'b');
+        builder.clear(range(100, 110), Time(30));
+        builder.put(range(90, 300), Time(40), 'c');
+        let history = builder.finish();
+        let at = |address, time| history.at(Address(address), Time(time)).map(|e| e.value);
+        assert_eq!(at(155, 9), None);
+        assert_eq!(at(155, 10), Some('a'));
+        assert_eq!(at(155, 20), Some('b'));
+        assert_eq!(at(149, 25), Some('a'));
+        assert_eq!(at(160, 25), Some('a'));
+        assert_eq!(at(105, 29), Some('a'));
+        assert_eq!(at(105, 30), None);
+        assert_eq!(at(105, 40), Some('c'));
+        assert_eq!(at(299, u64::MAX), None);
+        assert_eq!(at(299, u64::MAX - 1), Some('c'));
+        assert_eq!(at(300, 50), None);
+        assert_eq!(at(89, 50), None);
+        assert!(history.has_later(Address(299), Time(39)));
+        assert!(!history.has_later(Address(299), Time(40)));
+        assert_eq!(history.extent(), Some(range(90, 300)));
+        assert!(Builder::<char>::default().finish().at(Address(1), Time(1)).is_none());
+    }
+
+    /// Compares with the plain rule: the last value put there, unless it was cleared since.
+    #[test]
+    fn agrees_with_a_search_through_everything() {
+        let mut state = 1u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % below
+        };
+        let mut builder = Builder::default();
+        let mut all = Vec::new();
+        for time in 0..2000u64 {
+            let start = random(1000);
+            let put = range(start, start + 1 + random(60));
+            if random(5) == 0 {
+                builder.clear(put, Time(time));
+                all.push((put, time, None));
+            } else {
+                builder.put(put, Time(time), time);
+                all.push((put, time, Some(time)));
+            }
+        }
+        let history = builder.finish();
+        for _ in 0..20_000 {
+            let (address, time) = (Address(random(1100)), random(2100));
+            let newest = all.iter().rev().find(|(put, from, _)| *from <= time && put.contains(address));
+            let expected = newest.and_then(|(_, _, value)| *value);
+            let found = history.at(address, Time(time)).map(|episode| episode.value);
+            assert_eq!(found, expected, "{address} at {time}");
+            let later = all.iter().any(|(put, from, value)| *from > time && value.is_some() && put.contains(address));
+            assert_eq!(history.has_later(address, Time(time)), later);
+        }
+    }
+}

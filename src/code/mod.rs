@@ -1,0 +1,16 @@
+//! Functions on a time axis: which code lay at an address of a process at a moment, and which of it the samples touch.
+//!
+//! ```text
+//! profile ─► [survey]: processes, their maps, markers of dumps ─┐
+//! dumps ─► code events ─► [clock]: on the profile's clock ──────┼─► [timeline] ─► [selection]: which functions the samples touch
+//!                                                               ┘       └─► [cover]: which maps would hide them
+//! ```
+
+pub mod clock;
+pub mod cover;
+pub mod history;
+pub mod process;
+pub mod range_map;
+pub mod selection;
+pub mod survey;
+pub mod timeline;

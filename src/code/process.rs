@@ -1,0 +1,201 @@
+//! Processes and their address spaces over time.
+//!
+//! A process number stands for one address space after another: it starts as a copy of its parent's at a FORK, and as an empty one when it
+//! executes a program. What an address space inherits is asked of the parent, at the time of the FORK.
+
+use rustc_hash::FxHashMap;
+
+use crate::perf::event::Backing;
+use crate::units::{AddressRange, Pid, Time};
+
+/// One address space, as an index into [`Processes::spaces`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SpaceId(u32);
+
+impl SpaceId {
+    /// The index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The memory of a process from its start, or from the start of a program in it, on.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// The process.
+    pub pid: Pid,
+    /// When it came to be; 0 if it was there before the profile.
+    pub since: Time,
+    /// Which address space it started as a copy of, and when.
+    pub parent: Option<(SpaceId, Time)>,
+    /// Its own maps, in the order of time.
+    pub maps: Vec<Map>,
+}
+
+/// Memory that became mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct Map {
+    /// When.
+    pub time: Time,
+    /// Where.
+    pub range: AddressRange,
+    /// What lies behind it.
+    pub backing: Backing,
+    /// The same for two maps that show the same memory at the same addresses under the same name.
+    pub identity: u64,
+    /// The offset of its record, from the first record.
+    pub record: u64,
+}
+
+/// What the records say happened to a process.
+#[derive(Clone, Copy, Debug)]
+pub enum ProcessEvent {
+    /// Memory was mapped.
+    Map(Pid, Map),
+    /// It was started as a copy of another.
+    Fork {
+        /// The new process.
+        child: Pid,
+        /// The one that it is a copy of.
+        parent: Pid,
+        /// When.
+        time: Time,
+    },
+    /// It executed another program.
+    Exec(Pid, Time),
+}
+
+impl ProcessEvent {
+    /// When it happened.
+    pub fn time(&self) -> Time {
+        match *self {
+            Self::Map(_, map) => map.time,
+            Self::Fork { time, .. } | Self::Exec(_, time) => time,
+        }
+    }
+}
+
+/// All address spaces of a profile.
+#[derive(Clone, Debug, Default)]
+pub struct Processes {
+    spaces: Vec<Space>,
+    /// The address spaces of each process, in the order of time.
+    by_pid: FxHashMap<Pid, Vec<(Time, SpaceId)>>,
+}
+
+impl Processes {
+    /// Puts together what happened; `events` in any order, those of the same time in the order in which they happened.
+    pub fn new(mut events: Vec<ProcessEvent>) -> Self {
+        events.sort_by_key(ProcessEvent::time);
+        let mut processes = Self::default();
+        for event in events {
+            match event {
+                ProcessEvent::Map(pid, map) => {
+                    let space = processes.current(pid);
+                    if let Some(space) = processes.spaces.get_mut(space.index()) {
+                        space.maps.push(map);
+                    }
+                }
+                ProcessEvent::Fork {
+                    child,
+                    parent,
+                    time,
+                } => {
+                    let parent = processes.current(parent);
+                    processes.start(child, time, Some((parent, time)));
+                }
+                ProcessEvent::Exec(pid, time) => {
+                    processes.start(pid, time, None);
+                }
+            }
+        }
+        processes
+    }
+
+    /// The address space that a process has now, made if it is new.
+    fn current(&mut self, pid: Pid) -> SpaceId {
+        match self.by_pid.get(&pid).and_then(|spaces| spaces.last()) {
+            Some(&(_, space)) => space,
+            None => self.start(pid, Time(0), None),
+        }
+    }
+
+    fn start(&mut self, pid: Pid, since: Time, parent: Option<(SpaceId, Time)>) -> SpaceId {
+        let id = SpaceId(u32::try_from(self.spaces.len()).unwrap_or(u32::MAX));
+        self.spaces.push(Space {
+            pid,
+            since,
+            parent,
+            maps: Vec::new(),
+        });
+        self.by_pid.entry(pid).or_default().push((since, id));
+        id
+    }
+
+    /// All address spaces. A parent stands before its children.
+    pub fn spaces(&self) -> &[Space] {
+        &self.spaces
+    }
+
+    /// One address space.
+    pub fn space(&self, id: SpaceId) -> Option<&Space> {
+        self.spaces.get(id.index())
+    }
+
+    /// The address spaces with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &Space)> {
+        (0u32..).map(SpaceId).zip(&self.spaces)
+    }
+
+    /// Whether the profile knows a process of this number.
+    pub fn knows(&self, pid: Pid) -> bool {
+        self.by_pid.contains_key(&pid)
+    }
+
+    /// The address space that a process has at `time`: its first one if that is earlier than all of them.
+    pub fn space_at(&self, pid: Pid, time: Time) -> Option<SpaceId> {
+        let spaces = self.by_pid.get(&pid)?;
+        let after = spaces.partition_point(|&(since, _)| since <= time);
+        let (_, space) = spaces.get(after.saturating_sub(1))?;
+        Some(*space)
+    }
+
+    /// Whether `pid` was started by `ancestor`, or by a process that was, and so on.
+    pub fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
+        let Some(&(_, space)) = self.by_pid.get(&pid).and_then(|spaces| spaces.first()) else {
+            return false;
+        };
+        self.ancestors(space)
+            .any(|space| space.pid == ancestor && pid != ancestor)
+    }
+
+    /// The address spaces that this one is a copy of, from the nearest up.
+    fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = &Space> {
+        let parent = |space: &&Space| self.space(space.parent?.0);
+        std::iter::successors(self.space(space).and_then(|space| parent(&space)), parent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_stands_for_one_address_space_after_another() {
+        let processes = Processes::new(vec![
+            ProcessEvent::Exec(Pid(1), Time(10)),
+            ProcessEvent::Fork { child: Pid(2), parent: Pid(1), time: Time(20) },
+            ProcessEvent::Exec(Pid(2), Time(30)),
+            ProcessEvent::Fork { child: Pid(2), parent: Pid(3), time: Time(40) },
+        ]);
+        let at = |pid, time| processes.space(processes.space_at(Pid(pid), Time(time))?);
+        assert_eq!(at(1, 5).unwrap().since, Time(10));
+        assert_eq!(at(2, 25).unwrap().parent.unwrap().1, Time(20));
+        assert!(at(2, 35).unwrap().parent.is_none());
+        let parent = at(2, 45).unwrap().parent.unwrap().0;
+        assert_eq!(processes.space(parent).unwrap().pid, Pid(3));
+        assert!(at(9, 1).is_none());
+        assert!(processes.descends(Pid(2), Pid(1)));
+        assert!(!processes.descends(Pid(1), Pid(2)));
+    }
+}

@@ -1,0 +1,216 @@
+//! The second walk over a profile: which functions its samples touch, and how many samples have a name.
+
+use crate::code::process::{Processes, SpaceId};
+use crate::code::timeline::{Occupant, Timeline};
+use crate::perf::Profile;
+use crate::perf::record::{self, Record, Records};
+use crate::perf::sample::Sample;
+use crate::units::{Address, AddressRange, Pid, Time};
+
+/// How much the profile can know about the code of a process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum DumpState {
+    /// Its runtime wrote nothing that was found, or was not asked to.
+    #[default]
+    None,
+    /// It did, but the file is lost or can't be used.
+    Unusable,
+    /// It did.
+    Read,
+}
+
+/// Samples, counted by what is known of the address where they were taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SampleCounts {
+    /// All.
+    pub total: u64,
+    /// In a function that is known.
+    pub named: u64,
+    /// In memory of JIT code at an address that gets a function only later.
+    pub before_load: u64,
+    /// In memory of JIT code of a process whose dump was read, at an address that it says nothing of.
+    pub not_in_dump: u64,
+    /// In memory of JIT code of a process whose dump is lost or can't be used.
+    pub dump_unusable: u64,
+    /// In memory of JIT code of a process without a dump.
+    pub no_dump: u64,
+    /// With a known function anywhere in their recorded call chain.
+    pub with_named_frame: u64,
+    /// That end before their fields do.
+    pub cut: u64,
+}
+
+impl SampleCounts {
+    /// Those taken in JIT code, as far as can be known.
+    pub fn jit(&self) -> u64 {
+        self.named + self.unnamed()
+    }
+
+    /// Those of them that have no name.
+    pub fn unnamed(&self) -> u64 {
+        self.before_load + self.not_in_dump + self.dump_unusable + self.no_dump
+    }
+
+    /// The share of the samples in JIT code that have a name, in percent; all, if there are none.
+    pub fn named_percent(&self) -> f64 {
+        match self.jit() {
+            0 => 100.0,
+            jit => self.named as f64 * 100.0 / jit as f64,
+        }
+    }
+}
+
+/// What the samples touch.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// For each of the timeline's residences, whether a sample holds an address in it.
+    pub residences: Vec<bool>,
+    /// The same for its vacancies.
+    pub vacancies: Vec<bool>,
+    /// The samples.
+    pub samples: SampleCounts,
+}
+
+/// The lowest of the marks that stand between the parts of a call chain, such as `PERF_CONTEXT_USER` (`PERF_CONTEXT_MAX`).
+const CONTEXT_MARKS: u64 = -4095i64 as u64;
+
+/// A walk over the samples.
+pub struct Selector<'a> {
+    profile: &'a Profile<'a>,
+    processes: &'a Processes,
+    timeline: &'a Timeline,
+    /// For each address space.
+    dumps: &'a [DumpState],
+    selection: Selection,
+}
+
+/// Where and when a sample was taken.
+#[derive(Clone, Copy)]
+struct Moment {
+    space: SpaceId,
+    time: Time,
+    /// Where code was, ever.
+    extent: AddressRange,
+}
+
+impl<'a> Selector<'a> {
+    /// Starts with nothing touched. `dumps` has a state for each of the address spaces of `processes`.
+    pub fn new(
+        profile: &'a Profile<'a>,
+        processes: &'a Processes,
+        timeline: &'a Timeline,
+        dumps: &'a [DumpState],
+    ) -> Self {
+        Self {
+            profile,
+            processes,
+            timeline,
+            dumps,
+            selection: Selection {
+                residences: vec![false; timeline.residences().len()],
+                vacancies: vec![false; timeline.vacancies().len()],
+                samples: SampleCounts::default(),
+            },
+        }
+    }
+
+    /// Walks `records`, and tells `progress` how many bytes it has come.
+    pub fn walk(mut self, records: Records<'_>, mut progress: impl FnMut(u64)) -> Selection {
+        for record in records {
+            progress(record.len());
+            if record.kind == record::SAMPLE {
+                self.add(&record);
+            }
+        }
+        self.selection
+    }
+
+    fn add(&mut self, record: &Record<'_>) {
+        let order = self.profile.order;
+        let Some(attr) = self.profile.attrs.of(record, order) else {
+            return;
+        };
+        let sample = Sample::parse(record, attr, order);
+        self.selection.samples.total += 1;
+        self.selection.samples.cut += u64::from(sample.is_cut);
+        let time = sample.time.unwrap_or(Time::LAST);
+        let pid = sample.pid.unwrap_or(Pid(0));
+        let Some(space) = self.processes.space_at(pid, time) else {
+            return;
+        };
+        let is_user = record.cpu_mode() == record::MISC_USER;
+        if let Some(ip) = sample.ip.filter(|_| is_user) {
+            let occupant = self.timeline.at(space, ip, time);
+            self.touch(occupant);
+            self.count(space, ip, time, occupant);
+        }
+        if let Some(extent) = self.timeline.extent(space) {
+            let moment = Moment {
+                space,
+                time,
+                extent,
+            };
+            self.add_callers(&sample, moment, is_user);
+        }
+    }
+
+    /// The addresses that came with a sample. A return address can lie one byte behind its caller, where that ends in a call.
+    fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, is_user: bool) {
+        let mut is_in_stack = false;
+        for address in sample.callchain.iter().filter(|address| address.0 < CONTEXT_MARKS) {
+            is_in_stack |= self.touch_address(address, moment);
+            self.touch_address(Address(address.0.saturating_sub(1)), moment);
+        }
+        let leaf = sample.ip.filter(|_| is_user);
+        is_in_stack |= leaf.is_some_and(|ip| self.touch_address(ip, moment));
+        self.selection.samples.with_named_frame += u64::from(is_in_stack);
+        for address in sample.branches.iter() {
+            self.touch_address(address, moment);
+        }
+        // Words of the stack may be return addresses; unwinding will show which are.
+        for address in sample.registers.iter().chain(sample.stack.iter()) {
+            if self.touch_address(address, moment) {
+                continue;
+            }
+            self.touch_address(Address(address.0.saturating_sub(1)), moment);
+        }
+    }
+
+    fn touch_address(&mut self, address: Address, moment: Moment) -> bool {
+        if !moment.extent.contains(address) {
+            return false;
+        }
+        let occupant = self.timeline.at(moment.space, address, moment.time);
+        self.touch(occupant);
+        matches!(occupant, Occupant::Function(_))
+    }
+
+    fn touch(&mut self, occupant: Occupant) {
+        let place = match occupant {
+            Occupant::Function(at) => self.selection.residences.get_mut(at as usize),
+            Occupant::Vacated(at) => self.selection.vacancies.get_mut(at as usize),
+            Occupant::Anonymous | Occupant::File | Occupant::Unmapped => None,
+        };
+        if let Some(place) = place {
+            *place = true;
+        }
+    }
+
+    fn count(&mut self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) {
+        let dump = self.dumps.get(space.index()).copied().unwrap_or_default();
+        let samples = &mut self.selection.samples;
+        let counter = match occupant {
+            Occupant::Function(_) => &mut samples.named,
+            Occupant::File => return,
+            // Every page that is executed is mapped; where a profile lacks the map, only a dump shows that there is JIT code.
+            Occupant::Unmapped if dump == DumpState::None => return,
+            _ if self.timeline.has_later_code(space, ip, time) => &mut samples.before_load,
+            _ => match dump {
+                DumpState::Read => &mut samples.not_in_dump,
+                DumpState::Unusable => &mut samples.dump_unusable,
+                DumpState::None => &mut samples.no_dump,
+            },
+        };
+        *counter += 1;
+    }
+}

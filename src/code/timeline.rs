@@ -1,0 +1,386 @@
+//! Which function holds an address of a process at a time.
+//!
+//! The rule: the newest LOAD or MOVE not later than that time, unless the code was moved away or a file was mapped over it since. A process asks
+//! its parent, at the time of the FORK, about what it has not itself overwritten. Anonymous maps overwrite nothing: JIT compilers
+//! map and protect the memory around their code again and again.
+
+use crate::code::history::{Builder, Episode, History};
+use crate::code::process::{Map, Processes, SpaceId};
+use crate::perf::event::Backing;
+use crate::units::{Address, AddressRange, Time};
+
+/// A function of one of the runtimes' files.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FunctionId {
+    /// Which file, by the order in which they were read.
+    pub file: u32,
+    /// Which function in it.
+    pub function: u32,
+}
+
+/// What happened to a function's code, on the profile's clock and in one of its address spaces.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedEvent {
+    /// When.
+    pub time: Time,
+    /// Where.
+    pub space: SpaceId,
+    /// To which function.
+    pub function: FunctionId,
+    /// Where its code is from now on.
+    pub range: AddressRange,
+    /// Where it was until now, if it was moved.
+    pub moved_from: Option<Address>,
+}
+
+/// A function's stay at one place: from its load, or from a move, on.
+#[derive(Clone, Copy, Debug)]
+pub struct Residence {
+    /// The function.
+    pub function: FunctionId,
+    /// In which address space.
+    pub space: SpaceId,
+    /// Where.
+    pub range: AddressRange,
+    /// From when on.
+    pub since: Time,
+}
+
+/// Addresses that code was moved away from.
+#[derive(Clone, Copy, Debug)]
+pub struct Vacancy {
+    /// In which address space.
+    pub space: SpaceId,
+    /// Which.
+    pub range: AddressRange,
+    /// From when on.
+    pub since: Time,
+}
+
+/// What is at an address at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Occupant {
+    /// The code of a function: an index into [`Timeline::residences`].
+    Function(u32),
+    /// Nothing since code was moved away: an index into [`Timeline::vacancies`].
+    Vacated(u32),
+    /// Memory that JIT compilers use, but no function that is known.
+    Anonymous,
+    /// A file.
+    File,
+    /// Nothing that the profile knows of.
+    Unmapped,
+}
+
+/// What an address space held, and when.
+#[derive(Debug)]
+struct Layers {
+    code: History<Code>,
+    maps: History<Backing>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Code {
+    Function(u32),
+    Vacated(u32),
+}
+
+/// The code of all processes over time.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    residences: Vec<Residence>,
+    vacancies: Vec<Vacancy>,
+    spaces: Vec<SpaceTimeline>,
+}
+
+#[derive(Debug, Default)]
+struct SpaceTimeline {
+    /// What happened in it, unless nothing did.
+    layers: Option<Layers>,
+    /// Whom to ask about what it started with, and at what time: the nearest ancestor in which something happened.
+    parent: Option<(SpaceId, Time)>,
+    /// From the lowest address that code ever was at, here or in the ancestors, up to the highest.
+    extent: Option<AddressRange>,
+}
+
+/// How many generations of processes that executed nothing since they were forked are asked about what they inherited. Only hostile
+/// profiles have more.
+const MAX_GENERATIONS: usize = 100;
+
+impl Timeline {
+    /// Puts `events` (in any order; of those at the same time the later one wins) and the maps of `processes` onto one axis of time.
+    pub fn new(processes: &Processes, mut events: Vec<PlacedEvent>) -> Self {
+        events.sort_by_key(|event| (event.space, event.time));
+        let mut timeline = Self::default();
+        let mut events = &events[..];
+        for (id, space) in processes.iter() {
+            let own = events.partition_point(|event| event.space <= id);
+            let (own, rest) = events.split_at_checked(own).unwrap_or_default();
+            events = rest;
+            let parent = space.parent.and_then(|(parent, time)| {
+                let ancestor = timeline.spaces.get(parent.index())?;
+                match (&ancestor.layers, ancestor.parent) {
+                    (Some(_), _) => Some((parent, time)),
+                    (None, Some((further, earlier))) => Some((further, earlier.min(time))),
+                    (None, None) => None,
+                }
+            });
+            let is_idle = own.is_empty() && space.maps.is_empty();
+            let layers = (!is_idle).then(|| timeline.layers(id, &space.maps, own));
+            let inherited = parent.and_then(|(parent, _)| timeline.extent(parent));
+            let extent = layers.as_ref().and_then(|layers| layers.code.extent());
+            timeline.spaces.push(SpaceTimeline {
+                layers,
+                parent,
+                extent: [extent, inherited].into_iter().flatten().reduce(hull),
+            });
+        }
+        timeline
+    }
+
+    /// The history of one address space, from its maps and its code, each in the order of time.
+    fn layers(&mut self, space: SpaceId, maps: &[Map], events: &[PlacedEvent]) -> Layers {
+        let mut code = Builder::default();
+        let mut backings = Builder::default();
+        let mut events = events.iter().peekable();
+        for map in maps {
+            // Of the same moment, code comes first: that is how the new records are placed.
+            while let Some(event) = events.next_if(|event| event.time <= map.time) {
+                self.place(space, &mut code, event);
+            }
+            if map.backing == Backing::File {
+                code.clear(map.range, map.time);
+            }
+            backings.put(map.range, map.time, map.backing);
+        }
+        for event in events {
+            self.place(space, &mut code, event);
+        }
+        Layers {
+            code: code.finish(),
+            maps: backings.finish(),
+        }
+    }
+
+    fn place(&mut self, space: SpaceId, code: &mut Builder<Code>, event: &PlacedEvent) {
+        if let Some(from) = event.moved_from
+            && let Some(range) = AddressRange::new(from, event.range.size())
+        {
+            self.vacate(space, code, event, range);
+        }
+        let residence = u32::try_from(self.residences.len()).unwrap_or(u32::MAX);
+        self.residences.push(Residence {
+            function: event.function,
+            space,
+            range: event.range,
+            since: event.time,
+        });
+        code.put(event.range, event.time, Code::Function(residence));
+    }
+
+    /// Ends the stay of a function at `range`, where nothing else has been put since.
+    fn vacate(
+        &mut self,
+        space: SpaceId,
+        code: &mut Builder<Code>,
+        event: &PlacedEvent,
+        range: AddressRange,
+    ) {
+        let is_of_function = |&(_, value): &(AddressRange, Code)| match value {
+            Code::Function(residence) => self
+                .residences
+                .get(residence as usize)
+                .is_some_and(|it| it.function == event.function && it.range.start == range.start),
+            Code::Vacated(_) => false,
+        };
+        let left: Vec<_> = code.pieces(range).filter(is_of_function).collect();
+        for (piece, _) in left {
+            let vacancy = u32::try_from(self.vacancies.len()).unwrap_or(u32::MAX);
+            self.vacancies.push(Vacancy {
+                space,
+                range: piece,
+                since: event.time,
+            });
+            code.put(piece, event.time, Code::Vacated(vacancy));
+        }
+    }
+
+    /// All stays of all functions.
+    pub fn residences(&self) -> &[Residence] {
+        &self.residences
+    }
+
+    /// All places that code was moved away from.
+    pub fn vacancies(&self) -> &[Vacancy] {
+        &self.vacancies
+    }
+
+    /// The stays that `marks` has a mark for, in their order: by address space, then by time.
+    pub fn chosen(&self, marks: &[bool]) -> Vec<Residence> {
+        marked(&self.residences, marks)
+    }
+
+    /// The left places that `marks` has a mark for.
+    pub fn chosen_vacancies(&self, marks: &[bool]) -> Vec<Vacancy> {
+        marked(&self.vacancies, marks)
+    }
+
+    /// From the lowest address that code ever was at, in an address space or in those that it is a copy of, up to the highest.
+    pub fn extent(&self, space: SpaceId) -> Option<AddressRange> {
+        self.spaces.get(space.index())?.extent
+    }
+
+    /// What is at an address of an address space at a time.
+    pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Occupant {
+        let mut occupant = Occupant::Unmapped;
+        for (layers, time) in self.lookups(space, time) {
+            match layers.code.at(address, time) {
+                Some(&Episode { value: Code::Function(residence), .. }) => {
+                    return Occupant::Function(residence);
+                }
+                Some(&Episode { value: Code::Vacated(vacancy), .. }) => {
+                    return Occupant::Vacated(vacancy);
+                }
+                None => {}
+            }
+            match layers.maps.at(address, time).map(|episode| episode.value) {
+                Some(Backing::File) => return Occupant::File,
+                Some(Backing::Anonymous) => occupant = Occupant::Anonymous,
+                None => {}
+            }
+        }
+        occupant
+    }
+
+    /// Whether a function came to an address later than `time`.
+    pub fn has_later_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
+        let own = self.spaces.get(space.index());
+        own.and_then(|space| space.layers.as_ref())
+            .is_some_and(|layers| layers.code.has_later(address, time))
+    }
+
+    /// The address space itself, and those that it is a copy of, each with the time to ask about.
+    fn lookups(&self, space: SpaceId, time: Time) -> impl Iterator<Item = (&Layers, Time)> {
+        let spaces = std::iter::successors(Some((space, time)), |&(space, time)| {
+            let (parent, forked) = self.spaces.get(space.index())?.parent?;
+            Some((parent, time.min(forked)))
+        });
+        spaces.take(MAX_GENERATIONS).filter_map(|(space, time)| {
+            let layers = self.spaces.get(space.index())?.layers.as_ref()?;
+            Some((layers, time))
+        })
+    }
+}
+
+fn marked<T: Copy>(all: &[T], marks: &[bool]) -> Vec<T> {
+    let marked = all.iter().zip(marks).filter(|&(_, &mark)| mark);
+    marked.map(|(one, _)| *one).collect()
+}
+
+fn hull(one: AddressRange, other: AddressRange) -> AddressRange {
+    AddressRange {
+        start: one.start.min(other.start),
+        end: one.end.max(other.end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::process::ProcessEvent;
+    use crate::units::Pid;
+
+    fn range(start: u64, size: u64) -> AddressRange {
+        AddressRange::new(Address(start), size).unwrap()
+    }
+
+    fn map(pid: u32, time: u64, start: u64, backing: Backing) -> ProcessEvent {
+        let map = Map { time: Time(time), range: range(start, 0x1000), backing, identity: 0, record: 0 };
+        ProcessEvent::Map(Pid(pid), map)
+    }
+
+    /// Loads function 1 at 0x1000, and function 2 over the end of it at time 30.
+    fn two_loads(processes: &Processes) -> Vec<PlacedEvent> {
+        let event = |time, function, start| PlacedEvent {
+            time: Time(time),
+            space: processes.space_at(Pid(1), Time(time)).unwrap(),
+            function: FunctionId { file: 0, function },
+            range: range(start, 0x100),
+            moved_from: None,
+        };
+        vec![event(10, 1, 0x1000), event(30, 2, 0x1080)]
+    }
+
+    fn function_at(timeline: &Timeline, processes: &Processes, pid: u32, address: u64, time: u64) -> Option<u32> {
+        let space = processes.space_at(Pid(pid), Time(time))?;
+        match timeline.at(space, Address(address), Time(time)) {
+            Occupant::Function(at) => Some(timeline.residences()[at as usize].function.function),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_newest_load_holds_and_the_rest_of_the_older_one_stays() {
+        let processes = Processes::new(vec![map(1, 5, 0x1000, Backing::Anonymous), map(1, 40, 0x1000, Backing::Anonymous)]);
+        let timeline = Timeline::new(&processes, two_loads(&processes));
+        let at = |address, time| function_at(&timeline, &processes, 1, address, time);
+        assert_eq!(at(0x1090, 9), None);
+        assert_eq!(at(0x1090, 10), Some(1));
+        assert_eq!(at(0x1090, 30), Some(2));
+        assert_eq!(at(0x1090, 50), Some(2), "an anonymous map hides nothing");
+        assert_eq!(at(0x107f, 50), Some(1));
+        let space = processes.space_at(Pid(1), Time(0)).unwrap();
+        assert_eq!(timeline.at(space, Address(0x1fff), Time(50)), Occupant::Anonymous);
+        assert_eq!(timeline.at(space, Address(0x2000), Time(50)), Occupant::Unmapped);
+        assert!(timeline.has_later_code(space, Address(0x1090), Time(9)));
+    }
+
+    #[test]
+    fn a_file_mapped_over_code_ends_it() {
+        let processes = Processes::new(vec![map(1, 20, 0x1000, Backing::File)]);
+        let timeline = Timeline::new(&processes, two_loads(&processes));
+        let at = |address, time| function_at(&timeline, &processes, 1, address, time);
+        assert_eq!(at(0x1010, 19), Some(1));
+        assert_eq!(at(0x1010, 20), None);
+        assert_eq!(at(0x1090, 30), Some(2), "code may lie inside a file's map");
+    }
+
+    #[test]
+    fn children_see_what_the_parent_had_when_they_were_forked() {
+        let fork = |child, parent, time| ProcessEvent::Fork { child: Pid(child), parent: Pid(parent), time: Time(time) };
+        let processes = Processes::new(vec![
+            map(1, 5, 0x1000, Backing::Anonymous),
+            fork(2, 1, 20),
+            fork(3, 2, 25),
+            map(3, 26, 0x1000, Backing::Anonymous),
+            fork(4, 1, 35),
+            ProcessEvent::Exec(Pid(4), Time(60)),
+        ]);
+        let timeline = Timeline::new(&processes, two_loads(&processes));
+        let at = |pid, address, time| function_at(&timeline, &processes, pid, address, time);
+        assert_eq!(at(2, 0x1090, 50), Some(1));
+        assert_eq!(at(3, 0x1090, 50), Some(1));
+        assert_eq!(at(4, 0x1090, 50), Some(2));
+        assert_eq!(at(4, 0x1090, 60), None, "another program has other memory");
+    }
+
+    #[test]
+    fn a_move_takes_the_code_away() {
+        let processes = Processes::new(vec![map(1, 5, 0x1000, Backing::Anonymous)]);
+        let mut events = two_loads(&processes);
+        events.push(PlacedEvent {
+            time: Time(40),
+            range: range(0x5000, 0x100),
+            moved_from: Some(Address(0x1000)),
+            ..events[0]
+        });
+        let timeline = Timeline::new(&processes, events);
+        let at = |address, time| function_at(&timeline, &processes, 1, address, time);
+        assert_eq!(at(0x1000, 39), Some(1));
+        assert_eq!(at(0x1000, 40), None);
+        assert_eq!(at(0x5010, 40), Some(1));
+        assert_eq!(at(0x1090, 40), Some(2), "what took its place before the move stays");
+        let vacancy = timeline.vacancies()[0];
+        assert_eq!((vacancy.range, vacancy.since), (range(0x1000, 0x80), Time(40)));
+    }
+}

@@ -1,0 +1,459 @@
+//! `.eh_frame`: how to unwind functions, taken out of what a runtime wrote and laid out anew.
+//!
+//! Runtimes write their tables for one place in memory; the objects lie in another. So the entries of a function (FDE) are read where the runtime had
+//! put them, and written with addresses that count from where they are now, each beside the common part (CIE) that it needs,
+//! with the sorted index of `.eh_frame_hdr` that perf's unwinders look entries up in. The unwinding instructions themselves are carried over byte for byte.
+//!
+//! The format is that of the Linux Standard Base 5.0, "Exception Frames", and DWARF 5, section 6.4.
+
+use gimli::constants as dw;
+
+use crate::bytes::{ByteOrder, Reader};
+use crate::units::{Address, AddressRange};
+
+/// An `.eh_frame` where it lay in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct EhFrame<'a> {
+    /// The section.
+    pub section: &'a [u8],
+    /// The address of its first byte.
+    pub address: Address,
+    /// The byte order of its numbers.
+    pub order: ByteOrder,
+    /// The size of an address, in bytes.
+    pub address_size: u64,
+}
+
+/// The entry of one function (FDE), with its common part (CIE).
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The addresses that it is for.
+    pub range: AddressRange,
+    /// Its instructions.
+    instructions: &'a [u8],
+    cie: Cie<'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cie<'a> {
+    version: u8,
+    augmentation: &'a [u8],
+    /// Alignment factors and return address register.
+    factors: &'a [u8],
+    instructions: &'a [u8],
+    /// How the addresses in its entries are written.
+    pointers: gimli::DwEhPe,
+    /// Whether its entries have augmentation data.
+    has_augmentation_data: bool,
+}
+
+/// The entries of an `.eh_frame`, ready to be asked for those of a function.
+#[derive(Clone, Debug, Default)]
+pub struct Entries<'a> {
+    /// In the order of their addresses.
+    sorted: Vec<Entry<'a>>,
+}
+
+impl<'a> Entries<'a> {
+    /// Reads all entries of a section, as far as it can be understood.
+    pub fn read(frame: EhFrame<'a>) -> Self {
+        let mut sorted = Vec::new();
+        let mut offset = 0;
+        let mut last_cie = None;
+        while let Some((content, next)) = frame.content(offset) {
+            sorted.extend(frame.entry(offset, content, &mut last_cie));
+            offset = next;
+        }
+        sorted.sort_by_key(|entry| entry.range);
+        Self { sorted }
+    }
+
+    /// The entries for addresses in `code`, from the highest down.
+    pub fn of(&self, code: AddressRange) -> impl Iterator<Item = Entry<'a>> {
+        let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
+        let before = self.sorted.get(..behind).unwrap_or_default();
+        let overlapping = before.iter().rev();
+        overlapping
+            .take_while(move |entry| entry.range.overlaps(code))
+            .copied()
+    }
+}
+
+/// Common parts are a few dozen bytes long. What is longer than this is none, and would be read again and again.
+const MAX_CIE_SIZE: usize = 512;
+
+impl<'a> EhFrame<'a> {
+    /// What stands behind the length of the entry at `offset`, and where the next one starts; `None` at the end.
+    fn content(self, offset: usize) -> Option<(&'a [u8], usize)> {
+        let mut reader = Reader::new(self.section.get(offset..)?, self.order);
+        let length = reader.u32()?;
+        // A length of 0 ends the section; sections of more than 4 GiB don't occur.
+        if length == 0 || length == u32::MAX {
+            return None;
+        }
+        let content = reader.bytes(length.into())?;
+        let next = offset.checked_add(4)?.checked_add(content.len())?;
+        Some((content, next))
+    }
+
+    /// The entry at `offset`, unless it is a common part; `last_cie` is the one read last, with its offset.
+    fn entry(
+        self,
+        offset: usize,
+        content: &'a [u8],
+        last_cie: &mut Option<(usize, Cie<'a>)>,
+    ) -> Option<Entry<'a>> {
+        let mut reader = Reader::new(content, self.order);
+        let back_to_cie = usize::try_from(reader.u32()?).ok()?;
+        if back_to_cie == 0 {
+            return None;
+        }
+        let cie_offset = offset.checked_add(4)?.checked_sub(back_to_cie)?;
+        let cie = match *last_cie {
+            Some((known, cie)) if known == cie_offset => cie,
+            _ => self.cie(self.content(cie_offset)?.0)?,
+        };
+        *last_cie = Some((cie_offset, cie));
+        let read = content.len().checked_sub(reader.rest().len())?;
+        let position = self.position(offset, read)?;
+        let start = self.pointer(&mut reader, cie.pointers, position)?;
+        let size = self.pointer(&mut reader, cie.pointers.format(), Address(0))?;
+        if cie.has_augmentation_data {
+            let size = uleb128(&mut reader)?;
+            reader.skip(size)?;
+        }
+        let instructions = reader.rest();
+        can_be_moved(instructions, self)?;
+        Some(Entry {
+            range: AddressRange::new(start, size.0)?,
+            instructions,
+            cie,
+        })
+    }
+
+    /// The address of byte `read` of the content of the entry at `offset`.
+    fn position(self, offset: usize, read: usize) -> Option<Address> {
+        let behind_length = u64::try_from(offset.checked_add(4)?.checked_add(read)?).ok()?;
+        Some(Address(self.address.0.wrapping_add(behind_length)))
+    }
+
+    fn cie(self, content: &'a [u8]) -> Option<Cie<'a>> {
+        let mut reader = Reader::new(content, self.order);
+        if reader.u32()? != 0 || content.len() > MAX_CIE_SIZE {
+            return None;
+        }
+        let version = reader.u8()?;
+        if !matches!(version, 1 | 3) {
+            return None;
+        }
+        let augmentation = reader.c_string()?;
+        let before = reader.rest();
+        uleb128(&mut reader)?;
+        uleb128(&mut reader)?;
+        match version {
+            1 => reader.skip(1)?,
+            _ => uleb128(&mut reader).map(|_| ())?,
+        }
+        let factors = before.get(..before.len().checked_sub(reader.rest().len())?)?;
+        let mut pointers = dw::DW_EH_PE_absptr;
+        let has_augmentation_data = augmentation.first() == Some(&b'z');
+        if has_augmentation_data {
+            let size = uleb128(&mut reader)?;
+            let mut data = Reader::new(reader.bytes(size)?, self.order);
+            pointers = self.pointer_encoding(augmentation, &mut data)?;
+        } else if !augmentation.is_empty() {
+            return None;
+        }
+        let instructions = reader.rest();
+        can_be_moved(instructions, self)?;
+        Some(Cie {
+            version,
+            augmentation,
+            factors,
+            instructions,
+            pointers,
+            has_augmentation_data,
+        })
+    }
+
+    /// How addresses are written, according to the augmentation.
+    fn pointer_encoding(self, augmentation: &[u8], data: &mut Reader<'a>) -> Option<gimli::DwEhPe> {
+        let mut pointers = dw::DW_EH_PE_absptr;
+        for letter in augmentation.iter().skip(1) {
+            match letter {
+                b'R' => pointers = gimli::DwEhPe(data.u8()?),
+                b'L' => data.skip(1)?,
+                b'P' => {
+                    let encoding = gimli::DwEhPe(data.u8()?);
+                    self.pointer(data, encoding.format(), Address(0))?;
+                }
+                b'S' | b'B' | b'G' => {}
+                _ => return None,
+            }
+        }
+        Some(pointers)
+    }
+
+    /// Reads a pointer that stands at address `position`.
+    fn pointer(
+        self,
+        reader: &mut Reader<'_>,
+        encoding: gimli::DwEhPe,
+        position: Address,
+    ) -> Option<Address> {
+        let value = match encoding.format() {
+            dw::DW_EH_PE_absptr if self.address_size == 4 => reader.u32()?.into(),
+            dw::DW_EH_PE_absptr | dw::DW_EH_PE_udata8 | dw::DW_EH_PE_sdata8 => reader.u64()?,
+            dw::DW_EH_PE_udata2 => reader.u16()?.into(),
+            dw::DW_EH_PE_sdata2 => i64::from(reader.u16()? as i16) as u64,
+            dw::DW_EH_PE_udata4 => reader.u32()?.into(),
+            dw::DW_EH_PE_sdata4 => i64::from(reader.u32()? as i32) as u64,
+            dw::DW_EH_PE_uleb128 => uleb128(reader)?,
+            _ => return None,
+        };
+        let base = match encoding.application() {
+            _ if encoding.is_indirect() => return None,
+            dw::DW_EH_PE_absptr => 0,
+            dw::DW_EH_PE_pcrel => position.0,
+            _ => return None,
+        };
+        let address = base.wrapping_add(value);
+        Some(Address(match self.address_size {
+            4 => address & u64::from(u32::MAX),
+            _ => address,
+        }))
+    }
+}
+
+/// `Some` if the instructions mean the same at another address: all but `DW_CFA_set_loc` do. Also `None` where they can't be told apart.
+fn can_be_moved(instructions: &[u8], frame: EhFrame<'_>) -> Option<()> {
+    let mut reader = Reader::new(instructions, frame.order);
+    while let Some(byte) = reader.u8() {
+        // The two highest bits are an instruction of their own, with an operand in the others.
+        let primary = gimli::DwCfa(byte & 0xc0);
+        match primary {
+            dw::DW_CFA_advance_loc | dw::DW_CFA_restore => continue,
+            dw::DW_CFA_offset => {
+                uleb128(&mut reader)?;
+                continue;
+            }
+            _ => {}
+        }
+        match gimli::DwCfa(byte) {
+            dw::DW_CFA_set_loc => return None,
+            dw::DW_CFA_advance_loc1 => reader.skip(1)?,
+            dw::DW_CFA_advance_loc2 => reader.skip(2)?,
+            dw::DW_CFA_advance_loc4 => reader.skip(4)?,
+            dw::DW_CFA_offset_extended
+            | dw::DW_CFA_register
+            | dw::DW_CFA_def_cfa
+            | dw::DW_CFA_offset_extended_sf
+            | dw::DW_CFA_def_cfa_sf
+            | dw::DW_CFA_val_offset
+            | dw::DW_CFA_val_offset_sf => {
+                uleb128(&mut reader)?;
+                uleb128(&mut reader)?;
+            }
+            dw::DW_CFA_restore_extended
+            | dw::DW_CFA_undefined
+            | dw::DW_CFA_same_value
+            | dw::DW_CFA_def_cfa_register
+            | dw::DW_CFA_def_cfa_offset
+            | dw::DW_CFA_def_cfa_offset_sf
+            | dw::DW_CFA_GNU_args_size => {
+                uleb128(&mut reader)?;
+            }
+            dw::DW_CFA_def_cfa_expression => {
+                let size = uleb128(&mut reader)?;
+                reader.skip(size)?;
+            }
+            dw::DW_CFA_expression | dw::DW_CFA_val_expression => {
+                uleb128(&mut reader)?;
+                let size = uleb128(&mut reader)?;
+                reader.skip(size)?;
+            }
+            dw::DW_CFA_nop
+            | dw::DW_CFA_remember_state
+            | dw::DW_CFA_restore_state
+            | dw::DW_CFA_AARCH64_negate_ra_state => {}
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+/// Reads an unsigned LEB128 number; of a signed one, passes over as many bytes.
+fn uleb128(reader: &mut Reader<'_>) -> Option<u64> {
+    let mut value = 0u64;
+    let mut shift = 0u32;
+    loop {
+        let byte = reader.u8()?;
+        if shift < 64 {
+            value |= u64::from(byte & 0x7f) << shift;
+        }
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+        shift = shift.saturating_add(7);
+    }
+}
+
+/// Tables for unwinding as an object holds them: an `.eh_frame` and, right behind it, its `.eh_frame_hdr`.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    /// Both sections.
+    pub bytes: Vec<u8>,
+    /// The size of the first.
+    pub eh_frame_size: usize,
+}
+
+/// Where things are to lie in an object, as its own addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct TableLayout {
+    /// The object's address of the first byte of `.eh_frame`.
+    pub eh_frame: u64,
+    /// The byte order.
+    pub order: ByteOrder,
+    /// The size of an address, in bytes, which entries are padded to.
+    pub address_size: u64,
+}
+
+impl Tables {
+    /// Lays out `entries`, each with the address in the object that its first address becomes. `None` where there are none, or where
+    /// they lie further than 2 GiB from the tables, which the 32-bit distances in them can't bridge.
+    pub fn lay_out<'a>(
+        entries: impl Iterator<Item = (Entry<'a>, u64)>,
+        layout: TableLayout,
+    ) -> Option<Self> {
+        let mut writer = Writer {
+            out: Vec::new(),
+            layout,
+        };
+        let mut cies: Vec<(Cie<'a>, usize)> = Vec::new();
+        let mut index = Vec::new();
+        for (entry, start) in entries {
+            let known = cies.iter().rev().take(RECENT_CIES);
+            let cie = match known.into_iter().find(|(cie, _)| *cie == entry.cie) {
+                Some(&(_, offset)) => offset,
+                None => {
+                    let offset = writer.cie(&entry.cie);
+                    cies.push((entry.cie, offset));
+                    offset
+                }
+            };
+            let offset = writer.fde(&entry, cie, start)?;
+            index.push((start, offset));
+        }
+        if index.is_empty() {
+            return None;
+        }
+        writer.end_of_entries();
+        let eh_frame_size = writer.out.len();
+        writer.header(index)?;
+        Some(Self {
+            bytes: writer.out,
+            eh_frame_size,
+        })
+    }
+}
+
+/// How many common parts an entry's own is looked for among. A runtime has one or two; hostile ones may have as many as entries.
+const RECENT_CIES: usize = 8;
+
+/// Addresses as signed 32-bit distances from where they stand: the form of every pointer in the tables.
+const POINTERS: u8 = dw::DW_EH_PE_pcrel.0 | dw::DW_EH_PE_sdata4.0;
+
+struct Writer {
+    out: Vec<u8>,
+    layout: TableLayout,
+}
+
+impl Writer {
+    fn u32(&mut self, value: u32) {
+        self.layout.order.put_u32(&mut self.out, value);
+    }
+
+    /// Appends the distance from where it stands to an address of the object.
+    fn distance_to(&mut self, address: u64) -> Option<()> {
+        let position = self.layout.eh_frame.wrapping_add(self.out.len() as u64);
+        self.u32(signed_distance(position, address)?);
+        Some(())
+    }
+
+    /// Appends an entry, padded, behind its length; returns its offset.
+    fn entry(&mut self, put: impl FnOnce(&mut Self) -> Option<()>) -> Option<usize> {
+        let offset = self.out.len();
+        self.u32(0);
+        put(self)?;
+        let align = usize::try_from(self.layout.address_size).ok()?;
+        // DW_CFA_nop is 0.
+        self.out.resize(self.out.len().next_multiple_of(align), 0);
+        let length = u32::try_from(self.out.len().checked_sub(offset)?.checked_sub(4)?).ok()?;
+        let mut bytes = Vec::with_capacity(4);
+        self.layout.order.put_u32(&mut bytes, length);
+        self.out
+            .get_mut(offset..offset.checked_add(4)?)?
+            .copy_from_slice(&bytes);
+        Some(offset)
+    }
+
+    fn cie(&mut self, cie: &Cie<'_>) -> usize {
+        let entry = self.entry(|writer| {
+            writer.u32(0);
+            writer.out.push(cie.version);
+            // Personality routines and their data serve exceptions, not unwinding.
+            writer.out.extend_from_slice(b"zR");
+            let flags = cie.augmentation.iter().copied();
+            writer.out.extend(flags.filter(|flag| b"SBG".contains(flag)));
+            writer.out.push(0);
+            writer.out.extend_from_slice(cie.factors);
+            writer.out.extend_from_slice(&[1, POINTERS]);
+            writer.out.extend_from_slice(cie.instructions);
+            Some(())
+        });
+        entry.unwrap_or_default()
+    }
+
+    fn fde(&mut self, entry: &Entry<'_>, cie: usize, start: u64) -> Option<usize> {
+        let size = u32::try_from(entry.range.size()).ok()?;
+        self.entry(|writer| {
+            let back = writer.out.len().checked_sub(cie)?;
+            writer.u32(u32::try_from(back).ok()?);
+            writer.distance_to(start)?;
+            writer.u32(size);
+            // no augmentation data
+            writer.out.push(0);
+            writer.out.extend_from_slice(entry.instructions);
+            Some(())
+        })
+    }
+
+    fn end_of_entries(&mut self) {
+        self.u32(0);
+        self.out.resize(self.out.len().next_multiple_of(8), 0);
+    }
+
+    /// Appends the `.eh_frame_hdr`: pairs of the start of a function and the place of its entry, sorted, as distances from its own start.
+    fn header(&mut self, mut index: Vec<(u64, usize)>) -> Option<()> {
+        let table_encoding = dw::DW_EH_PE_datarel.0 | dw::DW_EH_PE_sdata4.0;
+        let start = self.layout.eh_frame.wrapping_add(self.out.len() as u64);
+        self.out
+            .extend_from_slice(&[1, POINTERS, dw::DW_EH_PE_udata4.0, table_encoding]);
+        self.distance_to(self.layout.eh_frame)?;
+        self.u32(u32::try_from(index.len()).ok()?);
+        index.sort_unstable();
+        for (function, entry) in index {
+            let entry = self.layout.eh_frame.wrapping_add(entry as u64);
+            self.u32(signed_distance(start, function)?);
+            self.u32(signed_distance(start, entry)?);
+        }
+        Some(())
+    }
+}
+
+/// The bits of the distance from one address to another, if 32 bits with a sign can hold it.
+fn signed_distance(from: u64, to: u64) -> Option<u32> {
+    i32::try_from(to.wrapping_sub(from) as i64)
+        .ok()
+        .map(|distance| distance as u32)
+}

@@ -1,0 +1,411 @@
+//! One function as an ELF file.
+//!
+//! ```text
+//! offset = address in the object
+//! 0        ELF header, program headers, .note.gnu.build-id ┐ PT_LOAD, offset 0, page-aligned
+//! 0x110 …  .text                                           ┘
+//!          .eh_frame, .eh_frame_hdr    their addresses lie far behind, where the process maps nothing
+//!          .symtab, .strtab, .shstrtab, section headers
+//! ```
+//!
+//! Each reader asks something of the layout, and this one serves all of them:
+//!
+//! - perf takes `address - map start + map offset` for a file offset, and that for an address in the object: `.text` lies at the same
+//!   offset and address. So does samply, which otherwise takes the file for one that perf wrote wrongly in 2022 and writes another.
+//! - Unwinders take `map start - map offset` for where the object starts, so there is one function and one place of it in each object.
+//!   elfutils' libdw (hotspot, perf built with it) also wants a PT_LOAD that starts at offset 0 and covers the headers; with one that starts
+//!   at `.text`, as perf inject writes it, it finds nothing outside `/tmp/jitted-*`.
+//! - libunwind (Debian's perf) reads the tables through the maps of the process, so they have a map of their own. A PT_LOAD for them would
+//!   make the objects of neighbouring functions overlap, and libdw then drops all but one; so there is none, on purpose, though
+//!   eu-elflint remarks on it.
+//! - Build-ids: readers take two files with the same id for one, and a file whose id differs from the profile's for a wrong one. So the id
+//!   covers all that the file holds, and also the address and the time of the load, which it does not.
+
+use object::elf;
+use object::endian::Endianness;
+use object::write::elf::{
+    Encoder, FileHeader, FileHeaderLayout, ProgramHeader, SectionHeader, Sym,
+};
+use sha1::{Digest, Sha1};
+
+use crate::bytes::ByteOrder;
+use crate::elf::eh_frame::Tables;
+use crate::elf::machine::Machine;
+use crate::units::BuildId;
+
+/// What an object is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionObject<'a> {
+    /// The machine.
+    pub machine: Machine,
+    /// The function's name.
+    pub name: &'a [u8],
+    /// Its machine code.
+    pub code: &'a [u8],
+    /// Where the code lay in its process.
+    pub address: u64,
+    /// When it was put there.
+    pub time: u64,
+    /// How to unwind it.
+    pub tables: Option<PlacedTables<'a>>,
+    /// Debug information: sections that are not loaded, by name.
+    pub debug: &'a [DebugSection<'a>],
+}
+
+/// Tables for unwinding and their address in the object.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedTables<'a> {
+    /// The tables.
+    pub tables: &'a Tables,
+    /// The object's address of their first byte.
+    pub address: u64,
+}
+
+/// A section with debug information.
+#[derive(Clone, Copy, Debug)]
+pub struct DebugSection<'a> {
+    /// Its name, `.debug_line` and the like.
+    pub name: &'a str,
+    /// Its bytes.
+    pub content: &'a [u8],
+}
+
+/// What of an encoded object its maps need to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Encoded {
+    /// Where `.text` starts, as an offset in the file and an address in the object.
+    pub text_offset: u64,
+    /// Where the tables start in the file.
+    pub tables_offset: Option<u64>,
+    /// The build-id.
+    pub build_id: BuildId,
+}
+
+const TEXT_ALIGN: u64 = 16;
+const NOTE_NAME: &[u8; 4] = b"GNU\0";
+/// Three numbers, the name, the id.
+const NOTE_SIZE: u64 = 12 + NOTE_NAME.len() as u64 + BuildId::SIZE as u64;
+
+/// Where `.text` of an object for a machine starts.
+pub fn text_offset(machine: Machine, has_tables: bool) -> u64 {
+    let encoder = encoder(machine);
+    (note_offset(encoder, has_tables) + NOTE_SIZE).next_multiple_of(TEXT_ALIGN)
+}
+
+fn note_offset(encoder: Encoder<Endianness>, has_tables: bool) -> u64 {
+    let headers = 2 + u64::from(has_tables);
+    encoder.file_header_size() + headers * encoder.program_header_size()
+}
+
+fn encoder(machine: Machine) -> Encoder<Endianness> {
+    let endian = match machine.order {
+        ByteOrder::Little => Endianness::Little,
+        ByteOrder::Big => Endianness::Big,
+    };
+    Encoder::new(endian, machine.is_64, machine.number)
+}
+
+/// Encodes an object into `out`, which is emptied first. The same function gives the same bytes.
+pub fn encode(function: &FunctionObject<'_>, out: &mut Vec<u8>) -> Encoded {
+    out.clear();
+    let mut writer = Writer {
+        encoder: encoder(function.machine),
+        order: function.machine.order,
+        out,
+        sections: vec![SectionHeader::default()],
+        names: vec![0],
+    };
+    let text_offset = text_offset(function.machine, function.tables.is_some());
+    writer.out.resize(text_offset as usize, 0);
+    let build_id = build_id(function);
+    let note_offset = note_offset(writer.encoder, function.tables.is_some());
+    writer.note(note_offset, &build_id);
+    let text = writer.text(function.code);
+    let mut segments = vec![
+        load_segment(text_offset + function.code.len() as u64),
+        note_segment(note_offset),
+    ];
+    let tables_offset = function.tables.map(|placed| {
+        let (offset, header) = writer.tables(placed);
+        segments.push(header);
+        offset
+    });
+    for section in function.debug {
+        writer.debug(section);
+    }
+    writer.symbols(function, text, text_offset);
+    writer.finish(function.machine, &segments);
+    Encoded {
+        text_offset,
+        tables_offset,
+        build_id,
+    }
+}
+
+/// SHA-1 over all that makes the object what it is, each part behind its length, so that no two functions share an id.
+fn build_id(function: &FunctionObject<'_>) -> BuildId {
+    let mut hash = Sha1::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    let machine = function.machine;
+    part(&machine.number.0.to_le_bytes());
+    part(&[
+        u8::from(machine.is_64),
+        u8::from(machine.order == ByteOrder::Big),
+    ]);
+    part(&function.address.to_le_bytes());
+    part(&function.time.to_le_bytes());
+    part(function.name);
+    part(function.code);
+    if let Some(placed) = function.tables {
+        part(&placed.address.to_le_bytes());
+        part(&placed.tables.bytes);
+    }
+    for section in function.debug {
+        part(section.name.as_bytes());
+        part(section.content);
+    }
+    BuildId(hash.finalize().into())
+}
+
+/// Headers, note and code, as a loader would map them.
+fn load_segment(size: u64) -> ProgramHeader {
+    ProgramHeader {
+        p_type: elf::PT_LOAD,
+        p_flags: elf::PF_R | elf::PF_X,
+        p_offset: 0,
+        p_vaddr: 0,
+        p_paddr: 0,
+        p_filesz: size,
+        p_memsz: size,
+        p_align: 0x1000,
+    }
+}
+
+fn note_segment(offset: u64) -> ProgramHeader {
+    ProgramHeader {
+        p_type: elf::PT_NOTE,
+        p_flags: elf::PF_R,
+        p_offset: offset,
+        p_vaddr: offset,
+        p_paddr: offset,
+        p_filesz: NOTE_SIZE,
+        p_memsz: NOTE_SIZE,
+        p_align: 4,
+    }
+}
+
+/// A name as a symbol: control characters are escaped, since readers print symbols as they are.
+fn put_symbol_name(out: &mut Vec<u8>, function: &FunctionObject<'_>) {
+    if function.name.is_empty() {
+        // A symbol without a name is none to its readers.
+        out.extend_from_slice(format!("[unnamed {:#x}]", function.address).as_bytes());
+    }
+    for &byte in function.name {
+        if byte.is_ascii_control() {
+            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+        } else {
+            out.push(byte);
+        }
+    }
+    out.push(0);
+}
+
+struct Writer<'o> {
+    encoder: Encoder<Endianness>,
+    order: ByteOrder,
+    out: &'o mut Vec<u8>,
+    sections: Vec<SectionHeader>,
+    /// `.shstrtab`.
+    names: Vec<u8>,
+}
+
+impl Writer<'_> {
+    /// Adds a section; returns its number.
+    fn section(&mut self, name: &str, mut header: SectionHeader) -> u32 {
+        header.sh_name = self.names.len() as u32;
+        self.names.extend_from_slice(name.as_bytes());
+        self.names.push(0);
+        self.sections.push(header);
+        self.sections.len() as u32 - 1
+    }
+
+    fn align(&mut self, to: u64) -> u64 {
+        let offset = (self.out.len() as u64).next_multiple_of(to);
+        self.out.resize(offset as usize, 0);
+        offset
+    }
+
+    fn note(&mut self, offset: u64, build_id: &BuildId) {
+        let mut note = Vec::with_capacity(NOTE_SIZE as usize);
+        for number in [
+            NOTE_NAME.len() as u32,
+            BuildId::SIZE as u32,
+            elf::NT_GNU_BUILD_ID.0,
+        ] {
+            self.order.put_u32(&mut note, number);
+        }
+        note.extend_from_slice(NOTE_NAME);
+        note.extend_from_slice(&build_id.0);
+        let place = offset as usize..(offset + NOTE_SIZE) as usize;
+        if let Some(place) = self.out.get_mut(place) {
+            place.copy_from_slice(&note);
+        }
+        self.section(
+            ".note.gnu.build-id",
+            SectionHeader {
+                sh_type: elf::SHT_NOTE,
+                sh_flags: elf::SHF_ALLOC,
+                sh_addr: offset,
+                sh_offset: offset,
+                sh_size: NOTE_SIZE,
+                sh_addralign: 4,
+                ..SectionHeader::default()
+            },
+        );
+    }
+
+    fn text(&mut self, code: &[u8]) -> u32 {
+        let offset = self.out.len() as u64;
+        self.out.extend_from_slice(code);
+        self.section(
+            ".text",
+            SectionHeader {
+                sh_type: elf::SHT_PROGBITS,
+                sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
+                sh_addr: offset,
+                sh_offset: offset,
+                sh_size: code.len() as u64,
+                sh_addralign: TEXT_ALIGN,
+                ..SectionHeader::default()
+            },
+        )
+    }
+
+    /// Adds the tables; returns their offset in the file and the program header that leads to them.
+    fn tables(&mut self, placed: PlacedTables<'_>) -> (u64, ProgramHeader) {
+        const ALIGN: u64 = 8;
+        let offset = self.align(ALIGN);
+        self.out.extend_from_slice(&placed.tables.bytes);
+        let frame_size = placed.tables.eh_frame_size as u64;
+        let header_size = placed.tables.bytes.len() as u64 - frame_size;
+        let header_offset = offset + frame_size;
+        let header_address = placed.address.wrapping_add(frame_size);
+        let frame = SectionHeader {
+            sh_type: elf::SHT_PROGBITS,
+            sh_flags: elf::SHF_ALLOC,
+            sh_addr: placed.address,
+            sh_offset: offset,
+            sh_size: frame_size,
+            sh_addralign: ALIGN,
+            ..SectionHeader::default()
+        };
+        let header = SectionHeader {
+            sh_addr: header_address,
+            sh_offset: header_offset,
+            sh_size: header_size,
+            sh_addralign: 4,
+            ..frame.clone()
+        };
+        self.section(".eh_frame", frame);
+        self.section(".eh_frame_hdr", header);
+        let segment = ProgramHeader {
+            p_type: elf::PT_GNU_EH_FRAME,
+            p_flags: elf::PF_R,
+            p_offset: header_offset,
+            p_vaddr: header_address,
+            p_paddr: header_address,
+            p_filesz: header_size,
+            p_memsz: header_size,
+            p_align: 4,
+        };
+        (offset, segment)
+    }
+
+    fn debug(&mut self, section: &DebugSection<'_>) {
+        let header = SectionHeader {
+            sh_type: elf::SHT_PROGBITS,
+            sh_offset: self.out.len() as u64,
+            sh_size: section.content.len() as u64,
+            sh_addralign: 1,
+            ..SectionHeader::default()
+        };
+        self.out.extend_from_slice(section.content);
+        self.section(section.name, header);
+    }
+
+    /// Adds the symbol tables: one local function. Local, since a runtime may give the same name to many.
+    fn symbols(&mut self, function: &FunctionObject<'_>, text: u32, address: u64) {
+        let symtab_offset = self.align(self.encoder.address_size());
+        self.encoder.null_symbol(self.out);
+        let symbol = Sym {
+            section: Some(text),
+            st_name: 1,
+            st_info: elf::SymbolInfo::new(elf::STB_LOCAL, elf::STT_FUNC),
+            st_other: elf::SymbolOther::default(),
+            st_shndx: elf::SymbolSection::default(),
+            st_value: address,
+            st_size: function.code.len() as u64,
+        };
+        self.encoder.symbol(self.out, &symbol);
+        let strtab_offset = self.out.len() as u64;
+        self.out.push(0);
+        put_symbol_name(self.out, function);
+        let strtab = self.sections.len() as u32 + 1;
+        let symtab = SectionHeader {
+            sh_offset: symtab_offset,
+            sh_size: strtab_offset - symtab_offset,
+            ..self.encoder.symtab_section_header(strtab, 2)
+        };
+        self.section(".symtab", symtab);
+        self.strings(".strtab", strtab_offset);
+    }
+
+    /// Adds a table of strings that starts at `offset` and ends here.
+    fn strings(&mut self, name: &str, offset: u64) -> u32 {
+        let header = SectionHeader {
+            sh_offset: offset,
+            sh_size: self.out.len() as u64 - offset,
+            ..self.encoder.strtab_section_header()
+        };
+        self.section(name, header)
+    }
+
+    /// Adds the names of the sections and the headers of everything.
+    fn finish(mut self, machine: Machine, segments: &[ProgramHeader]) {
+        let names_offset = self.out.len() as u64;
+        let shstrtab = self.strings(".shstrtab", names_offset);
+        self.out.extend_from_slice(&self.names);
+        if let Some(header) = self.sections.last_mut() {
+            header.sh_size = self.names.len() as u64;
+        }
+        let layout = FileHeaderLayout {
+            e_phoff: self.encoder.file_header_size(),
+            segment_num: segments.len() as u32,
+            e_shoff: self.align(self.encoder.address_size()),
+            section_num: self.sections.len() as u32,
+            shstrtab_index: shstrtab,
+        };
+        self.encoder.null_section_header(self.out, &layout);
+        for section in self.sections.iter().skip(1) {
+            self.encoder.section_header(self.out, section);
+        }
+        let mut head = Vec::new();
+        let file_header = FileHeader {
+            e_type: elf::ET_DYN,
+            e_machine: machine.number,
+            ..FileHeader::default()
+        };
+        // It can only fail for more segments than sections can count.
+        let written = self.encoder.file_header(&mut head, &file_header, &layout);
+        debug_assert!(written.is_ok());
+        for segment in segments {
+            self.encoder.program_header(&mut head, segment);
+        }
+        if let Some(place) = self.out.get_mut(..head.len()) {
+            place.copy_from_slice(&head);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The folder that objects are written to.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use crate::files::StagedFolder;
+use crate::files::staged::CommittedFolder;
+use crate::units::BuildId;
+
+/// Why objects can't be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The folder can't be used.
+    #[error("cannot use {} for objects: {cause}", folder.display())]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// There is something in the folder that we did not put there.
+    #[error(
+        "{} holds {entry:?}, which is not ours to replace; choose another folder with --elf-dir, or move it away",
+        folder.display()
+    )]
+    NotOurs {
+        /// Which.
+        folder: PathBuf,
+        /// What.
+        entry: std::ffi::OsString,
+    },
+    /// An object can't be written.
+    #[error("cannot write {}: {cause}", path.display())]
+    Object {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+}
+
+/// Whose the folder is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ownership {
+    /// It belongs to one output and is replaced with it.
+    OfOutput,
+    /// It may hold the objects of other profiles, which stay.
+    Shared,
+}
+
+/// A folder of objects in the making.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    staged: StagedFolder,
+    /// Whether files are moved into an existing folder, rather than all of it put in place.
+    is_merged: bool,
+    /// The names given out, each with how many objects asked for it.
+    names: FxHashMap<String, u32>,
+    /// The names of the files written so far.
+    written: Vec<String>,
+}
+
+impl Store {
+    /// Starts a folder; nothing is seen of it until [`Store::commit`].
+    pub fn create(folder: &Path, ownership: Ownership) -> Result<Self, Error> {
+        let error = |cause| Error::Folder {
+            folder: folder.to_owned(),
+            cause,
+        };
+        let name = folder
+            .file_name()
+            .ok_or_else(|| error(io::ErrorKind::InvalidInput.into()))?;
+        let parent = match folder.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        if ownership == Ownership::Shared {
+            fs::create_dir_all(parent).map_err(error)?;
+        }
+        // The profile names objects by their whole path.
+        let folder = fs::canonicalize(parent).map_err(error)?.join(name);
+        let exists = is_folder(&folder).map_err(error)?;
+        let is_merged = exists && ownership == Ownership::Shared;
+        if exists && !is_merged {
+            only_objects(&folder)?;
+        }
+        let target = if is_merged {
+            folder.join("objects")
+        } else {
+            folder.clone()
+        };
+        Ok(Self {
+            staged: StagedFolder::create(&target).map_err(error)?,
+            folder,
+            is_merged,
+            names: FxHashMap::default(),
+            written: Vec::new(),
+        })
+    }
+
+    /// The folder that it will be.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A name for an object of `content`: `stem.so`, or `stem-N.so` if that is taken in this run. In a folder with other objects, one
+    /// with other content keeps its name, and the new one gets a part of its build-id into its own.
+    pub fn name(&mut self, stem: &str, content: &[u8], build_id: &BuildId) -> String {
+        let count = self.names.entry(stem.to_owned()).or_insert(0);
+        let stem = match *count {
+            0 => stem.to_owned(),
+            count => format!("{stem}-{count}"),
+        };
+        *count = count.saturating_add(1);
+        let name = format!("{stem}.so");
+        if self.is_merged && is_taken(&self.folder.join(&name), content) {
+            let BuildId([a, b, c, d, ..]) = build_id;
+            return format!("{stem}-{a:02x}{b:02x}{c:02x}{d:02x}.so");
+        }
+        name
+    }
+
+    /// Writes an object.
+    pub fn write(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {
+        let file = self.staged.create_file(name);
+        file.and_then(|mut file| file.write_all(content))
+            .map_err(|cause| self.error(name, cause))?;
+        self.written.push(name.to_owned());
+        Ok(())
+    }
+
+    /// Puts all objects in place. What they replace goes with the returned value.
+    pub fn commit(self) -> Result<Option<CommittedFolder>, Error> {
+        if self.is_merged {
+            for name in &self.written {
+                self.staged
+                    .move_file(name, &self.folder.join(name))
+                    .map_err(|cause| self.error(name, cause))?;
+            }
+            return Ok(None);
+        }
+        let folder = self.folder;
+        self.staged
+            .commit()
+            .map(Some)
+            .map_err(|cause| Error::Folder { folder, cause })
+    }
+
+    fn error(&self, name: &str, cause: io::Error) -> Error {
+        Error::Object {
+            path: self.folder.join(name),
+            cause,
+        }
+    }
+}
+
+/// Whether a path is a folder; an error if it is anything else, a symbolic link among them.
+fn is_folder(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(true),
+        Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes sure that a folder which is to be replaced holds nothing but objects.
+fn only_objects(folder: &Path) -> Result<(), Error> {
+    let error = |cause| Error::Folder {
+        folder: folder.to_owned(),
+        cause,
+    };
+    for entry in fs::read_dir(folder).map_err(error)? {
+        let entry = entry.map_err(error)?;
+        let name = entry.file_name();
+        let bytes = name.as_encoded_bytes();
+        let is_object = bytes.starts_with(b"jitted-") && bytes.ends_with(b".so");
+        if !is_object || !entry.file_type().map_err(error)?.is_file() {
+            return Err(Error::NotOurs {
+                folder: folder.to_owned(),
+                entry: name,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is a file of other content at a path.
+fn is_taken(path: &Path, content: &[u8]) -> bool {
+    match fs::read(path) {
+        Ok(found) => found != content,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}

@@ -1,0 +1,75 @@
+//! A file's bytes, mapped into memory.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Deref;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use rustix::fs::OFlags;
+
+/// A regular file, mapped read-only.
+#[derive(Debug)]
+pub struct MappedFile {
+    path: PathBuf,
+    /// `None` for an empty file, which can't be mapped.
+    map: Option<Mmap>,
+    /// Device and inode.
+    number: (u64, u64),
+    owner: u32,
+}
+
+impl MappedFile {
+    /// Opens and maps a file. What is not a regular file is refused, and opening never waits: a FIFO could make it wait for ever.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits() as i32)
+            .open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !metadata.is_file() {
+            return Err(io::Error::other("is not a regular file"));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            map: (metadata.len() > 0).then(|| map(&file)).transpose()?,
+            number: (metadata.dev(), metadata.ino()),
+            owner: metadata.uid(),
+        })
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Device and inode, which tell whether two paths lead to the same file.
+    pub fn number(&self) -> (u64, u64) {
+        self.number
+    }
+
+    /// The user that owns it.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+}
+
+impl Deref for MappedFile {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+}
+
+#[allow(unsafe_code)]
+fn map(file: &File) -> io::Result<Mmap> {
+    // SAFETY: The bytes may change while they are looked at, if somebody writes to the file. They are only ever read as bytes,
+    // each length in them is checked where it is used, and no decision relies on reading the same bytes twice.
+    unsafe { Mmap::map(file) }
+}

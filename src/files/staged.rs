@@ -1,0 +1,171 @@
+//! Files and folders that get their name only once they are whole.
+//!
+//! Both are made under another name beside their own, by us alone (O_EXCL, O_NOFOLLOW, folders with mode 0700), and take their name by a rename.
+//! Dropped before that, they are removed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+/// How many names are tried for something new before giving up: others may have planted some.
+const ATTEMPTS: u32 = 1000;
+
+/// A file that was not there before, not even as a symbolic link.
+const NEW_FILE: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Makes something new beside `target` with `make`, under a hidden name that nothing has yet.
+fn make_beside<T>(
+    target: &Path,
+    make: impl Fn(&Path) -> rustix::io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
+    let name = target.file_name().unwrap_or(OsStr::new("jitinject"));
+    for attempt in 0..ATTEMPTS {
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{attempt}.tmp", std::process::id()));
+        let path = target.with_file_name(hidden);
+        match make(&path) {
+            Ok(made) => return Ok((path, made)),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+/// A regular file in the making.
+#[derive(Debug)]
+pub struct StagedFile {
+    target: PathBuf,
+    staged: PathBuf,
+    file: File,
+    is_done: bool,
+}
+
+impl StagedFile {
+    /// Starts a file that is to be `target`. Only its owner will be able to read it, as is perf's custom for profiles.
+    pub fn create(target: &Path) -> io::Result<Self> {
+        let mode = Mode::RUSR | Mode::WUSR;
+        let make = |path: &Path| rustix::fs::openat(CWD, path, NEW_FILE, mode);
+        let (staged, file) = make_beside(target, make)?;
+        Ok(Self {
+            target: target.to_owned(),
+            staged,
+            file: file.into(),
+            is_done: false,
+        })
+    }
+
+    /// The file, to be written.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Gives the file its name, in the place of any that had it.
+    pub fn commit(mut self) -> io::Result<()> {
+        fs::rename(&self.staged, &self.target)?;
+        self.is_done = true;
+        Ok(())
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // Nothing more can be done about a file that can't be removed.
+            let _ = fs::remove_file(&self.staged);
+        }
+    }
+}
+
+/// A folder of files in the making.
+#[derive(Debug)]
+pub struct StagedFolder {
+    target: PathBuf,
+    staged: PathBuf,
+    handle: OwnedFd,
+}
+
+impl StagedFolder {
+    /// Starts a folder that is to be `target`, open to nobody else.
+    pub fn create(target: &Path) -> io::Result<Self> {
+        let (staged, ()) = make_beside(target, |path| rustix::fs::mkdirat(CWD, path, Mode::RWXU))?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(CWD, &staged, flags, Mode::empty());
+        let handle = handle.inspect_err(|_| {
+            let _ = fs::remove_dir(&staged);
+        })?;
+        Ok(Self {
+            target: target.to_owned(),
+            staged,
+            handle,
+        })
+    }
+
+    /// Starts a file in the folder, readable for all whom the folder is open to.
+    pub fn create_file(&self, name: &str) -> io::Result<File> {
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+        Ok(rustix::fs::openat(&self.handle, name, NEW_FILE, mode)?.into())
+    }
+
+    /// Gives the folder its name. A folder that had it goes with the returned value.
+    pub fn commit(self) -> io::Result<CommittedFolder> {
+        let rename = |flags| rustix::fs::renameat_with(CWD, &self.staged, CWD, &self.target, flags);
+        match rename(RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => rename(RenameFlags::EXCHANGE)?,
+            // NFS and some others know neither flag.
+            Err(Errno::INVAL) => self.exchange_in_steps()?,
+            other => other?,
+        }
+        Ok(CommittedFolder { folder: self })
+    }
+
+    fn exchange_in_steps(&self) -> io::Result<()> {
+        let make = |path: &Path| rustix::fs::mkdirat(CWD, path, Mode::RWXU);
+        let (old, ()) = make_beside(&self.target, make)?;
+        if self.target.exists() {
+            fs::rename(&self.target, &old)?;
+        }
+        fs::rename(&self.staged, &self.target)?;
+        fs::rename(&old, &self.staged)
+    }
+
+    /// Moves one of its files to `target`, in the place of any file there.
+    pub fn move_file(&self, name: &str, target: &Path) -> io::Result<()> {
+        fs::rename(self.staged.join(name), target)
+    }
+}
+
+impl Drop for StagedFolder {
+    fn drop(&mut self) {
+        // Nothing more can be done about a folder that can't be removed.
+        let _ = fs::remove_dir_all(&self.staged);
+    }
+}
+
+/// A folder that has its name. What had it before is removed when this is dropped.
+#[derive(Debug)]
+pub struct CommittedFolder {
+    folder: StagedFolder,
+}
+
+impl CommittedFolder {
+    /// Gives the name back to what had it before, if anything did, and removes the folder.
+    pub fn undo(self) -> io::Result<()> {
+        let folder = &self.folder;
+        if folder.staged.exists() {
+            folder.exchange_in_steps()
+        } else {
+            fs::rename(&folder.target, &folder.staged)
+        }
+    }
+}

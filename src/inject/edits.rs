@@ -1,0 +1,141 @@
+//! What changes in the stream of records.
+
+use crate::bytes::printable;
+use crate::code::cover::{self, OwnMap, Reduced};
+use crate::code::selection::Selection;
+use crate::code::survey::Survey;
+use crate::code::timeline::{Timeline, Vacancy};
+use crate::inject::Error;
+use crate::inject::objects::PlacedObject;
+use crate::inject::sources::Sources;
+use crate::perf::Profile;
+use crate::perf::event::Mmap;
+use crate::perf::output::Edits;
+use crate::perf::synthesis::{self, Event, Mapping};
+use crate::units::Pid;
+
+/// The longest path that perf reads from a map, with its NUL (PATH_MAX).
+const MAX_PATH: usize = 4096;
+
+/// The changes: maps of the objects come in at their time, markers of the dumps that were used go, and maps that would hide code are reduced.
+pub fn edits(
+    profile: &Profile<'_>,
+    survey: &Survey,
+    timeline: &Timeline,
+    selection: &Selection,
+    sources: &Sources<'_>,
+    objects: &[PlacedObject],
+) -> Result<Edits, Error> {
+    let vacancies: Vec<Vacancy> = timeline.chosen_vacancies(&selection.vacancies);
+    let mut edits = Edits::default();
+    if let Some(event) = map_event(profile, survey) {
+        insert_maps(&mut edits, profile, survey, event, objects, &vacancies)?;
+    }
+    for &marker in sources.used.iter().flat_map(|used| &used.found.markers) {
+        if let Some(record) = profile.records_from(marker).next() {
+            edits.replace(&record, |_| {});
+        }
+    }
+    for reduced in cover::reduced_maps(&survey.processes, &own_maps(objects, &vacancies)) {
+        reduce(&mut edits, profile, &reduced);
+    }
+    Ok(edits)
+}
+
+/// The event that made maps belong to: the one that the profile's own maps belong to.
+fn map_event<'a>(profile: &'a Profile<'_>, survey: &Survey) -> Option<Event<'a>> {
+    let id = survey.map_event_id.unwrap_or(0);
+    let attrs = profile.attrs.all();
+    let attr = profile
+        .attrs
+        .by_id(id)
+        .or_else(|| attrs.iter().find(|attr| attr.tracks_maps))
+        .or(attrs.first())?;
+    Some(Event { attr, id })
+}
+
+fn own_maps(objects: &[PlacedObject], vacancies: &[Vacancy]) -> Vec<OwnMap> {
+    let functions = objects.iter().map(|object| OwnMap {
+        space: object.space,
+        range: object.range,
+        since: object.time,
+        is_function: true,
+    });
+    let vacancies = vacancies.iter().map(|vacancy| OwnMap {
+        space: vacancy.space,
+        range: vacancy.range,
+        since: vacancy.since,
+        is_function: false,
+    });
+    functions.chain(vacancies).collect()
+}
+
+fn insert_maps(
+    edits: &mut Edits,
+    profile: &Profile<'_>,
+    survey: &Survey,
+    event: Event<'_>,
+    objects: &[PlacedObject],
+    vacancies: &[Vacancy],
+) -> Result<(), Error> {
+    let mut mappings: Vec<Mapping<'_>> = Vec::new();
+    for object in objects {
+        if object.path.len() >= MAX_PATH {
+            return Err(Error::PathTooLong(printable(&object.path)));
+        }
+        let code = Mapping {
+            pid: object.pid,
+            time: object.time,
+            range: object.range,
+            file_offset: object.text_offset,
+            name: &object.path,
+            build_id: Some(object.build_id),
+            is_code: true,
+        };
+        mappings.push(code);
+        mappings.extend(object.tables.map(|(range, file_offset)| Mapping {
+            range,
+            file_offset,
+            is_code: false,
+            ..code
+        }));
+    }
+    mappings.extend(vacancies.iter().map(|vacancy| {
+        let space = survey.processes.space(vacancy.space);
+        Mapping {
+            pid: space.map_or(Pid(0), |space| space.pid),
+            time: vacancy.since,
+            range: vacancy.range,
+            file_offset: vacancy.range.start.0,
+            name: b"//anon",
+            build_id: None,
+            is_code: true,
+        }
+    }));
+    mappings.sort_by_key(|mapping| mapping.time);
+    let mut places = survey.marks.places(profile);
+    for mapping in &mappings {
+        let at = places.find(mapping.time);
+        edits.insert(at, |out| {
+            synthesis::put_mmap2(out, profile.order, mapping, event);
+        });
+    }
+    Ok(())
+}
+
+/// Puts what is left of a map in its place.
+fn reduce(edits: &mut Edits, profile: &Profile<'_>, reduced: &Reduced) {
+    let Some(record) = profile.records_from(reduced.record).next() else {
+        return;
+    };
+    let Some(map) = Mmap::parse(&record, profile.order) else {
+        return;
+    };
+    edits.replace(&record, |out| {
+        for part in &reduced.parts {
+            let into_map = part.start.0.saturating_sub(map.range.start.0);
+            let file_offset = map.file_offset.wrapping_add(into_map);
+            synthesis::put_part_of_mmap(out, profile.order, &record, *part, file_offset);
+        }
+    });
+}

@@ -1,0 +1,421 @@
+//! From functions to objects in a folder, and what the profile must say about them.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use crate::code::process::{Processes, SpaceId};
+use crate::code::range_map::RangeMap;
+use crate::code::timeline::Residence;
+use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
+use crate::elf::machine::Machine;
+use crate::elf::object::{self, Encoded, FunctionObject, PlacedTables};
+use crate::elf::store::{self, Store};
+use crate::inject::output::Output;
+use crate::inject::sources::UsedDump;
+use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
+use crate::runtime::jitdump::FunctionView;
+use crate::tally::Tally;
+use crate::units::{Address, AddressRange, BuildId, Pid, Time};
+
+/// An object that was written, and where it is to be mapped.
+#[derive(Clone, Debug)]
+pub struct PlacedObject {
+    /// The process.
+    pub pid: Pid,
+    /// Its address space.
+    pub space: SpaceId,
+    /// From when on.
+    pub time: Time,
+    /// Where its code lies.
+    pub range: AddressRange,
+    /// Where the code starts in the file.
+    pub text_offset: u64,
+    /// Where its tables for unwinding are to lie, and where they start in the file.
+    pub tables: Option<(AddressRange, u64)>,
+    /// Its build-id.
+    pub build_id: BuildId,
+    /// Its path.
+    pub path: Vec<u8>,
+}
+
+/// What an object had to do without.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Fault {
+    /// The unwinding information has no entry for the function.
+    NoEntry,
+    /// There is no place for tables within 2 GiB behind the function.
+    NoPlace,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoEntry => "function whose unwinding information has no usable entry for it, written without",
+            Self::NoPlace => {
+                "function without unused addresses for its unwinding tables within 2 GiB behind it, written without them"
+            }
+        })
+    }
+}
+
+/// The objects of a run.
+#[derive(Debug, Default)]
+pub struct Objects {
+    /// All that were written, by address space and time.
+    pub placed: Vec<PlacedObject>,
+    /// What they had to do without.
+    pub faults: Tally<Fault>,
+}
+
+/// Writes the objects of `residences`, in their order, and tells `progress` of each. `architecture` is what the profile says of its machine, for dumps
+/// that don't.
+pub fn write(
+    dumps: &[UsedDump<'_>],
+    processes: &Processes,
+    architecture: Option<&[u8]>,
+    residences: &[Residence],
+    output: &mut Output,
+    mut progress: impl FnMut(u64),
+) -> Result<Objects, store::Error> {
+    let mut writer = ObjectWriter::new(dumps, processes, architecture);
+    let jobs = residences.iter();
+    let mut jobs: Vec<Job<'_>> = jobs.filter_map(|residence| writer.job(residence)).collect();
+    writer.place_tables(&mut jobs);
+    let mut placed = Vec::with_capacity(jobs.len());
+    for batch in jobs.chunks(BATCH) {
+        let objects: Vec<Object> = batch.par_iter().map(|job| writer.encode(job)).collect();
+        for (job, object) in batch.iter().zip(objects) {
+            placed.push(writer.store(job, &object, output.store()?)?);
+            progress(1);
+        }
+    }
+    Ok(Objects {
+        placed,
+        faults: writer.faults,
+    })
+}
+
+/// Turns functions into objects.
+struct ObjectWriter<'a> {
+    dumps: &'a [UsedDump<'a>],
+    processes: &'a Processes,
+    /// The machine of each dump.
+    machines: Vec<Machine>,
+    /// Unwinding tables that serve many functions, by where they lie in memory here.
+    shared_entries: FxHashMap<usize, Entries<'a>>,
+    faults: Tally<Fault>,
+}
+
+/// A function to be written.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    residence: &'a Residence,
+    view: FunctionView<'a>,
+    machine: Machine,
+    /// Where its tables are to lie.
+    tables: Option<Address>,
+}
+
+/// A function as an ELF file.
+struct Object {
+    bytes: Vec<u8>,
+    encoded: Encoded,
+    tables_size: Option<u64>,
+}
+
+/// How many functions are encoded at a time, to keep the memory for them small.
+const BATCH: usize = 1024;
+
+/// Tables start at multiples of this.
+const TABLE_ALIGN: u64 = 16;
+
+impl<'a> ObjectWriter<'a> {
+    fn new(
+        dumps: &'a [UsedDump<'a>],
+        processes: &'a Processes,
+        architecture: Option<&[u8]>,
+    ) -> Self {
+        let machine = |used: &UsedDump<'_>| {
+            let header = used.dump.header();
+            let machine = Machine::new(header.elf_machine, header.order);
+            if !machine.is_unknown() {
+                return machine;
+            }
+            architecture
+                .and_then(|name| Machine::of_architecture(name, header.order))
+                .unwrap_or_else(Machine::host)
+        };
+        Self {
+            dumps,
+            processes,
+            machines: dumps.iter().map(machine).collect(),
+            shared_entries: FxHashMap::default(),
+            faults: Tally::default(),
+        }
+    }
+
+    fn pid(&self, residence: &Residence) -> Pid {
+        let space = self.processes.space(residence.space);
+        space.map_or(Pid(0), |space| space.pid)
+    }
+
+    fn job(&mut self, residence: &'a Residence) -> Option<Job<'a>> {
+        let file = residence.function.file as usize;
+        let dump = &self.dumps.get(file)?.dump;
+        let view = dump.function(residence.function.function)?;
+        let machine = *self.machines.get(file)?;
+        if let Some(unwinding) = view.unwinding
+            && let Placement::At(address) = unwinding.placement
+        {
+            let key = unwinding.eh_frame.as_ptr() as usize;
+            let frame = eh_frame(&unwinding, address, machine);
+            self.shared_entries.entry(key).or_insert_with(|| Entries::read(frame));
+        }
+        Some(Job {
+            residence,
+            view,
+            machine,
+            tables: None,
+        })
+    }
+
+    /// The entries for unwinding a function.
+    fn entries(&self, job: &Job<'a>) -> Vec<Entry<'a>> {
+        let Some(unwinding) = job.view.unwinding else {
+            return Vec::new();
+        };
+        let code = job.view.range;
+        match unwinding.placement {
+            Placement::At(_) => {
+                let entries = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
+                entries.map_or(Vec::new(), |entries| entries.of(code).collect())
+            }
+            Placement::BehindCode(distance) => {
+                let behind = code.size().next_multiple_of(8).saturating_add(distance);
+                let address = Address(code.start.0.wrapping_add(behind));
+                let entries = Entries::read(eh_frame(&unwinding, address, job.machine));
+                entries.of(code).collect()
+            }
+        }
+    }
+
+    /// The tables of a function whose first byte is at `tables` in its process.
+    fn tables(&self, job: &Job<'a>, tables: Address) -> Option<(Tables, u64)> {
+        let entries = self.entries(job);
+        let text = object::text_offset(job.machine, true);
+        let distance = tables.0.wrapping_sub(job.residence.range.start.0);
+        let layout = TableLayout {
+            eh_frame: text.wrapping_add(distance),
+            order: job.machine.order,
+            address_size: job.machine.address_size(),
+        };
+        let code = job.view.range;
+        let placed = entries.into_iter().map(|entry| {
+            let into_code = entry.range.start.0.wrapping_sub(code.start.0);
+            (entry, text.wrapping_add(into_code))
+        });
+        let tables = Tables::lay_out(placed, layout)?;
+        Some((tables, layout.eh_frame))
+    }
+
+    /// Gives the tables of all functions that have any addresses near the code, where their process never maps anything.
+    fn place_tables(&mut self, jobs: &mut [Job<'a>]) {
+        // The size of tables does not depend on where they lie, as long as it is near.
+        let sizes: Vec<Option<u64>> = jobs
+            .par_iter()
+            .map(|job| {
+                job.view.unwinding?;
+                let (tables, _) = self.tables(job, job.residence.range.start)?;
+                Some((tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN))
+            })
+            .collect();
+        if sizes.iter().all(Option::is_none) {
+            let lost = jobs.iter().filter(|job| job.view.unwinding.is_some()).count();
+            if lost > 0 {
+                self.faults.add_many(Fault::NoEntry, lost as u64, 0);
+            }
+            return;
+        }
+        let mut free = FreeAddresses::new(self.processes, jobs.iter().map(|job| job.residence));
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        let key = |at: &usize| {
+            let job = jobs.get(*at)?;
+            Some((free.family(job.residence.space), job.residence.range))
+        };
+        order.sort_by_key(key);
+        for at in order {
+            let (Some(job), Some(&size)) = (jobs.get_mut(at), sizes.get(at)) else {
+                continue;
+            };
+            let Some(size) = size else {
+                if job.view.unwinding.is_some() {
+                    self.faults.add(Fault::NoEntry, 0);
+                }
+                continue;
+            };
+            let is_32 = !job.machine.is_64;
+            job.tables = free.take(job.residence, size, is_32);
+            if job.tables.is_none() {
+                self.faults.add(Fault::NoPlace, 0);
+            }
+        }
+    }
+
+    fn encode(&self, job: &Job<'a>) -> Object {
+        let tables = job.tables.and_then(|address| self.tables(job, address));
+        let mut bytes = Vec::new();
+        let function = FunctionObject {
+            machine: job.machine,
+            name: job.view.name,
+            code: job.view.code,
+            address: job.residence.range.start.0,
+            time: job.residence.since.0,
+            tables: tables.as_ref().map(|(tables, address)| PlacedTables {
+                tables,
+                address: *address,
+            }),
+            debug: &[],
+        };
+        let encoded = object::encode(&function, &mut bytes);
+        Object {
+            bytes,
+            encoded,
+            tables_size: tables.map(|(tables, _)| tables.bytes.len() as u64),
+        }
+    }
+
+    /// Writes an object into the folder.
+    fn store(
+        &self,
+        job: &Job<'_>,
+        object: &Object,
+        store: &mut Store,
+    ) -> Result<PlacedObject, store::Error> {
+        let residence = job.residence;
+        let pid = self.pid(residence);
+        let encoded = &object.encoded;
+        let stem = format!("jitted-{pid}-{}", job.view.index);
+        let name = store.name(&stem, &object.bytes, &encoded.build_id);
+        store.write(&name, &object.bytes)?;
+        let tables = job.tables.zip(object.tables_size).zip(encoded.tables_offset);
+        Ok(PlacedObject {
+            pid,
+            space: residence.space,
+            time: residence.since,
+            range: residence.range,
+            text_offset: encoded.text_offset,
+            tables: tables.and_then(|((address, size), offset)| {
+                Some((AddressRange::new(address, size)?, offset))
+            }),
+            build_id: encoded.build_id,
+            path: store.folder().join(name).as_os_str().as_bytes().to_vec(),
+        })
+    }
+}
+
+fn eh_frame<'a>(unwinding: &Unwinding<'a>, address: Address, machine: Machine) -> EhFrame<'a> {
+    EhFrame {
+        section: unwinding.eh_frame,
+        address,
+        order: machine.order,
+        address_size: machine.address_size(),
+    }
+}
+
+/// Addresses near code that no process with that code maps anything at.
+struct FreeAddresses {
+    /// For each address space, the one that all of its family descend from: they share code.
+    families: Vec<SpaceId>,
+    /// What each family maps, ever.
+    used: FxHashMap<SpaceId, RangeMap<()>>,
+    /// The stretch that addresses are given out from, and to whom.
+    stretch: Option<(SpaceId, AddressRange)>,
+}
+
+impl FreeAddresses {
+    /// How far behind its function a table may lie: the distances in it have 31 bits.
+    const REACH: u64 = 0x7fff_0000;
+    /// How many addresses are set aside at a time.
+    const STRETCH: u64 = 0x10_0000;
+    /// How far behind the code the first of them lie, so that a region of code which is still growing does not reach them.
+    const DISTANCE: u64 = 0x1000_0000;
+
+    fn new<'a>(processes: &Processes, residences: impl Iterator<Item = &'a Residence>) -> Self {
+        let mut families: Vec<SpaceId> = Vec::new();
+        for (id, space) in processes.iter() {
+            let parent = space.parent.and_then(|(parent, _)| families.get(parent.index()));
+            families.push(parent.copied().unwrap_or(id));
+        }
+        let mut used: FxHashMap<SpaceId, RangeMap<()>> = FxHashMap::default();
+        let mut free = Self {
+            families,
+            used: FxHashMap::default(),
+            stretch: None,
+        };
+        for residence in residences {
+            let family = used.entry(free.family(residence.space)).or_default();
+            family.insert(residence.range, (), |_, ()| {});
+        }
+        for (id, space) in processes.iter() {
+            if let Some(family) = used.get_mut(&free.family(id)) {
+                for map in &space.maps {
+                    family.insert(map.range, (), |_, ()| {});
+                }
+            }
+        }
+        free.used = used;
+        free
+    }
+
+    fn family(&self, space: SpaceId) -> SpaceId {
+        self.families.get(space.index()).copied().unwrap_or(space)
+    }
+
+    /// `size` addresses behind a function. Asked in the order of families and addresses, it gives out neighbouring ones.
+    fn take(&mut self, residence: &Residence, size: u64, is_32: bool) -> Option<Address> {
+        let family = self.family(residence.space);
+        let code = residence.range;
+        let is_near = |range: AddressRange| {
+            let low = code.end.0.saturating_add(Self::DISTANCE / 2);
+            range.start.0 >= low && range.start.0 + size - code.start.0 <= Self::REACH
+        };
+        let usable = self
+            .stretch
+            .filter(|&(of, range)| of == family && range.size() >= size && is_near(range));
+        let stretch = match usable {
+            Some((_, stretch)) => stretch,
+            None => self.set_aside(family, code, size, is_32)?,
+        };
+        let rest = AddressRange::new(Address(stretch.start.0 + size), stretch.size() - size);
+        self.stretch = rest.map(|rest| (family, rest));
+        Some(stretch.start)
+    }
+
+    fn set_aside(
+        &mut self,
+        family: SpaceId,
+        code: AddressRange,
+        size: u64,
+        is_32: bool,
+    ) -> Option<AddressRange> {
+        let used = self.used.entry(family).or_default();
+        let size = size.max(Self::STRETCH).next_multiple_of(Self::STRETCH);
+        let limit = code.start.0.saturating_add(Self::REACH);
+        let limit = if is_32 { limit.min(1 << 32) } else { limit };
+        let mut start = code.end.0.checked_add(Self::DISTANCE)?.checked_next_multiple_of(0x1000)?;
+        loop {
+            let range = AddressRange::new(Address(start), size)?;
+            if range.end.0 > limit {
+                return None;
+            }
+            let Some((obstacle, ())) = used.overlapping(range).next() else {
+                used.insert(range, (), |_, ()| {});
+                return Some(range);
+            };
+            start = obstacle.end.0.checked_next_multiple_of(0x1000)?;
+        }
+    }
+}

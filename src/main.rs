@@ -1,0 +1,76 @@
+//! Parse, run, say what happened, exit.
+
+mod cli;
+mod progress;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use jitinject::inject::inject;
+use jitinject::summary::Summary;
+
+use crate::cli::Arguments;
+use crate::progress::Bar;
+
+/// Fewer samples have a name than were asked for.
+const TOO_FEW_NAMED: u8 = 3;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(status) => status,
+        Err(error) => {
+            // A closed standard error can't be told about.
+            let _ = writeln!(io::stderr(), "jitinject: error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut bar = Bar::new(arguments.quiet);
+    let summary = inject(&arguments.options(), &mut bar);
+    drop(bar);
+    let summary = summary?;
+    if !arguments.quiet {
+        say(&summary.text(arguments.verbose));
+    }
+    if let Some(path) = &arguments.summary {
+        write_json(&summary, path)
+            .with_context(|| format!("cannot write the summary {}", path.display()))?;
+    }
+    Ok(verdict(arguments, &summary))
+}
+
+/// Prints lines under the program's name.
+fn say(text: &str) {
+    let mut stderr = io::stderr().lock();
+    for line in text.lines() {
+        if writeln!(stderr, "jitinject: {line}").is_err() {
+            return;
+        }
+    }
+}
+
+fn write_json(summary: &Summary, path: &Path) -> anyhow::Result<()> {
+    let mut json = serde_json::to_vec_pretty(summary)?;
+    json.push(b'\n');
+    Ok(std::fs::write(path, json)?)
+}
+
+fn verdict(arguments: &Arguments, summary: &Summary) -> ExitCode {
+    let Some(wanted) = arguments.fail_under else {
+        return ExitCode::SUCCESS;
+    };
+    if summary.samples.named_percent >= wanted {
+        return ExitCode::SUCCESS;
+    }
+    let named = summary.samples.named_percent;
+    say(&format!(
+        "error: {named:.2} % of the samples in JIT code have a name, less than the {wanted} % that --fail-under asks for"
+    ));
+    ExitCode::from(TOO_FEW_NAMED)
+}

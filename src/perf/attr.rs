@@ -1,0 +1,223 @@
+//! Attributes of events (`struct perf_event_attr`): what each event's records hold.
+//!
+//! Only the fields that say where things lie in a record are looked at, and no value is refused: an event of a kind, clock or
+//! size that nobody has heard of yet is an event like any other.
+
+use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
+use rustc_hash::FxHashMap;
+
+use crate::bytes::ByteOrder;
+use crate::perf::record::{self, Record};
+use crate::units::Time;
+
+/// What one event's records hold.
+#[derive(Clone, Debug)]
+pub struct Attr {
+    /// The fields of a sample, and of the trailer of other records (`sample_type`).
+    pub sample_format: SampleFormat,
+    /// The fields of a counter's value inside a sample (`read_format`).
+    pub read_format: ReadFormat,
+    /// `branch_sample_type`.
+    pub branch_format: u64,
+    /// Which registers a sample holds (`sample_regs_user`).
+    pub user_registers: u64,
+    /// The clock that `use_clockid` chose; `None` is the scheduler's clock, perf's default.
+    pub clock_id: Option<i32>,
+    /// Whether records other than samples end in a trailer of pid, tid, time, and so on (`sample_id_all`).
+    pub has_trailer: bool,
+    /// Whether this event was asked for maps (`mmap`, `mmap2`).
+    pub tracks_maps: bool,
+    /// Bytes from a sample's start to its time.
+    sample_time: Option<usize>,
+    /// Bytes from a sample's start to the id of its event.
+    sample_id: Option<usize>,
+    /// Bytes from another record's end back to its time.
+    trailer_time: Option<usize>,
+    /// Bytes from another record's end back to the id of its event.
+    trailer_id: Option<usize>,
+}
+
+/// Offsets in `struct perf_event_attr`.
+mod offset {
+    pub const SIZE: usize = 4;
+    pub const SAMPLE_TYPE: usize = 24;
+    pub const READ_FORMAT: usize = 32;
+    pub const FLAGS: usize = 40;
+    pub const BRANCH_SAMPLE_TYPE: usize = 72;
+    pub const SAMPLE_REGS_USER: usize = 80;
+    pub const CLOCKID: usize = 92;
+}
+
+/// The size of the first published `struct perf_event_attr`, which is also what a size of 0 means.
+const SIZE_VERSION_0: usize = 64;
+
+/// The fixed-size fields at the start of a sample, in order.
+const SAMPLE_FIELDS: [SampleFormat; 9] = [
+    SampleFormat::IDENTIFIER,
+    SampleFormat::IP,
+    SampleFormat::TID,
+    SampleFormat::TIME,
+    SampleFormat::ADDR,
+    SampleFormat::ID,
+    SampleFormat::STREAM_ID,
+    SampleFormat::CPU,
+    SampleFormat::PERIOD,
+];
+
+/// The fields of the trailer of other records, in order.
+pub(crate) const TRAILER_FIELDS: [SampleFormat; 6] = [
+    SampleFormat::TID,
+    SampleFormat::TIME,
+    SampleFormat::ID,
+    SampleFormat::STREAM_ID,
+    SampleFormat::CPU,
+    SampleFormat::IDENTIFIER,
+];
+
+/// Every field of [`SAMPLE_FIELDS`] and [`TRAILER_FIELDS`] has this size in bytes.
+const FIELD_SIZE: usize = 8;
+
+impl Attr {
+    /// Reads an attribute, as long as it says it is or as `bytes` are, whichever is shorter.
+    pub fn parse(bytes: &[u8], order: ByteOrder) -> Self {
+        let size = match order.u32_at(bytes, offset::SIZE) {
+            None | Some(0) => SIZE_VERSION_0,
+            Some(size) => size as usize,
+        };
+        let bytes = bytes.get(..size).unwrap_or(bytes);
+        let word = |at| order.u64_at(bytes, at).unwrap_or(0);
+        let sample_format = SampleFormat::from_bits_retain(word(offset::SAMPLE_TYPE));
+        // The flags are C bit fields, which big-endian compilers lay out from the most significant bit.
+        let flags = AttrFlags::from_bits_retain(match order {
+            ByteOrder::Little => word(offset::FLAGS),
+            ByteOrder::Big => word(offset::FLAGS).reverse_bits(),
+        });
+        let clock_id = order.u32_at(bytes, offset::CLOCKID).unwrap_or(0);
+        let has_trailer = flags.contains(AttrFlags::SAMPLE_ID_ALL);
+        let from_start = |field| field_offset(sample_format, &SAMPLE_FIELDS, field);
+        let from_end = |field| {
+            let at = field_offset(sample_format, &TRAILER_FIELDS, field)?;
+            has_trailer.then_some(trailer_size(sample_format).saturating_sub(at))
+        };
+        Self {
+            sample_format,
+            read_format: ReadFormat::from_bits_retain(word(offset::READ_FORMAT)),
+            branch_format: word(offset::BRANCH_SAMPLE_TYPE),
+            user_registers: word(offset::SAMPLE_REGS_USER),
+            clock_id: flags
+                .contains(AttrFlags::USE_CLOCKID)
+                .then_some(clock_id as i32),
+            has_trailer,
+            tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
+            sample_time: from_start(SampleFormat::TIME),
+            sample_id: from_start(SampleFormat::IDENTIFIER)
+                .or_else(|| from_start(SampleFormat::ID)),
+            trailer_time: from_end(SampleFormat::TIME),
+            trailer_id: from_end(SampleFormat::IDENTIFIER)
+                .or_else(|| from_end(SampleFormat::ID)),
+        }
+    }
+
+    /// The time of a record of this event; `None` where it has none.
+    pub fn time_of(&self, record: &Record<'_>, order: ByteOrder) -> Option<Time> {
+        self.field(record, order, self.sample_time, self.trailer_time)
+            .map(Time)
+    }
+
+    /// The id of the event, as a record of this event's shape holds it.
+    pub fn id_of(&self, record: &Record<'_>, order: ByteOrder) -> Option<u64> {
+        self.field(record, order, self.sample_id, self.trailer_id)
+    }
+
+    /// The size in bytes of the trailer of this event's records that are no samples.
+    pub fn trailer_size(&self) -> usize {
+        if self.has_trailer {
+            trailer_size(self.sample_format)
+        } else {
+            0
+        }
+    }
+
+    fn field(
+        &self,
+        record: &Record<'_>,
+        order: ByteOrder,
+        from_start: Option<usize>,
+        from_end: Option<usize>,
+    ) -> Option<u64> {
+        let at = if record.kind == record::SAMPLE {
+            from_start?.checked_add(record::HEADER_SIZE)?
+        } else {
+            record.bytes.len().checked_sub(from_end?)?
+        };
+        order.u64_at(record.bytes, at)
+    }
+}
+
+/// Bytes from the start of `fields` to `field`, where `format` has it.
+fn field_offset(
+    format: SampleFormat,
+    fields: &[SampleFormat],
+    field: SampleFormat,
+) -> Option<usize> {
+    if !format.contains(field) {
+        return None;
+    }
+    let before = fields.iter().take_while(|&&other| other != field);
+    Some(before.filter(|&&other| format.contains(other)).count() * FIELD_SIZE)
+}
+
+fn trailer_size(format: SampleFormat) -> usize {
+    let fields = TRAILER_FIELDS.iter();
+    fields.filter(|&&field| format.contains(field)).count() * FIELD_SIZE
+}
+
+/// All events of a profile.
+#[derive(Clone, Debug, Default)]
+pub struct Attrs {
+    all: Vec<Attr>,
+    by_id: FxHashMap<u64, usize>,
+}
+
+impl Attrs {
+    /// Adds an event that its records name by any of `ids`.
+    pub fn push(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
+        let index = self.all.len();
+        self.by_id.extend(ids.map(|id| (id, index)));
+        self.all.push(attr);
+    }
+
+    /// The events, in the order of the file.
+    pub fn all(&self) -> &[Attr] {
+        &self.all
+    }
+
+    /// The event with a counter of this id.
+    pub fn by_id(&self, id: u64) -> Option<&Attr> {
+        self.all.get(*self.by_id.get(&id)?)
+    }
+
+    /// The event that a record belongs to: by the id in the record, which lies at the same place for all events of a profile
+    /// (perf sees to it with PERF_SAMPLE_IDENTIFIER where their formats differ), else the first one, as perf does.
+    pub fn of(&self, record: &Record<'_>, order: ByteOrder) -> Option<&Attr> {
+        let first = self.all.first()?;
+        if self.all.len() == 1 || record.kind >= record::USER_TYPE_START {
+            return Some(first);
+        }
+        let id = first.id_of(record, order);
+        id.and_then(|id| self.by_id(id)).or(Some(first))
+    }
+
+    /// The clock of the profile's times; `None` is the scheduler's.
+    pub fn clock_id(&self) -> Option<i32> {
+        self.all.first()?.clock_id
+    }
+
+    /// The time of a record, if it carries one. perf's own records (type 64 and up) carry none.
+    pub fn time_of(&self, record: &Record<'_>, order: ByteOrder) -> Option<Time> {
+        if record.kind >= record::USER_TYPE_START {
+            return None;
+        }
+        self.of(record, order)?.time_of(record, order)
+    }
+}

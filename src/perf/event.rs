@@ -1,0 +1,252 @@
+//! Views of the records that tell what a process is and what it has mapped.
+
+use crate::bytes::{ByteOrder, Reader, until_nul};
+use crate::perf::record::{self, Record};
+use crate::units::{Address, AddressRange, Pid};
+
+/// An [`record::MMAP`] or [`record::MMAP2`] record of a user process.
+#[derive(Clone, Copy, Debug)]
+pub struct Mmap<'a> {
+    /// The process.
+    pub pid: Pid,
+    /// Its thread.
+    pub tid: u32,
+    /// Where it was mapped.
+    pub range: AddressRange,
+    /// What of the file was mapped, as an offset in bytes (`pgoff`).
+    pub file_offset: u64,
+    /// Which file, by number; `None` where the record does not say.
+    pub file: Option<FileNumber>,
+    /// The file's path, or what stands in for one: `//anon`, `[heap]`, `/memfd:name (deleted)`.
+    pub name: &'a [u8],
+}
+
+/// The device and inode of a mapped file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileNumber {
+    /// The device's major number.
+    pub major: u32,
+    /// The device's minor number.
+    pub minor: u32,
+    /// The inode.
+    pub inode: u64,
+}
+
+impl<'a> Mmap<'a> {
+    /// Reads the record; `None` for any other type, for maps of the kernel and of guests, and for what is cut or empty.
+    pub fn parse(record: &Record<'a>, order: ByteOrder) -> Option<Self> {
+        if !is_user(record) {
+            return None;
+        }
+        let mut body = record.body(order);
+        let pid = Pid(body.u32()?);
+        let tid = body.u32()?;
+        let start = Address(body.u64()?);
+        let size = body.u64()?;
+        let file_offset = body.u64()?;
+        let file = match record.kind {
+            record::MMAP => None,
+            record::MMAP2 => {
+                let identity = body.bytes(24)?;
+                let _protection = body.u32()?;
+                let _flags = body.u32()?;
+                let has_build_id = record.misc & record::MISC_MMAP_BUILD_ID != 0;
+                (!has_build_id)
+                    .then(|| FileNumber::read(&mut Reader::new(identity, order)))
+                    .flatten()
+            }
+            _ => return None,
+        };
+        Some(Self {
+            pid,
+            tid,
+            range: AddressRange::new(start, size)?,
+            file_offset,
+            file,
+            name: until_nul(body.rest()),
+        })
+    }
+
+    /// Whether the map is memory that a JIT compiler can put code into, or a file's contents.
+    pub fn backing(&self) -> Backing {
+        // The kernel's names for memory without a file (mm/mmap.c, perf_event_mmap_event in kernel/events/core.c), and
+        // perf's own list of them (is_anon_memory and is_no_dso_memory in tools/perf/util/map.c).
+        const ANONYMOUS: [&[u8]; 8] = [
+            b"//anon",
+            b"[anon:",
+            b"/memfd:",
+            b"/dev/zero",
+            b"/anon_hugepage",
+            b"/SYSV",
+            b"[heap]",
+            b"[stack",
+        ];
+        if ANONYMOUS.iter().any(|prefix| self.name.starts_with(prefix)) {
+            Backing::Anonymous
+        } else {
+            Backing::File
+        }
+    }
+}
+
+impl FileNumber {
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            major: reader.u32()?,
+            minor: reader.u32()?,
+            inode: reader.u64()?,
+        })
+    }
+}
+
+/// What lies behind a map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// Memory without a file, or with one that only serves to share it: where JIT compilers put code.
+    Anonymous,
+    /// A file.
+    File,
+}
+
+/// A [`record::FORK`] record that started a process, not a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fork {
+    /// The new process.
+    pub child: Pid,
+    /// The process that it is a copy of.
+    pub parent: Pid,
+}
+
+impl Fork {
+    /// Reads the record; `None` for any other type, and for a new thread of the same process.
+    pub fn parse(record: &Record<'_>, order: ByteOrder) -> Option<Self> {
+        if record.kind != record::FORK {
+            return None;
+        }
+        let mut body = record.body(order);
+        let child = Pid(body.u32()?);
+        let parent = Pid(body.u32()?);
+        (child != parent).then_some(Self { child, parent })
+    }
+}
+
+/// The process that executes another program from here on, if a [`record::COMM`] record says so.
+pub fn exec(record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
+    if record.kind != record::COMM || record.misc & record::MISC_COMM_EXEC == 0 {
+        return None;
+    }
+    record.body(order).u32().map(Pid)
+}
+
+/// The process of a [`record::NAMESPACES`] record and the inode of its mount namespace.
+pub fn mount_namespace(record: &Record<'_>, order: ByteOrder) -> Option<(Pid, u64)> {
+    /// `MNT_NS_INDEX` of include/uapi/linux/perf_event.h.
+    const MOUNT: u64 = 5;
+    /// Bytes of one entry: device and inode.
+    const ENTRY: u64 = 16;
+    if record.kind != record::NAMESPACES {
+        return None;
+    }
+    let mut body = record.body(order);
+    let pid = Pid(body.u32()?);
+    let _tid = body.u32()?;
+    if body.u64()? <= MOUNT {
+        return None;
+    }
+    body.skip(MOUNT * ENTRY)?;
+    let _device = body.u64()?;
+    Some((pid, body.u64()?))
+}
+
+/// Whether the record is about a process of this machine, not about the kernel or a guest.
+fn is_user(record: &Record<'_>) -> bool {
+    matches!(record.cpu_mode(), 0 | record::MISC_USER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::record::Records;
+
+    fn parse_one<T>(bytes: &[u8], view: impl Fn(&Record<'_>) -> T) -> T {
+        let record = Records::new(bytes, 0, ByteOrder::Little).next().unwrap();
+        view(&record)
+    }
+
+    fn mmap(kind: u32, misc: u16, identity: &[u8], name: &[u8]) -> Vec<u8> {
+        let order = ByteOrder::Little;
+        let mut body = Vec::new();
+        order.put_u32(&mut body, 7);
+        order.put_u32(&mut body, 8);
+        for word in [0x1000, 0x200, 0x40] {
+            order.put_u64(&mut body, word);
+        }
+        body.extend_from_slice(identity);
+        body.extend_from_slice(name);
+        let mut out = Vec::new();
+        order.put_u32(&mut out, kind);
+        order.put_u16(&mut out, misc);
+        order.put_u16(&mut out, (8 + body.len()) as u16);
+        out.extend(body);
+        out
+    }
+
+    #[test]
+    fn maps_are_read_from_both_records() {
+        let mut identity = Vec::new();
+        identity.extend_from_slice(&8u32.to_le_bytes());
+        identity.extend_from_slice(&1u32.to_le_bytes());
+        identity.extend_from_slice(&42u64.to_le_bytes());
+        identity.extend_from_slice(&[0; 16]);
+        let view = |record: &Record<'_>| {
+            let map = Mmap::parse(record, ByteOrder::Little)?;
+            Some((map.pid, map.range.size(), map.file.map(|f| f.inode), map.name.to_vec()))
+        };
+        assert_eq!(
+            parse_one(&mmap(record::MMAP2, 2, &identity, b"/a/b\0\0\0\0"), view),
+            Some((Pid(7), 0x200, Some(42), b"/a/b".to_vec()))
+        );
+        assert_eq!(
+            parse_one(&mmap(record::MMAP2, 2 | record::MISC_MMAP_BUILD_ID, &identity, b"/a\0"), view),
+            Some((Pid(7), 0x200, None, b"/a".to_vec()))
+        );
+        assert_eq!(
+            parse_one(&mmap(record::MMAP, 2, &[], b"no end"), view),
+            Some((Pid(7), 0x200, None, b"no end".to_vec()))
+        );
+        // the kernel's own map, and one that is cut
+        assert_eq!(parse_one(&mmap(record::MMAP, 1, &[], b"[kernel]"), view), None);
+        assert_eq!(parse_one(&mmap(record::MMAP2, 2, &identity[..10], b""), view), None);
+    }
+
+    #[test]
+    fn memory_that_code_is_put_into_is_told_from_files() {
+        for (name, backing) in [
+            (&b"//anon"[..], Backing::Anonymous),
+            (b"/memfd:doublemapper (deleted)", Backing::Anonymous),
+            (b"/dev/zero (deleted)", Backing::Anonymous),
+            (b"[anon:v8]", Backing::Anonymous),
+            (b"/usr/bin/node", Backing::File),
+            (b"[vdso]", Backing::File),
+        ] {
+            let bytes = mmap(record::MMAP, 2, &[], name);
+            parse_one(&bytes, |record| {
+                let map = Mmap::parse(record, ByteOrder::Little).unwrap();
+                assert_eq!(map.backing(), backing, "{name:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_new_thread_is_no_fork() {
+        let mut bytes = Vec::new();
+        for word in [record::FORK, 24 << 16, 5, 5, 6, 5] {
+            ByteOrder::Little.put_u32(&mut bytes, word);
+        }
+        let fork = |record: &Record<'_>| Fork::parse(record, ByteOrder::Little);
+        assert_eq!(parse_one(&bytes, fork), None);
+        bytes[8] = 9;
+        let expected = Fork { child: Pid(9), parent: Pid(5) };
+        assert_eq!(parse_one(&bytes, fork), Some(expected));
+    }
+}

@@ -1,0 +1,229 @@
+//! A whole profile, opened.
+
+use std::fmt;
+
+use crate::bytes::{ByteOrder, Reader};
+use crate::perf::attr::{Attr, Attrs};
+use crate::perf::feature::{self, Feature};
+use crate::perf::header::{FEATURE_WORDS, Header, Section};
+use crate::perf::record::Records;
+use crate::tally::Tally;
+
+/// Why a file can't be read as a profile at all.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No magic number.
+    #[error("not a perf.data file: it does not start with PERFILE2")]
+    NotAProfile,
+    /// It ends inside the header.
+    #[error("the file ends after {0} bytes, inside its header")]
+    TooShort(u64),
+    /// A header of a size that perf never wrote.
+    #[error("the header says that it is {0} bytes long, less than perf writes")]
+    HeaderSize(u64),
+    /// What `perf record -o -` writes.
+    #[error(
+        "the profile is in perf's pipe format, which this version does not read; record with -o FILE instead of -o -"
+    )]
+    PipeFormat,
+    /// The attributes, without which no record can be understood, are not in the file.
+    #[error("the attributes, {size} bytes at {offset:#x} in entries of {entry}, can't be in this file")]
+    Attrs {
+        /// Where they should be.
+        offset: u64,
+        /// How long they should be.
+        size: u64,
+        /// The size of one entry.
+        entry: u64,
+    },
+    /// The records are not in the file.
+    #[error("the records start at {0:#x}, behind the end of the file")]
+    Data(u64),
+}
+
+/// What of a profile had to be left out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The header's size of the records is 0: `perf record` did not finish.
+    Unfinished,
+    /// The file ends before its records do.
+    DataCut,
+    /// A feature section, or the table of them, is not in the file.
+    FeatureLost,
+    /// The ids of an event are not in the file.
+    IdsLost,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unfinished => {
+                "the recording was not finished, so its header does not say where the records end, and feature sections are missing"
+            }
+            Self::DataCut => "the file ends before its records do",
+            Self::FeatureLost => "feature section outside the file, left out",
+            Self::IdsLost => "ids of an event outside the file, left out",
+        })
+    }
+}
+
+/// One entry of the attribute section, as it stands in the file.
+#[derive(Clone, Copy, Debug)]
+pub struct AttrEntry<'a> {
+    /// The attribute.
+    pub attr: &'a [u8],
+    /// The ids of its counters, eight bytes each.
+    pub ids: &'a [u8],
+}
+
+/// A profile: its parts are slices of the file.
+#[derive(Clone, Debug)]
+pub struct Profile<'a> {
+    /// The byte order of all of it.
+    pub order: ByteOrder,
+    /// The attributes as they stand in the file.
+    pub attr_entries: Vec<AttrEntry<'a>>,
+    /// The attributes, understood.
+    pub attrs: Attrs,
+    /// The records.
+    pub data: &'a [u8],
+    /// Where the records start, in bytes from the start of the file.
+    pub data_offset: u64,
+    /// The feature sections, in the order of their ids.
+    pub features: Vec<Feature<'a>>,
+    /// What could not be read.
+    pub faults: Tally<Fault>,
+}
+
+impl<'a> Profile<'a> {
+    /// Opens a profile in perf's file format. Only what makes every record unreadable is an error.
+    pub fn parse(file: &'a [u8]) -> Result<Self, Error> {
+        let header = Header::parse(file)?;
+        let mut faults = Tally::default();
+        let attr_entries = attr_entries(file, &header, &mut faults)?;
+        let order = header.order;
+        let mut attrs = Attrs::default();
+        for entry in &attr_entries {
+            let mut ids = Reader::new(entry.ids, order);
+            attrs.push(
+                Attr::parse(entry.attr, order),
+                std::iter::from_fn(move || ids.u64()),
+            );
+        }
+        let (data, features) = if header.data.size == 0 && header.data.offset < file.len() as u64 {
+            faults.add(Fault::Unfinished, header.data.offset);
+            (tail(file, header.data.offset), Vec::new())
+        } else if let Some(data) = header.data.slice(file) {
+            (data, features(file, &header, &mut faults))
+        } else {
+            faults.add(Fault::DataCut, file.len() as u64);
+            (tail(file, header.data.offset), Vec::new())
+        };
+        if header.data.offset > file.len() as u64 {
+            return Err(Error::Data(header.data.offset));
+        }
+        Ok(Self {
+            order,
+            attr_entries,
+            attrs,
+            data,
+            data_offset: header.data.offset,
+            features,
+            faults,
+        })
+    }
+
+    /// The records, in file order.
+    pub fn records(&self) -> Records<'a> {
+        Records::new(self.data, 0, self.order)
+    }
+
+    /// The records from byte `offset` of the first one on, which must be where one starts.
+    pub fn records_from(&self, offset: u64) -> Records<'a> {
+        Records::new(tail(self.data, offset), offset, self.order)
+    }
+
+    /// The content of a feature section, if the profile has it.
+    pub fn feature(&self, id: u8) -> Option<&'a [u8]> {
+        self.features
+            .iter()
+            .find(|feature| feature.id == id)
+            .map(|feature| feature.content)
+    }
+
+    /// The architecture that was recorded, in the words of `uname -m`.
+    pub fn architecture(&self) -> Option<&'a [u8]> {
+        feature::string(self.feature(feature::ARCH)?, self.order)
+    }
+}
+
+fn tail(bytes: &[u8], offset: u64) -> &[u8] {
+    usize::try_from(offset)
+        .ok()
+        .and_then(|offset| bytes.get(offset..))
+        .unwrap_or_default()
+}
+
+fn attr_entries<'a>(
+    file: &'a [u8],
+    header: &Header,
+    faults: &mut Tally<Fault>,
+) -> Result<Vec<AttrEntry<'a>>, Error> {
+    /// The place of the ids, behind each attribute.
+    const IDS: usize = 16;
+    let error = Error::Attrs {
+        offset: header.attrs.offset,
+        size: header.attrs.size,
+        entry: header.attr_size,
+    };
+    let section = header.attrs.slice(file).ok_or_else(|| error.clone())?;
+    let entry_size = usize::try_from(header.attr_size).map_err(|_| error.clone())?;
+    if entry_size <= IDS || section.len() < entry_size {
+        return Err(error);
+    }
+    // Many attributes could name the same ids, many times the size of the file.
+    let mut ids_left = file.len();
+    let mut entries = Vec::new();
+    for entry in section.chunks_exact(entry_size) {
+        let (attr, place) = entry.split_at_checked(entry_size - IDS).unwrap_or_default();
+        let ids = Section::read(&mut Reader::new(place, header.order))
+            .and_then(|section| section.slice(file))
+            .filter(|ids| ids.len() <= ids_left);
+        if ids.is_none() {
+            faults.add(Fault::IdsLost, header.attrs.offset);
+        }
+        let ids = ids.unwrap_or_default();
+        ids_left = ids_left.saturating_sub(ids.len());
+        entries.push(AttrEntry { attr, ids });
+    }
+    Ok(entries)
+}
+
+/// The sections that the table behind the records lists, one entry for each bit of the set.
+fn features<'a>(file: &'a [u8], header: &Header, faults: &mut Tally<Fault>) -> Vec<Feature<'a>> {
+    let table_offset = header.data.offset.saturating_add(header.data.size);
+    let mut table = Reader::new(tail(file, table_offset), header.order);
+    // Sections could overlap, so that copies of them are many times the size of the file.
+    let mut bytes_left = file.len();
+    let mut features = Vec::new();
+    for id in (0..=u8::MAX).filter(|&id| has_feature(&header.features, id)) {
+        let content = Section::read(&mut table)
+            .and_then(|section| section.slice(file))
+            .filter(|content| content.len() <= bytes_left);
+        match content {
+            Some(content) => {
+                bytes_left = bytes_left.saturating_sub(content.len());
+                features.push(Feature { id, content });
+            }
+            None => faults.add(Fault::FeatureLost, table_offset),
+        }
+    }
+    features
+}
+
+fn has_feature(set: &[u64; FEATURE_WORDS], id: u8) -> bool {
+    let word = set.get(usize::from(id / 64)).copied().unwrap_or(0);
+    word >> (id % 64) & 1 != 0
+}

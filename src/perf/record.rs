@@ -1,0 +1,189 @@
+//! Records, raw and in file order: where each one lies, what type it says it is, and its bytes.
+
+use crate::bytes::{ByteOrder, Reader};
+
+/// `PERF_RECORD_MMAP`: a file or anonymous memory was mapped.
+pub const MMAP: u32 = 1;
+/// `PERF_RECORD_COMM`: a process changed its name, or executed another program.
+pub const COMM: u32 = 3;
+/// `PERF_RECORD_FORK`.
+pub const FORK: u32 = 7;
+/// `PERF_RECORD_SAMPLE`.
+pub const SAMPLE: u32 = 9;
+/// `PERF_RECORD_MMAP2`: as MMAP, with the file's identity or build-id.
+pub const MMAP2: u32 = 10;
+/// `PERF_RECORD_AUX`: data arrived in the AUX area (Intel PT, Arm SPE …).
+pub const AUX: u32 = 11;
+/// `PERF_RECORD_NAMESPACES`.
+pub const NAMESPACES: u32 = 16;
+/// The first type of the records that perf itself writes; the kernel's are lower.
+pub const USER_TYPE_START: u32 = 64;
+/// `PERF_RECORD_AUXTRACE_INFO`.
+pub const AUXTRACE_INFO: u32 = 70;
+/// `PERF_RECORD_AUXTRACE`: a piece of AUX data, which follows the record and is not part of its size.
+pub const AUXTRACE: u32 = 71;
+/// `PERF_RECORD_TIME_CONV`: how cycle counts become times.
+pub const TIME_CONV: u32 = 79;
+/// `PERF_RECORD_COMPRESSED`.
+pub const COMPRESSED: u32 = 81;
+/// `PERF_RECORD_COMPRESSED2`.
+pub const COMPRESSED2: u32 = 83;
+
+/// The size in bytes of a record's own header: type, misc, size.
+pub const HEADER_SIZE: usize = 8;
+
+/// The bits of `misc` that say which mode the processor was in.
+pub const MISC_CPUMODE_MASK: u16 = 7;
+/// In the kernel.
+pub const MISC_KERNEL: u16 = 1;
+/// In user space.
+pub const MISC_USER: u16 = 2;
+/// In a hypervisor.
+pub const MISC_HYPERVISOR: u16 = 3;
+/// On [`COMM`]: the name changed because another program was executed.
+pub const MISC_COMM_EXEC: u16 = 1 << 13;
+/// On [`MMAP2`]: a build-id stands where device and inode would.
+pub const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+
+/// One record where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Bytes from the start of the first record.
+    pub offset: u64,
+    /// Its type, one of the constants of this module or anything else.
+    pub kind: u32,
+    /// Bits whose meaning depends on the type.
+    pub misc: u16,
+    /// All of its bytes, with its header.
+    pub bytes: &'a [u8],
+    /// The data of an [`AUXTRACE`] record, which follow it; empty for all others.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Its bytes behind its header.
+    pub fn body(&self, order: ByteOrder) -> Reader<'a> {
+        Reader::new(self.bytes.get(HEADER_SIZE..).unwrap_or_default(), order)
+    }
+
+    /// How many bytes lie between its start and the next record's.
+    pub fn len(&self) -> u64 {
+        (self.bytes.len() as u64).saturating_add(self.payload.len() as u64)
+    }
+
+    /// Never: a record has a header.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The mode that the processor was in.
+    pub fn cpu_mode(&self) -> u16 {
+        self.misc & MISC_CPUMODE_MASK
+    }
+}
+
+/// Walks records in file order and stops for good at the first that is cut or can't be one.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    data: &'a [u8],
+    offset: u64,
+    order: ByteOrder,
+}
+
+impl<'a> Records<'a> {
+    /// Walks `data`, whose first byte is byte `offset` of all records.
+    pub fn new(data: &'a [u8], offset: u64, order: ByteOrder) -> Self {
+        Self {
+            data,
+            offset,
+            order,
+        }
+    }
+
+    /// After the walk: where it had to stop, in bytes from the first record, and what it could not read; `None` where it
+    /// came to the end.
+    pub fn undecoded(&self) -> Option<(u64, &'a [u8])> {
+        (!self.data.is_empty()).then_some((self.offset, self.data))
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        let mut header = Reader::new(self.data, self.order);
+        let kind = header.u32()?;
+        let misc = header.u16()?;
+        let size = usize::from(header.u16()?);
+        if size < HEADER_SIZE {
+            return None;
+        }
+        let (bytes, rest) = self.data.split_at_checked(size)?;
+        let payload_size = match kind {
+            // Its first field is the size of the data that follow.
+            AUXTRACE => usize::try_from(header.u64()?).ok()?,
+            _ => 0,
+        };
+        let (payload, rest) = rest.split_at_checked(payload_size)?;
+        let record = Record {
+            offset: self.offset,
+            kind,
+            misc,
+            bytes,
+            payload,
+        };
+        self.data = rest;
+        self.offset = self.offset.saturating_add(record.len());
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u32, body: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        ByteOrder::Little.put_u32(&mut out, kind);
+        ByteOrder::Little.put_u16(&mut out, 0);
+        ByteOrder::Little.put_u16(&mut out, (body.len() + HEADER_SIZE) as u16);
+        out.extend_from_slice(body);
+        out
+    }
+
+    #[test]
+    fn the_data_behind_an_auxtrace_record_belong_to_it() {
+        let mut data = record(AUXTRACE, &5u64.to_le_bytes());
+        data.extend_from_slice(b"12345");
+        data.extend(record(COMM, b"next"));
+        let mut records = Records::new(&data, 100, ByteOrder::Little);
+        let aux = records.next().unwrap();
+        assert_eq!((aux.offset, aux.payload), (100, &b"12345"[..]));
+        let next = records.next().unwrap();
+        assert_eq!((next.offset, next.kind), (100 + 16 + 5, COMM));
+        assert!(records.next().is_none());
+        assert!(records.undecoded().is_none());
+    }
+
+    #[test]
+    fn a_cut_record_ends_the_walk_and_is_reported() {
+        let mut data = record(COMM, b"whole");
+        let cut = record(COMM, b"cut off");
+        data.extend_from_slice(&cut[..10]);
+        let mut records = Records::new(&data, 0, ByteOrder::Little);
+        assert!(records.next().is_some());
+        assert!(records.next().is_none());
+        assert_eq!(records.undecoded().unwrap(), (13, &cut[..10]));
+    }
+
+    #[test]
+    fn sizes_that_lie_end_the_walk() {
+        for size in [0u16, 1, 7] {
+            let mut data = record(COMM, b"");
+            data[6..8].copy_from_slice(&size.to_le_bytes());
+            assert_eq!(Records::new(&data, 0, ByteOrder::Little).count(), 0);
+        }
+        let data = record(AUXTRACE, &u64::MAX.to_le_bytes());
+        assert_eq!(Records::new(&data, 0, ByteOrder::Little).count(), 0);
+    }
+}

@@ -1,0 +1,255 @@
+//! Samples: where a program was, and all the other code addresses that came with it.
+
+use linux_perf_event_reader::{ReadFormat, SampleFormat};
+use linux_perf_event_reader::constants::{PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_REGS_ABI_32};
+
+use crate::bytes::{ByteOrder, Reader};
+use crate::perf::attr::Attr;
+use crate::perf::record::Record;
+use crate::units::{Address, Pid, Time};
+
+/// `PERF_FORMAT_LOST`, which linux-perf-event-reader doesn't know.
+const READ_FORMAT_LOST: u64 = 1 << 4;
+
+/// What of a [`super::record::SAMPLE`] record can hold code addresses, and what says whose and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// Where the thread was.
+    pub ip: Option<Address>,
+    /// Its process.
+    pub pid: Option<Pid>,
+    /// When.
+    pub time: Option<Time>,
+    /// The callers, innermost first, the sampled address among them; marks of the kind `PERF_CONTEXT_USER` stand between.
+    pub callchain: Addresses<'a>,
+    /// The last branches: source, target and flags of each in turn.
+    pub branches: Addresses<'a>,
+    /// The user registers.
+    pub registers: Addresses<'a>,
+    /// The top of the user stack, for unwinding later.
+    pub stack: Addresses<'a>,
+    /// Whether the record ends before its fields do; what stands before the cut is there.
+    pub is_cut: bool,
+}
+
+/// Numbers in a sample that are code addresses, or could be.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses<'a> {
+    bytes: &'a [u8],
+    order: ByteOrder,
+    /// Bytes per address: 4 in the stack of a 32-bit process, else 8.
+    width: usize,
+}
+
+impl<'a> Addresses<'a> {
+    fn new(bytes: &'a [u8], order: ByteOrder, width: usize) -> Self {
+        Self { bytes, order, width }
+    }
+
+    /// The numbers in the order of the record.
+    pub fn iter(self) -> impl Iterator<Item = Address> + use<'a> {
+        let Self { bytes, order, width } = self;
+        bytes.chunks_exact(width).filter_map(move |chunk| {
+            let mut reader = Reader::new(chunk, order);
+            let number = if width == 4 { reader.u32().map(u64::from) } else { reader.u64() };
+            number.map(Address)
+        })
+    }
+}
+
+impl<'a> Sample<'a> {
+    /// Reads a sample of an event. Nothing is refused: what can't be there is missing.
+    pub fn parse(record: &Record<'a>, attr: &Attr, order: ByteOrder) -> Self {
+        let none = Addresses::new(&[], order, 8);
+        let mut sample = Self {
+            ip: None,
+            pid: None,
+            time: None,
+            callchain: none,
+            branches: none,
+            registers: none,
+            stack: none,
+            is_cut: false,
+        };
+        sample.is_cut = sample.fill(record.body(order), attr, order).is_none();
+        sample
+    }
+
+    /// The order and size of the fields are those of `perf_output_sample` in Linux' kernel/events/core.c.
+    fn fill(&mut self, mut body: Reader<'a>, attr: &Attr, order: ByteOrder) -> Option<()> {
+        let has = |field| attr.sample_format.contains(field);
+        if has(SampleFormat::IDENTIFIER) {
+            body.skip(8)?;
+        }
+        if has(SampleFormat::IP) {
+            self.ip = Some(Address(body.u64()?));
+        }
+        if has(SampleFormat::TID) {
+            self.pid = Some(Pid(body.u32()?));
+            body.skip(4)?;
+        }
+        if has(SampleFormat::TIME) {
+            self.time = Some(Time(body.u64()?));
+        }
+        for field in [
+            SampleFormat::ADDR,
+            SampleFormat::ID,
+            SampleFormat::STREAM_ID,
+            SampleFormat::CPU,
+            SampleFormat::PERIOD,
+        ] {
+            if has(field) {
+                body.skip(8)?;
+            }
+        }
+        if has(SampleFormat::READ) {
+            skip_read(&mut body, attr.read_format)?;
+        }
+        if has(SampleFormat::CALLCHAIN) {
+            let count = body.u64()?;
+            self.callchain = Addresses::new(body.bytes(count.checked_mul(8)?)?, order, 8);
+        }
+        if has(SampleFormat::RAW) {
+            let size = body.u32()?;
+            body.skip(size.into())?;
+        }
+        if has(SampleFormat::BRANCH_STACK) {
+            let count = body.u64()?;
+            if attr.branch_format & PERF_SAMPLE_BRANCH_HW_INDEX != 0 {
+                body.skip(8)?;
+            }
+            self.branches = Addresses::new(body.bytes(count.checked_mul(24)?)?, order, 8);
+        }
+        let mut width = 8;
+        if has(SampleFormat::REGS_USER) {
+            let abi = body.u64()?;
+            if abi == PERF_SAMPLE_REGS_ABI_32 {
+                width = 4;
+            }
+            // 0 is PERF_SAMPLE_REGS_ABI_NONE: a kernel thread has no user registers.
+            if abi != 0 {
+                let count = u64::from(attr.user_registers.count_ones());
+                self.registers = Addresses::new(body.bytes(count * 8)?, order, 8);
+            }
+        }
+        if has(SampleFormat::STACK_USER) {
+            let size = body.u64()?;
+            if size > 0 {
+                let stack = body.bytes(size)?;
+                // Only so much of it was really copied.
+                let copied = usize::try_from(body.u64()?).ok()?;
+                self.stack = Addresses::new(stack.get(..copied).unwrap_or(stack), order, width);
+            }
+        }
+        Some(())
+    }
+}
+
+/// Passes over a counter's value, or those of its group.
+fn skip_read(body: &mut Reader<'_>, format: ReadFormat) -> Option<()> {
+    let bits = format.bits();
+    let times = u64::from(format.contains(ReadFormat::TOTAL_TIME_ENABLED))
+        + u64::from(format.contains(ReadFormat::TOTAL_TIME_RUNNING));
+    let per_value =
+        1 + u64::from(format.contains(ReadFormat::ID)) + u64::from(bits & READ_FORMAT_LOST != 0);
+    let words = if format.contains(ReadFormat::GROUP) {
+        body.u64()?.checked_mul(per_value)?.checked_add(times)?
+    } else {
+        per_value + times
+    };
+    body.skip(words.checked_mul(8)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::record::{self, Records};
+
+    /// An attribute with the given sample_type, read_format and user registers.
+    fn attr(sample_type: u64, read_format: u64, registers: u64) -> Attr {
+        let mut bytes = vec![0; 128];
+        bytes[4..8].copy_from_slice(&128u32.to_le_bytes());
+        bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
+        bytes[32..40].copy_from_slice(&read_format.to_le_bytes());
+        bytes[80..88].copy_from_slice(&registers.to_le_bytes());
+        Attr::parse(&bytes, ByteOrder::Little)
+    }
+
+    fn sample_record(body: &[u64]) -> Vec<u8> {
+        let mut out = Vec::new();
+        ByteOrder::Little.put_u32(&mut out, record::SAMPLE);
+        ByteOrder::Little.put_u16(&mut out, 2);
+        ByteOrder::Little.put_u16(&mut out, (8 + body.len() * 8) as u16);
+        for &word in body {
+            ByteOrder::Little.put_u64(&mut out, word);
+        }
+        out
+    }
+
+    fn numbers(addresses: Addresses<'_>) -> Vec<u64> {
+        addresses.iter().map(|address| address.0).collect()
+    }
+
+    const PID_7: u64 = 7 | (8 << 32);
+
+    #[test]
+    fn every_field_before_the_stack_is_passed_in_order() {
+        let format = SampleFormat::IDENTIFIER
+            | SampleFormat::IP
+            | SampleFormat::TID
+            | SampleFormat::TIME
+            | SampleFormat::ADDR
+            | SampleFormat::PERIOD
+            | SampleFormat::READ
+            | SampleFormat::CALLCHAIN
+            | SampleFormat::BRANCH_STACK
+            | SampleFormat::REGS_USER
+            | SampleFormat::STACK_USER;
+        // a group of two counters with times, ids and lost counts
+        let attr = attr(format.bits(), 0b11111, 0b101);
+        let bytes = sample_record(&[
+            99, 0x1000, PID_7, 5, 0xdead, 1, // identifier .. period
+            2, 11, 12, 1, 2, 3, 4, 5, 6, // read
+            2, 0x1000, 0x2000, // call chain
+            1, 0x3000, 0x4000, 0, // branches
+            2, 0x5000, 0x6000, // registers of a 64-bit process
+            24, 0x7000, 0x8000, 0x9000, 16, // 24 bytes of stack, of which 16 were copied
+        ]);
+        let record = Records::new(&bytes, 0, ByteOrder::Little).next().unwrap();
+        let sample = Sample::parse(&record, &attr, ByteOrder::Little);
+        assert!(!sample.is_cut);
+        assert_eq!(sample.ip, Some(Address(0x1000)));
+        assert_eq!(sample.pid, Some(Pid(7)));
+        assert_eq!(sample.time, Some(Time(5)));
+        assert_eq!(numbers(sample.callchain), [0x1000, 0x2000]);
+        assert_eq!(numbers(sample.branches), [0x3000, 0x4000, 0]);
+        assert_eq!(numbers(sample.registers), [0x5000, 0x6000]);
+        assert_eq!(numbers(sample.stack), [0x7000, 0x8000]);
+        assert_eq!(attr.time_of(&record, ByteOrder::Little), Some(Time(5)));
+        assert_eq!(attr.id_of(&record, ByteOrder::Little), Some(99));
+    }
+
+    #[test]
+    fn a_32_bit_stack_is_read_in_words_of_four_bytes() {
+        let format = SampleFormat::REGS_USER | SampleFormat::STACK_USER;
+        let attr = attr(format.bits(), 0, 1);
+        let bytes = sample_record(&[1, 0x5000, 8, 0x1111_0000_2222, 8]);
+        let record = Records::new(&bytes, 0, ByteOrder::Little).next().unwrap();
+        let sample = Sample::parse(&record, &attr, ByteOrder::Little);
+        assert_eq!(numbers(sample.stack), [0x2222, 0x1111]);
+    }
+
+    #[test]
+    fn lengths_that_lie_cut_the_sample_but_keep_what_stands_before() {
+        let format = SampleFormat::IP | SampleFormat::TID | SampleFormat::CALLCHAIN;
+        let attr = attr(format.bits(), 0, 0);
+        for count in [3, 1 << 61, u64::MAX] {
+            let bytes = sample_record(&[0x1000, PID_7, count, 0x2000]);
+            let record = Records::new(&bytes, 0, ByteOrder::Little).next().unwrap();
+            let sample = Sample::parse(&record, &attr, ByteOrder::Little);
+            assert!(sample.is_cut);
+            assert_eq!(sample.pid, Some(Pid(7)));
+            assert_eq!(numbers(sample.callchain), []);
+        }
+    }
+}

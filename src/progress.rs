@@ -1,0 +1,67 @@
+//! A progress bar, for work that takes its time.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jitinject::inject::Progress;
+
+/// Work that is done sooner than this needs no bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many steps are gathered before the clock is looked at.
+const STRIDE: u64 = 1 << 16;
+
+/// A bar on the terminal. It shows once a second has passed, and never where standard error is no terminal.
+pub struct Bar {
+    bar: ProgressBar,
+    started: Instant,
+    /// Steps that the bar has not been told of, and how many it is told at a time.
+    gathered: u64,
+    stride: u64,
+    is_shown: bool,
+    is_quiet: bool,
+}
+
+impl Bar {
+    /// A bar that will show when its time comes, unless it is to be quiet.
+    pub fn new(is_quiet: bool) -> Self {
+        Self {
+            bar: ProgressBar::hidden(),
+            started: Instant::now(),
+            gathered: 0,
+            stride: STRIDE,
+            is_shown: false,
+            is_quiet,
+        }
+    }
+}
+
+impl Progress for Bar {
+    fn start(&mut self, what: &'static str, total: u64) {
+        self.gathered = 0;
+        self.stride = (total / 1000).clamp(1, STRIDE);
+        self.bar.set_length(total);
+        self.bar.set_position(0);
+        self.bar.set_message(what);
+    }
+
+    fn advance(&mut self, steps: u64) {
+        self.gathered += steps;
+        if self.gathered < self.stride || self.is_quiet {
+            return;
+        }
+        self.bar.inc(std::mem::take(&mut self.gathered));
+        if !self.is_shown && self.started.elapsed() > PATIENCE {
+            self.is_shown = true;
+            let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent} %");
+            self.bar.set_style(style.unwrap_or(ProgressStyle::default_bar()));
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

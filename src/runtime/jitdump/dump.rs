@@ -1,0 +1,509 @@
+//! A whole jitdump: an index of its functions and of what happened to them.
+//!
+//! Reading a file touches the prefixes and fixed fields of its records only. Names, code and tables stay where they are until
+//! [`Dump::function`] asks for those of one function.
+
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+
+use crate::bytes::{ByteOrder, Reader, until_nul};
+use crate::runtime::jitdump::header::{self, Error, Header};
+use crate::runtime::jitdump::record::{self, Record, Records, Step};
+use crate::runtime::jitdump::unwinding::{self, Unwinding};
+use crate::runtime::{Change, CodeEvent, RuntimeTime};
+use crate::tally::Tally;
+use crate::units::{Address, AddressRange};
+
+/// What in a jitdump could not be used, or only in part.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A version of the format that is not known.
+    Version(u32),
+    /// The header's size of itself can't be.
+    HeaderSize,
+    /// Bits are set in the header's flags that have no meaning.
+    UnknownFlags,
+    /// Bytes between records that are no records.
+    SkippedBytes,
+    /// The file ends inside its last record.
+    CutTail,
+    /// A record that is there already, bit for bit.
+    Duplicate,
+    /// A LOAD record whose name or code leaves it, or whose code leaves the address space.
+    BadLoad,
+    /// A MOVE record of a function that was never loaded, or cut.
+    BadMove,
+    /// Debug information for a function that was never loaded.
+    DebugInfoUnpaired,
+    /// Unwinding information for a function that was never loaded.
+    UnwindingUnpaired,
+    /// Unwinding information that can't be understood.
+    BadUnwinding,
+    /// Records of a type that is not known, which were passed over.
+    UnknownRecord(u32),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Version(version) => {
+                return write!(f, "header says version {version}, read as version 1");
+            }
+            Self::HeaderSize => "header with an impossible size of its own, read as 40 bytes",
+            Self::UnknownFlags => "header with unknown flags, which are ignored",
+            Self::SkippedBytes => "bytes that are no records, passed over",
+            Self::CutTail => "record cut off by the end of the file",
+            Self::Duplicate => "records written twice, used once",
+            Self::BadLoad => "LOAD record whose name or code does not fit, passed over",
+            Self::BadMove => "MOVE record of an unknown function, passed over",
+            Self::DebugInfoUnpaired => "debug information without its LOAD record, passed over",
+            Self::UnwindingUnpaired => "unwinding information without its LOAD record, passed over",
+            Self::BadUnwinding => "unwinding information that can't be understood, passed over",
+            Self::UnknownRecord(kind) => return write!(f, "records of unknown type {kind}, passed over"),
+        })
+    }
+}
+
+/// One function, by where its records lie in the file.
+#[derive(Clone, Copy, Debug)]
+struct Function {
+    load: u64,
+    start: Address,
+    size: u32,
+    debug_info: Option<u64>,
+    unwinding: Option<u64>,
+}
+
+/// A jitdump and its index.
+#[derive(Clone, Debug)]
+pub struct Dump<'a> {
+    file: &'a [u8],
+    header: Header,
+    functions: Vec<Function>,
+    events: Vec<CodeEvent>,
+    faults: Tally<Fault>,
+    first_time: Option<RuntimeTime>,
+}
+
+/// One function with what the file says about it.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionView<'a> {
+    /// Its name as the runtime wrote it, without a NUL.
+    pub name: &'a [u8],
+    /// Its machine code.
+    pub code: &'a [u8],
+    /// Where the code was put at first.
+    pub range: AddressRange,
+    /// The number that the runtime knows it under (`code_index`), which need not be unique.
+    pub index: u64,
+    /// The content of its DEBUG_INFO record.
+    pub debug_info: Option<&'a [u8]>,
+    /// How to unwind it.
+    pub unwinding: Option<Unwinding<'a>>,
+}
+
+impl<'a> Dump<'a> {
+    /// Reads a file. Only what is no jitdump is an error; of a damaged one, all that is whole is kept.
+    pub fn parse(file: &'a [u8]) -> Result<Self, Error> {
+        let header = Header::parse(file)?;
+        let mut faults = Tally::default();
+        if header.version > 2 {
+            faults.add(Fault::Version(header.version), 4);
+        }
+        if header.has_unknown_flags() {
+            faults.add(Fault::UnknownFlags, 32);
+        }
+        let start = first_record(file, &header, &mut faults);
+        let mut index = Index {
+            header,
+            functions: Vec::new(),
+            events: Vec::new(),
+            faults,
+            by_index: FxHashMap::default(),
+            by_address: FxHashMap::default(),
+            pending: Pending::default(),
+        };
+        let mut first_time = None;
+        for step in Records::new(file, start, header.order) {
+            if let Step::Record(record) = step {
+                first_time = first_time.or(Some(RuntimeTime(record.time)));
+            }
+            index.add(step);
+        }
+        index.pending.start_batch(&mut index.faults);
+        let mut dump = Self {
+            file,
+            header,
+            functions: index.functions,
+            events: index.events,
+            faults: index.faults,
+            first_time,
+        };
+        dump.drop_duplicates();
+        // Quirk: JavaScriptCore's compiler threads write records out of order by a microsecond (capture multi).
+        dump.events.sort_by_key(|event| event.time);
+        Ok(dump)
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What happened to the functions, in the order of time.
+    pub fn events(&self) -> &[CodeEvent] {
+        &self.events
+    }
+
+    /// What could not be used.
+    pub fn faults(&self) -> &Tally<Fault> {
+        &self.faults
+    }
+
+    /// The time of the first record in the file, of whatever type.
+    pub fn first_time(&self) -> Option<RuntimeTime> {
+        self.first_time
+    }
+
+    /// Where a function's code was put at first; `None` where it has no code.
+    pub fn range(&self, function: u32) -> Option<AddressRange> {
+        let function = self.functions.get(usize::try_from(function).ok()?)?;
+        AddressRange::new(function.start, function.size.into())
+    }
+
+    /// All about one function.
+    pub fn function(&self, function: u32) -> Option<FunctionView<'a>> {
+        let function = self.functions.get(usize::try_from(function).ok()?)?;
+        let order = self.header.order;
+        let load = Load::parse(&Records::at(self.file, function.load, order)?, order)?;
+        let content = |offset| Some(Records::at(self.file, offset, order)?.content);
+        let unwinding = function.unwinding.and_then(content);
+        Some(FunctionView {
+            name: load.name,
+            code: load.code,
+            range: AddressRange::new(function.start, function.size.into())?,
+            index: load.index,
+            debug_info: function.debug_info.and_then(content),
+            unwinding: unwinding.and_then(|content| Unwinding::parse(content, order).ok()?),
+        })
+    }
+
+    /// Quirk: when CPython 3.13 forks, parent and children each write out what the parent's buffer held, so the parent's dump has
+    /// the same records up to three times (capture cpython313-fork).
+    fn drop_duplicates(&mut self) {
+        let mut by_place: Vec<u32> = (0u32..).zip(&self.events).map(|(at, _)| at).collect();
+        let key = |at: u32| {
+            let event = self.events.get(at as usize)?;
+            let function = self.functions.get(event.function as usize)?;
+            Some((event.time, function.start, function.size))
+        };
+        by_place.sort_by_key(|&at| key(at));
+        let mut is_duplicate = vec![false; self.events.len()];
+        for pair in by_place.windows(2) {
+            let &[first, second] = pair else { continue };
+            if key(first) == key(second)
+                && self.is_same_load(first, second)
+                && let Some(mark) = is_duplicate.get_mut(second as usize)
+            {
+                *mark = true;
+            }
+        }
+        let mut marks = is_duplicate.iter();
+        let (functions, faults) = (&self.functions, &mut self.faults);
+        self.events.retain(|event| {
+            let is_duplicate = marks.next().is_some_and(|&mark| mark);
+            if is_duplicate && let Some(function) = functions.get(event.function as usize) {
+                faults.add(Fault::Duplicate, function.load);
+            }
+            !is_duplicate
+        });
+    }
+
+    fn is_same_load(&self, first: u32, second: u32) -> bool {
+        let load = |at: u32| {
+            let event = self.events.get(at as usize)?;
+            let function = self.functions.get(event.function as usize)?;
+            (event.change == Change::Load)
+                .then(|| Records::at(self.file, function.load, self.header.order))?
+        };
+        match (load(first), load(second)) {
+            (Some(first), Some(second)) => first.content == second.content,
+            _ => false,
+        }
+    }
+}
+
+/// Where the records start: behind the header as long as it says it is, if that can be.
+fn first_record(file: &[u8], header: &Header, faults: &mut Tally<Fault>) -> usize {
+    let says = usize::try_from(header.size).unwrap_or(usize::MAX);
+    if header.size >= header::SIZE && says <= file.len() {
+        return says;
+    }
+    faults.add(Fault::HeaderSize, 8);
+    header::SIZE as usize
+}
+
+/// The content of a LOAD record.
+struct Load<'a> {
+    pid: u32,
+    start: Address,
+    size: u32,
+    index: u64,
+    name: &'a [u8],
+    code: &'a [u8],
+}
+
+impl<'a> Load<'a> {
+    fn parse(record: &Record<'a>, order: ByteOrder) -> Option<Self> {
+        let mut content = Reader::new(record.content, order);
+        let pid = content.u32()?;
+        let _tid = content.u32()?;
+        // Quirk: the field before the address, `vma`, is 0 from LLVM 14 (captures lli14-mcjit, postgres15).
+        let _vma = content.u64()?;
+        let start = Address(content.u64()?);
+        let size = u32::try_from(content.u64()?).ok()?;
+        let index = content.u64()?;
+        start.checked_add(size.into())?;
+        // The code is what the record ends with, so that padding may stand between it and the name: perf reads it so.
+        let name_size = content.rest().len().checked_sub(size as usize)?;
+        let (name, code) = content.rest().split_at_checked(name_size)?;
+        memchr::memchr(0, name)?;
+        Some(Self {
+            pid,
+            start,
+            size,
+            index,
+            name: until_nul(name),
+            code,
+        })
+    }
+}
+
+/// The content of a MOVE record. Its size is not used: a function keeps the one that it has.
+struct Move {
+    pid: u32,
+    from: Address,
+    to: Address,
+    index: u64,
+}
+
+impl Move {
+    fn parse(record: &Record<'_>, order: ByteOrder) -> Option<Self> {
+        let mut content = Reader::new(record.content, order);
+        let pid = content.u32()?;
+        let _tid = content.u32()?;
+        let _vma = content.u64()?;
+        let from = Address(content.u64()?);
+        let to = Address(content.u64()?);
+        let _size = content.u64()?;
+        let index = content.u64()?;
+        Some(Self {
+            pid,
+            from,
+            to,
+            index,
+        })
+    }
+}
+
+/// What is collected while the records are walked.
+struct Index {
+    header: Header,
+    functions: Vec<Function>,
+    events: Vec<CodeEvent>,
+    faults: Tally<Fault>,
+    /// The function that was last loaded with each `code_index`.
+    by_index: FxHashMap<u64, u32>,
+    /// The function that was last put at each address.
+    by_address: FxHashMap<Address, u32>,
+    pending: Pending,
+}
+
+impl Index {
+    fn add(&mut self, step: Step<'_>) {
+        let record = match step {
+            Step::Record(record) => record,
+            Step::Damage { offset, size } => {
+                return self.faults.add_many(Fault::SkippedBytes, size, offset);
+            }
+            Step::CutTail { offset } => return self.faults.add(Fault::CutTail, offset),
+        };
+        match record.kind {
+            record::LOAD => self.load(&record),
+            record::MOVE => self.moved(&record),
+            record::DEBUG_INFO => {
+                let order = self.header.order;
+                self.pending.debug_info(&record, order, &mut self.faults);
+            }
+            record::UNWINDING_INFO => {
+                let order = self.header.order;
+                self.pending.unwinding(&record, order, &mut self.faults);
+            }
+            record::CLOSE => {}
+            kind => self.faults.add(Fault::UnknownRecord(kind), record.offset),
+        }
+    }
+
+    fn load(&mut self, record: &Record<'_>) {
+        let load = Load::parse(record, self.header.order);
+        let next = u32::try_from(self.functions.len());
+        let (Some(load), Ok(function)) = (load, next) else {
+            return self.faults.add(Fault::BadLoad, record.offset);
+        };
+        let range = AddressRange::new(load.start, load.size.into());
+        self.functions.push(Function {
+            load: record.offset,
+            start: load.start,
+            size: load.size,
+            debug_info: self.pending.take_debug_info(load.start, load.size),
+            unwinding: self.pending.take_unwinding(),
+        });
+        self.by_index.insert(load.index, function);
+        // The format allows functions without code; there is nothing of them to be seen.
+        if range.is_some() {
+            self.by_address.insert(load.start, function);
+            self.push(record, load.pid, function, Change::Load);
+        }
+    }
+
+    fn moved(&mut self, record: &Record<'_>) {
+        let Some(moved) = Move::parse(record, self.header.order) else {
+            return self.faults.add(Fault::BadMove, record.offset);
+        };
+        // The index says which function it is, but some writers give all the same one: then the address knows better.
+        let at_address = self.by_address.get(&moved.from).copied();
+        let function = at_address.or(self.by_index.get(&moved.index).copied());
+        let size = function.and_then(|function| self.functions.get(function as usize)?.size.into());
+        let (Some(function), Some(size)) = (function, size) else {
+            return self.faults.add(Fault::BadMove, record.offset);
+        };
+        if size == 0 || moved.to.checked_add(size.into()).is_none() {
+            return self.faults.add(Fault::BadMove, record.offset);
+        }
+        if at_address == Some(function) {
+            self.by_address.remove(&moved.from);
+        }
+        self.by_address.insert(moved.to, function);
+        let change = Change::Move {
+            from: moved.from,
+            to: moved.to,
+        };
+        self.push(record, moved.pid, function, change);
+    }
+
+    fn push(&mut self, record: &Record<'_>, pid: u32, function: u32, change: Change) {
+        self.events.push(CodeEvent {
+            time: RuntimeTime(record.time),
+            pid,
+            function,
+            change,
+        });
+    }
+}
+
+/// DEBUG_INFO and UNWINDING_INFO records that wait for their LOAD.
+///
+/// The format has them stand right before it, and UNWINDING_INFO does not even say whose it is.
+/// Quirk: LLVM's ORC (capture llvm19-jitlink) writes an object at a time: one UNWINDING_INFO, then all DEBUG_INFO, then all LOAD records.
+/// So debug information is found by its address, and unwinding information that speaks of absolute addresses serves every LOAD until the next.
+#[derive(Default)]
+struct Pending {
+    debug_info: FxHashMap<Address, u64>,
+    /// The last DEBUG_INFO: where it lies and the address of its first entry.
+    last_debug_info: Option<(Address, u64, Option<Address>)>,
+    has_loaded: bool,
+    unwinding: Option<PendingUnwinding>,
+}
+
+#[derive(Clone, Copy)]
+struct PendingUnwinding {
+    offset: u64,
+    serves_all: bool,
+    is_used: bool,
+}
+
+/// How far from its function an entry of debug information may lie and still be believed to belong to it, in bytes. V8 and LLVM
+/// write addresses that are 0x40 too high.
+const NEAR_FUNCTION: u64 = 0x40;
+
+impl Pending {
+    fn debug_info(&mut self, record: &Record<'_>, order: ByteOrder, faults: &mut Tally<Fault>) {
+        if self.has_loaded {
+            self.start_debug_batch(faults);
+        }
+        let mut content = Reader::new(record.content, order);
+        let (Some(address), Some(_count)) = (content.u64().map(Address), content.u64()) else {
+            return faults.add(Fault::DebugInfoUnpaired, record.offset);
+        };
+        let replaced = self.debug_info.insert(address, record.offset);
+        if let Some(offset) = replaced {
+            faults.add(Fault::DebugInfoUnpaired, offset);
+        }
+        let first_entry = content.u64().map(Address);
+        self.last_debug_info = Some((address, record.offset, first_entry));
+    }
+
+    fn unwinding(&mut self, record: &Record<'_>, order: ByteOrder, faults: &mut Tally<Fault>) {
+        self.drop_unwinding(faults);
+        match Unwinding::parse(record.content, order) {
+            Ok(None) => {}
+            Ok(Some(unwinding)) => {
+                self.unwinding = Some(PendingUnwinding {
+                    offset: record.offset,
+                    serves_all: matches!(unwinding.placement, unwinding::Placement::At(_)),
+                    is_used: false,
+                });
+            }
+            Err(unwinding::NotUnderstood) => faults.add(Fault::BadUnwinding, record.offset),
+        }
+    }
+
+    /// Drops what found no LOAD; nothing is pending after that.
+    fn start_batch(&mut self, faults: &mut Tally<Fault>) {
+        self.start_debug_batch(faults);
+        self.drop_unwinding(faults);
+    }
+
+    fn start_debug_batch(&mut self, faults: &mut Tally<Fault>) {
+        for offset in std::mem::take(&mut self.debug_info).into_values() {
+            faults.add(Fault::DebugInfoUnpaired, offset);
+        }
+        self.last_debug_info = None;
+        self.has_loaded = false;
+    }
+
+    fn drop_unwinding(&mut self, faults: &mut Tally<Fault>) {
+        if let Some(dropped) = self.unwinding.take()
+            && !dropped.is_used
+        {
+            faults.add(Fault::UnwindingUnpaired, dropped.offset);
+        }
+    }
+
+    fn take_debug_info(&mut self, start: Address, size: u32) -> Option<u64> {
+        self.has_loaded = true;
+        let last = self.last_debug_info.take();
+        if let Some(offset) = self.debug_info.remove(&start) {
+            return Some(offset);
+        }
+        let (address, offset, first_entry) = last?;
+        let distance = first_entry?.0.checked_sub(start.0)?;
+        if distance > NEAR_FUNCTION.saturating_add(size.into()) {
+            return None;
+        }
+        self.debug_info.remove(&address);
+        Some(offset)
+    }
+
+    fn take_unwinding(&mut self) -> Option<u64> {
+        let unwinding = self.unwinding.as_mut()?;
+        unwinding.is_used = true;
+        let offset = unwinding.offset;
+        if !unwinding.serves_all {
+            self.unwinding = None;
+        }
+        Some(offset)
+    }
+}

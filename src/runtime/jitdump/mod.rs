@@ -1,0 +1,21 @@
+//! The jitdump format: the file that most JIT compilers write for perf.
+//!
+//! ```text
+//! header ── record ── record ── record ──  …
+//! [header]  [record]: prefix (type, size, time) and content
+//!           LOAD, MOVE ─► functions and code events  [dump]
+//!           UNWINDING_INFO ─► .eh_frame              [unwinding]
+//! ```
+//!
+//! The format is Linux' `tools/perf/Documentation/jitdump-specification.txt`, version 2. What real runtimes write differs from it in many
+//! ways; each of their quirks is handled where it is met, under a comment that starts with `Quirk`.
+//! linux-perf-data's reader of the format can't serve: it panics or loops on damaged files.
+
+pub mod dump;
+pub mod header;
+pub mod marker;
+pub mod record;
+pub mod unwinding;
+
+pub use dump::{Dump, Fault, FunctionView};
+pub use header::{Error, Header};

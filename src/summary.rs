@@ -1,0 +1,242 @@
+//! What happened: for people as text, for programs as JSON.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// The version of the JSON form. It changes when a field changes its meaning or goes.
+pub const FORMAT: u32 = 1;
+
+/// All that is told at the end of a run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The profile that was read.
+    pub input: String,
+    /// The one that was written.
+    pub output: String,
+    /// The folder with the objects; none if no object was written.
+    pub elf_dir: Option<String>,
+    /// The dumps that were used.
+    pub dumps: Vec<DumpSummary>,
+    /// The functions in them.
+    pub functions: FunctionSummary,
+    /// The samples in the profile.
+    pub samples: SampleSummary,
+    /// What went wrong and did not stop the run.
+    pub warnings: Vec<Warning>,
+    /// What to know beside that.
+    pub notes: Vec<String>,
+}
+
+/// One dump.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct DumpSummary {
+    /// Where it was found.
+    pub path: String,
+    /// The processes that use it.
+    pub pids: Vec<u32>,
+    /// How many functions it loads.
+    pub functions: u64,
+    /// Whether its clock is the profile's.
+    pub same_clock: bool,
+    /// How its times became the profile's.
+    pub clock: String,
+}
+
+/// Functions, counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct FunctionSummary {
+    /// Loaded, in all dumps.
+    pub loaded: u64,
+    /// Moved, in all dumps.
+    pub moved: u64,
+    /// Whose code an address in a sample lies in; a function counts once for each place that it was at.
+    pub touched: u64,
+    /// Written as objects.
+    pub written: u64,
+}
+
+/// Samples, counted.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct SampleSummary {
+    /// All.
+    pub total: u64,
+    /// Taken in JIT code.
+    pub jit: u64,
+    /// Of those, in a function with a name.
+    pub named: u64,
+    /// The same as a share, in percent; 100 where there are none.
+    pub named_percent: f64,
+    /// Of those in JIT code, without a name, by the reason.
+    pub unnamed: Unnamed,
+    /// With a named function anywhere in the recorded call chain.
+    pub with_named_frame: u64,
+}
+
+/// Samples in JIT code that have no name, by the reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Unnamed {
+    /// A function came to that address only later.
+    pub before_load: u64,
+    /// The dump says nothing of that address.
+    pub not_in_dump: u64,
+    /// The process' dump is lost or can't be used.
+    pub dump_unusable: u64,
+    /// The process has no dump.
+    pub no_dump: u64,
+}
+
+/// Something that went wrong, as often as it did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Warning {
+    /// What.
+    pub what: String,
+    /// How often.
+    pub count: u64,
+    /// In which file, if it was in one.
+    pub file: Option<String>,
+    /// Where in it first, in bytes from its start.
+    pub first_offset: Option<u64>,
+}
+
+impl Warning {
+    /// A warning that stands for itself.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            count: 1,
+            file: None,
+            first_offset: None,
+        }
+    }
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}: ")?;
+        }
+        if self.count > 1 {
+            write!(f, "{} times: ", self.count)?;
+        }
+        f.write_str(&self.what)?;
+        match self.first_offset {
+            Some(offset) if self.count > 1 => write!(f, ", first at {offset:#x}"),
+            Some(offset) => write!(f, ", at {offset:#x}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Summary {
+    /// The text for a terminal: some lines, without the name of the program before them. `is_verbose` adds a line for each dump.
+    pub fn text(&self, is_verbose: bool) -> String {
+        let mut text = String::new();
+        for warning in &self.warnings {
+            let _ = writeln!(text, "warning: {warning}");
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+        for dump in &self.dumps {
+            if is_verbose || !dump.same_clock {
+                let _ = writeln!(text, "{}", dump.text());
+            }
+        }
+        let functions = &self.functions;
+        let _ = writeln!(
+            text,
+            "{}, {} loaded, {} touched by samples, {} written{}",
+            count(self.dumps.len() as u64, "jitdump"),
+            count(functions.loaded, "function"),
+            functions.touched,
+            count(functions.written, "object"),
+            self.elf_dir.as_ref().map_or(String::new(), |folder| format!(" to {folder}")),
+        );
+        let samples = &self.samples;
+        let _ = writeln!(
+            text,
+            "{}, {} in JIT code, {} of them named ({:.1} %)",
+            count(samples.total, "sample"),
+            samples.jit,
+            samples.named,
+            samples.named_percent,
+        );
+        for (count, reason) in samples.unnamed.reasons() {
+            let _ = writeln!(text, "  {count} not named: {reason}");
+        }
+        let _ = writeln!(text, "next: perf report -i {}", shell_word(&self.output));
+        text
+    }
+}
+
+impl DumpSummary {
+    fn text(&self) -> String {
+        let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
+        format!(
+            "{}: process {}, {}, clock: {}",
+            self.path,
+            pids.join(", "),
+            count(self.functions, "function"),
+            self.clock
+        )
+    }
+}
+
+impl Unnamed {
+    /// The reasons that occur, each with its count.
+    fn reasons(&self) -> impl Iterator<Item = (u64, &'static str)> {
+        [
+            (self.before_load, "taken before a function was loaded at that address"),
+            (
+                self.not_in_dump,
+                "the jitdump has no function at that address (a perf map may name them)",
+            ),
+            (self.dump_unusable, "the jitdump of the process is missing or unusable"),
+            (self.no_dump, "the process wrote no jitdump"),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+    }
+}
+
+fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
+}
+
+/// A word that a shell reads back as it is.
+fn shell_word(word: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "/._-+:@%,=".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_spaces_are_quoted_for_the_shell() {
+        assert_eq!(shell_word("out.data"), "out.data");
+        assert_eq!(shell_word("my out.data"), "'my out.data'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+    }
+
+    #[test]
+    fn a_warning_tells_how_often_and_where_first() {
+        let mut warning = Warning::new("cut");
+        assert_eq!(warning.to_string(), "cut");
+        warning.file = Some("a.dump".into());
+        warning.first_offset = Some(16);
+        assert_eq!(warning.to_string(), "a.dump: cut, at 0x10");
+        warning.count = 3;
+        assert_eq!(warning.to_string(), "a.dump: 3 times: cut, first at 0x10");
+    }
+}
