@@ -1,8 +1,9 @@
 //! Bringing a runtime's times onto the profile's clock.
 //!
 //! Runtimes stamp their records with CLOCK_MONOTONIC. `perf record -k mono` does too, and then nothing is to be done; without `-k`, perf uses
-//! the scheduler's clock, which runs beside CLOCK_MONOTONIC at a distance that the profile does not tell. The marker helps: a runtime
-//! maps its dump just after it has made it, so one moment is known on both clocks.
+//! the scheduler's clock, which runs beside CLOCK_MONOTONIC at a distance that the profile does not tell. Three things bound it: the first
+//! record can't be earlier than the marker, some headers tell when the marker was mapped, and no sample can be earlier than the load of
+//! the function that it was taken in.
 
 use std::fmt;
 
@@ -48,11 +49,22 @@ pub enum Alignment {
     Same,
     /// Cycle counts, converted as the profile says.
     Cycles(TimeConversion),
-    /// Moved by so many nanoseconds, on some evidence.
-    Shifted(i128, Evidence),
+    /// Moved by a distance that there is some evidence for.
+    Shifted(Shift),
 }
 
-/// What an offset between clocks rests on.
+/// A distance between clocks, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shift {
+    /// What is added to a runtime's time.
+    offset: i128,
+    /// The best guess, before samples are looked at.
+    guess: i128,
+    /// What it rests on.
+    evidence: Evidence,
+}
+
+/// What a distance between clocks rests on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evidence {
     /// The header's time and the marker's are the same moment.
@@ -61,6 +73,8 @@ pub enum Evidence {
     ClocksAgree,
     /// The first record can't be earlier than the marker.
     FirstRecordAtMarker,
+    /// The function that a sample was taken in can't have been loaded later.
+    LoadAtSample,
     /// There is none.
     None,
 }
@@ -111,17 +125,50 @@ impl Alignment {
         }
         let made = marker.or_else(|| made_on_profile_clock(profile.data?, runtime.made));
         let Some(made) = made else {
-            return Ok(Self::Shifted(0, Evidence::None));
+            return Ok(Self::Shifted(Shift {
+                offset: 0,
+                guess: 0,
+                evidence: Evidence::None,
+            }));
         };
         let distance = |to: u64| i128::from(made.0) - i128::from(to);
-        let first = runtime.first.0;
-        Ok(if first.abs_diff(runtime.made) < 60 * SECOND {
-            Self::Shifted(distance(runtime.made), Evidence::HeaderAtMarker)
-        } else if (made.0..made.0.saturating_add(SECOND)).contains(&first) {
-            Self::Shifted(0, Evidence::ClocksAgree)
+        let earliest = distance(runtime.first.0);
+        let is_near = -i128::from(SECOND)..=0;
+        let (guess, evidence) = if runtime.first.0.abs_diff(runtime.made) < 60 * SECOND {
+            (distance(runtime.made), Evidence::HeaderAtMarker)
+        } else if is_near.contains(&earliest) {
+            (0, Evidence::ClocksAgree)
         } else {
-            Self::Shifted(distance(first), Evidence::FirstRecordAtMarker)
-        })
+            (earliest, Evidence::FirstRecordAtMarker)
+        };
+        Ok(Self::Shifted(Shift {
+            offset: earliest,
+            guess,
+            evidence,
+        }))
+    }
+
+    /// Whether [`Alignment::refine`] has something to do.
+    pub fn is_estimate(&self) -> bool {
+        matches!(self, Self::Shifted(shift) if shift.evidence != Evidence::None)
+    }
+
+    /// Settles an estimate, which until then puts everything as early as can be. `slack` is how much later the loads could be, in nanoseconds,
+    /// before a sample came too early for the function that it was taken in; `None` if any later time will do.
+    pub fn refine(&mut self, slack: Option<u64>) {
+        let Self::Shifted(shift) = self else { return };
+        let earliest = shift.offset;
+        let latest = slack.map(|slack| earliest.saturating_add(slack.into()));
+        if shift.guess <= earliest {
+            shift.evidence = Evidence::FirstRecordAtMarker;
+        } else if let Some(latest) = latest
+            && shift.guess > latest
+        {
+            shift.offset = latest;
+            shift.evidence = Evidence::LoadAtSample;
+        } else {
+            shift.offset = shift.guess;
+        }
     }
 
     /// A runtime's time on the profile's clock.
@@ -129,8 +176,8 @@ impl Alignment {
         match self {
             Self::Same => Time(time.0),
             Self::Cycles(conversion) => conversion.time(time.0),
-            Self::Shifted(offset, _) => {
-                let shifted = i128::from(time.0).saturating_add(*offset);
+            Self::Shifted(shift) => {
+                let shifted = i128::from(time.0).saturating_add(shift.offset);
                 Time(u64::try_from(shifted.max(0)).unwrap_or(Time::LAST.0))
             }
         }
@@ -139,30 +186,27 @@ impl Alignment {
 
 impl fmt::Display for Alignment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (offset, evidence) = match self {
+        let shift = match self {
             Self::Same => return f.write_str("CLOCK_MONOTONIC, as the profile's"),
             Self::Cycles(_) => {
                 return f.write_str("cycle counts, converted by the profile's TIME_CONV record");
             }
-            Self::Shifted(offset, evidence) => (offset, evidence),
+            Self::Shifted(shift) => shift,
         };
-        let milliseconds = *offset as f64 / 1e6;
-        match evidence {
-            Evidence::HeaderAtMarker => write!(
-                f,
-                "another than the profile's, moved by {milliseconds:+.3} ms: its header was written when the marker was mapped"
-            ),
-            Evidence::ClocksAgree => f.write_str(
-                "another than the profile's, used as it is: its first record follows the marker by less than a second",
-            ),
-            Evidence::FirstRecordAtMarker => write!(
-                f,
-                "another than the profile's, moved by {milliseconds:+.3} ms: its first record is put where the marker was mapped"
-            ),
-            Evidence::None => f.write_str(
-                "another than the profile's, used as it is: the profile has no marker and no clock data to compare them by",
-            ),
+        f.write_str("another than the profile's, ")?;
+        match shift.offset {
+            0 => f.write_str("used as it is: ")?,
+            offset => write!(f, "moved by {:+.6} s: ", offset as f64 / 1e9)?,
         }
+        f.write_str(match shift.evidence {
+            Evidence::HeaderAtMarker => "its header was written when the marker was mapped",
+            Evidence::ClocksAgree => "its first record follows the marker by less than a second",
+            Evidence::FirstRecordAtMarker => "its first record can't be earlier than the marker",
+            Evidence::LoadAtSample => {
+                "the function that a sample was taken in can't have been loaded later"
+            }
+            Evidence::None => "the profile has no marker and no clock data to compare them by",
+        })
     }
 }
 
@@ -210,17 +254,31 @@ mod tests {
     #[test]
     fn the_header_is_believed_where_it_uses_the_clock_of_the_records() {
         let runtime = RuntimeClock { made: 4999 * SECOND, ..RUNTIME };
-        let alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
+        assert_eq!(alignment.time(RUNTIME.first), MARKER.unwrap(), "as early as can be");
+        alignment.refine(None);
         assert_eq!(alignment.time(RuntimeTime(4999 * SECOND)), MARKER.unwrap());
     }
 
     #[test]
     fn without_a_usable_header_the_first_record_is_put_at_the_marker_or_left() {
-        let alignment = Alignment::find(&PROFILE, &RUNTIME, MARKER).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &RUNTIME, MARKER).unwrap();
+        alignment.refine(Some(SECOND));
         assert_eq!(alignment.time(RUNTIME.first), MARKER.unwrap());
-        let runtime = RuntimeClock { first: RuntimeTime(1001 * SECOND + 14_000_000), ..RUNTIME };
-        let alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
-        assert_eq!(alignment, Alignment::Shifted(0, Evidence::ClocksAgree));
+        let first = RuntimeTime(1001 * SECOND + 14_000_000);
+        let runtime = RuntimeClock { first, ..RUNTIME };
+        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
+        alignment.refine(Some(SECOND));
+        assert_eq!(alignment.time(first), Time(first.0));
+    }
+
+    #[test]
+    fn a_load_is_not_put_behind_a_sample_of_its_function() {
+        let first = RuntimeTime(1001 * SECOND + 14_000_000);
+        let runtime = RuntimeClock { first, ..RUNTIME };
+        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
+        alignment.refine(Some(13_000_000));
+        assert_eq!(alignment.time(first), Time(first.0 - 1_000_000));
     }
 
     #[test]

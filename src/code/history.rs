@@ -179,6 +179,12 @@ impl<T: Copy> History<T> {
         })
     }
 
+    /// Whether something was at `address` earlier than `time`, even if it is gone.
+    pub fn has_earlier(&self, address: Address, time: Time) -> bool {
+        self.nodes_of(address)
+            .any(|list| list.get(0).is_some_and(|episode| episode.from < time))
+    }
+
     /// Whether something came to `address` later than `time`.
     pub fn has_later(&self, address: Address, time: Time) -> bool {
         self.nodes_of(address)
@@ -291,6 +297,8 @@ mod tests {
             assert_eq!(found, expected, "{address} at {time}");
             let later = all.iter().any(|(put, from, value)| *from > time && value.is_some() && put.contains(address));
             assert_eq!(history.has_later(address, Time(time)), later);
+            let earlier = all.iter().any(|(put, from, value)| *from < time && value.is_some() && put.contains(address));
+            assert_eq!(history.has_earlier(address, Time(time)), earlier);
         }
     }
 }

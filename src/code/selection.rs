@@ -71,8 +71,43 @@ pub struct Selection {
     pub samples: SampleCounts,
 }
 
-/// The lowest of the marks that stand between the parts of a call chain, such as `PERF_CONTEXT_USER` (`PERF_CONTEXT_MAX`).
-const CONTEXT_MARKS: u64 = -4095i64 as u64;
+/// For each of `files` files of runtimes, how much later its loads could be, in nanoseconds, before a sample came too early for the first function
+/// at its address; `None` if there is no such sample.
+pub fn least_slack(
+    profile: &Profile<'_>,
+    processes: &Processes,
+    timeline: &Timeline,
+    files: usize,
+) -> Vec<Option<u64>> {
+    let mut slack = vec![None; files];
+    for record in profile.records().filter(|record| record.kind == record::SAMPLE) {
+        let Some(attr) = profile.attrs.of(&record, profile.order) else {
+            continue;
+        };
+        let sample = Sample::parse(&record, attr, profile.order);
+        let (Some(pid), Some(time)) = (sample.pid, sample.time) else {
+            continue;
+        };
+        let Some(space) = processes.space_at(pid, time) else {
+            continue;
+        };
+        let is_user = record.cpu_mode() == record::MISC_USER;
+        for address in sample.callers().chain(sample.ip.filter(|_| is_user)) {
+            let Occupant::Function(residence) = timeline.at(space, address, time) else {
+                continue;
+            };
+            let Some(residence) = timeline.residences().get(residence as usize) else {
+                continue;
+            };
+            let is_first = !timeline.has_earlier_code(space, address, residence.since);
+            if is_first && let Some(slack) = slack.get_mut(residence.function.file as usize) {
+                let later = time.0.saturating_sub(residence.since.0);
+                *slack = Some(slack.map_or(later, |least: u64| least.min(later)));
+            }
+        }
+    }
+    slack
+}
 
 /// A walk over the samples.
 pub struct Selector<'a> {
@@ -157,7 +192,7 @@ impl<'a> Selector<'a> {
     /// The addresses that came with a sample. A return address can lie one byte behind its caller, where that ends in a call.
     fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, is_user: bool) {
         let mut is_in_stack = false;
-        for address in sample.callchain.iter().filter(|address| address.0 < CONTEXT_MARKS) {
+        for address in sample.callers() {
             is_in_stack |= self.touch_address(address, moment);
             self.touch_address(Address(address.0.saturating_sub(1)), moment);
         }

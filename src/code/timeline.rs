@@ -254,9 +254,18 @@ impl Timeline {
 
     /// Whether a function came to an address later than `time`.
     pub fn has_later_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
-        let own = self.spaces.get(space.index());
-        own.and_then(|space| space.layers.as_ref())
+        self.layers_of(space)
             .is_some_and(|layers| layers.code.has_later(address, time))
+    }
+
+    /// Whether a function was at an address earlier than `time`, even if it is gone.
+    pub fn has_earlier_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
+        self.layers_of(space)
+            .is_some_and(|layers| layers.code.has_earlier(address, time))
+    }
+
+    fn layers_of(&self, space: SpaceId) -> Option<&Layers> {
+        self.spaces.get(space.index())?.layers.as_ref()
     }
 
     /// The address space itself, and those that it is a copy of, each with the time to ask about.
@@ -266,8 +275,7 @@ impl Timeline {
             Some((parent, time.min(forked)))
         });
         spaces.take(MAX_GENERATIONS).filter_map(|(space, time)| {
-            let layers = self.spaces.get(space.index())?.layers.as_ref()?;
-            Some((layers, time))
+            Some((self.layers_of(space)?, time))
         })
     }
 }

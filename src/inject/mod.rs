@@ -128,8 +128,12 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
 
     let found = dumps::find(&profile, &survey, &options.input, &options.jitdumps)?;
     output::refuse_inputs(options, &file, &found)?;
-    let sources = sources::read(&profile, &survey, &found);
-    let timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
+    let mut sources = sources::read(&profile, &survey, &found);
+    let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
+    if sources.has_estimates() {
+        sources.refine(&profile, &survey.processes, &timeline);
+        timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
+    }
 
     progress.start("reading samples", survey.data_end);
     let states = sources.states(&survey.processes);

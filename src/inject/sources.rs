@@ -5,9 +5,9 @@ use rustc_hash::FxHashMap;
 use crate::bytes::printable;
 use crate::code::clock::{Alignment, ProfileClock, RuntimeClock};
 use crate::code::process::Processes;
-use crate::code::selection::DumpState;
+use crate::code::selection::{DumpState, least_slack};
 use crate::code::survey::Survey;
-use crate::code::timeline::{FunctionId, PlacedEvent};
+use crate::code::timeline::{FunctionId, PlacedEvent, Timeline};
 use crate::inject::dumps::{Found, FoundDump};
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
@@ -115,6 +115,19 @@ impl Sources<'_> {
             states.push(own.max(parent.copied().unwrap_or_default()));
         }
         states
+    }
+
+    /// Settles how far apart the clocks are, where that is an estimate, by what the samples say.
+    pub fn refine(&mut self, profile: &Profile<'_>, processes: &Processes, timeline: &Timeline) {
+        let slack = least_slack(profile, processes, timeline, self.used.len());
+        for (used, slack) in self.used.iter_mut().zip(slack) {
+            used.alignment.refine(slack);
+        }
+    }
+
+    /// Whether there is something to settle.
+    pub fn has_estimates(&self) -> bool {
+        self.used.iter().any(|used| used.alignment.is_estimate())
     }
 
     /// All events of all dumps, in the address spaces and at the times of the profile.

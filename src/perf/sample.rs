@@ -57,7 +57,16 @@ impl<'a> Addresses<'a> {
     }
 }
 
+/// The lowest of the marks that stand between the parts of a call chain, such as `PERF_CONTEXT_USER` (`PERF_CONTEXT_MAX`).
+const CONTEXT_MARKS: u64 = -4095i64 as u64;
+
 impl<'a> Sample<'a> {
+    /// The addresses of the call chain, without the marks between its parts.
+    pub fn callers(&self) -> impl Iterator<Item = Address> + use<'a> {
+        let callchain = self.callchain.iter();
+        callchain.filter(|address| address.0 < CONTEXT_MARKS)
+    }
+
     /// Reads a sample of an event. Nothing is refused: what can't be there is missing.
     pub fn parse(record: &Record<'a>, attr: &Attr, order: ByteOrder) -> Self {
         let none = Addresses::new(&[], order, 8);
