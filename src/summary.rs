@@ -153,7 +153,9 @@ impl Summary {
             count(functions.loaded, "function"),
             functions.touched,
             count(functions.written, "object"),
-            self.elf_dir.as_ref().map_or(String::new(), |folder| format!(" to {folder}")),
+            self.elf_dir
+                .as_ref()
+                .map_or(String::new(), |folder| format!(" to {folder}")),
         );
         let samples = &self.samples;
         let _ = writeln!(
@@ -189,12 +191,18 @@ impl Unnamed {
     /// The reasons that occur, each with its count.
     fn reasons(&self) -> impl Iterator<Item = (u64, &'static str)> {
         [
-            (self.before_load, "taken before a function was loaded at that address"),
+            (
+                self.before_load,
+                "taken before a function was loaded at that address",
+            ),
             (
                 self.not_in_dump,
                 "the jitdump has no function at that address (a perf map may name them)",
             ),
-            (self.dump_unusable, "the jitdump of the process is missing or unusable"),
+            (
+                self.dump_unusable,
+                "the jitdump of the process is missing or unusable",
+            ),
             (self.no_dump, "the process wrote no jitdump"),
         ]
         .into_iter()
@@ -211,7 +219,8 @@ fn count(number: u64, what: &str) -> String {
 
 /// A word that a shell reads back as it is.
 fn shell_word(word: &str) -> String {
-    let is_plain = |character: char| character.is_alphanumeric() || "/._-+:@%,=".contains(character);
+    let is_plain =
+        |character: char| character.is_alphanumeric() || "/._-+:@%,=".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }

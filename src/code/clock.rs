@@ -224,7 +224,8 @@ fn made_on_profile_clock(data: ClockData, made: u64) -> Option<Time> {
     if wall_clock.abs_diff(data.wall_clock) > 30 * DAY {
         return None;
     }
-    let time = i128::from(data.profile_clock) + i128::from(wall_clock) - i128::from(data.wall_clock);
+    let time =
+        i128::from(data.profile_clock) + i128::from(wall_clock) - i128::from(data.wall_clock);
     u64::try_from(time).ok().map(Time)
 }
 
@@ -247,15 +248,28 @@ mod tests {
 
     #[test]
     fn nothing_is_moved_where_both_are_monotonic() {
-        let profile = ProfileClock { id: Some(1), ..PROFILE };
-        assert_eq!(Alignment::find(&profile, &RUNTIME, MARKER), Ok(Alignment::Same));
+        let profile = ProfileClock {
+            id: Some(1),
+            ..PROFILE
+        };
+        assert_eq!(
+            Alignment::find(&profile, &RUNTIME, MARKER),
+            Ok(Alignment::Same)
+        );
     }
 
     #[test]
     fn the_header_is_believed_where_it_uses_the_clock_of_the_records() {
-        let runtime = RuntimeClock { made: 4999 * SECOND, ..RUNTIME };
+        let runtime = RuntimeClock {
+            made: 4999 * SECOND,
+            ..RUNTIME
+        };
         let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
-        assert_eq!(alignment.time(RUNTIME.first), MARKER.unwrap(), "as early as can be");
+        assert_eq!(
+            alignment.time(RUNTIME.first),
+            MARKER.unwrap(),
+            "as early as can be"
+        );
         alignment.refine(None);
         assert_eq!(alignment.time(RuntimeTime(4999 * SECOND)), MARKER.unwrap());
     }
@@ -284,8 +298,15 @@ mod tests {
     #[test]
     fn clock_data_stand_in_for_a_marker_from_before_the_profile() {
         let wall_clock = 1_795_247_199 * SECOND;
-        let data = ClockData { wall_clock, profile_clock: 1000 * SECOND };
-        let profile = ProfileClock { id: Some(7), data: Some(data), ..PROFILE };
+        let data = ClockData {
+            wall_clock,
+            profile_clock: 1000 * SECOND,
+        };
+        let profile = ProfileClock {
+            id: Some(7),
+            data: Some(data),
+            ..PROFILE
+        };
         let made = (wall_clock - 3 * SECOND) / 1000;
         let runtime = RuntimeClock { made, ..RUNTIME };
         let alignment = Alignment::find(&profile, &runtime, None).unwrap();
@@ -294,10 +315,16 @@ mod tests {
 
     #[test]
     fn cycle_counts_need_a_conversion_unless_they_are_times() {
-        let runtime = RuntimeClock { counts_cycles: true, ..RUNTIME };
+        let runtime = RuntimeClock {
+            counts_cycles: true,
+            ..RUNTIME
+        };
         let found = Alignment::find(&PROFILE, &runtime, MARKER);
         assert_eq!(found, Err(Unalignable::NoConversion));
-        let runtime = RuntimeClock { first: RuntimeTime(1002 * SECOND), ..runtime };
+        let runtime = RuntimeClock {
+            first: RuntimeTime(1002 * SECOND),
+            ..runtime
+        };
         assert!(Alignment::find(&PROFILE, &runtime, MARKER).is_ok());
     }
 }

@@ -119,7 +119,11 @@ impl Cover {
     fn events<'a>(&self, processes: &'a Processes, own: &'a [OwnMap]) -> Vec<Event<'a>> {
         let mut events = Vec::new();
         for (id, space) in processes.iter().filter(|&(id, _)| self.is_watched(id)) {
-            events.extend(space.parent.map(|(parent, time)| Event::Fork(id, parent, time)));
+            events.extend(
+                space
+                    .parent
+                    .map(|(parent, time)| Event::Fork(id, parent, time)),
+            );
             events.extend(space.maps.iter().map(|map| Event::Map(id, map)));
         }
         let own = own.iter().filter(|own| self.is_watched(own.space));
@@ -163,8 +167,12 @@ impl SpaceCover {
         }
         let hides = self.functions.overlapping(map.range).next().is_some();
         let reduced = hides.then(|| {
-            let new = self.anonymous.gaps(map.range, |identity| identity == map.identity);
-            let parts = new.iter().flat_map(|&part| self.functions.gaps(part, |()| true));
+            let new = self
+                .anonymous
+                .gaps(map.range, |identity| identity == map.identity);
+            let parts = new
+                .iter()
+                .flat_map(|&part| self.functions.gaps(part, |()| true));
             Reduced {
                 record: map.record,
                 range: map.range,
@@ -187,13 +195,24 @@ mod tests {
     }
 
     fn map(pid: u32, time: u64, range: AddressRange, backing: Backing) -> ProcessEvent {
-        let map = Map { time: Time(time), range, backing, identity: 1, record: time };
+        let map = Map {
+            time: Time(time),
+            range,
+            backing,
+            identity: 1,
+            record: time,
+        };
         ProcessEvent::Map(Pid(pid), map)
     }
 
     fn function(processes: &Processes, pid: u32, time: u64, range: AddressRange) -> OwnMap {
         let space = processes.space_at(Pid(pid), Time(time)).unwrap();
-        OwnMap { space, range, since: Time(time), is_function: true }
+        OwnMap {
+            space,
+            range,
+            since: Time(time),
+            is_function: true,
+        }
     }
 
     #[test]
@@ -210,7 +229,10 @@ mod tests {
             function(&processes, 1, 20, range(150, 160)),
         ];
         let reduced = reduced_maps(&processes, &own);
-        let found: Vec<_> = reduced.iter().map(|it| (it.record, it.parts.clone())).collect();
+        let found: Vec<_> = reduced
+            .iter()
+            .map(|it| (it.record, it.parts.clone()))
+            .collect();
         assert_eq!(
             found,
             [
@@ -225,7 +247,11 @@ mod tests {
     fn a_child_keeps_what_it_inherited_in_view() {
         let processes = Processes::new(vec![
             map(1, 10, range(0, 100), Backing::Anonymous),
-            ProcessEvent::Fork { child: Pid(2), parent: Pid(1), time: Time(30) },
+            ProcessEvent::Fork {
+                child: Pid(2),
+                parent: Pid(1),
+                time: Time(30),
+            },
             map(2, 40, range(0, 200), Backing::Anonymous),
         ]);
         let own = [function(&processes, 1, 20, range(50, 60))];

@@ -41,9 +41,10 @@ impl<T: Copy> Builder<T> {
     /// Puts `value` at `range`, from `time` on.
     pub fn put(&mut self, range: AddressRange, time: Time, value: T) {
         let ended = &mut self.ended;
-        self.live.insert(range, (time, value), |piece, (from, value)| {
-            end(ended, piece, from, time, value);
-        });
+        self.live
+            .insert(range, (time, value), |piece, (from, value)| {
+                end(ended, piece, from, time, value);
+            });
     }
 
     /// Ends everything at `range`.
@@ -194,7 +195,9 @@ impl<T: Copy> History<T> {
     /// The lists of episodes that hold `address`, at whatever time.
     fn nodes_of(&self, address: Address) -> impl Iterator<Item = Episodes<'_, T>> {
         let slot = self.bounds.partition_point(|&bound| bound <= address);
-        let leaf = slot.checked_sub(1).map_or(0, |slot| slot + self.bounds.len());
+        let leaf = slot
+            .checked_sub(1)
+            .map_or(0, |slot| slot + self.bounds.len());
         std::iter::successors(Some(leaf), |node| Some(node / 2))
             .take_while(|&node| node > 0)
             .filter_map(|node| {
@@ -264,7 +267,12 @@ mod tests {
         assert!(history.has_later(Address(299), Time(39)));
         assert!(!history.has_later(Address(299), Time(40)));
         assert_eq!(history.extent(), Some(range(90, 300)));
-        assert!(Builder::<char>::default().finish().at(Address(1), Time(1)).is_none());
+        assert!(
+            Builder::<char>::default()
+                .finish()
+                .at(Address(1), Time(1))
+                .is_none()
+        );
     }
 
     /// Compares with the plain rule: the last value put there, unless it was cleared since.
@@ -272,7 +280,9 @@ mod tests {
     fn agrees_with_a_search_through_everything() {
         let mut state = 1u64;
         let mut random = move |below: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             (state >> 33) % below
         };
         let mut builder = Builder::default();
@@ -291,13 +301,20 @@ mod tests {
         let history = builder.finish();
         for _ in 0..20_000 {
             let (address, time) = (Address(random(1100)), random(2100));
-            let newest = all.iter().rev().find(|(put, from, _)| *from <= time && put.contains(address));
+            let newest = all
+                .iter()
+                .rev()
+                .find(|(put, from, _)| *from <= time && put.contains(address));
             let expected = newest.and_then(|(_, _, value)| *value);
             let found = history.at(address, Time(time)).map(|episode| episode.value);
             assert_eq!(found, expected, "{address} at {time}");
-            let later = all.iter().any(|(put, from, value)| *from > time && value.is_some() && put.contains(address));
+            let later = all
+                .iter()
+                .any(|(put, from, value)| *from > time && value.is_some() && put.contains(address));
             assert_eq!(history.has_later(address, Time(time)), later);
-            let earlier = all.iter().any(|(put, from, value)| *from < time && value.is_some() && put.contains(address));
+            let earlier = all
+                .iter()
+                .any(|(put, from, value)| *from < time && value.is_some() && put.contains(address));
             assert_eq!(history.has_earlier(address, Time(time)), earlier);
         }
     }

@@ -184,9 +184,17 @@ mod tests {
     fn a_number_stands_for_one_address_space_after_another() {
         let processes = Processes::new(vec![
             ProcessEvent::Exec(Pid(1), Time(10)),
-            ProcessEvent::Fork { child: Pid(2), parent: Pid(1), time: Time(20) },
+            ProcessEvent::Fork {
+                child: Pid(2),
+                parent: Pid(1),
+                time: Time(20),
+            },
             ProcessEvent::Exec(Pid(2), Time(30)),
-            ProcessEvent::Fork { child: Pid(2), parent: Pid(3), time: Time(40) },
+            ProcessEvent::Fork {
+                child: Pid(2),
+                parent: Pid(3),
+                time: Time(40),
+            },
         ]);
         let at = |pid, time| processes.space(processes.space_at(Pid(pid), Time(time))?);
         assert_eq!(at(1, 5).unwrap().since, Time(10));

@@ -107,11 +107,28 @@ mod tests {
         map.remove(range(45, 60), |piece, value| gone.push((piece, value)));
         assert_eq!(
             map.iter().collect::<Vec<_>>(),
-            [(range(0, 40), 'a'), (range(40, 45), 'b'), (range(60, 100), 'a')]
+            [
+                (range(0, 40), 'a'),
+                (range(40, 45), 'b'),
+                (range(60, 100), 'a')
+            ]
         );
-        assert_eq!(gone, [(range(40, 50), 'a'), (range(50, 60), 'a'), (range(45, 50), 'b')]);
-        assert_eq!(map.gaps(range(30, 120), |_| true), [range(100, 120), range(45, 60)]);
-        assert_eq!(map.gaps(range(30, 70), |value| value == 'b'), [range(45, 70), range(30, 40)]);
+        assert_eq!(
+            gone,
+            [
+                (range(40, 50), 'a'),
+                (range(50, 60), 'a'),
+                (range(45, 50), 'b')
+            ]
+        );
+        assert_eq!(
+            map.gaps(range(30, 120), |_| true),
+            [range(100, 120), range(45, 60)]
+        );
+        assert_eq!(
+            map.gaps(range(30, 70), |value| value == 'b'),
+            [range(45, 70), range(30, 40)]
+        );
         assert_eq!(map.overlapping(range(44, 61)).count(), 2);
     }
 }

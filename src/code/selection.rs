@@ -80,7 +80,10 @@ pub fn least_slack(
     files: usize,
 ) -> Vec<Option<u64>> {
     let mut slack = vec![None; files];
-    for record in profile.records().filter(|record| record.kind == record::SAMPLE) {
+    for record in profile
+        .records()
+        .filter(|record| record.kind == record::SAMPLE)
+    {
         let Some(attr) = profile.attrs.of(&record, profile.order) else {
             continue;
         };

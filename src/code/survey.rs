@@ -235,7 +235,9 @@ pub struct TimeConversion {
 
 impl TimeConversion {
     fn parse(mut body: Reader<'_>) -> Option<Self> {
-        let shift = u32::try_from(body.u64()?).ok().filter(|&shift| shift < 64)?;
+        let shift = u32::try_from(body.u64()?)
+            .ok()
+            .filter(|&shift| shift < 64)?;
         let multiplier = body.u64()?;
         let zero = body.u64()?;
         if multiplier == 0 {

@@ -235,10 +235,16 @@ impl Timeline {
         let mut occupant = Occupant::Unmapped;
         for (layers, time) in self.lookups(space, time) {
             match layers.code.at(address, time) {
-                Some(&Episode { value: Code::Function(residence), .. }) => {
+                Some(&Episode {
+                    value: Code::Function(residence),
+                    ..
+                }) => {
                     return Occupant::Function(residence);
                 }
-                Some(&Episode { value: Code::Vacated(vacancy), .. }) => {
+                Some(&Episode {
+                    value: Code::Vacated(vacancy),
+                    ..
+                }) => {
                     return Occupant::Vacated(vacancy);
                 }
                 None => {}
@@ -274,9 +280,9 @@ impl Timeline {
             let (parent, forked) = self.spaces.get(space.index())?.parent?;
             Some((parent, time.min(forked)))
         });
-        spaces.take(MAX_GENERATIONS).filter_map(|(space, time)| {
-            Some((self.layers_of(space)?, time))
-        })
+        spaces
+            .take(MAX_GENERATIONS)
+            .filter_map(|(space, time)| Some((self.layers_of(space)?, time)))
     }
 }
 
@@ -303,7 +309,13 @@ mod tests {
     }
 
     fn map(pid: u32, time: u64, start: u64, backing: Backing) -> ProcessEvent {
-        let map = Map { time: Time(time), range: range(start, 0x1000), backing, identity: 0, record: 0 };
+        let map = Map {
+            time: Time(time),
+            range: range(start, 0x1000),
+            backing,
+            identity: 0,
+            record: 0,
+        };
         ProcessEvent::Map(Pid(pid), map)
     }
 
@@ -319,7 +331,13 @@ mod tests {
         vec![event(10, 1, 0x1000), event(30, 2, 0x1080)]
     }
 
-    fn function_at(timeline: &Timeline, processes: &Processes, pid: u32, address: u64, time: u64) -> Option<u32> {
+    fn function_at(
+        timeline: &Timeline,
+        processes: &Processes,
+        pid: u32,
+        address: u64,
+        time: u64,
+    ) -> Option<u32> {
         let space = processes.space_at(Pid(pid), Time(time))?;
         match timeline.at(space, Address(address), Time(time)) {
             Occupant::Function(at) => Some(timeline.residences()[at as usize].function.function),
@@ -329,7 +347,10 @@ mod tests {
 
     #[test]
     fn the_newest_load_holds_and_the_rest_of_the_older_one_stays() {
-        let processes = Processes::new(vec![map(1, 5, 0x1000, Backing::Anonymous), map(1, 40, 0x1000, Backing::Anonymous)]);
+        let processes = Processes::new(vec![
+            map(1, 5, 0x1000, Backing::Anonymous),
+            map(1, 40, 0x1000, Backing::Anonymous),
+        ]);
         let timeline = Timeline::new(&processes, two_loads(&processes));
         let at = |address, time| function_at(&timeline, &processes, 1, address, time);
         assert_eq!(at(0x1090, 9), None);
@@ -338,8 +359,14 @@ mod tests {
         assert_eq!(at(0x1090, 50), Some(2), "an anonymous map hides nothing");
         assert_eq!(at(0x107f, 50), Some(1));
         let space = processes.space_at(Pid(1), Time(0)).unwrap();
-        assert_eq!(timeline.at(space, Address(0x1fff), Time(50)), Occupant::Anonymous);
-        assert_eq!(timeline.at(space, Address(0x2000), Time(50)), Occupant::Unmapped);
+        assert_eq!(
+            timeline.at(space, Address(0x1fff), Time(50)),
+            Occupant::Anonymous
+        );
+        assert_eq!(
+            timeline.at(space, Address(0x2000), Time(50)),
+            Occupant::Unmapped
+        );
         assert!(timeline.has_later_code(space, Address(0x1090), Time(9)));
     }
 
@@ -355,7 +382,11 @@ mod tests {
 
     #[test]
     fn children_see_what_the_parent_had_when_they_were_forked() {
-        let fork = |child, parent, time| ProcessEvent::Fork { child: Pid(child), parent: Pid(parent), time: Time(time) };
+        let fork = |child, parent, time| ProcessEvent::Fork {
+            child: Pid(child),
+            parent: Pid(parent),
+            time: Time(time),
+        };
         let processes = Processes::new(vec![
             map(1, 5, 0x1000, Backing::Anonymous),
             fork(2, 1, 20),
@@ -387,8 +418,15 @@ mod tests {
         assert_eq!(at(0x1000, 39), Some(1));
         assert_eq!(at(0x1000, 40), None);
         assert_eq!(at(0x5010, 40), Some(1));
-        assert_eq!(at(0x1090, 40), Some(2), "what took its place before the move stays");
+        assert_eq!(
+            at(0x1090, 40),
+            Some(2),
+            "what took its place before the move stays"
+        );
         let vacancy = timeline.vacancies()[0];
-        assert_eq!((vacancy.range, vacancy.since), (range(0x1000, 0x80), Time(40)));
+        assert_eq!(
+            (vacancy.range, vacancy.since),
+            (range(0x1000, 0x80), Time(40))
+        );
     }
 }

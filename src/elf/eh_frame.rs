@@ -70,7 +70,9 @@ impl<'a> Entries<'a> {
 
     /// The entries for addresses in `code`, from the highest down.
     pub fn of(&self, code: AddressRange) -> impl Iterator<Item = Entry<'a>> {
-        let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
+        let behind = self
+            .sorted
+            .partition_point(|entry| entry.range.start < code.end);
         let before = self.sorted.get(..behind).unwrap_or_default();
         let overlapping = before.iter().rev();
         overlapping
@@ -305,6 +307,8 @@ pub struct Tables {
     pub bytes: Vec<u8>,
     /// The size of the first.
     pub eh_frame_size: usize,
+    /// How many entries there are.
+    pub entries: usize,
 }
 
 /// Where things are to lie in an object, as its own addresses.
@@ -319,8 +323,11 @@ pub struct TableLayout {
 }
 
 impl Tables {
-    /// Lays out `entries`, each with the address in the object that its first address becomes. `None` where there are none, or where
-    /// they lie further than 2 GiB from the tables, which the 32-bit distances in them can't bridge.
+    /// Lays out `entries`, each with the address in the object that its first address becomes. `None` where they lie further than 2 GiB
+    /// from the tables, which the 32-bit distances in them can't bridge.
+    ///
+    /// Tables without entries say something too: without an `.eh_frame_hdr`, libunwind gives up on a function; with one that
+    /// has no entry for it, it follows the frame pointer.
     pub fn lay_out<'a>(
         entries: impl Iterator<Item = (Entry<'a>, u64)>,
         layout: TableLayout,
@@ -332,8 +339,8 @@ impl Tables {
         let mut cies: Vec<(Cie<'a>, usize)> = Vec::new();
         let mut index = Vec::new();
         for (entry, start) in entries {
-            let known = cies.iter().rev().take(RECENT_CIES);
-            let cie = match known.into_iter().find(|(cie, _)| *cie == entry.cie) {
+            let mut recent = cies.iter().rev().take(RECENT_CIES);
+            let cie = match recent.find(|(cie, _)| *cie == entry.cie) {
                 Some(&(_, offset)) => offset,
                 None => {
                     let offset = writer.cie(&entry.cie);
@@ -344,15 +351,14 @@ impl Tables {
             let offset = writer.fde(&entry, cie, start)?;
             index.push((start, offset));
         }
-        if index.is_empty() {
-            return None;
-        }
+        let entries = index.len();
         writer.end_of_entries();
         let eh_frame_size = writer.out.len();
         writer.header(index)?;
         Some(Self {
             bytes: writer.out,
             eh_frame_size,
+            entries,
         })
     }
 }
@@ -404,7 +410,9 @@ impl Writer {
             // Personality routines and their data serve exceptions, not unwinding.
             writer.out.extend_from_slice(b"zR");
             let flags = cie.augmentation.iter().copied();
-            writer.out.extend(flags.filter(|flag| b"SBG".contains(flag)));
+            writer
+                .out
+                .extend(flags.filter(|flag| b"SBG".contains(flag)));
             writer.out.push(0);
             writer.out.extend_from_slice(cie.factors);
             writer.out.extend_from_slice(&[1, POINTERS]);

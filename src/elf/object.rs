@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! offset = address in the object
-//! 0        ELF header, program headers, .note.gnu.build-id ┐ PT_LOAD, offset 0, page-aligned
-//! 0x110 …  .text                                           ┘
-//!          .eh_frame, .eh_frame_hdr    their addresses lie far behind, where the process maps nothing
-//!          .symtab, .strtab, .shstrtab, section headers
+//! 0      ELF header ┐ PT_LOAD, offset 0, page-aligned
+//! 0x40   .text      ┘
+//!        program headers, .note.gnu.build-id
+//!        .eh_frame, .eh_frame_hdr    their addresses lie far behind, where the process maps nothing
+//!        .symtab, .strtab, .shstrtab, section headers
 //! ```
 //!
 //! Each reader asks something of the layout, and this one serves all of them:
@@ -47,7 +48,7 @@ pub struct FunctionObject<'a> {
     /// When it was put there.
     pub time: u64,
     /// How to unwind it.
-    pub tables: Option<PlacedTables<'a>>,
+    pub tables: PlacedTables<'a>,
     /// Debug information: sections that are not loaded, by name.
     pub debug: &'a [DebugSection<'a>],
 }
@@ -73,37 +74,20 @@ pub struct DebugSection<'a> {
 /// What of an encoded object its maps need to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encoded {
-    /// Where `.text` starts, as an offset in the file and an address in the object.
-    pub text_offset: u64,
     /// Where the tables start in the file.
-    pub tables_offset: Option<u64>,
+    pub tables_offset: u64,
     /// The build-id.
     pub build_id: BuildId,
 }
+
+/// Where `.text` starts, as an offset in the file and an address in the object: behind the ELF header, and no further, because the object
+/// of a function that lies closer to the one before it than this overlaps that one's.
+pub const TEXT_OFFSET: u64 = 0x40;
 
 const TEXT_ALIGN: u64 = 16;
 const NOTE_NAME: &[u8; 4] = b"GNU\0";
 /// Three numbers, the name, the id.
 const NOTE_SIZE: u64 = 12 + NOTE_NAME.len() as u64 + BuildId::SIZE as u64;
-
-/// Where `.text` of an object for a machine starts.
-pub fn text_offset(machine: Machine, has_tables: bool) -> u64 {
-    let encoder = encoder(machine);
-    (note_offset(encoder, has_tables) + NOTE_SIZE).next_multiple_of(TEXT_ALIGN)
-}
-
-fn note_offset(encoder: Encoder<Endianness>, has_tables: bool) -> u64 {
-    let headers = 2 + u64::from(has_tables);
-    encoder.file_header_size() + headers * encoder.program_header_size()
-}
-
-fn encoder(machine: Machine) -> Encoder<Endianness> {
-    let endian = match machine.order {
-        ByteOrder::Little => Endianness::Little,
-        ByteOrder::Big => Endianness::Big,
-    };
-    Encoder::new(endian, machine.is_64, machine.number)
-}
 
 /// Encodes an object into `out`, which is emptied first. The same function gives the same bytes.
 pub fn encode(function: &FunctionObject<'_>, out: &mut Vec<u8>) -> Encoded {
@@ -115,31 +99,29 @@ pub fn encode(function: &FunctionObject<'_>, out: &mut Vec<u8>) -> Encoded {
         sections: vec![SectionHeader::default()],
         names: vec![0],
     };
-    let text_offset = text_offset(function.machine, function.tables.is_some());
-    writer.out.resize(text_offset as usize, 0);
-    let build_id = build_id(function);
-    let note_offset = note_offset(writer.encoder, function.tables.is_some());
-    writer.note(note_offset, &build_id);
     let text = writer.text(function.code);
-    let mut segments = vec![
-        load_segment(text_offset + function.code.len() as u64),
-        note_segment(note_offset),
-    ];
-    let tables_offset = function.tables.map(|placed| {
-        let (offset, header) = writer.tables(placed);
-        segments.push(header);
-        offset
-    });
+    let segments_offset = writer.set_aside_segments();
+    let build_id = build_id(function);
+    let note = writer.note(&build_id);
+    let (tables_offset, tables) = writer.tables(function.tables);
     for section in function.debug {
         writer.debug(section);
     }
-    writer.symbols(function, text, text_offset);
-    writer.finish(function.machine, &segments);
+    writer.symbols(function, text);
+    let load = load_segment(TEXT_OFFSET + function.code.len() as u64);
+    writer.finish(function.machine, segments_offset, &[load, note, tables]);
     Encoded {
-        text_offset,
         tables_offset,
         build_id,
     }
+}
+
+fn encoder(machine: Machine) -> Encoder<Endianness> {
+    let endian = match machine.order {
+        ByteOrder::Little => Endianness::Little,
+        ByteOrder::Big => Endianness::Big,
+    };
+    Encoder::new(endian, machine.is_64, machine.number)
 }
 
 /// SHA-1 over all that makes the object what it is, each part behind its length, so that no two functions share an id.
@@ -159,10 +141,8 @@ fn build_id(function: &FunctionObject<'_>) -> BuildId {
     part(&function.time.to_le_bytes());
     part(function.name);
     part(function.code);
-    if let Some(placed) = function.tables {
-        part(&placed.address.to_le_bytes());
-        part(&placed.tables.bytes);
-    }
+    part(&function.tables.address.to_le_bytes());
+    part(&function.tables.tables.bytes);
     for section in function.debug {
         part(section.name.as_bytes());
         part(section.content);
@@ -170,7 +150,7 @@ fn build_id(function: &FunctionObject<'_>) -> BuildId {
     BuildId(hash.finalize().into())
 }
 
-/// Headers, note and code, as a loader would map them.
+/// Header and code, as a loader would map them.
 fn load_segment(size: u64) -> ProgramHeader {
     ProgramHeader {
         p_type: elf::PT_LOAD,
@@ -181,19 +161,6 @@ fn load_segment(size: u64) -> ProgramHeader {
         p_filesz: size,
         p_memsz: size,
         p_align: 0x1000,
-    }
-}
-
-fn note_segment(offset: u64) -> ProgramHeader {
-    ProgramHeader {
-        p_type: elf::PT_NOTE,
-        p_flags: elf::PF_R,
-        p_offset: offset,
-        p_vaddr: offset,
-        p_paddr: offset,
-        p_filesz: NOTE_SIZE,
-        p_memsz: NOTE_SIZE,
-        p_align: 4,
     }
 }
 
@@ -212,6 +179,9 @@ fn put_symbol_name(out: &mut Vec<u8>, function: &FunctionObject<'_>) {
     }
     out.push(0);
 }
+
+/// How many program headers each object has: code, build-id, tables for unwinding.
+const SEGMENTS: usize = 3;
 
 struct Writer<'o> {
     encoder: Encoder<Endianness>,
@@ -238,50 +208,60 @@ impl Writer<'_> {
         offset
     }
 
-    fn note(&mut self, offset: u64, build_id: &BuildId) {
-        let mut note = Vec::with_capacity(NOTE_SIZE as usize);
+    /// Leaves room for the program headers; returns its offset.
+    fn set_aside_segments(&mut self) -> u64 {
+        let offset = self.align(self.encoder.address_size());
+        let size = SEGMENTS as u64 * self.encoder.program_header_size();
+        self.out.resize((offset + size) as usize, 0);
+        offset
+    }
+
+    /// Adds the note with the build-id; returns the program header that leads to it.
+    fn note(&mut self, build_id: &BuildId) -> ProgramHeader {
+        const ALIGN: u64 = 4;
+        let offset = self.align(ALIGN);
         for number in [
             NOTE_NAME.len() as u32,
             BuildId::SIZE as u32,
             elf::NT_GNU_BUILD_ID.0,
         ] {
-            self.order.put_u32(&mut note, number);
+            self.order.put_u32(self.out, number);
         }
-        note.extend_from_slice(NOTE_NAME);
-        note.extend_from_slice(&build_id.0);
-        let place = offset as usize..(offset + NOTE_SIZE) as usize;
-        if let Some(place) = self.out.get_mut(place) {
-            place.copy_from_slice(&note);
+        self.out.extend_from_slice(NOTE_NAME);
+        self.out.extend_from_slice(&build_id.0);
+        let section = SectionHeader {
+            sh_type: elf::SHT_NOTE,
+            sh_offset: offset,
+            sh_size: NOTE_SIZE,
+            sh_addralign: ALIGN,
+            ..SectionHeader::default()
+        };
+        self.section(".note.gnu.build-id", section);
+        ProgramHeader {
+            p_type: elf::PT_NOTE,
+            p_flags: elf::PF_R,
+            p_offset: offset,
+            p_vaddr: 0,
+            p_paddr: 0,
+            p_filesz: NOTE_SIZE,
+            p_memsz: NOTE_SIZE,
+            p_align: ALIGN,
         }
-        self.section(
-            ".note.gnu.build-id",
-            SectionHeader {
-                sh_type: elf::SHT_NOTE,
-                sh_flags: elf::SHF_ALLOC,
-                sh_addr: offset,
-                sh_offset: offset,
-                sh_size: NOTE_SIZE,
-                sh_addralign: 4,
-                ..SectionHeader::default()
-            },
-        );
     }
 
     fn text(&mut self, code: &[u8]) -> u32 {
-        let offset = self.out.len() as u64;
+        self.out.resize(TEXT_OFFSET as usize, 0);
         self.out.extend_from_slice(code);
-        self.section(
-            ".text",
-            SectionHeader {
-                sh_type: elf::SHT_PROGBITS,
-                sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
-                sh_addr: offset,
-                sh_offset: offset,
-                sh_size: code.len() as u64,
-                sh_addralign: TEXT_ALIGN,
-                ..SectionHeader::default()
-            },
-        )
+        let section = SectionHeader {
+            sh_type: elf::SHT_PROGBITS,
+            sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
+            sh_addr: TEXT_OFFSET,
+            sh_offset: TEXT_OFFSET,
+            sh_size: code.len() as u64,
+            sh_addralign: TEXT_ALIGN,
+            ..SectionHeader::default()
+        };
+        self.section(".text", section)
     }
 
     /// Adds the tables; returns their offset in the file and the program header that leads to them.
@@ -337,7 +317,7 @@ impl Writer<'_> {
     }
 
     /// Adds the symbol tables: one local function. Local, since a runtime may give the same name to many.
-    fn symbols(&mut self, function: &FunctionObject<'_>, text: u32, address: u64) {
+    fn symbols(&mut self, function: &FunctionObject<'_>, text: u32) {
         let symtab_offset = self.align(self.encoder.address_size());
         self.encoder.null_symbol(self.out);
         let symbol = Sym {
@@ -346,7 +326,7 @@ impl Writer<'_> {
             st_info: elf::SymbolInfo::new(elf::STB_LOCAL, elf::STT_FUNC),
             st_other: elf::SymbolOther::default(),
             st_shndx: elf::SymbolSection::default(),
-            st_value: address,
+            st_value: TEXT_OFFSET,
             st_size: function.code.len() as u64,
         };
         self.encoder.symbol(self.out, &symbol);
@@ -374,7 +354,12 @@ impl Writer<'_> {
     }
 
     /// Adds the names of the sections and the headers of everything.
-    fn finish(mut self, machine: Machine, segments: &[ProgramHeader]) {
+    fn finish(
+        mut self,
+        machine: Machine,
+        segments_offset: u64,
+        segments: &[ProgramHeader; SEGMENTS],
+    ) {
         let names_offset = self.out.len() as u64;
         let shstrtab = self.strings(".shstrtab", names_offset);
         self.out.extend_from_slice(&self.names);
@@ -382,8 +367,8 @@ impl Writer<'_> {
             header.sh_size = self.names.len() as u64;
         }
         let layout = FileHeaderLayout {
-            e_phoff: self.encoder.file_header_size(),
-            segment_num: segments.len() as u32,
+            e_phoff: segments_offset,
+            segment_num: SEGMENTS as u32,
             e_shoff: self.align(self.encoder.address_size()),
             section_num: self.sections.len() as u32,
             shstrtab_index: shstrtab,
@@ -401,11 +386,21 @@ impl Writer<'_> {
         // It can only fail for more segments than sections can count.
         let written = self.encoder.file_header(&mut head, &file_header, &layout);
         debug_assert!(written.is_ok());
+        put_at(self.out, 0, &head);
+        head.clear();
         for segment in segments {
             self.encoder.program_header(&mut head, segment);
         }
-        if let Some(place) = self.out.get_mut(..head.len()) {
-            place.copy_from_slice(&head);
-        }
+        put_at(self.out, segments_offset as usize, &head);
+    }
+}
+
+/// Overwrites the bytes at `offset`.
+fn put_at(out: &mut [u8], offset: usize, bytes: &[u8]) {
+    let place = out
+        .get_mut(offset..)
+        .and_then(|out| out.get_mut(..bytes.len()));
+    if let Some(place) = place {
+        place.copy_from_slice(bytes);
     }
 }

@@ -91,7 +91,9 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(profile: &Profile<'_>, survey: &'a Survey, input: &Path) -> Self {
-        let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = input
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
         Self {
             survey,
             is_monotonic: profile.attrs.clock_id() == Some(CLOCK_MONOTONIC),
@@ -160,7 +162,9 @@ impl<'a> Search<'a> {
             // A process may map its dump again under a path that is gone.
             !pids.into_iter().any(|pid| *pid == missing.pid)
         });
-        found.missing.dedup_by(|one, other| one.path == other.path && one.pid == other.pid);
+        found
+            .missing
+            .dedup_by(|one, other| one.path == other.path && one.pid == other.pid);
         self.add_unmarked(&mut found);
         found.notes.append(&mut self.notes);
         found
@@ -255,7 +259,11 @@ impl<'a> Search<'a> {
                     continue;
                 }
             };
-            if found.dumps.iter().any(|dump| dump.file.number() == file.number()) {
+            if found
+                .dumps
+                .iter()
+                .any(|dump| dump.file.number() == file.number())
+            {
                 continue;
             }
             if !self.survey.processes.knows(pid) {

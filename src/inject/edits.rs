@@ -5,6 +5,7 @@ use crate::code::cover::{self, OwnMap, Reduced};
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
 use crate::code::timeline::{Timeline, Vacancy};
+use crate::elf::object::TEXT_OFFSET;
 use crate::inject::Error;
 use crate::inject::objects::PlacedObject;
 use crate::inject::sources::Sources;
@@ -87,7 +88,7 @@ fn insert_maps(
             pid: object.pid,
             time: object.time,
             range: object.range,
-            file_offset: object.text_offset,
+            file_offset: TEXT_OFFSET,
             name: &object.path,
             build_id: Some(object.build_id),
             is_code: true,

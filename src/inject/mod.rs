@@ -90,7 +90,9 @@ pub enum Error {
     #[error(transparent)]
     Objects(#[from] store::Error),
     /// An object's path does not fit into a record.
-    #[error("the path of an object is too long for a profile: {0}; choose another folder with --elf-dir")]
+    #[error(
+        "the path of an object is too long for a profile: {0}; choose another folder with --elf-dir"
+    )]
     PathTooLong(String),
     /// The output can't be written.
     #[error("cannot write {}: {cause}", path.display())]
@@ -155,9 +157,18 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         |objects| progress.advance(objects),
     )?;
 
-    let edits = edits::edits(&profile, &survey, &timeline, &selection, &sources, &objects.placed)?;
+    let edits = edits::edits(
+        &profile,
+        &survey,
+        &timeline,
+        &selection,
+        &sources,
+        &objects.placed,
+    )?;
     written.finish(&profile, survey.data_end, &edits, &objects.placed)?;
-    Ok(report::summary(options, &profile, &survey, &timeline, &selection, &sources, &objects))
+    Ok(report::summary(
+        options, &profile, &survey, &timeline, &selection, &sources, &objects,
+    ))
 }
 
 fn open_profile(options: &Options) -> Result<MappedFile, Error> {

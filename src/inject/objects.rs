@@ -15,8 +15,8 @@ use crate::elf::object::{self, Encoded, FunctionObject, PlacedTables};
 use crate::elf::store::{self, Store};
 use crate::inject::output::Output;
 use crate::inject::sources::UsedDump;
-use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::runtime::jitdump::FunctionView;
+use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange, BuildId, Pid, Time};
 
@@ -31,9 +31,7 @@ pub struct PlacedObject {
     pub time: Time,
     /// Where its code lies.
     pub range: AddressRange,
-    /// Where the code starts in the file.
-    pub text_offset: u64,
-    /// Where its tables for unwinding are to lie, and where they start in the file.
+    /// Where its tables for unwinding are to lie, and where they start in the file, if they hold anything.
     pub tables: Option<(AddressRange, u64)>,
     /// Its build-id.
     pub build_id: BuildId,
@@ -115,7 +113,7 @@ struct Job<'a> {
     residence: &'a Residence,
     view: FunctionView<'a>,
     machine: Machine,
-    /// Where its tables are to lie.
+    /// Where its tables are to lie, if they hold anything.
     tables: Option<Address>,
 }
 
@@ -123,7 +121,7 @@ struct Job<'a> {
 struct Object {
     bytes: Vec<u8>,
     encoded: Encoded,
-    tables_size: Option<u64>,
+    tables_size: u64,
 }
 
 /// How many functions are encoded at a time, to keep the memory for them small.
@@ -172,7 +170,9 @@ impl<'a> ObjectWriter<'a> {
         {
             let key = unwinding.eh_frame.as_ptr() as usize;
             let frame = eh_frame(&unwinding, address, machine);
-            self.shared_entries.entry(key).or_insert_with(|| Entries::read(frame));
+            self.shared_entries
+                .entry(key)
+                .or_insert_with(|| Entries::read(frame));
         }
         Some(Job {
             residence,
@@ -190,7 +190,9 @@ impl<'a> ObjectWriter<'a> {
         let code = job.view.range;
         match unwinding.placement {
             Placement::At(_) => {
-                let entries = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
+                let entries = self
+                    .shared_entries
+                    .get(&(unwinding.eh_frame.as_ptr() as usize));
                 entries.map_or(Vec::new(), |entries| entries.of(code).collect())
             }
             Placement::BehindCode(distance) => {
@@ -202,23 +204,14 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// The tables of a function whose first byte is at `tables` in its process.
-    fn tables(&self, job: &Job<'a>, tables: Address) -> Option<(Tables, u64)> {
-        let entries = self.entries(job);
-        let text = object::text_offset(job.machine, true);
-        let distance = tables.0.wrapping_sub(job.residence.range.start.0);
-        let layout = TableLayout {
-            eh_frame: text.wrapping_add(distance),
-            order: job.machine.order,
-            address_size: job.machine.address_size(),
-        };
+    /// The tables of a function if their first byte lies at `address` of its process.
+    fn tables(&self, job: &Job<'a>, address: Address) -> Option<Tables> {
         let code = job.view.range;
-        let placed = entries.into_iter().map(|entry| {
+        let entries = self.entries(job).into_iter().map(|entry| {
             let into_code = entry.range.start.0.wrapping_sub(code.start.0);
-            (entry, text.wrapping_add(into_code))
+            (entry, object::TEXT_OFFSET.wrapping_add(into_code))
         });
-        let tables = Tables::lay_out(placed, layout)?;
-        Some((tables, layout.eh_frame))
+        Tables::lay_out(entries, table_layout(job, address))
     }
 
     /// Gives the tables of all functions that have any addresses near the code, where their process never maps anything.
@@ -228,17 +221,11 @@ impl<'a> ObjectWriter<'a> {
             .par_iter()
             .map(|job| {
                 job.view.unwinding?;
-                let (tables, _) = self.tables(job, job.residence.range.start)?;
-                Some((tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN))
+                let tables = self.tables(job, job.residence.range.end)?;
+                let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
+                (tables.entries > 0).then_some(size)
             })
             .collect();
-        if sizes.iter().all(Option::is_none) {
-            let lost = jobs.iter().filter(|job| job.view.unwinding.is_some()).count();
-            if lost > 0 {
-                self.faults.add_many(Fault::NoEntry, lost as u64, 0);
-            }
-            return;
-        }
         let mut free = FreeAddresses::new(self.processes, jobs.iter().map(|job| job.residence));
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         let key = |at: &usize| {
@@ -250,22 +237,30 @@ impl<'a> ObjectWriter<'a> {
             let (Some(job), Some(&size)) = (jobs.get_mut(at), sizes.get(at)) else {
                 continue;
             };
-            let Some(size) = size else {
-                if job.view.unwinding.is_some() {
-                    self.faults.add(Fault::NoEntry, 0);
+            if let Some(size) = size {
+                job.tables = free.take(job.residence, size, !job.machine.is_64);
+                if job.tables.is_none() {
+                    self.faults.add(Fault::NoPlace, 0);
                 }
-                continue;
-            };
-            let is_32 = !job.machine.is_64;
-            job.tables = free.take(job.residence, size, is_32);
-            if job.tables.is_none() {
-                self.faults.add(Fault::NoPlace, 0);
+            } else if job.view.unwinding.is_some() {
+                self.faults.add(Fault::NoEntry, 0);
             }
         }
     }
 
     fn encode(&self, job: &Job<'a>) -> Object {
-        let tables = job.tables.and_then(|address| self.tables(job, address));
+        let placed = job
+            .tables
+            .and_then(|address| Some((self.tables(job, address)?, address)));
+        let (tables, address) = placed.unwrap_or_else(|| {
+            // Tables that hold nothing are never looked into, so it does not matter what else is at their address.
+            let behind = job.residence.range.end.0.next_multiple_of(TABLE_ALIGN);
+            let layout = table_layout(job, Address(behind));
+            (
+                Tables::lay_out(std::iter::empty(), layout).unwrap_or_default(),
+                Address(behind),
+            )
+        });
         let mut bytes = Vec::new();
         let function = FunctionObject {
             machine: job.machine,
@@ -273,17 +268,17 @@ impl<'a> ObjectWriter<'a> {
             code: job.view.code,
             address: job.residence.range.start.0,
             time: job.residence.since.0,
-            tables: tables.as_ref().map(|(tables, address)| PlacedTables {
-                tables,
-                address: *address,
-            }),
+            tables: PlacedTables {
+                tables: &tables,
+                address: table_layout(job, address).eh_frame,
+            },
             debug: &[],
         };
         let encoded = object::encode(&function, &mut bytes);
         Object {
             bytes,
             encoded,
-            tables_size: tables.map(|(tables, _)| tables.bytes.len() as u64),
+            tables_size: tables.bytes.len() as u64,
         }
     }
 
@@ -300,19 +295,28 @@ impl<'a> ObjectWriter<'a> {
         let stem = format!("jitted-{pid}-{}", job.view.index);
         let name = store.name(&stem, &object.bytes, &encoded.build_id);
         store.write(&name, &object.bytes)?;
-        let tables = job.tables.zip(object.tables_size).zip(encoded.tables_offset);
+        let tables = job
+            .tables
+            .and_then(|address| AddressRange::new(address, object.tables_size));
         Ok(PlacedObject {
             pid,
             space: residence.space,
             time: residence.since,
             range: residence.range,
-            text_offset: encoded.text_offset,
-            tables: tables.and_then(|((address, size), offset)| {
-                Some((AddressRange::new(address, size)?, offset))
-            }),
+            tables: tables.map(|range| (range, encoded.tables_offset)),
             build_id: encoded.build_id,
             path: store.folder().join(name).as_os_str().as_bytes().to_vec(),
         })
+    }
+}
+
+/// Where the tables of a function lie in its object if their first byte lies at `address` of its process.
+fn table_layout(job: &Job<'_>, address: Address) -> TableLayout {
+    let distance = address.0.wrapping_sub(job.residence.range.start.0);
+    TableLayout {
+        eh_frame: object::TEXT_OFFSET.wrapping_add(distance),
+        order: job.machine.order,
+        address_size: job.machine.address_size(),
     }
 }
 
@@ -346,7 +350,9 @@ impl FreeAddresses {
     fn new<'a>(processes: &Processes, residences: impl Iterator<Item = &'a Residence>) -> Self {
         let mut families: Vec<SpaceId> = Vec::new();
         for (id, space) in processes.iter() {
-            let parent = space.parent.and_then(|(parent, _)| families.get(parent.index()));
+            let parent = space
+                .parent
+                .and_then(|(parent, _)| families.get(parent.index()));
             families.push(parent.copied().unwrap_or(id));
         }
         let mut used: FxHashMap<SpaceId, RangeMap<()>> = FxHashMap::default();
@@ -405,7 +411,11 @@ impl FreeAddresses {
         let size = size.max(Self::STRETCH).next_multiple_of(Self::STRETCH);
         let limit = code.start.0.saturating_add(Self::REACH);
         let limit = if is_32 { limit.min(1 << 32) } else { limit };
-        let mut start = code.end.0.checked_add(Self::DISTANCE)?.checked_next_multiple_of(0x1000)?;
+        let mut start = code
+            .end
+            .0
+            .checked_add(Self::DISTANCE)?
+            .checked_next_multiple_of(0x1000)?;
         loop {
             let range = AddressRange::new(Address(start), size)?;
             if range.end.0 > limit {

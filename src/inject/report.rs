@@ -96,7 +96,9 @@ fn warnings(
     let lost = (profile.data.len() as u64).saturating_sub(survey.data_end);
     if lost > 0 {
         warnings.push(Warning {
-            what: format!("the last {lost} bytes of its records are cut off or damaged, and left out"),
+            what: format!(
+                "the last {lost} bytes of its records are cut off or damaged, and left out"
+            ),
             count: 1,
             file: Some(shown(&options.input)),
             first_offset: Some(profile.data_offset.saturating_add(survey.data_end)),
@@ -112,7 +114,12 @@ fn warnings(
     }
     warnings.extend(sources.warnings.iter().cloned());
     for used in &sources.used {
-        add_all(&mut warnings, used.dump.faults(), Some(used.found.file.path()), true);
+        add_all(
+            &mut warnings,
+            used.dump.faults(),
+            Some(used.found.file.path()),
+            true,
+        );
     }
     add_all(&mut warnings, &objects.faults, None, false);
     warnings

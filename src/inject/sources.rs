@@ -89,7 +89,8 @@ fn use_dump<'a>(found: &'a FoundDump, clock: &ProfileClock) -> Result<UsedDump<'
     };
     let alignment = Alignment::find(clock, &runtime_clock, found.marked)
         .map_err(|reason| reason.to_string())?;
-    if let (Alignment::Same, Some(marked), Some(last)) = (alignment, found.marked, dump.events().last())
+    if let (Alignment::Same, Some(marked), Some(last)) =
+        (alignment, found.marked, dump.events().last())
         && last.time.0.saturating_add(SLACK) < marked.0
     {
         return Err("belongs to another run: it was complete before the process mapped it".into());
@@ -111,7 +112,9 @@ impl Sources<'_> {
         let mut states: Vec<DumpState> = Vec::new();
         for space in processes.spaces() {
             let own = by_pid.get(&space.pid).copied().unwrap_or_default();
-            let parent = space.parent.and_then(|(parent, _)| states.get(parent.index()));
+            let parent = space
+                .parent
+                .and_then(|(parent, _)| states.get(parent.index()));
             states.push(own.max(parent.copied().unwrap_or_default()));
         }
         states

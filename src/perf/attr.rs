@@ -113,8 +113,7 @@ impl Attr {
             sample_id: from_start(SampleFormat::IDENTIFIER)
                 .or_else(|| from_start(SampleFormat::ID)),
             trailer_time: from_end(SampleFormat::TIME),
-            trailer_id: from_end(SampleFormat::IDENTIFIER)
-                .or_else(|| from_end(SampleFormat::ID)),
+            trailer_id: from_end(SampleFormat::IDENTIFIER).or_else(|| from_end(SampleFormat::ID)),
         }
     }
 

@@ -200,14 +200,27 @@ mod tests {
         identity.extend_from_slice(&[0; 16]);
         let view = |record: &Record<'_>| {
             let map = Mmap::parse(record, ByteOrder::Little)?;
-            Some((map.pid, map.range.size(), map.file.map(|f| f.inode), map.name.to_vec()))
+            Some((
+                map.pid,
+                map.range.size(),
+                map.file.map(|f| f.inode),
+                map.name.to_vec(),
+            ))
         };
         assert_eq!(
             parse_one(&mmap(record::MMAP2, 2, &identity, b"/a/b\0\0\0\0"), view),
             Some((Pid(7), 0x200, Some(42), b"/a/b".to_vec()))
         );
         assert_eq!(
-            parse_one(&mmap(record::MMAP2, 2 | record::MISC_MMAP_BUILD_ID, &identity, b"/a\0"), view),
+            parse_one(
+                &mmap(
+                    record::MMAP2,
+                    2 | record::MISC_MMAP_BUILD_ID,
+                    &identity,
+                    b"/a\0"
+                ),
+                view
+            ),
             Some((Pid(7), 0x200, None, b"/a".to_vec()))
         );
         assert_eq!(
@@ -215,8 +228,14 @@ mod tests {
             Some((Pid(7), 0x200, None, b"no end".to_vec()))
         );
         // the kernel's own map, and one that is cut
-        assert_eq!(parse_one(&mmap(record::MMAP, 1, &[], b"[kernel]"), view), None);
-        assert_eq!(parse_one(&mmap(record::MMAP2, 2, &identity[..10], b""), view), None);
+        assert_eq!(
+            parse_one(&mmap(record::MMAP, 1, &[], b"[kernel]"), view),
+            None
+        );
+        assert_eq!(
+            parse_one(&mmap(record::MMAP2, 2, &identity[..10], b""), view),
+            None
+        );
     }
 
     #[test]
@@ -246,7 +265,10 @@ mod tests {
         let fork = |record: &Record<'_>| Fork::parse(record, ByteOrder::Little);
         assert_eq!(parse_one(&bytes, fork), None);
         bytes[8] = 9;
-        let expected = Fork { child: Pid(9), parent: Pid(5) };
+        let expected = Fork {
+            child: Pid(9),
+            parent: Pid(5),
+        };
         assert_eq!(parse_one(&bytes, fork), Some(expected));
     }
 }

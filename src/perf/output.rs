@@ -85,7 +85,14 @@ pub fn write(
     put_attrs(profile, &mut header, &mut head);
     header.data.offset = FILE_HEADER_SIZE + head.len() as u64;
     header.data.size = edited_size(data_end, &edits_in_order);
-    let moved = |offset| moved(offset, profile.data_offset, header.data.offset, &edits_in_order);
+    let moved = |offset| {
+        moved(
+            offset,
+            profile.data_offset,
+            header.data.offset,
+            &edits_in_order,
+        )
+    };
     let features = merged(profile, features, moved);
     for (id, _) in &features {
         if let Some(word) = header.features.get_mut(usize::from(id / 64)) {
@@ -157,7 +164,10 @@ fn merged(
             }
             _ => None,
         };
-        features.push((feature.id, content.unwrap_or_else(|| feature.content.to_vec())));
+        features.push((
+            feature.id,
+            content.unwrap_or_else(|| feature.content.to_vec()),
+        ));
     }
     for edit in edits {
         features.retain(|(id, _)| *id != edit.id);

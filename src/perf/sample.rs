@@ -1,7 +1,7 @@
 //! Samples: where a program was, and all the other code addresses that came with it.
 
-use linux_perf_event_reader::{ReadFormat, SampleFormat};
 use linux_perf_event_reader::constants::{PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_REGS_ABI_32};
+use linux_perf_event_reader::{ReadFormat, SampleFormat};
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::perf::attr::Attr;
@@ -43,15 +43,27 @@ pub struct Addresses<'a> {
 
 impl<'a> Addresses<'a> {
     fn new(bytes: &'a [u8], order: ByteOrder, width: usize) -> Self {
-        Self { bytes, order, width }
+        Self {
+            bytes,
+            order,
+            width,
+        }
     }
 
     /// The numbers in the order of the record.
     pub fn iter(self) -> impl Iterator<Item = Address> + use<'a> {
-        let Self { bytes, order, width } = self;
+        let Self {
+            bytes,
+            order,
+            width,
+        } = self;
         bytes.chunks_exact(width).filter_map(move |chunk| {
             let mut reader = Reader::new(chunk, order);
-            let number = if width == 4 { reader.u32().map(u64::from) } else { reader.u64() };
+            let number = if width == 4 {
+                reader.u32().map(u64::from)
+            } else {
+                reader.u64()
+            };
             number.map(Address)
         })
     }

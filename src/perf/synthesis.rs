@@ -62,7 +62,11 @@ pub fn put_mmap2(out: &mut Vec<u8>, order: ByteOrder, mapping: &Mapping<'_>, eve
         }
         None => out.extend_from_slice(&[0; 24]),
     }
-    let protection = if mapping.is_code { PROT_READ | PROT_EXEC } else { PROT_READ };
+    let protection = if mapping.is_code {
+        PROT_READ | PROT_EXEC
+    } else {
+        PROT_READ
+    };
     order.put_u32(out, protection);
     order.put_u32(out, MAP_PRIVATE);
     put_padded(out, mapping.name, name_size);
@@ -93,7 +97,13 @@ fn put_trailer(out: &mut Vec<u8>, order: ByteOrder, pid: Pid, time: Time, event:
 }
 
 /// Appends a copy of an MMAP or MMAP2 record that maps only `range`, a part of what the original maps.
-pub fn put_part_of_mmap(out: &mut Vec<u8>, order: ByteOrder, original: &Record<'_>, range: AddressRange, file_offset: u64) {
+pub fn put_part_of_mmap(
+    out: &mut Vec<u8>,
+    order: ByteOrder,
+    original: &Record<'_>,
+    range: AddressRange,
+    file_offset: u64,
+) {
     /// Up to the thread's number.
     const BEFORE: usize = 16;
     /// From the file's identity or name on.
@@ -147,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_made_map_reads_back_with_time_and_id_where_the_event_has_them() {
-        let format = SampleFormat::TID | SampleFormat::TIME | SampleFormat::CPU | SampleFormat::IDENTIFIER;
+        let format =
+            SampleFormat::TID | SampleFormat::TIME | SampleFormat::CPU | SampleFormat::IDENTIFIER;
         let attr = attr(format.bits(), 1 << 18);
         let range = AddressRange::new(Address(0x7000), 0x123).unwrap();
         let mapping = Mapping {
@@ -166,7 +177,10 @@ mod tests {
             let record = records.next().unwrap();
             assert!(records.undecoded().is_none());
             let map = Mmap::parse(&record, order).unwrap();
-            assert_eq!((map.pid, map.range, map.file_offset), (Pid(5), range, 0x100));
+            assert_eq!(
+                (map.pid, map.range, map.file_offset),
+                (Pid(5), range, 0x100)
+            );
             assert_eq!((map.name, map.file), (&b"/tmp/x.so"[..], None));
             assert_eq!(attr.time_of(&record, order), Some(Time(77)));
             assert_eq!(attr.id_of(&record, order), Some(9));

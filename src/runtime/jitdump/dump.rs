@@ -61,7 +61,9 @@ impl fmt::Display for Fault {
             Self::DebugInfoUnpaired => "debug information without its LOAD record, passed over",
             Self::UnwindingUnpaired => "unwinding information without its LOAD record, passed over",
             Self::BadUnwinding => "unwinding information that can't be understood, passed over",
-            Self::UnknownRecord(kind) => return write!(f, "records of unknown type {kind}, passed over"),
+            Self::UnknownRecord(kind) => {
+                return write!(f, "records of unknown type {kind}, passed over");
+            }
         })
     }
 }

@@ -118,7 +118,10 @@ mod tests {
         for (file, order) in [(little, ByteOrder::Little), (big, ByteOrder::Big)] {
             let header = Header::parse(&file).unwrap();
             assert_eq!(header.order, order);
-            assert_eq!((header.version, header.elf_machine, header.pid), (1, 62, 77));
+            assert_eq!(
+                (header.version, header.elf_machine, header.pid),
+                (1, 62, 77)
+            );
         }
     }
 
@@ -127,6 +130,9 @@ mod tests {
         assert_eq!(Header::parse(b""), Err(Error::Empty));
         assert_eq!(Header::parse(b"DT"), Err(Error::TooShort(2)));
         assert_eq!(Header::parse(b"DTiJ rest"), Err(Error::TooShort(9)));
-        assert_eq!(Header::parse(b"\x7fELF"), Err(Error::NotAJitdump(*b"\x7fELF")));
+        assert_eq!(
+            Header::parse(b"\x7fELF"),
+            Err(Error::NotAJitdump(*b"\x7fELF"))
+        );
     }
 }

@@ -33,7 +33,10 @@ mod tests {
     fn markers_are_recognised_by_their_base_name() {
         for (name, path) in [
             (&b"/tmp/jit-123.dump"[..], Some(&b"/tmp/jit-123.dump"[..])),
-            (b"/tmp/jit-27165-27160.dump", Some(b"/tmp/jit-27165-27160.dump")),
+            (
+                b"/tmp/jit-27165-27160.dump",
+                Some(b"/tmp/jit-27165-27160.dump"),
+            ),
             (b"/tmp/jit-1.dump (deleted)", Some(b"/tmp/jit-1.dump")),
             (b"jit-1.dump", Some(b"jit-1.dump")),
             (b"/tmp/jit-1.dump/other", None),

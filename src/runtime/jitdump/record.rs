@@ -164,7 +164,9 @@ impl<'a> Records<'a> {
             if !self.is_near(record.time) || !is_sound(&record, self.order) {
                 return false;
             }
-            at = at.saturating_add(PREFIX_SIZE).saturating_add(record.content.len());
+            at = at
+                .saturating_add(PREFIX_SIZE)
+                .saturating_add(record.content.len());
         }
         true
     }
@@ -199,7 +201,9 @@ impl<'a> Records<'a> {
         let left = self.file.len().saturating_sub(at);
         match self.prefix(at) {
             None => left < PREFIX_SIZE,
-            Some(prefix) => is_known(prefix.kind) && prefix.size > left && self.is_near(prefix.time),
+            Some(prefix) => {
+                is_known(prefix.kind) && prefix.size > left && self.is_near(prefix.time)
+            }
         }
     }
 }
@@ -302,7 +306,12 @@ mod tests {
 
     #[test]
     fn unknown_records_are_passed_by_their_size() {
-        let file = [load(1, b"abc"), record(77, 2, b"what"), record(78, 3, b""), record(CLOSE, 4, b"")];
+        let file = [
+            load(1, b"abc"),
+            record(77, 2, b"what"),
+            record(78, 3, b""),
+            record(CLOSE, 4, b""),
+        ];
         let steps = file.concat();
         assert_eq!(times(&walk(&steps)), [1, 2, 3, 4]);
     }
@@ -314,8 +323,13 @@ mod tests {
             let file = [whole.clone(), load(3, b"xyz")[..cut].to_vec()].concat();
             let steps = walk(&file);
             assert_eq!(times(&steps), [1, 2], "cut after {cut} bytes");
-            let last = Step::CutTail { offset: whole.len() as u64 };
-            assert!(cut < 8 || steps.last() == Some(&last), "cut after {cut} bytes: {steps:?}");
+            let last = Step::CutTail {
+                offset: whole.len() as u64,
+            };
+            assert!(
+                cut < 8 || steps.last() == Some(&last),
+                "cut after {cut} bytes: {steps:?}"
+            );
         }
     }
 
@@ -323,11 +337,19 @@ mod tests {
     fn the_walk_goes_on_behind_damage() {
         let head = [load(1, b"abc"), load(2, b"abcd")].concat();
         let tail = [load(3, b"e"), load(4, &[0; 300]), record(CLOSE, 5, b"")].concat();
-        for junk in [&b"junk"[..], &[0; 5000], &[0xff; 33], &load(9, b"torn in the middle")[7..]] {
+        for junk in [
+            &b"junk"[..],
+            &[0; 5000],
+            &[0xff; 33],
+            &load(9, b"torn in the middle")[7..],
+        ] {
             let file = [&head, junk, &tail].concat();
             let steps = walk(&file);
             assert_eq!(times(&steps), [1, 2, 3, 4, 5]);
-            let damage = Step::Damage { offset: head.len() as u64, size: junk.len() as u64 };
+            let damage = Step::Damage {
+                offset: head.len() as u64,
+                size: junk.len() as u64,
+            };
             assert!(steps.contains(&damage), "{steps:?}");
         }
     }
@@ -336,7 +358,14 @@ mod tests {
     fn a_size_that_lies_does_not_hide_the_records_behind_it() {
         let first = load(1, b"abc");
         let rest = [load(2, b"d"), load(3, b"e"), load(4, b"f"), load(5, b"g")].concat();
-        for size in [0, 1, 15, first.len() as u32 + 60, first.len() as u32 + 100, u32::MAX] {
+        for size in [
+            0,
+            1,
+            15,
+            first.len() as u32 + 60,
+            first.len() as u32 + 100,
+            u32::MAX,
+        ] {
             let mut file = [first.clone(), rest.clone()].concat();
             file[4..8].copy_from_slice(&size.to_le_bytes());
             let found = times(&walk(&file));

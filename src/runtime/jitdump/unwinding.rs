@@ -143,8 +143,14 @@ mod tests {
     #[test]
     fn a_header_alone_says_nothing_and_nonsense_is_not_understood() {
         let header = [1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(Unwinding::parse(&content(&header, &header), ORDER), Ok(None));
-        assert_eq!(Unwinding::parse(&content(&header, &[9; 40]), ORDER), Err(NotUnderstood));
+        assert_eq!(
+            Unwinding::parse(&content(&header, &header), ORDER),
+            Ok(None)
+        );
+        assert_eq!(
+            Unwinding::parse(&content(&header, &[9; 40]), ORDER),
+            Err(NotUnderstood)
+        );
         assert_eq!(Unwinding::parse(b"short", ORDER), Err(NotUnderstood));
         let mut lies = content(&header, &FRAME);
         lies[0] = 0xff;
