@@ -118,14 +118,12 @@ impl std::fmt::Display for Warning {
         if let Some(file) = &self.file {
             write!(f, "{file}: ")?;
         }
-        if self.count > 1 {
-            write!(f, "{} times: ", self.count)?;
-        }
         f.write_str(&self.what)?;
-        match self.first_offset {
-            Some(offset) if self.count > 1 => write!(f, ", first at {offset:#x}"),
-            Some(offset) => write!(f, ", at {offset:#x}"),
-            None => Ok(()),
+        match (self.count, self.first_offset) {
+            (1, None) => Ok(()),
+            (1, Some(offset)) => write!(f, " (at {offset:#x})"),
+            (count, None) => write!(f, " ({count})"),
+            (count, Some(offset)) => write!(f, " ({count}, the first at {offset:#x})"),
         }
     }
 }
@@ -158,14 +156,16 @@ impl Summary {
                 .map_or(String::new(), |folder| format!(" to {folder}")),
         );
         let samples = &self.samples;
-        let _ = writeln!(
-            text,
-            "{}, {} in JIT code, {} of them named ({:.1} %)",
-            count(samples.total, "sample"),
-            samples.jit,
-            samples.named,
-            samples.named_percent,
-        );
+        let _ = match samples.jit {
+            0 => writeln!(text, "{}, none in JIT code", count(samples.total, "sample")),
+            jit => writeln!(
+                text,
+                "{}, {jit} in JIT code, {} of them named ({:.1} %)",
+                count(samples.total, "sample"),
+                samples.named,
+                samples.named_percent,
+            ),
+        };
         for (count, reason) in samples.unnamed.reasons() {
             let _ = writeln!(text, "  {count} not named: {reason}");
         }
@@ -244,8 +244,8 @@ mod tests {
         assert_eq!(warning.to_string(), "cut");
         warning.file = Some("a.dump".into());
         warning.first_offset = Some(16);
-        assert_eq!(warning.to_string(), "a.dump: cut, at 0x10");
+        assert_eq!(warning.to_string(), "a.dump: cut (at 0x10)");
         warning.count = 3;
-        assert_eq!(warning.to_string(), "a.dump: 3 times: cut, first at 0x10");
+        assert_eq!(warning.to_string(), "a.dump: cut (3, the first at 0x10)");
     }
 }

@@ -182,7 +182,9 @@ impl<'a> Selector<'a> {
             self.touch(occupant);
             self.count(space, ip, time, occupant);
         }
-        if let Some(extent) = self.timeline.extent(space) {
+        if let Some(extent) = self.timeline.extent(space)
+            && !record.is_of_guest()
+        {
             let moment = Moment {
                 space,
                 time,

@@ -60,7 +60,7 @@ impl Survey {
         let mut records = profile.records();
         for record in records.by_ref() {
             let time = profile.attrs.time_of(&record, profile.order);
-            survey.marks.pass(record.offset, time);
+            survey.marks.pass(&record, time);
             survey.add(profile, &record, time, &marked_path, &mut events);
         }
         survey.data_end = records
@@ -146,6 +146,7 @@ impl Survey {
 pub struct TimeMarks {
     marks: Vec<Mark>,
     latest: Time,
+    first_sample: Option<u64>,
     data_end: u64,
 }
 
@@ -161,7 +162,11 @@ impl TimeMarks {
     /// Bytes between two marks.
     const STRETCH: u64 = 64 * 1024;
 
-    fn pass(&mut self, offset: u64, time: Option<Time>) {
+    fn pass(&mut self, record: &Record<'_>, time: Option<Time>) {
+        let offset = record.offset;
+        if record.kind == record::SAMPLE {
+            self.first_sample = self.first_sample.or(Some(offset));
+        }
         let last = self.marks.last();
         if last.is_none_or(|last| offset.saturating_sub(last.offset) >= Self::STRETCH) {
             self.marks.push(Mark {
@@ -199,6 +204,10 @@ impl Places<'_> {
     /// go back from call to call.
     pub fn find(&mut self, time: Time) -> u64 {
         let end = self.marks.data_end;
+        if self.marks.latest == Time(0) {
+            // Without times, readers take records in file order.
+            return self.marks.first_sample.unwrap_or(end);
+        }
         if self.marks.latest < time {
             return end;
         }

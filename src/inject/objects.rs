@@ -51,9 +51,9 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoEntry => "function whose unwinding information has no usable entry for it, written without",
+            Self::NoEntry => "functions whose unwinding information has no usable entry for them, written without",
             Self::NoPlace => {
-                "function without unused addresses for its unwinding tables within 2 GiB behind it, written without them"
+                "functions without unused addresses within 2 GiB behind them, written without their unwinding tables"
             }
         })
     }

@@ -106,7 +106,7 @@ fn warnings(
     }
     if selection.samples.cut > 0 {
         warnings.push(Warning {
-            what: "sample that ends before its fields do, kept as it is".into(),
+            what: "samples that end before their fields do, kept as they are".into(),
             count: selection.samples.cut,
             file: Some(shown(&options.input)),
             first_offset: None,

@@ -7,6 +7,7 @@ use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 use rustc_hash::FxHashMap;
 
 use crate::bytes::ByteOrder;
+use crate::perf::event;
 use crate::perf::record::{self, Record};
 use crate::units::Time;
 
@@ -217,6 +218,7 @@ impl Attrs {
         if record.kind >= record::USER_TYPE_START {
             return None;
         }
-        self.of(record, order)?.time_of(record, order)
+        let time = self.of(record, order)?.time_of(record, order);
+        time.or_else(|| event::fork_time(record, order))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::bytes::{ByteOrder, Reader, until_nul};
 use crate::perf::record::{self, Record};
-use crate::units::{Address, AddressRange, Pid};
+use crate::units::{Address, AddressRange, Pid, Time};
 
 /// An [`record::MMAP`] or [`record::MMAP2`] record of a user process.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +128,16 @@ impl Fork {
         let parent = Pid(body.u32()?);
         (child != parent).then_some(Self { child, parent })
     }
+}
+
+/// The time that a [`record::FORK`] record holds in its body, whether or not it has a trailer.
+pub fn fork_time(record: &Record<'_>, order: ByteOrder) -> Option<Time> {
+    if record.kind != record::FORK {
+        return None;
+    }
+    let mut body = record.body(order);
+    body.skip(16)?;
+    body.u64().map(Time)
 }
 
 /// The process that executes another program from here on, if a [`record::COMM`] record says so.

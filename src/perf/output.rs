@@ -85,13 +85,10 @@ pub fn write(
     put_attrs(profile, &mut header, &mut head);
     header.data.offset = FILE_HEADER_SIZE + head.len() as u64;
     header.data.size = edited_size(data_end, &edits_in_order);
-    let moved = |offset| {
-        moved(
-            offset,
-            profile.data_offset,
-            header.data.offset,
-            &edits_in_order,
-        )
+    let shifts = Shifts::new(&edits_in_order);
+    let moved = |offset: u64| {
+        let at = offset.saturating_sub(profile.data_offset);
+        shifts.apply(at).saturating_add(header.data.offset)
     };
     let features = merged(profile, features, moved);
     for (id, _) in &features {
@@ -136,18 +133,33 @@ fn edited_size(data_end: u64, edits: &[Edit]) -> u64 {
     })
 }
 
-/// Where a record that was at byte `offset` of the old file lies in the new one.
-fn moved(offset: u64, old_data: u64, new_data: u64, edits: &[Edit]) -> u64 {
-    let at = offset.saturating_sub(old_data);
-    let before = edits
-        .iter()
-        .take_while(|edit| edit.at < at || (edit.at == at && edit.skip == 0));
-    let shifted = before.fold(at, |shifted, edit| {
-        shifted
-            .saturating_add((edit.end - edit.start) as u64)
-            .saturating_sub(edit.skip)
-    });
-    new_data.saturating_add(shifted)
+/// How far the records lie from where they were.
+struct Shifts {
+    /// For each edit: where in the old stream it is over, and how many bytes all edits up to it have added and left out.
+    shifts: Vec<(u64, u64, u64)>,
+}
+
+impl Shifts {
+    fn new(edits: &[Edit]) -> Self {
+        let (mut added, mut skipped) = (0u64, 0u64);
+        let shift = |edit: &Edit| {
+            added = added.saturating_add((edit.end - edit.start) as u64);
+            skipped = skipped.saturating_add(edit.skip);
+            (edit.at.saturating_add(edit.skip), added, skipped)
+        };
+        Self {
+            shifts: edits.iter().map(shift).collect(),
+        }
+    }
+
+    /// Where a record that started at byte `at` starts now.
+    fn apply(&self, at: u64) -> u64 {
+        let before = self.shifts.partition_point(|&(end, _, _)| end <= at);
+        let last = before.checked_sub(1).and_then(|last| self.shifts.get(last));
+        last.map_or(at, |&(_, added, skipped)| {
+            at.saturating_add(added).saturating_sub(skipped)
+        })
+    }
 }
 
 /// The features to write, in the order of their ids.

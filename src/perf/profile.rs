@@ -65,8 +65,8 @@ impl fmt::Display for Fault {
                 "the recording was not finished, so its header does not say where the records end, and feature sections are missing"
             }
             Self::DataCut => "the file ends before its records do",
-            Self::FeatureLost => "feature section outside the file, left out",
-            Self::IdsLost => "ids of an event outside the file, left out",
+            Self::FeatureLost => "feature sections outside the file, left out",
+            Self::IdsLost => "ids of events outside the file, left out",
         })
     }
 }

@@ -34,12 +34,12 @@ pub const HEADER_SIZE: usize = 8;
 
 /// The bits of `misc` that say which mode the processor was in.
 pub const MISC_CPUMODE_MASK: u16 = 7;
-/// In the kernel.
-pub const MISC_KERNEL: u16 = 1;
 /// In user space.
 pub const MISC_USER: u16 = 2;
-/// In a hypervisor.
-pub const MISC_HYPERVISOR: u16 = 3;
+/// In the kernel of a guest.
+pub const MISC_GUEST_KERNEL: u16 = 4;
+/// In user space of a guest.
+pub const MISC_GUEST_USER: u16 = 5;
 /// On [`COMM`]: the name changed because another program was executed.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
 /// On [`MMAP2`]: a build-id stands where device and inode would.
@@ -79,6 +79,11 @@ impl<'a> Record<'a> {
     /// The mode that the processor was in.
     pub fn cpu_mode(&self) -> u16 {
         self.misc & MISC_CPUMODE_MASK
+    }
+
+    /// Whether it is about a virtual machine's processes, whose addresses are not this machine's.
+    pub fn is_of_guest(&self) -> bool {
+        matches!(self.cpu_mode(), MISC_GUEST_KERNEL | MISC_GUEST_USER)
     }
 }
 

@@ -270,7 +270,7 @@ mod tests {
             let sample = Sample::parse(&record, &attr, ByteOrder::Little);
             assert!(sample.is_cut);
             assert_eq!(sample.pid, Some(Pid(7)));
-            assert_eq!(numbers(sample.callchain), []);
+            assert!(numbers(sample.callchain).is_empty());
         }
     }
 }

@@ -49,18 +49,20 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Version(version) => {
-                return write!(f, "header says version {version}, read as version 1");
+                return write!(f, "unknown version {version}, read as version 1");
             }
-            Self::HeaderSize => "header with an impossible size of its own, read as 40 bytes",
-            Self::UnknownFlags => "header with unknown flags, which are ignored",
+            Self::HeaderSize => "impossible size of its header, read as 40 bytes",
+            Self::UnknownFlags => "unknown flags in its header, ignored",
             Self::SkippedBytes => "bytes that are no records, passed over",
-            Self::CutTail => "record cut off by the end of the file",
+            Self::CutTail => "last record cut off by the end of the file",
             Self::Duplicate => "records written twice, used once",
-            Self::BadLoad => "LOAD record whose name or code does not fit, passed over",
-            Self::BadMove => "MOVE record of an unknown function, passed over",
-            Self::DebugInfoUnpaired => "debug information without its LOAD record, passed over",
-            Self::UnwindingUnpaired => "unwinding information without its LOAD record, passed over",
-            Self::BadUnwinding => "unwinding information that can't be understood, passed over",
+            Self::BadLoad => "LOAD records whose name or code does not fit, passed over",
+            Self::BadMove => "MOVE records of unknown functions, passed over",
+            Self::DebugInfoUnpaired => "DEBUG_INFO records without their LOAD record, passed over",
+            Self::UnwindingUnpaired => {
+                "UNWINDING_INFO records without their LOAD record, passed over"
+            }
+            Self::BadUnwinding => "UNWINDING_INFO records that can't be understood, passed over",
             Self::UnknownRecord(kind) => {
                 return write!(f, "records of unknown type {kind}, passed over");
             }

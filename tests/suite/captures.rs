@@ -1,0 +1,125 @@
+//! Real recordings: real perf names every JIT frame as the truth has it.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::support::{capture, inject_into, perf, scratch, tools};
+
+/// Frames that the truth has and perf, on our output, does not.
+fn missing(name: &str) -> Vec<String> {
+    let folder = scratch();
+    let dumps = capture::folder(name);
+    let output = inject_into(folder.path(), &capture::profile(name), &["--jitdump", tools::text(&dumps)]);
+    let mut leaf: HashMap<(u32, String), u64> = HashMap::new();
+    let mut stack = leaf.clone();
+    for sample in perf::leaves(&output) {
+        for frame in sample.frames {
+            *leaf.entry((sample.pid, frame)).or_default() += 1;
+        }
+    }
+    for sample in perf::stacks(&output, &[]) {
+        for frame in sample.frames.into_iter().collect::<HashSet<_>>() {
+            *stack.entry((sample.pid, frame)).or_default() += 1;
+        }
+    }
+    let truth = capture::truth(name);
+    let mut missing = Vec::new();
+    for (function, (in_leaf, in_stack)) in truth {
+        let got_leaf = leaf.get(&function).copied().unwrap_or(0);
+        // A frame that is only a leaf is in its own stack.
+        let got_stack = stack.get(&function).copied().unwrap_or(0).max(got_leaf);
+        if got_leaf < in_leaf || got_stack < in_stack {
+            missing.push(format!(
+                "{name}: {function:?}: leaf {got_leaf} of {in_leaf}, in stack {got_stack} of {in_stack}"
+            ));
+        }
+    }
+    missing
+}
+
+#[test]
+fn every_recording_is_named_whole() {
+    let missing: Vec<String> = capture::WITH_TRUTH.iter().flat_map(|name| missing(name)).collect();
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// The summary of a run on a recording, with everything that was said.
+fn said(name: &str) -> String {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    let dumps = capture::folder(name);
+    crate::support::run([
+        "-i",
+        tools::text(&capture::profile(name)),
+        "-o",
+        tools::text(&output),
+        "--jitdump",
+        tools::text(&dumps),
+    ])
+}
+
+#[test]
+fn damage_by_fork_is_told_and_costs_nothing_else() {
+    let said = said("cpython313-fork");
+    assert!(said.contains("bytes that are no records, passed over (78, the first at 0x10963)"), "{said}");
+    assert!(said.contains("records written twice, used once (20"), "{said}");
+    assert!(said.contains("jit-23236.dump: last record cut off by the end of the file"), "{said}");
+    assert!(said.contains("745 functions loaded"), "{said}");
+}
+
+#[test]
+fn clocks_that_differ_are_aligned_and_it_is_said() {
+    let said = said("node20-nomono");
+    assert!(said.contains("clock: another than the profile's, moved by -0.0000"), "{said}");
+    assert!(said.contains("can't have been loaded later"), "{said}");
+}
+
+#[test]
+fn cycle_counts_that_cannot_be_converted_say_what_is_missing() {
+    let said = said("java17-tsc");
+    assert!(said.contains("the profile has no TIME_CONV record"), "{said}");
+    assert!(said.contains("217 not named: the jitdump of the process is missing or unusable"), "{said}");
+}
+
+#[test]
+fn flags_that_were_never_set_are_ignored() {
+    let said = said("llvm19-jitlink");
+    assert!(said.contains("unknown flags in its header, ignored (at 0x20)"), "{said}");
+}
+
+/// Where the dump has nothing, a perf map still names code through the anonymous maps, which must not get lost.
+#[test]
+fn what_a_perf_map_names_stays_named() {
+    let name = "node20-headeronly";
+    let folder = scratch();
+    let output = inject_into(folder.path(), &capture::profile(name), &[]);
+    // perf looks for the map in /tmp only.
+    let map = capture::folder(name).join("perf-14184.map");
+    std::fs::copy(map, "/tmp/perf-14184.map").unwrap();
+    let leaves = perf::leaves(&output);
+    std::fs::remove_file("/tmp/perf-14184.map").unwrap();
+    let unknown = leaves.iter().filter(|sample| sample.frames == ["[unknown]"]).count();
+    assert_eq!((leaves.len(), unknown), (199, 0));
+}
+
+/// The same input gives the same bytes, whatever the number of threads.
+#[test]
+fn output_is_deterministic() {
+    let read = |threads: &str| {
+        let folder = scratch();
+        let output = folder.path().join("out.data");
+        let status = crate::support::jitinject()
+            .env("RAYON_NUM_THREADS", threads)
+            .args(["-q", "-i", tools::text(&capture::profile("cpython313-dwarf"))])
+            .args(["-o", tools::text(&output)])
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let objects = crate::support::objects_of(&output);
+        let names: Vec<_> = objects.iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+        let contents: Vec<_> = objects.iter().map(|path| std::fs::read(path).unwrap()).collect();
+        (names, contents)
+    };
+    let one = read("1");
+    assert!(!one.0.is_empty());
+    assert!(one == read("4"));
+}

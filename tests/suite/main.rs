@@ -1,0 +1,13 @@
+//! The tests of the whole program, one file for each kind of promise. They compare with somebody else: with what was really run, with perf, with other
+//! readers of the same formats. `scripts/test` installs what they need; a test whose tool is missing fails.
+
+mod bad_input;
+mod captures;
+mod command_line;
+mod live;
+mod objects;
+mod readers;
+mod records;
+mod support;
+mod synthetic;
+mod unwinding;

@@ -1,0 +1,60 @@
+//! The recordings in `testdata/`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Every recording that comes with the truth about it.
+pub const WITH_TRUTH: [&str; 22] = [
+    "bun",
+    "cpython313-dwarf",
+    "cpython313-fork",
+    "erlang25",
+    "java17",
+    "lli14-mcjit",
+    "llvm19-jitlink",
+    "multi",
+    "node20",
+    "node20-buildid",
+    "node20-dwarf",
+    "node20-headeronly",
+    "node20-multievent",
+    "node20-nomono",
+    "node20-pidns",
+    "node20-reuse",
+    "node20-wasm",
+    "node22",
+    "php82",
+    "postgres15",
+    "qemu",
+    "wasmtime",
+];
+
+/// A recording's folder.
+pub fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+    assert!(folder.is_dir(), "{} is missing", folder.display());
+    folder
+}
+
+/// A recording's profile.
+pub fn profile(name: &str) -> PathBuf {
+    folder(name).join("perf.data")
+}
+
+/// How often each symbol of each process was sampled, and how often it was in the recorded call chain of a sample.
+pub type Truth = HashMap<(u32, String), (u64, u64)>;
+
+/// The truth about a recording: `truth.tsv`, made from the dumps without perf inject.
+pub fn truth(name: &str) -> Truth {
+    let text = std::fs::read_to_string(folder(name).join("truth.tsv")).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let parsed = lines.map(|line| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let &[pid, symbol, leaf, stack] = &fields[..] else {
+            panic!("odd line in truth.tsv: {line}");
+        };
+        let counts = (leaf.parse().unwrap(), stack.parse().unwrap());
+        ((pid.parse().unwrap(), symbol.to_owned()), counts)
+    });
+    parsed.collect()
+}

@@ -1,0 +1,248 @@
+//! Writing profiles.
+
+use jitinject::bytes::ByteOrder;
+
+/// The fields of a sample that the profiles of the tests have, all but two of them always.
+pub mod field {
+    pub const IP: u64 = 1 << 0;
+    pub const TID: u64 = 1 << 1;
+    pub const TIME: u64 = 1 << 2;
+    pub const CALLCHAIN: u64 = 1 << 5;
+    pub const CPU: u64 = 1 << 7;
+    pub const PERIOD: u64 = 1 << 8;
+    pub const REGS_USER: u64 = 1 << 12;
+    pub const STACK_USER: u64 = 1 << 13;
+    pub const IDENTIFIER: u64 = 1 << 16;
+}
+
+const BASIC: u64 =
+    field::IP | field::TID | field::TIME | field::CALLCHAIN | field::CPU | field::PERIOD;
+
+/// perf's registers of x86-64, but for the segments.
+const REGISTERS: u64 = 0xff_0fff;
+
+/// What an unwinder gets to work with.
+pub struct UserStack<'a> {
+    pub sp: u64,
+    pub bytes: &'a [u8],
+}
+
+/// A profile in the making: one event, or two of them with identifiers.
+pub struct ProfileWriter {
+    pub order: ByteOrder,
+    pub sample_type: u64,
+    /// The ids of the events; one event without an id where there are none.
+    pub ids: Vec<u64>,
+    /// Whether records other than samples have a trailer.
+    pub has_trailer: bool,
+    pub clock: Option<u32>,
+    /// Feature sections, in the order of their ids.
+    pub features: Vec<(u32, Vec<u8>)>,
+    pub records: Vec<u8>,
+}
+
+impl ProfileWriter {
+    pub fn new(order: ByteOrder) -> Self {
+        Self {
+            order,
+            sample_type: BASIC,
+            ids: Vec::new(),
+            has_trailer: true,
+            clock: Some(1),
+            features: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+
+    /// A record of any type.
+    pub fn record(&mut self, kind: u32, misc: u16, body: &[u8]) {
+        self.order.put_u32(&mut self.records, kind);
+        self.order.put_u16(&mut self.records, misc);
+        let size = u16::try_from(8 + body.len()).unwrap();
+        self.order.put_u16(&mut self.records, size);
+        self.records.extend_from_slice(body);
+    }
+
+    /// A record that ends in a trailer.
+    fn kernel_record(&mut self, kind: u32, misc: u16, mut body: Vec<u8>, pid: u32, time: u64) {
+        let order = self.order;
+        let has = |field| self.has_trailer && self.sample_type & field != 0;
+        if has(field::TID) {
+            order.put_u32(&mut body, pid);
+            order.put_u32(&mut body, pid);
+        }
+        if has(field::TIME) {
+            order.put_u64(&mut body, time);
+        }
+        if has(field::CPU) {
+            order.put_u64(&mut body, 0);
+        }
+        if has(field::IDENTIFIER) {
+            order.put_u64(&mut body, self.ids.last().copied().unwrap_or(0));
+        }
+        self.record(kind, misc, &body);
+    }
+
+    fn name(body: &mut Vec<u8>, name: &str) {
+        body.extend_from_slice(name.as_bytes());
+        let size = (body.len() + 1).next_multiple_of(8);
+        body.resize(size, 0);
+    }
+
+    pub fn comm(&mut self, pid: u32, name: &str, is_exec: bool, time: u64) {
+        let mut body = Vec::new();
+        self.order.put_u32(&mut body, pid);
+        self.order.put_u32(&mut body, pid);
+        Self::name(&mut body, name);
+        self.kernel_record(3, u16::from(is_exec) << 13, body, pid, time);
+    }
+
+    pub fn fork(&mut self, child: u32, parent: u32, time: u64) {
+        let mut body = Vec::new();
+        for word in [child, parent, child, parent] {
+            self.order.put_u32(&mut body, word);
+        }
+        self.order.put_u64(&mut body, time);
+        self.kernel_record(7, 0, body, child, time);
+    }
+
+    /// A private map with the rights to read and execute.
+    pub fn mmap2(&mut self, pid: u32, address: u64, size: u64, file_offset: u64, name: &str, time: u64) {
+        let order = self.order;
+        let mut body = Vec::new();
+        order.put_u32(&mut body, pid);
+        order.put_u32(&mut body, pid);
+        for word in [address, size, file_offset] {
+            order.put_u64(&mut body, word);
+        }
+        order.put_u32(&mut body, 8);
+        order.put_u32(&mut body, 1);
+        order.put_u64(&mut body, 0);
+        order.put_u64(&mut body, 0);
+        order.put_u32(&mut body, 5);
+        order.put_u32(&mut body, 2);
+        Self::name(&mut body, name);
+        self.kernel_record(10, 2, body, pid, time);
+    }
+
+    pub fn finished_round(&mut self) {
+        self.record(68, 0, &[]);
+    }
+
+    /// A sample in user space. `chain` starts with the sampled address.
+    pub fn sample(&mut self, pid: u32, time: u64, chain: &[u64], stack: Option<&UserStack<'_>>) {
+        const CONTEXT_USER: u64 = -512i64 as u64;
+        let order = self.order;
+        let mut body = Vec::new();
+        let has = |field| self.sample_type & field != 0;
+        if has(field::IDENTIFIER) {
+            order.put_u64(&mut body, self.ids.first().copied().unwrap_or(0));
+        }
+        order.put_u64(&mut body, chain[0]);
+        order.put_u32(&mut body, pid);
+        order.put_u32(&mut body, pid);
+        order.put_u64(&mut body, time);
+        order.put_u64(&mut body, 0);
+        order.put_u64(&mut body, 1_000_000);
+        if has(field::STACK_USER) {
+            order.put_u64(&mut body, 0);
+        } else {
+            order.put_u64(&mut body, chain.len() as u64 + 1);
+            order.put_u64(&mut body, CONTEXT_USER);
+            for &address in chain {
+                order.put_u64(&mut body, address);
+            }
+        }
+        if let Some(stack) = stack {
+            self.put_stack(&mut body, chain[0], stack);
+        }
+        self.record(9, 2, &body);
+    }
+
+    fn put_stack(&self, body: &mut Vec<u8>, ip: u64, stack: &UserStack<'_>) {
+        const SP: u32 = 7;
+        const IP: u32 = 8;
+        let order = self.order;
+        // registers of a 64-bit process
+        order.put_u64(body, 2);
+        for register in (0..64).filter(|register| REGISTERS >> register & 1 != 0) {
+            let value = match register {
+                SP => stack.sp,
+                IP => ip,
+                _ => 0,
+            };
+            order.put_u64(body, value);
+        }
+        order.put_u64(body, stack.bytes.len() as u64);
+        body.extend_from_slice(stack.bytes);
+        order.put_u64(body, stack.bytes.len() as u64);
+    }
+
+    fn attr(&self) -> Vec<u8> {
+        let order = self.order;
+        let mut out = Vec::new();
+        // mmap, comm, freq, task, mmap2, comm_exec
+        let mut flags: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 1 << 13 | 1 << 23 | 1 << 24;
+        flags |= u64::from(self.has_trailer) << 18 | u64::from(self.clock.is_some()) << 25;
+        if order == ByteOrder::Big {
+            flags = flags.reverse_bits();
+        }
+        let has_stack = self.sample_type & field::STACK_USER != 0;
+        order.put_u32(&mut out, 1);
+        order.put_u32(&mut out, 128);
+        for word in [0, 999, self.sample_type, 4, flags, 0, 0, 0, 0] {
+            order.put_u64(&mut out, word);
+        }
+        order.put_u64(&mut out, if has_stack { REGISTERS } else { 0 });
+        order.put_u32(&mut out, if has_stack { 8192 } else { 0 });
+        order.put_u32(&mut out, self.clock.unwrap_or(0));
+        out.resize(128, 0);
+        out
+    }
+
+    /// The whole file.
+    pub fn finish(&self) -> Vec<u8> {
+        let order = self.order;
+        let attr = self.attr();
+        let events = self.ids.len().max(1);
+        let ids_offset = 104;
+        let attrs_offset = ids_offset + 8 * self.ids.len();
+        let entry = attr.len() + 16;
+        let data_offset = attrs_offset + events * entry;
+        let mut set = [0u64; 4];
+        for (id, _) in &self.features {
+            set[*id as usize / 64] |= 1 << (id % 64);
+        }
+        let mut out = Vec::new();
+        out.extend_from_slice(match order {
+            ByteOrder::Little => b"PERFILE2",
+            ByteOrder::Big => b"2ELIFREP",
+        });
+        let sections = [attrs_offset, events * entry, data_offset, self.records.len(), 0, 0];
+        for word in [104, entry].into_iter().chain(sections) {
+            order.put_u64(&mut out, word as u64);
+        }
+        for word in set {
+            order.put_u64(&mut out, word);
+        }
+        for &id in &self.ids {
+            order.put_u64(&mut out, id);
+        }
+        for event in 0..events {
+            out.extend_from_slice(&attr);
+            order.put_u64(&mut out, (ids_offset + 8 * event) as u64);
+            order.put_u64(&mut out, if self.ids.is_empty() { 0 } else { 8 });
+        }
+        out.extend_from_slice(&self.records);
+        let mut offset = out.len() + 16 * self.features.len();
+        for (_, content) in &self.features {
+            order.put_u64(&mut out, offset as u64);
+            order.put_u64(&mut out, content.len() as u64);
+            offset += content.len();
+        }
+        for (_, content) in &self.features {
+            out.extend_from_slice(content);
+        }
+        out
+    }
+}

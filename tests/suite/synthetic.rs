@@ -1,0 +1,83 @@
+//! Made-up profiles: real perf names every frame of every sample as it was made.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use jitinject::bytes::ByteOrder;
+
+use crate::support::generator::{Expected, Generated, Plan, Stacks, generate};
+use crate::support::{inject_into, perf, scratch};
+
+/// Compares what perf shows of an output with what was made.
+fn assert_named(output: &Path, expected: &[Expected]) {
+    let shown = perf::stacks(output, &[]);
+    let shown: HashMap<(u32, u64), Vec<String>> = shown
+        .into_iter()
+        .map(|sample| ((sample.pid, sample.time), sample.frames))
+        .collect();
+    assert_eq!(shown.len(), expected.len(), "samples");
+    let wrong: Vec<String> = expected
+        .iter()
+        .filter(|sample| shown.get(&(sample.pid, sample.time)) != Some(&sample.frames))
+        .map(|sample| format!("{sample:?}, shown {:?}", shown.get(&(sample.pid, sample.time))))
+        .collect();
+    assert!(wrong.is_empty(), "{} wrong, the first: {}", wrong.len(), wrong[0]);
+}
+
+/// Makes a profile, injects it and compares.
+fn check(plan: &Plan) {
+    let folder = scratch();
+    let Generated { profile, expected } = generate(folder.path(), plan);
+    for all in [&[][..], &["--all"]] {
+        let output = inject_into(folder.path(), &profile, all);
+        assert_named(&output, &expected);
+    }
+}
+
+#[test]
+fn functions_that_stay() {
+    check(&Plan::default());
+}
+
+#[test]
+fn addresses_used_again_and_again() {
+    check(&Plan { places: 200, ..Plan::default() });
+}
+
+#[test]
+fn moved_functions() {
+    check(&Plan { places: 200, moves: true, ..Plan::default() });
+}
+
+#[test]
+fn several_processes() {
+    check(&Plan { processes: 4, places: 100, ..Plan::default() });
+}
+
+#[test]
+fn two_events_with_identifiers() {
+    check(&Plan { two_events: true, places: 200, ..Plan::default() });
+}
+
+#[test]
+fn records_without_a_trailer() {
+    // perf then takes records in file order, so that time can't tell reused addresses apart
+    check(&Plan { has_trailer: false, functions: 300, samples: 1000, ..Plan::default() });
+}
+
+#[test]
+fn a_big_endian_machine() {
+    let s390x = 22;
+    check(&Plan { order: ByteOrder::Big, machine: s390x, places: 200, ..Plan::default() });
+}
+
+#[test]
+fn stacks_that_are_unwound_by_tables() {
+    check(&Plan { stacks: Stacks::Unwound, functions: 300, samples: 1000, ..Plan::default() });
+}
+
+#[test]
+fn unwound_stacks_of_code_that_is_moved_and_overwritten() {
+    let plan = Plan { functions: 300, samples: 1000, places: 50, moves: true, ..Plan::default() };
+    check(&Plan { stacks: Stacks::Unwound, ..plan });
+}
