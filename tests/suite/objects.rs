@@ -1,1 +1,180 @@
-//! To come.
+//! The objects: what linters, readers and perf's other commands make of them.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use jitinject::bytes::ByteOrder;
+
+use crate::support::dump::DumpWriter;
+use crate::support::profile::ProfileWriter;
+use crate::support::{capture, inject_into, objects_of, perf, scratch, tools};
+
+/// Lines of a linter that stand for something that is so on purpose.
+fn is_on_purpose(line: &str) -> bool {
+    // Tables for unwinding that a PT_LOAD covered would make the objects of neighbouring functions overlap.
+    line.ends_with(".eh_frame': alloc flag set but section not in any loaded segment")
+        || line.ends_with(".eh_frame_hdr': alloc flag set but section not in any loaded segment")
+}
+
+/// What linters have to say about objects.
+fn remarks(objects: &[PathBuf]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for object in objects {
+        let lint = tools::run("eu-elflint", &["--gnu-ld", tools::text(object)]);
+        let lines = lint.lines().filter(|line| !is_on_purpose(line) && *line != "No errors");
+        remarks.extend(lines.map(|line| format!("{}: eu-elflint: {line}", object.display())));
+        let said = tools::errors("readelf", &["-aW", tools::text(object)]);
+        remarks.extend(said.lines().map(|line| format!("{}: {line}", object.display())));
+    }
+    remarks
+}
+
+#[test]
+fn linters_have_nothing_to_say() {
+    for name in ["cpython313-dwarf", "llvm19-jitlink", "multi", "node20-dwarf"] {
+        let folder = scratch();
+        let dumps = capture::folder(name);
+        let output = inject_into(folder.path(), &capture::profile(name), &["--jitdump", tools::text(&dumps)]);
+        let objects = objects_of(&output);
+        assert!(!objects.is_empty());
+        let remarks = remarks(&objects);
+        assert!(remarks.is_empty(), "{}", remarks.join("\n"));
+    }
+}
+
+/// One function of a machine, in a profile with one sample in it.
+fn one_function(folder: &Path, order: ByteOrder, machine: u32) -> PathBuf {
+    let address = 0x4000_0000;
+    let path = folder.join("jit-7.dump");
+    let mut dump = DumpWriter::new(order, machine, 7);
+    dump.load(1000, address, 0, b"some function", &[0; 64]);
+    std::fs::write(&path, dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(order);
+    profile.mmap2(7, 0x6000_0000, 4096, 0, tools::text(&path), 500);
+    profile.sample(7, 2000, &[address + 4], None);
+    let input = folder.join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = inject_into(folder, &input, &[]);
+    objects_of(&output).remove(0)
+}
+
+#[test]
+fn class_and_byte_order_follow_the_machine() {
+    for (machine, order, class, name) in [
+        (62, ByteOrder::Little, "ELF64", "X86-64"),
+        (3, ByteOrder::Little, "ELF32", "Intel 80386"),
+        (183, ByteOrder::Little, "ELF64", "AArch64"),
+        (40, ByteOrder::Little, "ELF32", "ARM"),
+        (22, ByteOrder::Big, "ELF64", "IBM S/390"),
+        (21, ByteOrder::Little, "ELF64", "PowerPC64"),
+        (243, ByteOrder::Little, "ELF64", "RISC-V"),
+    ] {
+        let folder = scratch();
+        let object = one_function(folder.path(), order, machine);
+        let header = tools::run("readelf", &["-hW", tools::text(&object)]);
+        let data = match order {
+            ByteOrder::Little => "little endian",
+            ByteOrder::Big => "big endian",
+        };
+        for expected in [class, data, name] {
+            assert!(header.contains(expected), "{machine}: {expected}: {header}");
+        }
+        let remarks = remarks(&[object]);
+        assert!(remarks.is_empty(), "{}", remarks.join("\n"));
+    }
+}
+
+#[test]
+fn an_unknown_machine_is_the_profiles() {
+    // CPython 3.13.0 leaves the machine out of its dumps.
+    let folder = scratch();
+    let output = inject_into(folder.path(), &capture::profile("cpython313-dwarf"), &[]);
+    let object = objects_of(&output).remove(0);
+    let header = tools::run("readelf", &["-hW", tools::text(&object)]);
+    assert!(header.contains("X86-64"), "{header}");
+}
+
+#[test]
+fn every_function_of_a_batch_has_its_own_unwinding_entry() {
+    // LLVM's ORC writes one table for all functions of an object, before them.
+    let folder = scratch();
+    let dumps = capture::folder("llvm19-jitlink");
+    let output = inject_into(folder.path(), &capture::profile("llvm19-jitlink"), &["--jitdump", tools::text(&dumps)]);
+    let objects = objects_of(&output);
+    assert_eq!(objects.len(), 4);
+    for object in objects {
+        let symbols = tools::run("readelf", &["-sW", tools::text(&object)]);
+        let function = symbols.lines().find(|line| line.contains(" FUNC ")).unwrap();
+        let fields: Vec<&str> = function.split_whitespace().collect();
+        let start = u64::from_str_radix(fields[1], 16).unwrap();
+        let end = start + fields[2].parse::<u64>().unwrap();
+        let frames = tools::run("readelf", &["--debug-dump=frames", tools::text(&object)]);
+        let entries: Vec<&str> = frames.lines().filter(|line| line.contains(" FDE ")).collect();
+        assert_eq!(entries.len(), 1, "{frames}");
+        assert!(entries[0].ends_with(&format!("pc={start:016x}..{end:016x}")), "{}", entries[0]);
+        let llvm = tools::run("llvm-dwarfdump", &["--eh-frame", tools::text(&object)]);
+        assert!(llvm.contains("DW_CFA_def_cfa"), "{llvm}");
+    }
+}
+
+#[test]
+fn perf_lists_the_objects_with_the_build_ids_that_are_in_them() {
+    // node20 has a table of build-ids, node20-buildid has them in its maps.
+    for name in ["node20", "node20-buildid"] {
+        let folder = scratch();
+        let output = inject_into(folder.path(), &capture::profile(name), &[]);
+        let list = perf::perf(&["buildid-list", "-f", "-i", tools::text(&output)]);
+        let listed: Vec<(&str, &str)> = list.lines().filter_map(|line| line.split_once(' ')).collect();
+        let objects = objects_of(&output);
+        let of_objects: Vec<_> = listed.iter().filter(|(_, path)| objects.contains(&PathBuf::from(path))).collect();
+        assert!(of_objects.len() >= 9, "{list}");
+        for (build_id, path) in of_objects {
+            let notes = tools::run("readelf", &["-nW", path]);
+            assert!(notes.contains(&format!("Build ID: {build_id}")), "{path}: {build_id}: {notes}");
+        }
+        let ids: HashSet<&str> = listed.iter().map(|(build_id, _)| *build_id).collect();
+        assert_eq!(ids.len(), listed.len(), "no two share an id");
+    }
+}
+
+#[test]
+fn perf_annotates_a_function() {
+    let folder = scratch();
+    let output = inject_into(folder.path(), &capture::profile("node20"), &[]);
+    let symbol = "JS:*eat /tmp/cap-node20/work.js:23:6";
+    let annotated = perf::perf(&["annotate", "-f", "--stdio", "-i", tools::text(&output), "-s", symbol]);
+    assert!(annotated.contains("push   %rbp"), "{annotated}");
+    assert!(annotated.contains("(135 samples,"), "{annotated}");
+}
+
+/// Writers that give all functions the same index, or the same name, or none.
+#[test]
+fn objects_are_told_apart_whatever_the_runtime_calls_them() {
+    let folder = scratch();
+    let path = folder.path().join("jit-7.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, 7);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, 0x6000_0000, 4096, 0, tools::text(&path), 500);
+    for number in 0..4u64 {
+        let address = 0x4000_0000 + 0x100 * number;
+        dump.load(1000 + number, address, 0, if number < 3 { b"same" } else { b"" }, &[0x90; 64]);
+        profile.sample(7, 2000 + number, &[address + 4], None);
+    }
+    dump.moved(3000, 0x4000_0000, 0x5000_0000, 64, 0);
+    profile.sample(7, 4000, &[0x5000_0004], None);
+    std::fs::write(&path, dump.bytes).unwrap();
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = inject_into(folder.path(), &input, &[]);
+    let objects = objects_of(&output);
+    let names: Vec<_> = objects.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["jitted-7-0-1.so", "jitted-7-0-2.so", "jitted-7-0-3.so", "jitted-7-0-4.so", "jitted-7-0.so"]
+    );
+    let ids: HashSet<String> = objects.iter().map(|path| tools::run("readelf", &["-n", tools::text(path)])).collect();
+    assert_eq!(ids.len(), 5, "build-ids differ even where name and code are the same");
+    let shown: Vec<_> = perf::stacks(&output, &[]).into_iter().map(|sample| sample.frames).collect();
+    let unnamed = "[unnamed 0x40000300]";
+    assert_eq!(shown, [["same"], ["same"], ["same"], [unnamed], ["same"]]);
+}

@@ -1,1 +1,168 @@
-//! To come.
+//! What is not changed is carried over byte for byte.
+
+use crate::support::generator::{self, Plan};
+use crate::support::model::{self, Parts};
+use crate::support::profile::ProfileWriter;
+use crate::support::{capture, inject_into, objects_of, scratch, tools};
+use jitinject::bytes::ByteOrder;
+
+/// How many records were dropped, reduced and added.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Changes {
+    markers: usize,
+    reduced: usize,
+    added: usize,
+}
+
+/// Compares two profiles record by record, and accounts for each difference.
+fn changes(before: &Parts, after: &Parts, folder: &str) -> Changes {
+    let mut changes = Changes::default();
+    let mut after = after.records.iter().peekable();
+    let order = before.order;
+    let name = |record: &[u8]| model::map_name(record, order);
+    for record in &before.records {
+        while let Some(added) = after.peek() {
+            if !name(added).is_some_and(|name| name.starts_with(folder)) {
+                break;
+            }
+            changes.added += 1;
+            after.next();
+        }
+        if after.peek() == Some(&record) {
+            after.next();
+            continue;
+        }
+        let map = name(record).unwrap_or_else(|| panic!("record of type {} differs", model::kind(record, order)));
+        if map.contains("/jit-") {
+            changes.markers += 1;
+            continue;
+        }
+        assert!(map.starts_with("//anon") || map.starts_with("/dev/zero") || map == "[heap]", "{map}");
+        changes.reduced += 1;
+        while after.next_if(|part| is_part(part, record, order)).is_some() {}
+    }
+    changes.added += after.filter(|record| name(record).unwrap().starts_with(folder)).count();
+    changes
+}
+
+/// Whether a record maps a part of what another does, and is the same but for address, size and offset.
+fn is_part(part: &[u8], of: &[u8], order: ByteOrder) -> bool {
+    if part.len() != of.len() || part[..16] != of[..16] || part[40..] != of[40..] {
+        return false;
+    }
+    let ((start, end), (part_start, part_end)) = (model::map_range(of, order), model::map_range(part, order));
+    start <= part_start && part_end <= end
+}
+
+fn compare(name: &str) -> Changes {
+    let folder = scratch();
+    let dumps = capture::folder(name);
+    let input = capture::profile(name);
+    let output = inject_into(folder.path(), &input, &["--jitdump", tools::text(&dumps)]);
+    let before = model::parse(&std::fs::read(input).unwrap());
+    let after = model::parse(&std::fs::read(&output).unwrap());
+    assert_eq!(before.attrs, after.attrs, "{name}");
+    assert_eq!(before.ids, after.ids, "{name}");
+    assert_eq!(before.features.len(), after.features.len(), "{name}");
+    for ((id, before), (other, after)) in before.features.iter().zip(&after.features) {
+        assert_eq!(id, other);
+        const BUILD_ID: usize = 2;
+        if *id == BUILD_ID {
+            assert!(after.starts_with(before), "{name}: build-ids are only added");
+        } else {
+            assert_eq!(before, after, "{name}: feature {id}");
+        }
+    }
+    let objects = format!("{}.elf/", output.display());
+    changes(&before, &after, &objects)
+}
+
+#[test]
+fn all_other_records_keep_their_bytes_and_their_order() {
+    for name in capture::WITH_TRUTH {
+        let changes = compare(name);
+        let has_code = name != "node20-headeronly";
+        assert!(changes.markers > 0, "{name}: {changes:?}");
+        assert_eq!(changes.added > 0, has_code, "{name}: {changes:?}");
+    }
+}
+
+#[test]
+fn maps_that_would_hide_code_are_reduced_and_no_others() {
+    // LLVM protects memory again for each module; PHP and JavaScriptCore map theirs once, before the first function.
+    assert_eq!(compare("postgres15").reduced, 7);
+    assert_eq!(compare("php82").reduced, 0);
+    assert_eq!(compare("bun").reduced, 0);
+}
+
+/// A profile with AUX data (as Intel PT's), which an index in the file points to.
+#[test]
+fn aux_data_stay_whole_and_their_index_leads_to_them() {
+    const AUXTRACE_INFO: u32 = 70;
+    const AUXTRACE: u32 = 71;
+    const INDEX: u32 = 18;
+    let folder = scratch();
+    let path = folder.path().join("jit-5000.dump");
+    let mut dump = crate::support::dump::DumpWriter::new(ByteOrder::Little, 62, 5000);
+    dump.load(1000, 0x7000_0000, 0, b"touched_by_no_sample", &[0x90; 64]);
+    std::fs::write(&path, dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.record(AUXTRACE_INFO, 0, &[1, 0, 0, 0, 0, 0, 0, 0]);
+    profile.mmap2(5000, 0x6000_0000, 4096, 0, tools::text(&path), 500);
+    profile.sample(5000, 2000, &[0x1234], None);
+    let aux_at = profile.records.len();
+    let mut body = vec![0; 40];
+    let payload = b"packets of some processor, of an odd length";
+    body[..8].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+    profile.record(AUXTRACE, 0, &body);
+    profile.records.extend_from_slice(payload);
+    profile.comm(5000, "end", false, 3000);
+    let aux_at = 104 + 144 + aux_at;
+    let mut index = Vec::new();
+    for word in [1, aux_at as u64, 48 + payload.len() as u64] {
+        index.extend_from_slice(&word.to_le_bytes());
+    }
+    profile.features.push((INDEX, index));
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+
+    let output = inject_into(folder.path(), &input, &[]);
+    let after = model::parse(&std::fs::read(&output).unwrap());
+    let found = after.records.iter().position(|record| model::kind(record, after.order) == AUXTRACE);
+    let found = found.unwrap();
+    assert!(after.records[found].ends_with(payload));
+    let index = &after.features[0].1;
+    assert_eq!(model::word(index, after.order, 8), after.offsets[found] as u64);
+    assert_ne!(after.offsets[found], aux_at, "the records have moved");
+    // Which addresses the packets lead to, only a decoder knows: so all functions are written.
+    assert_eq!(objects_of(&output).len(), 1);
+}
+
+/// New maps stand where their time belongs: before the first record that is not earlier, so that no reader gets them late.
+#[test]
+fn new_maps_stand_where_their_time_belongs() {
+    let folder = scratch();
+    let plan = Plan { places: 100, ..Plan::default() };
+    let generated = generator::generate(folder.path(), &plan);
+    let output = inject_into(folder.path(), &generated.profile, &[]);
+    let after = model::parse(&std::fs::read(&output).unwrap());
+    // The trailer of these profiles ends in time and processor.
+    let time = |record: &[u8]| match model::kind(record, after.order) {
+        9 => Some(model::word(record, after.order, 24)),
+        3 | 10 => Some(model::word(record, after.order, record.len() - 16)),
+        _ => None,
+    };
+    let mut latest = 0;
+    let mut added = 0;
+    for record in &after.records {
+        let Some(time) = time(record) else { continue };
+        let is_added = model::map_name(record, after.order).is_some_and(|name| name.ends_with(".so"));
+        if is_added {
+            assert!(time > latest, "a record of {latest} stands before a map of {time}");
+            added += 1;
+        } else {
+            latest = latest.max(time);
+        }
+    }
+    assert!(added > 500, "{added}");
+}

@@ -1,1 +1,110 @@
-//! To come.
+//! A second reading of perf.data, independent of the program's: just enough to compare two files record by record.
+
+use jitinject::bytes::ByteOrder;
+
+/// A profile, taken apart.
+pub struct Parts {
+    pub order: ByteOrder,
+    pub attrs: Vec<Vec<u8>>,
+    pub ids: Vec<Vec<u8>>,
+    pub records: Vec<Vec<u8>>,
+    /// Where each record lies in the file.
+    pub offsets: Vec<usize>,
+    /// Id and content.
+    pub features: Vec<(usize, Vec<u8>)>,
+}
+
+/// Takes a profile apart. It must be flawless.
+pub fn parse(file: &[u8]) -> Parts {
+    let order = match &file[..8] {
+        b"PERFILE2" => ByteOrder::Little,
+        b"2ELIFREP" => ByteOrder::Big,
+        other => panic!("{other:?}"),
+    };
+    let number = |at: usize| word(file, order, at) as usize;
+    assert_eq!(number(8), 104);
+    let (entry, attrs, attrs_size) = (number(16), number(24), number(32));
+    let (data, data_size) = (number(40), number(48));
+    let mut parts = Parts {
+        order,
+        attrs: Vec::new(),
+        ids: Vec::new(),
+        records: Vec::new(),
+        offsets: Vec::new(),
+        features: Vec::new(),
+    };
+    for at in (attrs..attrs + attrs_size).step_by(entry) {
+        parts.attrs.push(file[at..at + entry - 16].to_vec());
+        let (ids, size) = (number(at + entry - 16), number(at + entry - 8));
+        parts.ids.push(file[ids..ids + size].to_vec());
+    }
+    let mut at = data;
+    while at < data + data_size {
+        let size = record_size(file, order, at);
+        parts.records.push(file[at..at + size].to_vec());
+        parts.offsets.push(at);
+        at += size;
+    }
+    assert_eq!(at, data + data_size, "the last record ends where the data do");
+    let mut table = at;
+    for id in 0..256 {
+        if number(72 + id / 64 * 8) >> (id % 64) & 1 != 0 {
+            let (offset, size) = (number(table), number(table + 8));
+            parts.features.push((id, file[offset..offset + size].to_vec()));
+            table += 16;
+        }
+    }
+    parts
+}
+
+/// The size of the record at `at`, with what follows an AUXTRACE record.
+fn record_size(file: &[u8], order: ByteOrder, at: usize) -> usize {
+    let size = half_word(file, order, at + 6);
+    match kind(&file[at..], order) {
+        71 => size + word(file, order, at + 8) as usize,
+        _ => size,
+    }
+}
+
+/// A record's type.
+pub fn kind(record: &[u8], order: ByteOrder) -> u32 {
+    let bytes: [u8; 4] = record[..4].try_into().unwrap();
+    match order {
+        ByteOrder::Little => u32::from_le_bytes(bytes),
+        ByteOrder::Big => u32::from_be_bytes(bytes),
+    }
+}
+
+fn half_word(file: &[u8], order: ByteOrder, at: usize) -> usize {
+    let bytes: [u8; 2] = file[at..at + 2].try_into().unwrap();
+    usize::from(match order {
+        ByteOrder::Little => u16::from_le_bytes(bytes),
+        ByteOrder::Big => u16::from_be_bytes(bytes),
+    })
+}
+
+/// The 64-bit number at `at`.
+pub fn word(file: &[u8], order: ByteOrder, at: usize) -> u64 {
+    let bytes: [u8; 8] = file[at..at + 8].try_into().unwrap();
+    match order {
+        ByteOrder::Little => u64::from_le_bytes(bytes),
+        ByteOrder::Big => u64::from_be_bytes(bytes),
+    }
+}
+
+/// The name in an MMAP or MMAP2 record; `None` for all others.
+pub fn map_name(record: &[u8], order: ByteOrder) -> Option<String> {
+    let at = match kind(record, order) {
+        1 => 40,
+        10 => 72,
+        _ => return None,
+    };
+    let name = record[at..].split(|&byte| byte == 0).next().unwrap();
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Start and end of what an MMAP or MMAP2 record maps.
+pub fn map_range(record: &[u8], order: ByteOrder) -> (u64, u64) {
+    let start = word(record, order, 16);
+    (start, start + word(record, order, 24))
+}

@@ -1,19 +1,28 @@
 //! Other people's programs.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-/// Runs a program and returns what it printed, standard error behind standard output. A program that can't be started fails the test; its own exit
-/// status is not looked at, since linters report through it.
-pub fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program)
+/// Runs a program. One that can't be started fails the test; its own exit status is not looked at, since linters report through it.
+fn output(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}; scripts/test installs it"));
+        .unwrap_or_else(|error| panic!("{program}: {error}; scripts/test installs it"))
+}
+
+/// Runs a program and returns what it printed, standard error behind standard output.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = output(program, arguments);
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     text
+}
+
+/// Runs a program and returns what it printed on standard error.
+pub fn errors(program: &str, arguments: &[&str]) -> String {
+    String::from_utf8_lossy(&output(program, arguments).stderr).into_owned()
 }
 
 /// A path as an argument.
