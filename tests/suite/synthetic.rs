@@ -9,8 +9,9 @@ use crate::support::generator::{Expected, Generated, Plan, Stacks, generate};
 use crate::support::{inject_into, perf, scratch};
 
 /// Compares what perf shows of an output with what was made.
-fn assert_named(output: &Path, expected: &[Expected]) {
-    let shown = perf::stacks(output, &[]);
+fn assert_named(program: &str, output: &Path, expected: &[Expected]) {
+    let cache = scratch();
+    let shown = perf::stacks_with_cache(program, cache.path(), output, &[]);
     let shown: HashMap<(u32, u64), Vec<String>> = shown
         .into_iter()
         .map(|sample| ((sample.pid, sample.time), sample.frames))
@@ -24,13 +25,19 @@ fn assert_named(output: &Path, expected: &[Expected]) {
     assert!(wrong.is_empty(), "{} wrong, the first: {}", wrong.len(), wrong[0]);
 }
 
-/// Makes a profile, injects it and compares.
+/// Makes a profile, injects it and compares, through each perf there is.
 fn check(plan: &Plan) {
+    check_through(&perf::programs(), plan);
+}
+
+fn check_through(programs: &[String], plan: &Plan) {
     let folder = scratch();
     let Generated { profile, expected } = generate(folder.path(), plan);
     for all in [&[][..], &["--all"]] {
         let output = inject_into(folder.path(), &profile, all);
-        assert_named(&output, &expected);
+        for program in programs {
+            assert_named(program, &output, &expected);
+        }
     }
 }
 
@@ -78,6 +85,7 @@ fn stacks_that_are_unwound_by_tables() {
 
 #[test]
 fn unwound_stacks_of_code_that_is_moved_and_overwritten() {
+    // libdw can't tell objects apart that overlap, as those of code that was partly overwritten do: perf with libunwind only.
     let plan = Plan { functions: 300, samples: 1000, places: 50, moves: true, ..Plan::default() };
-    check(&Plan { stacks: Stacks::Unwound, ..plan });
+    check_through(&["perf".to_owned()], &Plan { stacks: Stacks::Unwound, ..plan });
 }

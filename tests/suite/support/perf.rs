@@ -14,6 +14,13 @@ pub struct Sample {
     pub frames: Vec<String>,
 }
 
+/// Perf programs to show profiles with: Debian's, which unwinds with libunwind, and one that unwinds with libdw, if the environment names it
+/// (`scripts/test --all` builds one).
+pub fn programs() -> Vec<String> {
+    let libdw = std::env::var("PERF_WITH_LIBDW").ok();
+    std::iter::once("perf".to_owned()).chain(libdw).collect()
+}
+
 /// Perf, with a build-id cache of its own, so that nothing from or into the user's plays a part.
 pub fn perf(arguments: &[&str]) -> String {
     let cache = tempfile::tempdir().unwrap();
