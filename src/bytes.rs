@@ -130,8 +130,8 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// A name from a file as text that is safe to print: what is not UTF-8 is replaced, and control characters are escaped,
-/// so that it can't steer the terminal.
+/// A name from a file as text that is safe to print: what is not UTF-8 is replaced, and control characters
+/// are escaped, so that it can't steer the terminal.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for character in String::from_utf8_lossy(name).chars() {

@@ -21,8 +21,9 @@ Exit status: 0 done; 1 failed, and nothing was written; 2 wrong usage; 3 fewer s
 
 /// Puts names and unwinding back into perf profiles of just-in-time compiled code.
 ///
-/// Reads a profile and the jitdumps that its processes wrote, and writes a new profile that shows their functions, together with a
-/// folder of small ELF files that it points at. perf report, perf annotate and all that reads perf.data work on it as on any other.
+/// Reads a profile and the jitdumps that its processes wrote, and writes a new profile that shows their
+/// functions, together with a folder of small ELF files that it points at. perf report, perf annotate and all
+/// that reads perf.data work on it as on any other.
 #[derive(Parser, Debug)]
 #[command(version, after_help = EXAMPLES, max_term_width = 120)]
 pub struct Arguments {
@@ -36,8 +37,8 @@ pub struct Arguments {
 
     /// A jitdump, or a folder to search for jitdumps; may be given more than once
     ///
-    /// Dumps are looked for where the profile says they were, beside the profile, and here. A file that nothing in the profile points to is used
-    /// for the process that its header names.
+    /// Dumps are looked for where the profile says they were, beside the profile, and here. A file that
+    /// nothing in the profile points to is used for the process that its header names.
     #[arg(long, value_name = "PATH")]
     jitdump: Vec<PathBuf>,
 

@@ -1,6 +1,8 @@
-//! Puts names, lines, inlined calls and unwinding back into Linux `perf` profiles of just-in-time compiled code.
+//! Puts names, lines, inlined calls and unwinding back into Linux `perf` profiles of just-in-time compiled
+//! code.
 //!
-//! A profile goes in, the same profile comes out with its JIT code named. One direction, five steps, one folder each:
+//! A profile goes in, the same profile comes out with its JIT code named. One direction, five steps, one
+//! folder each:
 //!
 //! ```text
 //! perf.data ──► perf/      records, raw and in file order ────────────────────┐
@@ -20,8 +22,9 @@
 //! - [`code`]: which function lay at an address of a process at a time;
 //! - [`elf`]: small ELF files that perf, its unwinders and debuggers find everything in.
 //!
-//! Codecs take bytes and values and return bytes and values. What to look for, what to write and what to say is decided in [`inject`] and in the
-//! program around it. Bytes from a file are never trusted: no length, count or offset is used before it is checked.
+//! Codecs take bytes and values and return bytes and values. What to look for, what to write and what to say
+//! is decided in [`inject`] and in the program around it. Bytes from a file are never trusted: no length,
+//! count or offset is used before it is checked.
 
 pub mod bytes;
 pub mod code;

@@ -39,8 +39,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         say(&summary.text(arguments.verbose));
     }
     if let Some(path) = &arguments.summary {
-        write_json(&summary, path)
-            .with_context(|| format!("cannot write the summary {}", path.display()))?;
+        write_json(&summary, path).with_context(|| format!("cannot write the summary {}", path.display()))?;
     }
     Ok(verdict(arguments, &summary))
 }

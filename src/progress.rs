@@ -54,8 +54,7 @@ impl Progress for Bar {
         if !self.is_shown && self.started.elapsed() > PATIENCE {
             self.is_shown = true;
             let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent} %");
-            self.bar
-                .set_style(style.unwrap_or(ProgressStyle::default_bar()));
+            self.bar.set_style(style.unwrap_or(ProgressStyle::default_bar()));
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }

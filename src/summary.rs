@@ -129,7 +129,8 @@ impl std::fmt::Display for Warning {
 }
 
 impl Summary {
-    /// The text for a terminal: some lines, without the name of the program before them. `is_verbose` adds a line for each dump.
+    /// The text for a terminal: some lines, without the name of the program before them. `is_verbose` adds a
+    /// line for each dump.
     pub fn text(&self, is_verbose: bool) -> String {
         let mut text = String::new();
         for warning in &self.warnings {
@@ -219,8 +220,7 @@ fn count(number: u64, what: &str) -> String {
 
 /// A word that a shell reads back as it is.
 fn shell_word(word: &str) -> String {
-    let is_plain =
-        |character: char| character.is_alphanumeric() || "/._-+:@%,=".contains(character);
+    let is_plain = |character: char| character.is_alphanumeric() || "/._-+:@%,=".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }

@@ -1,5 +1,5 @@
-//! Counting what went wrong, by kind, with the place of the first of each kind: a damaged file tells its story in a few lines,
-//! not in one line a record.
+//! Counting what went wrong, by kind, with the place of the first of each kind: a damaged file tells its
+//! story in a few lines, not in one line a record.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
 //! Bringing a runtime's times onto the profile's clock.
 //!
-//! Runtimes stamp their records with CLOCK_MONOTONIC. `perf record -k mono` does too, and then nothing is to be done; without `-k`, perf uses
-//! the scheduler's clock, which runs beside CLOCK_MONOTONIC at a distance that the profile does not tell. Three things bound it: the first
-//! record can't be earlier than the marker, some headers tell when the marker was mapped, and no sample can be earlier than the load of
-//! the function that it was taken in.
+//! Runtimes stamp their records with CLOCK_MONOTONIC. `perf record -k mono` does too, and then nothing is to
+//! be done; without `-k`, perf uses the scheduler's clock, which runs beside CLOCK_MONOTONIC at a distance
+//! that the profile does not tell. Three things bound it: the first record can't be earlier than the marker,
+//! some headers tell when the marker was mapped, and no sample can be earlier than the load of the function
+//! that it was taken in.
 
 use std::fmt;
 
@@ -36,7 +37,8 @@ pub struct ProfileClock {
 pub struct RuntimeClock {
     /// Whether its header says that its times are cycle counts.
     pub counts_cycles: bool,
-    /// When it was made, according to its header: on the clock of its records, or as CLOCK_REALTIME in microseconds, or nonsense.
+    /// When it was made, according to its header: on the clock of its records, or as CLOCK_REALTIME in
+    /// microseconds, or nonsense.
     pub made: u64,
     /// The time of its first record.
     pub first: RuntimeTime,
@@ -107,7 +109,8 @@ impl fmt::Display for Unalignable {
 }
 
 impl Alignment {
-    /// Finds out how `runtime`'s times become `profile`'s; `marker` is when the file was mapped, if the profile saw that.
+    /// Finds out how `runtime`'s times become `profile`'s; `marker` is when the file was mapped, if the
+    /// profile saw that.
     pub fn find(
         profile: &ProfileClock,
         runtime: &RuntimeClock,
@@ -153,8 +156,9 @@ impl Alignment {
         matches!(self, Self::Shifted(shift) if shift.evidence != Evidence::None)
     }
 
-    /// Settles an estimate, which until then puts everything as early as can be. `slack` is how much later the loads could be, in nanoseconds,
-    /// before a sample came too early for the function that it was taken in; `None` if any later time will do.
+    /// Settles an estimate, which until then puts everything as early as can be. `slack` is how much later
+    /// the loads could be, in nanoseconds, before a sample came too early for the function that it was taken
+    /// in; `None` if any later time will do.
     pub fn refine(&mut self, slack: Option<u64>) {
         let Self::Shifted(shift) = self else { return };
         let earliest = shift.offset;
@@ -202,21 +206,20 @@ impl fmt::Display for Alignment {
             Evidence::HeaderAtMarker => "its header was written when the marker was mapped",
             Evidence::ClocksAgree => "its first record follows the marker by less than a second",
             Evidence::FirstRecordAtMarker => "its first record can't be earlier than the marker",
-            Evidence::LoadAtSample => {
-                "the function that a sample was taken in can't have been loaded later"
-            }
+            Evidence::LoadAtSample => "the function that a sample was taken in can't have been loaded later",
             Evidence::None => "the profile has no marker and no clock data to compare them by",
         })
     }
 }
 
-/// Quirk: some writers set the flag for cycle counts and write nanoseconds (libxsmm before its pull request 1093). Counts that fall into
-/// the recording are times.
+/// Quirk: some writers set the flag for cycle counts and write nanoseconds (libxsmm before its pull request
+/// 1093). Counts that fall into the recording are times.
 fn is_inside(span: Option<(Time, Time)>, first: RuntimeTime) -> bool {
     span.is_some_and(|(start, end)| (start.0.saturating_sub(SECOND)..=end.0).contains(&first.0))
 }
 
-/// When the file was made, for headers with CLOCK_REALTIME in microseconds (V8, CPython) in profiles that tell what the wall clock said.
+/// When the file was made, for headers with CLOCK_REALTIME in microseconds (V8, CPython) in profiles that
+/// tell what the wall clock said.
 fn made_on_profile_clock(data: ClockData, made: u64) -> Option<Time> {
     /// Recordings are not believed to last longer.
     const DAY: u64 = 86_400 * SECOND;
@@ -224,8 +227,7 @@ fn made_on_profile_clock(data: ClockData, made: u64) -> Option<Time> {
     if wall_clock.abs_diff(data.wall_clock) > 30 * DAY {
         return None;
     }
-    let time =
-        i128::from(data.profile_clock) + i128::from(wall_clock) - i128::from(data.wall_clock);
+    let time = i128::from(data.profile_clock) + i128::from(wall_clock) - i128::from(data.wall_clock);
     u64::try_from(time).ok().map(Time)
 }
 
@@ -252,10 +254,7 @@ mod tests {
             id: Some(1),
             ..PROFILE
         };
-        assert_eq!(
-            Alignment::find(&profile, &RUNTIME, MARKER),
-            Ok(Alignment::Same)
-        );
+        assert_eq!(Alignment::find(&profile, &RUNTIME, MARKER), Ok(Alignment::Same));
     }
 
     #[test]

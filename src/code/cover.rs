@@ -1,9 +1,10 @@
 //! Maps that would hide code.
 //!
-//! A reader lets each map take the place of what was mapped there before. JIT compilers map, protect and merge the memory around their code
-//! after they have announced it, and every time the profile has a map of that memory, which would hide the functions in it. Such a map
-//! must not go altogether either: a perf map (`/tmp/perf-PID.map`) names code through it that the dump lacks. So it is reduced
-//! to those parts that hold no function and that the reader does not know yet.
+//! A reader lets each map take the place of what was mapped there before. JIT compilers map, protect and
+//! merge the memory around their code after they have announced it, and every time the profile has a map of
+//! that memory, which would hide the functions in it. Such a map must not go altogether either: a perf map
+//! (`/tmp/perf-PID.map`) names code through it that the dump lacks. So it is reduced to those parts that hold
+//! no function and that the reader does not know yet.
 
 use crate::code::process::{Map, Processes, SpaceId};
 use crate::code::range_map::RangeMap;
@@ -119,11 +120,7 @@ impl Cover {
     fn events<'a>(&self, processes: &'a Processes, own: &'a [OwnMap]) -> Vec<Event<'a>> {
         let mut events = Vec::new();
         for (id, space) in processes.iter().filter(|&(id, _)| self.is_watched(id)) {
-            events.extend(
-                space
-                    .parent
-                    .map(|(parent, time)| Event::Fork(id, parent, time)),
-            );
+            events.extend(space.parent.map(|(parent, time)| Event::Fork(id, parent, time)));
             events.extend(space.maps.iter().map(|map| Event::Map(id, map)));
         }
         let own = own.iter().filter(|own| self.is_watched(own.space));
@@ -170,9 +167,7 @@ impl SpaceCover {
             let new = self
                 .anonymous
                 .gaps(map.range, |identity| identity == map.identity);
-            let parts = new
-                .iter()
-                .flat_map(|&part| self.functions.gaps(part, |()| true));
+            let parts = new.iter().flat_map(|&part| self.functions.gaps(part, |()| true));
             Reduced {
                 record: map.record,
                 range: map.range,
@@ -229,10 +224,7 @@ mod tests {
             function(&processes, 1, 20, range(150, 160)),
         ];
         let reduced = reduced_maps(&processes, &own);
-        let found: Vec<_> = reduced
-            .iter()
-            .map(|it| (it.record, it.parts.clone()))
-            .collect();
+        let found: Vec<_> = reduced.iter().map(|it| (it.record, it.parts.clone())).collect();
         assert_eq!(
             found,
             [

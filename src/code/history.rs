@@ -1,8 +1,9 @@
 //! What lay at each address at each time.
 //!
-//! A [`Builder`] is told, in the order of time, what is put where; what was there before ends. That leaves rectangles of addresses by time that
-//! don't overlap, at most three for each call however the ranges lie. A [`History`] finds the rectangle of a point among n in O(log² n):
-//! a segment tree over the addresses where rectangles start or end, each node with the rectangles that span it, in the order of time.
+//! A [`Builder`] is told, in the order of time, what is put where; what was there before ends. That leaves
+//! rectangles of addresses by time that don't overlap, at most three for each call however the ranges lie. A
+//! [`History`] finds the rectangle of a point among n in O(log² n): a segment tree over the addresses where
+//! rectangles start or end, each node with the rectangles that span it, in the order of time.
 
 use crate::code::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Time};
@@ -41,10 +42,9 @@ impl<T: Copy> Builder<T> {
     /// Puts `value` at `range`, from `time` on.
     pub fn put(&mut self, range: AddressRange, time: Time, value: T) {
         let ended = &mut self.ended;
-        self.live
-            .insert(range, (time, value), |piece, (from, value)| {
-                end(ended, piece, from, time, value);
-            });
+        self.live.insert(range, (time, value), |piece, (from, value)| {
+            end(ended, piece, from, time, value);
+        });
     }
 
     /// Ends everything at `range`.
@@ -87,7 +87,8 @@ fn end<T>(ended: &mut Vec<Episode<T>>, range: AddressRange, from: Time, until: T
 pub struct History<T> {
     /// In the order of their beginnings.
     episodes: Vec<Episode<T>>,
-    /// Every address where an episode starts or ends. Between two neighbours, all addresses have the same history.
+    /// Every address where an episode starts or ends. Between two neighbours, all addresses have the same
+    /// history.
     bounds: Vec<Address>,
     /// For each node of the segment tree, where its list in `lists` starts; the next one's start is its end.
     /// The leaf of the slot behind `bounds[i]` is node `bounds.len() + i`, the parent of node n is n / 2.
@@ -138,7 +139,8 @@ impl<T: Copy> History<T> {
         self.lists = lists;
     }
 
-    /// Calls `visit` with each node that an episode belongs to and the episode's index: the largest ones that it covers.
+    /// Calls `visit` with each node that an episode belongs to and the episode's index: the largest ones that
+    /// it covers.
     fn for_each_node(&self, mut visit: impl FnMut(usize, u32)) {
         for (index, episode) in (0u32..).zip(&self.episodes) {
             let mut low = self.slot(episode.range.start) + self.bounds.len();
@@ -195,9 +197,7 @@ impl<T: Copy> History<T> {
     /// The lists of episodes that hold `address`, at whatever time.
     fn nodes_of(&self, address: Address) -> impl Iterator<Item = Episodes<'_, T>> {
         let slot = self.bounds.partition_point(|&bound| bound <= address);
-        let leaf = slot
-            .checked_sub(1)
-            .map_or(0, |slot| slot + self.bounds.len());
+        let leaf = slot.checked_sub(1).map_or(0, |slot| slot + self.bounds.len());
         std::iter::successors(Some(leaf), |node| Some(node / 2))
             .take_while(|&node| node > 0)
             .filter_map(|node| {

@@ -1,4 +1,5 @@
-//! Functions on a time axis: which code lay at an address of a process at a moment, and which of it the samples touch.
+//! Functions on a time axis: which code lay at an address of a process at a moment, and which of it the
+//! samples touch.
 //!
 //! ```text
 //! profile ─► [survey]: processes, their maps, markers of dumps ─┐

@@ -1,7 +1,8 @@
 //! Processes and their address spaces over time.
 //!
-//! A process number stands for one address space after another: it starts as a copy of its parent's at a FORK, and as an empty one when it
-//! executes a program. What an address space inherits is asked of the parent, at the time of the FORK.
+//! A process number stands for one address space after another: it starts as a copy of its parent's at a
+//! FORK, and as an empty one when it executes a program. What an address space inherits is asked of the
+//! parent, at the time of the FORK.
 
 use rustc_hash::FxHashMap;
 
@@ -84,7 +85,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Puts together what happened; `events` in any order, those of the same time in the order in which they happened.
+    /// Puts together what happened; `events` in any order, those of the same time in the order in which they
+    /// happened.
     pub fn new(mut events: Vec<ProcessEvent>) -> Self {
         events.sort_by_key(ProcessEvent::time);
         let mut processes = Self::default();
@@ -96,11 +98,7 @@ impl Processes {
                         space.maps.push(map);
                     }
                 }
-                ProcessEvent::Fork {
-                    child,
-                    parent,
-                    time,
-                } => {
+                ProcessEvent::Fork { child, parent, time } => {
                     let parent = processes.current(parent);
                     processes.start(child, time, Some((parent, time)));
                 }

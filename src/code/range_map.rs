@@ -107,19 +107,11 @@ mod tests {
         map.remove(range(45, 60), |piece, value| gone.push((piece, value)));
         assert_eq!(
             map.iter().collect::<Vec<_>>(),
-            [
-                (range(0, 40), 'a'),
-                (range(40, 45), 'b'),
-                (range(60, 100), 'a')
-            ]
+            [(range(0, 40), 'a'), (range(40, 45), 'b'), (range(60, 100), 'a')]
         );
         assert_eq!(
             gone,
-            [
-                (range(40, 50), 'a'),
-                (range(50, 60), 'a'),
-                (range(45, 50), 'b')
-            ]
+            [(range(40, 50), 'a'), (range(50, 60), 'a'), (range(45, 50), 'b')]
         );
         assert_eq!(
             map.gaps(range(30, 120), |_| true),

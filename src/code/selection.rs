@@ -71,8 +71,8 @@ pub struct Selection {
     pub samples: SampleCounts,
 }
 
-/// For each of `files` files of runtimes, how much later its loads could be, in nanoseconds, before a sample came too early for the first function
-/// at its address; `None` if there is no such sample.
+/// For each of `files` files of runtimes, how much later its loads could be, in nanoseconds, before a sample
+/// came too early for the first function at its address; `None` if there is no such sample.
 pub fn least_slack(
     profile: &Profile<'_>,
     processes: &Processes,
@@ -80,10 +80,7 @@ pub fn least_slack(
     files: usize,
 ) -> Vec<Option<u64>> {
     let mut slack = vec![None; files];
-    for record in profile
-        .records()
-        .filter(|record| record.kind == record::SAMPLE)
-    {
+    for record in profile.records().filter(|record| record.kind == record::SAMPLE) {
         let Some(attr) = profile.attrs.of(&record, profile.order) else {
             continue;
         };
@@ -185,16 +182,13 @@ impl<'a> Selector<'a> {
         if let Some(extent) = self.timeline.extent(space)
             && !record.is_of_guest()
         {
-            let moment = Moment {
-                space,
-                time,
-                extent,
-            };
+            let moment = Moment { space, time, extent };
             self.add_callers(&sample, moment, is_user);
         }
     }
 
-    /// The addresses that came with a sample. A return address can lie one byte behind its caller, where that ends in a call.
+    /// The addresses that came with a sample. A return address can lie one byte behind its caller, where that
+    /// ends in a call.
     fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, is_user: bool) {
         let mut is_in_stack = false;
         for address in sample.callers() {
@@ -242,7 +236,8 @@ impl<'a> Selector<'a> {
         let counter = match occupant {
             Occupant::Function(_) => &mut samples.named,
             Occupant::File => return,
-            // Every page that is executed is mapped; where a profile lacks the map, only a dump shows that there is JIT code.
+            // Every page that is executed is mapped; where a profile lacks the map, only a dump shows that
+            // there is JIT code.
             Occupant::Unmapped if dump == DumpState::None => return,
             _ if self.timeline.has_later_code(space, ip, time) => &mut samples.before_load,
             _ => match dump {

@@ -115,11 +115,7 @@ impl Survey {
             }
             record::FORK => {
                 let fork = Fork::parse(record, order);
-                events.extend(fork.map(|Fork { child, parent }| ProcessEvent::Fork {
-                    child,
-                    parent,
-                    time,
-                }));
+                events.extend(fork.map(|Fork { child, parent }| ProcessEvent::Fork { child, parent, time }));
             }
             record::COMM => {
                 events.extend(event::exec(record, order).map(|pid| ProcessEvent::Exec(pid, time)));
@@ -133,15 +129,15 @@ impl Survey {
                 self.compressed = self.compressed.or(Some(record.offset));
             }
             record::TIME_CONV => {
-                self.time_conversion =
-                    TimeConversion::parse(record.body(order)).or(self.time_conversion);
+                self.time_conversion = TimeConversion::parse(record.body(order)).or(self.time_conversion);
             }
             _ => {}
         }
     }
 }
 
-/// Where in the stream records of what time lie: one mark for each stretch of it, so that memory does not grow with every sample.
+/// Where in the stream records of what time lie: one mark for each stretch of it, so that memory does not
+/// grow with every sample.
 #[derive(Clone, Debug, Default)]
 pub struct TimeMarks {
     marks: Vec<Mark>,
@@ -188,8 +184,8 @@ impl TimeMarks {
     }
 }
 
-/// Finds the place in the stream where a record of a given time belongs: before the first record, in file order, that is not earlier.
-/// Then no reader gets it late, however it sorts records.
+/// Finds the place in the stream where a record of a given time belongs: before the first record, in file
+/// order, that is not earlier. Then no reader gets it late, however it sorts records.
 #[derive(Debug)]
 pub struct Places<'a> {
     profile: &'a Profile<'a>,
@@ -200,8 +196,8 @@ pub struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// The offset of the record that one of `time` belongs before; the end of the records if it is the latest of all. Times must not
-    /// go back from call to call.
+    /// The offset of the record that one of `time` belongs before; the end of the records if it is the latest
+    /// of all. Times must not go back from call to call.
     pub fn find(&mut self, time: Time) -> u64 {
         let end = self.marks.data_end;
         if self.marks.latest == Time(0) {
@@ -231,8 +227,8 @@ impl Places<'_> {
     }
 }
 
-/// The content of a TIME_CONV record: how a processor's cycle counter becomes perf's time. The formula is that of `struct perf_event_mmap_page` in
-/// include/uapi/linux/perf_event.h.
+/// The content of a TIME_CONV record: how a processor's cycle counter becomes perf's time. The formula is
+/// that of `struct perf_event_mmap_page` in include/uapi/linux/perf_event.h.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimeConversion {
     shift: u32,
@@ -244,9 +240,7 @@ pub struct TimeConversion {
 
 impl TimeConversion {
     fn parse(mut body: Reader<'_>) -> Option<Self> {
-        let shift = u32::try_from(body.u64()?)
-            .ok()
-            .filter(|&shift| shift < 64)?;
+        let shift = u32::try_from(body.u64()?).ok().filter(|&shift| shift < 64)?;
         let multiplier = body.u64()?;
         let zero = body.u64()?;
         if multiplier == 0 {

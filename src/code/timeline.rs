@@ -1,8 +1,9 @@
 //! Which function holds an address of a process at a time.
 //!
-//! The rule: the newest LOAD or MOVE not later than that time, unless the code was moved away or a file was mapped over it since. A process asks
-//! its parent, at the time of the FORK, about what it has not itself overwritten. Anonymous maps overwrite nothing: JIT compilers
-//! map and protect the memory around their code again and again.
+//! The rule: the newest LOAD or MOVE not later than that time, unless the code was moved away or a file was
+//! mapped over it since. A process asks its parent, at the time of the FORK, about what it has not itself
+//! overwritten. Anonymous maps overwrite nothing: JIT compilers map and protect the memory around their code
+//! again and again.
 
 use crate::code::history::{Builder, Episode, History};
 use crate::code::process::{Map, Processes, SpaceId};
@@ -97,18 +98,20 @@ pub struct Timeline {
 struct SpaceTimeline {
     /// What happened in it, unless nothing did.
     layers: Option<Layers>,
-    /// Whom to ask about what it started with, and at what time: the nearest ancestor in which something happened.
+    /// Whom to ask about what it started with, and at what time: the nearest ancestor in which something
+    /// happened.
     parent: Option<(SpaceId, Time)>,
     /// From the lowest address that code ever was at, here or in the ancestors, up to the highest.
     extent: Option<AddressRange>,
 }
 
-/// How many generations of processes that executed nothing since they were forked are asked about what they inherited. Only hostile
-/// profiles have more.
+/// How many generations of processes that executed nothing since they were forked are asked about what they
+/// inherited. Only hostile profiles have more.
 const MAX_GENERATIONS: usize = 100;
 
 impl Timeline {
-    /// Puts `events` (in any order; of those at the same time the later one wins) and the maps of `processes` onto one axis of time.
+    /// Puts `events` (in any order; of those at the same time the later one wins) and the maps of `processes`
+    /// onto one axis of time.
     pub fn new(processes: &Processes, mut events: Vec<PlacedEvent>) -> Self {
         events.sort_by_key(|event| (event.space, event.time));
         let mut timeline = Self::default();
@@ -179,13 +182,7 @@ impl Timeline {
     }
 
     /// Ends the stay of a function at `range`, where nothing else has been put since.
-    fn vacate(
-        &mut self,
-        space: SpaceId,
-        code: &mut Builder<Code>,
-        event: &PlacedEvent,
-        range: AddressRange,
-    ) {
+    fn vacate(&mut self, space: SpaceId, code: &mut Builder<Code>, event: &PlacedEvent, range: AddressRange) {
         let is_of_function = |&(_, value): &(AddressRange, Code)| match value {
             Code::Function(residence) => self
                 .residences
@@ -225,7 +222,8 @@ impl Timeline {
         marked(&self.vacancies, marks)
     }
 
-    /// From the lowest address that code ever was at, in an address space or in those that it is a copy of, up to the highest.
+    /// From the lowest address that code ever was at, in an address space or in those that it is a copy of,
+    /// up to the highest.
     pub fn extent(&self, space: SpaceId) -> Option<AddressRange> {
         self.spaces.get(space.index())?.extent
     }
@@ -359,14 +357,8 @@ mod tests {
         assert_eq!(at(0x1090, 50), Some(2), "an anonymous map hides nothing");
         assert_eq!(at(0x107f, 50), Some(1));
         let space = processes.space_at(Pid(1), Time(0)).unwrap();
-        assert_eq!(
-            timeline.at(space, Address(0x1fff), Time(50)),
-            Occupant::Anonymous
-        );
-        assert_eq!(
-            timeline.at(space, Address(0x2000), Time(50)),
-            Occupant::Unmapped
-        );
+        assert_eq!(timeline.at(space, Address(0x1fff), Time(50)), Occupant::Anonymous);
+        assert_eq!(timeline.at(space, Address(0x2000), Time(50)), Occupant::Unmapped);
         assert!(timeline.has_later_code(space, Address(0x1090), Time(9)));
     }
 
@@ -424,9 +416,6 @@ mod tests {
             "what took its place before the move stays"
         );
         let vacancy = timeline.vacancies()[0];
-        assert_eq!(
-            (vacancy.range, vacancy.since),
-            (range(0x1000, 0x80), Time(40))
-        );
+        assert_eq!((vacancy.range, vacancy.since), (range(0x1000, 0x80), Time(40)));
     }
 }

@@ -1,8 +1,10 @@
 //! `.eh_frame`: how to unwind functions, taken out of what a runtime wrote and laid out anew.
 //!
-//! Runtimes write their tables for one place in memory; the objects lie in another. So the entries of a function (FDE) are read where the runtime had
-//! put them, and written with addresses that count from where they are now, each beside the common part (CIE) that it needs,
-//! with the sorted index of `.eh_frame_hdr` that perf's unwinders look entries up in. The unwinding instructions themselves are carried over byte for byte.
+//! Runtimes write their tables for one place in memory; the objects lie in another. So the entries of a
+//! function (FDE) are read where the runtime had put them, and written with addresses that count from where
+//! they are now, each beside the common part (CIE) that it needs, with the sorted index of `.eh_frame_hdr`
+//! that perf's unwinders look entries up in. The unwinding instructions themselves are carried over byte for
+//! byte.
 //!
 //! The format is that of the Linux Standard Base 5.0, "Exception Frames", and DWARF 5, section 6.4.
 
@@ -70,9 +72,7 @@ impl<'a> Entries<'a> {
 
     /// The entries for addresses in `code`, from the highest down.
     pub fn of(&self, code: AddressRange) -> impl Iterator<Item = Entry<'a>> {
-        let behind = self
-            .sorted
-            .partition_point(|entry| entry.range.start < code.end);
+        let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
         let before = self.sorted.get(..behind).unwrap_or_default();
         let overlapping = before.iter().rev();
         overlapping
@@ -81,11 +81,13 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Common parts are a few dozen bytes long. What is longer than this is none, and would be read again and again.
+/// Common parts are a few dozen bytes long. What is longer than this is none, and would be read again and
+/// again.
 const MAX_CIE_SIZE: usize = 512;
 
 impl<'a> EhFrame<'a> {
-    /// What stands behind the length of the entry at `offset`, and where the next one starts; `None` at the end.
+    /// What stands behind the length of the entry at `offset`, and where the next one starts; `None` at the
+    /// end.
     fn content(self, offset: usize) -> Option<(&'a [u8], usize)> {
         let mut reader = Reader::new(self.section.get(offset..)?, self.order);
         let length = reader.u32()?;
@@ -197,12 +199,7 @@ impl<'a> EhFrame<'a> {
     }
 
     /// Reads a pointer that stands at address `position`.
-    fn pointer(
-        self,
-        reader: &mut Reader<'_>,
-        encoding: gimli::DwEhPe,
-        position: Address,
-    ) -> Option<Address> {
+    fn pointer(self, reader: &mut Reader<'_>, encoding: gimli::DwEhPe, position: Address) -> Option<Address> {
         let value = match encoding.format() {
             dw::DW_EH_PE_absptr if self.address_size == 4 => reader.u32()?.into(),
             dw::DW_EH_PE_absptr | dw::DW_EH_PE_udata8 | dw::DW_EH_PE_sdata8 => reader.u64()?,
@@ -227,7 +224,8 @@ impl<'a> EhFrame<'a> {
     }
 }
 
-/// `Some` if the instructions mean the same at another address: all but `DW_CFA_set_loc` do. Also `None` where they can't be told apart.
+/// `Some` if the instructions mean the same at another address: all but `DW_CFA_set_loc` do. Also `None`
+/// where they can't be told apart.
 fn can_be_moved(instructions: &[u8], frame: EhFrame<'_>) -> Option<()> {
     let mut reader = Reader::new(instructions, frame.order);
     while let Some(byte) = reader.u8() {
@@ -323,15 +321,12 @@ pub struct TableLayout {
 }
 
 impl Tables {
-    /// Lays out `entries`, each with the address in the object that its first address becomes. `None` where they lie further than 2 GiB
-    /// from the tables, which the 32-bit distances in them can't bridge.
+    /// Lays out `entries`, each with the address in the object that its first address becomes. `None` where
+    /// they lie further than 2 GiB from the tables, which the 32-bit distances in them can't bridge.
     ///
-    /// Tables without entries say something too: without an `.eh_frame_hdr`, libunwind gives up on a function; with one that
-    /// has no entry for it, it follows the frame pointer.
-    pub fn lay_out<'a>(
-        entries: impl Iterator<Item = (Entry<'a>, u64)>,
-        layout: TableLayout,
-    ) -> Option<Self> {
+    /// Tables without entries say something too: without an `.eh_frame_hdr`, libunwind gives up on a
+    /// function; with one that has no entry for it, it follows the frame pointer.
+    pub fn lay_out<'a>(entries: impl Iterator<Item = (Entry<'a>, u64)>, layout: TableLayout) -> Option<Self> {
         let mut writer = Writer {
             out: Vec::new(),
             layout,
@@ -363,7 +358,8 @@ impl Tables {
     }
 }
 
-/// How many common parts an entry's own is looked for among. A runtime has one or two; hostile ones may have as many as entries.
+/// How many common parts an entry's own is looked for among. A runtime has one or two; hostile ones may have
+/// as many as entries.
 const RECENT_CIES: usize = 8;
 
 /// Addresses as signed 32-bit distances from where they stand: the form of every pointer in the tables.
@@ -410,9 +406,7 @@ impl Writer {
             // Personality routines and their data serve exceptions, not unwinding.
             writer.out.extend_from_slice(b"zR");
             let flags = cie.augmentation.iter().copied();
-            writer
-                .out
-                .extend(flags.filter(|flag| b"SBG".contains(flag)));
+            writer.out.extend(flags.filter(|flag| b"SBG".contains(flag)));
             writer.out.push(0);
             writer.out.extend_from_slice(cie.factors);
             writer.out.extend_from_slice(&[1, POINTERS]);
@@ -441,7 +435,8 @@ impl Writer {
         self.out.resize(self.out.len().next_multiple_of(8), 0);
     }
 
-    /// Appends the `.eh_frame_hdr`: pairs of the start of a function and the place of its entry, sorted, as distances from its own start.
+    /// Appends the `.eh_frame_hdr`: pairs of the start of a function and the place of its entry, sorted, as
+    /// distances from its own start.
     fn header(&mut self, mut index: Vec<(u64, usize)>) -> Option<()> {
         let table_encoding = dw::DW_EH_PE_datarel.0 | dw::DW_EH_PE_sdata4.0;
         let start = self.layout.eh_frame.wrapping_add(self.out.len() as u64);

@@ -16,8 +16,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine by ELF's number of it. Its class follows from the number, but for the few that have both: those are taken to
-    /// be of 64 bits, which runtimes on them are.
+    /// A machine by ELF's number of it. Its class follows from the number, but for the few that have both:
+    /// those are taken to be of 64 bits, which runtimes on them are.
     pub fn new(number: u32, order: ByteOrder) -> Self {
         let number = elf::Machine(u16::try_from(number).unwrap_or(0));
         let is_32 = matches!(
@@ -56,11 +56,7 @@ impl Machine {
             name if name.starts_with(b"arm") => (elf::EM_ARM, false),
             _ => return None,
         };
-        Some(Self {
-            number,
-            is_64,
-            order,
-        })
+        Some(Self { number, is_64, order })
     }
 
     /// The machine that this program runs on.

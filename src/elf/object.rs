@@ -11,22 +11,23 @@
 //!
 //! Each reader asks something of the layout, and this one serves all of them:
 //!
-//! - perf takes `address - map start + map offset` for a file offset, and that for an address in the object: `.text` lies at the same
-//!   offset and address. So does samply, which otherwise takes the file for one that perf wrote wrongly in 2022 and writes another.
-//! - Unwinders take `map start - map offset` for where the object starts, so there is one function and one place of it in each object.
-//!   elfutils' libdw (hotspot, perf built with it) also wants a PT_LOAD that starts at offset 0 and covers the headers; with one that starts
-//!   at `.text`, as perf inject writes it, it finds nothing outside `/tmp/jitted-*`.
-//! - libunwind (Debian's perf) reads the tables through the maps of the process, so they have a map of their own. A PT_LOAD for them would
-//!   make the objects of neighbouring functions overlap, and libdw then drops all but one; so there is none, on purpose, though
-//!   eu-elflint remarks on it.
-//! - Build-ids: readers take two files with the same id for one, and a file whose id differs from the profile's for a wrong one. So the id
-//!   covers all that the file holds, and also the address and the time of the load, which it does not.
+//! - perf takes `address - map start + map offset` for a file offset, and that for an address in the object:
+//!   `.text` lies at the same offset and address. So does samply, which otherwise takes the file for one that
+//!   perf wrote wrongly in 2022 and writes another.
+//! - Unwinders take `map start - map offset` for where the object starts, so there is one function and one
+//!   place of it in each object. elfutils' libdw (hotspot, perf built with it) also wants a PT_LOAD that
+//!   starts at offset 0 and covers the headers; with one that starts at `.text`, as perf inject writes it, it
+//!   finds nothing outside `/tmp/jitted-*`.
+//! - libunwind (Debian's perf) reads the tables through the maps of the process, so they have a map of their
+//!   own. A PT_LOAD for them would make the objects of neighbouring functions overlap, and libdw then drops
+//!   all but one; so there is none, on purpose, though eu-elflint remarks on it.
+//! - Build-ids: readers take two files with the same id for one, and a file whose id differs from the
+//!   profile's for a wrong one. So the id covers all that the file holds, and also the address and the time
+//!   of the load, which it does not.
 
 use object::elf;
 use object::endian::Endianness;
-use object::write::elf::{
-    Encoder, FileHeader, FileHeaderLayout, ProgramHeader, SectionHeader, Sym,
-};
+use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, ProgramHeader, SectionHeader, Sym};
 use sha1::{Digest, Sha1};
 
 use crate::bytes::ByteOrder;
@@ -80,8 +81,9 @@ pub struct Encoded {
     pub build_id: BuildId,
 }
 
-/// Where `.text` starts, as an offset in the file and an address in the object: behind the ELF header, and no further, because the object
-/// of a function that lies closer to the one before it than this overlaps that one's.
+/// Where `.text` starts, as an offset in the file and an address in the object: behind the ELF header, and no
+/// further, because the object of a function that lies closer to the one before it than this overlaps that
+/// one's.
 pub const TEXT_OFFSET: u64 = 0x40;
 
 const TEXT_ALIGN: u64 = 16;
@@ -124,7 +126,8 @@ fn encoder(machine: Machine) -> Encoder<Endianness> {
     Encoder::new(endian, machine.is_64, machine.number)
 }
 
-/// SHA-1 over all that makes the object what it is, each part behind its length, so that no two functions share an id.
+/// SHA-1 over all that makes the object what it is, each part behind its length, so that no two functions
+/// share an id.
 fn build_id(function: &FunctionObject<'_>) -> BuildId {
     let mut hash = Sha1::new();
     let mut part = |bytes: &[u8]| {
@@ -133,10 +136,7 @@ fn build_id(function: &FunctionObject<'_>) -> BuildId {
     };
     let machine = function.machine;
     part(&machine.number.0.to_le_bytes());
-    part(&[
-        u8::from(machine.is_64),
-        u8::from(machine.order == ByteOrder::Big),
-    ]);
+    part(&[u8::from(machine.is_64), u8::from(machine.order == ByteOrder::Big)]);
     part(&function.address.to_le_bytes());
     part(&function.time.to_le_bytes());
     part(function.name);
@@ -354,12 +354,7 @@ impl Writer<'_> {
     }
 
     /// Adds the names of the sections and the headers of everything.
-    fn finish(
-        mut self,
-        machine: Machine,
-        segments_offset: u64,
-        segments: &[ProgramHeader; SEGMENTS],
-    ) {
+    fn finish(mut self, machine: Machine, segments_offset: u64, segments: &[ProgramHeader; SEGMENTS]) {
         let names_offset = self.out.len() as u64;
         let shstrtab = self.strings(".shstrtab", names_offset);
         self.out.extend_from_slice(&self.names);
@@ -397,9 +392,7 @@ impl Writer<'_> {
 
 /// Overwrites the bytes at `offset`.
 fn put_at(out: &mut [u8], offset: usize, bytes: &[u8]) {
-    let place = out
-        .get_mut(offset..)
-        .and_then(|out| out.get_mut(..bytes.len()));
+    let place = out.get_mut(offset..).and_then(|out| out.get_mut(..bytes.len()));
     if let Some(place) = place {
         place.copy_from_slice(bytes);
     }

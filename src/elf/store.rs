@@ -108,8 +108,9 @@ impl Store {
         &self.folder
     }
 
-    /// A name for an object of `content`: `stem.so`, or `stem-N.so` if that is taken in this run. In a folder with other objects, one
-    /// with other content keeps its name, and the new one gets a part of its build-id into its own.
+    /// A name for an object of `content`: `stem.so`, or `stem-N.so` if that is taken in this run. In a folder
+    /// with other objects, one with other content keeps its name, and the new one gets a part of its build-id
+    /// into its own.
     pub fn name(&mut self, stem: &str, content: &[u8], build_id: &BuildId) -> String {
         let count = self.names.entry(stem.to_owned()).or_insert(0);
         let stem = match *count {

@@ -21,7 +21,8 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
-    /// Opens and maps a file. What is not a regular file is refused, and opening never waits: a FIFO could make it wait for ever.
+    /// Opens and maps a file. What is not a regular file is refused, and opening never waits: a FIFO could
+    /// make it wait for ever.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new()
@@ -69,7 +70,8 @@ impl Deref for MappedFile {
 
 #[allow(unsafe_code)]
 fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: The bytes may change while they are looked at, if somebody writes to the file. They are only ever read as bytes,
-    // each length in them is checked where it is used, and no decision relies on reading the same bytes twice.
+    // SAFETY: The bytes may change while they are looked at, if somebody writes to the file. They are only
+    // ever read as bytes, each length in them is checked where it is used, and no decision relies on reading
+    // the same bytes twice.
     unsafe { Mmap::map(file) }
 }

@@ -1,7 +1,7 @@
 //! Files and folders that get their name only once they are whole.
 //!
-//! Both are made under another name beside their own, by us alone (O_EXCL, O_NOFOLLOW, folders with mode 0700), and take their name by a rename.
-//! Dropped before that, they are removed.
+//! Both are made under another name beside their own, by us alone (O_EXCL, O_NOFOLLOW, folders with mode
+//! 0700), and take their name by a rename. Dropped before that, they are removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -23,10 +23,7 @@ const NEW_FILE: OFlags = OFlags::WRONLY
     .union(OFlags::CLOEXEC);
 
 /// Makes something new beside `target` with `make`, under a hidden name that nothing has yet.
-fn make_beside<T>(
-    target: &Path,
-    make: impl Fn(&Path) -> rustix::io::Result<T>,
-) -> io::Result<(PathBuf, T)> {
+fn make_beside<T>(target: &Path, make: impl Fn(&Path) -> rustix::io::Result<T>) -> io::Result<(PathBuf, T)> {
     let name = target.file_name().unwrap_or(OsStr::new("jitinject"));
     for attempt in 0..ATTEMPTS {
         let mut hidden = OsString::from(".");
@@ -52,7 +49,8 @@ pub struct StagedFile {
 }
 
 impl StagedFile {
-    /// Starts a file that is to be `target`. Only its owner will be able to read it, as is perf's custom for profiles.
+    /// Starts a file that is to be `target`. Only its owner will be able to read it, as is perf's custom for
+    /// profiles.
     pub fn create(target: &Path) -> io::Result<Self> {
         let mode = Mode::RUSR | Mode::WUSR;
         let make = |path: &Path| rustix::fs::openat(CWD, path, NEW_FILE, mode);

@@ -58,12 +58,7 @@ pub struct Missing {
 }
 
 /// Finds the dumps of a profile at `input`, in the files and folders of `given` as well.
-pub fn find(
-    profile: &Profile<'_>,
-    survey: &Survey,
-    input: &Path,
-    given: &[PathBuf],
-) -> Result<Found, Error> {
+pub fn find(profile: &Profile<'_>, survey: &Survey, input: &Path, given: &[PathBuf]) -> Result<Found, Error> {
     let mut search = Search::new(profile, survey, input);
     for path in given {
         search.add_given(path).map_err(|cause| Error::Read {
@@ -91,9 +86,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(profile: &Profile<'_>, survey: &'a Survey, input: &Path) -> Self {
-        let parent = input
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
+        let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
         Self {
             survey,
             is_monotonic: profile.attrs.clock_id() == Some(CLOCK_MONOTONIC),
@@ -183,7 +176,10 @@ impl<'a> Search<'a> {
             }
         }
         if tried.is_empty() {
-            tried.push("not found there, nor beside the profile; if you have it elsewhere, name it with --jitdump".into());
+            tried.push(
+                "not found there, nor beside the profile; if you have it elsewhere, name it with --jitdump"
+                    .into(),
+            );
         }
         Err(tried.join("; "))
     }
@@ -194,7 +190,8 @@ impl<'a> Search<'a> {
         let name = base_name(&marker.path);
         let mut beside = vec![self.beside.join(OsStr::from_bytes(name))];
         let mut given = self.given.get(name).cloned().unwrap_or_default();
-        // Several files of the same name, as containers make them: the one whose path is most like the recorded one.
+        // Several files of the same name, as containers make them: the one whose path is most like the
+        // recorded one.
         given.sort_by_key(|path| std::cmp::Reverse(common_end(path, recorded)));
         beside.append(&mut given);
         let proc = PathBuf::from(format!("/proc/{}/root", marker.pid));
@@ -211,8 +208,8 @@ impl<'a> Search<'a> {
         all
     }
 
-    /// Whether the recorded path means another file here than it did to the process: it ran in another mount namespace, or the file there
-    /// now has another inode.
+    /// Whether the recorded path means another file here than it did to the process: it ran in another mount
+    /// namespace, or the file there now has another inode.
     fn is_elsewhere(&self, marker: &Marker, recorded: &Path) -> bool {
         let ours = fs::metadata("/proc/self/ns/mnt").map(|metadata| metadata.ino());
         let theirs = self.survey.mount_namespaces.get(&marker.pid);
@@ -259,11 +256,7 @@ impl<'a> Search<'a> {
                     continue;
                 }
             };
-            if found
-                .dumps
-                .iter()
-                .any(|dump| dump.file.number() == file.number())
-            {
+            if found.dumps.iter().any(|dump| dump.file.number() == file.number()) {
                 continue;
             }
             if !self.survey.processes.knows(pid) {

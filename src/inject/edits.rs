@@ -18,7 +18,8 @@ use crate::units::Pid;
 /// The longest path that perf reads from a map, with its NUL (PATH_MAX).
 const MAX_PATH: usize = 4096;
 
-/// The changes: maps of the objects come in at their time, markers of the dumps that were used go, and maps that would hide code are reduced.
+/// The changes: maps of the objects come in at their time, markers of the dumps that were used go, and maps
+/// that would hide code are reduced.
 pub fn edits(
     profile: &Profile<'_>,
     survey: &Survey,

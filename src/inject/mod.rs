@@ -90,9 +90,7 @@ pub enum Error {
     #[error(transparent)]
     Objects(#[from] store::Error),
     /// An object's path does not fit into a record.
-    #[error(
-        "the path of an object is too long for a profile: {0}; choose another folder with --elf-dir"
-    )]
+    #[error("the path of an object is too long for a profile: {0}; choose another folder with --elf-dir")]
     PathTooLong(String),
     /// The output can't be written.
     #[error("cannot write {}: {cause}", path.display())]
@@ -187,11 +185,7 @@ fn open_profile(options: &Options) -> Result<MappedFile, Error> {
     Ok(file)
 }
 
-fn refuse_compressed(
-    options: &Options,
-    profile: &Profile<'_>,
-    survey: &Survey,
-) -> Result<(), Error> {
+fn refuse_compressed(options: &Options, profile: &Profile<'_>, survey: &Survey) -> Result<(), Error> {
     match survey.compressed {
         None => Ok(()),
         Some(offset) => Err(Error::Compressed {

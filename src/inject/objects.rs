@@ -68,8 +68,8 @@ pub struct Objects {
     pub faults: Tally<Fault>,
 }
 
-/// Writes the objects of `residences`, in their order, and tells `progress` of each. `architecture` is what the profile says of its machine, for dumps
-/// that don't.
+/// Writes the objects of `residences`, in their order, and tells `progress` of each. `architecture` is what
+/// the profile says of its machine, for dumps that don't.
 pub fn write(
     dumps: &[UsedDump<'_>],
     processes: &Processes,
@@ -131,11 +131,7 @@ const BATCH: usize = 1024;
 const TABLE_ALIGN: u64 = 16;
 
 impl<'a> ObjectWriter<'a> {
-    fn new(
-        dumps: &'a [UsedDump<'a>],
-        processes: &'a Processes,
-        architecture: Option<&[u8]>,
-    ) -> Self {
+    fn new(dumps: &'a [UsedDump<'a>], processes: &'a Processes, architecture: Option<&[u8]>) -> Self {
         let machine = |used: &UsedDump<'_>| {
             let header = used.dump.header();
             let machine = Machine::new(header.elf_machine, header.order);
@@ -190,9 +186,7 @@ impl<'a> ObjectWriter<'a> {
         let code = job.view.range;
         match unwinding.placement {
             Placement::At(_) => {
-                let entries = self
-                    .shared_entries
-                    .get(&(unwinding.eh_frame.as_ptr() as usize));
+                let entries = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
                 entries.map_or(Vec::new(), |entries| entries.of(code).collect())
             }
             Placement::BehindCode(distance) => {
@@ -214,7 +208,8 @@ impl<'a> ObjectWriter<'a> {
         Tables::lay_out(entries, table_layout(job, address))
     }
 
-    /// Gives the tables of all functions that have any addresses near the code, where their process never maps anything.
+    /// Gives the tables of all functions that have any addresses near the code, where their process never
+    /// maps anything.
     fn place_tables(&mut self, jobs: &mut [Job<'a>]) {
         // The size of tables does not depend on where they lie, as long as it is near.
         let sizes: Vec<Option<u64>> = jobs
@@ -253,7 +248,8 @@ impl<'a> ObjectWriter<'a> {
             .tables
             .and_then(|address| Some((self.tables(job, address)?, address)));
         let (tables, address) = placed.unwrap_or_else(|| {
-            // Tables that hold nothing are never looked into, so it does not matter what else is at their address.
+            // Tables that hold nothing are never looked into, so it does not matter what else is at their
+            // address.
             let behind = job.residence.range.end.0.next_multiple_of(TABLE_ALIGN);
             let layout = table_layout(job, Address(behind));
             (
@@ -283,12 +279,7 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Writes an object into the folder.
-    fn store(
-        &self,
-        job: &Job<'_>,
-        object: &Object,
-        store: &mut Store,
-    ) -> Result<PlacedObject, store::Error> {
+    fn store(&self, job: &Job<'_>, object: &Object, store: &mut Store) -> Result<PlacedObject, store::Error> {
         let residence = job.residence;
         let pid = self.pid(residence);
         let encoded = &object.encoded;
@@ -344,15 +335,14 @@ impl FreeAddresses {
     const REACH: u64 = 0x7fff_0000;
     /// How many addresses are set aside at a time.
     const STRETCH: u64 = 0x10_0000;
-    /// How far behind the code the first of them lie, so that a region of code which is still growing does not reach them.
+    /// How far behind the code the first of them lie, so that a region of code which is still growing does
+    /// not reach them.
     const DISTANCE: u64 = 0x1000_0000;
 
     fn new<'a>(processes: &Processes, residences: impl Iterator<Item = &'a Residence>) -> Self {
         let mut families: Vec<SpaceId> = Vec::new();
         for (id, space) in processes.iter() {
-            let parent = space
-                .parent
-                .and_then(|(parent, _)| families.get(parent.index()));
+            let parent = space.parent.and_then(|(parent, _)| families.get(parent.index()));
             families.push(parent.copied().unwrap_or(id));
         }
         let mut used: FxHashMap<SpaceId, RangeMap<()>> = FxHashMap::default();
@@ -380,7 +370,8 @@ impl FreeAddresses {
         self.families.get(space.index()).copied().unwrap_or(space)
     }
 
-    /// `size` addresses behind a function. Asked in the order of families and addresses, it gives out neighbouring ones.
+    /// `size` addresses behind a function. Asked in the order of families and addresses, it gives out
+    /// neighbouring ones.
     fn take(&mut self, residence: &Residence, size: u64, is_32: bool) -> Option<Address> {
         let family = self.family(residence.space);
         let code = residence.range;

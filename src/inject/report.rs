@@ -13,9 +13,7 @@ use crate::inject::sources::{Sources, UsedDump};
 use crate::inject::{Options, output};
 use crate::perf::Profile;
 use crate::runtime::Change;
-use crate::summary::{
-    DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, Unnamed, Warning,
-};
+use crate::summary::{DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, Unnamed, Warning};
 use crate::tally::Tally;
 
 /// Puts together what a run has to tell.
@@ -96,9 +94,7 @@ fn warnings(
     let lost = (profile.data.len() as u64).saturating_sub(survey.data_end);
     if lost > 0 {
         warnings.push(Warning {
-            what: format!(
-                "the last {lost} bytes of its records are cut off or damaged, and left out"
-            ),
+            what: format!("the last {lost} bytes of its records are cut off or damaged, and left out"),
             count: 1,
             file: Some(shown(&options.input)),
             first_offset: Some(profile.data_offset.saturating_add(survey.data_end)),

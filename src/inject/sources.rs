@@ -79,7 +79,8 @@ pub fn read<'a>(profile: &Profile<'_>, survey: &Survey, found: &'a Found) -> Sou
 }
 
 fn use_dump<'a>(found: &'a FoundDump, clock: &ProfileClock) -> Result<UsedDump<'a>, String> {
-    /// Nanoseconds by which a marker may be later than the code: some runtimes map their dump only after they have written to it.
+    /// Nanoseconds by which a marker may be later than the code: some runtimes map their dump only after they
+    /// have written to it.
     const SLACK: u64 = 1_000_000_000;
     let dump = Dump::parse(&found.file).map_err(|error| error.to_string())?;
     let runtime_clock = RuntimeClock {
@@ -87,10 +88,9 @@ fn use_dump<'a>(found: &'a FoundDump, clock: &ProfileClock) -> Result<UsedDump<'
         made: dump.header().time,
         first: dump.first_time().unwrap_or_default(),
     };
-    let alignment = Alignment::find(clock, &runtime_clock, found.marked)
-        .map_err(|reason| reason.to_string())?;
-    if let (Alignment::Same, Some(marked), Some(last)) =
-        (alignment, found.marked, dump.events().last())
+    let alignment =
+        Alignment::find(clock, &runtime_clock, found.marked).map_err(|reason| reason.to_string())?;
+    if let (Alignment::Same, Some(marked), Some(last)) = (alignment, found.marked, dump.events().last())
         && last.time.0.saturating_add(SLACK) < marked.0
     {
         return Err("belongs to another run: it was complete before the process mapped it".into());
@@ -112,9 +112,7 @@ impl Sources<'_> {
         let mut states: Vec<DumpState> = Vec::new();
         for space in processes.spaces() {
             let own = by_pid.get(&space.pid).copied().unwrap_or_default();
-            let parent = space
-                .parent
-                .and_then(|(parent, _)| states.get(parent.index()));
+            let parent = space.parent.and_then(|(parent, _)| states.get(parent.index()));
             states.push(own.max(parent.copied().unwrap_or_default()));
         }
         states
@@ -152,8 +150,8 @@ impl Sources<'_> {
 impl UsedDump<'_> {
     /// The process, by the profile's number, that the dump means by `pid`.
     ///
-    /// It is the one that mapped the dump, whatever the dump says: in a container (capture node20-pidns) it says 1. But a child that goes
-    /// on writing to its parent's dump after a fork means itself.
+    /// It is the one that mapped the dump, whatever the dump says: in a container (capture node20-pidns) it
+    /// says 1. But a child that goes on writing to its parent's dump after a fork means itself.
     fn process_of(&self, pid: u32, processes: &Processes) -> Pid {
         let says = Pid(pid);
         let first = self.found.pids.first().copied().unwrap_or(says);
@@ -166,13 +164,7 @@ impl UsedDump<'_> {
         first
     }
 
-    fn place(
-        &self,
-        file: u32,
-        event: &CodeEvent,
-        pid: Pid,
-        processes: &Processes,
-    ) -> Option<PlacedEvent> {
+    fn place(&self, file: u32, event: &CodeEvent, pid: Pid, processes: &Processes) -> Option<PlacedEvent> {
         let time = self.alignment.time(event.time);
         let space = processes.space_at(pid, time)?;
         let loaded_at = self.dump.range(event.function)?;
@@ -180,7 +172,8 @@ impl UsedDump<'_> {
             Change::Load => (loaded_at, None),
             Change::Move { from, to } => (AddressRange::new(to, loaded_at.size())?, Some(from)),
         };
-        // An address space starts at a FORK or at the start of a program; a reader would forget what it was told before.
+        // An address space starts at a FORK or at the start of a program; a reader would forget what it was
+        // told before.
         let since = processes.space(space)?.since;
         let earliest = Time(since.0.saturating_add(1));
         Some(PlacedEvent {

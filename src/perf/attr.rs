@@ -1,7 +1,7 @@
 //! Attributes of events (`struct perf_event_attr`): what each event's records hold.
 //!
-//! Only the fields that say where things lie in a record are looked at, and no value is refused: an event of a kind, clock or
-//! size that nobody has heard of yet is an event like any other.
+//! Only the fields that say where things lie in a record are looked at, and no value is refused: an event of
+//! a kind, clock or size that nobody has heard of yet is an event like any other.
 
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 use rustc_hash::FxHashMap;
@@ -105,14 +105,11 @@ impl Attr {
             read_format: ReadFormat::from_bits_retain(word(offset::READ_FORMAT)),
             branch_format: word(offset::BRANCH_SAMPLE_TYPE),
             user_registers: word(offset::SAMPLE_REGS_USER),
-            clock_id: flags
-                .contains(AttrFlags::USE_CLOCKID)
-                .then_some(clock_id as i32),
+            clock_id: flags.contains(AttrFlags::USE_CLOCKID).then_some(clock_id as i32),
             has_trailer,
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
             sample_time: from_start(SampleFormat::TIME),
-            sample_id: from_start(SampleFormat::IDENTIFIER)
-                .or_else(|| from_start(SampleFormat::ID)),
+            sample_id: from_start(SampleFormat::IDENTIFIER).or_else(|| from_start(SampleFormat::ID)),
             trailer_time: from_end(SampleFormat::TIME),
             trailer_id: from_end(SampleFormat::IDENTIFIER).or_else(|| from_end(SampleFormat::ID)),
         }
@@ -155,11 +152,7 @@ impl Attr {
 }
 
 /// Bytes from the start of `fields` to `field`, where `format` has it.
-fn field_offset(
-    format: SampleFormat,
-    fields: &[SampleFormat],
-    field: SampleFormat,
-) -> Option<usize> {
+fn field_offset(format: SampleFormat, fields: &[SampleFormat], field: SampleFormat) -> Option<usize> {
     if !format.contains(field) {
         return None;
     }
@@ -197,8 +190,9 @@ impl Attrs {
         self.all.get(*self.by_id.get(&id)?)
     }
 
-    /// The event that a record belongs to: by the id in the record, which lies at the same place for all events of a profile
-    /// (perf sees to it with PERF_SAMPLE_IDENTIFIER where their formats differ), else the first one, as perf does.
+    /// The event that a record belongs to: by the id in the record, which lies at the same place for all
+    /// events of a profile (perf sees to it with PERF_SAMPLE_IDENTIFIER where their formats differ), else the
+    /// first one, as perf does.
     pub fn of(&self, record: &Record<'_>, order: ByteOrder) -> Option<&Attr> {
         let first = self.all.first()?;
         if self.all.len() == 1 || record.kind >= record::USER_TYPE_START {

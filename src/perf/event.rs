@@ -33,7 +33,8 @@ pub struct FileNumber {
 }
 
 impl<'a> Mmap<'a> {
-    /// Reads the record; `None` for any other type, for maps of the kernel and of guests, and for what is cut or empty.
+    /// Reads the record; `None` for any other type, for maps of the kernel and of guests, and for what is cut
+    /// or empty.
     pub fn parse(record: &Record<'a>, order: ByteOrder) -> Option<Self> {
         if !is_user(record) {
             return None;
@@ -69,8 +70,9 @@ impl<'a> Mmap<'a> {
 
     /// Whether the map is memory that a JIT compiler can put code into, or a file's contents.
     pub fn backing(&self) -> Backing {
-        // The kernel's names for memory without a file (mm/mmap.c, perf_event_mmap_event in kernel/events/core.c), and
-        // perf's own list of them (is_anon_memory and is_no_dso_memory in tools/perf/util/map.c).
+        // The kernel's names for memory without a file (mm/mmap.c, perf_event_mmap_event in
+        // kernel/events/core.c), and perf's own list of them (is_anon_memory and is_no_dso_memory in
+        // tools/perf/util/map.c).
         const ANONYMOUS: [&[u8]; 8] = [
             b"//anon",
             b"[anon:",
@@ -223,12 +225,7 @@ mod tests {
         );
         assert_eq!(
             parse_one(
-                &mmap(
-                    record::MMAP2,
-                    2 | record::MISC_MMAP_BUILD_ID,
-                    &identity,
-                    b"/a\0"
-                ),
+                &mmap(record::MMAP2, 2 | record::MISC_MMAP_BUILD_ID, &identity, b"/a\0"),
                 view
             ),
             Some((Pid(7), 0x200, None, b"/a".to_vec()))
@@ -238,10 +235,7 @@ mod tests {
             Some((Pid(7), 0x200, None, b"no end".to_vec()))
         );
         // the kernel's own map, and one that is cut
-        assert_eq!(
-            parse_one(&mmap(record::MMAP, 1, &[], b"[kernel]"), view),
-            None
-        );
+        assert_eq!(parse_one(&mmap(record::MMAP, 1, &[], b"[kernel]"), view), None);
         assert_eq!(
             parse_one(&mmap(record::MMAP2, 2, &identity[..10], b""), view),
             None

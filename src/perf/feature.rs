@@ -1,7 +1,8 @@
 //! Feature sections: what `perf record` noted beside the records.
 //!
-//! They are carried over byte for byte, but for the two that speak of what a rewrite changes: the table of build-ids, which
-//! gains entries ([`super::synthesis`]), and the index of AUX data, which holds offsets in the file.
+//! They are carried over byte for byte, but for the two that speak of what a rewrite changes: the table of
+//! build-ids, which gains entries ([`super::synthesis`]), and the index of AUX data, which holds offsets in
+//! the file.
 
 use crate::bytes::{ByteOrder, Reader, until_nul};
 
@@ -54,13 +55,9 @@ impl ClockData {
     }
 }
 
-/// An [`AUXTRACE`] section in which each offset in the file is replaced by `moved(offset)`. The layout is that of
-/// `auxtrace_index__write` in perf: a count, then pairs of offset and size.
-pub fn move_auxtrace_index(
-    content: &[u8],
-    order: ByteOrder,
-    moved: impl Fn(u64) -> u64,
-) -> Option<Vec<u8>> {
+/// An [`AUXTRACE`] section in which each offset in the file is replaced by `moved(offset)`. The layout is
+/// that of `auxtrace_index__write` in perf: a count, then pairs of offset and size.
+pub fn move_auxtrace_index(content: &[u8], order: ByteOrder, moved: impl Fn(u64) -> u64) -> Option<Vec<u8>> {
     let mut reader = Reader::new(content, order);
     let count = reader.u64()?;
     let mut out = Vec::with_capacity(content.len());

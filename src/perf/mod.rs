@@ -5,12 +5,14 @@
 //! [header]  [attr]        [record], [event], [sample]                           [feature]
 //! ```
 //!
-//! Reading keeps every byte: a [`Profile`] borrows the mapped file, a [`record::Record`] is a slice of it with its place, and the views in
-//! [`event`] and [`sample`] take out only what placing JIT code needs. What they don't know passes through untouched.
-//! Writing ([`output`]) lays the same parts out again, with records added, replaced or left out.
+//! Reading keeps every byte: a [`Profile`] borrows the mapped file, a [`record::Record`] is a slice of it
+//! with its place, and the views in [`event`] and [`sample`] take out only what placing JIT code needs. What
+//! they don't know passes through untouched. Writing ([`output`]) lays the same parts out again, with records
+//! added, replaced or left out.
 //!
-//! The format is that of Linux' `tools/perf/Documentation/perf.data-file-format.txt` and of `include/uapi/linux/perf_event.h`.
-//! linux-perf-data can't serve here: it has no writer, hides offsets and header, and drops or reorders records.
+//! The format is that of Linux' `tools/perf/Documentation/perf.data-file-format.txt` and of
+//! `include/uapi/linux/perf_event.h`. linux-perf-data can't serve here: it has no writer, hides offsets and
+//! header, and drops or reorders records.
 
 pub mod attr;
 pub mod event;

@@ -25,7 +25,8 @@ struct Edit {
 }
 
 impl Edits {
-    /// Adds what `put` appends before the record that starts at byte `at`, behind what was added there before.
+    /// Adds what `put` appends before the record that starts at byte `at`, behind what was added there
+    /// before.
     pub fn insert(&mut self, at: u64, put: impl FnOnce(&mut Vec<u8>)) {
         self.push(at, 0, put);
     }
@@ -39,12 +40,7 @@ impl Edits {
         let start = self.bytes.len();
         put(&mut self.bytes);
         let end = self.bytes.len();
-        self.edits.push(Edit {
-            at,
-            skip,
-            start,
-            end,
-        });
+        self.edits.push(Edit { at, skip, start, end });
     }
 
     /// In the order of the file; what is inserted before a record comes before what replaces it.
@@ -64,8 +60,9 @@ pub struct FeatureEdit {
     pub content: Vec<u8>,
 }
 
-/// Writes `profile` with `edits` to its records, of which the first `data_end` bytes are whole, and with some feature sections
-/// replaced. The layout is that of perf's own files: header, ids, attributes, records, feature table, features.
+/// Writes `profile` with `edits` to its records, of which the first `data_end` bytes are whole, and with some
+/// feature sections replaced. The layout is that of perf's own files: header, ids, attributes, records,
+/// feature table, features.
 pub fn write(
     profile: &Profile<'_>,
     data_end: u64,
@@ -135,7 +132,8 @@ fn edited_size(data_end: u64, edits: &[Edit]) -> u64 {
 
 /// How far the records lie from where they were.
 struct Shifts {
-    /// For each edit: where in the old stream it is over, and how many bytes all edits up to it have added and left out.
+    /// For each edit: where in the old stream it is over, and how many bytes all edits up to it have added
+    /// and left out.
     shifts: Vec<(u64, u64, u64)>,
 }
 
@@ -163,23 +161,14 @@ impl Shifts {
 }
 
 /// The features to write, in the order of their ids.
-fn merged(
-    profile: &Profile<'_>,
-    edits: &[FeatureEdit],
-    moved: impl Fn(u64) -> u64,
-) -> Vec<(u8, Vec<u8>)> {
+fn merged(profile: &Profile<'_>, edits: &[FeatureEdit], moved: impl Fn(u64) -> u64) -> Vec<(u8, Vec<u8>)> {
     let mut features: Vec<(u8, Vec<u8>)> = Vec::new();
     for feature in &profile.features {
         let content = match feature.id {
-            feature::AUXTRACE => {
-                feature::move_auxtrace_index(feature.content, profile.order, &moved)
-            }
+            feature::AUXTRACE => feature::move_auxtrace_index(feature.content, profile.order, &moved),
             _ => None,
         };
-        features.push((
-            feature.id,
-            content.unwrap_or_else(|| feature.content.to_vec()),
-        ));
+        features.push((feature.id, content.unwrap_or_else(|| feature.content.to_vec())));
     }
     for edit in edits {
         features.retain(|(id, _)| *id != edit.id);
@@ -212,11 +201,7 @@ fn span(data: &[u8], start: u64, end: u64) -> &[u8] {
     }
 }
 
-fn write_features(
-    header: &Header,
-    features: &[(u8, Vec<u8>)],
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn write_features(header: &Header, features: &[(u8, Vec<u8>)], out: &mut dyn Write) -> io::Result<()> {
     /// Bytes of one entry of the table: offset and size.
     const ENTRY: u64 = 16;
     let table_offset = header.data.offset + header.data.size;

@@ -28,9 +28,7 @@ pub enum Error {
     )]
     PipeFormat,
     /// The attributes, without which no record can be understood, are not in the file.
-    #[error(
-        "the attributes, {size} bytes at {offset:#x} in entries of {entry}, can't be in this file"
-    )]
+    #[error("the attributes, {size} bytes at {offset:#x} in entries of {entry}, can't be in this file")]
     Attrs {
         /// Where they should be.
         offset: u64,

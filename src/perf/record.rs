@@ -98,15 +98,11 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// Walks `data`, whose first byte is byte `offset` of all records.
     pub fn new(data: &'a [u8], offset: u64, order: ByteOrder) -> Self {
-        Self {
-            data,
-            offset,
-            order,
-        }
+        Self { data, offset, order }
     }
 
-    /// After the walk: where it had to stop, in bytes from the first record, and what it could not read; `None` where it
-    /// came to the end.
+    /// After the walk: where it had to stop, in bytes from the first record, and what it could not read;
+    /// `None` where it came to the end.
     pub fn undecoded(&self) -> Option<(u64, &'a [u8])> {
         (!self.data.is_empty()).then_some((self.offset, self.data))
     }

@@ -20,7 +20,8 @@ pub struct Sample<'a> {
     pub pid: Option<Pid>,
     /// When.
     pub time: Option<Time>,
-    /// The callers, innermost first, the sampled address among them; marks of the kind `PERF_CONTEXT_USER` stand between.
+    /// The callers, innermost first, the sampled address among them; marks of the kind `PERF_CONTEXT_USER`
+    /// stand between.
     pub callchain: Addresses<'a>,
     /// The last branches: source, target and flags of each in turn.
     pub branches: Addresses<'a>,
@@ -43,20 +44,12 @@ pub struct Addresses<'a> {
 
 impl<'a> Addresses<'a> {
     fn new(bytes: &'a [u8], order: ByteOrder, width: usize) -> Self {
-        Self {
-            bytes,
-            order,
-            width,
-        }
+        Self { bytes, order, width }
     }
 
     /// The numbers in the order of the record.
     pub fn iter(self) -> impl Iterator<Item = Address> + use<'a> {
-        let Self {
-            bytes,
-            order,
-            width,
-        } = self;
+        let Self { bytes, order, width } = self;
         bytes.chunks_exact(width).filter_map(move |chunk| {
             let mut reader = Reader::new(chunk, order);
             let number = if width == 4 {
@@ -69,7 +62,8 @@ impl<'a> Addresses<'a> {
     }
 }
 
-/// The lowest of the marks that stand between the parts of a call chain, such as `PERF_CONTEXT_USER` (`PERF_CONTEXT_MAX`).
+/// The lowest of the marks that stand between the parts of a call chain, such as `PERF_CONTEXT_USER`
+/// (`PERF_CONTEXT_MAX`).
 const CONTEXT_MARKS: u64 = -4095i64 as u64;
 
 impl<'a> Sample<'a> {
@@ -171,8 +165,7 @@ fn skip_read(body: &mut Reader<'_>, format: ReadFormat) -> Option<()> {
     let bits = format.bits();
     let times = u64::from(format.contains(ReadFormat::TOTAL_TIME_ENABLED))
         + u64::from(format.contains(ReadFormat::TOTAL_TIME_RUNNING));
-    let per_value =
-        1 + u64::from(format.contains(ReadFormat::ID)) + u64::from(bits & READ_FORMAT_LOST != 0);
+    let per_value = 1 + u64::from(format.contains(ReadFormat::ID)) + u64::from(bits & READ_FORMAT_LOST != 0);
     let words = if format.contains(ReadFormat::GROUP) {
         body.u64()?.checked_mul(per_value)?.checked_add(times)?
     } else {

@@ -73,7 +73,8 @@ pub fn put_mmap2(out: &mut Vec<u8>, order: ByteOrder, mapping: &Mapping<'_>, eve
     put_trailer(out, order, mapping.pid, mapping.time, event);
 }
 
-/// The trailer that every record has when the profile was recorded with `sample_id_all`, as all are since Linux 2.6.38.
+/// The trailer that every record has when the profile was recorded with `sample_id_all`, as all are since
+/// Linux 2.6.38.
 fn put_trailer(out: &mut Vec<u8>, order: ByteOrder, pid: Pid, time: Time, event: Event<'_>) {
     if !event.attr.has_trailer {
         return;
@@ -115,7 +116,8 @@ pub fn put_part_of_mmap(
     out.extend_from_slice(original.bytes.get(BEHIND..).unwrap_or_default());
 }
 
-/// Appends an entry to a build-id table ([`super::feature::BUILD_ID`]), in the form of perf's `write_buildid`.
+/// Appends an entry to a build-id table ([`super::feature::BUILD_ID`]), in the form of perf's
+/// `write_buildid`.
 pub fn put_build_id_entry(out: &mut Vec<u8>, order: ByteOrder, build_id: &BuildId, name: &[u8]) {
     const FIXED: usize = 8 + 4 + 24;
     const ANY_PID: u32 = u32::MAX;
@@ -157,8 +159,7 @@ mod tests {
 
     #[test]
     fn a_made_map_reads_back_with_time_and_id_where_the_event_has_them() {
-        let format =
-            SampleFormat::TID | SampleFormat::TIME | SampleFormat::CPU | SampleFormat::IDENTIFIER;
+        let format = SampleFormat::TID | SampleFormat::TIME | SampleFormat::CPU | SampleFormat::IDENTIFIER;
         let attr = attr(format.bits(), 1 << 18);
         let range = AddressRange::new(Address(0x7000), 0x123).unwrap();
         let mapping = Mapping {
@@ -177,10 +178,7 @@ mod tests {
             let record = records.next().unwrap();
             assert!(records.undecoded().is_none());
             let map = Mmap::parse(&record, order).unwrap();
-            assert_eq!(
-                (map.pid, map.range, map.file_offset),
-                (Pid(5), range, 0x100)
-            );
+            assert_eq!((map.pid, map.range, map.file_offset), (Pid(5), range, 0x100));
             assert_eq!((map.name, map.file), (&b"/tmp/x.so"[..], None));
             assert_eq!(attr.time_of(&record, order), Some(Time(77)));
             assert_eq!(attr.id_of(&record, order), Some(9));

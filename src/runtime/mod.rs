@@ -1,7 +1,7 @@
 //! What runtimes write about the code that they make, in one vocabulary.
 //!
-//! Each kind of file has a folder of its own that turns its records into [`CodeEvent`]s; what comes after them need not know who wrote
-//! them.
+//! Each kind of file has a folder of its own that turns its records into [`CodeEvent`]s; what comes after
+//! them need not know who wrote them.
 
 pub mod jitdump;
 
@@ -16,7 +16,8 @@ pub struct RuntimeTime(pub u64);
 pub struct CodeEvent {
     /// When.
     pub time: RuntimeTime,
-    /// In which process, by the number that the runtime knows it under; in a container that is not the profile's.
+    /// In which process, by the number that the runtime knows it under; in a container that is not the
+    /// profile's.
     pub pid: u32,
     /// To which function, as an index into the file's functions.
     pub function: u32,

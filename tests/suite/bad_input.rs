@@ -1,1 +1,429 @@
-//! To come.
+//! Damaged, missing and hostile files: one clear message, and whatever can be saved is saved.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use jitinject::bytes::ByteOrder;
+use jitinject::inject::{Options, inject};
+
+use crate::support::dump::DumpWriter;
+use crate::support::generator::{Plan, Random, generate};
+use crate::support::profile::ProfileWriter;
+use crate::support::{capture, inject_into, jitinject, objects_of, perf, run, said, scratch, tools};
+
+/// Runs on `input`, which must fail with status 1, write nothing and name the file; returns what was said.
+fn fails(folder: &Path, input: &Path, output: &Path) -> String {
+    let before = entries(folder);
+    let ran = jitinject()
+        .args(["-i", tools::text(input), "-o", tools::text(output)])
+        .output()
+        .unwrap();
+    let said = said(&ran);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("jitinject: error: "), "{said}");
+    assert!(said.contains(tools::text(input)), "{said}");
+    assert_eq!(entries(folder), before, "nothing is left behind");
+    said
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    entries.sort();
+    entries
+}
+
+#[test]
+fn what_is_no_profile_says_so() {
+    let folder = scratch();
+    let input = folder.path().join("perf.data");
+    let output = folder.path().join("out.data");
+    assert!(fails(folder.path(), &input, &output).contains("No such file"));
+    let of_size = |size: u64| [&b"PERFILE2"[..], &size.to_le_bytes()].concat();
+    for (content, expected) in [
+        (&b""[..], "ends after 0 bytes"),
+        (b"PERFILE2 and", "ends after 12 bytes"),
+        (b"\x7fELF 64-bit", "does not start with PERFILE2"),
+        (&of_size(16), "pipe format"),
+        (&of_size(20), "less than perf writes"),
+        (&of_size(104), "ends after 16 bytes"),
+    ] {
+        std::fs::write(&input, content).unwrap();
+        let said = fails(folder.path(), &input, &output);
+        assert!(said.contains(expected), "{said}");
+    }
+    std::fs::remove_file(&input).unwrap();
+    std::fs::create_dir(&input).unwrap();
+    assert!(fails(folder.path(), &input, &output).contains("perf record --threads"));
+    std::fs::remove_dir(&input).unwrap();
+    tools::run("mkfifo", &[tools::text(&input)]);
+    assert!(fails(folder.path(), &input, &output).contains("is not a regular file"));
+}
+
+#[test]
+fn compressed_records_are_not_passed_over_in_silence() {
+    const COMPRESSED: u32 = 81;
+    let folder = scratch();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.comm(1, "first", false, 1);
+    profile.record(COMPRESSED, 0, &[0; 64]);
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let said = fails(folder.path(), &input, &folder.path().join("out.data"));
+    assert!(said.contains("are compressed"), "{said}");
+}
+
+#[test]
+fn an_output_that_is_an_input_is_refused() {
+    let folder = scratch();
+    let generated = generate(
+        folder.path(),
+        &Plan {
+            functions: 10,
+            samples: 10,
+            ..Plan::default()
+        },
+    );
+    let profile = std::fs::read(&generated.profile).unwrap();
+    let hard_link = folder.path().join("hard");
+    let soft_link = folder.path().join("soft");
+    std::fs::hard_link(&generated.profile, &hard_link).unwrap();
+    symlink(&generated.profile, &soft_link).unwrap();
+    for output in [&generated.profile, &hard_link, &soft_link] {
+        assert!(fails(folder.path(), &generated.profile, output).contains("is the same file as the input"));
+    }
+    let dump = folder.path().join("jit-5000.dump");
+    let ran = jitinject()
+        .args(["-i", tools::text(&generated.profile), "-o", tools::text(&dump)])
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert_eq!(std::fs::read(&generated.profile).unwrap(), profile);
+}
+
+#[test]
+fn an_unfinished_or_cut_profile_keeps_what_is_whole() {
+    let folder = scratch();
+    let generated = generate(
+        folder.path(),
+        &Plan {
+            functions: 100,
+            samples: 500,
+            ..Plan::default()
+        },
+    );
+    let file = std::fs::read(&generated.profile).unwrap();
+    let output = folder.path().join("out.data");
+    let mut unfinished = file.clone();
+    // the size of the records, which perf writes at the end
+    unfinished[48..56].fill(0);
+    for (content, expected, samples) in [
+        (unfinished, "the recording was not finished", 500),
+        (
+            file[..file.len() - 100].to_vec(),
+            "the file ends before its records do",
+            499,
+        ),
+    ] {
+        std::fs::write(&generated.profile, content).unwrap();
+        let said = run(["-i", tools::text(&generated.profile), "-o", tools::text(&output)]);
+        assert!(said.contains(expected), "{said}");
+        let shown = perf::stacks(&output, &[]);
+        assert_eq!(shown.len(), samples);
+        assert!(shown.iter().all(|sample| sample.frames[0].starts_with("fn_")));
+    }
+}
+
+/// Several runtimes were recorded; one dump is spoilt, the others must still come out.
+#[test]
+fn one_bad_dump_costs_only_its_own_process() {
+    type Spoil = fn(&Path);
+    let spoil: [(&str, Spoil); 6] = [
+        ("not found there", |path| std::fs::remove_file(path).unwrap()),
+        ("is empty", |path| std::fs::write(path, "").unwrap()),
+        ("ends after 9 bytes", |path| {
+            std::fs::write(path, b"DTiJ\x01\0\0\0\x28").unwrap()
+        }),
+        ("is not a jitdump", |path| {
+            std::fs::write(path, "\x7fELF and so on").unwrap()
+        }),
+        ("is not a regular file", |path| {
+            std::fs::remove_file(path).unwrap();
+            tools::run("mkfifo", &[tools::text(path)]);
+        }),
+        ("directory", |path| {
+            std::fs::remove_file(path).unwrap();
+            std::fs::create_dir(path).unwrap();
+        }),
+    ];
+    for (expected, spoil) in spoil {
+        let folder = scratch();
+        for entry in std::fs::read_dir(capture::folder("multi")).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+        }
+        spoil(&folder.path().join("jit-4834.dump"));
+        let output = folder.path().join("out.data");
+        let said = run([
+            "-i",
+            tools::text(&folder.path().join("perf.data")),
+            "-o",
+            tools::text(&output),
+        ]);
+        assert!(said.contains("jitdump of process 4834"), "{said}");
+        assert!(said.contains(expected), "{expected}: {said}");
+        let php: u64 = capture::truth("multi")
+            .iter()
+            .filter(|((pid, _), _)| *pid == 4834)
+            .map(|(_, (leaf, _))| leaf)
+            .sum();
+        assert!(
+            said.contains(&format!("134 in JIT code, {} of them named", 133 - php)),
+            "{said}"
+        );
+        assert!(
+            said.contains(&format!(
+                "{php} not named: the jitdump of the process is missing or unusable"
+            )),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_dump_of_another_run_is_not_believed() {
+    let folder = scratch();
+    let generated = generate(
+        folder.path(),
+        &Plan {
+            functions: 10,
+            samples: 10,
+            ..Plan::default()
+        },
+    );
+    let path = folder.path().join("jit-5000.dump");
+    for (time, expected) in [
+        (u64::MAX / 4, "was written after this recording ended"),
+        (1, "was complete before the process mapped it"),
+    ] {
+        let mut dump = DumpWriter::new(ByteOrder::Little, 62, 5000);
+        dump.load(time, 0x7f08_0000_0000, 0, b"stale", &[0; 4096]);
+        std::fs::write(&path, dump.bytes).unwrap();
+        let said = run([
+            "-i",
+            tools::text(&generated.profile),
+            "-o",
+            tools::text(&folder.path().join("out.data")),
+        ]);
+        assert!(said.contains("belongs to another run"), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+/// A profile with one sample in each of some functions, which a dump gives names to.
+fn with_names(folder: &Path, names: &[&[u8]]) -> PathBuf {
+    let path = folder.join("jit-7.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, 7);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, 0x6000_0000, 4096, 0, tools::text(&path), 500);
+    for (number, name) in (0u64..).zip(names) {
+        let address = 0x4000_0000 + 0x100 * number;
+        dump.load(1000 + number, address, number, name, &[0x90; 64]);
+        profile.sample(7, 2000 + number, &[address + 4], None);
+    }
+    std::fs::write(&path, dump.bytes).unwrap();
+    let input = folder.join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    input
+}
+
+#[test]
+fn hostile_names_stay_names() {
+    let folder = scratch();
+    let long = vec![b'x'; 4096];
+    let names: [&[u8]; 6] = [
+        b"../../../etc/passwd",
+        b"/etc/passwd",
+        b"two\nlines",
+        b"\x1b[31mred",
+        b"caf\xe9",
+        &long,
+    ];
+    let input = with_names(folder.path(), &names);
+    let output = inject_into(folder.path(), &input, &[]);
+    assert_eq!(objects_of(&output).len(), 6);
+    let shown = perf::perf(&["script", "-f", "-i", tools::text(&output), "-F", "ip,sym"]);
+    assert!(
+        !shown.contains('\x1b'),
+        "no control character reaches the terminal"
+    );
+    for expected in [
+        "../../../etc/passwd",
+        "/etc/passwd",
+        r"two\x0alines",
+        r"\x1b[31mred",
+        "caf",
+        "xxxxxxxx",
+    ] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+}
+
+#[test]
+fn a_hostile_path_in_a_marker_does_not_reach_the_terminal() {
+    let folder = scratch();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, 0x6000_0000, 4096, 0, "/tmp/\x1b[2J/jit-7.dump", 500);
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let said = run([
+        "-i",
+        tools::text(&input),
+        "-o",
+        tools::text(&folder.path().join("out.data")),
+    ]);
+    assert!(said.contains("jit-7.dump"), "{said}");
+    assert!(!said.contains('\x1b'), "{said}");
+}
+
+#[test]
+fn links_and_strangers_files_in_the_way_are_not_touched() {
+    let folder = scratch();
+    let input = with_names(folder.path(), &[b"name"]);
+    let victim = folder.path().join("victim");
+    std::fs::create_dir(&victim).unwrap();
+    std::fs::write(victim.join("precious"), "text").unwrap();
+    let output = folder.path().join("out.data");
+    let objects = folder.path().join("out.data.elf");
+    // the folder for objects is a link
+    symlink(&victim, &objects).unwrap();
+    let ran = jitinject()
+        .args(["-i", tools::text(&input), "-o", tools::text(&output)])
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert!(!output.exists());
+    // or holds something that is not ours
+    std::fs::remove_file(&objects).unwrap();
+    std::fs::rename(&victim, &objects).unwrap();
+    let ran = jitinject()
+        .args(["-i", tools::text(&input), "-o", tools::text(&output)])
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(
+        said(&ran).contains("\"precious\", which is not ours to replace"),
+        "{}",
+        said(&ran)
+    );
+    assert_eq!(std::fs::read_to_string(objects.join("precious")).unwrap(), "text");
+    std::fs::remove_dir_all(&objects).unwrap();
+    // the output itself is a link: it is replaced, and what it points to stays
+    let target = folder.path().join("target");
+    std::fs::write(&target, "text").unwrap();
+    symlink(&target, &output).unwrap();
+    inject_into(folder.path(), &input, &[]);
+    assert_eq!(std::fs::read_to_string(target).unwrap(), "text");
+    assert!(!std::fs::symlink_metadata(&output).unwrap().is_symlink());
+    // a second run replaces the first's objects and leaves nothing beside them
+    inject_into(folder.path(), &input, &[]);
+    let left = entries(folder.path());
+    assert_eq!(left.len(), 5, "{left:?}");
+    assert_eq!(objects_of(&output).len(), 1);
+}
+
+#[test]
+fn functions_that_cannot_be_are_passed_over() {
+    let folder = scratch();
+    let input = with_names(folder.path(), &[b"good"]);
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, 7);
+    dump.load(990, 0x4000_0000, 1, b"of no size", b"");
+    dump.load(991, u64::MAX - 8, 2, b"behind the end of memory", &[0; 64]);
+    dump.moved(992, 0x1234, 0x5678, 10, 99);
+    dump.record(0, 993, b"far too short");
+    dump.record(2, 994, b"too short as well");
+    dump.record(4, 995, &[0xff; 40]);
+    dump.record(99, 996, b"of a type to come");
+    dump.load(1000, 0x4000_0000, 0, b"good", &[0x90; 64]);
+    std::fs::write(folder.path().join("jit-7.dump"), dump.bytes).unwrap();
+    let output = folder.path().join("out.data");
+    let said = run(["-i", tools::text(&input), "-o", tools::text(&output)]);
+    for expected in [
+        "LOAD records whose name or code does not fit, passed over (2,",
+        "MOVE records of unknown functions, passed over (at ",
+        "records of unknown type 99, passed over (at ",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert_eq!(perf::leaves(&output)[0].frames, ["good"]);
+}
+
+/// Damages a file: bits flipped, bytes cut out or doubled, numbers set to extremes.
+fn damage(file: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(file.len() as u64) as usize;
+        let end = (at + 1 + random.below(64) as usize).min(file.len());
+        match random.below(6) {
+            0 => file[at] ^= 1 << random.below(8),
+            1 => file.truncate(at.max(1)),
+            2 => drop(file.drain(at..end)),
+            3 => {
+                let doubled = file[at..end].to_vec();
+                file.splice(at..at, doubled);
+            }
+            _ => {
+                let extremes = [0, 1, 0x7f, 0xff];
+                let size = [1, 2, 4, 8][random.below(4) as usize];
+                let end = (at + size).min(file.len());
+                file[at..end].fill(extremes[random.below(4) as usize]);
+            }
+        }
+    }
+}
+
+/// Whatever a profile or a dump holds, the run ends, with an output or with an error.
+#[test]
+fn damage_of_any_kind_neither_panics_nor_hangs() {
+    let mut random = Random::new(1);
+    let plan = Plan {
+        functions: 40,
+        samples: 60,
+        places: 20,
+        moves: true,
+        processes: 2,
+        ..Plan::default()
+    };
+    let unwound = Plan {
+        stacks: crate::support::generator::Stacks::Unwound,
+        ..plan.clone()
+    };
+    let mut outcomes = [0, 0];
+    for plan in [plan, unwound] {
+        let folder = scratch();
+        let generated = generate(folder.path(), &plan);
+        let dump = folder.path().join("jit-5000.dump");
+        let originals = [&generated.profile, &dump].map(|path| (path.clone(), std::fs::read(path).unwrap()));
+        for round in 0..300 {
+            for (path, original) in &originals {
+                std::fs::write(path, original).unwrap();
+            }
+            let (path, original) = &originals[round % 2];
+            let mut damaged = original.clone();
+            damage(&mut damaged, &mut random);
+            std::fs::write(path, damaged).unwrap();
+            let options = Options {
+                input: generated.profile.clone(),
+                output: folder.path().join("out.data"),
+                all: round % 3 == 0,
+                ..Options::default()
+            };
+            outcomes[usize::from(inject(&options, &mut ()).is_ok())] += 1;
+        }
+    }
+    assert!(
+        outcomes[1] > 300,
+        "most damage leaves something to save: {outcomes:?}"
+    );
+}

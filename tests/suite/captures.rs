@@ -8,7 +8,11 @@ use crate::support::{capture, inject_into, perf, scratch, tools};
 fn missing(name: &str) -> Vec<String> {
     let folder = scratch();
     let dumps = capture::folder(name);
-    let output = inject_into(folder.path(), &capture::profile(name), &["--jitdump", tools::text(&dumps)]);
+    let output = inject_into(
+        folder.path(),
+        &capture::profile(name),
+        &["--jitdump", tools::text(&dumps)],
+    );
     let mut leaf: HashMap<(u32, String), u64> = HashMap::new();
     let mut stack = leaf.clone();
     for sample in perf::leaves(&output) {
@@ -38,7 +42,10 @@ fn missing(name: &str) -> Vec<String> {
 
 #[test]
 fn every_recording_is_named_whole() {
-    let missing: Vec<String> = capture::WITH_TRUTH.iter().flat_map(|name| missing(name)).collect();
+    let missing: Vec<String> = capture::WITH_TRUTH
+        .iter()
+        .flat_map(|name| missing(name))
+        .collect();
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
@@ -60,16 +67,25 @@ fn said(name: &str) -> String {
 #[test]
 fn damage_by_fork_is_told_and_costs_nothing_else() {
     let said = said("cpython313-fork");
-    assert!(said.contains("bytes that are no records, passed over (78, the first at 0x10963)"), "{said}");
+    assert!(
+        said.contains("bytes that are no records, passed over (78, the first at 0x10963)"),
+        "{said}"
+    );
     assert!(said.contains("records written twice, used once (20"), "{said}");
-    assert!(said.contains("jit-23236.dump: last record cut off by the end of the file"), "{said}");
+    assert!(
+        said.contains("jit-23236.dump: last record cut off by the end of the file"),
+        "{said}"
+    );
     assert!(said.contains("745 functions loaded"), "{said}");
 }
 
 #[test]
 fn clocks_that_differ_are_aligned_and_it_is_said() {
     let said = said("node20-nomono");
-    assert!(said.contains("clock: another than the profile's, moved by -0.0000"), "{said}");
+    assert!(
+        said.contains("clock: another than the profile's, moved by -0.0000"),
+        "{said}"
+    );
     assert!(said.contains("can't have been loaded later"), "{said}");
 }
 
@@ -77,16 +93,23 @@ fn clocks_that_differ_are_aligned_and_it_is_said() {
 fn cycle_counts_that_cannot_be_converted_say_what_is_missing() {
     let said = said("java17-tsc");
     assert!(said.contains("the profile has no TIME_CONV record"), "{said}");
-    assert!(said.contains("217 not named: the jitdump of the process is missing or unusable"), "{said}");
+    assert!(
+        said.contains("217 not named: the jitdump of the process is missing or unusable"),
+        "{said}"
+    );
 }
 
 #[test]
 fn flags_that_were_never_set_are_ignored() {
     let said = said("llvm19-jitlink");
-    assert!(said.contains("unknown flags in its header, ignored (at 0x20)"), "{said}");
+    assert!(
+        said.contains("unknown flags in its header, ignored (at 0x20)"),
+        "{said}"
+    );
 }
 
-/// Where the dump has nothing, a perf map still names code through the anonymous maps, which must not get lost.
+/// Where the dump has nothing, a perf map still names code through the anonymous maps, which must not get
+/// lost.
 #[test]
 fn what_a_perf_map_names_stays_named() {
     let name = "node20-headeronly";
@@ -97,7 +120,10 @@ fn what_a_perf_map_names_stays_named() {
     std::fs::copy(map, "/tmp/perf-14184.map").unwrap();
     let leaves = perf::leaves(&output);
     std::fs::remove_file("/tmp/perf-14184.map").unwrap();
-    let unknown = leaves.iter().filter(|sample| sample.frames == ["[unknown]"]).count();
+    let unknown = leaves
+        .iter()
+        .filter(|sample| sample.frames == ["[unknown]"])
+        .count();
     assert_eq!((leaves.len(), unknown), (199, 0));
 }
 
@@ -115,7 +141,10 @@ fn output_is_deterministic() {
             .unwrap();
         assert!(status.success());
         let objects = crate::support::objects_of(&output);
-        let names: Vec<_> = objects.iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+        let names: Vec<_> = objects
+            .iter()
+            .map(|path| path.file_name().unwrap().to_owned())
+            .collect();
         let contents: Vec<_> = objects.iter().map(|path| std::fs::read(path).unwrap()).collect();
         (names, contents)
     };

@@ -1,4 +1,5 @@
-//! A recording made now, by real perf, of a small JIT compiler of our own (`programs/jit.c`) that needs no runtime.
+//! A recording made now, by real perf, of a small JIT compiler of our own (`programs/jit.c`) that needs no
+//! runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,9 @@ struct Stretch {
 
 /// Compiles a program of `programs/`.
 pub fn compile(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/programs").join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/suite/programs")
+        .join(name);
     let program = folder.join("program");
     let mut arguments = vec!["-O1", "-g", "-fno-omit-frame-pointer", "-Wall", "-Werror"];
     arguments.extend(["-o", tools::text(&program), tools::text(&source)]);
@@ -52,7 +55,8 @@ fn record(folder: &Path, code: &str, call_graph: &[&str]) -> (PathBuf, Vec<Stret
     (profile, stretches.collect())
 }
 
-/// Checks that each sample in made code shows all functions that were on the stack, and behind them those of the program.
+/// Checks that each sample in made code shows all functions that were on the stack, and behind them those of
+/// the program.
 fn assert_whole(program: &str, output: &Path, stretches: &[Stretch]) {
     assert_eq!(stretches.len(), 6);
     let mut seen = vec![0; stretches.len()];
@@ -69,11 +73,18 @@ fn assert_whole(program: &str, output: &Path, stretches: &[Stretch]) {
         let mut expected = stretches[stretch].functions.clone();
         expected.extend(["run_stretch".to_owned(), "main".to_owned()]);
         let shown = sample.frames[user..].iter().take(expected.len());
-        assert_eq!(shown.collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>(), "{sample:?}");
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            expected.iter().collect::<Vec<_>>(),
+            "{sample:?}"
+        );
         seen[stretch] += 1;
     }
     // The processor may be somebody else's for a while, but not all the time.
-    assert!(seen.iter().all(|&samples| samples > 20), "samples in each stretch: {seen:?}");
+    assert!(
+        seen.iter().all(|&samples| samples > 20),
+        "samples in each stretch: {seen:?}"
+    );
 }
 
 fn check(code: &str, call_graph: &[&str]) {
@@ -83,7 +94,10 @@ fn check(code: &str, call_graph: &[&str]) {
     for program in perf::programs() {
         assert_whole(&program, &output, &stretches);
     }
-    let names = objects_of(&output).iter().map(|object| function_name(object)).collect::<Vec<_>>();
+    let names = objects_of(&output)
+        .iter()
+        .map(|object| function_name(object))
+        .collect::<Vec<_>>();
     // A piece of stack may hold the address of any function.
     let is_exact = call_graph.contains(&"fp");
     assert!(!is_exact || !names.contains(&"unused".to_owned()), "{names:?}");

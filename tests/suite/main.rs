@@ -1,5 +1,14 @@
-//! The tests of the whole program, one file for each kind of promise. They compare with somebody else: with what was really run, with perf, with other
-//! readers of the same formats. `scripts/test` installs what they need; a test whose tool is missing fails.
+//! The tests of the whole program, one file for each kind of promise. They compare with somebody else: with
+//! what was really run, with perf, with other readers of the same formats. `scripts/test` installs what they
+//! need; a test whose tool is missing fails.
+
+// A test says that something is wrong by panicking.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 mod bad_input;
 mod captures;

@@ -21,7 +21,9 @@ fn remarks(objects: &[PathBuf]) -> Vec<String> {
     let mut remarks = Vec::new();
     for object in objects {
         let lint = tools::run("eu-elflint", &["--gnu-ld", tools::text(object)]);
-        let lines = lint.lines().filter(|line| !is_on_purpose(line) && *line != "No errors");
+        let lines = lint
+            .lines()
+            .filter(|line| !is_on_purpose(line) && *line != "No errors");
         remarks.extend(lines.map(|line| format!("{}: eu-elflint: {line}", object.display())));
         let said = tools::errors("readelf", &["-aW", tools::text(object)]);
         remarks.extend(said.lines().map(|line| format!("{}: {line}", object.display())));
@@ -34,7 +36,11 @@ fn linters_have_nothing_to_say() {
     for name in ["cpython313-dwarf", "llvm19-jitlink", "multi", "node20-dwarf"] {
         let folder = scratch();
         let dumps = capture::folder(name);
-        let output = inject_into(folder.path(), &capture::profile(name), &["--jitdump", tools::text(&dumps)]);
+        let output = inject_into(
+            folder.path(),
+            &capture::profile(name),
+            &["--jitdump", tools::text(&dumps)],
+        );
         let objects = objects_of(&output);
         assert!(!objects.is_empty());
         let remarks = remarks(&objects);
@@ -99,7 +105,11 @@ fn every_function_of_a_batch_has_its_own_unwinding_entry() {
     // LLVM's ORC writes one table for all functions of an object, before them.
     let folder = scratch();
     let dumps = capture::folder("llvm19-jitlink");
-    let output = inject_into(folder.path(), &capture::profile("llvm19-jitlink"), &["--jitdump", tools::text(&dumps)]);
+    let output = inject_into(
+        folder.path(),
+        &capture::profile("llvm19-jitlink"),
+        &["--jitdump", tools::text(&dumps)],
+    );
     let objects = objects_of(&output);
     assert_eq!(objects.len(), 4);
     for object in objects {
@@ -111,7 +121,11 @@ fn every_function_of_a_batch_has_its_own_unwinding_entry() {
         let frames = tools::run("readelf", &["--debug-dump=frames", tools::text(&object)]);
         let entries: Vec<&str> = frames.lines().filter(|line| line.contains(" FDE ")).collect();
         assert_eq!(entries.len(), 1, "{frames}");
-        assert!(entries[0].ends_with(&format!("pc={start:016x}..{end:016x}")), "{}", entries[0]);
+        assert!(
+            entries[0].ends_with(&format!("pc={start:016x}..{end:016x}")),
+            "{}",
+            entries[0]
+        );
         let llvm = tools::run("llvm-dwarfdump", &["--eh-frame", tools::text(&object)]);
         assert!(llvm.contains("DW_CFA_def_cfa"), "{llvm}");
     }
@@ -126,11 +140,17 @@ fn perf_lists_the_objects_with_the_build_ids_that_are_in_them() {
         let list = perf::perf(&["buildid-list", "-f", "-i", tools::text(&output)]);
         let listed: Vec<(&str, &str)> = list.lines().filter_map(|line| line.split_once(' ')).collect();
         let objects = objects_of(&output);
-        let of_objects: Vec<_> = listed.iter().filter(|(_, path)| objects.contains(&PathBuf::from(path))).collect();
+        let of_objects: Vec<_> = listed
+            .iter()
+            .filter(|(_, path)| objects.contains(&PathBuf::from(path)))
+            .collect();
         assert!(of_objects.len() >= 9, "{list}");
         for (build_id, path) in of_objects {
             let notes = tools::run("readelf", &["-nW", path]);
-            assert!(notes.contains(&format!("Build ID: {build_id}")), "{path}: {build_id}: {notes}");
+            assert!(
+                notes.contains(&format!("Build ID: {build_id}")),
+                "{path}: {build_id}: {notes}"
+            );
         }
         let ids: HashSet<&str> = listed.iter().map(|(build_id, _)| *build_id).collect();
         assert_eq!(ids.len(), listed.len(), "no two share an id");
@@ -142,7 +162,15 @@ fn perf_annotates_a_function() {
     let folder = scratch();
     let output = inject_into(folder.path(), &capture::profile("node20"), &[]);
     let symbol = "JS:*eat /tmp/cap-node20/work.js:23:6";
-    let annotated = perf::perf(&["annotate", "-f", "--stdio", "-i", tools::text(&output), "-s", symbol]);
+    let annotated = perf::perf(&[
+        "annotate",
+        "-f",
+        "--stdio",
+        "-i",
+        tools::text(&output),
+        "-s",
+        symbol,
+    ]);
     assert!(annotated.contains("push   %rbp"), "{annotated}");
     assert!(annotated.contains("(135 samples,"), "{annotated}");
 }
@@ -157,7 +185,13 @@ fn objects_are_told_apart_whatever_the_runtime_calls_them() {
     profile.mmap2(7, 0x6000_0000, 4096, 0, tools::text(&path), 500);
     for number in 0..4u64 {
         let address = 0x4000_0000 + 0x100 * number;
-        dump.load(1000 + number, address, 0, if number < 3 { b"same" } else { b"" }, &[0x90; 64]);
+        dump.load(
+            1000 + number,
+            address,
+            0,
+            if number < 3 { b"same" } else { b"" },
+            &[0x90; 64],
+        );
         profile.sample(7, 2000 + number, &[address + 4], None);
     }
     dump.moved(3000, 0x4000_0000, 0x5000_0000, 64, 0);
@@ -167,14 +201,33 @@ fn objects_are_told_apart_whatever_the_runtime_calls_them() {
     std::fs::write(&input, profile.finish()).unwrap();
     let output = inject_into(folder.path(), &input, &[]);
     let objects = objects_of(&output);
-    let names: Vec<_> = objects.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    let names: Vec<_> = objects
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap())
+        .collect();
     assert_eq!(
         names,
-        ["jitted-7-0-1.so", "jitted-7-0-2.so", "jitted-7-0-3.so", "jitted-7-0-4.so", "jitted-7-0.so"]
+        [
+            "jitted-7-0-1.so",
+            "jitted-7-0-2.so",
+            "jitted-7-0-3.so",
+            "jitted-7-0-4.so",
+            "jitted-7-0.so"
+        ]
     );
-    let ids: HashSet<String> = objects.iter().map(|path| tools::run("readelf", &["-n", tools::text(path)])).collect();
-    assert_eq!(ids.len(), 5, "build-ids differ even where name and code are the same");
-    let shown: Vec<_> = perf::stacks(&output, &[]).into_iter().map(|sample| sample.frames).collect();
+    let ids: HashSet<String> = objects
+        .iter()
+        .map(|path| tools::run("readelf", &["-n", tools::text(path)]))
+        .collect();
+    assert_eq!(
+        ids.len(),
+        5,
+        "build-ids differ even where name and code are the same"
+    );
+    let shown: Vec<_> = perf::stacks(&output, &[])
+        .into_iter()
+        .map(|sample| sample.frames)
+        .collect();
     let unnamed = "[unnamed 0x40000300]";
     assert_eq!(shown, [["same"], ["same"], ["same"], [unnamed], ["same"]]);
 }

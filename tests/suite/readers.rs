@@ -19,16 +19,29 @@ enum Seen {
 }
 
 fn read(path: &Path) -> Vec<Seen> {
-    let PerfFileReader { mut perf_file, mut record_iter } = PerfFileReader::parse_file(File::open(path).unwrap()).unwrap();
+    let PerfFileReader {
+        mut perf_file,
+        mut record_iter,
+    } = PerfFileReader::parse_file(File::open(path).unwrap()).unwrap();
     let mut seen = Vec::new();
     while let Some(record) = record_iter.next_record(&mut perf_file).unwrap() {
         seen.push(match record {
             PerfFileRecord::EventRecord { record, .. } => match record.parse() {
-                Ok(EventRecord::Mmap2(map)) => Seen::Map(String::from_utf8_lossy(&map.path.as_slice()).into_owned()),
-                Ok(EventRecord::Mmap(map)) => Seen::Map(String::from_utf8_lossy(&map.path.as_slice()).into_owned()),
-                _ => Seen::Record(record.record_type, record.misc, record.data.as_slice().into_owned()),
+                Ok(EventRecord::Mmap2(map)) => {
+                    Seen::Map(String::from_utf8_lossy(&map.path.as_slice()).into_owned())
+                }
+                Ok(EventRecord::Mmap(map)) => {
+                    Seen::Map(String::from_utf8_lossy(&map.path.as_slice()).into_owned())
+                }
+                _ => Seen::Record(
+                    record.record_type,
+                    record.misc,
+                    record.data.as_slice().into_owned(),
+                ),
             },
-            PerfFileRecord::UserRecord(record) => Seen::PerfsOwn(u32::from(record.misc), record.data.as_slice().into_owned()),
+            PerfFileRecord::UserRecord(record) => {
+                Seen::PerfsOwn(u32::from(record.misc), record.data.as_slice().into_owned())
+            }
         });
     }
     seen
@@ -40,7 +53,9 @@ fn unchanged(seen: Vec<Seen>, objects: &str) -> Vec<Seen> {
         let is_marker = name.rsplit('/').next().unwrap().starts_with("jit-");
         is_marker || name.starts_with(objects) || name.starts_with("//anon") || name == "[heap]"
     };
-    let unchanged = seen.into_iter().filter(|seen| !matches!(seen, Seen::Map(name) if is_ours(name)));
+    let unchanged = seen
+        .into_iter()
+        .filter(|seen| !matches!(seen, Seen::Map(name) if is_ours(name)));
     unchanged.collect()
 }
 
@@ -53,7 +68,9 @@ fn linux_perf_data_sees_the_same_records_but_for_the_changes() {
         let output = inject_into(folder.path(), &input, &["--jitdump", tools::text(&dumps)]);
         let objects = format!("{}.elf/", output.display());
         let after = read(&output);
-        let added = after.iter().filter(|seen| matches!(seen, Seen::Map(name) if name.starts_with(&objects)));
+        let added = after
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Map(name) if name.starts_with(&objects)));
         assert_eq!(added.count() > 0, name != "node20-headeronly", "{name}");
         let (before, after) = (unchanged(read(&input), &objects), unchanged(after, &objects));
         assert_eq!(before.len(), after.len(), "{name}");
@@ -61,7 +78,8 @@ fn linux_perf_data_sees_the_same_records_but_for_the_changes() {
     }
 }
 
-/// hotspot's parser, which unwinds with elfutils and reads symbols by itself. It comes with Debian's package hotspot.
+/// hotspot's parser, which unwinds with elfutils and reads symbols by itself. It comes with Debian's package
+/// hotspot.
 fn hotspot_parser() -> PathBuf {
     let places = [
         std::env::var_os("HOTSPOT_PERFPARSER").map(PathBuf::from),
@@ -82,7 +100,9 @@ fn strings_of_hotspot(folder: &Path, profile: &Path) -> HashSet<String> {
     let text = |at: usize| {
         let length = u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize;
         let text = bytes.get(at + 4..(at + 4).checked_add(length)?)?;
-        (1..500).contains(&length).then(|| String::from_utf8(text.to_vec()).ok())?
+        (1..500)
+            .contains(&length)
+            .then(|| String::from_utf8(text.to_vec()).ok())?
     };
     (0..bytes.len()).filter_map(text).collect()
 }
@@ -90,11 +110,18 @@ fn strings_of_hotspot(folder: &Path, profile: &Path) -> HashSet<String> {
 #[test]
 fn hotspot_names_every_function_that_a_sample_hits() {
     let folder = scratch();
-    let plan = Plan { functions: 500, ..Plan::default() };
+    let plan = Plan {
+        functions: 500,
+        ..Plan::default()
+    };
     let generated = generate(folder.path(), &plan);
     let output = inject_into(folder.path(), &generated.profile, &[]);
     let strings = strings_of_hotspot(folder.path(), &output);
-    let hit: HashSet<&String> = generated.expected.iter().flat_map(|sample| &sample.frames).collect();
+    let hit: HashSet<&String> = generated
+        .expected
+        .iter()
+        .flat_map(|sample| &sample.frames)
+        .collect();
     assert!(hit.len() > 450);
     let missing: Vec<_> = hit.iter().filter(|name| !strings.contains(**name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -106,7 +133,10 @@ fn hotspot_names_the_functions_of_v8() {
     let output = inject_into(folder.path(), &capture::profile("node20"), &[]);
     let strings = strings_of_hotspot(folder.path(), &output);
     let truth = capture::truth("node20");
-    let sampled: HashMap<_, _> = truth.iter().filter(|((_, name), (leaf, _))| *leaf > 0 && name.starts_with("JS:")).collect();
+    let sampled: HashMap<_, _> = truth
+        .iter()
+        .filter(|((_, name), (leaf, _))| *leaf > 0 && name.starts_with("JS:"))
+        .collect();
     assert!(sampled.len() > 8);
     for (_, name) in sampled.keys() {
         assert!(strings.contains(name), "{name}");

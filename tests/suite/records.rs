@@ -32,16 +32,22 @@ fn changes(before: &Parts, after: &Parts, folder: &str) -> Changes {
             after.next();
             continue;
         }
-        let map = name(record).unwrap_or_else(|| panic!("record of type {} differs", model::kind(record, order)));
+        let map =
+            name(record).unwrap_or_else(|| panic!("record of type {} differs", model::kind(record, order)));
         if map.contains("/jit-") {
             changes.markers += 1;
             continue;
         }
-        assert!(map.starts_with("//anon") || map.starts_with("/dev/zero") || map == "[heap]", "{map}");
+        assert!(
+            map.starts_with("//anon") || map.starts_with("/dev/zero") || map == "[heap]",
+            "{map}"
+        );
         changes.reduced += 1;
         while after.next_if(|part| is_part(part, record, order)).is_some() {}
     }
-    changes.added += after.filter(|record| name(record).unwrap().starts_with(folder)).count();
+    changes.added += after
+        .filter(|record| name(record).unwrap().starts_with(folder))
+        .count();
     changes
 }
 
@@ -89,7 +95,8 @@ fn all_other_records_keep_their_bytes_and_their_order() {
 
 #[test]
 fn maps_that_would_hide_code_are_reduced_and_no_others() {
-    // LLVM protects memory again for each module; PHP and JavaScriptCore map theirs once, before the first function.
+    // LLVM protects memory again for each module; PHP and JavaScriptCore map theirs once, before the first
+    // function.
     assert_eq!(compare("postgres15").reduced, 7);
     assert_eq!(compare("php82").reduced, 0);
     assert_eq!(compare("bun").reduced, 0);
@@ -128,7 +135,10 @@ fn aux_data_stay_whole_and_their_index_leads_to_them() {
 
     let output = inject_into(folder.path(), &input, &[]);
     let after = model::parse(&std::fs::read(&output).unwrap());
-    let found = after.records.iter().position(|record| model::kind(record, after.order) == AUXTRACE);
+    let found = after
+        .records
+        .iter()
+        .position(|record| model::kind(record, after.order) == AUXTRACE);
     let found = found.unwrap();
     assert!(after.records[found].ends_with(payload));
     let index = &after.features[0].1;
@@ -138,11 +148,15 @@ fn aux_data_stay_whole_and_their_index_leads_to_them() {
     assert_eq!(objects_of(&output).len(), 1);
 }
 
-/// New maps stand where their time belongs: before the first record that is not earlier, so that no reader gets them late.
+/// New maps stand where their time belongs: before the first record that is not earlier, so that no reader
+/// gets them late.
 #[test]
 fn new_maps_stand_where_their_time_belongs() {
     let folder = scratch();
-    let plan = Plan { places: 100, ..Plan::default() };
+    let plan = Plan {
+        places: 100,
+        ..Plan::default()
+    };
     let generated = generator::generate(folder.path(), &plan);
     let output = inject_into(folder.path(), &generated.profile, &[]);
     let after = model::parse(&std::fs::read(&output).unwrap());
@@ -158,7 +172,10 @@ fn new_maps_stand_where_their_time_belongs() {
         let Some(time) = time(record) else { continue };
         let is_added = model::map_name(record, after.order).is_some_and(|name| name.ends_with(".so"));
         if is_added {
-            assert!(time > latest, "a record of {latest} stands before a map of {time}");
+            assert!(
+                time > latest,
+                "a record of {latest} stands before a map of {time}"
+            );
             added += 1;
         } else {
             latest = latest.max(time);

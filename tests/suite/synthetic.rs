@@ -5,7 +5,9 @@ use std::path::Path;
 
 use jitinject::bytes::ByteOrder;
 
+use crate::support::dump::DumpWriter;
 use crate::support::generator::{Expected, Generated, Plan, Stacks, generate};
+use crate::support::profile::ProfileWriter;
 use crate::support::{inject_into, perf, scratch};
 
 /// Compares what perf shows of an output with what was made.
@@ -48,44 +50,134 @@ fn functions_that_stay() {
 
 #[test]
 fn addresses_used_again_and_again() {
-    check(&Plan { places: 200, ..Plan::default() });
+    check(&Plan {
+        places: 200,
+        ..Plan::default()
+    });
 }
 
 #[test]
 fn moved_functions() {
-    check(&Plan { places: 200, moves: true, ..Plan::default() });
+    check(&Plan {
+        places: 200,
+        moves: true,
+        ..Plan::default()
+    });
 }
 
 #[test]
 fn several_processes() {
-    check(&Plan { processes: 4, places: 100, ..Plan::default() });
+    check(&Plan {
+        processes: 4,
+        places: 100,
+        ..Plan::default()
+    });
+}
+
+/// A child starts with its parent's code and goes its own way from there, though both write to one dump.
+#[test]
+fn forks_and_programs_that_are_executed() {
+    const REGION: u64 = 0x7000_0000;
+    const CODE: [u8; 64] = [0x90; 64];
+    let folder = scratch();
+    let path = folder.path().join("jit-10.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, 10);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    let mut expected = Vec::new();
+    let mut sample = |profile: &mut ProfileWriter, pid, time, frame: &str| {
+        profile.sample(pid, time, &[REGION + 4], None);
+        expected.push(Expected {
+            pid,
+            time,
+            frames: vec![frame.to_owned()],
+        });
+    };
+    profile.comm(10, "parent", true, 1000);
+    profile.mmap2(10, REGION, 0x1000, REGION, "//anon", 1001);
+    profile.mmap2(10, 0x6000_0000, 0x1000, 0, path.to_str().unwrap(), 1002);
+    dump.load(2000, REGION, 1, b"of_both", &CODE);
+    sample(&mut profile, 10, 2500, "of_both");
+    profile.fork(11, 10, 3000);
+    dump.load(4000, REGION, 2, b"of_parent", &CODE);
+    sample(&mut profile, 11, 5000, "of_both");
+    sample(&mut profile, 10, 5001, "of_parent");
+    // The child's memory is mapped anew, which must not hide what it inherited.
+    profile.mmap2(11, REGION, 0x2000, REGION, "//anon", 6000);
+    sample(&mut profile, 11, 6500, "of_both");
+    dump.pid = 11;
+    dump.load(7000, REGION, 3, b"of_child", &CODE);
+    sample(&mut profile, 11, 7500, "of_child");
+    sample(&mut profile, 10, 7501, "of_parent");
+    // Another program has other memory, and the same number.
+    profile.comm(11, "program", true, 8000);
+    profile.mmap2(11, REGION, 0x1000, REGION, "//anon", 8001);
+    sample(&mut profile, 11, 8500, "[unknown]");
+    std::fs::write(path, dump.bytes).unwrap();
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = inject_into(folder.path(), &input, &[]);
+    for program in perf::programs() {
+        assert_named(&program, &output, &expected);
+    }
 }
 
 #[test]
 fn two_events_with_identifiers() {
-    check(&Plan { two_events: true, places: 200, ..Plan::default() });
+    check(&Plan {
+        two_events: true,
+        places: 200,
+        ..Plan::default()
+    });
 }
 
 #[test]
 fn records_without_a_trailer() {
     // perf then takes records in file order, so that time can't tell reused addresses apart
-    check(&Plan { has_trailer: false, functions: 300, samples: 1000, ..Plan::default() });
+    check(&Plan {
+        has_trailer: false,
+        functions: 300,
+        samples: 1000,
+        ..Plan::default()
+    });
 }
 
 #[test]
 fn a_big_endian_machine() {
     let s390x = 22;
-    check(&Plan { order: ByteOrder::Big, machine: s390x, places: 200, ..Plan::default() });
+    check(&Plan {
+        order: ByteOrder::Big,
+        machine: s390x,
+        places: 200,
+        ..Plan::default()
+    });
 }
 
 #[test]
 fn stacks_that_are_unwound_by_tables() {
-    check(&Plan { stacks: Stacks::Unwound, functions: 300, samples: 1000, ..Plan::default() });
+    check(&Plan {
+        stacks: Stacks::Unwound,
+        functions: 300,
+        samples: 1000,
+        ..Plan::default()
+    });
 }
 
 #[test]
 fn unwound_stacks_of_code_that_is_moved_and_overwritten() {
-    // libdw can't tell objects apart that overlap, as those of code that was partly overwritten do: perf with libunwind only.
-    let plan = Plan { functions: 300, samples: 1000, places: 50, moves: true, ..Plan::default() };
-    check_through(&["perf".to_owned()], &Plan { stacks: Stacks::Unwound, ..plan });
+    // libdw can't tell objects apart that overlap, as those of code that was partly overwritten do: perf with
+    // libunwind only.
+    let plan = Plan {
+        functions: 300,
+        samples: 1000,
+        places: 50,
+        moves: true,
+        ..Plan::default()
+    };
+    check_through(
+        &["perf".to_owned()],
+        &Plan {
+            stacks: Stacks::Unwound,
+            ..plan
+        },
+    );
 }

@@ -1,4 +1,5 @@
-//! Unwinding through JIT code, by those who do it: perf with libunwind (Debian's), perf with elfutils' libdw, and libdwfl itself.
+//! Unwinding through JIT code, by those who do it: perf with libunwind (Debian's), perf with elfutils' libdw,
+//! and libdwfl itself.
 
 use std::io::Write;
 use std::path::Path;
@@ -46,7 +47,9 @@ fn libdw_finds_each_function_and_its_tables_in_whatever_order_objects_are_report
     assert_eq!(maps.len(), 1447);
     for _ in 0..2 {
         let answers = ask_libdwfl(&program, &maps);
-        let found = answers.lines().filter(|line| line.starts_with("py::") && line.ends_with("\tcfi"));
+        let found = answers
+            .lines()
+            .filter(|line| line.starts_with("py::") && line.ends_with("\tcfi"));
         assert_eq!(found.count(), maps.len(), "{answers}");
         maps.reverse();
     }
@@ -56,12 +59,20 @@ fn libdw_finds_each_function_and_its_tables_in_whatever_order_objects_are_report
 fn is_recorded(profile: &Path, file: &Path) -> bool {
     let list = perf::perf(&["buildid-list", "-f", "-i", tools::text(profile)]);
     let notes = tools::run("readelf", &["-nW", tools::text(file)]);
-    let id = notes.split("Build ID: ").nth(1).and_then(|rest| rest.lines().next());
+    let id = notes
+        .split("Build ID: ")
+        .nth(1)
+        .and_then(|rest| rest.lines().next());
     id.is_some_and(|id| list.contains(id))
 }
 
 fn reaches_start(frames: &[String]) -> bool {
-    frames.iter().any(|frame| frame == "_start" || frame == "clone" || frame.starts_with("__libc_start") || frame.starts_with("clone3"))
+    frames.iter().any(|frame| {
+        frame == "_start"
+            || frame == "clone"
+            || frame.starts_with("__libc_start")
+            || frame.starts_with("clone3")
+    })
 }
 
 /// The recorded interpreter must be on this machine, in the place where pyenv has it.
@@ -70,9 +81,15 @@ fn reaches_start(frames: &[String]) -> bool {
 fn every_stack_of_cpython_shows_its_python_functions() {
     let home = std::env::var("HOME").unwrap();
     let python = Path::new(&home).join(".pyenv/versions/3.13.0");
-    let files = [python.join("lib/libpython3.13.so.1.0"), python.join("bin/python3.13")];
+    let files = [
+        python.join("lib/libpython3.13.so.1.0"),
+        python.join("bin/python3.13"),
+    ];
     let profile = capture::profile("cpython313-dwarf");
-    assert!(is_recorded(&profile, &files[0]), "the recorded CPython is not there");
+    assert!(
+        is_recorded(&profile, &files[0]),
+        "the recorded CPython is not there"
+    );
     for program in perf::programs() {
         let folder = scratch();
         let cache = folder.path().join("cache");
@@ -87,7 +104,10 @@ fn every_stack_of_cpython_shows_its_python_functions() {
         let python = |frames: &[String]| frames.iter().filter(|frame| frame.starts_with("py::")).count();
         let with_python = stacks.iter().filter(|sample| python(&sample.frames) > 0).count();
         let frames: usize = stacks.iter().map(|sample| python(&sample.frames)).sum();
-        let whole = stacks.iter().filter(|sample| reaches_start(&sample.frames)).count();
+        let whole = stacks
+            .iter()
+            .filter(|sample| reaches_start(&sample.frames))
+            .count();
         assert_eq!((stacks.len(), with_python), (150, 150), "{program}");
         assert!(frames >= 1279, "{program}: {frames} frames");
         assert!(whole >= 138, "{program}: {whole} stacks reach the start");
@@ -98,14 +118,20 @@ fn every_stack_of_cpython_shows_its_python_functions() {
 #[ignore = "needs the very build of Node.js 20.20.2 that was recorded"]
 fn stacks_of_v8_reach_the_start() {
     let profile = capture::profile("node20-dwarf");
-    assert!(is_recorded(&profile, Path::new("/usr/bin/node")), "the recorded node is not there");
+    assert!(
+        is_recorded(&profile, Path::new("/usr/bin/node")),
+        "the recorded node is not there"
+    );
     for program in perf::programs() {
         let folder = scratch();
         let output = inject_into(folder.path(), &profile, &[]);
         let stacks = perf::stacks_with_cache(&program, folder.path(), &output, &[]);
-        let whole = stacks.iter().filter(|sample| reaches_start(&sample.frames)).count();
-        // With libdw, 11 stacks end in node itself, before any JIT code: node is no PIE, and V8 maps its built-in code a second time, which
-        // libdw can't express. Without injection they end there too.
+        let whole = stacks
+            .iter()
+            .filter(|sample| reaches_start(&sample.frames))
+            .count();
+        // With libdw, 11 stacks end in node itself, before any JIT code: node is no PIE, and V8 maps its
+        // built-in code a second time, which libdw can't express. Without injection they end there too.
         let enough = if program == "perf" { 148 } else { 137 };
         assert!(whole >= enough, "{program}: {whole} of {}", stacks.len());
     }

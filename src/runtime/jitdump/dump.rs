@@ -1,7 +1,7 @@
 //! A whole jitdump: an index of its functions and of what happened to them.
 //!
-//! Reading a file touches the prefixes and fixed fields of its records only. Names, code and tables stay where they are until
-//! [`Dump::function`] asks for those of one function.
+//! Reading a file touches the prefixes and fixed fields of its records only. Names, code and tables stay
+//! where they are until [`Dump::function`] asks for those of one function.
 
 use std::fmt;
 
@@ -59,9 +59,7 @@ impl fmt::Display for Fault {
             Self::BadLoad => "LOAD records whose name or code does not fit, passed over",
             Self::BadMove => "MOVE records of unknown functions, passed over",
             Self::DebugInfoUnpaired => "DEBUG_INFO records without their LOAD record, passed over",
-            Self::UnwindingUnpaired => {
-                "UNWINDING_INFO records without their LOAD record, passed over"
-            }
+            Self::UnwindingUnpaired => "UNWINDING_INFO records without their LOAD record, passed over",
             Self::BadUnwinding => "UNWINDING_INFO records that can't be understood, passed over",
             Self::UnknownRecord(kind) => {
                 return write!(f, "records of unknown type {kind}, passed over");
@@ -146,7 +144,8 @@ impl<'a> Dump<'a> {
             first_time,
         };
         dump.drop_duplicates();
-        // Quirk: JavaScriptCore's compiler threads write records out of order by a microsecond (capture multi).
+        // Quirk: JavaScriptCore's compiler threads write records out of order by a microsecond (capture
+        // multi).
         dump.events.sort_by_key(|event| event.time);
         Ok(dump)
     }
@@ -194,8 +193,8 @@ impl<'a> Dump<'a> {
         })
     }
 
-    /// Quirk: when CPython 3.13 forks, parent and children each write out what the parent's buffer held, so the parent's dump has
-    /// the same records up to three times (capture cpython313-fork).
+    /// Quirk: when CPython 3.13 forks, parent and children each write out what the parent's buffer held, so
+    /// the parent's dump has the same records up to three times (capture cpython313-fork).
     fn drop_duplicates(&mut self) {
         let mut by_place: Vec<u32> = (0u32..).zip(&self.events).map(|(at, _)| at).collect();
         let key = |at: u32| {
@@ -270,7 +269,8 @@ impl<'a> Load<'a> {
         let size = u32::try_from(content.u64()?).ok()?;
         let index = content.u64()?;
         start.checked_add(size.into())?;
-        // The code is what the record ends with, so that padding may stand between it and the name: perf reads it so.
+        // The code is what the record ends with, so that padding may stand between it and the name: perf
+        // reads it so.
         let name_size = content.rest().len().checked_sub(size as usize)?;
         let (name, code) = content.rest().split_at_checked(name_size)?;
         memchr::memchr(0, name)?;
@@ -303,12 +303,7 @@ impl Move {
         let to = Address(content.u64()?);
         let _size = content.u64()?;
         let index = content.u64()?;
-        Some(Self {
-            pid,
-            from,
-            to,
-            index,
-        })
+        Some(Self { pid, from, to, index })
     }
 }
 
@@ -376,7 +371,8 @@ impl Index {
         let Some(moved) = Move::parse(record, self.header.order) else {
             return self.faults.add(Fault::BadMove, record.offset);
         };
-        // The index says which function it is, but some writers give all the same one: then the address knows better.
+        // The index says which function it is, but some writers give all the same one: then the address knows
+        // better.
         let at_address = self.by_address.get(&moved.from).copied();
         let function = at_address.or(self.by_index.get(&moved.index).copied());
         let size = function.and_then(|function| self.functions.get(function as usize)?.size.into());
@@ -409,9 +405,10 @@ impl Index {
 
 /// DEBUG_INFO and UNWINDING_INFO records that wait for their LOAD.
 ///
-/// The format has them stand right before it, and UNWINDING_INFO does not even say whose it is.
-/// Quirk: LLVM's ORC (capture llvm19-jitlink) writes an object at a time: one UNWINDING_INFO, then all DEBUG_INFO, then all LOAD records.
-/// So debug information is found by its address, and unwinding information that speaks of absolute addresses serves every LOAD until the next.
+/// The format has them stand right before it, and UNWINDING_INFO does not even say whose it is. Quirk: LLVM's
+/// ORC (capture llvm19-jitlink) writes an object at a time: one UNWINDING_INFO, then all DEBUG_INFO, then all
+/// LOAD records. So debug information is found by its address, and unwinding information that speaks of
+/// absolute addresses serves every LOAD until the next.
 #[derive(Default)]
 struct Pending {
     debug_info: FxHashMap<Address, u64>,
@@ -428,8 +425,8 @@ struct PendingUnwinding {
     is_used: bool,
 }
 
-/// How far from its function an entry of debug information may lie and still be believed to belong to it, in bytes. V8 and LLVM
-/// write addresses that are 0x40 too high.
+/// How far from its function an entry of debug information may lie and still be believed to belong to it, in
+/// bytes. V8 and LLVM write addresses that are 0x40 too high.
 const NEAR_FUNCTION: u64 = 0x40;
 
 impl Pending {

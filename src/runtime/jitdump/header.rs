@@ -28,8 +28,9 @@ pub enum Error {
 
 /// The header.
 ///
-/// Quirk: its time is not kept, since V8 and CPython write CLOCK_REALTIME in microseconds there (all captures of node20 and
-/// cpython313), but see [`Header::time`]; nor its padding, which is 0xdeadbeef from V8 and left over from the stack from CPython 3.13.0.
+/// Quirk: its time is not kept, since V8 and CPython write CLOCK_REALTIME in microseconds there (all captures
+/// of node20 and cpython313), but see [`Header::time`]; nor its padding, which is 0xdeadbeef from V8 and left
+/// over from the stack from CPython 3.13.0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The byte order of the file, which is that of the machine it was written on.
@@ -86,8 +87,9 @@ impl Header {
 
     /// Whether the times in the file are those of a cycle counter.
     ///
-    /// Quirk: LLVM 19's ORC (capture llvm19-jitlink) writes its flags from memory that it never set, here the text `lvm19-`, and its
-    /// times are CLOCK_MONOTONIC all the same. So the flag counts only where no other bit is set.
+    /// Quirk: LLVM 19's ORC (capture llvm19-jitlink) writes its flags from memory that it never set, here the
+    /// text `lvm19-`, and its times are CLOCK_MONOTONIC all the same. So the flag counts only where no other
+    /// bit is set.
     pub fn counts_cycles(&self) -> bool {
         self.flags == ARCH_TIMESTAMP
     }
@@ -118,10 +120,7 @@ mod tests {
         for (file, order) in [(little, ByteOrder::Little), (big, ByteOrder::Big)] {
             let header = Header::parse(&file).unwrap();
             assert_eq!(header.order, order);
-            assert_eq!(
-                (header.version, header.elf_machine, header.pid),
-                (1, 62, 77)
-            );
+            assert_eq!((header.version, header.elf_machine, header.pid), (1, 62, 77));
         }
     }
 
@@ -130,9 +129,6 @@ mod tests {
         assert_eq!(Header::parse(b""), Err(Error::Empty));
         assert_eq!(Header::parse(b"DT"), Err(Error::TooShort(2)));
         assert_eq!(Header::parse(b"DTiJ rest"), Err(Error::TooShort(9)));
-        assert_eq!(
-            Header::parse(b"\x7fELF"),
-            Err(Error::NotAJitdump(*b"\x7fELF"))
-        );
+        assert_eq!(Header::parse(b"\x7fELF"), Err(Error::NotAJitdump(*b"\x7fELF")));
     }
 }

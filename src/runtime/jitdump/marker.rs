@@ -5,9 +5,9 @@ const DELETED: &[u8] = b" (deleted)";
 
 /// The path of the dump that a map of this name marks, if it marks one.
 ///
-/// Its base name is `jit-`, anything, `.dump`. The specification has the process's number in between, but Bun puts the thread's before it (capture
-/// bun), and in a container it is another number than the profile's (capture node20-pidns). V8 with `--perf-prof-delete-file` removes
-/// the file while it is mapped.
+/// Its base name is `jit-`, anything, `.dump`. The specification has the process's number in between, but Bun
+/// puts the thread's before it (capture bun), and in a container it is another number than the profile's
+/// (capture node20-pidns). V8 with `--perf-prof-delete-file` removes the file while it is mapped.
 pub fn dump_path(map_name: &[u8]) -> Option<&[u8]> {
     let path = map_name.strip_suffix(DELETED).unwrap_or(map_name);
     is_dump_name(base_name(path)).then_some(path)
@@ -33,10 +33,7 @@ mod tests {
     fn markers_are_recognised_by_their_base_name() {
         for (name, path) in [
             (&b"/tmp/jit-123.dump"[..], Some(&b"/tmp/jit-123.dump"[..])),
-            (
-                b"/tmp/jit-27165-27160.dump",
-                Some(b"/tmp/jit-27165-27160.dump"),
-            ),
+            (b"/tmp/jit-27165-27160.dump", Some(b"/tmp/jit-27165-27160.dump")),
             (b"/tmp/jit-1.dump (deleted)", Some(b"/tmp/jit-1.dump")),
             (b"jit-1.dump", Some(b"jit-1.dump")),
             (b"/tmp/jit-1.dump/other", None),

@@ -7,9 +7,10 @@
 //!           UNWINDING_INFO ─► .eh_frame              [unwinding]
 //! ```
 //!
-//! The format is Linux' `tools/perf/Documentation/jitdump-specification.txt`, version 2. What real runtimes write differs from it in many
-//! ways; each of their quirks is handled where it is met, under a comment that starts with `Quirk`.
-//! linux-perf-data's reader of the format can't serve: it panics or loops on damaged files.
+//! The format is Linux' `tools/perf/Documentation/jitdump-specification.txt`, version 2. What real runtimes
+//! write differs from it in many ways; each of their quirks is handled where it is met, under a comment that
+//! starts with `Quirk`. linux-perf-data's reader of the format can't serve: it panics or loops on damaged
+//! files.
 
 pub mod dump;
 pub mod header;

@@ -60,8 +60,9 @@ pub enum Step<'a> {
 
 /// Walks the records of a file.
 ///
-/// Where what should be a record can't be one, the walk goes on at the next place where [`RUN`] records stand in a row. Whether one does is
-/// seen from a bounded number of bytes, so the walk is linear in the file whatever it holds.
+/// Where what should be a record can't be one, the walk goes on at the next place where three records stand
+/// in a row. Whether one does is seen from a bounded number of bytes, so the walk is linear in the file
+/// whatever it holds.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     file: &'a [u8],
@@ -116,8 +117,8 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// The record at `at` and the place behind it, if it fits into the file and is believable: by itself, or because of what
-    /// follows it.
+    /// The record at `at` and the place behind it, if it fits into the file and is believable: by itself, or
+    /// because of what follows it.
     fn next_in_order(&self, at: usize) -> Option<(Record<'a>, usize)> {
         let prefix = self.prefix(at)?;
         let record = self.record(at, prefix)?;
@@ -128,7 +129,8 @@ impl<'a> Records<'a> {
         if !is_sound(&record, self.order) {
             return None;
         }
-        // What it holds is fine, but its size leads nowhere. Where that size has skipped other records, it is the size that lies.
+        // What it holds is fine, but its size leads nowhere. Where that size has skipped other records, it is
+        // the size that lies.
         let next = self.resynchronise(at.saturating_add(PREFIX_SIZE));
         if next >= behind {
             return Some((record, behind));
@@ -138,7 +140,8 @@ impl<'a> Records<'a> {
         is_sound(&record, self.order).then_some((record, next))
     }
 
-    /// Whether what stands at `at` is the end of the file or looks like a record that was written after `before`.
+    /// Whether what stands at `at` is the end of the file or looks like a record that was written after
+    /// `before`.
     fn follows(&self, at: usize, before: &Record<'_>) -> bool {
         if at == self.file.len() {
             return true;
@@ -151,7 +154,8 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// Whether `at` starts a row of records that are beyond doubt: [`RUN`] of them, or fewer up to the end of the file.
+    /// Whether `at` starts a row of records that are beyond doubt: [`RUN`] of them, or fewer up to the end of
+    /// the file.
     fn starts_run(&self, mut at: usize) -> bool {
         for found in 0..RUN {
             if at == self.file.len() {
@@ -180,7 +184,8 @@ impl<'a> Records<'a> {
 
     /// The next place at or behind `from` where records can be believed, or the end of the file.
     fn resynchronise(&self, from: usize) -> usize {
-        /// A type may be 0 and the first bytes of a size too, but not all of both: so many zeros at most start a record.
+        /// A type may be 0 and the first bytes of a size too, but not all of both: so many zeros at most
+        /// start a record.
         const LEADING_ZEROS: usize = 7;
         let mut at = from;
         while let Some(rest) = self.file.get(at..).filter(|rest| !rest.is_empty()) {
@@ -201,9 +206,7 @@ impl<'a> Records<'a> {
         let left = self.file.len().saturating_sub(at);
         match self.prefix(at) {
             None => left < PREFIX_SIZE,
-            Some(prefix) => {
-                is_known(prefix.kind) && prefix.size > left && self.is_near(prefix.time)
-            }
+            Some(prefix) => is_known(prefix.kind) && prefix.size > left && self.is_near(prefix.time),
         }
     }
 }

@@ -17,8 +17,8 @@ pub struct Unwinding<'a> {
 /// Where an `.eh_frame` lies in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// So many bytes behind the end of the code of its function, once that end is rounded up to a multiple of 8: perf inject puts it
-    /// there, and runtimes that know perf count on it.
+    /// So many bytes behind the end of the code of its function, once that end is rounded up to a multiple of
+    /// 8: perf inject puts it there, and runtimes that know perf count on it.
     BehindCode(u64),
     /// At this address.
     At(Address),
@@ -34,17 +34,19 @@ const HEADER_VERSION: u8 = 1;
 impl<'a> Unwinding<'a> {
     /// Reads the content of an UNWINDING_INFO record; `None` where it says that there is nothing.
     ///
-    /// Quirk: the specification has the `.eh_frame_hdr` first and the `.eh_frame` behind it, and LLVM's ORC writes that (capture
-    /// llvm19-jitlink); perf reads it the other way round, and V8 and CPython write that (captures node20, cpython313). The content tells.
+    /// Quirk: the specification has the `.eh_frame_hdr` first and the `.eh_frame` behind it, and LLVM's ORC
+    /// writes that (capture llvm19-jitlink); perf reads it the other way round, and V8 and CPython write that
+    /// (captures node20, cpython313). The content tells.
     ///
-    /// Quirk: V8 writes a header alone for all code that it has no tables for, which is to say nothing (capture node20).
+    /// Quirk: V8 writes a header alone for all code that it has no tables for, which is to say nothing
+    /// (capture node20).
     pub fn parse(content: &'a [u8], order: ByteOrder) -> Result<Option<Self>, NotUnderstood> {
         let mut reader = Reader::new(content, order);
         let mut number = || reader.u64().ok_or(NotUnderstood);
         let data_size = number()?;
         let header_size = number()?;
-        // Quirk: perf makes the function's map longer by `mapped_size`, over the next function. What the tables are for, not where
-        // they were, is all that matters here.
+        // Quirk: perf makes the function's map longer by `mapped_size`, over the next function. What the
+        // tables are for, not where they were, is all that matters here.
         let _mapped_size = number()?;
         let data = reader.bytes(data_size).ok_or(NotUnderstood)?;
         let frame_size = data_size.checked_sub(header_size).ok_or(NotUnderstood)?;
@@ -80,7 +82,8 @@ fn starts_with_entry(bytes: &[u8], order: ByteOrder) -> bool {
     length.is_some_and(|length| length >= 4 && u64::from(length) <= room) && reader.u32() == Some(0)
 }
 
-/// The address of the `.eh_frame` in its header, where that is absolute; from the Linux Standard Base's description of `.eh_frame_hdr`.
+/// The address of the `.eh_frame` in its header, where that is absolute; from the Linux Standard Base's
+/// description of `.eh_frame_hdr`.
 fn eh_frame_address(header: &[u8], order: ByteOrder) -> Option<Address> {
     let mut reader = Reader::new(header, order);
     let _version = reader.u8()?;
@@ -143,10 +146,7 @@ mod tests {
     #[test]
     fn a_header_alone_says_nothing_and_nonsense_is_not_understood() {
         let header = [1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(
-            Unwinding::parse(&content(&header, &header), ORDER),
-            Ok(None)
-        );
+        assert_eq!(Unwinding::parse(&content(&header, &header), ORDER), Ok(None));
         assert_eq!(
             Unwinding::parse(&content(&header, &[9; 40]), ORDER),
             Err(NotUnderstood)

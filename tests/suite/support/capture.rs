@@ -41,7 +41,8 @@ pub fn profile(name: &str) -> PathBuf {
     folder(name).join("perf.data")
 }
 
-/// How often each symbol of each process was sampled, and how often it was in the recorded call chain of a sample.
+/// How often each symbol of each process was sampled, and how often it was in the recorded call chain of a
+/// sample.
 pub type Truth = HashMap<(u32, String), (u64, u64)>;
 
 /// The truth about a recording: `truth.tsv`, made from the dumps without perf inject.

@@ -7,7 +7,8 @@ use jitinject::bytes::ByteOrder;
 pub struct DumpWriter {
     pub order: ByteOrder,
     pub bytes: Vec<u8>,
-    pid: u32,
+    /// The process that the next records are of.
+    pub pid: u32,
 }
 
 /// ELF's number of x86-64.
@@ -81,12 +82,14 @@ impl DumpWriter {
     }
 }
 
-/// An `.eh_frame` for x86-64 code of `size` bytes that keeps no frame pointer and has, all the time, `frame` bytes on the stack, its return
-/// address among them; and an `.eh_frame_hdr`. The frame counts on lying right behind the code, rounded up to 8 bytes.
+/// An `.eh_frame` for x86-64 code of `size` bytes that keeps no frame pointer and has, all the time, `frame`
+/// bytes on the stack, its return address among them; and an `.eh_frame_hdr`. The frame counts on lying right
+/// behind the code, rounded up to 8 bytes.
 pub fn tables(size: u64, frame: u8) -> (Vec<u8>, [u8; 20]) {
     let order = ByteOrder::Little;
     let mut out = Vec::new();
-    // CIE: version 1, "zR", factors 1 and -8, return address in column 16, pc-relative pointers; CFA is rsp + 8
+    // CIE: version 1, "zR", factors 1 and -8, return address in column 16, pc-relative pointers; CFA is rsp +
+    // 8
     let cie = [1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0];
     order.put_u32(&mut out, 4 + cie.len() as u32);
     order.put_u32(&mut out, 0);

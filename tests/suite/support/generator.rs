@@ -14,7 +14,8 @@ pub struct Plan {
     pub functions: u64,
     pub samples: u64,
     pub processes: u32,
-    /// How many places there are for functions in each process; fewer than functions means that addresses are used again and again.
+    /// How many places there are for functions in each process; fewer than functions means that addresses are
+    /// used again and again.
     pub places: u64,
     /// Whether some functions are moved.
     pub moves: bool,
@@ -77,14 +78,18 @@ impl Random {
 
     /// A number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 }
 
 const START: u64 = 1_000_000_000_000;
 const SPAN: u64 = 10_000_000_000;
-/// Bytes between two places; functions are up to twice the usual distance long, so that they reach into the next place.
+/// Bytes between two places; functions are up to twice the usual distance long, so that they reach into the
+/// next place.
 const PLACE: u64 = 512;
 /// Bytes of stack that each function uses, with its return address.
 const FRAME: u8 = 48;
@@ -187,7 +192,11 @@ fn arrive(
             return;
         }
     }
-    let size = if plan.places == u64::MAX { 200 } else { 16 + random.below(2 * PLACE - 16) };
+    let size = if plan.places == u64::MAX {
+        200
+    } else {
+        16 + random.below(2 * PLACE - 16)
+    };
     let name = format!("fn_{number}");
     let code: Vec<u8> = (0..size).map(|at| (at ^ number) as u8).collect();
     dump.debug_info(time, address, b"src/main.js", 1 + number as u32);
@@ -196,7 +205,16 @@ fn arrive(
         dump.unwinding(time, &tables, &header);
     }
     dump.load(time, address, number, name.as_bytes(), &code);
-    put(live, address, Live { name, index: number, size, is_cut: false });
+    put(
+        live,
+        address,
+        Live {
+            name,
+            index: number,
+            size,
+            is_cut: false,
+        },
+    );
 }
 
 /// Puts a function in place; what it overwrites is shortened or gone.
@@ -221,7 +239,12 @@ fn nth(live: &BTreeMap<u64, Live>, random: &mut Random) -> u64 {
 }
 
 fn take(live: &BTreeMap<u64, Live>, pid: u32, time: u64, random: &mut Random) -> Taken {
-    let mut taken = Taken { pid, time, chain: Vec::new(), frames: Vec::new() };
+    let mut taken = Taken {
+        pid,
+        time,
+        chain: Vec::new(),
+        frames: Vec::new(),
+    };
     for _ in 0..1 + random.below(6) {
         let start = nth(live, random);
         let function = &live[&start];
@@ -239,7 +262,10 @@ fn write_rounds(profile: &mut ProfileWriter, plan: &Plan, samples: &[Taken]) {
         for processor in 0..2 {
             for sample in round.iter().skip(processor).step_by(2) {
                 let stack = (plan.stacks == Stacks::Unwound).then(|| stack_of(&sample.chain));
-                let stack = stack.as_ref().map(|bytes| UserStack { sp: STACK_START, bytes });
+                let stack = stack.as_ref().map(|bytes| UserStack {
+                    sp: STACK_START,
+                    bytes,
+                });
                 profile.sample(sample.pid, sample.time, &sample.chain, stack.as_ref());
             }
         }

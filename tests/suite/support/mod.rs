@@ -38,7 +38,12 @@ pub fn said(output: &Output) -> String {
 /// Injects `input` into `out.data` of a folder, with more arguments, and returns the output's path.
 pub fn inject_into(folder: &Path, input: &Path, more: &[&str]) -> PathBuf {
     let output = folder.join("out.data");
-    let mut arguments = vec![OsStr::new("-i"), input.as_os_str(), OsStr::new("-o"), output.as_os_str()];
+    let mut arguments = vec![
+        OsStr::new("-i"),
+        input.as_os_str(),
+        OsStr::new("-o"),
+        output.as_os_str(),
+    ];
     arguments.extend(more.iter().map(OsStr::new));
     run(arguments);
     output

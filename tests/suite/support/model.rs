@@ -1,4 +1,5 @@
-//! A second reading of perf.data, independent of the program's: just enough to compare two files record by record.
+//! A second reading of perf.data, independent of the program's: just enough to compare two files record by
+//! record.
 
 use jitinject::bytes::ByteOrder;
 

@@ -14,8 +14,8 @@ pub struct Sample {
     pub frames: Vec<String>,
 }
 
-/// Perf programs to show profiles with: Debian's, which unwinds with libunwind, and one that unwinds with libdw, if the environment names it
-/// (`scripts/test --all` builds one).
+/// Perf programs to show profiles with: Debian's, which unwinds with libunwind, and one that unwinds with
+/// libdw, if the environment names it (`scripts/test --all` builds one).
 pub fn programs() -> Vec<String> {
     let libdw = std::env::var("PERF_WITH_LIBDW").ok();
     std::iter::once("perf".to_owned()).chain(libdw).collect()
@@ -94,6 +94,8 @@ fn push_frame(samples: &mut [Sample], line: &str) {
     let Some(sample) = samples.last_mut().filter(|_| !line.is_empty()) else {
         return;
     };
-    let symbol = line.split_once(' ').map_or("[unknown]", |(_, symbol)| symbol.trim());
+    let symbol = line
+        .split_once(' ')
+        .map_or("[unknown]", |(_, symbol)| symbol.trim());
     sample.frames.push(symbol.to_owned());
 }

@@ -15,8 +15,7 @@ pub mod field {
     pub const IDENTIFIER: u64 = 1 << 16;
 }
 
-const BASIC: u64 =
-    field::IP | field::TID | field::TIME | field::CALLCHAIN | field::CPU | field::PERIOD;
+const BASIC: u64 = field::IP | field::TID | field::TIME | field::CALLCHAIN | field::CPU | field::PERIOD;
 
 /// perf's registers of x86-64, but for the segments.
 const REGISTERS: u64 = 0xff_0fff;
@@ -218,7 +217,14 @@ impl ProfileWriter {
             ByteOrder::Little => b"PERFILE2",
             ByteOrder::Big => b"2ELIFREP",
         });
-        let sections = [attrs_offset, events * entry, data_offset, self.records.len(), 0, 0];
+        let sections = [
+            attrs_offset,
+            events * entry,
+            data_offset,
+            self.records.len(),
+            0,
+            0,
+        ];
         for word in [104, entry].into_iter().chain(sections) {
             order.put_u64(&mut out, word as u64);
         }

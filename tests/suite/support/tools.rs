@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs a program. One that can't be started fails the test; its own exit status is not looked at, since linters report through it.
+/// Runs a program. One that can't be started fails the test; its own exit status is not looked at, since
+/// linters report through it.
 fn output(program: &str, arguments: &[&str]) -> Output {
     Command::new(program)
         .args(arguments)
