@@ -50,7 +50,7 @@ pub struct Arguments {
     #[arg(long)]
     all: bool,
 
-    /// Write what happened to a file as JSON
+    /// Write what happened to a file as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
 

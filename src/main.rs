@@ -3,14 +3,18 @@
 mod cli;
 mod progress;
 
+use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use jitinject::bytes::printable;
 use jitinject::inject::inject;
 use jitinject::summary::Summary;
+use rustix::fs::OFlags;
 
 use crate::cli::Arguments;
 use crate::progress::Bar;
@@ -23,8 +27,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(status) => status,
         Err(error) => {
-            // A closed standard error can't be told about.
-            let _ = writeln!(io::stderr(), "jitinject: error: {error:#}");
+            say(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -44,20 +47,29 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(verdict(arguments, &summary))
 }
 
-/// Prints lines under the program's name.
+/// Prints lines under the program's name, without anything from a file that could steer the terminal.
 fn say(text: &str) {
     let mut stderr = io::stderr().lock();
     for line in text.lines() {
-        if writeln!(stderr, "jitinject: {line}").is_err() {
-            return;
-        }
+        // A closed standard error can't be told about.
+        let _ = writeln!(stderr, "jitinject: {}", printable(line.as_bytes()));
     }
 }
 
+/// Writes the summary to a file, but not through a link that somebody put there, or to standard output if it is called `-`.
 fn write_json(summary: &Summary, path: &Path) -> anyhow::Result<()> {
     let mut json = serde_json::to_vec_pretty(summary)?;
     json.push(b'\n');
-    Ok(std::fs::write(path, json)?)
+    if path == Path::new("-") {
+        return Ok(io::stdout().write_all(&json)?);
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)?;
+    Ok(file.write_all(&json)?)
 }
 
 fn verdict(arguments: &Arguments, summary: &Summary) -> ExitCode {

@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustc_hash::FxHashMap;
+
 use crate::bytes::printable;
 use crate::code::clock::CLOCK_MONOTONIC;
 use crate::code::survey::{Marker, Survey};
@@ -15,8 +17,7 @@ use crate::files::MappedFile;
 use crate::inject::Error;
 use crate::perf::Profile;
 use crate::runtime::jitdump::marker::{base_name, is_dump_name};
-use crate::runtime::jitdump::record::{Records, Step};
-use crate::runtime::jitdump::{self, Header};
+use crate::runtime::jitdump::{self, Header, first_time};
 use crate::units::{Pid, Time};
 
 /// How deep folders are searched.
@@ -140,24 +141,26 @@ impl<'a> Search<'a> {
     /// Finds the dump of each marker, and the processes of the named files that no marker leads to.
     fn run(mut self) -> Found {
         let mut found = Found::default();
+        // A process may map its dump again and again.
+        let mut known: FxHashMap<(Pid, &[u8]), Option<usize>> = FxHashMap::default();
         for marker in &self.survey.markers {
-            match self.find(marker) {
-                Ok(file) => add(&mut found, file, marker),
-                Err(reason) => found.missing.push(Missing {
-                    pid: marker.pid,
-                    path: printable(&marker.path),
-                    reason,
-                }),
+            let at = *known
+                .entry((marker.pid, &marker.path))
+                .or_insert_with(|| match self.find(marker) {
+                    Ok(file) => Some(found.dump_of(file, marker)),
+                    Err(reason) => {
+                        found.missing.push(Missing {
+                            pid: marker.pid,
+                            path: printable(&marker.path),
+                            reason,
+                        });
+                        None
+                    }
+                });
+            if let Some(dump) = at.and_then(|at| found.dumps.get_mut(at)) {
+                dump.markers.push(marker.record);
             }
         }
-        found.missing.retain(|missing| {
-            let pids = found.dumps.iter().flat_map(|dump| &dump.pids);
-            // A process may map its dump again under a path that is gone.
-            !pids.into_iter().any(|pid| *pid == missing.pid)
-        });
-        found
-            .missing
-            .dedup_by(|one, other| one.path == other.path && one.pid == other.pid);
         self.add_unmarked(&mut found);
         found.notes.append(&mut self.notes);
         found
@@ -226,17 +229,14 @@ impl<'a> Search<'a> {
 
     /// Whether a file is a dump that can belong to this profile.
     fn check(&self, file: &MappedFile) -> Result<(), Rejected> {
-        let header = Header::parse(file).map_err(|error| Rejected::Other(error.to_string()))?;
-        let start = usize::try_from(header.size).unwrap_or(usize::MAX);
-        let first = Records::new(file, start, header.order).next();
-        if let (Some(Step::Record(first)), Some((_, end))) = (first, self.survey.times)
-            && self.is_monotonic
+        let header = Header::parse(file)?;
+        if self.is_monotonic
             && !header.counts_cycles()
-            && first.time > end.0
+            && let (Some(first), Some((_, end))) = (first_time(file, &header), self.survey.times)
+            && first.0 > end.0
         {
-            return Err(Rejected::Other(
-                "belongs to another run: it was written after this recording ended".into(),
-            ));
+            let reason = "belongs to another run: it was written after this recording ended";
+            return Err(Rejected::Other(reason.into()));
         }
         Ok(())
     }
@@ -245,9 +245,8 @@ impl<'a> Search<'a> {
     fn add_unmarked(&mut self, found: &mut Found) {
         for path in &self.named {
             let opened = open(path).and_then(|file| {
-                let header = Header::parse(&file);
-                let header = header.map_err(|error| Rejected::Other(error.to_string()))?;
-                Ok((file, Pid(header.pid)))
+                let pid = Pid(Header::parse(&file)?.pid);
+                Ok((file, pid))
             });
             let (file, pid) = match opened {
                 Ok(opened) => opened,
@@ -280,26 +279,23 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Adds a dump that a marker leads to, or its process if the dump is there already.
-fn add(found: &mut Found, file: MappedFile, marker: &Marker) {
-    let marked = Some(marker.time).filter(|&time| time != Time(0));
-    let known = found
-        .dumps
-        .iter_mut()
-        .find(|dump| dump.file.number() == file.number());
-    match known {
-        Some(dump) => {
-            if !dump.pids.contains(&marker.pid) {
-                dump.pids.push(marker.pid);
-            }
-            dump.markers.push(marker.record);
+impl Found {
+    /// Notes that a marker leads to a file, which may be there already; returns where.
+    fn dump_of(&mut self, file: MappedFile, marker: &Marker) -> usize {
+        let number = file.number();
+        let known = self.dumps.iter().position(|dump| dump.file.number() == number);
+        let at = known.unwrap_or(self.dumps.len());
+        match self.dumps.get_mut(at) {
+            Some(dump) if !dump.pids.contains(&marker.pid) => dump.pids.push(marker.pid),
+            Some(_) => {}
+            None => self.dumps.push(FoundDump {
+                file,
+                pids: vec![marker.pid],
+                marked: Some(marker.time).filter(|&time| time != Time(0)),
+                markers: Vec::new(),
+            }),
         }
-        None => found.dumps.push(FoundDump {
-            file,
-            pids: vec![marker.pid],
-            marked,
-            markers: vec![marker.record],
-        }),
+        at
     }
 }
 

@@ -211,6 +211,9 @@ impl<'a> ObjectWriter<'a> {
     /// Gives the tables of all functions that have any addresses near the code, where their process never
     /// maps anything.
     fn place_tables(&mut self, jobs: &mut [Job<'a>]) {
+        if jobs.iter().all(|job| job.view.unwinding.is_none()) {
+            return;
+        }
         // The size of tables does not depend on where they lie, as long as it is near.
         let sizes: Vec<Option<u64>> = jobs
             .par_iter()
@@ -377,7 +380,8 @@ impl FreeAddresses {
         let code = residence.range;
         let is_near = |range: AddressRange| {
             let low = code.end.0.saturating_add(Self::DISTANCE / 2);
-            range.start.0 >= low && range.start.0 + size - code.start.0 <= Self::REACH
+            let end = range.start.0.saturating_add(size);
+            range.start.0 >= low && end.saturating_sub(code.start.0) <= Self::REACH
         };
         let usable = self
             .stretch

@@ -274,8 +274,19 @@ fn hostile_names_stay_names() {
 #[test]
 fn a_hostile_path_in_a_marker_does_not_reach_the_terminal() {
     let folder = scratch();
+    let hostile = folder.path().join("\x1b[2J");
+    std::fs::create_dir(&hostile).unwrap();
+    std::fs::write(hostile.join("jit-8.dump"), "no jitdump").unwrap();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.mmap2(7, 0x6000_0000, 4096, 0, "/tmp/\x1b[2J/jit-7.dump", 500);
+    profile.mmap2(
+        8,
+        0x6000_0000,
+        4096,
+        0,
+        tools::text(&hostile.join("jit-8.dump")),
+        501,
+    );
     let input = folder.path().join("perf.data");
     std::fs::write(&input, profile.finish()).unwrap();
     let said = run([
@@ -285,6 +296,7 @@ fn a_hostile_path_in_a_marker_does_not_reach_the_terminal() {
         tools::text(&folder.path().join("out.data")),
     ]);
     assert!(said.contains("jit-7.dump"), "{said}");
+    assert!(said.contains("is not a jitdump"), "{said}");
     assert!(!said.contains('\x1b'), "{said}");
 }
 

@@ -117,7 +117,10 @@ impl<'a> Dump<'a> {
         if header.has_unknown_flags() {
             faults.add(Fault::UnknownFlags, 32);
         }
-        let start = first_record(file, &header, &mut faults);
+        let start = first_record(file, &header).unwrap_or_else(|| {
+            faults.add(Fault::HeaderSize, 8);
+            header::SIZE as usize
+        });
         let mut index = Index {
             header,
             functions: Vec::new(),
@@ -238,14 +241,19 @@ impl<'a> Dump<'a> {
     }
 }
 
-/// Where the records start: behind the header as long as it says it is, if that can be.
-fn first_record(file: &[u8], header: &Header, faults: &mut Tally<Fault>) -> usize {
-    let says = usize::try_from(header.size).unwrap_or(usize::MAX);
-    if header.size >= header::SIZE && says <= file.len() {
-        return says;
+/// The time of the first record in a file, without a look at the others.
+pub fn first_time(file: &[u8], header: &Header) -> Option<RuntimeTime> {
+    let start = first_record(file, header).unwrap_or(header::SIZE as usize);
+    match Records::new(file, start, header.order).next()? {
+        Step::Record(record) => Some(RuntimeTime(record.time)),
+        Step::Damage { .. } | Step::CutTail { .. } => None,
     }
-    faults.add(Fault::HeaderSize, 8);
-    header::SIZE as usize
+}
+
+/// Where the records start: behind the header as long as it says it is, if that can be.
+fn first_record(file: &[u8], header: &Header) -> Option<usize> {
+    let says = usize::try_from(header.size).ok()?;
+    (header.size >= header::SIZE && says <= file.len()).then_some(says)
 }
 
 /// The content of a LOAD record.

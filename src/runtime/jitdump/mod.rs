@@ -18,5 +18,5 @@ pub mod marker;
 pub mod record;
 pub mod unwinding;
 
-pub use dump::{Dump, Fault, FunctionView};
+pub use dump::{Dump, Fault, FunctionView, first_time};
 pub use header::{Error, Header};
