@@ -4,20 +4,17 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
-use jitinject::inject::{Options, inject};
+use jitinject::inject::Options;
 
 use crate::support::dump::DumpWriter;
-use crate::support::generator::{Plan, Random, generate};
+use crate::support::generator::{Generated, Plan, Random, generate};
 use crate::support::profile::ProfileWriter;
-use crate::support::{capture, inject_into, jitinject, objects_of, perf, run, said, scratch, tools};
+use crate::support::{attempt, capture, inject, inject_into, objects_of, perf, said, scratch, tools};
 
 /// Runs on `input`, which must fail with status 1, write nothing and name the file; returns what was said.
 fn fails(folder: &Path, input: &Path, output: &Path) -> String {
     let before = entries(folder);
-    let ran = jitinject()
-        .args(["-i", tools::text(input), "-o", tools::text(output)])
-        .output()
-        .unwrap();
+    let ran = attempt(input, output, &[]);
     let said = said(&ran);
     assert_eq!(ran.status.code(), Some(1), "{said}");
     assert!(said.starts_with("jitinject: error: "), "{said}");
@@ -75,17 +72,20 @@ fn compressed_records_are_not_passed_over_in_silence() {
     assert!(said.contains("are compressed"), "{said}");
 }
 
+/// A profile and its dump, without anything special.
+fn small(folder: &Path, functions: u64, samples: u64) -> Generated {
+    let plan = Plan {
+        functions,
+        samples,
+        ..Plan::default()
+    };
+    generate(folder, &plan)
+}
+
 #[test]
 fn an_output_that_is_an_input_is_refused() {
     let folder = scratch();
-    let generated = generate(
-        folder.path(),
-        &Plan {
-            functions: 10,
-            samples: 10,
-            ..Plan::default()
-        },
-    );
+    let generated = small(folder.path(), 10, 10);
     let profile = std::fs::read(&generated.profile).unwrap();
     let hard_link = folder.path().join("hard");
     let soft_link = folder.path().join("soft");
@@ -95,10 +95,7 @@ fn an_output_that_is_an_input_is_refused() {
         assert!(fails(folder.path(), &generated.profile, output).contains("is the same file as the input"));
     }
     let dump = folder.path().join("jit-5000.dump");
-    let ran = jitinject()
-        .args(["-i", tools::text(&generated.profile), "-o", tools::text(&dump)])
-        .output()
-        .unwrap();
+    let ran = attempt(&generated.profile, &dump, &[]);
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
     assert_eq!(std::fs::read(&generated.profile).unwrap(), profile);
 }
@@ -106,14 +103,7 @@ fn an_output_that_is_an_input_is_refused() {
 #[test]
 fn an_unfinished_or_cut_profile_keeps_what_is_whole() {
     let folder = scratch();
-    let generated = generate(
-        folder.path(),
-        &Plan {
-            functions: 100,
-            samples: 500,
-            ..Plan::default()
-        },
-    );
+    let generated = small(folder.path(), 100, 500);
     let file = std::fs::read(&generated.profile).unwrap();
     let output = folder.path().join("out.data");
     let mut unfinished = file.clone();
@@ -128,7 +118,7 @@ fn an_unfinished_or_cut_profile_keeps_what_is_whole() {
         ),
     ] {
         std::fs::write(&generated.profile, content).unwrap();
-        let said = run(["-i", tools::text(&generated.profile), "-o", tools::text(&output)]);
+        let said = inject(&generated.profile, &output, &[]);
         assert!(said.contains(expected), "{said}");
         let shown = perf::stacks(&output, &[]);
         assert_eq!(shown.len(), samples);
@@ -166,12 +156,7 @@ fn one_bad_dump_costs_only_its_own_process() {
         }
         spoil(&folder.path().join("jit-4834.dump"));
         let output = folder.path().join("out.data");
-        let said = run([
-            "-i",
-            tools::text(&folder.path().join("perf.data")),
-            "-o",
-            tools::text(&output),
-        ]);
+        let said = inject(&folder.path().join("perf.data"), &output, &[]);
         assert!(said.contains("jitdump of process 4834"), "{said}");
         assert!(said.contains(expected), "{expected}: {said}");
         let php: u64 = capture::truth("multi")
@@ -195,14 +180,7 @@ fn one_bad_dump_costs_only_its_own_process() {
 #[test]
 fn a_dump_of_another_run_is_not_believed() {
     let folder = scratch();
-    let generated = generate(
-        folder.path(),
-        &Plan {
-            functions: 10,
-            samples: 10,
-            ..Plan::default()
-        },
-    );
+    let generated = small(folder.path(), 10, 10);
     let path = folder.path().join("jit-5000.dump");
     for (time, expected) in [
         (u64::MAX / 4, "was written after this recording ended"),
@@ -211,12 +189,7 @@ fn a_dump_of_another_run_is_not_believed() {
         let mut dump = DumpWriter::new(ByteOrder::Little, 62, 5000);
         dump.load(time, 0x7f08_0000_0000, 0, b"stale", &[0; 4096]);
         std::fs::write(&path, dump.bytes).unwrap();
-        let said = run([
-            "-i",
-            tools::text(&generated.profile),
-            "-o",
-            tools::text(&folder.path().join("out.data")),
-        ]);
+        let said = inject(&generated.profile, &folder.path().join("out.data"), &[]);
         assert!(said.contains("belongs to another run"), "{said}");
         assert!(said.contains(expected), "{said}");
     }
@@ -289,12 +262,7 @@ fn a_hostile_path_in_a_marker_does_not_reach_the_terminal() {
     );
     let input = folder.path().join("perf.data");
     std::fs::write(&input, profile.finish()).unwrap();
-    let said = run([
-        "-i",
-        tools::text(&input),
-        "-o",
-        tools::text(&folder.path().join("out.data")),
-    ]);
+    let said = inject(&input, &folder.path().join("out.data"), &[]);
     assert!(said.contains("jit-7.dump"), "{said}");
     assert!(said.contains("is not a jitdump"), "{said}");
     assert!(!said.contains('\x1b'), "{said}");
@@ -311,19 +279,13 @@ fn links_and_strangers_files_in_the_way_are_not_touched() {
     let objects = folder.path().join("out.data.elf");
     // the folder for objects is a link
     symlink(&victim, &objects).unwrap();
-    let ran = jitinject()
-        .args(["-i", tools::text(&input), "-o", tools::text(&output)])
-        .output()
-        .unwrap();
+    let ran = attempt(&input, &output, &[]);
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
     assert!(!output.exists());
     // or holds something that is not ours
     std::fs::remove_file(&objects).unwrap();
     std::fs::rename(&victim, &objects).unwrap();
-    let ran = jitinject()
-        .args(["-i", tools::text(&input), "-o", tools::text(&output)])
-        .output()
-        .unwrap();
+    let ran = attempt(&input, &output, &[]);
     assert_eq!(ran.status.code(), Some(1));
     assert!(
         said(&ran).contains("\"precious\", which is not ours to replace"),
@@ -361,7 +323,7 @@ fn functions_that_cannot_be_are_passed_over() {
     dump.load(1000, 0x4000_0000, 0, b"good", &[0x90; 64]);
     std::fs::write(folder.path().join("jit-7.dump"), dump.bytes).unwrap();
     let output = folder.path().join("out.data");
-    let said = run(["-i", tools::text(&input), "-o", tools::text(&output)]);
+    let said = inject(&input, &output, &[]);
     for expected in [
         "LOAD records whose name or code does not fit, passed over (2,",
         "MOVE records of unknown functions, passed over (at ",
@@ -431,7 +393,7 @@ fn damage_of_any_kind_neither_panics_nor_hangs() {
                 all: round % 3 == 0,
                 ..Options::default()
             };
-            outcomes[usize::from(inject(&options, &mut ()).is_ok())] += 1;
+            outcomes[usize::from(jitinject::inject::inject(&options, &mut ()).is_ok())] += 1;
         }
     }
     assert!(

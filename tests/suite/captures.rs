@@ -2,17 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::support::{capture, inject_into, perf, scratch, tools};
+use crate::support::{
+    capture, inject, inject_capture, inject_into, jitinject, objects_of, perf, scratch, tools,
+};
 
 /// Frames that the truth has and perf, on our output, does not.
 fn missing(name: &str) -> Vec<String> {
     let folder = scratch();
-    let dumps = capture::folder(name);
-    let output = inject_into(
-        folder.path(),
-        &capture::profile(name),
-        &["--jitdump", tools::text(&dumps)],
-    );
+    let output = inject_capture(folder.path(), name);
     let mut leaf: HashMap<(u32, String), u64> = HashMap::new();
     let mut stack = leaf.clone();
     for sample in perf::leaves(&output) {
@@ -52,16 +49,13 @@ fn every_recording_is_named_whole() {
 /// The summary of a run on a recording, with everything that was said.
 fn said(name: &str) -> String {
     let folder = scratch();
-    let output = folder.path().join("out.data");
     let dumps = capture::folder(name);
-    crate::support::run([
-        "-i",
-        tools::text(&capture::profile(name)),
-        "-o",
-        tools::text(&output),
-        "--jitdump",
-        tools::text(&dumps),
-    ])
+    let output = folder.path().join("out.data");
+    inject(
+        &capture::profile(name),
+        &output,
+        &["--jitdump", tools::text(&dumps)],
+    )
 }
 
 #[test]
@@ -133,14 +127,14 @@ fn output_is_deterministic() {
     let read = |threads: &str| {
         let folder = scratch();
         let output = folder.path().join("out.data");
-        let status = crate::support::jitinject()
+        let status = jitinject()
             .env("RAYON_NUM_THREADS", threads)
             .args(["-q", "-i", tools::text(&capture::profile("cpython313-dwarf"))])
             .args(["-o", tools::text(&output)])
             .status()
             .unwrap();
         assert!(status.success());
-        let objects = crate::support::objects_of(&output);
+        let objects = objects_of(&output);
         let names: Vec<_> = objects
             .iter()
             .map(|path| path.file_name().unwrap().to_owned())

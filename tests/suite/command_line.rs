@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{capture, jitinject, objects_of, perf, run, said, scratch, tools};
+use crate::support::{attempt, capture, inject, jitinject, objects_of, perf, said, scratch, tools};
 
 #[test]
 fn without_arguments_it_reads_and_writes_the_usual_files_here() {
@@ -34,16 +34,8 @@ fn the_summary_is_json_with_the_same_figures() {
     let output = folder.path().join("out.data");
     let summary = folder.path().join("summary.json");
     let profile = capture::profile("multi");
-    let arguments = [
-        "-q",
-        "-i",
-        tools::text(&profile),
-        "-o",
-        tools::text(&output),
-        "--summary",
-        tools::text(&summary),
-    ];
-    assert_eq!(run(arguments), "", "quiet");
+    let said = inject(&profile, &output, &["-q", "--summary", tools::text(&summary)]);
+    assert_eq!(said, "", "quiet");
     let json: Value = serde_json::from_slice(&std::fs::read(summary).unwrap()).unwrap();
     assert_eq!(json["format"], 1);
     assert_eq!(json["functions"]["loaded"], 832);
@@ -61,17 +53,7 @@ fn fail_under_sets_the_status_and_still_writes() {
     let output = folder.path().join("out.data");
     let profile = capture::profile("multi");
     for (percent, status) in [("99", 0), ("99.9", 3)] {
-        let ran = jitinject()
-            .args([
-                "-i",
-                tools::text(&profile),
-                "-o",
-                tools::text(&output),
-                "--fail-under",
-                percent,
-            ])
-            .output()
-            .unwrap();
+        let ran = attempt(&profile, &output, &["--fail-under", percent]);
         assert_eq!(ran.status.code(), Some(status), "{}", said(&ran));
         assert!(output.exists());
         assert_eq!(
@@ -117,7 +99,7 @@ fn verbose_tells_of_each_dump() {
     let folder = scratch();
     let output = folder.path().join("out.data");
     let profile = capture::profile("multi");
-    let said = run(["-v", "-i", tools::text(&profile), "-o", tools::text(&output)]);
+    let said = inject(&profile, &output, &["-v"]);
     let expected = "jit-4834.dump: process 4834, 78 functions, clock: CLOCK_MONOTONIC, as the profile's";
     assert!(said.contains(expected), "{said}");
 }
@@ -134,8 +116,7 @@ fn dumps_are_found_where_the_user_says() {
     let folder = scratch();
     let profile = without_dumps(folder.path(), "postgres15");
     let output = folder.path().join("out.data");
-    let base = ["-i", tools::text(&profile), "-o", tools::text(&output)];
-    let said = run(base);
+    let said = inject(&profile, &output, &[]);
     assert!(
         said.contains("warning: the jitdump of process 1115, /tmp/cap-postgres15/.debug/jit/"),
         "{said}"
@@ -148,7 +129,7 @@ fn dumps_are_found_where_the_user_says() {
     let dumps = capture::folder("postgres15");
     let file = dumps.join(".debug/jit/llvm-IR-jit-20261121-24cc4e/jit-1115.dump");
     for path in [&dumps, &file] {
-        let said = run(base.iter().copied().chain(["--jitdump", tools::text(path)]));
+        let said = inject(&profile, &output, &["--jitdump", tools::text(path)]);
         assert!(said.contains("78 of them named (100.0 %)"), "{said}");
         assert!(!said.contains("warning"), "{said}");
     }
@@ -162,14 +143,7 @@ fn a_dump_that_nobody_mapped_is_used_for_the_process_in_its_header() {
     let dump = folder.path().join("renamed");
     std::fs::copy(capture::folder("php82").join("jit-26234.dump"), &dump).unwrap();
     let output = folder.path().join("out.data");
-    let said = run([
-        "-i",
-        tools::text(&profile),
-        "-o",
-        tools::text(&output),
-        "--jitdump",
-        tools::text(&dump),
-    ]);
+    let said = inject(&profile, &output, &["--jitdump", tools::text(&dump)]);
     assert!(
         said.contains("renamed is used for process 26234, as its header says: no marker leads to it"),
         "{said}"
@@ -177,14 +151,7 @@ fn a_dump_that_nobody_mapped_is_used_for_the_process_in_its_header() {
     assert!(said.contains("198 of them named (100.0 %)"), "{said}");
     // of a process that the profile knows nothing of
     let other = capture::folder("node20-buildid").join("jit-11255.dump");
-    let said = run([
-        "-i",
-        tools::text(&profile),
-        "-o",
-        tools::text(&output),
-        "--jitdump",
-        tools::text(&other),
-    ]);
+    let said = inject(&profile, &output, &["--jitdump", tools::text(&other)]);
     assert!(
         said.contains("is of process 11255, which is not in the profile"),
         "{said}"
@@ -195,22 +162,20 @@ fn a_dump_that_nobody_mapped_is_used_for_the_process_in_its_header() {
 fn profiles_can_share_a_folder_of_objects() {
     let folder = scratch();
     let shared = folder.path().join("objects");
-    let inject = |name: &str| {
+    let share = |name: &str| {
         let output = folder.path().join(name);
-        run([
-            "-i",
-            tools::text(&capture::profile(name)),
-            "-o",
-            tools::text(&output),
+        let dumps = capture::folder(name);
+        let more = [
             "--elf-dir",
             tools::text(&shared),
             "--jitdump",
-            tools::text(&capture::folder(name)),
-        ]);
+            tools::text(&dumps),
+        ];
+        inject(&capture::profile(name), &output, &more);
         output
     };
     // The second run of the first finds its own objects there.
-    let outputs = [inject("php82"), inject("wasmtime"), inject("php82")];
+    let outputs = [share("php82"), share("wasmtime"), share("php82")];
     let count = std::fs::read_dir(&shared).unwrap().count();
     assert_eq!(count, 19 + 18);
     let named = |output: &Path, prefix: &str| {
@@ -233,16 +198,7 @@ fn objects_of_other_profiles_keep_their_names() {
     std::fs::write(&other, "somebody else's").unwrap();
     let output = folder.path().join("out.data");
     let profile = capture::profile("php82");
-    let arguments = [
-        "-i",
-        tools::text(&profile),
-        "-o",
-        tools::text(&output),
-        "--elf-dir",
-        tools::text(&shared),
-        "--all",
-    ];
-    run(arguments);
+    inject(&profile, &output, &["--elf-dir", tools::text(&shared), "--all"]);
     assert_eq!(std::fs::read(&other).unwrap(), b"somebody else's");
     assert_eq!(std::fs::read_dir(&shared).unwrap().count(), 78 + 1);
     let leaves = perf::leaves(&output);

@@ -7,7 +7,7 @@ use jitinject::bytes::ByteOrder;
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
-use crate::support::{capture, inject_into, objects_of, perf, scratch, tools};
+use crate::support::{capture, inject_capture, inject_into, objects_of, perf, scratch, tools};
 
 /// Lines of a linter that stand for something that is so on purpose.
 fn is_on_purpose(line: &str) -> bool {
@@ -35,12 +35,7 @@ fn remarks(objects: &[PathBuf]) -> Vec<String> {
 fn linters_have_nothing_to_say() {
     for name in ["cpython313-dwarf", "llvm19-jitlink", "multi", "node20-dwarf"] {
         let folder = scratch();
-        let dumps = capture::folder(name);
-        let output = inject_into(
-            folder.path(),
-            &capture::profile(name),
-            &["--jitdump", tools::text(&dumps)],
-        );
+        let output = inject_capture(folder.path(), name);
         let objects = objects_of(&output);
         assert!(!objects.is_empty());
         let remarks = remarks(&objects);
@@ -104,12 +99,7 @@ fn an_unknown_machine_is_the_profiles() {
 fn every_function_of_a_batch_has_its_own_unwinding_entry() {
     // LLVM's ORC writes one table for all functions of an object, before them.
     let folder = scratch();
-    let dumps = capture::folder("llvm19-jitlink");
-    let output = inject_into(
-        folder.path(),
-        &capture::profile("llvm19-jitlink"),
-        &["--jitdump", tools::text(&dumps)],
-    );
+    let output = inject_capture(folder.path(), "llvm19-jitlink");
     let objects = objects_of(&output);
     assert_eq!(objects.len(), 4);
     for object in objects {

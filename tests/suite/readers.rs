@@ -8,7 +8,7 @@ use linux_perf_data::linux_perf_event_reader::{EventRecord, RecordType};
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
 use crate::support::generator::{Plan, generate};
-use crate::support::{capture, inject_into, scratch, tools};
+use crate::support::{capture, inject_capture, inject_into, scratch, tools};
 
 /// A record, as linux-perf-data hands it out, or the name of its file where it is a map.
 #[derive(PartialEq, Eq, Debug)]
@@ -63,16 +63,17 @@ fn unchanged(seen: Vec<Seen>, objects: &str) -> Vec<Seen> {
 fn linux_perf_data_sees_the_same_records_but_for_the_changes() {
     for name in capture::WITH_TRUTH {
         let folder = scratch();
-        let dumps = capture::folder(name);
-        let input = capture::profile(name);
-        let output = inject_into(folder.path(), &input, &["--jitdump", tools::text(&dumps)]);
+        let output = inject_capture(folder.path(), name);
         let objects = format!("{}.elf/", output.display());
         let after = read(&output);
         let added = after
             .iter()
             .filter(|seen| matches!(seen, Seen::Map(name) if name.starts_with(&objects)));
         assert_eq!(added.count() > 0, name != "node20-headeronly", "{name}");
-        let (before, after) = (unchanged(read(&input), &objects), unchanged(after, &objects));
+        let (before, after) = (
+            unchanged(read(&capture::profile(name)), &objects),
+            unchanged(after, &objects),
+        );
         assert_eq!(before.len(), after.len(), "{name}");
         assert!(before == after, "{name}");
     }

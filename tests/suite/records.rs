@@ -3,7 +3,7 @@
 use crate::support::generator::{self, Plan};
 use crate::support::model::{self, Parts};
 use crate::support::profile::ProfileWriter;
-use crate::support::{capture, inject_into, objects_of, scratch, tools};
+use crate::support::{capture, inject_capture, inject_into, objects_of, scratch, tools};
 use jitinject::bytes::ByteOrder;
 
 /// How many records were dropped, reduced and added.
@@ -62,10 +62,8 @@ fn is_part(part: &[u8], of: &[u8], order: ByteOrder) -> bool {
 
 fn compare(name: &str) -> Changes {
     let folder = scratch();
-    let dumps = capture::folder(name);
-    let input = capture::profile(name);
-    let output = inject_into(folder.path(), &input, &["--jitdump", tools::text(&dumps)]);
-    let before = model::parse(&std::fs::read(input).unwrap());
+    let output = inject_capture(folder.path(), name);
+    let before = model::parse(&std::fs::read(capture::profile(name)).unwrap());
     let after = model::parse(&std::fs::read(&output).unwrap());
     assert_eq!(before.attrs, after.attrs, "{name}");
     assert_eq!(before.ids, after.ids, "{name}");

@@ -22,31 +22,44 @@ pub fn jitinject() -> Command {
     Command::new(env!("CARGO_BIN_EXE_jitinject"))
 }
 
-/// Runs the program, which must succeed, and returns what it said.
-pub fn run(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
-    let output = jitinject().args(arguments).output().unwrap();
-    let said = said(&output);
-    assert!(output.status.success(), "{}: {said}", output.status);
-    said
-}
-
 /// What a program said on standard error.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Injects `input` into `out.data` of a folder, with more arguments, and returns the output's path.
-pub fn inject_into(folder: &Path, input: &Path, more: &[&str]) -> PathBuf {
-    let output = folder.join("out.data");
-    let mut arguments = vec![
+/// Runs the program on `input`, whatever comes of it.
+pub fn attempt(input: &Path, output: &Path, more: &[&str]) -> Output {
+    let files = [
         OsStr::new("-i"),
         input.as_os_str(),
         OsStr::new("-o"),
         output.as_os_str(),
     ];
-    arguments.extend(more.iter().map(OsStr::new));
-    run(arguments);
+    jitinject().args(files).args(more).output().unwrap()
+}
+
+/// Runs the program on `input`, which must succeed, and returns what it said.
+pub fn inject(input: &Path, output: &Path, more: &[&str]) -> String {
+    let ran = attempt(input, output, more);
+    assert!(ran.status.success(), "{}: {}", ran.status, said(&ran));
+    said(&ran)
+}
+
+/// The same with `out.data` of a folder for the output, whose path it returns.
+pub fn inject_into(folder: &Path, input: &Path, more: &[&str]) -> PathBuf {
+    let output = folder.join("out.data");
+    inject(input, &output, more);
     output
+}
+
+/// The same with a recording, whose dumps may lie anywhere in its folder.
+pub fn inject_capture(folder: &Path, name: &str) -> PathBuf {
+    let dumps = capture::folder(name);
+    inject_into(
+        folder,
+        &capture::profile(name),
+        &["--jitdump", tools::text(&dumps)],
+    )
 }
 
 /// The objects that belong to an output, in the order of their names.
