@@ -2,6 +2,7 @@
 
 mod dumps;
 mod edits;
+mod free_addresses;
 mod objects;
 mod output;
 mod report;

@@ -7,12 +7,12 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::code::process::{Processes, SpaceId};
-use crate::code::range_map::RangeMap;
 use crate::code::timeline::Residence;
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
 use crate::elf::machine::Machine;
 use crate::elf::object::{self, Encoded, FunctionObject, PlacedTables};
 use crate::elf::store::{self, Store};
+use crate::inject::free_addresses::FreeAddresses;
 use crate::inject::output::Output;
 use crate::inject::sources::UsedDump;
 use crate::runtime::jitdump::FunctionView;
@@ -320,107 +320,5 @@ fn eh_frame<'a>(unwinding: &Unwinding<'a>, address: Address, machine: Machine) -
         address,
         order: machine.order,
         address_size: machine.address_size(),
-    }
-}
-
-/// Addresses near code that no process with that code maps anything at.
-struct FreeAddresses {
-    /// For each address space, the one that all of its family descend from: they share code.
-    families: Vec<SpaceId>,
-    /// What each family maps, ever.
-    used: FxHashMap<SpaceId, RangeMap<()>>,
-    /// The stretch that addresses are given out from, and to whom.
-    stretch: Option<(SpaceId, AddressRange)>,
-}
-
-impl FreeAddresses {
-    /// How far behind its function a table may lie: the distances in it have 31 bits.
-    const REACH: u64 = 0x7fff_0000;
-    /// How many addresses are set aside at a time.
-    const STRETCH: u64 = 0x10_0000;
-    /// How far behind the code the first of them lie, so that a region of code which is still growing does
-    /// not reach them.
-    const DISTANCE: u64 = 0x1000_0000;
-
-    fn new<'a>(processes: &Processes, residences: impl Iterator<Item = &'a Residence>) -> Self {
-        let mut families: Vec<SpaceId> = Vec::new();
-        for (id, space) in processes.iter() {
-            let parent = space.parent.and_then(|(parent, _)| families.get(parent.index()));
-            families.push(parent.copied().unwrap_or(id));
-        }
-        let mut used: FxHashMap<SpaceId, RangeMap<()>> = FxHashMap::default();
-        let mut free = Self {
-            families,
-            used: FxHashMap::default(),
-            stretch: None,
-        };
-        for residence in residences {
-            let family = used.entry(free.family(residence.space)).or_default();
-            family.insert(residence.range, (), |_, ()| {});
-        }
-        for (id, space) in processes.iter() {
-            if let Some(family) = used.get_mut(&free.family(id)) {
-                for map in &space.maps {
-                    family.insert(map.range, (), |_, ()| {});
-                }
-            }
-        }
-        free.used = used;
-        free
-    }
-
-    fn family(&self, space: SpaceId) -> SpaceId {
-        self.families.get(space.index()).copied().unwrap_or(space)
-    }
-
-    /// `size` addresses behind a function. Asked in the order of families and addresses, it gives out
-    /// neighbouring ones.
-    fn take(&mut self, residence: &Residence, size: u64, is_32: bool) -> Option<Address> {
-        let family = self.family(residence.space);
-        let code = residence.range;
-        let is_near = |range: AddressRange| {
-            let low = code.end.0.saturating_add(Self::DISTANCE / 2);
-            let end = range.start.0.saturating_add(size);
-            range.start.0 >= low && end.saturating_sub(code.start.0) <= Self::REACH
-        };
-        let usable = self
-            .stretch
-            .filter(|&(of, range)| of == family && range.size() >= size && is_near(range));
-        let stretch = match usable {
-            Some((_, stretch)) => stretch,
-            None => self.set_aside(family, code, size, is_32)?,
-        };
-        let rest = AddressRange::new(Address(stretch.start.0 + size), stretch.size() - size);
-        self.stretch = rest.map(|rest| (family, rest));
-        Some(stretch.start)
-    }
-
-    fn set_aside(
-        &mut self,
-        family: SpaceId,
-        code: AddressRange,
-        size: u64,
-        is_32: bool,
-    ) -> Option<AddressRange> {
-        let used = self.used.entry(family).or_default();
-        let size = size.max(Self::STRETCH).next_multiple_of(Self::STRETCH);
-        let limit = code.start.0.saturating_add(Self::REACH);
-        let limit = if is_32 { limit.min(1 << 32) } else { limit };
-        let mut start = code
-            .end
-            .0
-            .checked_add(Self::DISTANCE)?
-            .checked_next_multiple_of(0x1000)?;
-        loop {
-            let range = AddressRange::new(Address(start), size)?;
-            if range.end.0 > limit {
-                return None;
-            }
-            let Some((obstacle, ())) = used.overlapping(range).next() else {
-                used.insert(range, (), |_, ()| {});
-                return Some(range);
-            };
-            start = obstacle.end.0.checked_next_multiple_of(0x1000)?;
-        }
     }
 }
