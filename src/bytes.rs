@@ -135,13 +135,23 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for character in String::from_utf8_lossy(name).chars() {
-        if character.is_control() {
+        if steers_terminal(character) {
             text.extend(character.escape_unicode());
         } else {
             text.push(character);
         }
     }
     text
+}
+
+/// Whether a character does something else to a terminal than show itself: control characters, and those that turn the
+/// direction of the text around them.
+pub fn steers_terminal(character: char) -> bool {
+    let turns_direction = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    character.is_control() || turns_direction
 }
 
 #[cfg(test)]
@@ -169,5 +179,6 @@ mod tests {
         assert_eq!(printable(b"\x1b[31mred\n"), "\\u{1b}[31mred\\u{a}");
         assert_eq!(printable("grö\u{9f}e".as_bytes()), "grö\\u{9f}e");
         assert_eq!(printable(b"a\xffb"), "a\u{fffd}b");
+        assert_eq!(printable("a\u{202e}b".as_bytes()), "a\\u{202e}b");
     }
 }

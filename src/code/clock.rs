@@ -30,6 +30,10 @@ pub struct ProfileClock {
     pub conversion: Option<TimeConversion>,
     /// The times of the first and the last record.
     pub span: Option<(Time, Time)>,
+    /// Whether records carry times at all.
+    pub has_times: bool,
+    /// When the first sample was taken.
+    pub first_sample: Time,
 }
 
 /// What a runtime's file says about its own.
@@ -42,6 +46,8 @@ pub struct RuntimeClock {
     pub made: u64,
     /// The time of its first record.
     pub first: RuntimeTime,
+    /// The time of its last event.
+    pub last: RuntimeTime,
 }
 
 /// How a runtime's times become the profile's.
@@ -53,13 +59,26 @@ pub enum Alignment {
     Cycles(TimeConversion),
     /// Moved by a distance that there is some evidence for.
     Shifted(Shift),
+    /// Taken to be there from one moment on, all of it, since one side has no times.
+    AllAt(Time, Timeless),
+}
+
+/// Which side has no times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Timeless {
+    /// The profile.
+    Profile,
+    /// The runtime's file.
+    Runtime,
 }
 
 /// A distance between clocks, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shift {
-    /// What is added to a runtime's time.
+    /// What is added to a runtime's time. Until samples are looked at: as little as it can be.
     offset: i128,
+    /// Whether it really can't be less.
+    is_bounded: bool,
     /// The best guess, before samples are looked at.
     guess: i128,
     /// What it rests on.
@@ -116,6 +135,14 @@ impl Alignment {
         runtime: &RuntimeClock,
         marker: Option<Time>,
     ) -> Result<Self, Unalignable> {
+        let start = marker.unwrap_or(profile.first_sample);
+        if !profile.has_times {
+            return Ok(Self::AllAt(start, Timeless::Profile));
+        }
+        // Some writers put zeros, or count from zero: no machine is up for so short a time.
+        if runtime.last.0 < SECOND && start.0 > SECOND {
+            return Ok(Self::AllAt(start, Timeless::Runtime));
+        }
         if runtime.counts_cycles && !is_inside(profile.span, runtime.first) {
             return match (profile.conversion, profile.id) {
                 (Some(conversion), None) => Ok(Self::Cycles(conversion)),
@@ -127,43 +154,31 @@ impl Alignment {
             return Ok(Self::Same);
         }
         let made = marker.or_else(|| made_on_profile_clock(profile.data?, runtime.made));
-        let Some(made) = made else {
-            return Ok(Self::Shifted(Shift {
-                offset: 0,
+        Ok(Self::Shifted(match made {
+            Some(made) => Shift::from_marker(made, runtime),
+            None => Shift {
+                // so that all code is there before the first sample
+                offset: distance(runtime.last.0, profile.first_sample.0).min(0),
+                is_bounded: false,
                 guess: 0,
                 evidence: Evidence::None,
-            }));
-        };
-        let distance = |to: u64| i128::from(made.0) - i128::from(to);
-        let earliest = distance(runtime.first.0);
-        let is_near = -i128::from(SECOND)..=0;
-        let (guess, evidence) = if runtime.first.0.abs_diff(runtime.made) < 60 * SECOND {
-            (distance(runtime.made), Evidence::HeaderAtMarker)
-        } else if is_near.contains(&earliest) {
-            (0, Evidence::ClocksAgree)
-        } else {
-            (earliest, Evidence::FirstRecordAtMarker)
-        };
-        Ok(Self::Shifted(Shift {
-            offset: earliest,
-            guess,
-            evidence,
+            },
         }))
     }
 
     /// Whether [`Alignment::refine`] has something to do.
     pub fn is_estimate(&self) -> bool {
-        matches!(self, Self::Shifted(shift) if shift.evidence != Evidence::None)
+        matches!(self, Self::Shifted(_))
     }
 
-    /// Settles an estimate, which until then puts everything as early as can be. `slack` is how much later
-    /// the loads could be, in nanoseconds, before a sample came too early for the function that it was taken
-    /// in; `None` if any later time will do.
+    /// Settles an estimate, which until then puts everything as early as can be. `slack` is how much later the loads could
+    /// be, in nanoseconds, before a sample came too early for the function that it was taken in; `None` if any later time
+    /// will do.
     pub fn refine(&mut self, slack: Option<u64>) {
         let Self::Shifted(shift) = self else { return };
         let earliest = shift.offset;
         let latest = slack.map(|slack| earliest.saturating_add(slack.into()));
-        if shift.guess <= earliest {
+        if shift.is_bounded && shift.guess <= earliest {
             shift.evidence = Evidence::FirstRecordAtMarker;
         } else if let Some(latest) = latest
             && shift.guess > latest
@@ -180,6 +195,7 @@ impl Alignment {
         match self {
             Self::Same => Time(time.0),
             Self::Cycles(conversion) => conversion.time(time.0),
+            Self::AllAt(start, _) => *start,
             Self::Shifted(shift) => {
                 let shifted = i128::from(time.0).saturating_add(shift.offset);
                 Time(u64::try_from(shifted.max(0)).unwrap_or(Time::LAST.0))
@@ -188,12 +204,44 @@ impl Alignment {
     }
 }
 
+impl Shift {
+    /// The distance that follows from when a file was mapped, which is just after it was made.
+    fn from_marker(marker: Time, runtime: &RuntimeClock) -> Self {
+        let earliest = distance(runtime.first.0, marker.0);
+        let is_near = -i128::from(SECOND)..=0;
+        let (guess, evidence) = if runtime.first.0.abs_diff(runtime.made) < 60 * SECOND {
+            (distance(runtime.made, marker.0), Evidence::HeaderAtMarker)
+        } else if is_near.contains(&earliest) {
+            (0, Evidence::ClocksAgree)
+        } else {
+            (earliest, Evidence::FirstRecordAtMarker)
+        };
+        Self {
+            offset: earliest,
+            is_bounded: true,
+            guess,
+            evidence,
+        }
+    }
+}
+
+/// What must be added to `from` to get `to`.
+fn distance(from: u64, to: u64) -> i128 {
+    i128::from(to).saturating_sub(i128::from(from))
+}
+
 impl fmt::Display for Alignment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shift = match self {
             Self::Same => return f.write_str("CLOCK_MONOTONIC, as the profile's"),
             Self::Cycles(_) => {
                 return f.write_str("cycle counts, converted by the profile's TIME_CONV record");
+            }
+            Self::AllAt(_, Timeless::Profile) => {
+                return f.write_str("not compared: the profile has no times, so that of code at one address the last one counts");
+            }
+            Self::AllAt(_, Timeless::Runtime) => {
+                return f.write_str("not compared: its records have no times, so that of code at one address the last one counts");
             }
             Self::Shifted(shift) => shift,
         };
@@ -240,11 +288,14 @@ mod tests {
         data: None,
         conversion: None,
         span: Some((Time(1000 * SECOND), Time(1010 * SECOND))),
+        has_times: true,
+        first_sample: Time(1000 * SECOND),
     };
     const RUNTIME: RuntimeClock = RuntimeClock {
         counts_cycles: false,
         made: 0,
         first: RuntimeTime(5000 * SECOND),
+        last: RuntimeTime(5009 * SECOND),
     };
     const MARKER: Option<Time> = Some(Time(1001 * SECOND));
 
@@ -325,5 +376,47 @@ mod tests {
             ..runtime
         };
         assert!(Alignment::find(&PROFILE, &runtime, MARKER).is_ok());
+    }
+
+    #[test]
+    fn without_a_marker_the_samples_alone_bound_the_distance() {
+        let runtime = RuntimeClock {
+            first: RuntimeTime(1099 * SECOND),
+            last: RuntimeTime(1100 * SECOND),
+            ..RUNTIME
+        };
+        let mut alignment = Alignment::find(&PROFILE, &runtime, None).unwrap();
+        assert_eq!(alignment.time(runtime.last), Time(1000 * SECOND));
+        let mut free = alignment;
+        free.refine(None);
+        assert_eq!(
+            free.time(runtime.last),
+            Time(1100 * SECOND),
+            "nothing speaks against it"
+        );
+        alignment.refine(Some(3 * SECOND));
+        assert_eq!(alignment.time(runtime.last), Time(1003 * SECOND));
+    }
+
+    #[test]
+    fn where_one_side_has_no_times_everything_is_there_at_once() {
+        let runtime = RuntimeClock {
+            first: RuntimeTime(0),
+            last: RuntimeTime(17),
+            ..RUNTIME
+        };
+        for (profile, runtime) in [
+            (PROFILE, runtime),
+            (
+                ProfileClock {
+                    has_times: false,
+                    ..PROFILE
+                },
+                RUNTIME,
+            ),
+        ] {
+            let alignment = Alignment::find(&profile, &runtime, MARKER).unwrap();
+            assert_eq!(alignment.time(RuntimeTime(5)), MARKER.unwrap());
+        }
     }
 }

@@ -6,9 +6,12 @@
 //! (`/tmp/perf-PID.map`) names code through it that the dump lacks. So it is reduced to those parts that hold
 //! no function and that the reader does not know yet.
 
+use std::fmt;
+
 use crate::code::process::{Map, Processes, SpaceId};
 use crate::code::range_map::RangeMap;
 use crate::perf::event::Backing;
+use crate::tally::Tally;
 use crate::units::{AddressRange, Time};
 
 /// A map of ours: code of a function, or of nothing, where a function has left.
@@ -20,6 +23,8 @@ pub struct OwnMap {
     pub range: AddressRange,
     /// From when on.
     pub since: Time,
+    /// Its place among those of the same time.
+    pub sequence: u32,
     /// Whether it is a function.
     pub is_function: bool,
 }
@@ -35,15 +40,53 @@ pub struct Reduced {
     pub parts: Vec<AddressRange>,
 }
 
+/// What is to be done about the maps that would hide code.
+#[derive(Clone, Debug, Default)]
+pub struct Covering {
+    /// The maps that must shrink, in the order of time.
+    pub reduced: Vec<Reduced>,
+    /// What was too much to follow.
+    pub faults: Tally<Fault>,
+}
+
+/// What is given up where a profile asks for more work and output than its size can justify. No real one
+/// does: they are made so.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Fault {
+    /// A map has so many functions in it, again and again, that it was left out.
+    TooManyParts,
+    /// A process inherited so much from processes that were forked so often that its maps may hide code.
+    TooManyCopies,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooManyParts => "maps that lie over too many functions too often, left out",
+            Self::TooManyCopies => {
+                "forked processes whose maps may hide the code that they inherited: too many of them"
+            }
+        })
+    }
+}
+
+/// How many parts may be left of maps altogether, beside four for each map of ours. Real maps leave fewer
+/// than two for each.
+const MAX_PARTS: usize = 1 << 20;
+
+/// How many ranges all forked processes together may inherit. A server with 200 processes and 10,000
+/// functions needs half of that.
+const MAX_COPIES: usize = 1 << 22;
+
 /// The maps that would hide any of `own`.
-pub fn reduced_maps(processes: &Processes, own: &[OwnMap]) -> Vec<Reduced> {
+pub fn reduced_maps(processes: &Processes, own: &[OwnMap]) -> Covering {
     let mut cover = Cover::new(processes, own);
     let mut events = cover.events(processes, own);
     events.sort_by_key(Event::order);
     for event in events {
         cover.apply(event);
     }
-    cover.reduced
+    cover.covering
 }
 
 #[derive(Clone, Copy)]
@@ -55,11 +98,11 @@ enum Event<'a> {
 
 impl Event<'_> {
     /// By time; our own records come before all others of the same time, since that is where they are placed.
-    fn order(&self) -> (Time, bool) {
+    fn order(&self) -> (Time, bool, u32) {
         match self {
-            Self::Own(own) => (own.since, false),
-            Self::Fork(_, _, time) => (*time, true),
-            Self::Map(_, map) => (map.time, true),
+            Self::Own(own) => (own.since, false, own.sequence),
+            Self::Fork(_, _, time) => (*time, true, 0),
+            Self::Map(_, map) => (map.time, true, 0),
         }
     }
 }
@@ -69,14 +112,18 @@ struct Cover {
     spaces: Vec<SpaceCover>,
     /// Whether an address space can hold functions and has maps, itself or in what is forked from it.
     is_watched: Vec<bool>,
-    reduced: Vec<Reduced>,
+    /// How many more parts may be left of maps.
+    parts: usize,
+    /// How many more ranges may be inherited.
+    copies: usize,
+    covering: Covering,
 }
 
 #[derive(Clone, Default)]
 struct SpaceCover {
     functions: RangeMap<()>,
-    /// Anonymous maps, by their identity.
-    anonymous: RangeMap<u64>,
+    /// The memory that the reader knows of, and as what.
+    memory: RangeMap<Backing>,
 }
 
 impl Cover {
@@ -109,7 +156,9 @@ impl Cover {
         Self {
             spaces: vec![SpaceCover::default(); spaces.len()],
             is_watched: both.map(|(&functions, &maps)| functions && maps).collect(),
-            reduced: Vec::new(),
+            parts: own.len().saturating_mul(4).saturating_add(MAX_PARTS),
+            copies: MAX_COPIES,
+            covering: Covering::default(),
         }
     }
 
@@ -130,12 +179,7 @@ impl Cover {
 
     fn apply(&mut self, event: Event<'_>) {
         match event {
-            Event::Fork(child, parent, _) => {
-                let inherited = self.spaces.get(parent.index()).cloned().unwrap_or_default();
-                if let Some(space) = self.spaces.get_mut(child.index()) {
-                    *space = inherited;
-                }
-            }
+            Event::Fork(child, parent, _) => self.fork(child, parent),
             Event::Own(own) => {
                 let Some(space) = self.spaces.get_mut(own.space.index()) else {
                     return;
@@ -146,36 +190,64 @@ impl Cover {
                     space.functions.remove(own.range, |_, ()| {});
                 }
             }
-            Event::Map(space, map) => {
-                if let Some(space) = self.spaces.get_mut(space.index()) {
-                    self.reduced.extend(space.map(map));
-                }
-            }
+            Event::Map(space, map) => self.map(space, map),
         }
+    }
+
+    fn fork(&mut self, child: SpaceId, parent: SpaceId) {
+        let Some(parent) = self.spaces.get(parent.index()) else {
+            return;
+        };
+        let copies = parent.functions.len().saturating_add(parent.memory.len());
+        if copies > self.copies {
+            self.covering.faults.add(Fault::TooManyCopies, 0);
+            return;
+        }
+        self.copies -= copies;
+        let inherited = parent.clone();
+        if let Some(space) = self.spaces.get_mut(child.index()) {
+            *space = inherited;
+        }
+    }
+
+    fn map(&mut self, space: SpaceId, map: &Map) {
+        let Some(space) = self.spaces.get_mut(space.index()) else {
+            return;
+        };
+        if map.backing == Backing::File {
+            space.functions.remove(map.range, |_, ()| {});
+            space.memory.remove(map.range, |_, _| {});
+            return;
+        }
+        if space.functions.overlapping(map.range).next().is_some() {
+            let parts = space.unknown_parts(map, &mut self.parts);
+            if parts.is_none() {
+                self.covering.faults.add(Fault::TooManyParts, map.record);
+            }
+            self.covering.reduced.push(Reduced {
+                record: map.record,
+                range: map.range,
+                parts: parts.unwrap_or_default(),
+            });
+        }
+        space.memory.insert(map.range, map.backing, |_, _| {});
     }
 }
 
 impl SpaceCover {
-    fn map(&mut self, map: &Map) -> Option<Reduced> {
-        if map.backing == Backing::File {
-            self.functions.remove(map.range, |_, ()| {});
-            self.anonymous.remove(map.range, |_, _| {});
-            return None;
-        }
-        let hides = self.functions.overlapping(map.range).next().is_some();
-        let reduced = hides.then(|| {
-            let new = self
-                .anonymous
-                .gaps(map.range, |identity| identity == map.identity);
-            let parts = new.iter().flat_map(|&part| self.functions.gaps(part, |()| true));
-            Reduced {
-                record: map.record,
-                range: map.range,
-                parts: parts.collect(),
+    /// The parts of a map that hold no function and that the reader does not know as such memory; `None` if
+    /// there may be more than `limit`, which becomes less by what was looked at.
+    fn unknown_parts(&self, map: &Map, limit: &mut usize) -> Option<Vec<AddressRange>> {
+        let mut parts = Vec::new();
+        for unknown in self.memory.gaps(map.range, |backing| backing == map.backing) {
+            let functions = self.functions.overlapping(unknown).take(*limit).count();
+            *limit = limit.saturating_sub(functions.saturating_add(1));
+            if *limit == 0 {
+                return None;
             }
-        });
-        self.anonymous.insert(map.range, map.identity, |_, _| {});
-        reduced
+            parts.extend(self.functions.gaps(unknown, |()| true));
+        }
+        Some(parts)
     }
 }
 
@@ -194,7 +266,6 @@ mod tests {
             time: Time(time),
             range,
             backing,
-            identity: 1,
             record: time,
         };
         ProcessEvent::Map(Pid(pid), map)
@@ -206,6 +277,7 @@ mod tests {
             space,
             range,
             since: Time(time),
+            sequence: 0,
             is_function: true,
         }
     }
@@ -223,7 +295,7 @@ mod tests {
             function(&processes, 1, 20, range(50, 60)),
             function(&processes, 1, 20, range(150, 160)),
         ];
-        let reduced = reduced_maps(&processes, &own);
+        let reduced = reduced_maps(&processes, &own).reduced;
         let found: Vec<_> = reduced.iter().map(|it| (it.record, it.parts.clone())).collect();
         assert_eq!(
             found,
@@ -247,8 +319,22 @@ mod tests {
             map(2, 40, range(0, 200), Backing::Anonymous),
         ]);
         let own = [function(&processes, 1, 20, range(50, 60))];
-        let reduced = reduced_maps(&processes, &own);
+        let reduced = reduced_maps(&processes, &own).reduced;
         assert_eq!(reduced.len(), 1);
         assert_eq!(reduced[0].parts, [range(100, 200)]);
+    }
+
+    #[test]
+    fn names_of_memory_that_change_again_and_again_are_given_up_on() {
+        let backings = [Backing::Anonymous, Backing::Shared].into_iter().cycle();
+        let maps = backings.take(5000).zip(10..);
+        let maps = maps.map(|(backing, time)| map(1, time, range(0, 8000), backing));
+        let processes = Processes::new(maps.collect());
+        let places = (0..2000).map(|at| range(at * 4, at * 4 + 2));
+        let own: Vec<_> = places.map(|range| function(&processes, 1, 5, range)).collect();
+        let covering = reduced_maps(&processes, &own);
+        let parts: usize = covering.reduced.iter().map(|reduced| reduced.parts.len()).sum();
+        assert!(parts <= MAX_PARTS + 4 * own.len(), "{parts}");
+        assert!(covering.faults.count(Fault::TooManyParts) > 4000);
     }
 }

@@ -61,6 +61,11 @@ impl<T: Copy> Builder<T> {
         pieces.map(|(piece, (_, value))| (piece, value))
     }
 
+    /// The parts of `range` where nothing lies now.
+    pub fn gaps(&self, range: AddressRange) -> Vec<AddressRange> {
+        self.live.gaps(range, |_| true)
+    }
+
     /// What was collected, ready to be asked.
     pub fn finish(mut self) -> History<T> {
         for (piece, (from, value)) in self.live.iter() {

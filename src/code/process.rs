@@ -42,8 +42,6 @@ pub struct Map {
     pub range: AddressRange,
     /// What lies behind it.
     pub backing: Backing,
-    /// The same for two maps that show the same memory at the same addresses under the same name.
-    pub identity: u64,
     /// The offset of its record, from the first record.
     pub record: u64,
 }
@@ -75,6 +73,10 @@ impl ProcessEvent {
         }
     }
 }
+
+/// How many generations of processes that executed nothing since they were forked are asked about what they inherited. Only
+/// hostile profiles have more.
+pub const MAX_GENERATIONS: usize = 100;
 
 /// All address spaces of a profile.
 #[derive(Clone, Debug, Default)]
@@ -170,7 +172,8 @@ impl Processes {
     /// The address spaces that this one is a copy of, from the nearest up.
     fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = &Space> {
         let parent = |space: &&Space| self.space(space.parent?.0);
-        std::iter::successors(self.space(space).and_then(|space| parent(&space)), parent)
+        let first = self.space(space).and_then(|space| parent(&space));
+        std::iter::successors(first, parent).take(MAX_GENERATIONS)
     }
 }
 

@@ -82,6 +82,11 @@ impl<V: Copy> RangeMap<V> {
         gaps
     }
 
+    /// How many pieces there are.
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
     /// All pieces, from the lowest up.
     pub fn iter(&self) -> impl Iterator<Item = (AddressRange, V)> + '_ {
         self.pieces

@@ -4,7 +4,7 @@ use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{Occupant, Timeline};
 use crate::perf::Profile;
 use crate::perf::record::{self, Record, Records};
-use crate::perf::sample::Sample;
+use crate::perf::sample::{Sample, deferred_callers};
 use crate::units::{Address, AddressRange, Pid, Time};
 
 /// How much the profile can know about the code of a process.
@@ -85,7 +85,8 @@ pub fn least_slack(
             continue;
         };
         let sample = Sample::parse(&record, attr, profile.order);
-        let (Some(pid), Some(time)) = (sample.pid, sample.time) else {
+        let time = profile.attrs.time_of(&record, profile.order);
+        let (Some(pid), Some(time)) = (sample.pid, time) else {
             continue;
         };
         let Some(space) = processes.space_at(pid, time) else {
@@ -153,11 +154,35 @@ impl<'a> Selector<'a> {
     pub fn walk(mut self, records: Records<'_>, mut progress: impl FnMut(u64)) -> Selection {
         for record in records {
             progress(record.len());
-            if record.kind == record::SAMPLE {
-                self.add(&record);
+            match record.kind {
+                record::SAMPLE => self.add(&record),
+                record::CALLCHAIN_DEFERRED => self.add_deferred(&record),
+                _ => {}
             }
         }
         self.selection
+    }
+
+    fn time_of(&self, record: &Record<'_>) -> Time {
+        let time = self.profile.attrs.time_of(record, self.profile.order);
+        time.unwrap_or(Time::LAST)
+    }
+
+    /// The call chain of an earlier sample.
+    fn add_deferred(&mut self, record: &Record<'_>) {
+        let order = self.profile.order;
+        let attr = self.profile.attrs.of(record, order);
+        let pid = attr.and_then(|attr| attr.trailer_pid(record, order));
+        let time = self.time_of(record);
+        let space = pid.and_then(|pid| self.processes.space_at(pid, time));
+        let Some((space, extent)) = space.and_then(|space| Some((space, self.timeline.extent(space)?)))
+        else {
+            return;
+        };
+        let moment = Moment { space, time, extent };
+        for address in deferred_callers(record, order) {
+            self.touch_caller(address, moment);
+        }
     }
 
     fn add(&mut self, record: &Record<'_>) {
@@ -168,8 +193,8 @@ impl<'a> Selector<'a> {
         let sample = Sample::parse(record, attr, order);
         self.selection.samples.total += 1;
         self.selection.samples.cut += u64::from(sample.is_cut);
-        let time = sample.time.unwrap_or(Time::LAST);
         let pid = sample.pid.unwrap_or(Pid(0));
+        let time = self.time_of(record);
         let Some(space) = self.processes.space_at(pid, time) else {
             return;
         };
@@ -192,8 +217,7 @@ impl<'a> Selector<'a> {
     fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, is_user: bool) {
         let mut is_in_stack = false;
         for address in sample.callers() {
-            is_in_stack |= self.touch_address(address, moment);
-            self.touch_address(Address(address.0.saturating_sub(1)), moment);
+            is_in_stack |= self.touch_caller(address, moment);
         }
         let leaf = sample.ip.filter(|_| is_user);
         is_in_stack |= leaf.is_some_and(|ip| self.touch_address(ip, moment));
@@ -203,11 +227,14 @@ impl<'a> Selector<'a> {
         }
         // Words of the stack may be return addresses; unwinding will show which are.
         for address in sample.registers.iter().chain(sample.stack.iter()) {
-            if self.touch_address(address, moment) {
-                continue;
-            }
-            self.touch_address(Address(address.0.saturating_sub(1)), moment);
+            self.touch_caller(address, moment);
         }
+    }
+
+    /// Touches what an address of a call chain may stand for; says whether it is in a function.
+    fn touch_caller(&mut self, address: Address, moment: Moment) -> bool {
+        self.touch_address(Address(address.0.saturating_sub(1)), moment);
+        self.touch_address(address, moment)
     }
 
     fn touch_address(&mut self, address: Address, moment: Moment) -> bool {

@@ -1,9 +1,8 @@
 //! The first walk over a profile: everything but the samples, and where records of a given time belong.
 
-use std::hash::BuildHasher;
 use std::iter::Peekable;
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxHashMap;
 
 use crate::bytes::Reader;
 use crate::code::process::{Map, ProcessEvent, Processes};
@@ -17,7 +16,7 @@ use crate::units::{Pid, Time};
 pub struct Survey {
     /// The processes and their address spaces.
     pub processes: Processes,
-    /// Maps whose name was asked for, in file order.
+    /// Maps whose name was asked for, in the order of time.
     pub markers: Vec<Marker>,
     /// Where in the stream records of what time lie.
     pub marks: TimeMarks,
@@ -29,7 +28,9 @@ pub struct Survey {
     pub compressed: Option<u64>,
     /// How cycle counts become times, if the profile says so.
     pub time_conversion: Option<TimeConversion>,
-    /// The time of the first record that has one other than 0, and of the last.
+    /// When the first sample was taken.
+    pub first_sample: Option<Time>,
+    /// The time of the first record that has one other than 0, and of the last, if records carry times.
     pub times: Option<(Time, Time)>,
     /// The inode of each process' mount namespace, where it was recorded.
     pub mount_namespaces: FxHashMap<Pid, u64>,
@@ -68,6 +69,7 @@ impl Survey {
             .map_or(profile.data.len() as u64, |(offset, _)| offset);
         survey.marks.data_end = survey.data_end;
         survey.processes = Processes::new(events);
+        survey.markers.sort_by_key(|marker| marker.time);
         survey
     }
 
@@ -80,12 +82,16 @@ impl Survey {
         events: &mut Vec<ProcessEvent>,
     ) {
         let order = profile.order;
-        if let Some(time) = time.filter(|&time| time != Time(0)) {
+        if let Some(time) = time.filter(|&time| time != Time(0) && profile.attrs.has_times()) {
             let (first, last) = self.times.unwrap_or((time, time));
             self.times = Some((first.min(time), last.max(time)));
         }
         let time = time.unwrap_or_default();
         match record.kind {
+            record::SAMPLE => {
+                let first = self.first_sample.unwrap_or(time);
+                self.first_sample = Some(first.min(time));
+            }
             record::MMAP | record::MMAP2 => {
                 let Some(mmap) = Mmap::parse(record, order) else {
                     return;
@@ -103,12 +109,10 @@ impl Survey {
                         record: record.offset,
                     });
                 }
-                let base = mmap.range.start.0.wrapping_sub(mmap.file_offset);
                 let map = Map {
                     time,
                     range: mmap.range,
                     backing: mmap.backing(),
-                    identity: FxBuildHasher.hash_one((mmap.name, base)),
                     record: record.offset,
                 };
                 events.push(ProcessEvent::Map(mmap.pid, map));
@@ -142,7 +146,6 @@ impl Survey {
 pub struct TimeMarks {
     marks: Vec<Mark>,
     latest: Time,
-    first_sample: Option<u64>,
     data_end: u64,
 }
 
@@ -160,9 +163,6 @@ impl TimeMarks {
 
     fn pass(&mut self, record: &Record<'_>, time: Option<Time>) {
         let offset = record.offset;
-        if record.kind == record::SAMPLE {
-            self.first_sample = self.first_sample.or(Some(offset));
-        }
         let last = self.marks.last();
         if last.is_none_or(|last| offset.saturating_sub(last.offset) >= Self::STRETCH) {
             self.marks.push(Mark {
@@ -200,10 +200,6 @@ impl Places<'_> {
     /// of all. Times must not go back from call to call.
     pub fn find(&mut self, time: Time) -> u64 {
         let end = self.marks.data_end;
-        if self.marks.latest == Time(0) {
-            // Without times, readers take records in file order.
-            return self.marks.first_sample.unwrap_or(end);
-        }
         if self.marks.latest < time {
             return end;
         }

@@ -5,8 +5,10 @@
 //! overwritten. Anonymous maps overwrite nothing: JIT compilers map and protect the memory around their code
 //! again and again.
 
+use rustc_hash::FxHashMap;
+
 use crate::code::history::{Builder, Episode, History};
-use crate::code::process::{Map, Processes, SpaceId};
+use crate::code::process::{MAX_GENERATIONS, Map, Processes, SpaceId};
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 
@@ -45,6 +47,8 @@ pub struct Residence {
     pub range: AddressRange,
     /// From when on.
     pub since: Time,
+    /// Its place among all stays and vacancies of the address space, which tells those of one time apart.
+    pub sequence: u32,
 }
 
 /// Addresses that code was moved away from.
@@ -56,6 +60,8 @@ pub struct Vacancy {
     pub range: AddressRange,
     /// From when on.
     pub since: Time,
+    /// As [`Residence::sequence`].
+    pub sequence: u32,
 }
 
 /// What is at an address at a time.
@@ -86,6 +92,26 @@ enum Code {
     Vacated(u32),
 }
 
+/// An address space whose code is being put in place.
+struct Placing {
+    space: SpaceId,
+    /// Whether it started as a copy of another.
+    has_parent: bool,
+    code: Builder<Code>,
+    /// Where each function was put last.
+    latest: FxHashMap<FunctionId, (u32, AddressRange)>,
+    /// How many stays and vacancies it has so far.
+    sequence: u32,
+}
+
+impl Placing {
+    fn next(&mut self) -> u32 {
+        let next = self.sequence;
+        self.sequence = next.saturating_add(1);
+        next
+    }
+}
+
 /// The code of all processes over time.
 #[derive(Debug, Default)]
 pub struct Timeline {
@@ -104,10 +130,6 @@ struct SpaceTimeline {
     /// From the lowest address that code ever was at, here or in the ancestors, up to the highest.
     extent: Option<AddressRange>,
 }
-
-/// How many generations of processes that executed nothing since they were forked are asked about what they
-/// inherited. Only hostile profiles have more.
-const MAX_GENERATIONS: usize = 100;
 
 impl Timeline {
     /// Puts `events` (in any order; of those at the same time the later one wins) and the maps of `processes`
@@ -129,7 +151,7 @@ impl Timeline {
                 }
             });
             let is_idle = own.is_empty() && space.maps.is_empty();
-            let layers = (!is_idle).then(|| timeline.layers(id, &space.maps, own));
+            let layers = (!is_idle).then(|| timeline.layers(id, &space.maps, own, parent.is_some()));
             let inherited = parent.and_then(|(parent, _)| timeline.extent(parent));
             let extent = layers.as_ref().and_then(|layers| layers.code.extent());
             timeline.spaces.push(SpaceTimeline {
@@ -142,63 +164,75 @@ impl Timeline {
     }
 
     /// The history of one address space, from its maps and its code, each in the order of time.
-    fn layers(&mut self, space: SpaceId, maps: &[Map], events: &[PlacedEvent]) -> Layers {
-        let mut code = Builder::default();
+    fn layers(&mut self, space: SpaceId, maps: &[Map], events: &[PlacedEvent], has_parent: bool) -> Layers {
+        let mut placing = Placing {
+            space,
+            has_parent,
+            code: Builder::default(),
+            latest: FxHashMap::default(),
+            sequence: 0,
+        };
         let mut backings = Builder::default();
         let mut events = events.iter().peekable();
         for map in maps {
             // Of the same moment, code comes first: that is how the new records are placed.
             while let Some(event) = events.next_if(|event| event.time <= map.time) {
-                self.place(space, &mut code, event);
+                self.place(&mut placing, event);
             }
             if map.backing == Backing::File {
-                code.clear(map.range, map.time);
+                placing.code.clear(map.range, map.time);
             }
             backings.put(map.range, map.time, map.backing);
         }
         for event in events {
-            self.place(space, &mut code, event);
+            self.place(&mut placing, event);
         }
         Layers {
-            code: code.finish(),
+            code: placing.code.finish(),
             maps: backings.finish(),
         }
     }
 
-    fn place(&mut self, space: SpaceId, code: &mut Builder<Code>, event: &PlacedEvent) {
+    fn place(&mut self, placing: &mut Placing, event: &PlacedEvent) {
         if let Some(from) = event.moved_from
             && let Some(range) = AddressRange::new(from, event.range.size())
         {
-            self.vacate(space, code, event, range);
+            self.vacate(placing, event, range);
         }
         let residence = u32::try_from(self.residences.len()).unwrap_or(u32::MAX);
         self.residences.push(Residence {
             function: event.function,
-            space,
+            space: placing.space,
             range: event.range,
             since: event.time,
+            sequence: placing.next(),
         });
-        code.put(event.range, event.time, Code::Function(residence));
+        placing.latest.insert(event.function, (residence, event.range));
+        let code = Code::Function(residence);
+        placing.code.put(event.range, event.time, code);
     }
 
     /// Ends the stay of a function at `range`, where nothing else has been put since.
-    fn vacate(&mut self, space: SpaceId, code: &mut Builder<Code>, event: &PlacedEvent, range: AddressRange) {
-        let is_of_function = |&(_, value): &(AddressRange, Code)| match value {
-            Code::Function(residence) => self
-                .residences
-                .get(residence as usize)
-                .is_some_and(|it| it.function == event.function && it.range.start == range.start),
-            Code::Vacated(_) => false,
+    fn vacate(&mut self, placing: &mut Placing, event: &PlacedEvent, range: AddressRange) {
+        let left = match placing.latest.get(&event.function) {
+            Some(&(residence, at)) if at == range => {
+                let pieces = placing.code.pieces(range);
+                let own = pieces.filter(|&(_, code)| code == Code::Function(residence));
+                own.map(|(piece, _)| piece).collect()
+            }
+            // It was there from the start: what is not its own yet is the parent's.
+            None if placing.has_parent => placing.code.gaps(range),
+            _ => Vec::new(),
         };
-        let left: Vec<_> = code.pieces(range).filter(is_of_function).collect();
-        for (piece, _) in left {
+        for piece in left {
             let vacancy = u32::try_from(self.vacancies.len()).unwrap_or(u32::MAX);
             self.vacancies.push(Vacancy {
-                space,
+                space: placing.space,
                 range: piece,
                 since: event.time,
+                sequence: placing.next(),
             });
-            code.put(piece, event.time, Code::Vacated(vacancy));
+            placing.code.put(piece, event.time, Code::Vacated(vacancy));
         }
     }
 
@@ -249,7 +283,7 @@ impl Timeline {
             }
             match layers.maps.at(address, time).map(|episode| episode.value) {
                 Some(Backing::File) => return Occupant::File,
-                Some(Backing::Anonymous) => occupant = Occupant::Anonymous,
+                Some(Backing::Anonymous | Backing::Shared) => occupant = Occupant::Anonymous,
                 None => {}
             }
         }
@@ -311,7 +345,6 @@ mod tests {
             time: Time(time),
             range: range(start, 0x1000),
             backing,
-            identity: 0,
             record: 0,
         };
         ProcessEvent::Map(Pid(pid), map)

@@ -30,7 +30,7 @@ use object::endian::Endianness;
 use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, ProgramHeader, SectionHeader, Sym};
 use sha1::{Digest, Sha1};
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, steers_terminal};
 use crate::elf::eh_frame::Tables;
 use crate::elf::machine::Machine;
 use crate::units::BuildId;
@@ -164,17 +164,32 @@ fn load_segment(size: u64) -> ProgramHeader {
     }
 }
 
-/// A name as a symbol: control characters are escaped, since readers print symbols as they are.
+/// A name as a symbol: what would steer a terminal, and what is not UTF-8, is escaped, since readers print symbols as
+/// they are.
 fn put_symbol_name(out: &mut Vec<u8>, function: &FunctionObject<'_>) {
     if function.name.is_empty() {
         // A symbol without a name is none to its readers.
         out.extend_from_slice(format!("[unnamed {:#x}]", function.address).as_bytes());
     }
-    for &byte in function.name {
-        if byte.is_ascii_control() {
-            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+    for chunk in function.name.utf8_chunks() {
+        let valid = chunk.valid();
+        if !valid.contains(steers_terminal) {
+            out.extend_from_slice(valid.as_bytes());
         } else {
-            out.push(byte);
+            for character in valid.chars() {
+                match character {
+                    '\0'..='\x7f' if steers_terminal(character) => {
+                        out.extend_from_slice(format!("\\x{:02x}", u32::from(character)).as_bytes());
+                    }
+                    _ if steers_terminal(character) => {
+                        out.extend_from_slice(character.escape_unicode().to_string().as_bytes());
+                    }
+                    _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+                }
+            }
+        }
+        for byte in chunk.invalid() {
+            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
         }
     }
     out.push(0);

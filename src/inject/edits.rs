@@ -13,21 +13,31 @@ use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
 use crate::perf::synthesis::{self, Event, Mapping};
-use crate::units::Pid;
+use crate::tally::Tally;
+use crate::units::{Pid, Time};
 
 /// The longest path that perf reads from a map, with its NUL (PATH_MAX).
 const MAX_PATH: usize = 4096;
 
+/// What changes, and what was given up.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// The changes.
+    pub edits: Edits,
+    /// Maps that were too much to follow.
+    pub faults: Tally<cover::Fault>,
+}
+
 /// The changes: maps of the objects come in at their time, markers of the dumps that were used go, and maps
 /// that would hide code are reduced.
-pub fn edits(
+pub fn changes(
     profile: &Profile<'_>,
     survey: &Survey,
     timeline: &Timeline,
     selection: &Selection,
     sources: &Sources<'_>,
     objects: &[PlacedObject],
-) -> Result<Edits, Error> {
+) -> Result<Changes, Error> {
     let vacancies: Vec<Vacancy> = timeline.chosen_vacancies(&selection.vacancies);
     let mut edits = Edits::default();
     if let Some(event) = map_event(profile, survey) {
@@ -38,10 +48,14 @@ pub fn edits(
             edits.replace(&record, |_| {});
         }
     }
-    for reduced in cover::reduced_maps(&survey.processes, &own_maps(objects, &vacancies)) {
-        reduce(&mut edits, profile, &reduced);
+    let covering = cover::reduced_maps(&survey.processes, &own_maps(objects, &vacancies));
+    for reduced in &covering.reduced {
+        reduce(&mut edits, profile, reduced);
     }
-    Ok(edits)
+    Ok(Changes {
+        edits,
+        faults: covering.faults,
+    })
 }
 
 /// The event that made maps belong to: the one that the profile's own maps belong to.
@@ -61,12 +75,14 @@ fn own_maps(objects: &[PlacedObject], vacancies: &[Vacancy]) -> Vec<OwnMap> {
         space: object.space,
         range: object.range,
         since: object.time,
+        sequence: object.sequence,
         is_function: true,
     });
     let vacancies = vacancies.iter().map(|vacancy| OwnMap {
         space: vacancy.space,
         range: vacancy.range,
         since: vacancy.since,
+        sequence: vacancy.sequence,
         is_function: false,
     });
     functions.chain(vacancies).collect()
@@ -80,7 +96,8 @@ fn insert_maps(
     objects: &[PlacedObject],
     vacancies: &[Vacancy],
 ) -> Result<(), Error> {
-    let mut mappings: Vec<Mapping<'_>> = Vec::new();
+    // Of the same time, as they followed each other.
+    let mut mappings: Vec<(Time, u32, Mapping<'_>)> = Vec::new();
     for object in objects {
         if object.path.len() >= MAX_PATH {
             return Err(Error::PathTooLong(printable(&object.path)));
@@ -94,17 +111,18 @@ fn insert_maps(
             build_id: Some(object.build_id),
             is_code: true,
         };
-        mappings.push(code);
-        mappings.extend(object.tables.map(|(range, file_offset)| Mapping {
+        let tables = object.tables.map(|(range, file_offset)| Mapping {
             range,
             file_offset,
             is_code: false,
             ..code
-        }));
+        });
+        let both = std::iter::once(code).chain(tables);
+        mappings.extend(both.map(|mapping| (object.time, object.sequence, mapping)));
     }
     mappings.extend(vacancies.iter().map(|vacancy| {
         let space = survey.processes.space(vacancy.space);
-        Mapping {
+        let mapping = Mapping {
             pid: space.map_or(Pid(0), |space| space.pid),
             time: vacancy.since,
             range: vacancy.range,
@@ -112,12 +130,13 @@ fn insert_maps(
             name: b"//anon",
             build_id: None,
             is_code: true,
-        }
+        };
+        (vacancy.since, vacancy.sequence, mapping)
     }));
-    mappings.sort_by_key(|mapping| mapping.time);
+    mappings.sort_by_key(|&(time, sequence, _)| (time, sequence));
     let mut places = survey.marks.places(profile);
-    for mapping in &mappings {
-        let at = places.find(mapping.time);
+    for (time, _, mapping) in &mappings {
+        let at = places.find(*time);
         edits.insert(at, |out| {
             synthesis::put_mmap2(out, profile.order, mapping, event);
         });

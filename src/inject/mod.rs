@@ -142,6 +142,7 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         .walk(profile.records(), |bytes| progress.advance(bytes));
     if options.all || survey.has_aux {
         selection.residences.fill(true);
+        selection.vacancies.fill(true);
     }
     let chosen = timeline.chosen(&selection.residences);
 
@@ -156,7 +157,7 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         |objects| progress.advance(objects),
     )?;
 
-    let edits = edits::edits(
+    let changes = edits::changes(
         &profile,
         &survey,
         &timeline,
@@ -164,10 +165,18 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         &sources,
         &objects.placed,
     )?;
-    written.finish(&profile, survey.data_end, &edits, &objects.placed)?;
-    Ok(report::summary(
-        options, &profile, &survey, &timeline, &selection, &sources, &objects,
-    ))
+    written.finish(&profile, survey.data_end, &changes.edits, &objects.placed)?;
+    let run = report::Run {
+        options,
+        profile: &profile,
+        survey: &survey,
+        timeline: &timeline,
+        selection: &selection,
+        sources: &sources,
+        objects: &objects,
+        changes: &changes,
+    };
+    Ok(run.summary())
 }
 
 fn open_profile(options: &Options) -> Result<MappedFile, Error> {

@@ -29,6 +29,8 @@ pub struct PlacedObject {
     pub space: SpaceId,
     /// From when on.
     pub time: Time,
+    /// Its place among all that happened to the address space.
+    pub sequence: u32,
     /// Where its code lies.
     pub range: AddressRange,
     /// Where its tables for unwinding are to lie, and where they start in the file, if they hold anything.
@@ -296,6 +298,7 @@ impl<'a> ObjectWriter<'a> {
             pid,
             space: residence.space,
             time: residence.since,
+            sequence: residence.sequence,
             range: residence.range,
             tables: tables.map(|range| (range, encoded.tables_offset)),
             build_id: encoded.build_id,

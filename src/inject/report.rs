@@ -8,6 +8,7 @@ use crate::code::clock::Alignment;
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
+use crate::inject::edits::Changes;
 use crate::inject::objects::Objects;
 use crate::inject::sources::{Sources, UsedDump};
 use crate::inject::{Options, output};
@@ -16,35 +17,109 @@ use crate::runtime::Change;
 use crate::summary::{DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, Unnamed, Warning};
 use crate::tally::Tally;
 
-/// Puts together what a run has to tell.
-pub fn summary(
-    options: &Options,
-    profile: &Profile<'_>,
-    survey: &Survey,
-    timeline: &Timeline,
-    selection: &Selection,
-    sources: &Sources<'_>,
-    objects: &Objects,
-) -> Summary {
-    let touched = selection.residences.iter().filter(|&&touched| touched);
-    let events = sources.used.iter().flat_map(|used| used.dump.events());
-    let loaded = events.clone().filter(|event| event.change == Change::Load);
-    let has_objects = !objects.placed.is_empty();
-    Summary {
-        format: FORMAT,
-        input: shown(&options.input),
-        output: shown(&options.output),
-        elf_dir: has_objects.then(|| shown(&output::elf_dir(options))),
-        dumps: sources.used.iter().map(dump_summary).collect(),
-        functions: FunctionSummary {
-            loaded: loaded.clone().count() as u64,
-            moved: (events.count() - loaded.count()) as u64,
-            touched: touched.count() as u64,
-            written: objects.placed.len() as u64,
-        },
-        samples: sample_summary(selection),
-        warnings: warnings(options, profile, survey, selection, sources, objects),
-        notes: notes(survey, timeline, sources),
+/// All that a run found and did.
+pub struct Run<'a> {
+    /// What was asked for.
+    pub options: &'a Options,
+    /// The profile.
+    pub profile: &'a Profile<'a>,
+    /// What the first walk over it found.
+    pub survey: &'a Survey,
+    /// Which code was where.
+    pub timeline: &'a Timeline,
+    /// Which of it samples touch.
+    pub selection: &'a Selection,
+    /// What the runtimes wrote.
+    pub sources: &'a Sources<'a>,
+    /// What was written.
+    pub objects: &'a Objects,
+    /// What was changed in the profile.
+    pub changes: &'a Changes,
+}
+
+impl Run<'_> {
+    /// Puts together what is to be told.
+    pub fn summary(&self) -> Summary {
+        let touched = self.selection.residences.iter().filter(|&&touched| touched);
+        let events = self.sources.used.iter().flat_map(|used| used.dump.events());
+        let loaded = events.clone().filter(|event| event.change == Change::Load);
+        let has_objects = !self.objects.placed.is_empty();
+        Summary {
+            format: FORMAT,
+            input: shown(&self.options.input),
+            output: shown(&self.options.output),
+            elf_dir: has_objects.then(|| shown(&output::elf_dir(self.options))),
+            dumps: self.sources.used.iter().map(dump_summary).collect(),
+            functions: FunctionSummary {
+                loaded: loaded.clone().count() as u64,
+                moved: (events.count() - loaded.count()) as u64,
+                touched: touched.count() as u64,
+                written: self.objects.placed.len() as u64,
+            },
+            samples: sample_summary(self.selection),
+            warnings: self.warnings(),
+            notes: self.notes(),
+        }
+    }
+
+    fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let input = Some(shown(&self.options.input));
+        add_all(
+            &mut warnings,
+            &self.profile.faults,
+            Some(&self.options.input),
+            true,
+        );
+        let lost = (self.profile.data.len() as u64).saturating_sub(self.survey.data_end);
+        if lost > 0 {
+            warnings.push(Warning {
+                what: format!("the last {lost} bytes of its records are cut off or damaged, and left out"),
+                count: 1,
+                file: input.clone(),
+                first_offset: Some(self.profile.data_offset.saturating_add(self.survey.data_end)),
+            });
+        }
+        if self.selection.samples.cut > 0 {
+            warnings.push(Warning {
+                what: "samples that end before their fields do, kept as they are".into(),
+                count: self.selection.samples.cut,
+                file: input,
+                first_offset: None,
+            });
+        }
+        add_all(
+            &mut warnings,
+            &self.changes.faults,
+            Some(&self.options.input),
+            false,
+        );
+        warnings.extend(self.sources.warnings.iter().cloned());
+        for used in &self.sources.used {
+            add_all(
+                &mut warnings,
+                used.dump.faults(),
+                Some(used.found.file.path()),
+                true,
+            );
+        }
+        add_all(&mut warnings, &self.objects.faults, None, false);
+        warnings
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.sources.notes.to_vec();
+        if self.survey.markers.is_empty() && self.sources.used.is_empty() {
+            notes.push(
+                "no process in the profile mapped a jitdump, so there is nothing to inject; start the runtime with its option for perf \
+                 (node --perf-prof, python -X perf_jit), or name the jitdump with --jitdump"
+                    .into(),
+            );
+        }
+        if self.survey.has_aux && !self.timeline.residences().is_empty() {
+            notes.push("the profile has AUX data, so all functions are written".into());
+        }
+        notes
     }
 }
 
@@ -81,46 +156,6 @@ fn sample_summary(selection: &Selection) -> SampleSummary {
     }
 }
 
-fn warnings(
-    options: &Options,
-    profile: &Profile<'_>,
-    survey: &Survey,
-    selection: &Selection,
-    sources: &Sources<'_>,
-    objects: &Objects,
-) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    add_all(&mut warnings, &profile.faults, Some(&options.input), true);
-    let lost = (profile.data.len() as u64).saturating_sub(survey.data_end);
-    if lost > 0 {
-        warnings.push(Warning {
-            what: format!("the last {lost} bytes of its records are cut off or damaged, and left out"),
-            count: 1,
-            file: Some(shown(&options.input)),
-            first_offset: Some(profile.data_offset.saturating_add(survey.data_end)),
-        });
-    }
-    if selection.samples.cut > 0 {
-        warnings.push(Warning {
-            what: "samples that end before their fields do, kept as they are".into(),
-            count: selection.samples.cut,
-            file: Some(shown(&options.input)),
-            first_offset: None,
-        });
-    }
-    warnings.extend(sources.warnings.iter().cloned());
-    for used in &sources.used {
-        add_all(
-            &mut warnings,
-            used.dump.faults(),
-            Some(used.found.file.path()),
-            true,
-        );
-    }
-    add_all(&mut warnings, &objects.faults, None, false);
-    warnings
-}
-
 /// Adds a warning for each kind of fault. Where an offset means nothing, `has_offsets` is false.
 fn add_all<K: Ord + Copy + Display>(
     warnings: &mut Vec<Warning>,
@@ -134,19 +169,4 @@ fn add_all<K: Ord + Copy + Display>(
         file: file.map(shown),
         first_offset: has_offsets.then_some(seen.first_offset),
     }));
-}
-
-fn notes(survey: &Survey, timeline: &Timeline, sources: &Sources<'_>) -> Vec<String> {
-    let mut notes = sources.notes.to_vec();
-    if survey.markers.is_empty() && sources.used.is_empty() {
-        notes.push(
-            "no process in the profile mapped a jitdump, so there is nothing to inject; start the runtime with its option for perf \
-             (node --perf-prof, python -X perf_jit), or name the jitdump with --jitdump"
-                .into(),
-        );
-    }
-    if survey.has_aux && !timeline.residences().is_empty() {
-        notes.push("the profile has AUX data, so all functions are written".into());
-    }
-    notes
 }

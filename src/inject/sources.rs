@@ -49,6 +49,8 @@ pub fn read<'a>(profile: &Profile<'_>, survey: &Survey, found: &'a Found) -> Sou
             .and_then(|content| ClockData::parse(content, profile.order)),
         conversion: survey.time_conversion,
         span: survey.times,
+        has_times: profile.attrs.has_times(),
+        first_sample: survey.first_sample.unwrap_or_default(),
     };
     let mut sources = Sources {
         used: Vec::new(),
@@ -87,6 +89,7 @@ fn use_dump<'a>(found: &'a FoundDump, clock: &ProfileClock) -> Result<UsedDump<'
         counts_cycles: dump.header().counts_cycles(),
         made: dump.header().time,
         first: dump.first_time().unwrap_or_default(),
+        last: dump.events().last().map(|event| event.time).unwrap_or_default(),
     };
     let alignment =
         Alignment::find(clock, &runtime_clock, found.marked).map_err(|reason| reason.to_string())?;

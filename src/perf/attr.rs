@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::bytes::ByteOrder;
 use crate::perf::event;
 use crate::perf::record::{self, Record};
-use crate::units::Time;
+use crate::units::{Pid, Time};
 
 /// What one event's records hold.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct Attr {
     sample_time: Option<usize>,
     /// Bytes from a sample's start to the id of its event.
     sample_id: Option<usize>,
+    /// Bytes from another record's end back to its process.
+    trailer_pid: Option<usize>,
     /// Bytes from another record's end back to its time.
     trailer_time: Option<usize>,
     /// Bytes from another record's end back to the id of its event.
@@ -110,9 +112,16 @@ impl Attr {
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
             sample_time: from_start(SampleFormat::TIME),
             sample_id: from_start(SampleFormat::IDENTIFIER).or_else(|| from_start(SampleFormat::ID)),
+            trailer_pid: from_end(SampleFormat::TID),
             trailer_time: from_end(SampleFormat::TIME),
             trailer_id: from_end(SampleFormat::IDENTIFIER).or_else(|| from_end(SampleFormat::ID)),
         }
+    }
+
+    /// The process that a record's trailer names; `None` where it has none.
+    pub fn trailer_pid(&self, record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
+        let at = record.bytes.len().checked_sub(self.trailer_pid?)?;
+        order.u32_at(record.bytes, at).map(Pid)
     }
 
     /// The time of a record of this event; `None` where it has none.
@@ -170,6 +179,7 @@ fn trailer_size(format: SampleFormat) -> usize {
 pub struct Attrs {
     all: Vec<Attr>,
     by_id: FxHashMap<u64, usize>,
+    has_times: bool,
 }
 
 impl Attrs {
@@ -177,6 +187,7 @@ impl Attrs {
     pub fn push(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
         let index = self.all.len();
         self.by_id.extend(ids.map(|id| (id, index)));
+        self.has_times |= attr.sample_format.contains(SampleFormat::TIME);
         self.all.push(attr);
     }
 
@@ -207,10 +218,20 @@ impl Attrs {
         self.all.first()?.clock_id
     }
 
-    /// The time of a record, if it carries one. perf's own records (type 64 and up) carry none.
+    /// Whether records carry times at all. `perf record --per-thread` and `--no-timestamp` leave them out; readers then take
+    /// records in file order.
+    pub fn has_times(&self) -> bool {
+        self.has_times
+    }
+
+    /// When a record happened, if that is known. perf's own records (type 64 and up) carry no time. Where no records do, their
+    /// places in the file are their times, counted from 1.
     pub fn time_of(&self, record: &Record<'_>, order: ByteOrder) -> Option<Time> {
         if record.kind >= record::USER_TYPE_START {
             return None;
+        }
+        if !self.has_times {
+            return Some(Time(record.offset.saturating_add(1)));
         }
         let time = self.of(record, order)?.time_of(record, order);
         time.or_else(|| event::fork_time(record, order))

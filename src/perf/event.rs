@@ -68,23 +68,20 @@ impl<'a> Mmap<'a> {
         })
     }
 
-    /// Whether the map is memory that a JIT compiler can put code into, or a file's contents.
+    /// What lies behind the map, by its name.
     pub fn backing(&self) -> Backing {
         // The kernel's names for memory without a file (mm/mmap.c, perf_event_mmap_event in
-        // kernel/events/core.c), and perf's own list of them (is_anon_memory and is_no_dso_memory in
+        // kernel/events/core.c), and perf's own lists of them (is_anon_memory and is_no_dso_memory in
         // tools/perf/util/map.c).
-        const ANONYMOUS: [&[u8]; 8] = [
-            b"//anon",
-            b"[anon:",
-            b"/memfd:",
-            b"/dev/zero",
-            b"/anon_hugepage",
-            b"/SYSV",
-            b"[heap]",
-            b"[stack",
-        ];
-        if ANONYMOUS.iter().any(|prefix| self.name.starts_with(prefix)) {
+        const ANONYMOUS: [&[u8]; 4] = [b"//anon", b"[anon:", b"/dev/zero", b"/anon_hugepage"];
+        const SHARED: [&[u8]; 5] = [b"/memfd:", b"/SYSV", b"/dev/shm/", b"[heap]", b"[stack"];
+        // Where runtimes make a file to share memory with themselves, which they remove at once.
+        const TEMPORARY: [&[u8]; 3] = [b"/tmp/", b"/var/tmp/", b"/run/"];
+        let starts_with = |prefixes: &[&[u8]]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
+        if starts_with(&ANONYMOUS) {
             Backing::Anonymous
+        } else if starts_with(&SHARED) || starts_with(&TEMPORARY) && self.name.ends_with(b" (deleted)") {
+            Backing::Shared
         } else {
             Backing::File
         }
@@ -104,8 +101,11 @@ impl FileNumber {
 /// What lies behind a map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// Memory without a file, or with one that only serves to share it: where JIT compilers put code.
+    /// Memory without a file, where JIT compilers put code, and where perf looks for names in
+    /// `/tmp/perf-PID.map`.
     Anonymous,
+    /// Memory with a file that only serves to share it, where JIT compilers put code as well.
+    Shared,
     /// A file.
     File,
 }
@@ -246,7 +246,11 @@ mod tests {
     fn memory_that_code_is_put_into_is_told_from_files() {
         for (name, backing) in [
             (&b"//anon"[..], Backing::Anonymous),
-            (b"/memfd:doublemapper (deleted)", Backing::Anonymous),
+            (b"/memfd:doublemapper (deleted)", Backing::Shared),
+            (b"/tmp/.code-Xy12 (deleted)", Backing::Shared),
+            (b"/dev/shm/region", Backing::Shared),
+            (b"/tmp/library.so", Backing::File),
+            (b"/opt/replaced.so (deleted)", Backing::File),
             (b"/dev/zero (deleted)", Backing::Anonymous),
             (b"[anon:v8]", Backing::Anonymous),
             (b"/usr/bin/node", Backing::File),

@@ -16,6 +16,8 @@ pub const MMAP2: u32 = 10;
 pub const AUX: u32 = 11;
 /// `PERF_RECORD_NAMESPACES`.
 pub const NAMESPACES: u32 = 16;
+/// `PERF_RECORD_CALLCHAIN_DEFERRED`: the call chain of an earlier sample.
+pub const CALLCHAIN_DEFERRED: u32 = 22;
 /// The first type of the records that perf itself writes; the kernel's are lower.
 pub const USER_TYPE_START: u32 = 64;
 /// `PERF_RECORD_AUXTRACE_INFO`.

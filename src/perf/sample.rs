@@ -6,10 +6,13 @@ use linux_perf_event_reader::{ReadFormat, SampleFormat};
 use crate::bytes::{ByteOrder, Reader};
 use crate::perf::attr::Attr;
 use crate::perf::record::Record;
-use crate::units::{Address, Pid, Time};
+use crate::units::{Address, Pid};
 
 /// `PERF_FORMAT_LOST`, which linux-perf-event-reader doesn't know.
 const READ_FORMAT_LOST: u64 = 1 << 4;
+
+/// `PERF_SAMPLE_BRANCH_COUNTERS`, which it doesn't know either: a number for each branch follows them.
+const BRANCH_COUNTERS: u64 = 1 << 19;
 
 /// What of a [`super::record::SAMPLE`] record can hold code addresses, and what says whose and when.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +21,6 @@ pub struct Sample<'a> {
     pub ip: Option<Address>,
     /// Its process.
     pub pid: Option<Pid>,
-    /// When.
-    pub time: Option<Time>,
     /// The callers, innermost first, the sampled address among them; marks of the kind `PERF_CONTEXT_USER`
     /// stand between.
     pub callchain: Addresses<'a>,
@@ -79,7 +80,6 @@ impl<'a> Sample<'a> {
         let mut sample = Self {
             ip: None,
             pid: None,
-            time: None,
             callchain: none,
             branches: none,
             registers: none,
@@ -104,7 +104,7 @@ impl<'a> Sample<'a> {
             body.skip(4)?;
         }
         if has(SampleFormat::TIME) {
-            self.time = Some(Time(body.u64()?));
+            body.skip(8)?;
         }
         for field in [
             SampleFormat::ADDR,
@@ -134,6 +134,9 @@ impl<'a> Sample<'a> {
                 body.skip(8)?;
             }
             self.branches = Addresses::new(body.bytes(count.checked_mul(24)?)?, order, 8);
+            if attr.branch_format & BRANCH_COUNTERS != 0 {
+                body.skip(count.checked_mul(8)?)?;
+            }
         }
         let mut width = 8;
         if has(SampleFormat::REGS_USER) {
@@ -160,6 +163,22 @@ impl<'a> Sample<'a> {
     }
 }
 
+/// The call chain of an earlier sample, in a [`super::record::CALLCHAIN_DEFERRED`] record: newer kernels write it down when the
+/// thread comes back from the kernel.
+pub fn deferred_callers<'a>(
+    record: &Record<'a>,
+    order: ByteOrder,
+) -> impl Iterator<Item = Address> + use<'a> {
+    let mut body = record.body(order);
+    let mut chain = || {
+        let _cookie = body.u64()?;
+        let count = body.u64()?;
+        body.bytes(count.checked_mul(8)?)
+    };
+    let chain = Addresses::new(chain().unwrap_or_default(), order, 8);
+    chain.iter().filter(|address| address.0 < CONTEXT_MARKS)
+}
+
 /// Passes over a counter's value, or those of its group.
 fn skip_read(body: &mut Reader<'_>, format: ReadFormat) -> Option<()> {
     let bits = format.bits();
@@ -178,6 +197,7 @@ fn skip_read(body: &mut Reader<'_>, format: ReadFormat) -> Option<()> {
 mod tests {
     use super::*;
     use crate::perf::record::{self, Records};
+    use crate::units::Time;
 
     /// An attribute with the given sample_type, read_format and user registers.
     fn attr(sample_type: u64, read_format: u64, registers: u64) -> Attr {
@@ -234,7 +254,6 @@ mod tests {
         assert!(!sample.is_cut);
         assert_eq!(sample.ip, Some(Address(0x1000)));
         assert_eq!(sample.pid, Some(Pid(7)));
-        assert_eq!(sample.time, Some(Time(5)));
         assert_eq!(numbers(sample.callchain), [0x1000, 0x2000]);
         assert_eq!(numbers(sample.branches), [0x3000, 0x4000, 0]);
         assert_eq!(numbers(sample.registers), [0x5000, 0x6000]);

@@ -184,7 +184,7 @@ fn a_dump_of_another_run_is_not_believed() {
     let path = folder.path().join("jit-5000.dump");
     for (time, expected) in [
         (u64::MAX / 4, "was written after this recording ended"),
-        (1, "was complete before the process mapped it"),
+        (500_000_000_000, "was complete before the process mapped it"),
     ] {
         let mut dump = DumpWriter::new(ByteOrder::Little, 62, 5000);
         dump.load(time, 0x7f08_0000_0000, 0, b"stale", &[0; 4096]);
@@ -327,7 +327,7 @@ fn functions_that_cannot_be_are_passed_over() {
     for expected in [
         "LOAD records whose name or code does not fit, passed over (2,",
         "MOVE records of unknown functions, passed over (at ",
-        "records of unknown type 99, passed over (at ",
+        "records of unknown types, passed over (at ",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }

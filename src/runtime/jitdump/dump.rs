@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::{ByteOrder, Reader, until_nul};
 use crate::runtime::jitdump::header::{self, Error, Header};
-use crate::runtime::jitdump::record::{self, Record, Records, Step};
-use crate::runtime::jitdump::unwinding::{self, Unwinding};
+use crate::runtime::jitdump::moves::{self, Loaded, Moved};
+use crate::runtime::jitdump::pairing::Pending;
+use crate::runtime::jitdump::record::{self, Place, Record, Records, Step};
+use crate::runtime::jitdump::unwinding::Unwinding;
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
@@ -27,6 +27,8 @@ pub enum Fault {
     UnknownFlags,
     /// Bytes between records that are no records.
     SkippedBytes,
+    /// A record whose size was wrong.
+    RepairedSize,
     /// The file ends inside its last record.
     CutTail,
     /// A record that is there already, bit for bit.
@@ -41,8 +43,8 @@ pub enum Fault {
     UnwindingUnpaired,
     /// Unwinding information that can't be understood.
     BadUnwinding,
-    /// Records of a type that is not known, which were passed over.
-    UnknownRecord(u32),
+    /// Records of types that are not known, which were passed over.
+    UnknownRecord,
 }
 
 impl fmt::Display for Fault {
@@ -54,6 +56,7 @@ impl fmt::Display for Fault {
             Self::HeaderSize => "impossible size of its header, read as 40 bytes",
             Self::UnknownFlags => "unknown flags in its header, ignored",
             Self::SkippedBytes => "bytes that are no records, passed over",
+            Self::RepairedSize => "records of a wrong size, which was made out from the next ones",
             Self::CutTail => "last record cut off by the end of the file",
             Self::Duplicate => "records written twice, used once",
             Self::BadLoad => "LOAD records whose name or code does not fit, passed over",
@@ -61,9 +64,7 @@ impl fmt::Display for Fault {
             Self::DebugInfoUnpaired => "DEBUG_INFO records without their LOAD record, passed over",
             Self::UnwindingUnpaired => "UNWINDING_INFO records without their LOAD record, passed over",
             Self::BadUnwinding => "UNWINDING_INFO records that can't be understood, passed over",
-            Self::UnknownRecord(kind) => {
-                return write!(f, "records of unknown type {kind}, passed over");
-            }
+            Self::UnknownRecord => "records of unknown types, passed over",
         })
     }
 }
@@ -71,11 +72,11 @@ impl fmt::Display for Fault {
 /// One function, by where its records lie in the file.
 #[derive(Clone, Copy, Debug)]
 struct Function {
-    load: u64,
+    load: Place,
     start: Address,
     size: u32,
-    debug_info: Option<u64>,
-    unwinding: Option<u64>,
+    debug_info: Option<Place>,
+    unwinding: Option<Place>,
 }
 
 /// A jitdump and its index.
@@ -124,32 +125,32 @@ impl<'a> Dump<'a> {
         let mut index = Index {
             header,
             functions: Vec::new(),
-            events: Vec::new(),
             faults,
-            by_index: FxHashMap::default(),
-            by_address: FxHashMap::default(),
+            loads: Vec::new(),
+            moves: Vec::new(),
             pending: Pending::default(),
         };
         let mut first_time = None;
         for step in Records::new(file, start, header.order) {
-            if let Step::Record(record) = step {
+            if let Step::Record(record) | Step::Repaired(record) = step {
                 first_time = first_time.or(Some(RuntimeTime(record.time)));
             }
             index.add(step);
         }
         index.pending.start_batch(&mut index.faults);
+        let range = |function: u32| {
+            let function = index.functions.get(function as usize)?;
+            AddressRange::new(function.start, function.size.into())
+        };
         let mut dump = Self {
             file,
             header,
+            events: moves::in_order(index.loads, index.moves, range, &mut index.faults),
             functions: index.functions,
-            events: index.events,
             faults: index.faults,
             first_time,
         };
         dump.drop_duplicates();
-        // Quirk: JavaScriptCore's compiler threads write records out of order by a microsecond (capture
-        // multi).
-        dump.events.sort_by_key(|event| event.time);
         Ok(dump)
     }
 
@@ -183,8 +184,8 @@ impl<'a> Dump<'a> {
     pub fn function(&self, function: u32) -> Option<FunctionView<'a>> {
         let function = self.functions.get(usize::try_from(function).ok()?)?;
         let order = self.header.order;
-        let load = Load::parse(&Records::at(self.file, function.load, order)?, order)?;
-        let content = |offset| Some(Records::at(self.file, offset, order)?.content);
+        let content = |place| Records::content(self.file, place);
+        let load = Load::parse(content(function.load)?, order)?;
         let unwinding = function.unwinding.and_then(content);
         Some(FunctionView {
             name: load.name,
@@ -221,7 +222,7 @@ impl<'a> Dump<'a> {
         self.events.retain(|event| {
             let is_duplicate = marks.next().is_some_and(|&mark| mark);
             if is_duplicate && let Some(function) = functions.get(event.function as usize) {
-                faults.add(Fault::Duplicate, function.load);
+                faults.add(Fault::Duplicate, function.load.offset);
             }
             !is_duplicate
         });
@@ -231,11 +232,10 @@ impl<'a> Dump<'a> {
         let load = |at: u32| {
             let event = self.events.get(at as usize)?;
             let function = self.functions.get(event.function as usize)?;
-            (event.change == Change::Load)
-                .then(|| Records::at(self.file, function.load, self.header.order))?
+            (event.change == Change::Load).then(|| Records::content(self.file, function.load))?
         };
         match (load(first), load(second)) {
-            (Some(first), Some(second)) => first.content == second.content,
+            (Some(first), Some(second)) => first == second,
             _ => false,
         }
     }
@@ -245,7 +245,7 @@ impl<'a> Dump<'a> {
 pub fn first_time(file: &[u8], header: &Header) -> Option<RuntimeTime> {
     let start = first_record(file, header).unwrap_or(header::SIZE as usize);
     match Records::new(file, start, header.order).next()? {
-        Step::Record(record) => Some(RuntimeTime(record.time)),
+        Step::Record(record) | Step::Repaired(record) => Some(RuntimeTime(record.time)),
         Step::Damage { .. } | Step::CutTail { .. } => None,
     }
 }
@@ -267,8 +267,8 @@ struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    fn parse(record: &Record<'a>, order: ByteOrder) -> Option<Self> {
-        let mut content = Reader::new(record.content, order);
+    fn parse(content: &'a [u8], order: ByteOrder) -> Option<Self> {
+        let mut content = Reader::new(content, order);
         let pid = content.u32()?;
         let _tid = content.u32()?;
         // Quirk: the field before the address, `vma`, is 0 from LLVM 14 (captures lli14-mcjit, postgres15).
@@ -293,38 +293,13 @@ impl<'a> Load<'a> {
     }
 }
 
-/// The content of a MOVE record. Its size is not used: a function keeps the one that it has.
-struct Move {
-    pid: u32,
-    from: Address,
-    to: Address,
-    index: u64,
-}
-
-impl Move {
-    fn parse(record: &Record<'_>, order: ByteOrder) -> Option<Self> {
-        let mut content = Reader::new(record.content, order);
-        let pid = content.u32()?;
-        let _tid = content.u32()?;
-        let _vma = content.u64()?;
-        let from = Address(content.u64()?);
-        let to = Address(content.u64()?);
-        let _size = content.u64()?;
-        let index = content.u64()?;
-        Some(Self { pid, from, to, index })
-    }
-}
-
 /// What is collected while the records are walked.
 struct Index {
     header: Header,
     functions: Vec<Function>,
-    events: Vec<CodeEvent>,
     faults: Tally<Fault>,
-    /// The function that was last loaded with each `code_index`.
-    by_index: FxHashMap<u64, u32>,
-    /// The function that was last put at each address.
-    by_address: FxHashMap<Address, u32>,
+    loads: Vec<Loaded>,
+    moves: Vec<Moved>,
     pending: Pending,
 }
 
@@ -332,14 +307,23 @@ impl Index {
     fn add(&mut self, step: Step<'_>) {
         let record = match step {
             Step::Record(record) => record,
+            Step::Repaired(record) => {
+                self.faults.add(Fault::RepairedSize, record.offset);
+                record
+            }
             Step::Damage { offset, size } => {
+                // What waits for its LOAD may have lost it.
+                self.pending.start_batch(&mut self.faults);
                 return self.faults.add_many(Fault::SkippedBytes, size, offset);
             }
             Step::CutTail { offset } => return self.faults.add(Fault::CutTail, offset),
         };
         match record.kind {
             record::LOAD => self.load(&record),
-            record::MOVE => self.moved(&record),
+            record::MOVE => match Moved::parse(&record, self.header.order) {
+                Some(moved) => self.moves.push(moved),
+                None => self.faults.add(Fault::BadMove, record.offset),
+            },
             record::DEBUG_INFO => {
                 let order = self.header.order;
                 self.pending.debug_info(&record, order, &mut self.faults);
@@ -349,170 +333,35 @@ impl Index {
                 self.pending.unwinding(&record, order, &mut self.faults);
             }
             record::CLOSE => {}
-            kind => self.faults.add(Fault::UnknownRecord(kind), record.offset),
+            _ => self.faults.add(Fault::UnknownRecord, record.offset),
         }
     }
 
     fn load(&mut self, record: &Record<'_>) {
-        let load = Load::parse(record, self.header.order);
+        let load = Load::parse(record.content, self.header.order);
         let next = u32::try_from(self.functions.len());
         let (Some(load), Ok(function)) = (load, next) else {
             return self.faults.add(Fault::BadLoad, record.offset);
         };
         let range = AddressRange::new(load.start, load.size.into());
         self.functions.push(Function {
-            load: record.offset,
+            load: record.place(),
             start: load.start,
             size: load.size,
             debug_info: self.pending.take_debug_info(load.start, load.size),
             unwinding: self.pending.take_unwinding(),
         });
-        self.by_index.insert(load.index, function);
         // The format allows functions without code; there is nothing of them to be seen.
         if range.is_some() {
-            self.by_address.insert(load.start, function);
-            self.push(record, load.pid, function, Change::Load);
+            self.loads.push(Loaded {
+                event: CodeEvent {
+                    time: RuntimeTime(record.time),
+                    pid: load.pid,
+                    function,
+                    change: Change::Load,
+                },
+                index: load.index,
+            });
         }
-    }
-
-    fn moved(&mut self, record: &Record<'_>) {
-        let Some(moved) = Move::parse(record, self.header.order) else {
-            return self.faults.add(Fault::BadMove, record.offset);
-        };
-        // The index says which function it is, but some writers give all the same one: then the address knows
-        // better.
-        let at_address = self.by_address.get(&moved.from).copied();
-        let function = at_address.or(self.by_index.get(&moved.index).copied());
-        let size = function.and_then(|function| self.functions.get(function as usize)?.size.into());
-        let (Some(function), Some(size)) = (function, size) else {
-            return self.faults.add(Fault::BadMove, record.offset);
-        };
-        if size == 0 || moved.to.checked_add(size.into()).is_none() {
-            return self.faults.add(Fault::BadMove, record.offset);
-        }
-        if at_address == Some(function) {
-            self.by_address.remove(&moved.from);
-        }
-        self.by_address.insert(moved.to, function);
-        let change = Change::Move {
-            from: moved.from,
-            to: moved.to,
-        };
-        self.push(record, moved.pid, function, change);
-    }
-
-    fn push(&mut self, record: &Record<'_>, pid: u32, function: u32, change: Change) {
-        self.events.push(CodeEvent {
-            time: RuntimeTime(record.time),
-            pid,
-            function,
-            change,
-        });
-    }
-}
-
-/// DEBUG_INFO and UNWINDING_INFO records that wait for their LOAD.
-///
-/// The format has them stand right before it, and UNWINDING_INFO does not even say whose it is. Quirk: LLVM's
-/// ORC (capture llvm19-jitlink) writes an object at a time: one UNWINDING_INFO, then all DEBUG_INFO, then all
-/// LOAD records. So debug information is found by its address, and unwinding information that speaks of
-/// absolute addresses serves every LOAD until the next.
-#[derive(Default)]
-struct Pending {
-    debug_info: FxHashMap<Address, u64>,
-    /// The last DEBUG_INFO: where it lies and the address of its first entry.
-    last_debug_info: Option<(Address, u64, Option<Address>)>,
-    has_loaded: bool,
-    unwinding: Option<PendingUnwinding>,
-}
-
-#[derive(Clone, Copy)]
-struct PendingUnwinding {
-    offset: u64,
-    serves_all: bool,
-    is_used: bool,
-}
-
-/// How far from its function an entry of debug information may lie and still be believed to belong to it, in
-/// bytes. V8 and LLVM write addresses that are 0x40 too high.
-const NEAR_FUNCTION: u64 = 0x40;
-
-impl Pending {
-    fn debug_info(&mut self, record: &Record<'_>, order: ByteOrder, faults: &mut Tally<Fault>) {
-        if self.has_loaded {
-            self.start_debug_batch(faults);
-        }
-        let mut content = Reader::new(record.content, order);
-        let (Some(address), Some(_count)) = (content.u64().map(Address), content.u64()) else {
-            return faults.add(Fault::DebugInfoUnpaired, record.offset);
-        };
-        let replaced = self.debug_info.insert(address, record.offset);
-        if let Some(offset) = replaced {
-            faults.add(Fault::DebugInfoUnpaired, offset);
-        }
-        let first_entry = content.u64().map(Address);
-        self.last_debug_info = Some((address, record.offset, first_entry));
-    }
-
-    fn unwinding(&mut self, record: &Record<'_>, order: ByteOrder, faults: &mut Tally<Fault>) {
-        self.drop_unwinding(faults);
-        match Unwinding::parse(record.content, order) {
-            Ok(None) => {}
-            Ok(Some(unwinding)) => {
-                self.unwinding = Some(PendingUnwinding {
-                    offset: record.offset,
-                    serves_all: matches!(unwinding.placement, unwinding::Placement::At(_)),
-                    is_used: false,
-                });
-            }
-            Err(unwinding::NotUnderstood) => faults.add(Fault::BadUnwinding, record.offset),
-        }
-    }
-
-    /// Drops what found no LOAD; nothing is pending after that.
-    fn start_batch(&mut self, faults: &mut Tally<Fault>) {
-        self.start_debug_batch(faults);
-        self.drop_unwinding(faults);
-    }
-
-    fn start_debug_batch(&mut self, faults: &mut Tally<Fault>) {
-        for offset in std::mem::take(&mut self.debug_info).into_values() {
-            faults.add(Fault::DebugInfoUnpaired, offset);
-        }
-        self.last_debug_info = None;
-        self.has_loaded = false;
-    }
-
-    fn drop_unwinding(&mut self, faults: &mut Tally<Fault>) {
-        if let Some(dropped) = self.unwinding.take()
-            && !dropped.is_used
-        {
-            faults.add(Fault::UnwindingUnpaired, dropped.offset);
-        }
-    }
-
-    fn take_debug_info(&mut self, start: Address, size: u32) -> Option<u64> {
-        self.has_loaded = true;
-        let last = self.last_debug_info.take();
-        if let Some(offset) = self.debug_info.remove(&start) {
-            return Some(offset);
-        }
-        let (address, offset, first_entry) = last?;
-        let distance = first_entry?.0.checked_sub(start.0)?;
-        if distance > NEAR_FUNCTION.saturating_add(size.into()) {
-            return None;
-        }
-        self.debug_info.remove(&address);
-        Some(offset)
-    }
-
-    fn take_unwinding(&mut self) -> Option<u64> {
-        let unwinding = self.unwinding.as_mut()?;
-        unwinding.is_used = true;
-        let offset = unwinding.offset;
-        if !unwinding.serves_all {
-            self.unwinding = None;
-        }
-        Some(offset)
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! header ── record ── record ── record ──  …
 //! [header]  [record]: prefix (type, size, time) and content
-//!           LOAD, MOVE ─► functions and code events  [dump]
+//!           LOAD, MOVE ─► functions and code events  [dump], with what belongs to them (pairing) and in time (moves)
 //!           UNWINDING_INFO ─► .eh_frame              [unwinding]
 //! ```
 //!
@@ -15,6 +15,8 @@
 pub mod dump;
 pub mod header;
 pub mod marker;
+mod moves;
+mod pairing;
 pub mod record;
 pub mod unwinding;
 
