@@ -144,8 +144,8 @@ pub fn printable(name: &[u8]) -> String {
     text
 }
 
-/// Whether a character does something else to a terminal than show itself: control characters, and those that turn the
-/// direction of the text around them.
+/// Whether a character does something else to a terminal than show itself: control characters, and those that
+/// turn the direction of the text around them.
 pub fn steers_terminal(character: char) -> bool {
     let turns_direction = matches!(
         character,

@@ -1,6 +1,6 @@
 //! What can be typed, and then what it means.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use jitinject::inject::Options;
@@ -17,7 +17,7 @@ Examples:
   # in CI: fail unless nearly all samples in JIT code get a name
   jitinject -q --summary summary.json --fail-under 95
 
-Exit status: 0 done; 1 failed, and nothing was written; 2 wrong usage; 3 fewer samples named than --fail-under asks for.";
+Exit status: 0 done; 1 failed; 2 wrong usage; 3 fewer samples named than --fail-under asks for.";
 
 /// Puts names and unwinding back into perf profiles of just-in-time compiled code.
 ///
@@ -86,6 +86,7 @@ impl Arguments {
             output: self.output.clone(),
             jitdumps: self.jitdump.clone(),
             elf_dir: self.elf_dir.clone(),
+            summary: self.summary.clone().filter(|path| path != Path::new("-")),
             all: self.all,
             force: self.force,
         }

@@ -3,18 +3,16 @@
 mod cli;
 mod progress;
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
 use jitinject::bytes::printable;
+use jitinject::files::staged::write_whole;
 use jitinject::inject::inject;
 use jitinject::summary::Summary;
-use rustix::fs::OFlags;
 
 use crate::cli::Arguments;
 use crate::progress::Bar;
@@ -56,20 +54,16 @@ fn say(text: &str) {
     }
 }
 
-/// Writes the summary to a file, but not through a link that somebody put there, or to standard output if it is called `-`.
+/// Writes the summary to a file, or to standard output if it is called `-`.
 fn write_json(summary: &Summary, path: &Path) -> anyhow::Result<()> {
     let mut json = serde_json::to_vec_pretty(summary)?;
     json.push(b'\n');
     if path == Path::new("-") {
-        return Ok(io::stdout().write_all(&json)?);
+        io::stdout().write_all(&json)?;
+    } else {
+        write_whole(path, &json)?;
     }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(path)?;
-    Ok(file.write_all(&json)?)
+    Ok(())
 }
 
 fn verdict(arguments: &Arguments, summary: &Summary) -> ExitCode {

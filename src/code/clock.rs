@@ -171,9 +171,9 @@ impl Alignment {
         matches!(self, Self::Shifted(_))
     }
 
-    /// Settles an estimate, which until then puts everything as early as can be. `slack` is how much later the loads could
-    /// be, in nanoseconds, before a sample came too early for the function that it was taken in; `None` if any later time
-    /// will do.
+    /// Settles an estimate, which until then puts everything as early as can be. `slack` is how much later
+    /// the loads could be, in nanoseconds, before a sample came too early for the function that it was taken
+    /// in; `None` if any later time will do.
     pub fn refine(&mut self, slack: Option<u64>) {
         let Self::Shifted(shift) = self else { return };
         let earliest = shift.offset;

@@ -198,7 +198,10 @@ impl Cover {
         let Some(parent) = self.spaces.get(parent.index()) else {
             return;
         };
-        let copies = parent.functions.len().saturating_add(parent.memory.len());
+        let copies = parent
+            .functions
+            .piece_count()
+            .saturating_add(parent.memory.piece_count());
         if copies > self.copies {
             self.covering.faults.add(Fault::TooManyCopies, 0);
             return;

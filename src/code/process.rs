@@ -74,8 +74,8 @@ impl ProcessEvent {
     }
 }
 
-/// How many generations of processes that executed nothing since they were forked are asked about what they inherited. Only
-/// hostile profiles have more.
+/// How many generations of processes that executed nothing since they were forked are asked about what they
+/// inherited. Only hostile profiles have more.
 pub const MAX_GENERATIONS: usize = 100;
 
 /// All address spaces of a profile.
@@ -170,7 +170,7 @@ impl Processes {
     }
 
     /// The address spaces that this one is a copy of, from the nearest up.
-    fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = &Space> {
+    pub fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = &Space> {
         let parent = |space: &&Space| self.space(space.parent?.0);
         let first = self.space(space).and_then(|space| parent(&space));
         std::iter::successors(first, parent).take(MAX_GENERATIONS)

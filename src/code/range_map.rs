@@ -83,7 +83,7 @@ impl<V: Copy> RangeMap<V> {
     }
 
     /// How many pieces there are.
-    pub fn len(&self) -> usize {
+    pub fn piece_count(&self) -> usize {
         self.pieces.len()
     }
 

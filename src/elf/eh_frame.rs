@@ -52,7 +52,7 @@ struct Cie<'a> {
 /// The entries of an `.eh_frame`, ready to be asked for those of a function.
 #[derive(Clone, Debug, Default)]
 pub struct Entries<'a> {
-    /// In the order of their addresses.
+    /// In the order of their addresses, which don't overlap.
     sorted: Vec<Entry<'a>>,
 }
 
@@ -66,7 +66,17 @@ impl<'a> Entries<'a> {
             sorted.extend(frame.entry(offset, content, &mut last_cie));
             offset = next;
         }
-        sorted.sort_by_key(|entry| entry.range);
+        sorted.sort_by_key(|entry: &Entry<'_>| entry.range);
+        // Unwinders find one entry for an address. Of several that overlap, as only damage makes them, the
+        // lowest stays.
+        let mut end = Address(0);
+        sorted.retain(|entry| {
+            let is_behind = entry.range.start >= end;
+            if is_behind {
+                end = entry.range.end;
+            }
+            is_behind
+        });
         Self { sorted }
     }
 

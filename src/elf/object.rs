@@ -164,8 +164,8 @@ fn load_segment(size: u64) -> ProgramHeader {
     }
 }
 
-/// A name as a symbol: what would steer a terminal, and what is not UTF-8, is escaped, since readers print symbols as
-/// they are.
+/// A name as a symbol: what would steer a terminal, and what is not UTF-8, is escaped, since readers print
+/// symbols as they are.
 fn put_symbol_name(out: &mut Vec<u8>, function: &FunctionObject<'_>) {
     if function.name.is_empty() {
         // A symbol without a name is none to its readers.

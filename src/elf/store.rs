@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
-use crate::files::StagedFolder;
-use crate::files::staged::CommittedFolder;
+use crate::files::staged::Committed;
+use crate::files::{MappedFile, StagedFolder};
 use crate::units::BuildId;
 
 /// Why objects can't be written.
@@ -72,18 +72,7 @@ impl Store {
             folder: folder.to_owned(),
             cause,
         };
-        let name = folder
-            .file_name()
-            .ok_or_else(|| error(io::ErrorKind::InvalidInput.into()))?;
-        let parent = match folder.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        if ownership == Ownership::Shared {
-            fs::create_dir_all(parent).map_err(error)?;
-        }
-        // The profile names objects by their whole path.
-        let folder = fs::canonicalize(parent).map_err(error)?.join(name);
+        let folder = absolute(folder, ownership).map_err(error)?;
         let exists = is_folder(&folder).map_err(error)?;
         let is_merged = exists && ownership == Ownership::Shared;
         if exists && !is_merged {
@@ -135,20 +124,15 @@ impl Store {
         Ok(())
     }
 
-    /// Puts all objects in place. What they replace goes with the returned value.
-    pub fn commit(self) -> Result<Option<CommittedFolder>, Error> {
+    /// Puts all objects in place.
+    pub fn commit(self) -> Result<Committed, Error> {
         if self.is_merged {
-            for name in &self.written {
-                self.staged
-                    .move_file(name, &self.folder.join(name))
-                    .map_err(|cause| self.error(name, cause))?;
-            }
-            return Ok(None);
+            let moved = self.staged.move_files(&self.written, &self.folder);
+            return moved.map_err(|(path, cause)| Error::Object { path, cause });
         }
         let folder = self.folder;
         self.staged
             .commit()
-            .map(Some)
             .map_err(|cause| Error::Folder { folder, cause })
     }
 
@@ -158,6 +142,35 @@ impl Store {
             cause,
         }
     }
+}
+
+/// Removes the folder of an earlier output that had objects, for one that has none. What is not such a folder
+/// stays.
+pub fn remove_stale(folder: &Path) -> Result<(), Error> {
+    if is_folder(folder).unwrap_or(false) && only_objects(folder).unwrap_or(false) {
+        fs::remove_dir_all(folder).map_err(|cause| Error::Folder {
+            folder: folder.to_owned(),
+            cause,
+        })?;
+    }
+    Ok(())
+}
+
+/// The whole path of a folder, since the profile names objects by theirs. What it lies in is made if it is
+/// one that the user chose.
+fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
+    let Some(name) = folder.file_name() else {
+        // `.`, `..` and the like
+        return fs::canonicalize(folder);
+    };
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if ownership == Ownership::Shared {
+        fs::create_dir_all(parent)?;
+    }
+    Ok(fs::canonicalize(parent)?.join(name))
 }
 
 /// Whether a path is a folder; an error if it is anything else, a symbolic link among them.
@@ -170,12 +183,13 @@ fn is_folder(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes sure that a folder which is to be replaced holds nothing but objects.
-fn only_objects(folder: &Path) -> Result<(), Error> {
+/// Makes sure that a folder which is to be replaced holds nothing but objects; says whether it holds any.
+fn only_objects(folder: &Path) -> Result<bool, Error> {
     let error = |cause| Error::Folder {
         folder: folder.to_owned(),
         cause,
     };
+    let mut has_objects = false;
     for entry in fs::read_dir(folder).map_err(error)? {
         let entry = entry.map_err(error)?;
         let name = entry.file_name();
@@ -187,14 +201,18 @@ fn only_objects(folder: &Path) -> Result<(), Error> {
                 entry: name,
             });
         }
+        has_objects = true;
     }
-    Ok(())
+    Ok(has_objects)
 }
 
-/// Whether there is a file of other content at a path.
+/// Whether there is something else at a path than a file of this content.
 fn is_taken(path: &Path, content: &[u8]) -> bool {
-    match fs::read(path) {
-        Ok(found) => found != content,
+    let is_same_size = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == content.len() as u64;
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => {
+            !is_same_size(metadata) || MappedFile::open(path).map_or(true, |found| found[..] != *content)
+        }
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }

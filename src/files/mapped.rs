@@ -1,6 +1,6 @@
 //! A file's bytes, mapped into memory.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -21,21 +21,17 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
-    /// Opens and maps a file. What is not a regular file is refused, and opening never waits: a FIFO could
-    /// make it wait for ever.
+    /// Opens and maps a file. What is not a regular file is refused, as far as can be without opening it,
+    /// which does things to some devices; and opening never waits: a FIFO could make it wait for ever.
     pub fn open(path: &Path) -> io::Result<Self> {
+        refuse_irregular(&fs::metadata(path)?)?;
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(flags.bits() as i32)
             .open(path)?;
         let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        if !metadata.is_file() {
-            return Err(io::Error::other("is not a regular file"));
-        }
+        refuse_irregular(&metadata)?;
         Ok(Self {
             path: path.to_owned(),
             map: (metadata.len() > 0).then(|| map(&file)).transpose()?,
@@ -66,6 +62,16 @@ impl Deref for MappedFile {
     fn deref(&self) -> &[u8] {
         self.map.as_deref().unwrap_or_default()
     }
+}
+
+fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !metadata.is_file() {
+        return Err(io::Error::other("is not a regular file"));
+    }
+    Ok(())
 }
 
 #[allow(unsafe_code)]

@@ -3,9 +3,8 @@
 //! Both are made under another name beside their own, by us alone (O_EXCL, O_NOFOLLOW, folders with mode
 //! 0700), and take their name by a rename. Dropped before that, they are removed.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -24,11 +23,9 @@ const NEW_FILE: OFlags = OFlags::WRONLY
 
 /// Makes something new beside `target` with `make`, under a hidden name that nothing has yet.
 fn make_beside<T>(target: &Path, make: impl Fn(&Path) -> rustix::io::Result<T>) -> io::Result<(PathBuf, T)> {
-    let name = target.file_name().unwrap_or(OsStr::new("jitinject"));
     for attempt in 0..ATTEMPTS {
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{attempt}.tmp", std::process::id()));
+        // Not made from the target's name, which may be as long as a name can be.
+        let hidden = format!(".jitinject-{}-{attempt}.tmp", std::process::id());
         let path = target.with_file_name(hidden);
         match make(&path) {
             Ok(made) => return Ok((path, made)),
@@ -37,6 +34,24 @@ fn make_beside<T>(target: &Path, make: impl Fn(&Path) -> rustix::io::Result<T>) 
         }
     }
     Err(Errno::EXIST.into())
+}
+
+/// Whether a path is a link to a file that is open already, as `/dev/stdout` is: the link must stay.
+pub fn leads_to_open_file(path: &Path) -> bool {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    let folder = path.parent().and_then(|folder| fs::canonicalize(folder).ok());
+    is_link && folder.is_some_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
+}
+
+/// Writes a whole file: under another name first, unless it is a pipe, a terminal or the like.
+pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let is_open_ended = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+    if is_open_ended || leads_to_open_file(path) {
+        return OpenOptions::new().write(true).open(path)?.write_all(content);
+    }
+    let mut file = StagedFile::create(path)?;
+    file.file().write_all(content)?;
+    file.commit()
 }
 
 /// A regular file in the making.
@@ -116,7 +131,7 @@ impl StagedFolder {
     }
 
     /// Gives the folder its name. A folder that had it goes with the returned value.
-    pub fn commit(self) -> io::Result<CommittedFolder> {
+    pub fn commit(self) -> io::Result<Committed> {
         let rename = |flags| rustix::fs::renameat_with(CWD, &self.staged, CWD, &self.target, flags);
         match rename(RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => rename(RenameFlags::EXCHANGE)?,
@@ -124,7 +139,7 @@ impl StagedFolder {
             Err(Errno::INVAL) => self.exchange_in_steps()?,
             other => other?,
         }
-        Ok(CommittedFolder { folder: self })
+        Ok(Committed::Folder(self))
     }
 
     fn exchange_in_steps(&self) -> io::Result<()> {
@@ -137,9 +152,23 @@ impl StagedFolder {
         fs::rename(&old, &self.staged)
     }
 
-    /// Moves one of its files to `target`, in the place of any file there.
-    pub fn move_file(&self, name: &str, target: &Path) -> io::Result<()> {
-        fs::rename(self.staged.join(name), target)
+    /// Moves files of the folder, by their names, into another on the same file system: all of them or none.
+    /// What has one of the names there is replaced for good.
+    pub fn move_files(self, names: &[String], folder: &Path) -> Result<Committed, (PathBuf, io::Error)> {
+        let mut new = Vec::new();
+        for name in names {
+            let target = folder.join(name);
+            let is_new = fs::symlink_metadata(&target).is_err();
+            if let Err(error) = fs::rename(self.staged.join(name), &target) {
+                // The first failure is the one to be told.
+                let _ = Committed::Files(new).undo();
+                return Err((target, error));
+            }
+            if is_new {
+                new.push(target);
+            }
+        }
+        Ok(Committed::Files(new))
     }
 }
 
@@ -150,20 +179,22 @@ impl Drop for StagedFolder {
     }
 }
 
-/// A folder that has its name. What had it before is removed when this is dropped.
+/// What has its name now, and could still be taken back.
 #[derive(Debug)]
-pub struct CommittedFolder {
-    folder: StagedFolder,
+pub enum Committed {
+    /// A folder. What had its name before is removed when this is dropped.
+    Folder(StagedFolder),
+    /// Files that were not there before.
+    Files(Vec<PathBuf>),
 }
 
-impl CommittedFolder {
-    /// Gives the name back to what had it before, if anything did, and removes the folder.
+impl Committed {
+    /// Gives a name back to what had it before, if anything did, and removes what is new.
     pub fn undo(self) -> io::Result<()> {
-        let folder = &self.folder;
-        if folder.staged.exists() {
-            folder.exchange_in_steps()
-        } else {
-            fs::rename(&folder.target, &folder.staged)
+        match self {
+            Self::Folder(folder) if folder.staged.exists() => folder.exchange_in_steps(),
+            Self::Folder(folder) => fs::rename(&folder.target, &folder.staged),
+            Self::Files(files) => files.iter().try_for_each(fs::remove_file),
         }
     }
 }

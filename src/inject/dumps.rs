@@ -1,12 +1,15 @@
 //! Finding the jitdumps of a profile.
+//!
+//! A marker tells the path that a process knew its dump by, and the number of the file. Here there may be
+//! several files of that name, or one that was renamed, or one of another run. First each marker gets the
+//! file that is certainly its own; then the others choose among what is left.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -15,21 +18,21 @@ use crate::code::clock::CLOCK_MONOTONIC;
 use crate::code::survey::{Marker, Survey};
 use crate::files::MappedFile;
 use crate::inject::Error;
+use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, shown};
 use crate::perf::Profile;
-use crate::runtime::jitdump::marker::{base_name, is_dump_name};
-use crate::runtime::jitdump::{self, Header, first_time};
+use crate::perf::event::FileNumber;
+use crate::runtime::jitdump::marker::{base_name, pid_in_name};
 use crate::units::{Pid, Time};
-
-/// How deep folders are searched.
-const MAX_DEPTH: usize = 64;
 
 /// A jitdump that belongs to the profile.
 #[derive(Debug)]
 pub struct FoundDump {
     /// The file.
-    pub file: MappedFile,
+    pub file: Arc<MappedFile>,
     /// The processes that mapped it, the first one first.
     pub pids: Vec<Pid>,
+    /// Those of them that had it mapped before the profile began.
+    pub pids_before: Vec<Pid>,
     /// When the first one mapped it; `None` if the profile did not see that.
     pub marked: Option<Time>,
     /// The offsets of the markers' records.
@@ -45,6 +48,8 @@ pub struct Found {
     pub missing: Vec<Missing>,
     /// Other things that the user should know.
     pub notes: Vec<String>,
+    /// All files that the user named as jitdumps, used or not, those in folders as well.
+    pub given: Vec<PathBuf>,
 }
 
 /// A marker without its dump.
@@ -60,14 +65,14 @@ pub struct Missing {
 
 /// Finds the dumps of a profile at `input`, in the files and folders of `given` as well.
 pub fn find(profile: &Profile<'_>, survey: &Survey, input: &Path, given: &[PathBuf]) -> Result<Found, Error> {
-    let mut search = Search::new(profile, survey, input);
+    let mut files = Given::default();
     for path in given {
-        search.add_given(path).map_err(|cause| Error::Read {
+        files.add(path).map_err(|cause| Error::Read {
             path: path.clone(),
             cause,
         })?;
     }
-    Ok(search.run())
+    Ok(Search::new(profile, survey, input, files).run())
 }
 
 /// Where dumps are looked for.
@@ -78,260 +83,366 @@ struct Search<'a> {
     is_monotonic: bool,
     /// The folder that the profile lies in.
     beside: PathBuf,
-    /// What the user named, by base name, those in folders as well.
-    given: BTreeMap<Vec<u8>, Vec<PathBuf>>,
-    /// The files among what the user named, which are meant even where no marker leads to them.
-    named: Vec<PathBuf>,
-    notes: Vec<String>,
+    /// The inode of this process' own mount namespace.
+    mount_namespace: Option<u64>,
+    given: Given,
+    /// The given files of each base name.
+    by_name: FxHashMap<OsString, Vec<usize>>,
+    /// The given jitdumps of each process, by their headers.
+    by_pid: FxHashMap<u32, Vec<usize>>,
+}
+
+/// What tells the files of markers apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Identity<'a> {
+    path: &'a [u8],
+    number: Option<FileNumber>,
+    /// The inode of the mount namespace that the path is one of.
+    namespace: Option<u64>,
+}
+
+impl Identity<'_> {
+    /// Whether both can mean one file.
+    fn is_like(&self, other: &Identity<'_>) -> bool {
+        match (self.number, other.number) {
+            (Some(one), Some(other)) => one == other,
+            _ => self.path == other.path && self.namespace == other.namespace,
+        }
+    }
+}
+
+/// All markers by which one process mapped one file. It may do so again and again.
+struct Group<'a> {
+    first: &'a Marker,
+    identity: Identity<'a>,
+    records: Vec<u64>,
+    chosen: Option<Result<Candidate, String>>,
+}
+
+/// Who has a file: the files that markers mean by it, and the process that mapped it first.
+#[derive(Default)]
+struct Claims<'a> {
+    by_number: FxHashMap<(u64, u64), (Identity<'a>, Pid)>,
+}
+
+impl<'a> Claims<'a> {
+    fn add(&mut self, candidate: &Candidate, group: &Group<'a>) {
+        let number = candidate.file.number();
+        let claim = (group.identity, group.first.pid);
+        self.by_number.entry(number).or_insert(claim);
+    }
+
+    /// The process that has a file which can't be that of `group` as well.
+    fn holder(&self, candidate: &Candidate, group: &Group<'_>) -> Option<Pid> {
+        let &(identity, pid) = self.by_number.get(&candidate.file.number())?;
+        (!identity.is_like(&group.identity) && pid != group.first.pid).then_some(pid)
+    }
 }
 
 impl<'a> Search<'a> {
-    fn new(profile: &Profile<'_>, survey: &'a Survey, input: &Path) -> Self {
+    fn new(profile: &Profile<'_>, survey: &'a Survey, input: &Path, given: Given) -> Self {
         let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let mut by_name: FxHashMap<OsString, Vec<usize>> = FxHashMap::default();
+        let mut by_pid: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+        for (at, file) in given.all.iter().enumerate() {
+            let name = file.path.file_name().unwrap_or_default();
+            by_name.entry(name.to_owned()).or_default().push(at);
+            if let Ok(candidate) = &file.opened {
+                by_pid.entry(candidate.header.pid).or_default().push(at);
+            }
+        }
         Self {
             survey,
             is_monotonic: profile.attrs.clock_id() == Some(CLOCK_MONOTONIC),
             beside: parent.unwrap_or(Path::new(".")).to_owned(),
-            given: BTreeMap::new(),
-            named: Vec::new(),
-            notes: Vec::new(),
+            mount_namespace: fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino()),
+            given,
+            by_name,
+            by_pid,
         }
     }
 
-    /// Adds what the user named: a file, or all in a folder that could be a dump.
-    fn add_given(&mut self, path: &Path) -> io::Result<()> {
-        if fs::metadata(path)?.is_dir() {
-            self.add_folder(path, MAX_DEPTH);
-        } else {
-            self.add_file(path.to_owned());
-            self.named.push(path.to_owned());
-        }
-        Ok(())
-    }
-
-    fn add_file(&mut self, path: PathBuf) {
-        let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
-        self.given.entry(name).or_default().push(path);
-    }
-
-    /// Adds what lies in a folder and below and could be a dump by its name, in the order of the names.
-    fn add_folder(&mut self, folder: &Path, depth: usize) {
-        let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let mut entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => {
-                let note = format!("cannot search {}: {error}", folder.display());
-                return self.notes.push(note);
-            }
-        };
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let path = entry.path();
-            // Links to folders are not followed: they may lead in circles.
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if depth > 0 {
-                    self.add_folder(&path, depth - 1);
-                }
-            } else if is_dump_name(entry.file_name().as_bytes()) {
-                self.add_file(path);
+    /// Finds the dump of each marker, and the processes of the given files that no marker leads to.
+    fn run(self) -> Found {
+        let mut groups = self.groups();
+        let mut claims = Claims::default();
+        for group in &mut groups {
+            if let Some(candidate) = self.certain(group) {
+                claims.add(&candidate, group);
+                group.chosen = Some(Ok(candidate));
             }
         }
-    }
-
-    /// Finds the dump of each marker, and the processes of the named files that no marker leads to.
-    fn run(mut self) -> Found {
+        for group in groups.iter_mut().filter(|group| group.chosen.is_none()) {
+            let chosen = self.choose(group, &claims);
+            if let Ok(candidate) = &chosen {
+                claims.add(candidate, group);
+            }
+            group.chosen = Some(chosen);
+        }
         let mut found = Found::default();
-        // A process may map its dump again and again.
-        let mut known: FxHashMap<(Pid, &[u8]), Option<usize>> = FxHashMap::default();
-        for marker in &self.survey.markers {
-            let at = *known
-                .entry((marker.pid, &marker.path))
-                .or_insert_with(|| match self.find(marker) {
-                    Ok(file) => Some(found.dump_of(file, marker)),
-                    Err(reason) => {
-                        found.missing.push(Missing {
-                            pid: marker.pid,
-                            path: printable(&marker.path),
-                            reason,
-                        });
-                        None
+        for group in groups {
+            match group.chosen {
+                Some(Ok(candidate)) => {
+                    if !has_name_of(candidate.file.path(), group.first) {
+                        found.notes.push(format!(
+                            "{} is used for process {}, which called it {}",
+                            candidate.name(),
+                            group.first.pid,
+                            printable(&group.first.path)
+                        ));
                     }
-                });
-            if let Some(dump) = at.and_then(|at| found.dumps.get_mut(at)) {
-                dump.markers.push(marker.record);
+                    found.add(candidate, group.first, &group.records);
+                }
+                Some(Err(reason)) => found.missing.push(Missing {
+                    pid: group.first.pid,
+                    path: printable(&group.first.path),
+                    reason,
+                }),
+                None => {}
             }
         }
         self.add_unmarked(&mut found);
-        found.notes.append(&mut self.notes);
+        found.notes.extend(self.given.notes);
+        found.given = self.given.all.into_iter().map(|file| file.path).collect();
         found
     }
 
-    /// The file that a marker leads to, or why there is none.
-    fn find(&self, marker: &Marker) -> Result<MappedFile, String> {
-        let mut tried = Vec::new();
-        for path in self.candidates(marker) {
-            match open(&path).and_then(|file| self.check(&file).map(|()| file)) {
-                Ok(file) => return Ok(file),
-                Err(Rejected::Missing) => {}
-                Err(Rejected::Other(reason)) => {
-                    tried.push(format!("{} {reason}", path.display()));
-                }
+    fn groups(&self) -> Vec<Group<'a>> {
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        let mut known: FxHashMap<(Pid, Identity<'a>), usize> = FxHashMap::default();
+        for marker in &self.survey.markers {
+            let identity = Identity {
+                path: &marker.path,
+                number: marker.file.filter(|file| file.inode != 0),
+                namespace: self.survey.mount_namespaces.get(&marker.pid).copied(),
+            };
+            let at = *known.entry((marker.pid, identity)).or_insert(groups.len());
+            match groups.get_mut(at) {
+                Some(group) => group.records.push(marker.record),
+                None => groups.push(Group {
+                    first: marker,
+                    identity,
+                    records: vec![marker.record],
+                    chosen: None,
+                }),
             }
         }
-        if tried.is_empty() {
-            tried.push(
-                "not found there, nor beside the profile; if you have it elsewhere, name it with --jitdump"
-                    .into(),
-            );
-        }
-        Err(tried.join("; "))
+        groups
     }
 
-    /// Where the dump of a marker may lie, the likeliest place first.
-    fn candidates(&self, marker: &Marker) -> Vec<PathBuf> {
-        let recorded = Path::new(OsStr::from_bytes(&marker.path));
-        let name = base_name(&marker.path);
-        let mut beside = vec![self.beside.join(OsStr::from_bytes(name))];
-        let mut given = self.given.get(name).cloned().unwrap_or_default();
-        // Several files of the same name, as containers make them: the one whose path is most like the
-        // recorded one.
-        given.sort_by_key(|path| std::cmp::Reverse(common_end(path, recorded)));
-        beside.append(&mut given);
-        let proc = PathBuf::from(format!("/proc/{}/root", marker.pid));
-        let in_container = proc.join(recorded.strip_prefix("/").unwrap_or(recorded));
-        if self.is_elsewhere(marker, recorded) {
-            // What lies here under that path is another file, unless there is no other.
-            beside.push(in_container);
-            beside.push(recorded.to_owned());
-            return beside;
+    /// The file at the recorded path, if it is the one that was mapped.
+    fn certain(&self, group: &Group<'_>) -> Option<Candidate> {
+        let recorded = Path::new(OsStr::from_bytes(&group.first.path));
+        if self.is_elsewhere(group, recorded) {
+            return None;
         }
-        let mut all = vec![recorded.to_owned()];
-        all.append(&mut beside);
-        all.push(in_container);
-        all
+        let candidate = Candidate::open(recorded).ok()?;
+        self.check(&candidate, group).ok()?;
+        Some(candidate)
     }
 
     /// Whether the recorded path means another file here than it did to the process: it ran in another mount
     /// namespace, or the file there now has another inode.
-    fn is_elsewhere(&self, marker: &Marker, recorded: &Path) -> bool {
-        let ours = fs::metadata("/proc/self/ns/mnt").map(|metadata| metadata.ino());
-        let theirs = self.survey.mount_namespaces.get(&marker.pid);
-        if let (Ok(ours), Some(&theirs)) = (ours, theirs)
+    fn is_elsewhere(&self, group: &Group<'_>, recorded: &Path) -> bool {
+        let Identity {
+            number, namespace, ..
+        } = group.identity;
+        if let (Some(ours), Some(theirs)) = (self.mount_namespace, namespace)
             && ours != theirs
         {
             return true;
         }
-        match (fs::metadata(recorded), marker.file) {
-            (Ok(here), Some(file)) => file.inode != 0 && here.ino() != file.inode,
+        // The device is not compared: overlay file systems show another one to perf.
+        match (fs::metadata(recorded), number) {
+            (Ok(here), Some(number)) => here.ino() != number.inode,
             _ => false,
         }
     }
 
-    /// Whether a file is a dump that can belong to this profile.
-    fn check(&self, file: &MappedFile) -> Result<(), Rejected> {
-        let header = Header::parse(file)?;
-        if self.is_monotonic
-            && !header.counts_cycles()
-            && let (Some(first), Some((_, end))) = (first_time(file, &header), self.survey.times)
-            && first.0 > end.0
-        {
-            let reason = "belongs to another run: it was written after this recording ended";
-            return Err(Rejected::Other(reason.into()));
+    /// The likeliest file for a marker, or why there is none.
+    fn choose(&self, group: &Group<'_>, claims: &Claims<'_>) -> Result<Candidate, String> {
+        let mut best: Option<((bool, u64, usize), Candidate)> = None;
+        let mut tried = Vec::new();
+        for (order, (path, opened)) in self.candidates(group).into_iter().enumerate() {
+            let checked = opened.and_then(|candidate| {
+                self.check(&candidate, group)?;
+                match claims.holder(&candidate, group) {
+                    Some(pid) => Err(Rejected::Because(format!("is the one of process {pid}"))),
+                    None => Ok(candidate),
+                }
+            });
+            match checked {
+                Ok(candidate) => {
+                    let rank = (
+                        !has_name_of(&path, group.first),
+                        self.distance(&candidate, group.first),
+                        order,
+                    );
+                    if best.as_ref().is_none_or(|(best, _)| rank < *best) {
+                        best = Some((rank, candidate));
+                    }
+                }
+                Err(Rejected::Missing) => {}
+                Err(reason) => tried.push(format!("{} {reason}", shown(&path))),
+            }
         }
-        Ok(())
+        if let Some((_, candidate)) = best {
+            return Ok(candidate);
+        }
+        if tried.is_empty() {
+            let reason =
+                "not found there, nor beside the profile; if you have it elsewhere, name it with --jitdump";
+            return Err(reason.into());
+        }
+        tried.dedup();
+        Err(tried.join("; "))
     }
 
-    /// Adds the files that the user named and no marker leads to, for the process that their header tells.
-    fn add_unmarked(&mut self, found: &mut Found) {
-        for path in &self.named {
-            let opened = open(path).and_then(|file| {
-                let pid = Pid(Header::parse(&file)?.pid);
-                Ok((file, pid))
-            });
-            let (file, pid) = match opened {
-                Ok(opened) => opened,
+    /// How far the first record of a file is from its marker, in nanoseconds, where that can be told.
+    fn distance(&self, candidate: &Candidate, marker: &Marker) -> u64 {
+        match candidate.first {
+            Some(first) if self.is_monotonic && marker.time != Time(0) => first.0.abs_diff(marker.time.0),
+            _ => 0,
+        }
+    }
+
+    /// What may be the dump of a marker, the likeliest place first.
+    fn candidates(&self, group: &Group<'_>) -> Vec<(PathBuf, Result<Candidate, Rejected>)> {
+        let marker = group.first;
+        let recorded = Path::new(OsStr::from_bytes(&marker.path));
+        let name = OsStr::from_bytes(base_name(&marker.path));
+        let mut all = Vec::new();
+        let open = |path: PathBuf| {
+            let opened = Candidate::open(&path);
+            (path, opened)
+        };
+        let is_elsewhere = self.is_elsewhere(group, recorded);
+        if !is_elsewhere {
+            all.push(open(recorded.to_owned()));
+        }
+        all.push(open(self.beside.join(name)));
+        let given = |places: Option<&Vec<usize>>| {
+            let places = places.into_iter().flatten();
+            let mut given: Vec<&GivenFile> = places.filter_map(|&at| self.given.all.get(at)).collect();
+            // Several files of the same name, as containers make them: the one whose path is most like the
+            // recorded one.
+            given.sort_by_key(|file| std::cmp::Reverse(common_end(&file.path, recorded)));
+            let pairs = given
+                .into_iter()
+                .map(|file| (file.path.clone(), file.opened.clone()));
+            pairs.collect::<Vec<_>>()
+        };
+        all.extend(given(self.by_name.get(name)));
+        let proc = PathBuf::from(format!("/proc/{}/root", marker.pid));
+        all.push(open(proc.join(recorded.strip_prefix("/").unwrap_or(recorded))));
+        if is_elsewhere {
+            // What lies here under that path is another file, unless there is no other.
+            all.push(open(recorded.to_owned()));
+        }
+        // Files that were renamed: their header still says whose they are.
+        let number = pid_in_name(name.as_bytes()).filter(|&number| number != marker.pid.0);
+        for pid in std::iter::once(marker.pid.0).chain(number) {
+            let mut renamed = given(self.by_pid.get(&pid));
+            renamed.retain(|(path, _)| !has_name_of(path, marker));
+            all.append(&mut renamed);
+        }
+        all
+    }
+
+    /// Makes sure that a file can be the dump of a marker.
+    fn check(&self, candidate: &Candidate, group: &Group<'_>) -> Result<(), Rejected> {
+        let (_, end) = self.survey.times.filter(|_| self.is_monotonic).unzip();
+        let marked = Some(group.first.time).filter(|&time| self.is_monotonic && time != Time(0));
+        candidate.check_times(end, marked)
+    }
+
+    /// Adds the given files that no marker leads to, for the process that their header tells. Of those in
+    /// folders, only what nothing else is there for.
+    fn add_unmarked(&self, found: &mut Found) {
+        for given in &self.given.all {
+            let candidate = match &given.opened {
+                Ok(candidate) => candidate,
                 Err(reason) => {
-                    found.notes.push(format!("{} {reason}", path.display()));
+                    let name = shown(&given.path);
+                    let is_told = found.missing.iter().any(|missing| missing.reason.contains(&name));
+                    if given.is_named && !is_told {
+                        found.notes.push(format!("{name} {reason}"));
+                    }
                     continue;
                 }
             };
-            if found.dumps.iter().any(|dump| dump.file.number() == file.number()) {
+            let is_there = found.dumps.iter().any(|dump| candidate.is_copy_of(&dump.file));
+            if is_there {
                 continue;
             }
-            if !self.survey.processes.knows(pid) {
-                found.notes.push(format!(
-                    "{} is of process {pid}, which is not in the profile, and no marker leads to it: not used",
-                    path.display()
-                ));
-                continue;
+            let pid = Pid(candidate.header.pid);
+            let has_dump = found.dumps.iter().any(|dump| dump.pids.contains(&pid));
+            let (_, end) = self.survey.times.filter(|_| self.is_monotonic).unzip();
+            let checked = if self.survey.processes.knows(pid) {
+                candidate.check_times(end, None)
+            } else {
+                Err(Rejected::Because(format!(
+                    "is of process {pid}, which is not in the profile, and no marker leads to it: not used"
+                )))
+            };
+            match checked {
+                Ok(()) if given.is_named || !has_dump => {
+                    found.notes.push(format!(
+                        "{} is used for process {pid}, as its header says: no marker leads to it",
+                        candidate.name()
+                    ));
+                    found.dumps.push(FoundDump {
+                        file: candidate.file.clone(),
+                        pids: vec![pid],
+                        pids_before: Vec::new(),
+                        marked: None,
+                        markers: Vec::new(),
+                    });
+                }
+                Err(reason) if given.is_named => {
+                    found.notes.push(format!("{} {reason}", candidate.name()));
+                }
+                _ => {}
             }
-            found.notes.push(format!(
-                "{} is used for process {pid}, as its header says: no marker leads to it",
-                path.display()
-            ));
-            found.dumps.push(FoundDump {
-                file,
-                pids: vec![pid],
-                marked: None,
-                markers: Vec::new(),
-            });
         }
     }
 }
 
 impl Found {
-    /// Notes that a marker leads to a file, which may be there already; returns where.
-    fn dump_of(&mut self, file: MappedFile, marker: &Marker) -> usize {
-        let number = file.number();
+    /// Notes that a marker leads to a file, which may be there already.
+    fn add(&mut self, candidate: Candidate, marker: &Marker, records: &[u64]) {
+        let number = candidate.file.number();
         let known = self.dumps.iter().position(|dump| dump.file.number() == number);
         let at = known.unwrap_or(self.dumps.len());
-        match self.dumps.get_mut(at) {
-            Some(dump) if !dump.pids.contains(&marker.pid) => dump.pids.push(marker.pid),
-            Some(_) => {}
-            None => self.dumps.push(FoundDump {
-                file,
-                pids: vec![marker.pid],
+        if known.is_none() {
+            self.dumps.push(FoundDump {
+                file: candidate.file,
+                pids: Vec::new(),
+                pids_before: Vec::new(),
                 marked: Some(marker.time).filter(|&time| time != Time(0)),
                 markers: Vec::new(),
-            }),
+            });
         }
-        at
+        let Some(dump) = self.dumps.get_mut(at) else {
+            return;
+        };
+        dump.markers.extend_from_slice(records);
+        if !dump.pids.contains(&marker.pid) {
+            dump.pids.push(marker.pid);
+            if marker.time == Time(0) {
+                dump.pids_before.push(marker.pid);
+            }
+        }
     }
 }
 
-/// Why a file is not used.
-enum Rejected {
-    /// There is none.
-    Missing,
-    /// Something else.
-    Other(String),
-}
-
-impl std::fmt::Display for Rejected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "is missing",
-            Self::Other(reason) => reason,
-        })
-    }
-}
-
-fn open(path: &Path) -> Result<MappedFile, Rejected> {
-    MappedFile::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Rejected::Missing,
-        _ => Rejected::Other(format!("cannot be read: {error}")),
-    })
+/// Whether a file has the base name that its process knew it by.
+fn has_name_of(path: &Path, marker: &Marker) -> bool {
+    path.file_name() == Some(OsStr::from_bytes(base_name(&marker.path)))
 }
 
 /// How many components two paths have in common, counted from the end.
 fn common_end(one: &Path, other: &Path) -> usize {
     let pairs = one.components().rev().zip(other.components().rev());
     pairs.take_while(|(one, other)| one == other).count()
-}
-
-// The header's errors read as the rest of a sentence about the file.
-impl From<jitdump::Error> for Rejected {
-    fn from(error: jitdump::Error) -> Self {
-        Self::Other(error.to_string())
-    }
 }

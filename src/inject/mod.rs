@@ -1,10 +1,12 @@
 //! The main job, top to bottom: what to look for, what to write, what to say.
 
+mod candidates;
 mod dumps;
 mod edits;
 mod free_addresses;
 mod objects;
 mod output;
+mod owners;
 mod report;
 mod sources;
 
@@ -33,6 +35,8 @@ pub struct Options {
     pub jitdumps: Vec<PathBuf>,
     /// The folder for the objects; `OUTPUT.elf` if there is none here.
     pub elf_dir: Option<PathBuf>,
+    /// Where the caller will write the summary, which must not be where anything else is.
+    pub summary: Option<PathBuf>,
     /// Whether to write all functions, not only those that samples touch.
     pub all: bool,
     /// Whether to read a profile that belongs to another user.
@@ -87,6 +91,9 @@ pub enum Error {
         /// The input.
         input: PathBuf,
     },
+    /// The summary would destroy the output.
+    #[error("the summary {} would overwrite what else is written; choose another name for it", .0.display())]
+    SummaryInTheWay(PathBuf),
     /// The objects can't be written.
     #[error(transparent)]
     Objects(#[from] store::Error),
@@ -128,7 +135,7 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
     refuse_compressed(options, &profile, &survey)?;
 
     let found = dumps::find(&profile, &survey, &options.input, &options.jitdumps)?;
-    output::refuse_inputs(options, &file, &found)?;
+    output::refuse_conflicts(options, &file, &found)?;
     let mut sources = sources::read(&profile, &survey, &found);
     let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
     if sources.has_estimates() {

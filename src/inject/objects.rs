@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -85,7 +86,7 @@ pub fn write(
     let mut jobs: Vec<Job<'_>> = jobs.filter_map(|residence| writer.job(residence)).collect();
     writer.place_tables(&mut jobs);
     let mut placed = Vec::with_capacity(jobs.len());
-    for batch in jobs.chunks(BATCH) {
+    for batch in batches(&jobs) {
         let objects: Vec<Object> = batch.par_iter().map(|job| writer.encode(job)).collect();
         for (job, object) in batch.iter().zip(objects) {
             placed.push(writer.store(job, &object, output.store()?)?);
@@ -126,8 +127,26 @@ struct Object {
     tables_size: u64,
 }
 
-/// How many functions are encoded at a time, to keep the memory for them small.
+/// How many functions are encoded at a time at most, and how many bytes of code they have together before the
+/// last one is added, to keep the memory for them small.
 const BATCH: usize = 1024;
+const BATCH_BYTES: u64 = 8 << 20;
+
+/// The jobs in groups to be encoded together.
+fn batches<'j, 'a>(mut jobs: &'j [Job<'a>]) -> impl Iterator<Item = &'j [Job<'a>]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let is_in = |job: &&Job<'_>| {
+            let has_room = bytes < BATCH_BYTES;
+            bytes = bytes.saturating_add(job.residence.range.size());
+            has_room
+        };
+        let count = jobs.iter().take(BATCH).take_while(is_in).count();
+        let (batch, rest) = jobs.split_at_checked(count)?;
+        jobs = rest;
+        (!batch.is_empty()).then_some(batch)
+    })
+}
 
 /// Tables start at multiples of this.
 const TABLE_ALIGN: u64 = 16;
@@ -255,12 +274,11 @@ impl<'a> ObjectWriter<'a> {
         let (tables, address) = placed.unwrap_or_else(|| {
             // Tables that hold nothing are never looked into, so it does not matter what else is at their
             // address.
-            let behind = job.residence.range.end.0.next_multiple_of(TABLE_ALIGN);
-            let layout = table_layout(job, Address(behind));
-            (
-                Tables::lay_out(std::iter::empty(), layout).unwrap_or_default(),
-                Address(behind),
-            )
+            let end = job.residence.range.end;
+            let behind = Address(end.0.checked_next_multiple_of(TABLE_ALIGN).unwrap_or(end.0));
+            let layout = table_layout(job, behind);
+            let tables = Tables::lay_out(std::iter::empty(), layout);
+            (tables.unwrap_or_default(), behind)
         });
         let mut bytes = Vec::new();
         let function = FunctionObject {
@@ -302,8 +320,20 @@ impl<'a> ObjectWriter<'a> {
             range: residence.range,
             tables: tables.map(|range| (range, encoded.tables_offset)),
             build_id: encoded.build_id,
-            path: store.folder().join(name).as_os_str().as_bytes().to_vec(),
+            path: path_for_readers(&store.folder().join(name)),
         })
+    }
+}
+
+/// The path as the profile has it.
+///
+/// perf with libdw takes a file whose path starts with `/tmp/jitted-` for one that perf inject made, and
+/// looks for its code where ours don't have it (unwind-libdw.c, since Linux 6.8).
+fn path_for_readers(path: &Path) -> Vec<u8> {
+    let path = path.as_os_str().as_bytes();
+    match path.strip_prefix(b"/tmp/jitted-") {
+        Some(rest) => [b"/tmp/./jitted-", rest].concat(),
+        None => path.to_vec(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::elf::store::{self, Ownership, Store};
+use crate::files::staged::leads_to_open_file;
 use crate::files::{MappedFile, StagedFile};
 use crate::inject::dumps::Found;
 use crate::inject::objects::PlacedObject;
@@ -13,28 +14,50 @@ use crate::inject::{Error, Options};
 use crate::perf::output::{self, Edits, FeatureEdit};
 use crate::perf::{Profile, feature, synthesis};
 
-/// Refuses an output that is one of the inputs, or nothing that a profile could be written to.
-pub fn refuse_inputs(options: &Options, profile: &MappedFile, found: &Found) -> Result<(), Error> {
-    let Ok(metadata) = fs::metadata(&options.output) else {
-        return Ok(());
-    };
-    let number = (metadata.dev(), metadata.ino());
-    let dumps = found.dumps.iter().map(|dump| &dump.file);
-    for input in std::iter::once(profile).chain(dumps) {
-        if input.number() == number {
+/// Refuses to write over what is read, to write two things to one place, and an output that is no file.
+pub fn refuse_conflicts(options: &Options, profile: &MappedFile, found: &Found) -> Result<(), Error> {
+    let dumps = found.dumps.iter().map(|dump| dump.file.path());
+    let given = found.given.iter().map(PathBuf::as_path);
+    let inputs: Vec<&Path> = std::iter::once(profile.path())
+        .chain(dumps)
+        .chain(given)
+        .collect();
+    for output in std::iter::once(&options.output).chain(&options.summary) {
+        if let Some(input) = inputs.iter().find(|input| is_same(input, output)) {
             return Err(Error::SameFile {
-                output: options.output.clone(),
-                input: input.path().to_owned(),
+                output: output.clone(),
+                input: input.to_path_buf(),
             });
         }
     }
-    if !metadata.is_file() {
-        return Err(Error::Write {
+    if let Some(summary) = &options.summary {
+        let is_in_folder = summary
+            .ancestors()
+            .any(|folder| is_same(folder, &elf_dir(options)));
+        if is_in_folder || is_same(summary, &options.output) {
+            return Err(Error::SummaryInTheWay(summary.clone()));
+        }
+    }
+    match fs::metadata(&options.output) {
+        Ok(metadata) if !metadata.is_file() || leads_to_open_file(&options.output) => Err(Error::Write {
             path: options.output.clone(),
             cause: std::io::Error::other("there is something else than a regular file"),
-        });
+        }),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Whether two paths lead to the same file or folder, or would if there were one.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let number = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()));
+    match (number(one), number(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        (Err(_), Err(_)) => match (std::path::absolute(one), std::path::absolute(other)) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// The folder for objects that belongs to an output.
@@ -104,14 +127,18 @@ impl Output {
             .and_then(|()| writer.flush())
             .map_err(|cause| error(&self.path, cause))?;
         drop(writer);
-        let folder = self.store.map(Store::commit).transpose()?.flatten();
-        let committed = self.file.commit();
-        if committed.is_err()
-            && let Some(folder) = folder
-        {
-            folder.undo().map_err(|cause| error(&self.folder, cause))?;
+        let has_objects = self.store.is_some();
+        let stored = self.store.map(Store::commit).transpose()?;
+        if let Err(cause) = self.file.commit() {
+            if let Some(stored) = stored {
+                stored.undo().map_err(|cause| error(&self.folder, cause))?;
+            }
+            return Err(error(&self.path, cause));
         }
-        committed.map_err(|cause| error(&self.path, cause))
+        if !has_objects && self.ownership == Ownership::OfOutput {
+            store::remove_stale(&self.folder)?;
+        }
+        Ok(())
     }
 }
 

@@ -8,7 +8,8 @@ use crate::code::process::Processes;
 use crate::code::selection::{DumpState, least_slack};
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, PlacedEvent, Timeline};
-use crate::inject::dumps::{Found, FoundDump};
+use crate::inject::dumps::{Found, FoundDump, Missing};
+use crate::inject::owners::Owners;
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
 use crate::runtime::jitdump::Dump;
@@ -25,6 +26,8 @@ pub struct UsedDump<'a> {
     pub dump: Dump<'a>,
     /// How its times become the profile's.
     pub alignment: Alignment,
+    /// How many of its events are of a process that can't be told.
+    pub ownerless: u64,
 }
 
 /// All that runtimes wrote about a profile's processes.
@@ -32,6 +35,8 @@ pub struct UsedDump<'a> {
 pub struct Sources<'a> {
     /// The dumps that are used.
     pub used: Vec<UsedDump<'a>>,
+    /// When the profile began.
+    start: Time,
     /// Processes whose dump is lost or can't be used.
     unusable: Vec<Pid>,
     /// What went wrong with dumps as a whole.
@@ -54,17 +59,12 @@ pub fn read<'a>(profile: &Profile<'_>, survey: &Survey, found: &'a Found) -> Sou
     };
     let mut sources = Sources {
         used: Vec::new(),
+        start: survey.times.map_or(Time(0), |(start, _)| start),
         unusable: Vec::new(),
         warnings: Vec::new(),
         notes: &found.notes,
     };
-    for missing in &found.missing {
-        sources.unusable.push(missing.pid);
-        sources.warnings.push(Warning::new(format!(
-            "the jitdump of process {}, {}: {}",
-            missing.pid, missing.path, missing.reason
-        )));
-    }
+    sources.add_missing(&found.missing);
     for dump in &found.dumps {
         match use_dump(dump, &clock) {
             Ok(used) => sources.used.push(used),
@@ -81,9 +81,6 @@ pub fn read<'a>(profile: &Profile<'_>, survey: &Survey, found: &'a Found) -> Sou
 }
 
 fn use_dump<'a>(found: &'a FoundDump, clock: &ProfileClock) -> Result<UsedDump<'a>, String> {
-    /// Nanoseconds by which a marker may be later than the code: some runtimes map their dump only after they
-    /// have written to it.
-    const SLACK: u64 = 1_000_000_000;
     let dump = Dump::parse(&found.file).map_err(|error| error.to_string())?;
     let runtime_clock = RuntimeClock {
         counts_cycles: dump.header().counts_cycles(),
@@ -91,21 +88,34 @@ fn use_dump<'a>(found: &'a FoundDump, clock: &ProfileClock) -> Result<UsedDump<'
         first: dump.first_time().unwrap_or_default(),
         last: dump.events().last().map(|event| event.time).unwrap_or_default(),
     };
-    let alignment =
-        Alignment::find(clock, &runtime_clock, found.marked).map_err(|reason| reason.to_string())?;
-    if let (Alignment::Same, Some(marked), Some(last)) = (alignment, found.marked, dump.events().last())
-        && last.time.0.saturating_add(SLACK) < marked.0
-    {
-        return Err("belongs to another run: it was complete before the process mapped it".into());
-    }
+    let alignment = Alignment::find(clock, &runtime_clock, found.marked);
     Ok(UsedDump {
         found,
         dump,
-        alignment,
+        alignment: alignment.map_err(|reason| reason.to_string())?,
+        ownerless: 0,
     })
 }
 
 impl Sources<'_> {
+    /// Notes processes whose dump is lost: the first of them each by itself.
+    fn add_missing(&mut self, missing: &[Missing]) {
+        /// A machine with more processes than that in one profile was recorded as a whole.
+        const TOLD: usize = 10;
+        self.unusable.extend(missing.iter().map(|missing| missing.pid));
+        let (told, rest) = missing.split_at(missing.len().min(TOLD));
+        self.warnings.extend(told.iter().map(|missing| {
+            let Missing { pid, path, reason } = missing;
+            Warning::new(format!("the jitdump of process {pid}, {path}: {reason}"))
+        }));
+        if !rest.is_empty() {
+            self.warnings.push(Warning {
+                count: rest.len() as u64,
+                ..Warning::new("jitdumps of other processes that could not be had either")
+            });
+        }
+    }
+
     /// What is known of each address space.
     pub fn states(&self, processes: &Processes) -> Vec<DumpState> {
         let mut by_pid: FxHashMap<Pid, DumpState> = FxHashMap::default();
@@ -135,38 +145,36 @@ impl Sources<'_> {
     }
 
     /// All events of all dumps, in the address spaces and at the times of the profile.
-    pub fn events(&self, processes: &Processes) -> Vec<PlacedEvent> {
+    pub fn events(&mut self, processes: &Processes) -> Vec<PlacedEvent> {
+        let owners = Owners::new(self.used.iter().map(|used| used.found), processes);
         let mut events = Vec::new();
-        for (file, used) in (0u32..).zip(&self.used) {
-            let mut pids = FxHashMap::default();
+        for (file, used) in (0u32..).zip(&mut self.used) {
+            let header_pid = used.dump.header().pid;
+            let owner_of = |pid| owners.of(used.found, header_pid, pid, processes);
+            let creator = owner_of(header_pid);
+            let mut known: FxHashMap<u32, Option<Pid>> = FxHashMap::default();
+            let mut ownerless = 0;
             for event in used.dump.events() {
-                let pid = *pids
-                    .entry(event.pid)
-                    .or_insert_with(|| used.process_of(event.pid, processes));
+                let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
+                let Some(pid) = owner else {
+                    ownerless += 1;
+                    continue;
+                };
                 events.extend(used.place(file, event, pid, processes));
+                // Processes that were forked before the profile began have what there was by then, and no
+                // record says that they were forked.
+                if owner == creator && used.alignment.time(event.time) <= self.start {
+                    let copies = used.found.pids_before.iter().filter(|&&other| other != pid);
+                    events.extend(copies.filter_map(|&other| used.place(file, event, other, processes)));
+                }
             }
+            used.ownerless = ownerless;
         }
         events
     }
 }
 
 impl UsedDump<'_> {
-    /// The process, by the profile's number, that the dump means by `pid`.
-    ///
-    /// It is the one that mapped the dump, whatever the dump says: in a container (capture node20-pidns) it
-    /// says 1. But a child that goes on writing to its parent's dump after a fork means itself.
-    fn process_of(&self, pid: u32, processes: &Processes) -> Pid {
-        let says = Pid(pid);
-        let first = self.found.pids.first().copied().unwrap_or(says);
-        if self.found.pids.contains(&says) {
-            return says;
-        }
-        if pid != self.dump.header().pid && processes.descends(says, first) {
-            return says;
-        }
-        first
-    }
-
     fn place(&self, file: u32, event: &CodeEvent, pid: Pid, processes: &Processes) -> Option<PlacedEvent> {
         let time = self.alignment.time(event.time);
         let space = processes.space_at(pid, time)?;

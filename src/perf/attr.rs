@@ -218,14 +218,14 @@ impl Attrs {
         self.all.first()?.clock_id
     }
 
-    /// Whether records carry times at all. `perf record --per-thread` and `--no-timestamp` leave them out; readers then take
-    /// records in file order.
+    /// Whether records carry times at all. `perf record --per-thread` and `--no-timestamp` leave them out;
+    /// readers then take records in file order.
     pub fn has_times(&self) -> bool {
         self.has_times
     }
 
-    /// When a record happened, if that is known. perf's own records (type 64 and up) carry no time. Where no records do, their
-    /// places in the file are their times, counted from 1.
+    /// When a record happened, if that is known. perf's own records (type 64 and up) carry no time. Where no
+    /// records do, their places in the file are their times, counted from 1.
     pub fn time_of(&self, record: &Record<'_>, order: ByteOrder) -> Option<Time> {
         if record.kind >= record::USER_TYPE_START {
             return None;

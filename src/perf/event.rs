@@ -22,7 +22,7 @@ pub struct Mmap<'a> {
 }
 
 /// The device and inode of a mapped file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileNumber {
     /// The device's major number.
     pub major: u32,

@@ -163,8 +163,8 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// The call chain of an earlier sample, in a [`super::record::CALLCHAIN_DEFERRED`] record: newer kernels write it down when the
-/// thread comes back from the kernel.
+/// The call chain of an earlier sample, in a [`super::record::CALLCHAIN_DEFERRED`] record: newer kernels
+/// write it down when the thread comes back from the kernel.
 pub fn deferred_callers<'a>(
     record: &Record<'a>,
     order: ByteOrder,

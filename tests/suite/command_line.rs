@@ -4,7 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{attempt, capture, inject, jitinject, objects_of, perf, said, scratch, tools};
+use crate::support::{
+    attempt, capture, inject, inject_into, jitinject, objects_of, perf, said, scratch, tools,
+};
 
 #[test]
 fn without_arguments_it_reads_and_writes_the_usual_files_here() {
@@ -136,29 +138,6 @@ fn dumps_are_found_where_the_user_says() {
 }
 
 #[test]
-fn a_dump_that_nobody_mapped_is_used_for_the_process_in_its_header() {
-    let folder = scratch();
-    let profile = without_dumps(folder.path(), "php82");
-    // Another name than the marker's, so that no marker leads to it.
-    let dump = folder.path().join("renamed");
-    std::fs::copy(capture::folder("php82").join("jit-26234.dump"), &dump).unwrap();
-    let output = folder.path().join("out.data");
-    let said = inject(&profile, &output, &["--jitdump", tools::text(&dump)]);
-    assert!(
-        said.contains("renamed is used for process 26234, as its header says: no marker leads to it"),
-        "{said}"
-    );
-    assert!(said.contains("198 of them named (100.0 %)"), "{said}");
-    // of a process that the profile knows nothing of
-    let other = capture::folder("node20-buildid").join("jit-11255.dump");
-    let said = inject(&profile, &output, &["--jitdump", tools::text(&other)]);
-    assert!(
-        said.contains("is of process 11255, which is not in the profile"),
-        "{said}"
-    );
-}
-
-#[test]
 fn profiles_can_share_a_folder_of_objects() {
     let folder = scratch();
     let shared = folder.path().join("objects");
@@ -209,4 +188,120 @@ fn objects_of_other_profiles_keep_their_names() {
             .count()
             > 150
     );
+}
+
+/// Whatever the names, nothing that is read or written is overwritten by something else.
+#[test]
+fn files_that_would_overwrite_each_other_are_refused() {
+    let folder = scratch();
+    for file in ["perf.data", "jit-26234.dump"] {
+        std::fs::copy(capture::folder("php82").join(file), folder.path().join(file)).unwrap();
+    }
+    std::fs::copy(
+        folder.path().join("jit-26234.dump"),
+        folder.path().join("other.dump"),
+    )
+    .unwrap();
+    let given = ["--jitdump", "other.dump", "--jitdump", "jit-26234.dump"];
+    for more in [
+        &["-o", "perf.data"][..],
+        &["-o", "./jit-26234.dump"],
+        &["-o", "other.dump"],
+        &["--summary", "perf.data"],
+        &["--summary", "other.dump"],
+        &["--summary", "./perf.jit.data"],
+        &["--summary", "perf.jit.data.elf"],
+        &["--summary", "perf.jit.data.elf/jitted-26234-1.so"],
+    ] {
+        let ran = jitinject()
+            .current_dir(folder.path())
+            .args(given)
+            .args(more)
+            .output()
+            .unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{more:?}");
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 3, "{more:?}: {}", said(&ran));
+    }
+    for (file, original) in [("perf.data", "perf.data"), ("other.dump", "jit-26234.dump")] {
+        let original = std::fs::read(capture::folder("php82").join(original)).unwrap();
+        assert!(std::fs::read(folder.path().join(file)).unwrap() == original);
+    }
+}
+
+#[test]
+fn the_summary_can_go_to_standard_output() {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    for target in ["-", "/dev/stdout"] {
+        let ran = attempt(&capture::profile("php82"), &output, &["--summary", target]);
+        assert!(ran.status.success(), "{}", said(&ran));
+        let json: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!(json["samples"]["named"], 198);
+    }
+}
+
+#[test]
+fn objects_can_go_to_any_folder() {
+    let profile = capture::profile("php82");
+    let named = |output: &Path| {
+        let leaves = perf::leaves(output);
+        let is_named = |name: &str| name.starts_with("TRACE-");
+        leaves.iter().filter(|sample| is_named(&sample.frames[0])).count()
+    };
+    let expected = {
+        let folder = scratch();
+        named(&inject_into(folder.path(), &profile, &[]))
+    };
+    assert!(expected > 150);
+    let folder = scratch();
+    let below = folder.path().join("below");
+    std::fs::create_dir(&below).unwrap();
+    let long = "n".repeat(240);
+    for (directory, output, count) in [
+        (".", "out.data", 19 + 1),
+        ("..", "out.data", 19 + 1),
+        ("new/deeper", "out.data", 1 + 1),
+        ("objects", &long, 1 + 1),
+    ] {
+        let here = below.join(directory.replace(['/', '.'], "_"));
+        std::fs::create_dir(&here).unwrap();
+        let ran = jitinject()
+            .current_dir(&here)
+            .args(["-i", tools::text(&profile), "-o", output, "--elf-dir", directory])
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{directory}: {}", said(&ran));
+        assert_eq!(named(&here.join(output)), expected, "{directory}");
+        let place = if directory == ".." { &below } else { &here };
+        let left = std::fs::read_dir(place).unwrap().count();
+        let others = if directory == ".." { 1 } else { 0 };
+        assert_eq!(left, count + others, "{directory}");
+    }
+}
+
+/// A pipe in the folder has nobody at its other end.
+#[test]
+fn what_lies_in_a_shared_folder_is_not_waited_for() {
+    let folder = scratch();
+    let objects = folder.path().join("objects");
+    std::fs::create_dir(&objects).unwrap();
+    let pipe = objects.join("jitted-26234-1.so");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let output = folder.path().join("out.data");
+    let more = ["--all", "--elf-dir", tools::text(&objects)];
+    inject(&capture::profile("php82"), &output, &more);
+    assert_eq!(std::fs::read_dir(&objects).unwrap().count(), 78 + 1);
+}
+
+#[test]
+fn objects_of_an_earlier_run_go_with_its_profile() {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    inject(&capture::profile("php82"), &output, &[]);
+    assert_eq!(objects_of(&output).len(), 19);
+    let without = without_dumps(folder.path(), "postgres15");
+    inject(&without, &output, &[]);
+    assert!(!folder.path().join("out.data.elf").exists());
 }

@@ -14,6 +14,7 @@ mod bad_input;
 mod captures;
 mod command_line;
 mod live;
+mod matching;
 mod objects;
 mod readers;
 mod records;

@@ -7,11 +7,12 @@ use jitinject::bytes::ByteOrder;
 
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Expected, Generated, Plan, Stacks, generate};
-use crate::support::profile::ProfileWriter;
+use crate::support::profile::{ProfileWriter, field};
+use crate::support::tools::text;
 use crate::support::{inject_into, perf, scratch};
 
 /// Compares what perf shows of an output with what was made.
-fn assert_named(program: &str, output: &Path, expected: &[Expected]) {
+pub fn assert_named(program: &str, output: &Path, expected: &[Expected]) {
     let cache = scratch();
     let shown = perf::stacks_with_cache(program, cache.path(), output, &[]);
     let shown: HashMap<(u32, u64), Vec<String>> = shown
@@ -119,6 +120,76 @@ fn forks_and_programs_that_are_executed() {
     for program in perf::programs() {
         assert_named(&program, &output, &expected);
     }
+}
+
+/// A profile with one sample a second from second 10 on, each expected to show a name.
+fn check_names(dump: &DumpWriter, samples: &[(u64, &str)], has_times: bool) {
+    let folder = scratch();
+    let path = folder.path().join("jit-10.dump");
+    std::fs::write(&path, &dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    if !has_times {
+        profile.sample_type &= !field::TIME;
+    }
+    profile.mmap2(10, 0x7000_0000, 0x10_0000, 0x7000_0000, "//anon", 1);
+    profile.mmap2(10, 0x6000_0000, 0x1000, 0, path.to_str().unwrap(), 2);
+    let times = (10..).map(|second| second * 1_000_000_000);
+    for (time, (address, _)) in times.zip(samples) {
+        profile.sample(10, time, &[*address], None);
+    }
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let expected: Vec<&str> = samples.iter().map(|(_, name)| *name).collect();
+    for all in [&[][..], &["--all"]] {
+        let output = inject_into(folder.path(), &input, all);
+        let shown = perf::perf(&["script", "-f", "-i", text(&output), "-G", "-F", "ip,sym"]);
+        let symbol = |line: &str| line.trim().split_once(' ').unwrap().1.trim().to_owned();
+        let shown: Vec<String> = shown.lines().map(symbol).collect();
+        assert_eq!(shown, expected);
+    }
+}
+
+#[test]
+fn without_times_all_code_is_there_from_the_start() {
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, 10);
+    dump.load(5_000_000_000, 0x7000_0100, 1, b"early", &[0x90; 64]);
+    dump.load(12_500_000_000, 0x7000_0200, 2, b"late", &[0x90; 64]);
+    let samples = [
+        (0x7000_0110, "early"),
+        (0x7000_0210, "late"),
+        (0x7000_0310, "[unknown]"),
+    ];
+    check_names(&dump, &samples, false);
+}
+
+#[test]
+fn moves_are_followed_in_the_order_of_time() {
+    const SECOND: u64 = 1_000_000_000;
+    let code = [0x90; 0x100];
+    let (one, two, three) = (0x7000_0000, 0x7000_1000, 0x7000_2000);
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, 10);
+    dump.load(5 * SECOND, one, 1, b"first", &code);
+    // The record of the second move, which another thread wrote, stands before that of the first.
+    dump.moved(14 * SECOND + 500, two, three, 0x100, 1);
+    dump.moved(11 * SECOND + 500, one, two, 0x100, 1);
+    // At the very moment of the first move something else is put there.
+    dump.load(11 * SECOND + 500, one, 2, b"second", &code);
+    // A move by less than its size, at last.
+    dump.moved(17 * SECOND + 500, one, one + 0x80, 0x100, 2);
+    let samples = [
+        (one, "first"),
+        (two, "[unknown]"),
+        (two, "first"),
+        (one, "second"),
+        (two, "first"),
+        (three, "first"),
+        (two, "[unknown]"),
+        (one + 0xff, "second"),
+        (one, "[unknown]"),
+        (one + 0x80, "second"),
+        (one + 0x17f, "second"),
+    ];
+    check_names(&dump, &samples, true);
 }
 
 #[test]

@@ -243,11 +243,24 @@ impl<'a> Dump<'a> {
 
 /// The time of the first record in a file, without a look at the others.
 pub fn first_time(file: &[u8], header: &Header) -> Option<RuntimeTime> {
-    let start = first_record(file, header).unwrap_or(header::SIZE as usize);
-    match Records::new(file, start, header.order).next()? {
+    match records(file, header).next()? {
         Step::Record(record) | Step::Repaired(record) => Some(RuntimeTime(record.time)),
         Step::Damage { .. } | Step::CutTail { .. } => None,
     }
+}
+
+/// The latest time of any record in a file, without a look at what else is in it.
+pub fn last_time(file: &[u8], header: &Header) -> Option<RuntimeTime> {
+    let times = records(file, header).filter_map(|step| match step {
+        Step::Record(record) | Step::Repaired(record) => Some(RuntimeTime(record.time)),
+        Step::Damage { .. } | Step::CutTail { .. } => None,
+    });
+    times.max()
+}
+
+fn records<'a>(file: &'a [u8], header: &Header) -> Records<'a> {
+    let start = first_record(file, header).unwrap_or(header::SIZE as usize);
+    Records::new(file, start, header.order)
 }
 
 /// Where the records start: behind the header as long as it says it is, if that can be.
@@ -361,6 +374,7 @@ impl Index {
                     change: Change::Load,
                 },
                 index: load.index,
+                offset: record.offset,
             });
         }
     }

@@ -20,6 +20,13 @@ pub fn is_dump_name(base_name: &[u8]) -> bool {
         .is_some_and(|rest| rest.ends_with(b".dump"))
 }
 
+/// The process' number in the base name of a dump: the last one in it.
+pub fn pid_in_name(base_name: &[u8]) -> Option<u32> {
+    let inner = base_name.strip_prefix(b"jit-")?.strip_suffix(b".dump")?;
+    let number = inner.rsplit(|&byte| byte == b'-').next()?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
 /// The part of a path behind its last slash.
 pub fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
@@ -43,6 +50,14 @@ mod tests {
             (b"", None),
         ] {
             assert_eq!(dump_path(name), path);
+        }
+        for (name, pid) in [
+            (&b"jit-123.dump"[..], Some(123)),
+            (b"jit-27165-27160.dump", Some(27160)),
+            (b"jit-.dump", None),
+            (b"other.dump", None),
+        ] {
+            assert_eq!(pid_in_name(name), pid);
         }
     }
 }

@@ -20,5 +20,5 @@ mod pairing;
 pub mod record;
 pub mod unwinding;
 
-pub use dump::{Dump, Fault, FunctionView, first_time};
+pub use dump::{Dump, Fault, FunctionView, first_time, last_time};
 pub use header::{Error, Header};

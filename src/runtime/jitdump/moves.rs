@@ -16,6 +16,8 @@ pub(super) struct Loaded {
     pub event: CodeEvent,
     /// Its `code_index`.
     pub index: u64,
+    /// Where it stands in the file, which tells those of one time apart.
+    pub offset: u64,
 }
 
 /// A MOVE record. Its size is not used: a function keeps the one that it has.
@@ -59,8 +61,8 @@ pub(super) fn in_order(
     range: impl Fn(u32) -> Option<AddressRange>,
     faults: &mut Tally<Fault>,
 ) -> Vec<CodeEvent> {
-    loads.sort_by_key(|load| load.event.time);
-    moves.sort_by_key(|moved| moved.time);
+    loads.sort_by_key(|load| (load.event.time, load.offset));
+    moves.sort_by_key(|moved| (moved.time, moved.offset));
     if moves.is_empty() {
         return loads.into_iter().map(|load| load.event).collect();
     }
@@ -68,7 +70,8 @@ pub(super) fn in_order(
     let mut whereabouts = Whereabouts::default();
     let mut loads = loads.into_iter().peekable();
     for moved in &moves {
-        while let Some(load) = loads.next_if(|load| load.event.time <= moved.time) {
+        let is_before = |load: &Loaded| (load.event.time, load.offset) < (moved.time, moved.offset);
+        while let Some(load) = loads.next_if(is_before) {
             whereabouts.load(&load, &range);
             events.push(load.event);
         }
@@ -117,8 +120,8 @@ impl Whereabouts {
     }
 
     fn moved(&mut self, moved: &Moved, range: impl Fn(u32) -> Option<AddressRange>) -> Option<CodeEvent> {
-        // The index says which function it is, but some writers give all the same one. What was put at the address last is
-        // sure.
+        // The index says which function it is, but some writers give all the same one. What was put at the
+        // address last is sure.
         let pid = moved.pid;
         let at_address = self.by_address.get(pid, moved.from);
         let function = at_address.or(self.by_index.get(pid, moved.index))?;

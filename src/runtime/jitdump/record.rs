@@ -136,8 +136,8 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// The step at `at` and the place behind it, if there is a record that fits into the file and is believable: by itself,
-    /// or because of what follows it.
+    /// The step at `at` and the place behind it, if there is a record that fits into the file and is
+    /// believable: by itself, or because of what follows it.
     fn next_in_order(&self, at: usize) -> Option<(Step<'a>, usize)> {
         let prefix = self.prefix(at)?;
         let record = self.record(at, prefix)?;
@@ -148,8 +148,8 @@ impl<'a> Records<'a> {
         if !is_sound(&record, self.order) {
             return None;
         }
-        // What it holds is fine, but its size leads nowhere. Where that size has skipped other records, it is the size that
-        // lies.
+        // What it holds is fine, but its size leads nowhere. Where that size has skipped other records, it is
+        // the size that lies.
         let next = self.resynchronise(at.saturating_add(PREFIX_SIZE), behind);
         if next >= behind {
             return Some((Step::Record(record), behind));
@@ -201,7 +201,8 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The next place from `from` on, but before `end`, where records can be believed; `end` if there is none.
+    /// The next place from `from` on, but before `end`, where records can be believed; `end` if there is
+    /// none.
     fn resynchronise(&self, from: usize, end: usize) -> usize {
         /// A type may be 0 and the first bytes of a size too, but not all of both: so many zeros at most
         /// start a record.

@@ -140,7 +140,9 @@ impl ProfileWriter {
         order.put_u64(&mut body, chain[0]);
         order.put_u32(&mut body, pid);
         order.put_u32(&mut body, pid);
-        order.put_u64(&mut body, time);
+        if has(field::TIME) {
+            order.put_u64(&mut body, time);
+        }
         order.put_u64(&mut body, 0);
         order.put_u64(&mut body, 1_000_000);
         if has(field::STACK_USER) {

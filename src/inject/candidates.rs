@@ -1,0 +1,184 @@
+//! Files that may be the jitdump of a process.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::bytes::printable;
+use crate::files::MappedFile;
+use crate::runtime::RuntimeTime;
+use crate::runtime::jitdump::marker::is_dump_name;
+use crate::runtime::jitdump::{self, Header, first_time, last_time};
+use crate::units::Time;
+
+/// How deep folders are searched.
+const MAX_DEPTH: usize = 64;
+
+/// Nanoseconds by which a marker may be later than the code: some runtimes map their dump only after they
+/// have written to it.
+const SLACK: u64 = 1_000_000_000;
+
+/// A jitdump, of which only the header and the first record were looked at.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The file.
+    pub file: Arc<MappedFile>,
+    /// What it says of itself.
+    pub header: Header,
+    /// The time of its first record.
+    pub first: Option<RuntimeTime>,
+}
+
+/// Why a file is not used.
+#[derive(Clone, Debug)]
+pub enum Rejected {
+    /// There is none.
+    Missing,
+    /// The rest of a sentence about it.
+    Because(String),
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "is missing",
+            Self::Because(reason) => reason,
+        })
+    }
+}
+
+impl From<io::Error> for Rejected {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+            _ => Self::Because(format!("cannot be read: {error}")),
+        }
+    }
+}
+
+// The header's errors read as the rest of a sentence about the file.
+impl From<jitdump::Error> for Rejected {
+    fn from(error: jitdump::Error) -> Self {
+        Self::Because(error.to_string())
+    }
+}
+
+impl Candidate {
+    /// Opens a file, which must be a jitdump.
+    pub fn open(path: &Path) -> Result<Self, Rejected> {
+        let file = MappedFile::open(path)?;
+        let header = Header::parse(&file)?;
+        Ok(Self {
+            first: first_time(&file, &header),
+            header,
+            file: Arc::new(file),
+        })
+    }
+
+    /// Its path, to be shown.
+    pub fn name(&self) -> String {
+        shown(self.file.path())
+    }
+
+    /// Whether both are the same file, or have the same content.
+    pub fn is_copy_of(&self, other: &MappedFile) -> bool {
+        self.file.number() == other.number() || self.file[..] == other[..]
+    }
+
+    /// Makes sure that it can have been written while a profile was recorded whose clock is CLOCK_MONOTONIC
+    /// as the dump's own: not later than `end`, and not done with before `marked`, when the process mapped
+    /// it.
+    pub fn check_times(&self, end: Option<Time>, marked: Option<Time>) -> Result<(), Rejected> {
+        let Some(first) = self.first.filter(|_| !self.header.counts_cycles()) else {
+            return Ok(());
+        };
+        if end.is_some_and(|end| first.0 > end.0) {
+            let reason = "belongs to another run: it was written after this recording ended";
+            return Err(Rejected::Because(reason.into()));
+        }
+        let is_before = |time: RuntimeTime| {
+            marked.is_some_and(|marked| time.0 > SLACK && time.0.saturating_add(SLACK) < marked.0)
+        };
+        // The first look is a quick one: nearly all dumps are mapped before anything is written to them.
+        if is_before(first) && last_time(&self.file, &self.header).is_some_and(is_before) {
+            let reason = "belongs to another run: it was complete before the process mapped it";
+            return Err(Rejected::Because(reason.into()));
+        }
+        Ok(())
+    }
+}
+
+/// A path without what could steer a terminal.
+pub fn shown(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
+}
+
+/// What the user named with `--jitdump`.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// Files and the jitdumps in folders, in that order.
+    pub all: Vec<GivenFile>,
+    /// What could not be searched.
+    pub notes: Vec<String>,
+}
+
+/// One file of [`Given`].
+#[derive(Debug)]
+pub struct GivenFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether the user named the file itself, and not a folder.
+    pub is_named: bool,
+    /// What it is.
+    pub opened: Result<Candidate, Rejected>,
+}
+
+impl Given {
+    /// Adds a file, or all in a folder and below that is a jitdump by its first bytes or its name.
+    pub fn add(&mut self, path: &Path) -> io::Result<()> {
+        if fs::metadata(path)?.is_dir() {
+            self.add_folder(path, MAX_DEPTH);
+            return Ok(());
+        }
+        self.all.push(GivenFile {
+            path: path.to_owned(),
+            is_named: true,
+            opened: Candidate::open(path),
+        });
+        Ok(())
+    }
+
+    /// In the order of the names.
+    fn add_folder(&mut self, folder: &Path, depth: usize) {
+        let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => {
+                let note = format!("cannot search {}: {error}", shown(folder));
+                return self.notes.push(note);
+            }
+        };
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            // Links to folders are not followed: they may lead in circles.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if depth > 0 {
+                    self.add_folder(&path, depth - 1);
+                }
+                continue;
+            }
+            let opened = Candidate::open(&path);
+            if opened.is_ok() || is_dump_name(entry.file_name().as_bytes()) {
+                self.all.push(GivenFile {
+                    path,
+                    is_named: false,
+                    opened,
+                });
+            }
+        }
+    }
+}

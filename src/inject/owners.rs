@@ -1,0 +1,127 @@
+//! Which process a dump means.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::code::process::Processes;
+use crate::inject::dumps::FoundDump;
+use crate::units::Pid;
+
+/// Finds the processes, by the profile's numbers, that dumps mean by theirs.
+///
+/// A dump is that of the process that mapped it, whatever number it says: in a container (capture
+/// node20-pidns) it says 1. But a child that goes on writing to its parent's dump after a fork means itself.
+#[derive(Debug)]
+pub struct Owners {
+    /// The processes without a dump of their own that descend from one with a dump.
+    heirs: FxHashMap<Pid, Heirs>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heirs {
+    One(Pid),
+    Many,
+}
+
+impl Owners {
+    /// Looks at the families of all processes with a dump.
+    pub fn new<'a>(dumps: impl Iterator<Item = &'a FoundDump> + Clone, processes: &Processes) -> Self {
+        let with_dump: FxHashSet<Pid> = dumps.clone().flat_map(|dump| &dump.pids).copied().collect();
+        let firsts: FxHashSet<Pid> = dumps.filter_map(|dump| dump.pids.first()).copied().collect();
+        let mut heirs: FxHashMap<Pid, Heirs> = FxHashMap::default();
+        for (id, space) in processes.iter() {
+            if with_dump.contains(&space.pid) {
+                continue;
+            }
+            let ancestors = processes.ancestors(id).map(|ancestor| ancestor.pid);
+            for ancestor in ancestors.filter(|pid| firsts.contains(pid)) {
+                let heirs = heirs.entry(ancestor).or_insert(Heirs::One(space.pid));
+                if *heirs != Heirs::One(space.pid) {
+                    *heirs = Heirs::Many;
+                }
+            }
+        }
+        Self { heirs }
+    }
+
+    /// The process that `dump`, whose header names `header_pid`, means by `pid`; `None` if it may be one of
+    /// several.
+    pub fn of(&self, dump: &FoundDump, header_pid: u32, pid: u32, processes: &Processes) -> Option<Pid> {
+        let says = Pid(pid);
+        let Some((&first, others)) = dump.pids.split_first() else {
+            return Some(says);
+        };
+        if dump.pids.contains(&says) {
+            return Some(says);
+        }
+        if pid == header_pid {
+            return Some(first);
+        }
+        if processes.descends(says, first) {
+            return Some(says);
+        }
+        // A child in another namespace for process numbers.
+        match (others, self.heirs.get(&first)) {
+            ([], None) => Some(first),
+            ([], Some(&Heirs::One(heir))) => Some(heir),
+            (&[other], None) => Some(other),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use crate::code::process::ProcessEvent;
+    use crate::files::MappedFile;
+    use crate::units::Time;
+
+    fn processes(forks: &[(u32, u32)]) -> Processes {
+        let fork = |&(parent, child)| ProcessEvent::Fork {
+            child: Pid(child),
+            parent: Pid(parent),
+            time: Time(10),
+        };
+        Processes::new(forks.iter().map(fork).collect())
+    }
+
+    fn dump(pids: &[u32]) -> FoundDump {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        FoundDump {
+            file: Arc::new(MappedFile::open(file.path()).unwrap()),
+            pids: pids.iter().copied().map(Pid).collect(),
+            pids_before: Vec::new(),
+            marked: None,
+            markers: Vec::new(),
+        }
+    }
+
+    fn owner(forks: &[(u32, u32)], pids: &[u32], header_pid: u32, pid: u32) -> Option<u32> {
+        let processes = processes(forks);
+        let dump = dump(pids);
+        let owners = Owners::new([&dump].into_iter(), &processes);
+        owners.of(&dump, header_pid, pid, &processes).map(|pid| pid.0)
+    }
+
+    #[test]
+    fn who_mapped_a_dump_is_meant_by_its_header() {
+        assert_eq!(owner(&[], &[100], 1, 1), Some(100));
+        assert_eq!(owner(&[], &[100], 100, 100), Some(100));
+        assert_eq!(owner(&[(100, 101)], &[100, 101], 100, 101), Some(101));
+    }
+
+    #[test]
+    fn children_mean_themselves() {
+        assert_eq!(owner(&[(100, 101)], &[100], 100, 101), Some(101));
+        assert_eq!(owner(&[(100, 101)], &[100], 1, 7), Some(101), "in a container");
+        assert_eq!(owner(&[(100, 101), (100, 102)], &[100], 1, 7), None, "which one?");
+        assert_eq!(owner(&[(50, 7)], &[100], 1, 7), Some(100), "7 is somebody else");
+        assert_eq!(
+            owner(&[], &[100, 107], 1, 7),
+            Some(107),
+            "forked before the profile"
+        );
+    }
+}

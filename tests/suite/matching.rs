@@ -1,0 +1,204 @@
+//! Which dump belongs to which process, when names don't tell.
+
+use std::path::{Path, PathBuf};
+
+use jitinject::bytes::ByteOrder;
+
+use crate::support::dump::{DumpWriter, X86_64};
+use crate::support::generator::Expected;
+use crate::support::profile::ProfileWriter;
+use crate::support::{capture, inject, perf, scratch, tools};
+use crate::synthetic::assert_named;
+
+const SECOND: u64 = 1_000_000_000;
+const REGION: u64 = 0x7000_0000;
+
+/// A profile from second 1000 on, and what is expected of it.
+struct Case {
+    folder: tempfile::TempDir,
+    profile: ProfileWriter,
+    expected: Vec<Expected>,
+}
+
+impl Case {
+    fn new() -> Self {
+        Self {
+            folder: scratch(),
+            profile: ProfileWriter::new(ByteOrder::Little),
+            expected: Vec::new(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A process maps its dump.
+    fn marker(&mut self, pid: u32, path: &str, time: u64) {
+        let page = 0x6000_0000;
+        self.profile.mmap2(pid, page, 0x1000, 0, path, time);
+    }
+
+    /// A sample at [`REGION`], which must show a name.
+    fn sample(&mut self, pid: u32, time: u64, name: &str) {
+        self.profile.sample(pid, time, &[REGION + 4], None);
+        self.expected.push(Expected {
+            pid,
+            time,
+            frames: vec![name.to_owned()],
+        });
+    }
+
+    /// Injects and compares with what was expected; returns what was said.
+    fn check(&self, more: &[&str]) -> String {
+        let input = self.path("perf.data");
+        std::fs::write(&input, self.profile.finish()).unwrap();
+        let output = self.path("out.data");
+        let said = inject(&input, &output, more);
+        for program in perf::programs() {
+            assert_named(&program, &output, &self.expected);
+        }
+        said
+    }
+}
+
+fn dump_with(pid: u32, loads: &[(u32, u64, &str)]) -> Vec<u8> {
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, pid);
+    for &(pid, time, name) in loads {
+        dump.pid = pid;
+        dump.load(time, REGION, 1, name.as_bytes(), &[0x90; 64]);
+    }
+    dump.bytes
+}
+
+fn write(path: &Path, content: &[u8]) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+#[test]
+fn a_renamed_dump_is_known_by_its_header() {
+    let folder = scratch();
+    let profile = folder.path().join("perf.data");
+    std::fs::copy(capture::profile("php82"), &profile).unwrap();
+    let dump = folder.path().join("dumps").join("php.bin");
+    write(
+        &dump,
+        &std::fs::read(capture::folder("php82").join("jit-26234.dump")).unwrap(),
+    );
+    let output = folder.path().join("out.data");
+    for path in [&dump, &folder.path().join("dumps")] {
+        let said = inject(&profile, &output, &["--jitdump", tools::text(path)]);
+        assert!(
+            said.contains("php.bin is used for process 26234, which called it /"),
+            "{said}"
+        );
+        assert!(said.contains("198 of them named (100.0 %)"), "{said}");
+    }
+    // of a process that the profile knows nothing of
+    let other = capture::folder("node20-buildid").join("jit-11255.dump");
+    let said = inject(&profile, &output, &["--jitdump", tools::text(&other)]);
+    assert!(
+        said.contains("is of process 11255, which is not in the profile"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_dump_that_no_marker_leads_to_is_used_for_the_process_in_its_header() {
+    let mut case = Case::new();
+    case.profile.comm(7, "program", true, 1000 * SECOND);
+    case.sample(7, 1002 * SECOND, "function");
+    let dump = case.path("dumps/dump.bin");
+    write(&dump, &dump_with(7, &[(7, 1001 * SECOND, "function")]));
+    write(&case.path("dumps/copy.bin"), &std::fs::read(&dump).unwrap());
+    for path in [dump, case.path("dumps")] {
+        let said = case.check(&["--jitdump", tools::text(&path)]);
+        assert!(
+            said.contains(".bin is used for process 7, as its header says"),
+            "{said}"
+        );
+        assert!(
+            said.contains("1 jitdump, 1 function loaded"),
+            "a copy counts once: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_dump_of_an_earlier_run_does_not_hide_the_right_one() {
+    let mut case = Case::new();
+    case.marker(7, "/nowhere/jit-7.dump", 1000 * SECOND);
+    case.sample(7, 1002 * SECOND, "right");
+    // beside the profile, where it is looked for first
+    write(
+        &case.path("jit-7.dump"),
+        &dump_with(7, &[(7, 100 * SECOND, "stale")]),
+    );
+    write(
+        &case.path("old/jit-7.dump"),
+        &dump_with(
+            7,
+            &[
+                (7, 999 * SECOND, "older"),
+                (7, 1001 * SECOND, "older still running"),
+            ],
+        ),
+    );
+    write(
+        &case.path("new/jit-7.dump"),
+        &dump_with(7, &[(7, 1000 * SECOND + 500, "right")]),
+    );
+    case.check(&["--jitdump", tools::text(case.folder.path())]);
+}
+
+/// Each container has its own process 1.
+#[test]
+fn dumps_of_one_name_go_to_the_processes_that_mapped_them() {
+    let mut case = Case::new();
+    for (pid, start, name) in [
+        (100, 1000 * SECOND, "of_first"),
+        (200, 1010 * SECOND, "of_second"),
+    ] {
+        case.marker(pid, "/tmp/nowhere/jit-1.dump", start);
+        case.sample(pid, start + 2 * SECOND, name);
+        // the second one's folder comes first
+        let folder = if pid == 100 { "b" } else { "a" };
+        write(
+            &case.path(&format!("{folder}/jit-1.dump")),
+            &dump_with(1, &[(1, start + SECOND, name)]),
+        );
+    }
+    case.check(&["--jitdump", tools::text(case.folder.path())]);
+}
+
+#[test]
+fn children_in_a_container_are_found_by_their_fork() {
+    let mut case = Case::new();
+    let dump = case.path("jit-1.dump");
+    case.profile.comm(100, "program", true, 1000 * SECOND);
+    case.marker(100, tools::text(&dump), 1000 * SECOND + 1);
+    case.profile.fork(107, 100, 1002 * SECOND);
+    case.sample(107, 1003 * SECOND, "of_parent");
+    case.sample(107, 1005 * SECOND, "of_child");
+    case.sample(100, 1006 * SECOND, "of_parent");
+    let loads = [(1, 1001 * SECOND, "of_parent"), (7, 1004 * SECOND, "of_child")];
+    write(&dump, &dump_with(1, &loads));
+    case.check(&[]);
+}
+
+/// Attached to both: no record tells that one was forked from the other.
+#[test]
+fn children_that_were_there_before_the_profile_have_what_the_parent_had() {
+    let mut case = Case::new();
+    let dump = case.path("jit-100.dump");
+    case.marker(100, tools::text(&dump), 0);
+    case.marker(107, tools::text(&dump), 0);
+    case.sample(100, 1001 * SECOND, "early");
+    case.sample(107, 1002 * SECOND, "early");
+    case.sample(107, 1004 * SECOND, "early");
+    case.sample(100, 1005 * SECOND, "late");
+    let loads = [(100, 900 * SECOND, "early"), (100, 1003 * SECOND, "late")];
+    write(&dump, &dump_with(100, &loads));
+    case.check(&[]);
+}
