@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! profile ─► [survey]: processes, their maps, markers of dumps ─┐
-//! dumps ─► code events ─► [clock]: on the profile's clock ──────┼─► [timeline] ─► [selection]: which functions the samples touch
+//! dumps ─► code events ─► [clock]: on the profile's clock ──────┼─► [timeline] ─► [selection]: what the samples touch
 //!                                                               ┘       └─► [cover]: which maps would hide them
 //! ```
 

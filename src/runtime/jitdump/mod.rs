@@ -3,7 +3,7 @@
 //! ```text
 //! header ── record ── record ── record ──  …
 //! [header]  [record]: prefix (type, size, time) and content
-//!           LOAD, MOVE ─► functions and code events  [dump], with what belongs to them (pairing) and in time (moves)
+//!           LOAD, MOVE ─► functions and code events  [dump], put together in [pairing] and [moves]
 //!           UNWINDING_INFO ─► .eh_frame              [unwinding]
 //! ```
 //!
