@@ -1,9 +1,13 @@
 //! What can be typed, and then what it means.
 
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf, absolute};
 
-use clap::Parser;
-use jitinject::inject::Options;
+use clap::{Parser, ValueEnum};
+use jitinject::elf::dwarf::Version;
+use jitinject::inject::lines::LineOptions;
+use jitinject::inject::{Options, Tiers};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -50,6 +54,26 @@ pub struct Arguments {
     #[arg(long)]
     all: bool,
 
+    /// The version of DWARF for lines and inlined calls [default: 4, or 5 where the dump has the sources]
+    #[arg(long, value_name = "VERSION", value_parser = dwarf_version)]
+    dwarf: Option<Version>,
+
+    /// The folder that relative paths of source files start from
+    #[arg(long, value_name = "DIR")]
+    source_dir: Option<PathBuf>,
+
+    /// What paths of source files start with, and what to put in its place; may be given more than once
+    ///
+    /// For programs that ran in a container or on another machine. Of several that fit, the last one counts.
+    #[arg(long, value_name = "OLD=NEW", value_parser = path_mapping)]
+    path_map: Vec<(OsString, OsString)>,
+
+    /// Tell how many samples were taken in the code of each compiler of a runtime
+    ///
+    /// With `--tiers=symbols`, symbols tell it too, in brackets behind the name.
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "summary")]
+    tiers: Option<TiersArgument>,
+
     /// Write what happened to a file as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
@@ -71,11 +95,39 @@ pub struct Arguments {
     pub verbose: bool,
 }
 
+/// Where `--tiers` tells what it does.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum TiersArgument {
+    /// In the summary
+    Summary,
+    /// There, and in symbols
+    Symbols,
+}
+
+fn dwarf_version(text: &str) -> Result<Version, String> {
+    match text {
+        "4" => Ok(Version::Four),
+        "5" => Ok(Version::Five),
+        _ => Err("not 4 or 5".into()),
+    }
+}
+
+fn path_mapping(text: &str) -> Result<(OsString, OsString), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() => Ok((old.into(), new.into())),
+        _ => Err("not of the form OLD=NEW".into()),
+    }
+}
+
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
         _ => Err("not a number from 0 to 100".into()),
     }
+}
+
+fn bytes(text: &OsStr) -> Vec<u8> {
+    text.as_bytes().to_vec()
 }
 
 impl Arguments {
@@ -89,6 +141,24 @@ impl Arguments {
             summary: self.summary.clone().filter(|path| path != Path::new("-")),
             all: self.all,
             force: self.force,
+            lines: LineOptions {
+                version: self.dwarf,
+                // Readers take a relative folder for one of theirs.
+                source_dir: self
+                    .source_dir
+                    .as_ref()
+                    .map(|dir| absolute(dir).unwrap_or_else(|_| dir.clone())),
+                path_map: self
+                    .path_map
+                    .iter()
+                    .map(|(old, new)| (bytes(old), bytes(new)))
+                    .collect(),
+            },
+            tiers: match self.tiers {
+                None => Tiers::Off,
+                Some(TiersArgument::Summary) => Tiers::Summary,
+                Some(TiersArgument::Symbols) => Tiers::Symbols,
+            },
         }
     }
 }

@@ -28,6 +28,7 @@
 
 pub mod bytes;
 pub mod code;
+pub mod debug_info;
 pub mod elf;
 pub mod files;
 pub mod inject;

@@ -24,6 +24,10 @@ pub struct Summary {
     pub functions: FunctionSummary,
     /// The samples in the profile.
     pub samples: SampleSummary,
+    /// The compilers of the functions that samples were taken in, if that was asked for; those with most samples
+    /// first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tiers: Option<Vec<TierSummary>>,
     /// What went wrong and did not stop the run.
     pub warnings: Vec<Warning>,
     /// What to know beside that.
@@ -73,6 +77,17 @@ pub struct SampleSummary {
     pub unnamed: Unnamed,
     /// With a named function anywhere in the recorded call chain.
     pub with_named_frame: u64,
+}
+
+/// One compiler of a runtime.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct TierSummary {
+    /// Its name.
+    pub tier: String,
+    /// The functions of it that samples were taken in; a function counts once for each place that it was at.
+    pub functions: u64,
+    /// Those samples.
+    pub samples: u64,
 }
 
 /// Samples in JIT code that have no name, by the reason.
@@ -169,6 +184,11 @@ impl Summary {
         };
         for (count, reason) in samples.unnamed.reasons() {
             let _ = writeln!(text, "  {count} not named: {reason}");
+        }
+        for tier in self.tiers.iter().flatten() {
+            let functions = count(tier.functions, "function");
+            let samples = count(tier.samples, "sample");
+            let _ = writeln!(text, "  {samples} in {functions} of tier {}", tier.tier);
         }
         let _ = writeln!(text, "next: perf report -i {}", shell_word(&self.output));
         text

@@ -42,6 +42,13 @@ impl<K: Ord + Copy> Tally<K> {
         seen.first_offset = seen.first_offset.min(offset);
     }
 
+    /// Notes all that another tally has.
+    pub fn merge(&mut self, other: &Self) {
+        for (kind, seen) in other.iter() {
+            self.add_many(kind, seen.count, seen.first_offset);
+        }
+    }
+
     /// How many of one kind were noted.
     pub fn count(&self, kind: K) -> u64 {
         self.seen.get(&kind).map_or(0, |seen| seen.count)

@@ -65,7 +65,9 @@ impl SampleCounts {
 pub struct Selection {
     /// For each of the timeline's residences, whether a sample holds an address in it.
     pub residences: Vec<bool>,
-    /// The same for its vacancies.
+    /// And how many samples were taken in it.
+    pub hits: Vec<u32>,
+    /// As `residences`, for the timeline's vacancies.
     pub vacancies: Vec<bool>,
     /// The samples.
     pub samples: SampleCounts,
@@ -144,6 +146,7 @@ impl<'a> Selector<'a> {
             dumps,
             selection: Selection {
                 residences: vec![false; timeline.residences().len()],
+                hits: vec![0; timeline.residences().len()],
                 vacancies: vec![false; timeline.vacancies().len()],
                 samples: SampleCounts::default(),
             },
@@ -261,7 +264,12 @@ impl<'a> Selector<'a> {
         let dump = self.dumps.get(space.index()).copied().unwrap_or_default();
         let samples = &mut self.selection.samples;
         let counter = match occupant {
-            Occupant::Function(_) => &mut samples.named,
+            Occupant::Function(at) => {
+                if let Some(hits) = self.selection.hits.get_mut(at as usize) {
+                    *hits = hits.saturating_add(1);
+                }
+                &mut samples.named
+            }
             Occupant::File => return,
             // Every page that is executed is mapped; where a profile lacks the map, only a dump shows that
             // there is JIT code.

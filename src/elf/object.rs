@@ -30,9 +30,11 @@ use object::endian::Endianness;
 use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, ProgramHeader, SectionHeader, Sym};
 use sha1::{Digest, Sha1};
 
-use crate::bytes::{ByteOrder, steers_terminal};
+use crate::bytes::ByteOrder;
+use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
 use crate::elf::machine::Machine;
+use crate::elf::text::put_escaped;
 use crate::units::BuildId;
 
 /// What an object is made of.
@@ -50,8 +52,8 @@ pub struct FunctionObject<'a> {
     pub time: u64,
     /// How to unwind it.
     pub tables: PlacedTables<'a>,
-    /// Debug information: sections that are not loaded, by name.
-    pub debug: &'a [DebugSection<'a>],
+    /// Lines and inlined calls: sections that are not loaded.
+    pub debug: &'a [dwarf::Section],
 }
 
 /// Tables for unwinding and their address in the object.
@@ -61,15 +63,6 @@ pub struct PlacedTables<'a> {
     pub tables: &'a Tables,
     /// The object's address of their first byte.
     pub address: u64,
-}
-
-/// A section with debug information.
-#[derive(Clone, Copy, Debug)]
-pub struct DebugSection<'a> {
-    /// Its name, `.debug_line` and the like.
-    pub name: &'a str,
-    /// Its bytes.
-    pub content: &'a [u8],
 }
 
 /// What of an encoded object its maps need to know.
@@ -144,8 +137,9 @@ fn build_id(function: &FunctionObject<'_>) -> BuildId {
     part(&function.tables.address.to_le_bytes());
     part(&function.tables.tables.bytes);
     for section in function.debug {
-        part(section.name.as_bytes());
-        part(section.content);
+        let (name, content) = section;
+        part(name.as_bytes());
+        part(content);
     }
     BuildId(hash.finalize().into())
 }
@@ -164,34 +158,12 @@ fn load_segment(size: u64) -> ProgramHeader {
     }
 }
 
-/// A name as a symbol: what would steer a terminal, and what is not UTF-8, is escaped, since readers print
-/// symbols as they are.
+/// A name as a symbol. One without a name would be none to its readers.
 fn put_symbol_name(out: &mut Vec<u8>, function: &FunctionObject<'_>) {
     if function.name.is_empty() {
-        // A symbol without a name is none to its readers.
         out.extend_from_slice(format!("[unnamed {:#x}]", function.address).as_bytes());
     }
-    for chunk in function.name.utf8_chunks() {
-        let valid = chunk.valid();
-        if !valid.contains(steers_terminal) {
-            out.extend_from_slice(valid.as_bytes());
-        } else {
-            for character in valid.chars() {
-                match character {
-                    '\0'..='\x7f' if steers_terminal(character) => {
-                        out.extend_from_slice(format!("\\x{:02x}", u32::from(character)).as_bytes());
-                    }
-                    _ if steers_terminal(character) => {
-                        out.extend_from_slice(character.escape_unicode().to_string().as_bytes());
-                    }
-                    _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
-                }
-            }
-        }
-        for byte in chunk.invalid() {
-            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
-        }
-    }
+    put_escaped(out, function.name);
     out.push(0);
 }
 
@@ -319,16 +291,16 @@ impl Writer<'_> {
         (offset, segment)
     }
 
-    fn debug(&mut self, section: &DebugSection<'_>) {
+    fn debug(&mut self, (name, content): &dwarf::Section) {
         let header = SectionHeader {
             sh_type: elf::SHT_PROGBITS,
             sh_offset: self.out.len() as u64,
-            sh_size: section.content.len() as u64,
+            sh_size: content.len() as u64,
             sh_addralign: 1,
             ..SectionHeader::default()
         };
-        self.out.extend_from_slice(section.content);
-        self.section(section.name, header);
+        self.out.extend_from_slice(content);
+        self.section(name, header);
     }
 
     /// Adds the symbol tables: one local function. Local, since a runtime may give the same name to many.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::files::staged::Committed;
 use crate::files::{MappedFile, StagedFolder};
@@ -63,7 +63,12 @@ pub struct Store {
     names: FxHashMap<String, u32>,
     /// The names of the files written so far.
     written: Vec<String>,
+    /// Those of source files.
+    sources: FxHashSet<String>,
 }
+
+/// The folder for source files among the objects.
+const SOURCES: &str = "sources";
 
 impl Store {
     /// Starts a folder; nothing is seen of it until [`Store::commit`].
@@ -89,6 +94,7 @@ impl Store {
             is_merged,
             names: FxHashMap::default(),
             written: Vec::new(),
+            sources: FxHashSet::default(),
         })
     }
 
@@ -115,13 +121,32 @@ impl Store {
         name
     }
 
-    /// Writes an object.
+    /// Writes an object, or whatever else is to lie in the folder.
     pub fn write(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {
         let file = self.staged.create_file(name);
         file.and_then(|mut file| file.write_all(content))
             .map_err(|cause| self.error(name, cause))?;
         self.written.push(name.to_owned());
         Ok(())
+    }
+
+    /// Writes the text of a source file, unless that was done already; `folder` and `name` as for
+    /// [`Store::source_path`].
+    pub fn write_source(&mut self, folder: &str, name: &str, text: &[u8]) -> Result<(), Error> {
+        let path = format!("{SOURCES}/{folder}/{name}");
+        if !self.sources.insert(path.clone()) {
+            return Ok(());
+        }
+        let made = self.staged.create_folder(SOURCES);
+        made.and_then(|()| self.staged.create_folder(&format!("{SOURCES}/{folder}")))
+            .map_err(|cause| self.error(&path, cause))?;
+        self.write(&path, text)
+    }
+
+    /// Where a source file will lie: in a folder of its own, whose name is made from its path and text, so that
+    /// files of one name don't meet.
+    pub fn source_path(store: &Path, folder: &str, name: &str) -> PathBuf {
+        store.join(SOURCES).join(folder).join(name)
     }
 
     /// Puts all objects in place.
@@ -183,27 +208,45 @@ fn is_folder(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes sure that a folder which is to be replaced holds nothing but objects; says whether it holds any.
+/// Makes sure that a folder which is to be replaced holds nothing but objects and source files; says whether it
+/// holds any.
 fn only_objects(folder: &Path) -> Result<bool, Error> {
+    let is_object = |name: &[u8]| name.starts_with(b"jitted-") && name.ends_with(b".so");
+    let has_objects = each_is_ours(folder, |name, kind| {
+        is_object(name) && kind.is_file() || name == SOURCES.as_bytes() && kind.is_dir()
+    })?;
+    let sources = folder.join(SOURCES);
+    if !is_folder(&sources).unwrap_or(false) {
+        return Ok(has_objects);
+    }
+    each_is_ours(&sources, |name, kind| {
+        name.len() == SOURCE_FOLDER_LENGTH && name.iter().all(u8::is_ascii_hexdigit) && kind.is_dir()
+    })?;
+    Ok(has_objects)
+}
+
+/// The length of the names of folders with one source file each.
+pub const SOURCE_FOLDER_LENGTH: usize = 16;
+
+/// Makes sure that all entries of a folder are ours; says whether there are any.
+fn each_is_ours(folder: &Path, is_ours: impl Fn(&[u8], fs::FileType) -> bool) -> Result<bool, Error> {
     let error = |cause| Error::Folder {
         folder: folder.to_owned(),
         cause,
     };
-    let mut has_objects = false;
+    let mut has_any = false;
     for entry in fs::read_dir(folder).map_err(error)? {
         let entry = entry.map_err(error)?;
         let name = entry.file_name();
-        let bytes = name.as_encoded_bytes();
-        let is_object = bytes.starts_with(b"jitted-") && bytes.ends_with(b".so");
-        if !is_object || !entry.file_type().map_err(error)?.is_file() {
+        if !is_ours(name.as_encoded_bytes(), entry.file_type().map_err(error)?) {
             return Err(Error::NotOurs {
                 folder: folder.to_owned(),
                 entry: name,
             });
         }
-        has_objects = true;
+        has_any = true;
     }
-    Ok(has_objects)
+    Ok(has_any)
 }
 
 /// Whether there is something else at a path than a file of this content.

@@ -124,6 +124,14 @@ impl StagedFolder {
         })
     }
 
+    /// Makes a folder in the folder, unless it is there.
+    pub fn create_folder(&self, name: &str) -> io::Result<()> {
+        match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
+            Err(Errno::EXIST) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Starts a file in the folder, readable for all whom the folder is open to.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
@@ -158,6 +166,10 @@ impl StagedFolder {
         let mut new = Vec::new();
         for name in names {
             let target = folder.join(name);
+            if let Err(error) = make_folders(folder, name) {
+                let _ = Committed::Files(new).undo();
+                return Err((target, error));
+            }
             let is_new = fs::symlink_metadata(&target).is_err();
             if let Err(error) = fs::rename(self.staged.join(name), &target) {
                 // The first failure is the one to be told.
@@ -170,6 +182,24 @@ impl StagedFolder {
         }
         Ok(Committed::Files(new))
     }
+}
+
+/// Makes the folders that `name` lies in below `folder`, as far as they are missing; what is there already must
+/// be folders, not links to any.
+fn make_folders(folder: &Path, name: &str) -> io::Result<()> {
+    let mut path = folder.to_owned();
+    let Some((folders, _)) = name.rsplit_once('/') else {
+        return Ok(());
+    };
+    for component in folders.split('/') {
+        path.push(component);
+        match rustix::fs::mkdirat(CWD, &path, Mode::RWXU) {
+            Ok(()) => {}
+            Err(Errno::EXIST) if fs::symlink_metadata(&path)?.is_dir() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 impl Drop for StagedFolder {

@@ -4,6 +4,7 @@ mod candidates;
 mod dumps;
 mod edits;
 mod free_addresses;
+pub mod lines;
 mod objects;
 mod output;
 mod owners;
@@ -20,6 +21,7 @@ use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::elf::store;
 use crate::files::MappedFile;
+use crate::inject::lines::LineOptions;
 use crate::perf::{self, Profile};
 use crate::runtime::jitdump::marker;
 use crate::summary::Summary;
@@ -41,6 +43,22 @@ pub struct Options {
     pub all: bool,
     /// Whether to read a profile that belongs to another user.
     pub force: bool,
+    /// How lines are written.
+    pub lines: LineOptions,
+    /// Whether and where to tell which compiler made a function.
+    pub tiers: Tiers,
+}
+
+/// Where it is told which compiler of a runtime made a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tiers {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// In the summary.
+    Summary,
+    /// There, and behind the name in each symbol.
+    Symbols,
 }
 
 /// Why there is no output.
@@ -155,14 +173,14 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
 
     progress.start("writing objects", chosen.len() as u64);
     let mut written = output::Output::create(options)?;
-    let objects = objects::write(
-        &sources.used,
-        &survey.processes,
-        profile.architecture(),
-        &chosen,
-        &mut written,
-        |objects| progress.advance(objects),
-    )?;
+    let input = objects::Input {
+        dumps: &sources.used,
+        processes: &survey.processes,
+        architecture: profile.architecture(),
+        lines: &options.lines,
+        has_tiers: options.tiers == Tiers::Symbols,
+    };
+    let objects = objects::write(&input, &chosen, &mut written, |objects| progress.advance(objects))?;
 
     let changes = edits::changes(
         &profile,

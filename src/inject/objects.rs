@@ -1,23 +1,26 @@
 //! From functions to objects in a folder, and what the profile must say about them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::Residence;
+use crate::elf::dwarf::{self, FunctionUnit};
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
 use crate::elf::machine::Machine;
 use crate::elf::object::{self, Encoded, FunctionObject, PlacedTables};
 use crate::elf::store::{self, Store};
 use crate::inject::free_addresses::FreeAddresses;
+use crate::inject::lines::{LineOptions, SourceToWrite};
 use crate::inject::output::Output;
 use crate::inject::sources::UsedDump;
-use crate::runtime::jitdump::FunctionView;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
+use crate::runtime::jitdump::{self, FunctionView};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange, BuildId, Pid, Time};
 
@@ -49,6 +52,8 @@ pub enum Fault {
     NoEntry,
     /// There is no place for tables within 2 GiB behind the function.
     NoPlace,
+    /// Its lines can't be written as DWARF.
+    NoLines,
 }
 
 impl fmt::Display for Fault {
@@ -58,6 +63,7 @@ impl fmt::Display for Fault {
             Self::NoPlace => {
                 "functions without unused addresses within 2 GiB behind them, written without their unwinding tables"
             }
+            Self::NoLines => "functions whose lines are too large for DWARF, written without",
         })
     }
 }
@@ -67,47 +73,68 @@ impl fmt::Display for Fault {
 pub struct Objects {
     /// All that were written, by address space and time.
     pub placed: Vec<PlacedObject>,
+    /// What was wrong with their lines, for each dump.
+    pub line_faults: Vec<Tally<jitdump::Fault>>,
     /// What they had to do without.
     pub faults: Tally<Fault>,
 }
 
-/// Writes the objects of `residences`, in their order, and tells `progress` of each. `architecture` is what
-/// the profile says of its machine, for dumps that don't.
+/// What objects are made from.
+pub struct Input<'a> {
+    /// The dumps that functions come from.
+    pub dumps: &'a [UsedDump<'a>],
+    /// The processes that they lie in.
+    pub processes: &'a Processes,
+    /// What the profile says of its machine, for dumps that don't.
+    pub architecture: Option<&'a [u8]>,
+    /// How lines are written.
+    pub lines: &'a LineOptions,
+    /// Whether symbols tell which compiler made a function.
+    pub has_tiers: bool,
+}
+
+/// Writes the objects of `residences`, in their order, and tells `progress` of each.
 pub fn write(
-    dumps: &[UsedDump<'_>],
-    processes: &Processes,
-    architecture: Option<&[u8]>,
+    input: &Input<'_>,
     residences: &[Residence],
     output: &mut Output,
     mut progress: impl FnMut(u64),
 ) -> Result<Objects, store::Error> {
-    let mut writer = ObjectWriter::new(dumps, processes, architecture);
+    let mut writer = ObjectWriter::new(input);
     let jobs = residences.iter();
     let mut jobs: Vec<Job<'_>> = jobs.filter_map(|residence| writer.job(residence)).collect();
     writer.place_tables(&mut jobs);
     let mut placed = Vec::with_capacity(jobs.len());
+    let mut seen = FxHashSet::default();
     for batch in batches(&jobs) {
-        let objects: Vec<Object> = batch.par_iter().map(|job| writer.encode(job)).collect();
+        let store = output.store()?;
+        let folder = store.folder().to_owned();
+        let objects: Vec<Object<'_>> = batch.par_iter().map(|job| writer.encode(job, &folder)).collect();
         for (job, object) in batch.iter().zip(objects) {
-            placed.push(writer.store(job, &object, output.store()?)?);
+            // A function that moves has several objects, and the same faults in each.
+            if seen.insert(job.residence.function) {
+                writer.note(job, &object);
+            }
+            placed.push(writer.store(job, &object, store)?);
             progress(1);
         }
     }
     Ok(Objects {
         placed,
+        line_faults: writer.line_faults,
         faults: writer.faults,
     })
 }
 
 /// Turns functions into objects.
 struct ObjectWriter<'a> {
-    dumps: &'a [UsedDump<'a>],
-    processes: &'a Processes,
+    input: &'a Input<'a>,
     /// The machine of each dump.
     machines: Vec<Machine>,
     /// Unwinding tables that serve many functions, by where they lie in memory here.
     shared_entries: FxHashMap<usize, Entries<'a>>,
     faults: Tally<Fault>,
+    line_faults: Vec<Tally<jitdump::Fault>>,
 }
 
 /// A function to be written.
@@ -121,10 +148,22 @@ struct Job<'a> {
 }
 
 /// A function as an ELF file.
-struct Object {
+struct Object<'a> {
     bytes: Vec<u8>,
     encoded: Encoded,
     tables_size: u64,
+    sources: Vec<SourceToWrite<'a>>,
+    line_faults: Tally<jitdump::Fault>,
+    faults: Tally<Fault>,
+}
+
+/// The lines of a function as sections.
+#[derive(Default)]
+struct Lines<'a> {
+    sections: Vec<dwarf::Section>,
+    sources: Vec<SourceToWrite<'a>>,
+    line_faults: Tally<jitdump::Fault>,
+    faults: Tally<Fault>,
 }
 
 /// How many functions are encoded at a time at most, and how many bytes of code they have together before the
@@ -152,34 +191,35 @@ fn batches<'j, 'a>(mut jobs: &'j [Job<'a>]) -> impl Iterator<Item = &'j [Job<'a>
 const TABLE_ALIGN: u64 = 16;
 
 impl<'a> ObjectWriter<'a> {
-    fn new(dumps: &'a [UsedDump<'a>], processes: &'a Processes, architecture: Option<&[u8]>) -> Self {
+    fn new(input: &'a Input<'a>) -> Self {
         let machine = |used: &UsedDump<'_>| {
             let header = used.dump.header();
             let machine = Machine::new(header.elf_machine, header.order);
             if !machine.is_unknown() {
                 return machine;
             }
-            architecture
+            input
+                .architecture
                 .and_then(|name| Machine::of_architecture(name, header.order))
                 .unwrap_or_else(Machine::host)
         };
         Self {
-            dumps,
-            processes,
-            machines: dumps.iter().map(machine).collect(),
+            input,
+            machines: input.dumps.iter().map(machine).collect(),
             shared_entries: FxHashMap::default(),
             faults: Tally::default(),
+            line_faults: vec![Tally::default(); input.dumps.len()],
         }
     }
 
     fn pid(&self, residence: &Residence) -> Pid {
-        let space = self.processes.space(residence.space);
+        let space = self.input.processes.space(residence.space);
         space.map_or(Pid(0), |space| space.pid)
     }
 
     fn job(&mut self, residence: &'a Residence) -> Option<Job<'a>> {
         let file = residence.function.file as usize;
-        let dump = &self.dumps.get(file)?.dump;
+        let dump = &self.input.dumps.get(file)?.dump;
         let view = dump.function(residence.function.function)?;
         let machine = *self.machines.get(file)?;
         if let Some(unwinding) = view.unwinding
@@ -245,7 +285,7 @@ impl<'a> ObjectWriter<'a> {
                 (tables.entries > 0).then_some(size)
             })
             .collect();
-        let mut free = FreeAddresses::new(self.processes, jobs.iter().map(|job| job.residence));
+        let mut free = FreeAddresses::new(self.input.processes, jobs.iter().map(|job| job.residence));
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         let key = |at: &usize| {
             let job = jobs.get(*at)?;
@@ -267,7 +307,59 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    fn encode(&self, job: &Job<'a>) -> Object {
+    /// Adds up what was wrong with an object.
+    fn note(&mut self, job: &Job<'_>, object: &Object<'_>) {
+        self.faults.merge(&object.faults);
+        if let Some(faults) = self.line_faults.get_mut(job.residence.function.file as usize) {
+            faults.merge(&object.line_faults);
+        }
+    }
+
+    /// The name of a function's symbol: the one that the runtime wrote, and behind it which compiler made it, if
+    /// that was asked for.
+    fn symbol(&self, job: &Job<'a>) -> Cow<'a, [u8]> {
+        let name = job.view.name;
+        match job.view.tier().filter(|_| self.input.has_tiers) {
+            Some(tier) => [name, b" [", tier, b"]"].concat().into(),
+            None => name.into(),
+        }
+    }
+
+    fn lines(&self, job: &Job<'a>, symbol: &[u8], store: &Path) -> Lines<'a> {
+        let mut lines = Lines::default();
+        let function = job.residence.function;
+        let Some(used) = self.input.dumps.get(function.file as usize) else {
+            return lines;
+        };
+        let found = used.dump.sources(function.function);
+        lines.line_faults = found.faults;
+        let Some(mut info) = found.info else { return lines };
+        let options = self.input.lines;
+        lines.sources = options.place_files(&mut info, store);
+        let unit = FunctionUnit {
+            symbol,
+            address: object::TEXT_OFFSET,
+            size: job.view.code.len() as u32,
+            info: &info,
+        };
+        let settings = dwarf::Settings {
+            version: options.version_for(&info),
+            machine: job.machine,
+            directory: options
+                .source_dir
+                .as_deref()
+                .unwrap_or(Path::new("."))
+                .as_os_str()
+                .as_bytes(),
+        };
+        match dwarf::encode(&[unit], settings) {
+            Ok(sections) => lines.sections = sections,
+            Err(_) => lines.faults.add(Fault::NoLines, 0),
+        }
+        lines
+    }
+
+    fn encode(&self, job: &Job<'a>, store: &Path) -> Object<'a> {
         let placed = job
             .tables
             .and_then(|address| Some((self.tables(job, address)?, address)));
@@ -281,9 +373,11 @@ impl<'a> ObjectWriter<'a> {
             (tables.unwrap_or_default(), behind)
         });
         let mut bytes = Vec::new();
+        let symbol = self.symbol(job);
+        let lines = self.lines(job, &symbol, store);
         let function = FunctionObject {
             machine: job.machine,
-            name: job.view.name,
+            name: &symbol,
             code: job.view.code,
             address: job.residence.range.start.0,
             time: job.residence.since.0,
@@ -291,24 +385,35 @@ impl<'a> ObjectWriter<'a> {
                 tables: &tables,
                 address: table_layout(job, address).eh_frame,
             },
-            debug: &[],
+            debug: &lines.sections,
         };
         let encoded = object::encode(&function, &mut bytes);
         Object {
             bytes,
             encoded,
             tables_size: tables.bytes.len() as u64,
+            sources: lines.sources,
+            line_faults: lines.line_faults,
+            faults: lines.faults,
         }
     }
 
     /// Writes an object into the folder.
-    fn store(&self, job: &Job<'_>, object: &Object, store: &mut Store) -> Result<PlacedObject, store::Error> {
+    fn store(
+        &self,
+        job: &Job<'_>,
+        object: &Object<'_>,
+        store: &mut Store,
+    ) -> Result<PlacedObject, store::Error> {
         let residence = job.residence;
         let pid = self.pid(residence);
         let encoded = &object.encoded;
         let stem = format!("jitted-{pid}-{}", job.view.index);
         let name = store.name(&stem, &object.bytes, &encoded.build_id);
         store.write(&name, &object.bytes)?;
+        for source in &object.sources {
+            store.write_source(&source.folder, &source.name, source.text)?;
+        }
         let tables = job
             .tables
             .and_then(|address| AddressRange::new(address, object.tables_size));

@@ -1,5 +1,6 @@
 //! Telling what happened.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 
@@ -7,14 +8,16 @@ use crate::bytes::printable;
 use crate::code::clock::Alignment;
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
-use crate::code::timeline::Timeline;
+use crate::code::timeline::{FunctionId, Timeline};
 use crate::inject::edits::Changes;
 use crate::inject::objects::Objects;
 use crate::inject::sources::{Sources, UsedDump};
-use crate::inject::{Options, output};
+use crate::inject::{Options, Tiers, output};
 use crate::perf::Profile;
 use crate::runtime::Change;
-use crate::summary::{DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, Unnamed, Warning};
+use crate::summary::{
+    DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, TierSummary, Unnamed, Warning,
+};
 use crate::tally::Tally;
 
 /// All that a run found and did.
@@ -57,9 +60,36 @@ impl Run<'_> {
                 written: self.objects.placed.len() as u64,
             },
             samples: sample_summary(self.selection),
+            tiers: self.tiers(),
             warnings: self.warnings(),
             notes: self.notes(),
         }
+    }
+
+    /// How many samples were taken in the code of each compiler, if that was asked for, most first.
+    fn tiers(&self) -> Option<Vec<TierSummary>> {
+        if self.options.tiers == Tiers::Off {
+            return None;
+        }
+        let mut counts: BTreeMap<String, TierSummary> = BTreeMap::new();
+        let hits = self.timeline.residences().iter().zip(&self.selection.hits);
+        for (residence, &hits) in hits.filter(|&(_, &hits)| hits > 0) {
+            let FunctionId { file, function } = residence.function;
+            let used = self.sources.used.get(file as usize);
+            let view = used.and_then(|used| used.dump.function(function));
+            let tier = view.and_then(|view| view.tier()).unwrap_or(b"not known");
+            let name = printable(tier);
+            let summary = counts.entry(name.clone()).or_insert(TierSummary {
+                tier: name,
+                functions: 0,
+                samples: 0,
+            });
+            summary.functions += 1;
+            summary.samples += u64::from(hits);
+        }
+        let mut counts: Vec<TierSummary> = counts.into_values().collect();
+        counts.sort_by_key(|summary| std::cmp::Reverse(summary.samples));
+        Some(counts)
     }
 
     fn warnings(&self) -> Vec<Warning> {
@@ -95,13 +125,18 @@ impl Run<'_> {
             false,
         );
         warnings.extend(self.sources.warnings.iter().cloned());
-        for used in &self.sources.used {
-            add_all(
-                &mut warnings,
-                used.dump.faults(),
-                Some(used.found.file.path()),
-                true,
-            );
+        for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
+            let path = Some(used.found.file.path());
+            add_all(&mut warnings, used.dump.faults(), path, true);
+            add_all(&mut warnings, line_faults, path, true);
+            if used.ownerless > 0 {
+                warnings.push(Warning {
+                    what: "records of a child that may be any of several processes, passed over".into(),
+                    count: used.ownerless,
+                    file: path.map(shown),
+                    first_offset: None,
+                });
+            }
         }
         add_all(&mut warnings, &self.objects.faults, None, false);
         warnings

@@ -4,6 +4,7 @@
 //! them need not know who wrote them.
 
 pub mod jitdump;
+pub mod names;
 
 use crate::units::Address;
 

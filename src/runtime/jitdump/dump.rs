@@ -5,13 +5,20 @@
 
 use std::fmt;
 
+use rustc_hash::FxHashMap;
+
 use crate::bytes::{ByteOrder, Reader, until_nul};
+use crate::debug_info::DebugInfo;
+use crate::runtime::jitdump::debug_info::{self, Conventions, Subject};
+use crate::runtime::jitdump::debug_info2;
 use crate::runtime::jitdump::header::{self, Error, Header};
 use crate::runtime::jitdump::moves::{self, Loaded, Moved};
 use crate::runtime::jitdump::pairing::Pending;
 use crate::runtime::jitdump::record::{self, Place, Record, Records, Step};
+use crate::runtime::jitdump::source_file::EmbeddedSource;
+use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::Unwinding;
-use crate::runtime::{Change, CodeEvent, RuntimeTime};
+use crate::runtime::{Change, CodeEvent, RuntimeTime, names};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
@@ -45,6 +52,18 @@ pub enum Fault {
     BadUnwinding,
     /// Records of types that are not known, which were passed over.
     UnknownRecord,
+    /// A record of samply's extensions that can't be understood.
+    BadExtension,
+    /// A DEBUG_INFO or DEBUG_INFO2 record that can't be understood.
+    BadDebugInfo,
+    /// An entry of debug information whose file name was damaged and could be told.
+    RepairedName,
+    /// An entry of debug information outside its function.
+    EntryOutside,
+    /// An entry of debug information that leads nowhere or in circles.
+    EntryAstray,
+    /// An inlined call that does not fit into its caller.
+    CallAstray,
 }
 
 impl fmt::Display for Fault {
@@ -65,6 +84,14 @@ impl fmt::Display for Fault {
             Self::UnwindingUnpaired => "UNWINDING_INFO records without their LOAD record, passed over",
             Self::BadUnwinding => "UNWINDING_INFO records that can't be understood, passed over",
             Self::UnknownRecord => "records of unknown types, passed over",
+            Self::BadExtension => "records of samply's extensions that can't be understood, passed over",
+            Self::BadDebugInfo => "DEBUG_INFO records that can't be understood, passed over",
+            Self::RepairedName => {
+                "lines with damaged file names, which could be told from what was left of them"
+            }
+            Self::EntryOutside => "lines outside their function, dropped",
+            Self::EntryAstray => "lines whose file or caller leads nowhere, dropped",
+            Self::CallAstray => "inlined calls that don't fit into their callers, dropped",
         })
     }
 }
@@ -76,7 +103,9 @@ struct Function {
     start: Address,
     size: u32,
     debug_info: Option<Place>,
+    debug_info2: Option<Place>,
     unwinding: Option<Place>,
+    tier: Option<Place>,
 }
 
 /// A jitdump and its index.
@@ -88,6 +117,9 @@ pub struct Dump<'a> {
     events: Vec<CodeEvent>,
     faults: Tally<Fault>,
     first_time: Option<RuntimeTime>,
+    conventions: Conventions,
+    /// The source files in it by their paths, each with where its record lies, in the order of the file.
+    sources: FxHashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
 }
 
 /// One function with what the file says about it.
@@ -101,10 +133,26 @@ pub struct FunctionView<'a> {
     pub range: AddressRange,
     /// The number that the runtime knows it under (`code_index`), which need not be unique.
     pub index: u64,
-    /// The content of its DEBUG_INFO record.
-    pub debug_info: Option<&'a [u8]>,
     /// How to unwind it.
     pub unwinding: Option<Unwinding<'a>>,
+    /// Which compiler made it, if the file says so.
+    pub tier: Option<&'a [u8]>,
+}
+
+impl<'a> FunctionView<'a> {
+    /// Which compiler made it, as far as the file or the name says.
+    pub fn tier(&self) -> Option<&'a [u8]> {
+        self.tier.or_else(|| names::tier(self.name).map(str::as_bytes))
+    }
+}
+
+/// Where in its sources a function's code comes from, and what was wrong with what the file says of it.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionSources<'a> {
+    /// Lines and inlined calls; `None` where nothing is known.
+    pub info: Option<DebugInfo<'a>>,
+    /// What was wrong.
+    pub faults: Tally<Fault>,
 }
 
 impl<'a> Dump<'a> {
@@ -129,6 +177,7 @@ impl<'a> Dump<'a> {
             loads: Vec::new(),
             moves: Vec::new(),
             pending: Pending::default(),
+            sources: FxHashMap::default(),
         };
         let mut first_time = None;
         for step in Records::new(file, start, header.order) {
@@ -149,8 +198,11 @@ impl<'a> Dump<'a> {
             functions: index.functions,
             faults: index.faults,
             first_time,
+            conventions: Conventions::default(),
+            sources: index.sources,
         };
         dump.drop_duplicates();
+        dump.conventions = dump.find_conventions();
         Ok(dump)
     }
 
@@ -192,9 +244,102 @@ impl<'a> Dump<'a> {
             code: load.code,
             range: AddressRange::new(function.start, function.size.into())?,
             index: load.index,
-            debug_info: function.debug_info.and_then(content),
             unwinding: unwinding.and_then(|content| Unwinding::parse(content, order).ok()?),
+            tier: function.tier.and_then(content).and_then(tier::parse),
         })
+    }
+
+    /// Where in its sources a function's code comes from. DEBUG_INFO2 knows more than DEBUG_INFO, and that more
+    /// than the name.
+    pub fn sources(&self, function: u32) -> FunctionSources<'a> {
+        let mut found = FunctionSources::default();
+        let (Some(records), Some(view)) = (
+            usize::try_from(function)
+                .ok()
+                .and_then(|at| self.functions.get(at)),
+            self.function(function),
+        ) else {
+            return found;
+        };
+        let info = records
+            .debug_info2
+            .and_then(|place| self.debug_info2(place, &view, &mut found.faults))
+            .or_else(|| self.debug_info(records.debug_info?, &view, &mut found.faults))
+            .or_else(|| debug_info::of_name(view.name));
+        found.info = info.map(|mut info| {
+            self.add_texts(&mut info, records.load.offset);
+            info
+        });
+        found
+    }
+
+    fn debug_info2(
+        &self,
+        place: Place,
+        view: &FunctionView<'a>,
+        faults: &mut Tally<Fault>,
+    ) -> Option<DebugInfo<'a>> {
+        let content = Records::content(self.file, place)?;
+        let size = u32::try_from(view.code.len()).ok()?;
+        let Some(mut found) = debug_info2::parse(content, size, self.header.order) else {
+            faults.add(Fault::BadDebugInfo, place.offset);
+            return None;
+        };
+        note(faults, Fault::EntryAstray, found.unusable, place);
+        normalise(&mut found.info, size, place, faults);
+        // As the format's own reader has it: one that says nothing does not count.
+        let says_something = !found.info.rows.is_empty() || !found.info.calls.is_empty();
+        says_something.then_some(found.info)
+    }
+
+    fn debug_info(
+        &self,
+        place: Place,
+        view: &FunctionView<'a>,
+        faults: &mut Tally<Fault>,
+    ) -> Option<DebugInfo<'a>> {
+        let content = Records::content(self.file, place)?;
+        let subject = Subject {
+            name: view.name,
+            range: view.range,
+        };
+        let Some(mut lines) = debug_info::parse(content, subject, self.conventions, self.header.order) else {
+            faults.add(Fault::BadDebugInfo, place.offset);
+            return None;
+        };
+        note(faults, Fault::RepairedName, lines.repaired, place);
+        note(faults, Fault::EntryOutside, lines.outside, place);
+        let size = u32::try_from(view.code.len()).ok()?;
+        normalise(&mut lines.info, size, place, faults);
+        let says_something = !lines.info.rows.is_empty() || !lines.info.files.is_empty();
+        says_something.then_some(lines.info)
+    }
+
+    /// Gives files the text that was embedded for them, for a function loaded at `offset` of the file.
+    fn add_texts(&self, info: &mut DebugInfo<'a>, offset: u64) {
+        for file in &mut info.files {
+            let Some(versions) = self.sources.get(&file.path[..]) else {
+                continue;
+            };
+            let before = versions.partition_point(|&(at, _)| at < offset);
+            let version = versions.get(before.saturating_sub(1));
+            file.text = version.map(|&(_, text)| text);
+        }
+    }
+
+    fn find_conventions(&self) -> Conventions {
+        /// As many functions as are looked at: a dump is by one runtime.
+        const ENOUGH: usize = 1000;
+        let with_lines = (0u32..).zip(&self.functions).filter_map(|(number, function)| {
+            let content = Records::content(self.file, function.debug_info?)?;
+            let view = self.function(number)?;
+            let subject = Subject {
+                name: view.name,
+                range: view.range,
+            };
+            Some((subject, content))
+        });
+        Conventions::find(with_lines.take(ENOUGH), self.header.order, self.header.is_64())
     }
 
     /// Quirk: when CPython 3.13 forks, parent and children each write out what the parent's buffer held, so
@@ -239,6 +384,20 @@ impl<'a> Dump<'a> {
             _ => false,
         }
     }
+}
+
+/// Notes `count` faults in a record, if there are any.
+fn note(faults: &mut Tally<Fault>, fault: Fault, count: u64, place: Place) {
+    if count > 0 {
+        faults.add_many(fault, count, place.offset);
+    }
+}
+
+fn normalise(info: &mut DebugInfo<'_>, size: u32, place: Place, faults: &mut Tally<Fault>) {
+    let dropped = info.normalise(size);
+    note(faults, Fault::EntryOutside, dropped.rows, place);
+    note(faults, Fault::EntryAstray, dropped.files, place);
+    note(faults, Fault::CallAstray, dropped.calls, place);
 }
 
 /// The time of the first record in a file, without a look at the others.
@@ -307,17 +466,18 @@ impl<'a> Load<'a> {
 }
 
 /// What is collected while the records are walked.
-struct Index {
+struct Index<'a> {
     header: Header,
     functions: Vec<Function>,
     faults: Tally<Fault>,
     loads: Vec<Loaded>,
     moves: Vec<Moved>,
     pending: Pending,
+    sources: FxHashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
 }
 
-impl Index {
-    fn add(&mut self, step: Step<'_>) {
+impl<'a> Index<'a> {
+    fn add(&mut self, step: Step<'a>) {
         let record = match step {
             Step::Record(record) => record,
             Step::Repaired(record) => {
@@ -346,7 +506,27 @@ impl Index {
                 self.pending.unwinding(&record, order, &mut self.faults);
             }
             record::CLOSE => {}
+            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
             _ => self.faults.add(Fault::UnknownRecord, record.offset),
+        }
+    }
+
+    /// A record of samply's extensions, told by its structure first, as their numbers have changed.
+    fn extension(&mut self, record: &Record<'a>) {
+        let order = self.header.order;
+        if let Some(layout) = debug_info2::layout(record.content, order) {
+            return self.pending.debug_info2(layout, record.place(), &mut self.faults);
+        }
+        match record.kind {
+            record::JIT_TIER if tier::parse(record.content).is_some() => self.pending.tier(record),
+            record::EMBEDDED_SOURCE_FILE => match EmbeddedSource::parse(record.content, order) {
+                Some(source) => {
+                    let versions = self.sources.entry(source.path).or_default();
+                    versions.push((record.offset, source.text));
+                }
+                None => self.faults.add(Fault::BadExtension, record.offset),
+            },
+            _ => self.faults.add(Fault::BadExtension, record.offset),
         }
     }
 
@@ -362,7 +542,9 @@ impl Index {
             start: load.start,
             size: load.size,
             debug_info: self.pending.take_debug_info(load.start, load.size),
+            debug_info2: self.pending.take_debug_info2(load.start),
             unwinding: self.pending.take_unwinding(),
+            tier: self.pending.take_tier(),
         });
         // The format allows functions without code; there is nothing of them to be seen.
         if range.is_some() {

@@ -94,6 +94,13 @@ impl Header {
         self.flags == ARCH_TIMESTAMP
     }
 
+    /// Whether addresses of its machine have 64 bits, as far as the header tells: x86, ARM, PowerPC and SPARC of
+    /// old have 32.
+    pub fn is_64(&self) -> bool {
+        const MACHINES_OF_32_BITS: [u32; 5] = [2, 3, 18, 20, 40];
+        !MACHINES_OF_32_BITS.contains(&self.elf_machine)
+    }
+
     /// Whether bits are set in the flags that have no meaning.
     pub fn has_unknown_flags(&self) -> bool {
         self.flags & !ARCH_TIMESTAMP != 0

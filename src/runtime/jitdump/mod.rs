@@ -4,7 +4,8 @@
 //! header ── record ── record ── record ──  …
 //! [header]  [record]: prefix (type, size, time) and content
 //!           LOAD, MOVE ─► functions and code events  [dump], put together in [pairing] and [moves]
-//!           UNWINDING_INFO ─► .eh_frame              [unwinding]
+//!           DEBUG_INFO, DEBUG_INFO2 ─► lines, inlined calls  [debug_info], [debug_info2], [source_file]
+//!           UNWINDING_INFO ─► .eh_frame                     [unwinding]
 //! ```
 //!
 //! The format is Linux' `tools/perf/Documentation/jitdump-specification.txt`, version 2. What real runtimes
@@ -12,12 +13,16 @@
 //! starts with `Quirk`. linux-perf-data's reader of the format can't serve: it panics or loops on damaged
 //! files.
 
+pub mod debug_info;
+pub mod debug_info2;
 pub mod dump;
 pub mod header;
 pub mod marker;
 mod moves;
 mod pairing;
 pub mod record;
+pub mod source_file;
+pub mod tier;
 pub mod unwinding;
 
 pub use dump::{Dump, Fault, FunctionView, first_time, last_time};

@@ -3,13 +3,14 @@
 use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::runtime::jitdump::debug_info2::Layout;
 use crate::runtime::jitdump::dump::Fault;
 use crate::runtime::jitdump::record::{Place, Record};
 use crate::runtime::jitdump::unwinding::{NotUnderstood, Placement, Unwinding};
 use crate::tally::Tally;
 use crate::units::Address;
 
-/// DEBUG_INFO and UNWINDING_INFO records that wait for their LOAD.
+/// DEBUG_INFO, UNWINDING_INFO and other records that wait for their LOAD.
 ///
 /// The format has them stand right before it, and UNWINDING_INFO does not even say whose it is. Quirk: LLVM's
 /// ORC (capture llvm19-jitlink) writes an object at a time: one UNWINDING_INFO, then all DEBUG_INFO, then all
@@ -22,6 +23,12 @@ pub(super) struct Pending {
     last_debug_info: Option<(Address, Place, Option<Address>)>,
     has_loaded: bool,
     unwinding: Option<PendingUnwinding>,
+    /// DEBUG_INFO2 records that say whose they are.
+    debug_info2: FxHashMap<Address, Place>,
+    /// The last one that does not.
+    next_debug_info2: Option<Place>,
+    /// The last JIT_TIER record.
+    tier: Option<Place>,
 }
 
 #[derive(Clone, Copy)]
@@ -69,14 +76,52 @@ impl Pending {
         }
     }
 
+    /// Lets a DEBUG_INFO2 record wait.
+    pub fn debug_info2(&mut self, layout: Layout, place: Place, faults: &mut Tally<Fault>) {
+        let replaced = match layout {
+            Layout::Positions(address) => {
+                if self.has_loaded {
+                    self.start_debug_batch(faults);
+                }
+                self.debug_info2.insert(address, place)
+            }
+            Layout::Lists => self.next_debug_info2.replace(place),
+        };
+        if let Some(place) = replaced {
+            faults.add(Fault::DebugInfoUnpaired, place.offset);
+        }
+    }
+
+    /// The DEBUG_INFO2 record of a function that is loaded.
+    pub fn take_debug_info2(&mut self, start: Address) -> Option<Place> {
+        let own = self.debug_info2.remove(&start);
+        own.or_else(|| self.next_debug_info2.take())
+    }
+
+    /// Lets a JIT_TIER record wait.
+    pub fn tier(&mut self, record: &Record<'_>) {
+        self.tier = Some(record.place());
+    }
+
+    /// The JIT_TIER record of a function that is loaded.
+    pub fn take_tier(&mut self) -> Option<Place> {
+        self.tier.take()
+    }
+
     /// Drops what found no LOAD; nothing is pending after that.
     pub fn start_batch(&mut self, faults: &mut Tally<Fault>) {
         self.start_debug_batch(faults);
         self.drop_unwinding(faults);
+        if let Some(place) = self.next_debug_info2.take() {
+            faults.add(Fault::DebugInfoUnpaired, place.offset);
+        }
+        self.tier = None;
     }
 
     fn start_debug_batch(&mut self, faults: &mut Tally<Fault>) {
-        for place in std::mem::take(&mut self.debug_info).into_values() {
+        let lines = std::mem::take(&mut self.debug_info).into_values();
+        let calls = std::mem::take(&mut self.debug_info2).into_values();
+        for place in lines.chain(calls) {
             faults.add(Fault::DebugInfoUnpaired, place.offset);
         }
         self.last_debug_info = None;

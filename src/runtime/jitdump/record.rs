@@ -12,10 +12,12 @@ pub const DEBUG_INFO: u32 = 2;
 pub const CLOSE: u32 = 3;
 /// `JIT_CODE_UNWINDING_INFO`: how to unwind it.
 pub const UNWINDING_INFO: u32 = 4;
-/// The first of samply's extensions, "SMP1" in little-endian bytes.
-const EXTENSION_FIRST: u32 = 827_346_259;
-/// The last of them.
-const EXTENSION_LAST: u32 = 827_346_261;
+/// The first of samply's extensions, "SMP1" in little-endian bytes: lines and inlined calls.
+pub const EXTENSION_FIRST: u32 = 827_346_259;
+/// The one in the middle: a tier by the older numbering, lines and inlined calls by the newer.
+pub const JIT_TIER: u32 = 827_346_260;
+/// The last of them: a source file.
+pub const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
 
 /// Size in bytes of what each record starts with: type, size, time.
 pub const PREFIX_SIZE: usize = 16;
@@ -260,7 +262,7 @@ impl<'a> Iterator for Records<'a> {
 }
 
 fn is_known(kind: u32) -> bool {
-    kind <= UNWINDING_INFO || (EXTENSION_FIRST..=EXTENSION_LAST).contains(&kind)
+    kind <= UNWINDING_INFO || (EXTENSION_FIRST..=EMBEDDED_SOURCE_FILE).contains(&kind)
 }
 
 /// Whether a record is of a known type and the sizes inside it fit into it.

@@ -1,0 +1,309 @@
+//! Where in its sources a function's code comes from: lines, and calls that were inlined.
+//!
+//! Runtimes fill a [`DebugInfo`] with whatever their files say. [`DebugInfo::normalise`] then makes it
+//! consistent, so that what is made of it need not check anything: rows are sorted, ranges lie in those of the
+//! caller and don't overlap each other, and all indices lead somewhere.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// How deep calls may be nested. Readers walk them with recursion.
+pub const MAX_DEPTH: u32 = 64;
+
+/// Lines and inlined calls of one function.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DebugInfo<'a> {
+    /// The source files.
+    pub files: Vec<SourceFile<'a>>,
+    /// The function itself, and then those that were inlined into it.
+    pub functions: Vec<SourceFunction<'a>>,
+    /// Which line each stretch of code comes from.
+    pub rows: Vec<Row>,
+    /// The inlined calls, each followed by those inside it.
+    pub calls: Vec<InlinedCall>,
+}
+
+/// A source file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SourceFile<'a> {
+    /// Its path as the runtime knows it; may be relative, or no path at all.
+    pub path: Cow<'a, [u8]>,
+    /// Its text, where that is known.
+    pub text: Option<&'a [u8]>,
+}
+
+/// A function in the sources. Numbers are 0 where they are not known.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SourceFunction<'a> {
+    /// Its name; empty if it is not known.
+    pub name: &'a [u8],
+    /// Its file, as an index into [`DebugInfo::files`].
+    pub file: Option<u32>,
+    /// The line that it starts at, from 1.
+    pub line: u32,
+    /// The column that it starts at, from 1.
+    pub column: u32,
+}
+
+/// The line that the code from an offset on, up to the next row's, comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// Bytes from the start of the function.
+    pub offset: u32,
+    /// The file, as an index into [`DebugInfo::files`].
+    pub file: Option<u32>,
+    /// The line, from 1; 0 for code that comes from none.
+    pub line: u32,
+    /// The column, from 1; 0 if it is not known.
+    pub column: u32,
+    /// Tells blocks on one line apart (DWARF's discriminator); 0 for the first.
+    pub discriminator: u32,
+}
+
+/// A call that was inlined.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InlinedCall {
+    /// 0 for a call from the function itself, 1 for one from a call of depth 0, and so on.
+    pub depth: u32,
+    /// The function that was called, as an index into [`DebugInfo::functions`].
+    pub function: u32,
+    /// Its code, in bytes from the start of the function.
+    pub ranges: Vec<Range<u32>>,
+    /// The line of the call, in the caller's file.
+    pub line: u32,
+    /// The column of the call.
+    pub column: u32,
+}
+
+impl<'a> From<&'a [u8]> for SourceFile<'a> {
+    fn from(path: &'a [u8]) -> Self {
+        Self {
+            path: path.into(),
+            text: None,
+        }
+    }
+}
+
+/// What was dropped to make debug information consistent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    /// Rows outside the function.
+    pub rows: u64,
+    /// Rows whose file is none of those there are; they stand for code of no known line.
+    pub files: u64,
+    /// Inlined calls without any code, or whose code others have already, or nested too deep.
+    pub calls: u64,
+}
+
+impl DebugInfo<'_> {
+    /// Makes everything consistent for a function of `size` bytes. There is at least one function afterwards,
+    /// and every index leads somewhere.
+    pub fn normalise(&mut self, size: u32) -> Dropped {
+        let files = self.files.len();
+        let valid_file = |file: Option<u32>| file.filter(|&file| (file as usize) < files);
+        if self.functions.is_empty() {
+            self.functions.push(SourceFunction::default());
+        }
+        for function in &mut self.functions {
+            function.file = valid_file(function.file);
+        }
+        let mut bad_files = 0;
+        for row in &mut self.rows {
+            let file = valid_file(row.file);
+            bad_files += u64::from(row.file != file);
+            row.file = file;
+            if file.is_none() {
+                // a line of nowhere
+                (row.line, row.column, row.discriminator) = (0, 0, 0);
+            }
+        }
+        Dropped {
+            files: bad_files,
+            rows: self.normalise_rows(size),
+            calls: self.normalise_calls(size),
+        }
+    }
+
+    /// Sorts the rows. Of those at one offset the last holds, as it does for all readers of DWARF; those that
+    /// say the same as the one before are left out.
+    fn normalise_rows(&mut self, size: u32) -> u64 {
+        let before = self.rows.len();
+        self.rows.retain(|row| row.offset < size);
+        let dropped = before - self.rows.len();
+        self.rows.sort_by_key(|row| row.offset);
+        let mut kept: Vec<Row> = Vec::with_capacity(self.rows.len());
+        for &row in &self.rows {
+            kept.pop_if(|last| last.offset == row.offset);
+            let says_the_same = |last: &Row| {
+                Row {
+                    offset: row.offset,
+                    ..*last
+                } == row
+            };
+            if !kept.last().is_some_and(says_the_same) {
+                kept.push(row);
+            }
+        }
+        self.rows = kept;
+        dropped as u64
+    }
+
+    fn normalise_calls(&mut self, size: u32) -> u64 {
+        // What of the function, and of each open call, no call inside it has taken yet.
+        let mut free = vec![FreeRanges::new(&[0..size])];
+        let mut dropped = 0;
+        let functions = self.functions.len();
+        self.calls.retain_mut(|call| {
+            // A caller that was dropped takes those inside it along.
+            let depth = call.depth as usize;
+            let is_sound =
+                depth < free.len() && call.depth < MAX_DEPTH && (call.function as usize) < functions;
+            if is_sound {
+                free.truncate(depth + 1);
+                call.ranges = free
+                    .last_mut()
+                    .map(|free| free.take(&call.ranges))
+                    .unwrap_or_default();
+            }
+            let is_kept = is_sound && !call.ranges.is_empty();
+            if is_kept {
+                free.push(FreeRanges::new(&call.ranges));
+            } else {
+                free.truncate(depth + 1);
+                dropped += 1;
+            }
+            is_kept
+        });
+        dropped
+    }
+}
+
+/// Ranges that nobody has taken yet.
+#[derive(Debug)]
+struct FreeRanges {
+    /// The end of each by its start.
+    ranges: BTreeMap<u32, u32>,
+}
+
+impl FreeRanges {
+    fn new(ranges: &[Range<u32>]) -> Self {
+        Self {
+            ranges: ranges.iter().map(|range| (range.start, range.end)).collect(),
+        }
+    }
+
+    /// Takes what is free of some ranges; returns it sorted, neighbours joined.
+    fn take(&mut self, wanted: &[Range<u32>]) -> Vec<Range<u32>> {
+        let mut taken: Vec<Range<u32>> = Vec::new();
+        for wanted in wanted.iter().filter(|wanted| !wanted.is_empty()) {
+            while let Some((&start, &end)) = self.ranges.range(..wanted.end).next_back() {
+                if end <= wanted.start {
+                    break;
+                }
+                self.ranges.remove(&start);
+                if start < wanted.start {
+                    self.ranges.insert(start, wanted.start);
+                }
+                if end > wanted.end {
+                    self.ranges.insert(wanted.end, end);
+                }
+                taken.push(start.max(wanted.start)..end.min(wanted.end));
+            }
+        }
+        taken.sort_by_key(|range| range.start);
+        let mut joined: Vec<Range<u32>> = Vec::with_capacity(taken.len());
+        for range in taken {
+            match joined.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => joined.push(range),
+            }
+        }
+        joined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(offset: u32, line: u32) -> Row {
+        Row {
+            offset,
+            file: Some(0),
+            line,
+            column: 0,
+            discriminator: 0,
+        }
+    }
+
+    fn call(depth: u32, ranges: &[Range<u32>]) -> InlinedCall {
+        InlinedCall {
+            depth,
+            function: 0,
+            ranges: ranges.to_vec(),
+            line: 1,
+            column: 1,
+        }
+    }
+
+    #[test]
+    fn rows_are_sorted_and_the_last_of_an_offset_holds() {
+        let mut info = DebugInfo {
+            files: vec![SourceFile::default()],
+            rows: vec![
+                row(8, 3),
+                row(0, 1),
+                row(8, 4),
+                row(12, 4),
+                row(100, 5),
+                row(16, 5),
+            ],
+            ..DebugInfo::default()
+        };
+        assert_eq!(info.normalise(100).rows, 1);
+        assert_eq!(info.rows, [row(0, 1), row(8, 4), row(16, 5)]);
+    }
+
+    #[test]
+    fn calls_lie_in_their_callers_and_beside_each_other() {
+        let mut info = DebugInfo {
+            calls: vec![
+                call(0, &[10..20, 30..40]),
+                call(1, &[0..35]),
+                call(1, &[32..50]),
+                call(3, &[10..20]),
+                call(0, &[15..25]),
+                call(0, &[10..20]),
+                call(1, &[10..20]),
+                call(0, &[90..200]),
+            ],
+            ..DebugInfo::default()
+        };
+        assert_eq!(info.normalise(100).calls, 3);
+        let found: Vec<_> = info
+            .calls
+            .iter()
+            .map(|call| (call.depth, call.ranges.clone()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (0, vec![10..20, 30..40]),
+                (1, vec![10..20, 30..35]),
+                (1, vec![35..40]),
+                (0, vec![20..25]),
+                (0, vec![90..100]),
+            ]
+        );
+    }
+
+    #[test]
+    fn nesting_has_a_limit() {
+        let mut info = DebugInfo {
+            calls: (0..MAX_DEPTH + 10).map(|depth| call(depth, &[0..10])).collect(),
+            ..DebugInfo::default()
+        };
+        assert_eq!(info.normalise(10).calls, 10);
+    }
+}

@@ -1,0 +1,133 @@
+//! The layout with six lists, which the first draft of the record had (number 827346259).
+//!
+//! ```text
+//! u32 file_count             u32 file_list_size      (rounded up to 4)
+//! u32 function_names_count   u32 function_names_list_size   (rounded up to 4)
+//! u32 function_count  u32 inline_call_count  u32 range_count  u32 line_count
+//! files           NUL-terminated strings
+//! function names  NUL-terminated strings
+//! functions       u32 name, file, start line, start column, flags; the first is the function itself
+//! inline calls    u32 depth, range count, function, line, column; in the order of a walk down the tree
+//! ranges          u32 start, size; those of one call after another
+//! lines           u32 code offset, file, line, column
+//! ```
+//!
+//! Lines count from 1, columns from 0, and a number of all ones stands for none. Offsets are bytes from the
+//! start of the function.
+
+use crate::bytes::{ByteOrder, Reader};
+use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use crate::runtime::jitdump::debug_info2::{Found, MAX_PADDING, strings};
+
+/// Sizes in bytes of what is in the lists.
+const FUNCTION_SIZE: usize = 20;
+const CALL_SIZE: usize = 20;
+const RANGE_SIZE: usize = 8;
+const LINE_SIZE: usize = 16;
+
+/// The lists of a record, of which only the sizes were looked at.
+#[derive(Clone, Debug)]
+pub struct Parts<'a> {
+    order: ByteOrder,
+    files: Vec<&'a [u8]>,
+    names: Vec<&'a [u8]>,
+    functions: &'a [u8],
+    calls: &'a [u8],
+    ranges: &'a [u8],
+    lines: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// Splits a record's content; `None` if its sizes don't add up.
+    pub fn split(content: &'a [u8], order: ByteOrder) -> Option<Self> {
+        let mut reader = Reader::new(content, order);
+        let mut header = [0; 8];
+        for number in &mut header {
+            *number = reader.u32()?;
+        }
+        let [
+            file_count,
+            file_size,
+            name_count,
+            name_size,
+            functions,
+            calls,
+            ranges,
+            lines,
+        ] = header;
+        let mut list = |count: u32, size: usize| reader.bytes(u64::from(count).checked_mul(size as u64)?);
+        let parts = Self {
+            order,
+            files: strings(list(file_size, 1)?, file_count.into(), 3)?,
+            names: strings(list(name_size, 1)?, name_count.into(), 3)?,
+            functions: list(functions, FUNCTION_SIZE)?,
+            calls: list(calls, CALL_SIZE)?,
+            ranges: list(ranges, RANGE_SIZE)?,
+            lines: list(lines, LINE_SIZE)?,
+        };
+        // An empty record says nothing, and could be anything.
+        let is_used = functions > 0 || lines > 0;
+        (is_used && reader.rest().len() <= MAX_PADDING).then_some(parts)
+    }
+
+    /// What the lists say.
+    pub fn read(&self) -> Found<'a> {
+        let mut info = DebugInfo {
+            files: self.files.iter().copied().map(SourceFile::from).collect(),
+            functions: self
+                .records(self.functions)
+                .map(|record| self.function(record))
+                .collect(),
+            rows: self.records(self.lines).map(row).collect(),
+            calls: Vec::new(),
+        };
+        let mut ranges = self.records::<2>(self.ranges);
+        for [depth, range_count, function, line, column] in self.records(self.calls) {
+            let ranges = ranges.by_ref().take(range_count as usize);
+            let call = InlinedCall {
+                depth,
+                function,
+                ranges: ranges
+                    .map(|[start, size]| start..start.saturating_add(size))
+                    .collect(),
+                line,
+                column: column_from_0(column),
+            };
+            info.calls.push(call);
+        }
+        Found { info, unusable: 0 }
+    }
+
+    /// The numbers of each entry of a list.
+    fn records<const N: usize>(&self, list: &'a [u8]) -> impl Iterator<Item = [u32; N]> + use<'a, N> {
+        let order = self.order;
+        list.chunks_exact(N * 4).map(move |bytes| {
+            let mut reader = Reader::new(bytes, order);
+            std::array::from_fn(|_| reader.u32().unwrap_or(u32::MAX))
+        })
+    }
+
+    fn function(&self, [name, file, line, column, _flags]: [u32; 5]) -> SourceFunction<'a> {
+        SourceFunction {
+            name: self.names.get(name as usize).copied().unwrap_or_default(),
+            file: Some(file),
+            line,
+            column: column_from_0(column),
+        }
+    }
+}
+
+fn row([offset, file, line, column]: [u32; 4]) -> Row {
+    Row {
+        offset,
+        file: Some(file),
+        line,
+        column: column_from_0(column),
+        discriminator: 0,
+    }
+}
+
+/// A column that counts from 0 as one that counts from 1.
+fn column_from_0(column: u32) -> u32 {
+    column.wrapping_add(1)
+}

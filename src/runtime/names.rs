@@ -1,0 +1,212 @@
+//! What the names of functions tell beside the name. There is no rule for them; each runtime has its own.
+
+/// The prefixes of V8's names for what it compiles from sources. `LazyCompile` is that of Node.js 18.
+const V8: [&[u8]; 5] = [b"JS:", b"Script:", b"Eval:", b"Function:", b"LazyCompile:"];
+
+/// CPython's prefix.
+const CPYTHON: &[u8] = b"py::";
+
+/// How many places are tried at which a function's name may end and a path start.
+const MAX_PATHS: usize = 16;
+
+/// Where a function is in its sources.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place<'a> {
+    /// The file.
+    pub path: &'a [u8],
+    /// The line, from 1; 0 if the name does not tell.
+    pub line: u32,
+    /// The column, from 1; 0 if the name does not tell.
+    pub column: u32,
+}
+
+/// Whether V8 gives such names to functions that have sources.
+pub fn is_v8(name: &[u8]) -> bool {
+    V8.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Where a function may be by its name, the likeliest place first: `name file:line:column` (V8,
+/// JavaScriptCore), `name (file:line:column)` (SpiderMonkey), `py::name:file` (CPython). Names and paths may
+/// both have spaces in them, so there may be more than one.
+pub fn places(name: &[u8]) -> Vec<Place<'_>> {
+    if let Some(rest) = name.strip_prefix(CPYTHON) {
+        return python_place(rest).into_iter().collect();
+    }
+    if let Some(inside) = name.strip_suffix(b")") {
+        let Some((head, line, column)) = split_position(inside) else {
+            return Vec::new();
+        };
+        let path = memchr::memmem::rfind(head, b" (").and_then(|open| head.get(open + 2..));
+        let path = path.filter(|path| !path.is_empty());
+        return path
+            .map(|path| Place { path, line, column })
+            .into_iter()
+            .collect();
+    }
+    let Some((head, line, column)) = split_position(name) else {
+        return Vec::new();
+    };
+    let spaces = memchr::memchr_iter(b' ', head).take(MAX_PATHS);
+    let paths = spaces.filter_map(|space| head.get(space + 1..).filter(|path| !path.is_empty()));
+    let mut places: Vec<Place<'_>> = paths.map(|path| Place { path, line, column }).collect();
+    match places.iter().position(|place| is_whole(place.path)) {
+        Some(likeliest) => places.swap(0, likeliest),
+        None => places.reverse(),
+    }
+    places
+}
+
+/// Whether a path is one from the root or has a scheme: hardly any other has such a part in its middle.
+fn is_whole(path: &[u8]) -> bool {
+    let mut ends = path.iter().position(|byte| b": /".contains(byte)).into_iter();
+    path.starts_with(b"/") || ends.any(|end| path.get(end) == Some(&b':'))
+}
+
+/// `FUNCTION:FILE`.
+fn python_place(rest: &[u8]) -> Option<Place<'_>> {
+    let path = rest.get(memchr::memchr(b':', rest)? + 1..)?;
+    // `<frozen importlib>` and the like are no files.
+    (!path.is_empty() && !path.starts_with(b"<")).then_some(Place {
+        path,
+        line: 0,
+        column: 0,
+    })
+}
+
+/// `text:line:column`.
+fn split_position(text: &[u8]) -> Option<(&[u8], u32, u32)> {
+    let (rest, column) = split_number(text)?;
+    let (head, line) = split_number(rest)?;
+    Some((head, line, column))
+}
+
+/// `text:number`.
+fn split_number(text: &[u8]) -> Option<(&[u8], u32)> {
+    let colon = memchr::memrchr(b':', text)?;
+    let number = std::str::from_utf8(text.get(colon + 1..)?).ok()?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    Some((text.get(..colon)?, is_number.then(|| number.parse().ok())??))
+}
+
+/// V8's tiers by the mark behind its prefix; `'` and others may follow it for variants.
+const V8_MARKS: [(&str, &str); 6] = [
+    ("~", "Ignition"),
+    ("^", "Sparkplug"),
+    ("+", "Maglev"),
+    ("o+", "Maglev"),
+    ("*", "TurboFan"),
+    ("o*", "TurboFan"),
+];
+
+/// The compilers that the beginning of a name tells of, a longer one before those that it starts with.
+const PREFIXES: [(&str, &str); 30] = [
+    ("Builtin:", "Builtin"),
+    ("BytecodeHandler:", "Ignition"),
+    ("RegExp:", "RegExp"),
+    ("RegExp.", "RegExp"),
+    ("Stub:", "Stub"),
+    ("JSC-LLInt", "JSC LLInt"),
+    ("JSC-Baseline", "JSC Baseline"),
+    ("JSC-DFG", "JSC DFG"),
+    ("JSC-FTL", "JSC FTL"),
+    ("JSC-WasmIPInt", "JSC IPInt"),
+    ("JSC-WasmBBQ", "JSC BBQ"),
+    ("JSC-WasmOMG", "JSC OMG"),
+    ("JSC-Yarr", "JSC Yarr"),
+    ("JSC-", "JSC Thunk"),
+    ("BaselineInterpreter", "Baseline Interpreter"),
+    ("BlinterpOp: ", "Baseline Interpreter"),
+    ("Interpreter: ", "Interpreter"),
+    ("Baseline: ", "Baseline"),
+    ("BaselineIC: ", "Baseline IC"),
+    ("Ion: ", "Ion"),
+    ("IonIC: ", "Ion IC"),
+    ("IC: ", "IC"),
+    ("Wasm: ", "Wasm"),
+    ("Trampoline: ", "Trampoline"),
+    ("py::", "Python"),
+    ("TRACE-", "PHP Trace"),
+    ("JIT$", "PHP Function"),
+    ("wasm-function", "Wasm"),
+    ("wasm[", "Wasm"),
+    ("wasm::", "Wasm"),
+];
+
+/// The same of the end of a name: V8's for WebAssembly.
+const SUFFIXES: [(&str, &str); 2] = [("-liftoff", "Liftoff"), ("-turbofan", "TurboFan")];
+
+/// Which compiler made a function, by its name.
+pub fn tier(name: &[u8]) -> Option<&'static str> {
+    let find = |table: &[(&str, &'static str)], fits: &dyn Fn(&[u8]) -> bool| {
+        let found = table.iter().find(|(text, _)| fits(text.as_bytes()));
+        found.map(|(_, tier)| *tier)
+    };
+    match V8.iter().find_map(|prefix| name.strip_prefix(*prefix)) {
+        Some(marked) => find(&V8_MARKS, &|mark| marked.starts_with(mark)),
+        None => find(&SUFFIXES, &|suffix| name.ends_with(suffix))
+            .or_else(|| find(&PREFIXES, &|prefix| name.starts_with(prefix))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn likeliest(name: &str) -> Option<(String, u32, u32)> {
+        let place = *places(name.as_bytes()).first()?;
+        let path = String::from_utf8(place.path.to_vec()).unwrap();
+        Some((path, place.line, place.column))
+    }
+
+    #[test]
+    fn places_are_found_in_the_names_of_each_runtime() {
+        for (name, expected) in [
+            ("JS:^eat /tmp/work.js:23:6", Some(("/tmp/work.js", 23, 6))),
+            (
+                "JS:*with space /tmp/work.js:59:95",
+                Some(("/tmp/work.js", 59, 95)),
+            ),
+            ("JS:^f /my files/work.js:1:2", Some(("/my files/work.js", 1, 2))),
+            ("JS:~normalize node:path:66:25", Some(("node:path", 66, 25))),
+            (
+                "JS:^ file:///tmp/a b.js:1:20",
+                Some(("file:///tmp/a b.js", 1, 20)),
+            ),
+            ("JS:^dyn gen/dyn_1.js:1:20", Some(("gen/dyn_1.js", 1, 20))),
+            ("JS:^ :1:20", None),
+            ("Ion: run (/tmp/a.js:3:4)", Some(("/tmp/a.js", 3, 4))),
+            ("py::fib:/tmp/work.py", Some(("/tmp/work.py", 0, 0))),
+            ("py::<module>:<frozen importlib._bootstrap>", None),
+            ("RegExp.< src: '(\\d+)' flags: ''", None),
+            ("lists:map/2", None),
+            ("std::vector<int>::push_back(int)", None),
+            ("", None),
+        ] {
+            let expected = expected.map(|(path, line, column)| (path.to_owned(), line, column));
+            assert_eq!(likeliest(name), expected, "{name}");
+        }
+        assert_eq!(places(b"JS:^with space work.js:1:2").len(), 2);
+    }
+
+    #[test]
+    fn tiers_are_told_by_names() {
+        for (name, tier) in [
+            ("JS:~f a.js:1:1", Some("Ignition")),
+            ("JS:^f a.js:1:1", Some("Sparkplug")),
+            ("JS:+'f a.js:1:1", Some("Maglev")),
+            ("JS:o*f a.js:1:1", Some("TurboFan")),
+            ("LazyCompile:*f a.js:1:1", Some("TurboFan")),
+            ("JS:?f a.js:1:1", None),
+            ("Builtin:ArrayMap", Some("Builtin")),
+            ("sift-0-liftoff", Some("Liftoff")),
+            ("JSC-FTL: next#AMHzEa", Some("JSC FTL")),
+            ("JSC-FTLThunk: unspecified", Some("JSC FTL")),
+            ("BaselineIC: GetProp", Some("Baseline IC")),
+            ("py::fib:/tmp/work.py", Some("Python")),
+            ("*pointer", None),
+            ("main", None),
+        ] {
+            assert_eq!(super::tier(name.as_bytes()), tier, "{name}");
+        }
+    }
+}
