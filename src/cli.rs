@@ -54,9 +54,12 @@ pub struct Arguments {
     #[arg(long)]
     all: bool,
 
-    /// The version of DWARF for lines and inlined calls [default: 4, or 5 where the dump has the sources]
-    #[arg(long, value_name = "VERSION", value_parser = dwarf_version)]
-    dwarf: Option<Version>,
+    /// The version of DWARF for lines and inlined calls
+    ///
+    /// 4 is read by everything. 5 also holds the text of source files, where the dump has it, which LLVM's tools
+    /// read; GNU binutils 2.40, and with them perf, then read no lines at all.
+    #[arg(long, value_name = "VERSION", value_parser = dwarf_version, default_value = "4")]
+    dwarf: Version,
 
     /// The folder that relative paths of source files start from
     #[arg(long, value_name = "DIR")]

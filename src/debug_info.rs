@@ -118,11 +118,37 @@ impl DebugInfo<'_> {
                 (row.line, row.column, row.discriminator) = (0, 0, 0);
             }
         }
-        Dropped {
+        let dropped = Dropped {
             files: bad_files,
             rows: self.normalise_rows(size),
             calls: self.normalise_calls(size),
+        };
+        self.start_rows_at_calls(size);
+        dropped
+    }
+
+    /// Lets a row start wherever a call starts or ends, as compilers do: eu-addr2line asks for the calls at the
+    /// start of an address' row, not at the address itself.
+    fn start_rows_at_calls(&mut self, size: u32) {
+        let ranges = self.calls.iter().flat_map(|call| &call.ranges);
+        let mut borders: Vec<u32> = ranges.flat_map(|range| [range.start, range.end]).collect();
+        borders.retain(|&border| border < size);
+        borders.sort_unstable();
+        borders.dedup();
+        let mut rows = Vec::with_capacity(self.rows.len().saturating_add(borders.len()));
+        let mut borders = borders.into_iter().peekable();
+        for row in std::mem::take(&mut self.rows) {
+            let before = |border: &u32| *border < row.offset;
+            while let Some(border) = borders.next_if(before) {
+                continue_at(&mut rows, border);
+            }
+            borders.next_if_eq(&row.offset);
+            rows.push(row);
         }
+        for border in borders {
+            continue_at(&mut rows, border);
+        }
+        self.rows = rows;
     }
 
     /// Sorts the rows. Of those at one offset the last holds, as it does for all readers of DWARF; those that
@@ -151,7 +177,7 @@ impl DebugInfo<'_> {
 
     fn normalise_calls(&mut self, size: u32) -> u64 {
         // What of the function, and of each open call, no call inside it has taken yet.
-        let mut free = vec![FreeRanges::new(&[0..size])];
+        let mut free = vec![FreeRanges::new(std::iter::once(0..size))];
         let mut dropped = 0;
         let functions = self.functions.len();
         self.calls.retain_mut(|call| {
@@ -168,7 +194,7 @@ impl DebugInfo<'_> {
             }
             let is_kept = is_sound && !call.ranges.is_empty();
             if is_kept {
-                free.push(FreeRanges::new(&call.ranges));
+                free.push(FreeRanges::new(call.ranges.iter().cloned()));
             } else {
                 free.truncate(depth + 1);
                 dropped += 1;
@@ -176,6 +202,13 @@ impl DebugInfo<'_> {
             is_kept
         });
         dropped
+    }
+}
+
+/// Starts another row at `offset` that says what the last one says, if there is one.
+fn continue_at(rows: &mut Vec<Row>, offset: u32) {
+    if let Some(&last) = rows.last() {
+        rows.push(Row { offset, ..last });
     }
 }
 
@@ -187,9 +220,9 @@ struct FreeRanges {
 }
 
 impl FreeRanges {
-    fn new(ranges: &[Range<u32>]) -> Self {
+    fn new(ranges: impl Iterator<Item = Range<u32>>) -> Self {
         Self {
-            ranges: ranges.iter().map(|range| (range.start, range.end)).collect(),
+            ranges: ranges.map(|range| (range.start, range.end)).collect(),
         }
     }
 
@@ -224,6 +257,8 @@ impl FreeRanges {
 }
 
 #[cfg(test)]
+// Ranges of code, not of numbers.
+#[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
 
@@ -296,6 +331,18 @@ mod tests {
                 (0, vec![90..100]),
             ]
         );
+    }
+
+    #[test]
+    fn rows_start_where_calls_do() {
+        let mut info = DebugInfo {
+            files: vec![SourceFile::default()],
+            rows: vec![row(10, 1), row(20, 2)],
+            calls: vec![call(0, &[5..15, 20..100])],
+            ..DebugInfo::default()
+        };
+        info.normalise(100);
+        assert_eq!(info.rows, [row(10, 1), row(15, 1), row(20, 2)]);
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub enum Version {
     /// Read by everything in use.
     #[default]
     Four,
-    /// Can hold the text of source files.
+    /// Holds the text of source files, where it is known (DW_LNCT_LLVM_source). GNU binutils 2.40 take that for an
+    /// error and read no lines; so perf, which asks addr2line and objdump, shows none.
     Five,
 }
 

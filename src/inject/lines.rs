@@ -13,8 +13,8 @@ use crate::elf::store::{SOURCE_FOLDER_LENGTH, Store};
 /// How lines are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LineOptions {
-    /// The version of DWARF; 4 if there is none here, or 5 where sources are embedded.
-    pub version: Option<Version>,
+    /// The version of DWARF.
+    pub version: Version,
     /// The folder that relative paths of sources start from.
     pub source_dir: Option<PathBuf>,
     /// What paths of sources start with, and what that becomes. Of several that fit, the last one counts.
@@ -33,15 +33,6 @@ pub struct SourceToWrite<'a> {
 }
 
 impl LineOptions {
-    /// The version for one function.
-    pub fn version_for(&self, info: &DebugInfo<'_>) -> Version {
-        let has_text = info.files.iter().any(|file| file.text.is_some());
-        self.version.unwrap_or(match has_text {
-            true => Version::Five,
-            false => Version::Four,
-        })
-    }
-
     /// Makes paths lead to files on this machine, those whose text is known to files in `store`, which are to be
     /// written.
     pub fn place_files<'a>(&self, info: &mut DebugInfo<'a>, store: &Path) -> Vec<SourceToWrite<'a>> {

@@ -53,7 +53,7 @@ pub enum Fault {
     /// There is no place for tables within 2 GiB behind the function.
     NoPlace,
     /// Its lines can't be written as DWARF.
-    NoLines,
+    LinesTooLarge,
 }
 
 impl fmt::Display for Fault {
@@ -63,7 +63,7 @@ impl fmt::Display for Fault {
             Self::NoPlace => {
                 "functions without unused addresses within 2 GiB behind them, written without their unwinding tables"
             }
-            Self::NoLines => "functions whose lines are too large for DWARF, written without",
+            Self::LinesTooLarge => "functions whose lines are too large for DWARF, written without",
         })
     }
 }
@@ -343,7 +343,7 @@ impl<'a> ObjectWriter<'a> {
             info: &info,
         };
         let settings = dwarf::Settings {
-            version: options.version_for(&info),
+            version: options.version,
             machine: job.machine,
             directory: options
                 .source_dir
@@ -354,7 +354,7 @@ impl<'a> ObjectWriter<'a> {
         };
         match dwarf::encode(&[unit], settings) {
             Ok(sections) => lines.sections = sections,
-            Err(_) => lines.faults.add(Fault::NoLines, 0),
+            Err(_) => lines.faults.add(Fault::LinesTooLarge, 0),
         }
         lines
     }

@@ -14,7 +14,7 @@ use crate::inject::objects::Objects;
 use crate::inject::sources::{Sources, UsedDump};
 use crate::inject::{Options, Tiers, output};
 use crate::perf::Profile;
-use crate::runtime::Change;
+use crate::runtime::{Change, jitdump};
 use crate::summary::{
     DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, TierSummary, Unnamed, Warning,
 };
@@ -95,12 +95,7 @@ impl Run<'_> {
     fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let input = Some(shown(&self.options.input));
-        add_all(
-            &mut warnings,
-            &self.profile.faults,
-            Some(&self.options.input),
-            true,
-        );
+        warnings.extend(warned(&self.profile.faults, Some(&self.options.input), true));
         let lost = (self.profile.data.len() as u64).saturating_sub(self.survey.data_end);
         if lost > 0 {
             warnings.push(Warning {
@@ -118,17 +113,14 @@ impl Run<'_> {
                 first_offset: None,
             });
         }
-        add_all(
-            &mut warnings,
-            &self.changes.faults,
-            Some(&self.options.input),
-            false,
-        );
+        warnings.extend(warned(&self.changes.faults, Some(&self.options.input), false));
         warnings.extend(self.sources.warnings.iter().cloned());
         for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
             let path = Some(used.found.file.path());
-            add_all(&mut warnings, used.dump.faults(), path, true);
-            add_all(&mut warnings, line_faults, path, true);
+            warnings.extend(warned(used.dump.faults(), path, true));
+            let lines = told(line_faults, path, true);
+            let lost = lines.filter(|&(fault, _)| fault != jitdump::Fault::RepairedName);
+            warnings.extend(lost.map(|(_, warning)| warning));
             if used.ownerless > 0 {
                 warnings.push(Warning {
                     what: "records of a child that may be any of several processes, passed over".into(),
@@ -138,7 +130,7 @@ impl Run<'_> {
                 });
             }
         }
-        add_all(&mut warnings, &self.objects.faults, None, false);
+        warnings.extend(warned(&self.objects.faults, None, false));
         warnings
     }
 
@@ -150,6 +142,11 @@ impl Run<'_> {
                  (node --perf-prof, python -X perf_jit), or name the jitdump with --jitdump"
                     .into(),
             );
+        }
+        for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
+            let lines = told(line_faults, Some(used.found.file.path()), true);
+            let repaired = lines.filter(|&(fault, _)| fault == jitdump::Fault::RepairedName);
+            notes.extend(repaired.map(|(_, warning)| warning.to_string()));
         }
         if self.survey.has_aux && !self.timeline.residences().is_empty() {
             notes.push("the profile has AUX data, so all functions are written".into());
@@ -191,17 +188,28 @@ fn sample_summary(selection: &Selection) -> SampleSummary {
     }
 }
 
-/// Adds a warning for each kind of fault. Where an offset means nothing, `has_offsets` is false.
-fn add_all<K: Ord + Copy + Display>(
-    warnings: &mut Vec<Warning>,
+/// What there is to say of each kind of fault. Where an offset means nothing, `has_offsets` is false.
+fn told<K: Ord + Copy + Display>(
     faults: &Tally<K>,
     file: Option<&Path>,
     has_offsets: bool,
-) {
-    warnings.extend(faults.iter().map(|(kind, seen)| Warning {
-        what: kind.to_string(),
-        count: seen.count,
-        file: file.map(shown),
-        first_offset: has_offsets.then_some(seen.first_offset),
-    }));
+) -> impl Iterator<Item = (K, Warning)> {
+    faults.iter().map(move |(kind, seen)| {
+        let warning = Warning {
+            what: kind.to_string(),
+            count: seen.count,
+            file: file.map(shown),
+            first_offset: has_offsets.then_some(seen.first_offset),
+        };
+        (kind, warning)
+    })
+}
+
+/// The same as warnings.
+fn warned<K: Ord + Copy + Display>(
+    faults: &Tally<K>,
+    file: Option<&Path>,
+    has_offsets: bool,
+) -> impl Iterator<Item = Warning> {
+    told(faults, file, has_offsets).map(|(_, warning)| warning)
 }

@@ -6,6 +6,7 @@ pub mod generator;
 pub mod model;
 pub mod perf;
 pub mod profile;
+pub mod symbolizers;
 pub mod tools;
 
 use std::ffi::OsStr;

@@ -1,0 +1,748 @@
+//! Lines and inlined calls: whoever reads an object sees what the runtime wrote.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use jitinject::bytes::ByteOrder;
+
+use crate::support::dump::{DumpWriter, X86_64, tables};
+use crate::support::profile::{ProfileWriter, UserStack, field};
+use crate::support::symbolizers::{self, Site};
+use crate::support::tools::{run, text};
+use crate::support::{capture, inject, inject_into, objects_of, perf, scratch};
+
+/// How a dump tells of lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Layout {
+    /// DEBUG_INFO: the innermost lines only.
+    Lines,
+    /// DEBUG_INFO2 with six lists.
+    Lists,
+    /// DEBUG_INFO2 with positions that know their callers.
+    Positions,
+}
+
+const LAYOUTS: [Layout; 3] = [Layout::Lines, Layout::Lists, Layout::Positions];
+
+/// Bytes of code of one line.
+const STRETCH: u32 = 20;
+
+const REGION: u64 = 0x7000_0000;
+const PID: u32 = 7;
+
+/// A made-up function: for each stretch of its code where it comes from, the innermost function first. One
+/// call was inlined and its code is in two places, with another call in the first.
+fn model(number: u32) -> Vec<Vec<Site>> {
+    let outer = |line| Site::new(&format!("fn_{number}"), &format!("src/module_{number}.js"), line);
+    let a = |line| Site::new("inlined_a", "src/a.js", line);
+    let b = |line| Site::new("inlined_b", "/lib/b.js", line);
+    vec![
+        vec![outer(10)],
+        vec![outer(11)],
+        vec![a(100), outer(20)],
+        vec![b(200), a(30), outer(20)],
+        vec![a(101), outer(20)],
+        vec![outer(12)],
+        vec![a(102), outer(20)],
+        vec![a(102), outer(21)],
+        vec![outer(10)],
+    ]
+}
+
+/// Appends the DEBUG_INFO or DEBUG_INFO2 record of a function.
+fn put_lines(dump: &mut DumpWriter, layout: Layout, time: u64, address: u64, model: &[Vec<Site>]) {
+    let order = dump.order;
+    let mut out = Vec::new();
+    match layout {
+        Layout::Lines => {
+            order.put_u64(&mut out, address);
+            order.put_u64(&mut out, model.len() as u64);
+            for (at, chain) in (0u64..).zip(model) {
+                order.put_u64(&mut out, address + at * u64::from(STRETCH));
+                order.put_u32(&mut out, chain[0].line);
+                order.put_u32(&mut out, 7);
+                let repeats = at > 0 && model[at as usize - 1][0].file == chain[0].file;
+                out.extend_from_slice(if repeats {
+                    b"\xff"
+                } else {
+                    chain[0].file.as_bytes()
+                });
+                out.push(0);
+            }
+            dump.record(2, time, &out);
+        }
+        Layout::Lists => dump.record(827_346_259, time, &lists(order, model)),
+        Layout::Positions => dump.record(827_346_260, time, &positions(order, address, model)),
+    }
+}
+
+/// Numbers for strings, by their order.
+#[derive(Default)]
+struct Strings(Vec<String>);
+
+impl Strings {
+    fn number(&mut self, string: &str) -> u32 {
+        let known = self.0.iter().position(|known| known == string);
+        known.unwrap_or_else(|| {
+            self.0.push(string.into());
+            self.0.len() - 1
+        }) as u32
+    }
+
+    fn bytes(&self, align: usize) -> Vec<u8> {
+        let mut out: Vec<u8> = self
+            .0
+            .iter()
+            .flat_map(|string| string.bytes().chain([0]))
+            .collect();
+        out.resize(out.len().next_multiple_of(align), 0);
+        out
+    }
+}
+
+fn lists(order: ByteOrder, model: &[Vec<Site>]) -> Vec<u8> {
+    let (mut files, mut names) = (Strings::default(), Strings::default());
+    let mut functions = Vec::new();
+    let (mut calls, mut ranges, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+    let outer = model[0].last().unwrap();
+    for site in [outer, &model[2][0], &model[3][0]] {
+        let (name, file) = (names.number(&site.function), files.number(&site.file));
+        functions.extend([name, file, 5, 1, 0]);
+    }
+    // depth, ranges, function, line, column; two ranges of the first, one of the one in it, one of the third
+    calls.extend([0, 2, 1, 20, 3, 1, 1, 2, 30, 4, 0, 1, 1, 21, 3]);
+    for (start, count) in [(2, 3), (6, 1), (3, 1), (7, 1)] {
+        ranges.extend([start * STRETCH, count * STRETCH]);
+    }
+    for (at, chain) in (0..).zip(model) {
+        lines.extend([at * STRETCH, files.number(&chain[0].file), chain[0].line, 6]);
+    }
+    let mut out = Vec::new();
+    let (files, names, counts) = (files.bytes(4), names.bytes(4), (files.0.len(), names.0.len()));
+    for number in [counts.0, files.len(), counts.1, names.len()] {
+        order.put_u32(&mut out, number as u32);
+    }
+    for number in [
+        functions.len() / 5,
+        calls.len() / 5,
+        ranges.len() / 2,
+        lines.len() / 4,
+    ] {
+        order.put_u32(&mut out, number as u32);
+    }
+    out.extend(files);
+    out.extend(names);
+    for number in [functions, calls, ranges, lines].concat() {
+        order.put_u32(&mut out, number);
+    }
+    out
+}
+
+fn positions(order: ByteOrder, address: u64, model: &[Vec<Site>]) -> Vec<u8> {
+    let mut strings = Strings::default();
+    let mut known: Vec<[u32; 7]> = Vec::new();
+    let mut offsets = Vec::new();
+    for (at, chain) in (0..).zip(model) {
+        let mut caller = u32::MAX;
+        for site in chain.iter().rev() {
+            let (name, file) = (strings.number(&site.function), strings.number(&site.file));
+            let position = [caller, name, file, 5, 1, site.line, 7];
+            let number = known.iter().position(|known| *known == position);
+            caller = number.unwrap_or_else(|| {
+                known.push(position);
+                known.len() - 1
+            }) as u32;
+        }
+        offsets.extend([at * STRETCH, caller]);
+    }
+    let mut out = Vec::new();
+    for number in [
+        address,
+        offsets.len() as u64 / 2,
+        known.len() as u64,
+        strings.0.len() as u64,
+    ] {
+        order.put_u64(&mut out, number);
+    }
+    for number in [offsets, known.concat()].concat() {
+        order.put_u32(&mut out, number);
+    }
+    out.extend(strings.bytes(1));
+    out
+}
+
+/// A profile with one sample in each of some functions, all made after [`model`].
+struct Made {
+    folder: tempfile::TempDir,
+    input: PathBuf,
+}
+
+fn make(layout: Layout, order: ByteOrder, machine: u32, count: u32) -> Made {
+    let folder = scratch();
+    let path = folder.path().join("jit-7.dump");
+    let mut dump = DumpWriter::new(order, machine, PID);
+    let mut profile = ProfileWriter::new(order);
+    profile.mmap2(PID, 0x6000_0000, 4096, 0, text(&path), 500);
+    for number in 0..count {
+        let model = model(number);
+        let address = REGION + u64::from(number) * 0x200;
+        let time = 1000 + u64::from(number);
+        put_lines(&mut dump, layout, time, address, &model);
+        let code = vec![number as u8; model.len() * STRETCH as usize];
+        dump.load(
+            time,
+            address,
+            number.into(),
+            format!("fn_{number}").as_bytes(),
+            &code,
+        );
+        profile.sample(PID, 1_000_000 + u64::from(number), &[address + 1], None);
+    }
+    std::fs::write(&path, dump.bytes).unwrap();
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    Made { folder, input }
+}
+
+fn number_of(object: &Path) -> u32 {
+    let stem = object.file_stem().unwrap().to_str().unwrap();
+    stem.rsplit('-').next().unwrap().parse().unwrap()
+}
+
+fn verify(object: &Path) {
+    let said = run("llvm-dwarfdump", &["--verify", text(object)]);
+    assert!(said.contains("No errors."), "{}: {said}", object.display());
+    assert!(!said.contains("warning"), "{}: {said}", object.display());
+}
+
+#[test]
+fn every_reader_sees_the_same_lines_and_inlined_calls() {
+    const FUNCTIONS: u32 = 20;
+    const TEXT: u64 = 0x40;
+    for layout in LAYOUTS {
+        let made = make(layout, ByteOrder::Little, X86_64, FUNCTIONS);
+        for version in ["4", "5"] {
+            let output = inject_into(made.folder.path(), &made.input, &["--dwarf", version]);
+            let objects = objects_of(&output);
+            assert_eq!(objects.len(), FUNCTIONS as usize);
+            for object in objects {
+                let model = model(number_of(&object));
+                // the first and the last byte of each stretch
+                let starts = (0..model.len() as u64).map(|at| TEXT + at * u64::from(STRETCH));
+                let addresses: Vec<u64> = starts
+                    .flat_map(|start| [start, start + u64::from(STRETCH) - 1])
+                    .collect();
+                let innermost = |chain: &Vec<Site>| {
+                    let function = chain.last().unwrap().function.clone();
+                    vec![Site {
+                        function,
+                        ..chain[0].clone()
+                    }]
+                };
+                let expected = |chain: &Vec<Site>| match layout {
+                    Layout::Lines => innermost(chain),
+                    _ => chain.clone(),
+                };
+                let expected: Vec<Vec<Site>> = model
+                    .iter()
+                    .flat_map(|chain| [expected(chain), expected(chain)])
+                    .collect();
+                for (name, ask) in symbolizers::ALL {
+                    let shown = ask(&object, &addresses);
+                    assert_eq!(
+                        shown,
+                        expected,
+                        "{layout:?}, DWARF {version}, {name}, {}",
+                        object.display()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_are_valid_on_every_machine() {
+    let (i386, arm, ppc64, s390x) = (3, 40, 21, 22);
+    for layout in LAYOUTS {
+        for (order, machine) in [
+            (ByteOrder::Little, i386),
+            (ByteOrder::Little, arm),
+            (ByteOrder::Big, ppc64),
+            (ByteOrder::Big, s390x),
+        ] {
+            let made = make(layout, order, machine, 3);
+            for version in ["4", "5"] {
+                let output = inject_into(made.folder.path(), &made.input, &["--dwarf", version]);
+                for object in objects_of(&output) {
+                    verify(&object);
+                    let last = 0x40 + model(0).len() as u64 * u64::from(STRETCH) - 1;
+                    let shown = symbolizers::llvm(&object, &[0x40, last]);
+                    assert_eq!((shown[0][0].line, shown[1][0].line), (10, 10));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_of_any_recording_is_invalid() {
+    for name in capture::WITH_TRUTH {
+        let folder = scratch();
+        let dumps = capture::folder(name);
+        let output = inject_into(
+            folder.path(),
+            &capture::profile(name),
+            &["--all", "--jitdump", text(&dumps)],
+        );
+        let objects = folder.path().join("out.data.elf");
+        if !objects.exists() {
+            continue;
+        }
+        // One run for many files; each of them says so if it has no errors.
+        for objects in objects_of(&output).chunks(500) {
+            let mut arguments = vec!["--verify"];
+            arguments.extend(objects.iter().map(|object| text(object)));
+            let said = run("llvm-dwarfdump", &arguments);
+            let without_errors = said.matches("No errors.").count();
+            assert_eq!(without_errors, objects.len(), "{name}: {said}");
+        }
+    }
+}
+
+/// The rows of an object: address, line, file. Without the end of the sequence.
+fn rows(object: &Path) -> Vec<(u64, u32, String)> {
+    let shown = run("readelf", &["-W", "--debug-dump=decodedline", text(object)]);
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let at = fields.iter().position(|field| field.starts_with("0x"))?;
+        let line = fields.get(at.checked_sub(1)?)?.parse().ok()?;
+        let address = u64::from_str_radix(&fields[at][2..], 16).ok()?;
+        Some((address, line, fields[..at - 1].join(" ")))
+    };
+    shown.lines().filter_map(row).collect()
+}
+
+/// The name and the size of an object's function.
+fn function(object: &Path) -> (String, u64) {
+    let shown = run("readelf", &["-sW", text(object)]);
+    let line = shown.lines().find(|line| line.contains(" FUNC ")).unwrap();
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (_, name) = line.split_once(&format!(" {} ", fields[6])).unwrap();
+    (name.trim().to_owned(), fields[2].parse().unwrap())
+}
+
+/// The last line of the function that starts at a line and column of a source text.
+fn last_line(source: &str, line: usize, column: usize) -> u32 {
+    let start: usize = source.lines().take(line - 1).map(|line| line.len() + 1).sum();
+    let mut depth = 0;
+    for (at, byte) in source.bytes().enumerate().skip(start + column - 1) {
+        depth += i32::from(b"({[".contains(&byte)) - i32::from(b")}]".contains(&byte));
+        if depth < 0 || (byte == b'}' && depth == 0) {
+            return 1 + source[..at].matches('\n').count() as u32;
+        }
+    }
+    source.lines().count() as u32
+}
+
+/// V8's own script: the baseline compiler's lines lie in the function, the optimizing ones' in the file.
+#[test]
+fn lines_of_v8_lie_in_their_functions() {
+    let source = std::fs::read_to_string(capture::folder("node20").join("work.js")).unwrap();
+    for (name, records) in [("node20", 68), ("node22", 67)] {
+        let folder = scratch();
+        let output = inject_into(folder.path(), &capture::profile(name), &["--all"]);
+        let mut with_lines = 0;
+        let mut checked = HashSet::new();
+        for object in objects_of(&output) {
+            let rows = rows(&object);
+            if rows.is_empty() {
+                continue;
+            }
+            with_lines += 1;
+            let (symbol, size) = function(&object);
+            assert_eq!(rows[0].0, 0x40, "{symbol}");
+            assert!(
+                rows.iter().all(|row| (0x40..=0x40 + size).contains(&row.0)),
+                "{symbol}"
+            );
+            let clean = |file: &str| !file.chars().any(char::is_control) && !file.contains('\\');
+            assert!(rows.iter().all(|row| clean(&row.2)), "{symbol}: {rows:?}");
+            let Some((tier, place)) = symbol.strip_prefix("JS:").and_then(|rest| {
+                let place = rest.split("/work.js:").nth(1)?;
+                Some((rest.chars().next()?, place))
+            }) else {
+                continue;
+            };
+            let (line, column) = place.split_once(':').unwrap();
+            let (line, column): (usize, usize) = (line.parse().unwrap(), column.parse().unwrap());
+            let is_whole_script = (line, column) == (1, 1);
+            let lines = match tier {
+                '^' if !is_whole_script => line as u32..=last_line(&source, line, column),
+                _ => 1..=source.lines().count() as u32,
+            };
+            assert!(
+                rows.iter().all(|row| lines.contains(&row.1)),
+                "{symbol}: {lines:?}, {rows:?}"
+            );
+            checked.insert(tier);
+        }
+        assert_eq!(with_lines, records, "{name}");
+        assert!(
+            checked.contains(&'^') && checked.contains(&'*'),
+            "{name}: {checked:?}"
+        );
+    }
+}
+
+#[test]
+fn damaged_file_names_are_told_and_counted() {
+    let folder = scratch();
+    let said = inject(
+        &capture::profile("node20"),
+        &folder.path().join("out.data"),
+        &["--all"],
+    );
+    assert!(
+        said.contains("lines with damaged file names, which could be told from what was left of them (449,"),
+        "{said}"
+    );
+}
+
+/// `lines.tsv` has, for each function, the lines that clang's object file of the same code has.
+#[test]
+fn lines_of_llvm_are_those_of_the_same_code_compiled_ahead_of_time() {
+    for (name, functions) in [("lli14-mcjit", 7), ("llvm19-jitlink", 4)] {
+        let folder = scratch();
+        let dumps = capture::folder(name);
+        let more = ["--all", "--jitdump", text(&dumps)];
+        let output = inject_into(folder.path(), &capture::profile(name), &more);
+        let truth = std::fs::read_to_string(dumps.join("lines.tsv")).unwrap();
+        let truth: Vec<Vec<&str>> = truth
+            .lines()
+            .skip(1)
+            .map(|line| line.split('\t').collect())
+            .collect();
+        let objects = objects_of(&output);
+        assert_eq!(objects.len(), functions);
+        for object in objects {
+            let (symbol, size) = function(&object);
+            let addresses: Vec<u64> = (0x40..0x40 + size).collect();
+            let shown = symbolizers::llvm(&object, &addresses);
+            let rows: Vec<_> = truth.iter().filter(|row| row[0] == symbol).collect();
+            assert!(!rows.is_empty());
+            for (offset, chain) in (0..size).zip(shown) {
+                let row = rows
+                    .iter()
+                    .rfind(|row| row[1].parse::<u64>().unwrap() <= offset)
+                    .unwrap();
+                let file = Path::new(&chain[0].file).file_name().unwrap().to_str().unwrap();
+                let expected = (row[2].parse().unwrap(), row[3]);
+                assert_eq!((chain[0].line, file), expected, "{symbol}+{offset:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn perf_shows_the_lines_of_all_files_of_a_function() {
+    let folder = scratch();
+    let dumps = capture::folder("java17");
+    let more = ["--all", "--jitdump", text(&dumps)];
+    let output = inject_into(folder.path(), &capture::profile("java17"), &more);
+    let several = objects_of(&output).into_iter().filter(|object| {
+        let files: HashSet<String> = rows(object).into_iter().map(|row| row.2).collect();
+        files.len() > 1
+    });
+    assert_eq!(several.count(), 99);
+    let shown = perf::perf(&["script", "-f", "-i", text(&output), "-G", "-F", "ip,sym,srcline"]);
+    let mut files = HashSet::new();
+    let mut lines = shown.lines();
+    while let Some(line) = lines.next() {
+        if line.contains(" LWork") || line.contains(" Work") {
+            let place = lines.next().unwrap_or_default().trim();
+            files.extend(place.split_once(':').map(|(file, _)| file.to_owned()));
+        }
+    }
+    assert!(files.contains("Work.java"), "{files:?}: {shown}");
+    assert!(files.len() > 1, "lines of inlined methods: {files:?}");
+}
+
+/// perf 6.1 shows inlined calls in stacks that it unwinds.
+#[test]
+fn perf_shows_inlined_calls() {
+    const FRAME: u8 = 48;
+    for layout in [Layout::Lists, Layout::Positions] {
+        let folder = scratch();
+        let path = folder.path().join("jit-7.dump");
+        let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+        let mut profile = ProfileWriter::new(ByteOrder::Little);
+        profile.sample_type |= field::REGS_USER | field::STACK_USER;
+        profile.mmap2(PID, 0x6000_0000, 4096, 0, text(&path), 500);
+        let model = model(0);
+        let code = vec![0x90; model.len() * STRETCH as usize];
+        let (frame, header) = tables(code.len() as u64, FRAME);
+        put_lines(&mut dump, layout, 1000, REGION, &model);
+        dump.unwinding(1000, &frame, &header);
+        dump.load(1000, REGION, 0, b"fn_0", &code);
+        std::fs::write(&path, dump.bytes).unwrap();
+        let mut stack = vec![0; usize::from(FRAME) - 8];
+        // a caller in its last stretch, which returns to nowhere
+        let returns = REGION + 8 * u64::from(STRETCH) + 5;
+        stack.extend_from_slice(&returns.to_le_bytes());
+        stack.resize(stack.len() + usize::from(FRAME), 0);
+        let stack = UserStack {
+            sp: 0x7fff_0000_0000,
+            bytes: &stack,
+        };
+        profile.sample(PID, 2000, &[REGION + 3 * u64::from(STRETCH) + 2], Some(&stack));
+        let input = folder.path().join("perf.data");
+        std::fs::write(&input, profile.finish()).unwrap();
+        let output = inject_into(folder.path(), &input, &[]);
+        let shown = perf::perf(&[
+            "script",
+            "-f",
+            "-i",
+            text(&output),
+            "--inline",
+            "-F",
+            "ip,sym,srcline",
+        ]);
+        let frames: Vec<&str> = shown
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
+        let (symbols, places): (Vec<_>, Vec<_>) =
+            frames.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
+        let symbols: Vec<&str> = symbols
+            .iter()
+            .map(|line| line.split_once(' ').unwrap().1)
+            .collect();
+        assert_eq!(
+            symbols,
+            ["inlined_b", "inlined_a", "fn_0", "fn_0"],
+            "{layout:?}: {shown}"
+        );
+        assert_eq!(
+            places,
+            [
+                "b.js:200 (inlined)",
+                "a.js:30 (inlined)",
+                "module_0.js:20",
+                "module_0.js:10"
+            ]
+        );
+        let report = [
+            "report",
+            "-f",
+            "-i",
+            text(&output),
+            "--inline",
+            "--stdio",
+            "--no-children",
+            "-G",
+        ];
+        let report = perf::perf(&report);
+        assert!(report.contains("inlined_a (inlined)"), "{report}");
+    }
+}
+
+/// The hottest line of `evalNode`, by what V8 wrote: most samples are in the multiplication, which the modulo
+/// behind it makes slow.
+#[test]
+fn annotate_shows_the_source_of_a_javascript_function() {
+    let folder = scratch();
+    let sources = capture::folder("node20");
+    let map = format!("/tmp/cap-node20={}", text(&sources));
+    let output = inject_into(folder.path(), &capture::profile("node20"), &["--path-map", &map]);
+    let symbol = "JS:*evalNode /tmp/cap-node20/work.js:40:18";
+    let annotate = |more: &[&str]| {
+        let mut arguments = vec!["annotate", "-f", "-i", text(&output), "--stdio"];
+        arguments.extend_from_slice(more);
+        arguments.push(symbol);
+        perf::perf(&arguments)
+    };
+    let shown = annotate(&[]);
+    assert!(
+        shown.contains("case '*': return (evalNode(n.l) * evalNode(n.r)) % 1000003;"),
+        "{shown}"
+    );
+    let shown = annotate(&["-l"]);
+    let hottest = shown.lines().find(|line| line.contains("work.js:")).unwrap();
+    assert!(hottest.trim().ends_with("work.js:45"), "{shown}");
+}
+
+/// A dump with one function and what else is put before it.
+fn with_records(name: &[u8], put: impl Fn(&mut DumpWriter)) -> Made {
+    let folder = scratch();
+    let path = folder.path().join("jit-7.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+    put(&mut dump);
+    dump.load(1000, REGION, 0, name, &[0x90; 9 * STRETCH as usize]);
+    std::fs::write(&path, &dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(PID, 0x6000_0000, 4096, 0, text(&path), 500);
+    profile.sample(PID, 2000, &[REGION + 1], None);
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    Made { folder, input }
+}
+
+fn only_object(made: &Made, more: &[&str]) -> PathBuf {
+    let output = inject_into(made.folder.path(), &made.input, more);
+    let mut objects = objects_of(&output);
+    objects.retain(|path| path.is_file());
+    assert_eq!(objects.len(), 1);
+    objects.remove(0)
+}
+
+#[test]
+fn embedded_sources_are_written_and_shown() {
+    let source: String = (1..=30)
+        .map(|line| format!("line {line} of the source\n"))
+        .collect();
+    let made = with_records(b"fn_0", |dump| {
+        let embedded = [b"src/module_0.js\0", source.as_bytes()].concat();
+        dump.record(827_346_261, 900, &embedded);
+        put_lines(dump, Layout::Lists, 1000, REGION, &model(0));
+    });
+    let object = only_object(&made, &[]);
+    let sources = object.parent().unwrap().join("sources");
+    let written = Path::new(&symbolizers::llvm(&object, &[0x40])[0][0].file).to_owned();
+    assert!(written.starts_with(&sources), "{}", written.display());
+    assert_eq!(written.file_name().unwrap(), "module_0.js");
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), source);
+    verify(&object);
+    let output = made.folder.path().join("out.data");
+    let shown = perf::perf(&["annotate", "-f", "-i", text(&output), "--stdio", "fn_0"]);
+    assert!(shown.contains("line 10 of the source"), "{shown}");
+    let shown = perf::perf(&[
+        "script",
+        "-f",
+        "-i",
+        text(&output),
+        "-G",
+        "-F",
+        "ip,sym,srcline,srccode",
+    ]);
+    assert!(shown.contains("line 10 of the source"), "{shown}");
+    // once more, over what is there; and in a folder that is shared
+    let object = only_object(&made, &["--dwarf", "5"]);
+    assert!(written.exists());
+    let dwarf = run("llvm-dwarfdump", &["--debug-line", text(&object)]);
+    assert!(dwarf.contains("version: 5"), "{dwarf}");
+    assert!(dwarf.contains("line 30 of the source"), "{dwarf}");
+    verify(&object);
+    let shared = made.folder.path().join("shared");
+    for _ in 0..2 {
+        let more = ["--elf-dir", text(&shared)];
+        inject_into(made.folder.path(), &made.input, &more);
+        assert_eq!(std::fs::read_dir(shared.join("sources")).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn paths_of_sources_follow_the_options() {
+    let made = with_records(b"fn_0", |dump| {
+        put_lines(dump, Layout::Lists, 1000, REGION, &model(0));
+    });
+    let asked = |more: &[&str]| {
+        let object = only_object(&made, more);
+        let chain = symbolizers::llvm(&object, &[0x40 + 3 * u64::from(STRETCH)]).remove(0);
+        chain.into_iter().map(|site| site.file).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&[]), ["/lib/b.js", "src/a.js", "src/module_0.js"]);
+    assert_eq!(
+        asked(&["--source-dir", "/home/me", "--path-map", "/lib=/usr/lib"]),
+        ["/usr/lib/b.js", "/home/me/src/a.js", "/home/me/src/module_0.js"]
+    );
+    assert_eq!(
+        asked(&[
+            "--path-map",
+            "src/=/checkout/",
+            "--path-map",
+            "src/a=/generated/a"
+        ]),
+        ["/lib/b.js", "/generated/a.js", "/checkout/module_0.js"]
+    );
+}
+
+#[test]
+fn names_tell_where_functions_are_declared() {
+    for (name, expected) in [
+        ("JS:^eat /tmp/work.js:23:6", &["work.js", "23", "6"][..]),
+        ("py::fib:/tmp/work.py", &["work.py"]),
+    ] {
+        let made = with_records(name.as_bytes(), |_| {});
+        let object = only_object(&made, &[]);
+        let dwarf = run("llvm-dwarfdump", &[text(&object)]);
+        let declared: Vec<&str> = dwarf.lines().filter(|line| line.contains("DW_AT_decl")).collect();
+        assert_eq!(declared.len(), expected.len(), "{dwarf}");
+        for (line, expected) in declared.iter().zip(expected) {
+            assert!(line.contains(expected), "{dwarf}");
+        }
+        verify(&object);
+    }
+}
+
+#[test]
+fn tiers_are_told_on_request() {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    let said = inject(&capture::profile("node20"), &output, &["--tiers"]);
+    assert!(
+        said.contains("449 samples in 15 functions of tier TurboFan"),
+        "{said}"
+    );
+    let leaves = perf::leaves(&output);
+    assert!(!leaves.iter().any(|sample| sample.frames[0].contains("TurboFan")));
+    inject(&capture::profile("node20"), &output, &["--tiers=symbols"]);
+    let leaves = perf::leaves(&output);
+    let tagged = leaves
+        .iter()
+        .filter(|sample| sample.frames[0].ends_with(" [TurboFan]"));
+    assert!(tagged.count() > 300);
+    // the record speaks louder than the name
+    let made = with_records(b"JS:^f a.js:1:1", |dump| {
+        dump.record(827_346_260, 999, b"\x03\0\0\0Warp\0\0\0\0");
+    });
+    let said = inject(&made.input, &made.folder.path().join("out.data"), &["--tiers"]);
+    assert!(said.contains("1 sample in 1 function of tier Warp"), "{said}");
+}
+
+/// Whatever does not fit is dropped and counted; the rest comes out.
+#[test]
+fn debug_information_that_leads_nowhere_is_dropped() {
+    // a position that is its own caller, and one whose caller is not there
+    let circle = with_records(b"fn_0", |dump| {
+        let mut content = positions(ByteOrder::Little, REGION, &model(0));
+        let count = content.len();
+        assert!(count > 200);
+        // the caller of the fourth position
+        let first_position = 32 + 9 * 8;
+        let at = first_position + 3 * 28;
+        content[at..at + 4].copy_from_slice(&3u32.to_le_bytes());
+        dump.record(827_346_260, 1000, &content);
+    });
+    let said = inject(&circle.input, &circle.folder.path().join("out.data"), &[]);
+    assert!(
+        said.contains("lines whose file or caller leads nowhere, dropped"),
+        "{said}"
+    );
+    verify(&only_object(&circle, &[]));
+    // ranges, files and functions that are not there
+    let wild = with_records(b"fn_0", |dump| {
+        let content = lists(ByteOrder::Little, &model(0));
+        for word in (32..content.len() / 4).map(|word| word * 4) {
+            let mut damaged = content.clone();
+            damaged[word..word + 4].copy_from_slice(&0x7fff_fff0u32.to_le_bytes());
+            dump.record(827_346_259, 1000, &damaged);
+            dump.load(1000, REGION, 1, b"other", &[0x90; 100]);
+        }
+    });
+    let output = inject_into(wild.folder.path(), &wild.input, &["--all"]);
+    for object in objects_of(&output) {
+        verify(&object);
+    }
+}
