@@ -429,8 +429,13 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         let entry = self.unit.add(self.unit.root(), dw::DW_TAG_subprogram);
         self.declaration(entry, declared);
         let entry_mut = self.unit.get_mut(entry);
-        if !declared.name.is_empty() {
-            let name = cleaned(declared.name);
+        // The function itself may be inlined into itself, and be known by its symbol only.
+        let name = match at {
+            0 if declared.name.is_empty() => self.function.symbol,
+            _ => declared.name,
+        };
+        if !name.is_empty() {
+            let name = cleaned(name);
             if self.names_linkage {
                 entry_mut.set(dw::DW_AT_linkage_name, text(&name));
             }

@@ -335,7 +335,7 @@ fn functions_that_cannot_be_are_passed_over() {
 }
 
 /// Damages a file: bits flipped, bytes cut out or doubled, numbers set to extremes.
-fn damage(file: &mut Vec<u8>, random: &mut Random) {
+pub fn damage(file: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(4) {
         let at = random.below(file.len() as u64) as usize;
         let end = (at + 1 + random.below(64) as usize).min(file.len());

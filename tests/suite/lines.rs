@@ -4,8 +4,11 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
+use jitinject::inject::Options;
 
+use crate::bad_input::damage;
 use crate::support::dump::{DumpWriter, X86_64, tables};
+use crate::support::generator::Random;
 use crate::support::profile::{ProfileWriter, UserStack, field};
 use crate::support::symbolizers::{self, Site};
 use crate::support::tools::{run, text};
@@ -287,7 +290,7 @@ fn lines_are_valid_on_every_machine() {
 
 #[test]
 fn nothing_of_any_recording_is_invalid() {
-    for name in capture::WITH_TRUTH {
+    for name in capture::WITH_TRUTH.iter().chain(&capture::FOREIGN) {
         let folder = scratch();
         let dumps = capture::folder(name);
         let output = inject_into(
@@ -349,9 +352,17 @@ fn last_line(source: &str, line: usize, column: usize) -> u32 {
 #[test]
 fn lines_of_v8_lie_in_their_functions() {
     let source = std::fs::read_to_string(capture::folder("node20").join("work.js")).unwrap();
-    for (name, records) in [("node20", 68), ("node22", 67)] {
+    for (name, records) in [
+        ("node20", 68),
+        ("node22", 67),
+        ("node20-arm64-dump", 63),
+        ("node20-ppc64le-dump", 62),
+        ("node20-s390x-dump", 63),
+    ] {
         let folder = scratch();
-        let output = inject_into(folder.path(), &capture::profile(name), &["--all"]);
+        let dumps = capture::folder(name);
+        let more = ["--all", "--jitdump", text(&dumps)];
+        let output = inject_into(folder.path(), &capture::profile(name), &more);
         let mut with_lines = 0;
         let mut checked = HashSet::new();
         for object in objects_of(&output) {
@@ -744,5 +755,37 @@ fn debug_information_that_leads_nowhere_is_dropped() {
     let output = inject_into(wild.folder.path(), &wild.input, &["--all"]);
     for object in objects_of(&output) {
         verify(&object);
+    }
+}
+
+/// Whatever the records hold, there are objects, and what is in them is valid.
+#[test]
+fn damage_of_any_kind_leaves_valid_lines() {
+    let mut random = Random::new(2);
+    for layout in LAYOUTS {
+        let made = make(layout, ByteOrder::Little, X86_64, 3);
+        let path = made.folder.path().join("jit-7.dump");
+        let original = std::fs::read(&path).unwrap();
+        let mut written = 0;
+        for round in 0..200 {
+            let mut damaged = original.clone();
+            damage(&mut damaged, &mut random);
+            std::fs::write(&path, damaged).unwrap();
+            let options = Options {
+                input: made.input.clone(),
+                output: made.folder.path().join("out.data"),
+                all: true,
+                ..Options::default()
+            };
+            let is_written = jitinject::inject::inject(&options, &mut ()).is_ok();
+            if is_written && round % 10 == 0 && made.folder.path().join("out.data.elf").exists() {
+                for object in objects_of(&options.output) {
+                    let said = run("llvm-dwarfdump", &["--verify", text(&object)]);
+                    assert!(said.contains("No errors."), "{layout:?}, {round}: {said}");
+                    written += 1;
+                }
+            }
+        }
+        assert!(written > 10, "{written}");
     }
 }

@@ -13,6 +13,7 @@
 mod bad_input;
 mod captures;
 mod command_line;
+mod dwarf;
 mod lines;
 mod live;
 mod matching;

@@ -29,6 +29,9 @@ pub const WITH_TRUTH: [&str; 22] = [
     "wasmtime",
 ];
 
+/// Dumps of other machines, written under QEMU, and the profile of QEMU.
+pub const FOREIGN: [&str; 3] = ["node20-arm64-dump", "node20-ppc64le-dump", "node20-s390x-dump"];
+
 /// A recording's folder.
 pub fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);

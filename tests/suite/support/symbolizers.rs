@@ -25,8 +25,11 @@ impl Site {
 /// The chain of each address, the innermost function first.
 pub type Chains = Vec<Vec<Site>>;
 
-/// Each program by its name, and what asks it.
-pub const ALL: [(&str, fn(&Path, &[u64]) -> Chains); 3] = [
+/// Asks a program for addresses in an object.
+pub type Ask = fn(&Path, &[u64]) -> Chains;
+
+/// Each program by its name.
+pub const ALL: [(&str, Ask); 3] = [
     ("llvm-symbolizer", llvm),
     ("addr2line", gnu),
     ("eu-addr2line", elfutils),

@@ -1,0 +1,244 @@
+//! Whatever lines and inlined calls there are, gimli's reader and addr2line's find them again, unchanged.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use gimli::{EndianSlice, RunTimeEndian, SectionId};
+use jitinject::bytes::ByteOrder;
+use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitinject::elf::dwarf::{FunctionUnit, Section, Settings, Version, encode};
+use jitinject::elf::machine::Machine;
+use proptest::prelude::*;
+
+use crate::support::generator::Random;
+
+const SIZE: u32 = 200;
+const FILES: u32 = 4;
+const FUNCTIONS: u32 = 5;
+
+type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+
+/// One frame of an address: function, file, line, column.
+type Frame = (Option<String>, Option<String>, u32, u32);
+
+fn file_name(file: u32) -> String {
+    ["main.js", "src/a.js", "/abs/lib/b.js", "weird dir/ü.js"][file as usize].to_owned()
+}
+
+/// The name of the function itself is that of its symbol.
+fn function_name(function: u32) -> String {
+    if function == 0 {
+        "symbol".into()
+    } else {
+        format!("inlined_{function}")
+    }
+}
+
+/// Anything that a runtime could write, fitting or not.
+fn any_info() -> impl Strategy<Value = DebugInfo<'static>> {
+    let row = (0..SIZE + 20, 0..FILES + 1, 0..1000u32, 0..100u32, 0..3u32);
+    let row = row.prop_map(|(offset, file, line, column, discriminator)| Row {
+        offset,
+        file: (file < FILES).then_some(file),
+        line,
+        column,
+        discriminator,
+    });
+    let range = (0..SIZE + 20, 0..80u32).prop_map(|(start, size)| start..start + size);
+    let ranges = prop::collection::vec(range, 0..4);
+    let call = (0..6u32, 0..FUNCTIONS + 1, ranges, 0..1000u32, 0..100u32);
+    let call = call.prop_map(|(depth, function, ranges, line, column)| InlinedCall {
+        depth,
+        function,
+        ranges,
+        line,
+        column,
+    });
+    let (rows, calls) = (
+        prop::collection::vec(row, 0..20),
+        prop::collection::vec(call, 0..20),
+    );
+    (rows, calls).prop_map(|(rows, calls)| {
+        let file = |file| SourceFile {
+            path: Cow::Owned(file_name(file).into_bytes()),
+            text: None,
+        };
+        let function = |function: u32| SourceFunction {
+            name: if function == 0 {
+                b""
+            } else {
+                function_name(function).leak().as_bytes()
+            },
+            file: Some(function % FILES),
+            line: 1 + function,
+            column: function,
+        };
+        DebugInfo {
+            files: (0..FILES).map(file).collect(),
+            functions: (0..FUNCTIONS).map(function).collect(),
+            rows,
+            calls,
+        }
+    })
+}
+
+/// A tree of calls that fits: nested ranges, none of them touching.
+fn tree(start: u32, end: u32, depth: u32, random: &mut Random, calls: &mut Vec<InlinedCall>) {
+    let mut below = |limit: u32| random.below(limit.into()) as u32;
+    let mut at = start + below(4);
+    let mut siblings = Vec::new();
+    while at + 2 < end {
+        let size = 1 + below(end - at - 1);
+        siblings.push(InlinedCall {
+            depth,
+            function: 1 + below(FUNCTIONS - 1),
+            ranges: std::iter::once(at..at + size).collect(),
+            line: 1 + below(500),
+            column: below(50),
+        });
+        at += size + 1 + below(20);
+    }
+    for call in siblings {
+        let inside = call.ranges[0].clone();
+        calls.push(call);
+        if depth < 5 {
+            tree(inside.start, inside.end, depth + 1, random, calls);
+        }
+    }
+}
+
+/// What the information says of an offset, the innermost frame first.
+fn expected(info: &DebugInfo<'_>, offset: u32) -> Vec<Frame> {
+    let first = info.rows.first();
+    let row = info.rows.iter().rfind(|row| row.offset <= offset);
+    // Up to the first row it is the function's own declaration.
+    let start = first.map(|_| {
+        (
+            info.functions[0].file,
+            info.functions[0].line,
+            info.functions[0].column,
+        )
+    });
+    let place = row.map(|row| (row.file, row.line, row.column)).or(start);
+    let mut frames = Vec::new();
+    let (mut function, mut depth) = (0, 0);
+    for call in &info.calls {
+        if call.depth == depth && call.ranges.iter().any(|range| range.contains(&offset)) {
+            frames.push((
+                function,
+                info.functions[function as usize].file,
+                call.line,
+                call.column,
+            ));
+            (function, depth) = (call.function, depth + 1);
+        }
+    }
+    let (file, line, column) = place.unwrap_or((None, 0, 0));
+    frames.push((function, file, line, column));
+    let frame = |(function, file, line, column): (u32, Option<u32>, u32, u32)| {
+        (Some(function_name(function)), file.map(file_name), line, column)
+    };
+    frames.into_iter().rev().map(frame).collect()
+}
+
+fn dwarf(sections: &[Section], endian: RunTimeEndian) -> gimli::Dwarf<Reader<'_>> {
+    let by_name: HashMap<&str, &[u8]> = sections.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
+    let load = |id: SectionId| {
+        let bytes = by_name.get(id.name()).copied().unwrap_or_default();
+        Ok::<_, gimli::Error>(EndianSlice::new(bytes, endian))
+    };
+    gimli::Dwarf::load(load).unwrap()
+}
+
+/// Encodes two functions in one file, and compares what addr2line says of each of their bytes.
+fn check(infos: &[DebugInfo<'_>; 2], version: Version, order: ByteOrder, machine: u32) {
+    let machine = Machine::new(machine, order);
+    let addresses = [0x40u64, 0x4000];
+    let unit = |(info, address)| FunctionUnit {
+        symbol: b"symbol",
+        address,
+        size: SIZE,
+        info,
+    };
+    let units: Vec<_> = infos.iter().zip(addresses).map(unit).collect();
+    let settings = Settings {
+        version,
+        machine,
+        directory: b".",
+    };
+    let sections = encode(&units, settings).unwrap();
+    let endian = match order {
+        ByteOrder::Little => RunTimeEndian::Little,
+        ByteOrder::Big => RunTimeEndian::Big,
+    };
+    let context = addr2line::Context::from_dwarf(dwarf(&sections, endian)).unwrap();
+    for (info, address) in infos.iter().zip(addresses) {
+        for offset in 0..SIZE {
+            let mut frames = context
+                .find_frames(address + u64::from(offset))
+                .skip_all_loads()
+                .unwrap();
+            let mut found = Vec::new();
+            while let Some(frame) = frames.next().unwrap() {
+                let name = frame
+                    .function
+                    .map(|function| function.raw_name().unwrap().into_owned());
+                // no place at all without rows
+                let Some(place) = frame.location else {
+                    found.push((name, None, 0, 0));
+                    continue;
+                };
+                let file = place
+                    .file
+                    .map(|file| file.strip_prefix("./").unwrap_or(file).to_owned());
+                found.push((name, file, place.line.unwrap_or(0), place.column.unwrap_or(0)));
+            }
+            let mut wanted = expected(info, offset);
+            // addr2line knows no column of a line that is none; and a row without a file keeps the last one.
+            for (frame, wanted) in found.iter_mut().zip(&mut wanted) {
+                if wanted.1.is_none() || wanted.2 == 0 {
+                    (frame.1, wanted.1) = (None, None);
+                }
+                if wanted.2 == 0 {
+                    (frame.3, wanted.3) = (0, 0);
+                }
+            }
+            assert_eq!(found, wanted, "{offset}");
+        }
+    }
+}
+
+fn versions() -> impl Strategy<Value = (Version, ByteOrder, u32)> {
+    let (x86_64, i386, s390x) = (62, 3, 22);
+    prop_oneof![
+        Just((Version::Four, ByteOrder::Little, x86_64)),
+        Just((Version::Five, ByteOrder::Little, x86_64)),
+        Just((Version::Four, ByteOrder::Little, i386)),
+        Just((Version::Five, ByteOrder::Big, s390x)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read(one in any_info(), other in any_info(), settings in versions()) {
+        let mut infos = [one, other];
+        for info in &mut infos {
+            info.normalise(SIZE);
+        }
+        let (version, order, machine) = settings;
+        check(&infos, version, order, machine);
+    }
+
+    #[test]
+    fn trees_that_fit_stay_as_they_are(seed in any::<u64>(), settings in versions(), mut info in any_info()) {
+        info.calls.clear();
+        tree(0, SIZE, 0, &mut Random::new(seed), &mut info.calls);
+        let calls = info.calls.clone();
+        prop_assert_eq!(info.normalise(SIZE).calls, 0);
+        prop_assert_eq!(&info.calls, &calls);
+        let (version, order, machine) = settings;
+        check(&[info.clone(), info], version, order, machine);
+    }
+}
