@@ -43,6 +43,13 @@ pub struct Subject<'a> {
     pub range: AddressRange,
 }
 
+impl Subject<'_> {
+    /// How far behind its start an entry lies.
+    fn offset(&self, entry: &Entry<'_>, bias: u64) -> i128 {
+        i128::from(entry.address) - i128::from(self.range.start.0) - i128::from(bias)
+    }
+}
+
 /// What was found, and what was wrong with it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lines<'a> {
@@ -76,37 +83,39 @@ impl Conventions {
     ///
     /// Quirk: V8 and LLVM add the size of an ELF header to every address, since perf once put the code right
     /// behind one (captures node20, node20-s390x-dump, lli14-mcjit, llvm19-jitlink). V8 is known by its names.
-    /// LLVM's first entry is exactly there in nearly all functions, and its last ones lie behind the code. No
-    /// other runtime does that (captures java17, erlang25, qemu).
+    /// LLVM has an entry exactly there in nearly all functions, and its last ones lie behind the code. Neither
+    /// has any below, but for rows of other functions, which LLVM 19 adds to some. No other runtime looks like
+    /// that (captures java17, erlang25, qemu).
     pub fn find<'a>(
         records: impl Iterator<Item = (Subject<'a>, &'a [u8])>,
         order: ByteOrder,
         is_64: bool,
     ) -> Self {
         let bias = if is_64 { 0x40 } else { 0x34 };
-        let (mut functions, mut exact, mut behind) = (0u64, 0u64, 0u64);
+        let (mut functions, mut exact, mut below, mut behind) = (0u64, 0u64, 0u64, 0u64);
         let mut is_v8 = false;
         for (subject, content) in records {
             let Some(entries) = read(content, subject, order) else {
                 continue;
             };
-            let mut offsets = entries
-                .iter()
-                .filter(|entry| !entry.is_end())
-                .map(|entry| entry.address.wrapping_sub(subject.range.start.0) as i64);
-            let Some(first) = offsets.next() else { continue };
-            if first < bias {
-                return Self::default();
-            }
-            functions += 1;
-            exact += u64::from(first == bias);
-            behind += u64::from(offsets.any(|offset| offset > subject.range.size() as i64));
+            let entries = entries.iter().filter(|entry| !entry.is_end());
+            let offsets: Vec<i128> = entries.map(|entry| subject.offset(entry, 0)).collect();
+            let size = i128::from(subject.range.size());
+            let any = |range: std::ops::RangeInclusive<i128>| {
+                u64::from(offsets.iter().any(|offset| range.contains(offset)))
+            };
+            functions += u64::from(!offsets.is_empty());
+            exact += any(bias..=bias);
+            below += any(0..=bias - 1);
+            behind += any(size + 1..=size + bias);
             is_v8 |= names::is_v8(subject.name);
         }
-        let is_llvm = !is_v8 && behind > 0 && exact * 10 >= functions * 9;
+        let nearly_all = |count: u64| count.saturating_mul(10) >= functions.saturating_mul(9);
+        let is_llvm = !is_v8 && behind > 0 && nearly_all(exact);
+        let is_biased = functions > 0 && nearly_all(functions - below) && (is_v8 || is_llvm);
         Self {
-            bias: if is_v8 || is_llvm { bias as u64 } else { 0 },
-            has_discriminators: is_llvm,
+            bias: if is_biased { bias as u64 } else { 0 },
+            has_discriminators: is_biased && is_llvm,
         }
     }
 }
@@ -122,15 +131,16 @@ pub fn parse<'a>(
     let mut lines = Lines::default();
     let mut files = Files::default();
     let size = i128::from(subject.range.size());
-    let offset = |entry: &Entry<'_>| {
-        i128::from(entry.address) - i128::from(subject.range.start.0) - i128::from(conventions.bias)
-    };
+    let offset = |entry: &Entry<'_>| subject.offset(entry, conventions.bias);
     let has_start = entries.iter().any(|entry| offset(entry) == 0);
     for (at, entry) in entries.iter().enumerate() {
         lines.repaired += u64::from(entry.is_repaired);
         let mut offset = offset(entry);
         // Quirk: Erlang's first entry is that of the function's header, below its code (capture erlang25).
-        if at == 0 && (-HEADER_SIZE..0).contains(&offset) && !has_start {
+        if at == 0 && (-HEADER_SIZE..0).contains(&offset) {
+            if has_start {
+                continue;
+            }
             offset = 0;
         }
         if !(0..size).contains(&offset) {
@@ -324,5 +334,147 @@ impl<'a> Files<'a> {
 
     fn finish(self) -> Vec<SourceFile<'a>> {
         self.paths.into_iter().map(SourceFile::from).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Address;
+
+    const START: u64 = 0x1000;
+    const SIZE: u64 = 0x200;
+    const ORDER: ByteOrder = ByteOrder::Little;
+
+    fn subject(name: &[u8]) -> Subject<'_> {
+        Subject {
+            name,
+            range: AddressRange::new(Address(START), SIZE).unwrap(),
+        }
+    }
+
+    /// A record with entries of offset, line and name, followed by some bytes.
+    fn record(entries: &[(i64, u32, &[u8])], rest: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        ORDER.put_u64(&mut out, START);
+        ORDER.put_u64(&mut out, entries.len() as u64);
+        for (offset, line, name) in entries {
+            ORDER.put_u64(&mut out, START.wrapping_add_signed(*offset));
+            ORDER.put_u32(&mut out, *line);
+            ORDER.put_u32(&mut out, 3);
+            out.extend_from_slice(name);
+            out.push(0);
+        }
+        out.extend_from_slice(rest);
+        out
+    }
+
+    /// The offset, line and file of each row.
+    fn rows(name: &[u8], content: &[u8], conventions: Conventions) -> Option<Vec<(u32, u32, String)>> {
+        let lines = parse(content, subject(name), conventions, ORDER)?;
+        let file = |row: &Row| {
+            let file = row.file.map(|file| lines.info.files[file as usize].path.to_vec());
+            String::from_utf8(file.unwrap_or_default()).unwrap()
+        };
+        Some(
+            lines
+                .info
+                .rows
+                .iter()
+                .map(|row| (row.offset, row.line, file(row)))
+                .collect(),
+        )
+    }
+
+    fn of(rows: &[(u32, u32, &str)]) -> Option<Vec<(u32, u32, String)>> {
+        Some(
+            rows.iter()
+                .map(|&(offset, line, file)| (offset, line, file.to_owned()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn names_repeat_and_ends_are_no_lines() {
+        let content = record(
+            &[
+                (-0x31, 7, b"a.erl"),
+                (8, 8, b"\xff"),
+                (4, 9, b"b.erl"),
+                (0x200, 0, b""),
+            ],
+            b"",
+        );
+        let plain = Conventions::default();
+        let expected = of(&[(0, 7, "a.erl"), (8, 8, "a.erl"), (4, 9, "b.erl")]);
+        assert_eq!(rows(b"m:f/1", &content, plain), expected);
+        let lines = parse(&content, subject(b"m:f/1"), plain, ORDER).unwrap();
+        assert_eq!(lines.outside, 0);
+    }
+
+    #[test]
+    fn rows_of_other_functions_are_counted() {
+        let content = record(&[(-0x500, 1, b"a.c"), (0, 2, b"a.c"), (0x300, 3, b"a.c")], b"");
+        let lines = parse(&content, subject(b"f"), Conventions::default(), ORDER).unwrap();
+        assert_eq!((lines.info.rows.len(), lines.outside), (1, 2));
+    }
+
+    /// As long as the right one, its first bytes overwritten, as V8 does it.
+    fn damaged(path: &[u8]) -> Vec<u8> {
+        let mut name = path.to_vec();
+        let lost = name.len().min(LOST);
+        name[..lost].copy_from_slice(&b"\x2d\xdc\x02\xf4\x64\x7f\0\0\x34\x17\xda\xd9\0\x19\x29\x47"[..lost]);
+        name
+    }
+
+    #[test]
+    fn damaged_names_are_told_from_the_function() {
+        let path = b"/tmp/project/work.js";
+        let bad = damaged(path);
+        for (name, padding) in [
+            (&b"JS:^f /tmp/project/work.js:1:2"[..], &b""[..]),
+            (b"JS:^f", b""),
+            (b"JS:^with space /tmp/project/work.js:1:2", b"\0\xab\0\0\0\0\x01"),
+        ] {
+            let content = record(
+                &[(0x40, 1, &bad), (0x48, 2, b"node:path"), (0x50, 3, path)],
+                padding,
+            );
+            let biased = Conventions {
+                bias: 0x40,
+                has_discriminators: false,
+            };
+            let work = "/tmp/project/work.js";
+            let expected = of(&[(0, 1, work), (8, 2, "node:path"), (16, 3, work)]);
+            let expected = expected.filter(|_| name.contains(&b'/'));
+            assert_eq!(rows(name, &content, biased), expected);
+        }
+        // too short for anything to be left of it: all entries have the same size
+        let bad = damaged(b"short.js");
+        let content = record(&[(0x40, 1, &bad), (0x48, 2, &bad)], b"");
+        let found = rows(b"JS:^f short.js:1:2", &content, Conventions::default());
+        assert_eq!(found, of(&[(0x40, 1, "short.js"), (0x48, 2, "short.js")]));
+    }
+
+    #[test]
+    fn the_bias_is_that_of_v8_and_llvm_only() {
+        let find = |name: &'static [u8], offsets: &[&[i64]]| {
+            let entries = offsets.iter().map(|offsets| {
+                let entries: Vec<_> = offsets.iter().map(|&offset| (offset, 1, &b"a"[..])).collect();
+                record(&entries, b"")
+            });
+            let records: Vec<Vec<u8>> = entries.collect();
+            let pairs = records.iter().map(|content| (subject(name), &content[..]));
+            Conventions::find(pairs, ORDER, true).bias
+        };
+        // V8: never below, not always exactly there
+        assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x40, 0x60], &[0x47]]), 0x40);
+        assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x10, 0x60], &[0x47]]), 0);
+        // LLVM: exactly there, and behind the end; rows of another function do not disturb
+        assert_eq!(find(b"main", &[&[0x40, 0x220], &[-0x300, 0x40, 0x210]]), 0x40);
+        // a method of Java's whose first line comes as late
+        assert_eq!(find(b"LWork;run()V", &[&[0x40, 0x60], &[0x40]]), 0);
+        assert_eq!(find(b"LWork;run()V", &[&[0x57, 0x60], &[0x220]]), 0);
+        assert_eq!(find(b"f", &[]), 0);
     }
 }

@@ -1,5 +1,7 @@
 //! The header at the start of a jitdump.
 
+use object::elf;
+
 use crate::bytes::{ByteOrder, Reader};
 
 /// "JiTD" as a number: the first four bytes of the file, in the byte order of all of it.
@@ -94,11 +96,13 @@ impl Header {
         self.flags == ARCH_TIMESTAMP
     }
 
-    /// Whether addresses of its machine have 64 bits, as far as the header tells: x86, ARM, PowerPC and SPARC of
-    /// old have 32.
+    /// Whether it was written on a machine whose ELF files are of 64 bits, as far as its number tells.
     pub fn is_64(&self) -> bool {
-        const MACHINES_OF_32_BITS: [u32; 5] = [2, 3, 18, 20, 40];
-        !MACHINES_OF_32_BITS.contains(&self.elf_machine)
+        let number = u16::try_from(self.elf_machine).map(elf::Machine);
+        !matches!(
+            number,
+            Ok(elf::EM_386 | elf::EM_ARM | elf::EM_PPC | elf::EM_SPARC | elf::EM_SPARC32PLUS)
+        )
     }
 
     /// Whether bits are set in the flags that have no meaning.
