@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod dump;
 pub mod generator;
+pub mod lines;
 pub mod model;
 pub mod perf;
 pub mod profile;
