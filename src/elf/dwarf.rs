@@ -246,9 +246,10 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         let directory = directory.map(&mut string);
         let name = string(name);
         let program = &mut self.unit.line_program;
+        // A string ends at a NUL: a text that has any is no text.
         let info = source
             .text
-            .filter(|_| program.file_has_source)
+            .filter(|text| program.file_has_source && memchr::memchr(0, text).is_none())
             .map(|text| FileInfo {
                 source: Some(string(text)),
                 ..FileInfo::default()

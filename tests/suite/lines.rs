@@ -497,6 +497,33 @@ fn embedded_sources_are_written_and_shown() {
     }
 }
 
+/// Whatever the path and the text, the file lies where all sources do, and the lines are valid.
+#[test]
+fn embedded_sources_may_be_hostile() {
+    for (path, source) in [
+        (&b"../../../etc/passwd"[..], &b"text"[..]),
+        (b"/", b"text"),
+        (b"a/..", b""),
+        (b"src/binary.js", b"with a\0NUL"),
+        (b"src/\xff\xfe.js", b"\xff\x1b[2J"),
+    ] {
+        let made = with_records(b"fn_0", |dump| {
+            dump.record(827_346_261, 900, &[path, b"\0", source].concat());
+            dump.debug_info(1000, REGION, path, 3);
+        });
+        for version in ["4", "5"] {
+            let object = only_object(&made, &["--dwarf", version]);
+            verify(&object);
+            let sources = object.parent().unwrap().join("sources");
+            let written = Path::new(&symbolizers::llvm(&object, &[0x40])[0][0].file).to_owned();
+            assert!(written.starts_with(&sources), "{}", written.display());
+            assert_eq!(std::fs::read(&written).unwrap(), source);
+        }
+        let left = std::fs::read_dir(made.folder.path()).unwrap().count();
+        assert_eq!(left, 4, "a dump, a profile, the output and its objects");
+    }
+}
+
 #[test]
 fn paths_of_sources_follow_the_options() {
     let made = with_records(b"fn_0", |dump| {
