@@ -1,9 +1,10 @@
 //! What can be typed, and then what it means.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf, absolute};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::inject::lines::LineOptions;
@@ -65,11 +66,11 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     source_dir: Option<PathBuf>,
 
-    /// What paths of source files start with, and what to put in its place; may be given more than once
+    /// Folders that paths of source files start with, and what to put in their place; may be given more than once
     ///
     /// For programs that ran in a container or on another machine. Of several that fit, the last one counts.
-    #[arg(long, value_name = "OLD=NEW", value_parser = path_mapping)]
-    path_map: Vec<(OsString, OsString)>,
+    #[arg(long, value_name = "OLD=NEW", value_parser = OsStringValueParser::new().try_map(path_mapping))]
+    path_map: Vec<(Vec<u8>, Vec<u8>)>,
 
     /// Tell how many samples were taken in the code of each compiler of a runtime
     ///
@@ -115,9 +116,10 @@ fn dwarf_version(text: &str) -> Result<Version, String> {
     }
 }
 
-fn path_mapping(text: &str) -> Result<(OsString, OsString), String> {
-    match text.split_once('=') {
-        Some((old, new)) if !old.is_empty() => Ok((old.into(), new.into())),
+fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let mut parts = text.as_bytes().splitn(2, |&byte| byte == b'=');
+    match (parts.next(), parts.next()) {
+        (Some(old), Some(new)) if !old.is_empty() => Ok((old.to_vec(), new.to_vec())),
         _ => Err("not of the form OLD=NEW".into()),
     }
 }
@@ -127,10 +129,6 @@ fn percent(text: &str) -> Result<f64, String> {
         Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
         _ => Err("not a number from 0 to 100".into()),
     }
-}
-
-fn bytes(text: &OsStr) -> Vec<u8> {
-    text.as_bytes().to_vec()
 }
 
 impl Arguments {
@@ -151,11 +149,7 @@ impl Arguments {
                     .source_dir
                     .as_ref()
                     .map(|dir| absolute(dir).unwrap_or_else(|_| dir.clone())),
-                path_map: self
-                    .path_map
-                    .iter()
-                    .map(|(old, new)| (bytes(old), bytes(new)))
-                    .collect(),
+                path_map: self.path_map.clone(),
             },
             tiers: match self.tiers {
                 None => Tiers::Off,

@@ -11,6 +11,10 @@ use std::ops::Range;
 /// How deep calls may be nested. Readers walk them with recursion.
 pub const MAX_DEPTH: u32 = 64;
 
+/// How many ranges all calls of a function may have together, beside two for each that they came with: splitting
+/// a caller's ranges among those inside it multiplies them by the depth. No real function has as many.
+const MAX_RANGES: usize = 1 << 20;
+
 /// Lines and inlined calls of one function.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DebugInfo<'a> {
@@ -90,7 +94,7 @@ impl<'a> From<&'a [u8]> for SourceFile<'a> {
 pub struct Dropped {
     /// Rows outside the function.
     pub rows: u64,
-    /// Rows whose file is none of those there are; they stand for code of no known line.
+    /// Lines without a file, or with one that is not there; what is left of them is that the line is not known.
     pub files: u64,
     /// Inlined calls without any code, or whose code others have already, or nested too deep.
     pub calls: u64,
@@ -111,7 +115,7 @@ impl DebugInfo<'_> {
         let mut bad_files = 0;
         for row in &mut self.rows {
             let file = valid_file(row.file);
-            bad_files += u64::from(row.file != file);
+            bad_files += u64::from(file.is_none() && (row.file.is_some() || row.line > 0));
             row.file = file;
             if file.is_none() {
                 // a line of nowhere
@@ -180,6 +184,8 @@ impl DebugInfo<'_> {
         let mut free = vec![FreeRanges::new(std::iter::once(0..size))];
         let mut dropped = 0;
         let functions = self.functions.len();
+        let given: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
+        let mut ranges_left = given.saturating_mul(2).saturating_add(MAX_RANGES);
         self.calls.retain_mut(|call| {
             // A caller that was dropped takes those inside it along.
             let depth = call.depth as usize;
@@ -192,8 +198,9 @@ impl DebugInfo<'_> {
                     .map(|free| free.take(&call.ranges))
                     .unwrap_or_default();
             }
-            let is_kept = is_sound && !call.ranges.is_empty();
+            let is_kept = is_sound && !call.ranges.is_empty() && call.ranges.len() <= ranges_left;
             if is_kept {
+                ranges_left -= call.ranges.len();
                 free.push(FreeRanges::new(call.ranges.iter().cloned()));
             } else {
                 free.truncate(depth + 1);

@@ -84,7 +84,7 @@ pub struct SampleSummary {
 pub struct TierSummary {
     /// Its name.
     pub tier: String,
-    /// The functions of it that samples were taken in; a function counts once for each place that it was at.
+    /// The functions of it that samples were taken in.
     pub functions: u64,
     /// Those samples.
     pub samples: u64,

@@ -27,7 +27,7 @@ use gimli::{Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
 use crate::bytes::ByteOrder;
 use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
 use crate::elf::machine::Machine;
-use crate::elf::text::put_escaped;
+use crate::elf::text::{put_escaped, put_path};
 
 /// A version of DWARF.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -183,11 +183,11 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         let info = function.info;
         let primary = primary_file(info);
         let path = match primary.and_then(|file| info.files.get(file as usize)) {
-            Some(file) => cleaned(&file.path),
+            Some(file) => cleaned_path(&file.path),
             None => cleaned(function.symbol),
         };
         let (source_dir, source_file) = split(&path);
-        let directory = cleaned(directory);
+        let directory = cleaned_path(directory);
         let mut string = |bytes: &[u8]| LineString::new(bytes, encoding, &mut dwarf.line_strings);
         let mut program = LineProgram::new(
             encoding,
@@ -200,13 +200,13 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         program.file_has_source = encoding.version >= 5 && info.files.iter().any(|file| file.text.is_some());
         let mut unit = Unit::new(encoding, program);
         let root = unit.get_mut(unit.root());
-        root.set(dw::DW_AT_producer, text(b"jitinject"));
-        root.set(dw::DW_AT_name, text(&path));
+        root.set(dw::DW_AT_producer, AttributeValue::String(b"jitinject".to_vec()));
+        root.set(dw::DW_AT_name, AttributeValue::String(path.clone()));
         let language = language(&path);
         if let Some(language) = language {
             root.set(dw::DW_AT_language, AttributeValue::Language(language));
         }
-        root.set(dw::DW_AT_comp_dir, text(&directory));
+        root.set(dw::DW_AT_comp_dir, AttributeValue::String(directory.clone()));
         root.set(
             dw::DW_AT_low_pc,
             AttributeValue::Address(Address::Constant(function.address)),
@@ -236,7 +236,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
             return Some(known);
         }
         let source = self.function.info.files.get(at)?;
-        let path = cleaned(&source.path);
+        let path = cleaned_path(&source.path);
         let (directory, name) = split(&path);
         if name.is_empty() {
             return None;
@@ -332,17 +332,23 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         if let Some(declared) = declared {
             self.declaration(entry, declared);
         }
+        let (name, symbol) = (self.name(name), self.name(symbol));
         let entry_mut = self.unit.get_mut(entry);
         if name != symbol || self.names_linkage {
-            entry_mut.set(dw::DW_AT_linkage_name, text(&symbol));
+            entry_mut.set(dw::DW_AT_linkage_name, symbol);
         }
-        entry_mut.set(dw::DW_AT_name, text(&name));
+        entry_mut.set(dw::DW_AT_name, name);
         entry_mut.set(
             dw::DW_AT_low_pc,
             AttributeValue::Address(Address::Constant(function.address)),
         );
         entry_mut.set(dw::DW_AT_high_pc, AttributeValue::Udata(function.size.into()));
         entry
+    }
+
+    /// A name, which may be that of many functions.
+    fn name(&mut self, name: Vec<u8>) -> AttributeValue {
+        AttributeValue::StringRef(self.dwarf.strings.add(name))
     }
 
     /// Where a function is declared.
@@ -429,18 +435,18 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         let declared = self.function.info.functions.get(at)?;
         let entry = self.unit.add(self.unit.root(), dw::DW_TAG_subprogram);
         self.declaration(entry, declared);
-        let entry_mut = self.unit.get_mut(entry);
         // The function itself may be inlined into itself, and be known by its symbol only.
         let name = match at {
             0 if declared.name.is_empty() => self.function.symbol,
             _ => declared.name,
         };
-        if !name.is_empty() {
-            let name = cleaned(name);
+        let name = (!name.is_empty()).then(|| self.name(cleaned(name)));
+        let entry_mut = self.unit.get_mut(entry);
+        if let Some(name) = name {
             if self.names_linkage {
-                entry_mut.set(dw::DW_AT_linkage_name, text(&name));
+                entry_mut.set(dw::DW_AT_linkage_name, name.clone());
             }
-            entry_mut.set(dw::DW_AT_name, text(&name));
+            entry_mut.set(dw::DW_AT_name, name);
         }
         entry_mut.set(dw::DW_AT_inline, AttributeValue::Inline(dw::DW_INL_inlined));
         if let Some(known) = self.inlined.get_mut(at) {
@@ -459,8 +465,9 @@ fn primary_file(info: &DebugInfo<'_>) -> Option<u32> {
 /// A path as folder and name.
 fn split(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
-        // What is left of a path from the root is a whole one.
+        // What is left of a path from the root is a whole one, and so is one that ends in a slash.
         Some(0) | None => (None, path),
+        Some(slash) if slash + 1 == path.len() => (None, path),
         Some(slash) => {
             let (directory, name) = path.split_at(slash);
             (Some(directory), name.get(1..).unwrap_or_default())
@@ -475,6 +482,9 @@ fn cleaned(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn text(bytes: &[u8]) -> AttributeValue {
-    AttributeValue::String(bytes.to_vec())
+/// The same for a path, of which readers need every byte that can't harm.
+fn cleaned_path(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    put_path(&mut out, bytes);
+    out
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -78,9 +79,11 @@ impl Store {
             cause,
         };
         let folder = absolute(folder, ownership).map_err(error)?;
-        let exists = is_folder(&folder).map_err(error)?;
-        let is_merged = exists && ownership == Ownership::Shared;
-        if exists && !is_merged {
+        let is_merged = ownership == Ownership::Shared;
+        if is_merged {
+            // At once, so that runs at the same time meet in one folder.
+            create_folder(&folder).map_err(error)?;
+        } else if is_folder(&folder).map_err(error)? {
             only_objects(&folder)?;
         }
         let target = if is_merged {
@@ -152,7 +155,12 @@ impl Store {
     /// Puts all objects in place.
     pub fn commit(self) -> Result<Committed, Error> {
         if self.is_merged {
-            let moved = self.staged.move_files(&self.written, &self.folder);
+            let is_same =
+                |staged: &Path, target: &Path| match (MappedFile::open(staged), MappedFile::open(target)) {
+                    (Ok(staged), Ok(target)) => staged[..] == target[..],
+                    _ => false,
+                };
+            let moved = self.staged.move_files(&self.written, &self.folder, is_same);
             return moved.map_err(|(path, cause)| Error::Object { path, cause });
         }
         let folder = self.folder;
@@ -198,6 +206,14 @@ fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
     Ok(fs::canonicalize(parent)?.join(name))
 }
 
+/// Makes a folder for its owner alone, unless it is there.
+fn create_folder(path: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_folder(path).map(drop),
+        other => other,
+    }
+}
+
 /// Whether a path is a folder; an error if it is anything else, a symbolic link among them.
 fn is_folder(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
@@ -222,6 +238,19 @@ fn only_objects(folder: &Path) -> Result<bool, Error> {
     each_is_ours(&sources, |name, kind| {
         name.len() == SOURCE_FOLDER_LENGTH && name.iter().all(u8::is_ascii_hexdigit) && kind.is_dir()
     })?;
+    let folders = fs::read_dir(&sources).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let folders = folders.map_err(|cause| Error::Folder {
+        folder: sources.clone(),
+        cause,
+    })?;
+    for entry in folders {
+        // One file in each.
+        let mut files = 0;
+        each_is_ours(&entry.path(), |_, kind| {
+            files += 1;
+            kind.is_file() && files == 1
+        })?;
+    }
     Ok(has_objects)
 }
 
@@ -229,7 +258,7 @@ fn only_objects(folder: &Path) -> Result<bool, Error> {
 pub const SOURCE_FOLDER_LENGTH: usize = 16;
 
 /// Makes sure that all entries of a folder are ours; says whether there are any.
-fn each_is_ours(folder: &Path, is_ours: impl Fn(&[u8], fs::FileType) -> bool) -> Result<bool, Error> {
+fn each_is_ours(folder: &Path, mut is_ours: impl FnMut(&[u8], fs::FileType) -> bool) -> Result<bool, Error> {
     let error = |cause| Error::Folder {
         folder: folder.to_owned(),
         cause,

@@ -5,6 +5,17 @@ use crate::bytes::steers_terminal;
 /// Appends text so that it is safe to print: what would steer a terminal, and what is not UTF-8, is escaped,
 /// since readers print symbols and paths as they are. There is no NUL in it afterwards.
 pub fn put_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    put(out, text, |_| false);
+}
+
+/// Appends a path in the same way, but for bytes that are not UTF-8 and do nothing to a terminal: readers look
+/// for the file under that very name.
+pub fn put_path(out: &mut Vec<u8>, path: &[u8]) {
+    // What is below are control characters of 8-bit terminals.
+    put(out, path, |byte| byte >= 0xa0);
+}
+
+fn put(out: &mut Vec<u8>, text: &[u8], is_kept: impl Fn(u8) -> bool) {
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid();
         if valid.contains(steers_terminal) {
@@ -14,8 +25,12 @@ pub fn put_escaped(out: &mut Vec<u8>, text: &[u8]) {
         } else {
             out.extend_from_slice(valid.as_bytes());
         }
-        for byte in chunk.invalid() {
-            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+        for &byte in chunk.invalid() {
+            if is_kept(byte) {
+                out.push(byte);
+            } else {
+                out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+            }
         }
     }
 }

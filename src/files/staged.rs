@@ -21,6 +21,13 @@ const NEW_FILE: OFlags = OFlags::WRONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// The mode of a folder in a folder: who is let into the outer one may look.
+const OPEN_FOLDER: Mode = Mode::RWXU
+    .union(Mode::RGRP)
+    .union(Mode::XGRP)
+    .union(Mode::ROTH)
+    .union(Mode::XOTH);
+
 /// Makes something new beside `target` with `make`, under a hidden name that nothing has yet.
 fn make_beside<T>(target: &Path, make: impl Fn(&Path) -> rustix::io::Result<T>) -> io::Result<(PathBuf, T)> {
     for attempt in 0..ATTEMPTS {
@@ -126,7 +133,7 @@ impl StagedFolder {
 
     /// Makes a folder in the folder, unless it is there.
     pub fn create_folder(&self, name: &str) -> io::Result<()> {
-        match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
+        match rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER) {
             Err(Errno::EXIST) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -161,8 +168,13 @@ impl StagedFolder {
     }
 
     /// Moves files of the folder, by their names, into another on the same file system: all of them or none.
-    /// What has one of the names there is replaced for good.
-    pub fn move_files(self, names: &[String], folder: &Path) -> Result<Committed, (PathBuf, io::Error)> {
+    /// What has one of the names there must be the same by `is_same`, which is asked for both paths, and stays.
+    pub fn move_files(
+        self,
+        names: &[String],
+        folder: &Path,
+        is_same: impl Fn(&Path, &Path) -> bool,
+    ) -> Result<Committed, (PathBuf, io::Error)> {
         let mut new = Vec::new();
         for name in names {
             let target = folder.join(name);
@@ -170,17 +182,27 @@ impl StagedFolder {
                 let _ = Committed::Files(new).undo();
                 return Err((target, error));
             }
-            let is_new = fs::symlink_metadata(&target).is_err();
-            if let Err(error) = fs::rename(self.staged.join(name), &target) {
-                // The first failure is the one to be told.
-                let _ = Committed::Files(new).undo();
-                return Err((target, error));
-            }
-            if is_new {
-                new.push(target);
+            let staged = self.staged.join(name);
+            match rename_new(&staged, &target) {
+                Ok(()) => new.push(target),
+                Err(Errno::EXIST) if is_same(&staged, &target) => {}
+                Err(error) => {
+                    // The first failure is the one to be told.
+                    let _ = Committed::Files(new).undo();
+                    return Err((target, error.into()));
+                }
             }
         }
         Ok(Committed::Files(new))
+    }
+}
+
+/// Renames a file unless there is something at `target`.
+fn rename_new(from: &Path, target: &Path) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, target, RenameFlags::NOREPLACE) {
+        // NFS and some others don't know the flag; a link does the same.
+        Err(Errno::INVAL) => rustix::fs::link(from, target),
+        other => other,
     }
 }
 
@@ -193,7 +215,7 @@ fn make_folders(folder: &Path, name: &str) -> io::Result<()> {
     };
     for component in folders.split('/') {
         path.push(component);
-        match rustix::fs::mkdirat(CWD, &path, Mode::RWXU) {
+        match rustix::fs::mkdirat(CWD, &path, OPEN_FOLDER) {
             Ok(()) => {}
             Err(Errno::EXIST) if fs::symlink_metadata(&path)?.is_dir() => {}
             Err(error) => return Err(error.into()),

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::bytes::printable;
 use crate::files::MappedFile;
@@ -30,6 +30,8 @@ pub struct Candidate {
     pub header: Header,
     /// The time of its first record.
     pub first: Option<RuntimeTime>,
+    /// The latest time in it, once somebody has asked.
+    last: Arc<OnceLock<Option<RuntimeTime>>>,
 }
 
 /// Why a file is not used.
@@ -73,6 +75,7 @@ impl Candidate {
         let header = Header::parse(&file)?;
         Ok(Self {
             first: first_time(&file, &header),
+            last: Arc::default(),
             header,
             file: Arc::new(file),
         })
@@ -103,7 +106,8 @@ impl Candidate {
             marked.is_some_and(|marked| time.0 > SLACK && time.0.saturating_add(SLACK) < marked.0)
         };
         // The first look is a quick one: nearly all dumps are mapped before anything is written to them.
-        if is_before(first) && last_time(&self.file, &self.header).is_some_and(is_before) {
+        let last = || *self.last.get_or_init(|| last_time(&self.file, &self.header));
+        if is_before(first) && last().is_some_and(is_before) {
             let reason = "belongs to another run: it was complete before the process mapped it";
             return Err(Rejected::Because(reason.into()));
         }

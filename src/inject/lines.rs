@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use sha1::{Digest, Sha1};
 
 use crate::debug_info::{DebugInfo, SourceFile};
@@ -17,7 +19,8 @@ pub struct LineOptions {
     pub version: Version,
     /// The folder that relative paths of sources start from.
     pub source_dir: Option<PathBuf>,
-    /// What paths of sources start with, and what that becomes. Of several that fit, the last one counts.
+    /// Whole components that paths of sources start with, and what these become. Of several that fit, the last
+    /// one counts.
     pub path_map: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -35,10 +38,21 @@ pub struct SourceToWrite<'a> {
 impl LineOptions {
     /// Makes paths lead to files on this machine, those whose text is known to files in `store`, which are to be
     /// written.
-    pub fn place_files<'a>(&self, info: &mut DebugInfo<'a>, store: &Path) -> Vec<SourceToWrite<'a>> {
+    pub fn place_files<'a>(
+        &self,
+        info: &mut DebugInfo<'a>,
+        store: &Path,
+        folders: &SourceFolders,
+    ) -> Vec<SourceToWrite<'a>> {
         let mut to_write = Vec::new();
-        for file in &mut info.files {
-            if let Some(source) = source_to_write(file) {
+        let in_rows = info.rows.iter().filter_map(|row| row.file);
+        let in_functions = info.functions.iter().filter_map(|function| function.file);
+        let used: FxHashSet<u32> = in_rows.chain(in_functions).collect();
+        for (at, file) in (0u32..).zip(&mut info.files) {
+            if !used.contains(&at) {
+                continue;
+            }
+            if let Some(source) = folders.source_to_write(file) {
                 let path = Store::source_path(store, &source.folder, &source.name);
                 file.path = Cow::Owned(path.as_os_str().as_bytes().to_vec());
                 to_write.push(source);
@@ -50,32 +64,108 @@ impl LineOptions {
     }
 
     fn map_path(&self, file: &mut SourceFile<'_>) {
+        if let Some(plain) = plain_path(&file.path) {
+            file.path = Cow::Owned(plain);
+        }
         let mut mappings = self.path_map.iter().rev();
-        let mapped = mappings.find_map(|(old, new)| Some([new, file.path.strip_prefix(&old[..])?].concat()));
+        let mapped = mappings.find_map(|(old, new)| replace_start(&file.path, old, new));
         if let Some(mapped) = mapped {
             file.path = Cow::Owned(mapped);
         }
     }
 }
 
-fn source_to_write<'a>(file: &SourceFile<'a>) -> Option<SourceToWrite<'a>> {
-    let text = file.text?;
+/// `path` with `new` in the place of `old`, if it starts with that and the next component behind it.
+fn replace_start(path: &[u8], old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+    let rest = path.strip_prefix(old.strip_suffix(b"/").unwrap_or(old))?;
+    let new = new.strip_suffix(b"/").unwrap_or(new);
+    let replaced = [new, rest].concat();
+    ((rest.is_empty() || rest.starts_with(b"/")) && !replaced.is_empty()).then_some(replaced)
+}
+
+/// The path that a name with a scheme stands for: that of a `file:` URL (V8's modules), and for others one
+/// without the colon (`node:internal/util`), since perf takes what stands before the first colon for the whole
+/// name.
+fn plain_path(name: &[u8]) -> Option<Vec<u8>> {
+    let colon = memchr::memchr(b':', name)?;
+    let (scheme, rest) = (name.get(..colon)?, name.get(colon + 1..)?);
+    let is_scheme = scheme.len() > 1
+        && scheme
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(byte));
+    if !is_scheme || rest.is_empty() {
+        return None;
+    }
+    match rest.strip_prefix(b"//") {
+        Some(path) if scheme == b"file" && path.starts_with(b"/") => Some(percent_decoded(path)),
+        _ => {
+            let start = rest.iter().position(|&byte| byte != b'/')?;
+            Some([scheme, b"/", rest.get(start..)?].concat())
+        }
+    }
+}
+
+/// Undoes the escapes of a URL.
+fn percent_decoded(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).filter(|_| first == b'%');
+        let number = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        match number.filter(|&number| number != 0) {
+            Some(number) => {
+                out.push(number);
+                rest = behind.get(2..).unwrap_or_default();
+            }
+            None => {
+                out.push(first);
+                rest = behind;
+            }
+        }
+    }
+    out
+}
+
+/// The folders of source files. Each text is hashed once, by where it lies in the dump.
+#[derive(Debug, Default)]
+pub struct SourceFolders {
+    known: Mutex<FxHashMap<(usize, usize), String>>,
+}
+
+impl SourceFolders {
+    fn source_to_write<'a>(&self, file: &SourceFile<'a>) -> Option<SourceToWrite<'a>> {
+        let text = file.text?;
+        let place = (text.as_ptr() as usize, text.len());
+        // Nobody panics while holding the lock.
+        let mut known = self
+            .known
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let folder = known
+            .entry(place)
+            .or_insert_with(|| folder_name(&file.path, text));
+        Some(SourceToWrite {
+            folder: folder.clone(),
+            name: file_name(&file.path),
+            text,
+        })
+    }
+}
+
+/// A name that two files have in common only if they have path and text in common.
+fn folder_name(path: &[u8], text: &[u8]) -> String {
     let mut hash = Sha1::new();
-    hash.update((file.path.len() as u64).to_le_bytes());
-    hash.update(&file.path);
+    hash.update((path.len() as u64).to_le_bytes());
+    hash.update(path);
     hash.update(text);
-    let mut folder: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    folder.truncate(SOURCE_FOLDER_LENGTH);
-    Some(SourceToWrite {
-        folder,
-        name: file_name(&file.path),
-        text,
-    })
+    let mut name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    name.truncate(SOURCE_FOLDER_LENGTH);
+    name
 }
 
 /// A name for a file that was called `path` elsewhere.
 fn file_name(path: &[u8]) -> String {
-    /// Far from what file systems allow.
+    /// In bytes; far from what file systems allow.
     const MAX_LENGTH: usize = 100;
     let name = path
         .rsplit(|byte| b"/\\".contains(byte))
@@ -85,7 +175,10 @@ fn file_name(path: &[u8]) -> String {
     let name: String = String::from_utf8_lossy(name)
         .chars()
         .map(|character| if is_plain(character) { character } else { '_' })
-        .take(MAX_LENGTH)
+        .scan(0, |length, character| {
+            *length += character.len_utf8();
+            (*length <= MAX_LENGTH).then_some(character)
+        })
         .collect();
     match name.trim_matches('.') {
         "" => "source".into(),
@@ -117,7 +210,7 @@ mod tests {
         let options = LineOptions {
             path_map: vec![
                 (b"/app".to_vec(), b"/home/me/app".to_vec()),
-                (b"/app/gen".to_vec(), b"/tmp/gen".to_vec()),
+                (b"/app/gen/".to_vec(), b"/tmp/gen".to_vec()),
             ],
             ..LineOptions::default()
         };
@@ -126,8 +219,18 @@ mod tests {
             options.map_path(&mut file);
             String::from_utf8(file.path.into_owned()).unwrap()
         };
-        assert_eq!(mapped(b"/app/a.js"), "/home/me/app/a.js");
-        assert_eq!(mapped(b"/app/gen/b.js"), "/tmp/gen/b.js");
-        assert_eq!(mapped(b"relative/app/c.js"), "relative/app/c.js");
+        for (path, expected) in [
+            (&b"/app/a.js"[..], "/home/me/app/a.js"),
+            (b"/app/gen/b.js", "/tmp/gen/b.js"),
+            (b"/app/gene.js", "/home/me/app/gene.js"),
+            (b"/apple/c.js", "/apple/c.js"),
+            (b"relative/app/c.js", "relative/app/c.js"),
+            (b"file:///app/my%20file.mjs", "/home/me/app/my file.mjs"),
+            (b"node:internal/util", "node/internal/util"),
+            (b"webpack://x/./a.js", "webpack/x/./a.js"),
+            (b"C:\\a.js", "C:\\a.js"),
+        ] {
+            assert_eq!(mapped(path), expected);
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::elf::machine::Machine;
 use crate::elf::object::{self, Encoded, FunctionObject, PlacedTables};
 use crate::elf::store::{self, Store};
 use crate::inject::free_addresses::FreeAddresses;
-use crate::inject::lines::{LineOptions, SourceToWrite};
+use crate::inject::lines::{LineOptions, SourceFolders, SourceToWrite};
 use crate::inject::output::Output;
 use crate::inject::sources::UsedDump;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
@@ -135,6 +135,7 @@ struct ObjectWriter<'a> {
     shared_entries: FxHashMap<usize, Entries<'a>>,
     faults: Tally<Fault>,
     line_faults: Vec<Tally<jitdump::Fault>>,
+    source_folders: SourceFolders,
 }
 
 /// A function to be written.
@@ -166,7 +167,7 @@ struct Lines<'a> {
     faults: Tally<Fault>,
 }
 
-/// How many functions are encoded at a time at most, and how many bytes of code they have together before the
+/// How many functions are encoded at a time at most, and how many bytes their records have together before the
 /// last one is added, to keep the memory for them small.
 const BATCH: usize = 1024;
 const BATCH_BYTES: u64 = 8 << 20;
@@ -177,7 +178,7 @@ fn batches<'j, 'a>(mut jobs: &'j [Job<'a>]) -> impl Iterator<Item = &'j [Job<'a>
         let mut bytes = 0;
         let is_in = |job: &&Job<'_>| {
             let has_room = bytes < BATCH_BYTES;
-            bytes = bytes.saturating_add(job.residence.range.size());
+            bytes = bytes.saturating_add(job.view.record_bytes);
             has_room
         };
         let count = jobs.iter().take(BATCH).take_while(is_in).count();
@@ -209,6 +210,7 @@ impl<'a> ObjectWriter<'a> {
             shared_entries: FxHashMap::default(),
             faults: Tally::default(),
             line_faults: vec![Tally::default(); input.dumps.len()],
+            source_folders: SourceFolders::default(),
         }
     }
 
@@ -335,7 +337,7 @@ impl<'a> ObjectWriter<'a> {
         lines.line_faults = found.faults;
         let Some(mut info) = found.info else { return lines };
         let options = self.input.lines;
-        lines.sources = options.place_files(&mut info, store);
+        lines.sources = options.place_files(&mut info, store, &self.source_folders);
         let unit = FunctionUnit {
             symbol,
             address: object::TEXT_OFFSET,

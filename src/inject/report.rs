@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 
+use rustc_hash::FxHashSet;
+
 use crate::bytes::printable;
 use crate::code::clock::Alignment;
 use crate::code::selection::Selection;
@@ -72,6 +74,7 @@ impl Run<'_> {
             return None;
         }
         let mut counts: BTreeMap<String, TierSummary> = BTreeMap::new();
+        let mut seen = FxHashSet::default();
         let hits = self.timeline.residences().iter().zip(&self.selection.hits);
         for (residence, &hits) in hits.filter(|&(_, &hits)| hits > 0) {
             let FunctionId { file, function } = residence.function;
@@ -84,7 +87,8 @@ impl Run<'_> {
                 functions: 0,
                 samples: 0,
             });
-            summary.functions += 1;
+            // A function that moves counts once.
+            summary.functions += u64::from(seen.insert(residence.function));
             summary.samples += u64::from(hits);
         }
         let mut counts: Vec<TierSummary> = counts.into_values().collect();

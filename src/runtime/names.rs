@@ -22,7 +22,13 @@ pub struct Place<'a> {
 
 /// Whether V8 gives such names to functions that have sources.
 pub fn is_v8(name: &[u8]) -> bool {
-    V8.iter().any(|prefix| name.starts_with(prefix))
+    v8_rest(name).is_some()
+}
+
+/// What stands behind V8's prefix; `JS::Call` and the like are names of C++ or Rust.
+fn v8_rest(name: &[u8]) -> Option<&[u8]> {
+    let rest = V8.iter().find_map(|prefix| name.strip_prefix(*prefix));
+    rest.filter(|rest| !rest.starts_with(b":"))
 }
 
 /// Where a function may be by its name, the likeliest place first: `name file:line:column` (V8,
@@ -36,18 +42,19 @@ pub fn places(name: &[u8]) -> Vec<Place<'_>> {
         let Some((head, line, column)) = split_position(inside) else {
             return Vec::new();
         };
-        let path = memchr::memmem::rfind(head, b" (").and_then(|open| head.get(open + 2..));
-        let path = path.filter(|path| !path.is_empty());
-        return path
-            .map(|path| Place { path, line, column })
-            .into_iter()
-            .collect();
+        let paths = memchr::memmem::find_iter(head, b" (").take(MAX_PATHS);
+        return likeliest_first(paths.filter_map(|open| head.get(open + 2..)), line, column);
     }
     let Some((head, line, column)) = split_position(name) else {
         return Vec::new();
     };
     let spaces = memchr::memchr_iter(b' ', head).take(MAX_PATHS);
-    let paths = spaces.filter_map(|space| head.get(space + 1..).filter(|path| !path.is_empty()));
+    likeliest_first(spaces.filter_map(|space| head.get(space + 1..)), line, column)
+}
+
+/// The places at one line and column of some paths, the longest of which is the first.
+fn likeliest_first<'a>(paths: impl Iterator<Item = &'a [u8]>, line: u32, column: u32) -> Vec<Place<'a>> {
+    let paths = paths.filter(|path| !path.is_empty());
     let mut places: Vec<Place<'_>> = paths.map(|path| Place { path, line, column }).collect();
     match places.iter().position(|place| is_whole(place.path)) {
         Some(likeliest) => places.swap(0, likeliest),
@@ -141,11 +148,10 @@ pub fn tier(name: &[u8]) -> Option<&'static str> {
         let found = table.iter().find(|(text, _)| fits(text.as_bytes()));
         found.map(|(_, tier)| *tier)
     };
-    match V8.iter().find_map(|prefix| name.strip_prefix(*prefix)) {
-        Some(marked) => find(&V8_MARKS, &|mark| marked.starts_with(mark)),
-        None => find(&SUFFIXES, &|suffix| name.ends_with(suffix))
-            .or_else(|| find(&PREFIXES, &|prefix| name.starts_with(prefix))),
-    }
+    let by_mark = v8_rest(name).and_then(|marked| find(&V8_MARKS, &|mark| marked.starts_with(mark)));
+    by_mark
+        .or_else(|| find(&SUFFIXES, &|suffix| name.ends_with(suffix)))
+        .or_else(|| find(&PREFIXES, &|prefix| name.starts_with(prefix)))
 }
 
 #[cfg(test)]
@@ -175,6 +181,10 @@ mod tests {
             ("JS:^dyn gen/dyn_1.js:1:20", Some(("gen/dyn_1.js", 1, 20))),
             ("JS:^ :1:20", None),
             ("Ion: run (/tmp/a.js:3:4)", Some(("/tmp/a.js", 3, 4))),
+            (
+                "Ion: run (/My App (1)/a.js:3:4)",
+                Some(("/My App (1)/a.js", 3, 4)),
+            ),
             ("py::fib:/tmp/work.py", Some(("/tmp/work.py", 0, 0))),
             ("py::<module>:<frozen importlib._bootstrap>", None),
             ("RegExp.< src: '(\\d+)' flags: ''", None),
@@ -199,11 +209,13 @@ mod tests {
             ("JS:?f a.js:1:1", None),
             ("Builtin:ArrayMap", Some("Builtin")),
             ("sift-0-liftoff", Some("Liftoff")),
+            ("JS:dlmalloc-16-turbofan", Some("TurboFan")),
             ("JSC-FTL: next#AMHzEa", Some("JSC FTL")),
             ("JSC-FTLThunk: unspecified", Some("JSC FTL")),
             ("BaselineIC: GetProp", Some("Baseline IC")),
             ("py::fib:/tmp/work.py", Some("Python")),
             ("*pointer", None),
+            ("JS::*Call", None),
             ("main", None),
         ] {
             assert_eq!(super::tier(name.as_bytes()), tier, "{name}");

@@ -542,12 +542,35 @@ fn paths_of_sources_follow_the_options() {
     assert_eq!(
         asked(&[
             "--path-map",
-            "src/=/checkout/",
+            "src/=/checkout",
             "--path-map",
-            "src/a=/generated/a"
+            "src/a.js=/generated/a.js",
+            "--path-map",
+            "sr=x"
         ]),
         ["/lib/b.js", "/generated/a.js", "/checkout/module_0.js"]
     );
+}
+
+/// Names of V8's modules: perf takes what stands before the first colon for the whole name.
+#[test]
+fn perf_finds_files_that_are_named_by_urls() {
+    let source = scratch();
+    let path = source.path().join("my file.mjs");
+    std::fs::write(&path, "one\ntwo\nthe third line\n").unwrap();
+    let url = format!("file://{}", text(&path).replace(' ', "%20"));
+    for (name, place) in [(&url[..], "my file.mjs:3"), ("node:internal/util", "util:3")] {
+        let made = with_records(b"fn_0", |dump| dump.debug_info(1000, REGION, name.as_bytes(), 3));
+        let output = inject_into(made.folder.path(), &made.input, &[]);
+        let shown = perf::perf(&["script", "-f", "-i", text(&output), "-G", "-F", "ip,sym,srcline"]);
+        assert!(shown.contains(place), "{shown}");
+        let shown = perf::perf(&["annotate", "-f", "-i", text(&output), "--stdio", "fn_0"]);
+        assert_eq!(
+            shown.contains("the third line"),
+            name.starts_with("file:"),
+            "{shown}"
+        );
+    }
 }
 
 #[test]
@@ -609,7 +632,7 @@ fn debug_information_that_leads_nowhere_is_dropped() {
     });
     let said = inject(&circle.input, &circle.folder.path().join("out.data"), &[]);
     assert!(
-        said.contains("lines whose file or caller leads nowhere, dropped"),
+        said.contains("lines without a file or with a caller that leads nowhere, dropped"),
         "{said}"
     );
     verify(&only_object(&circle, &[]));

@@ -59,6 +59,8 @@ pub struct Lines<'a> {
     pub repaired: u64,
     /// Entries that lie outside the function.
     pub outside: u64,
+    /// Entries that can't be: of an impossible line, or with a name that is none.
+    pub odd: u64,
 }
 
 /// One entry, its address as it stands there.
@@ -75,6 +77,10 @@ impl Entry<'_> {
     /// Whether it only says where the code ends, as Erlang's and QEMU's last ones do (captures erlang25, qemu).
     fn is_end(&self) -> bool {
         self.line == 0 && self.name.is_empty()
+    }
+
+    fn is_odd(&self) -> bool {
+        self.line > MAX_LINE || !is_clean(self.name)
     }
 }
 
@@ -133,8 +139,14 @@ pub fn parse<'a>(
     let size = i128::from(subject.range.size());
     let offset = |entry: &Entry<'_>| subject.offset(entry, conventions.bias);
     let has_start = entries.iter().any(|entry| offset(entry) == 0);
+    // Whose file is not named is of the function's own.
+    let own_file = names::places(subject.name).first().map(|place| place.path);
     for (at, entry) in entries.iter().enumerate() {
         lines.repaired += u64::from(entry.is_repaired);
+        if entry.is_odd() {
+            lines.odd += 1;
+            continue;
+        }
         let mut offset = offset(entry);
         // Quirk: Erlang's first entry is that of the function's header, below its code (capture erlang25).
         if at == 0 && (-HEADER_SIZE..0).contains(&offset) {
@@ -152,9 +164,12 @@ pub fn parse<'a>(
             true => (0, entry.number),
             false => (entry.number, 0),
         };
+        let name = Some(entry.name).filter(|name| !name.is_empty());
         lines.info.rows.push(Row {
             offset: offset as u32,
-            file: (!entry.name.is_empty()).then(|| files.add(entry.name)),
+            file: name
+                .or(own_file.filter(|_| entry.line > 0))
+                .map(|name| files.add(name)),
             line: entry.line,
             column,
             discriminator,
@@ -209,18 +224,22 @@ fn read<'a>(content: &'a [u8], subject: Subject<'a>, order: ByteOrder) -> Option
     let body = reader.rest();
     let places = names::places(subject.name);
     let paths = places.iter().map(|place| place.path);
+    let is_sound = |entries: &Vec<Entry<'a>>| !entries.iter().any(Entry::is_odd);
     let by_end = || {
         let mut paths = paths.clone().filter(|_| names::is_v8(subject.name));
-        paths.find_map(|path| walk(body, count, order, Some(path)))
+        paths.find_map(|path| walk(body, count, order, Some(path)).filter(is_sound))
     };
+    let in_step = || walk(body, count, order, None);
     let by_size = || {
         paths
             .clone()
             .find_map(|path| stride(body, count, order, path, subject))
     };
+    // Where entries follow each other up to the end, an odd one is a single damage.
     by_end()
-        .or_else(|| walk(body, count, order, None))
+        .or_else(|| in_step().filter(is_sound))
         .or_else(by_size)
+        .or_else(in_step)
 }
 
 /// Reads entries one behind the other; `None` if that leads out of step. Names of which only the end is that
@@ -230,9 +249,6 @@ fn walk<'a>(body: &'a [u8], count: u64, order: ByteOrder, path: Option<&'a [u8]>
     let mut reader = Reader::new(body, order);
     for _ in 0..count {
         let (address, line, number) = (reader.u64()?, reader.u32()?, reader.u32()?);
-        if line > MAX_LINE {
-            return None;
-        }
         let damaged = path.filter(|path| is_damaged(reader.rest(), path));
         let name = match damaged {
             Some(path) => {
@@ -248,8 +264,7 @@ fn walk<'a>(body: &'a [u8], count: u64, order: ByteOrder, path: Option<&'a [u8]>
         };
         let name = match entries.last() {
             Some(last) if name == SAME_NAME => last.name,
-            _ if is_clean(name) => name,
-            _ => return None,
+            _ => name,
         };
         entries.push(Entry {
             address,
@@ -259,7 +274,9 @@ fn walk<'a>(body: &'a [u8], count: u64, order: ByteOrder, path: Option<&'a [u8]>
             is_repaired: damaged.is_some(),
         });
     }
-    (reader.rest().len() <= MAX_PADDING).then_some(entries)
+    let padding = reader.rest();
+    let is_at_end = padding.len() <= MAX_PADDING || padding.iter().all(|&byte| byte == 0);
+    is_at_end.then_some(entries)
 }
 
 /// How much of a name V8's freed memory has lost.

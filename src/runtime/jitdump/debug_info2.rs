@@ -5,8 +5,10 @@
 pub mod lists;
 pub mod positions;
 
+use rustc_hash::FxHashMap;
+
 use crate::bytes::ByteOrder;
-use crate::debug_info::DebugInfo;
+use crate::debug_info::{DebugInfo, SourceFile};
 use crate::units::Address;
 
 /// Bytes that may stand behind the last part of a record, if it is padded to a multiple of 8.
@@ -36,6 +38,8 @@ pub struct Found<'a> {
     pub info: DebugInfo<'a>,
     /// Entries that lead nowhere or in circles.
     pub unusable: u64,
+    /// Parts of inlined calls that were too many or too deep.
+    pub calls_lost: u64,
 }
 
 /// Reads the content of a record, for a function of `size` bytes.
@@ -46,14 +50,63 @@ pub fn parse(content: &[u8], size: u32, order: ByteOrder) -> Option<Found<'_>> {
     Some(lists::Parts::split(content, order)?.read())
 }
 
-/// Splits NUL-terminated strings; `None` if there are fewer, or if there is more behind them than padding.
-fn strings(bytes: &[u8], count: u64, max_padding: usize) -> Option<Vec<&[u8]>> {
-    let mut strings = Vec::new();
-    let mut rest = bytes;
-    for _ in 0..count {
-        let end = memchr::memchr(0, rest)?;
-        strings.push(rest.get(..end)?);
-        rest = rest.get(end + 1..)?;
+/// NUL-terminated strings, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Strings<'a> {
+    bytes: &'a [u8],
+    count: u64,
+}
+
+impl<'a> Strings<'a> {
+    /// `count` strings; `None` if there are fewer, or if there is more behind them than padding.
+    fn split(bytes: &'a [u8], count: u64, max_padding: usize) -> Option<Self> {
+        let last = usize::try_from(count).ok()?.checked_sub(1);
+        let end = match last {
+            Some(last) => memchr::memchr_iter(0, bytes).nth(last)? + 1,
+            None => 0,
+        };
+        (bytes.len() - end <= max_padding).then_some(Self { bytes, count })
     }
-    (rest.len() <= max_padding).then_some(strings)
+
+    /// All of them by their numbers.
+    fn index(&self) -> Vec<&'a [u8]> {
+        let strings = self.bytes.split(|&byte| byte == 0);
+        strings
+            .take(usize::try_from(self.count).unwrap_or(usize::MAX))
+            .collect()
+    }
+}
+
+/// The files that are used, by the numbers of their names.
+#[derive(Debug)]
+struct Files<'s, 'a> {
+    names: &'s [&'a [u8]],
+    known: FxHashMap<u32, u32>,
+    files: Vec<SourceFile<'a>>,
+}
+
+impl<'s, 'a> Files<'s, 'a> {
+    fn new(names: &'s [&'a [u8]]) -> Self {
+        Self {
+            names,
+            known: FxHashMap::default(),
+            files: Vec::new(),
+        }
+    }
+
+    /// The number of a file, which is none for all ones and for a name that is not there.
+    fn number(&mut self, name: u32) -> Option<u32> {
+        if let Some(&known) = self.known.get(&name) {
+            return Some(known);
+        }
+        let path = self.names.get(name as usize)?;
+        let number = u32::try_from(self.files.len()).ok()?;
+        self.files.push((*path).into());
+        self.known.insert(name, number);
+        Some(number)
+    }
+
+    fn finish(self) -> Vec<SourceFile<'a>> {
+        self.files
+    }
 }

@@ -52,6 +52,8 @@ pub enum Fault {
     BadUnwinding,
     /// Records of types that are not known, which were passed over.
     UnknownRecord,
+    /// A JIT_TIER record of a function that was never loaded.
+    TierUnpaired,
     /// A record of samply's extensions that can't be understood.
     BadExtension,
     /// A DEBUG_INFO or DEBUG_INFO2 record that can't be understood.
@@ -84,13 +86,14 @@ impl fmt::Display for Fault {
             Self::UnwindingUnpaired => "UNWINDING_INFO records without their LOAD record, passed over",
             Self::BadUnwinding => "UNWINDING_INFO records that can't be understood, passed over",
             Self::UnknownRecord => "records of unknown types, passed over",
+            Self::TierUnpaired => "JIT_TIER records without their LOAD record, passed over",
             Self::BadExtension => "records of samply's extensions that can't be understood, passed over",
             Self::BadDebugInfo => "DEBUG_INFO records that can't be understood, passed over",
             Self::RepairedName => {
                 "lines with damaged file names, which could be told from what was left of them"
             }
             Self::EntryOutside => "lines outside their function, dropped",
-            Self::EntryAstray => "lines whose file or caller leads nowhere, dropped",
+            Self::EntryAstray => "lines without a file or with a caller that leads nowhere, dropped",
             Self::CallAstray => "inlined calls that don't fit into their callers, dropped",
         })
     }
@@ -137,6 +140,8 @@ pub struct FunctionView<'a> {
     pub unwinding: Option<Unwinding<'a>>,
     /// Which compiler made it, if the file says so.
     pub tier: Option<&'a [u8]>,
+    /// How many bytes its records have together.
+    pub record_bytes: u64,
 }
 
 impl<'a> FunctionView<'a> {
@@ -186,7 +191,12 @@ impl<'a> Dump<'a> {
             }
             index.add(step);
         }
-        index.pending.start_batch(&mut index.faults);
+        index.pending.drop_all(&mut index.faults);
+        for (function, place) in index.pending.adopted() {
+            if let Some(function) = index.functions.get_mut(function as usize) {
+                function.debug_info = function.debug_info.or(Some(place));
+            }
+        }
         let range = |function: u32| {
             let function = index.functions.get(function as usize)?;
             AddressRange::new(function.start, function.size.into())
@@ -246,6 +256,16 @@ impl<'a> Dump<'a> {
             index: load.index,
             unwinding: unwinding.and_then(|content| Unwinding::parse(content, order).ok()?),
             tier: function.tier.and_then(content).and_then(tier::parse),
+            record_bytes: [
+                Some(function.load),
+                function.debug_info,
+                function.debug_info2,
+                function.unwinding,
+            ]
+            .into_iter()
+            .flatten()
+            .map(|place| u64::from(place.size))
+            .sum(),
         })
     }
 
@@ -286,6 +306,7 @@ impl<'a> Dump<'a> {
             return None;
         };
         note(faults, Fault::EntryAstray, found.unusable, place);
+        note(faults, Fault::CallAstray, found.calls_lost, place);
         normalise(&mut found.info, size, place, faults);
         // As the format's own reader has it: one that says nothing does not count.
         let says_something = !found.info.rows.is_empty() || !found.info.calls.is_empty();
@@ -309,6 +330,7 @@ impl<'a> Dump<'a> {
         };
         note(faults, Fault::RepairedName, lines.repaired, place);
         note(faults, Fault::EntryOutside, lines.outside, place);
+        note(faults, Fault::EntryAstray, lines.odd, place);
         let size = u32::try_from(view.code.len()).ok()?;
         normalise(&mut lines.info, size, place, faults);
         let says_something = !lines.info.rows.is_empty() || !lines.info.files.is_empty();
@@ -486,7 +508,7 @@ impl<'a> Index<'a> {
             }
             Step::Damage { offset, size } => {
                 // What waits for its LOAD may have lost it.
-                self.pending.start_batch(&mut self.faults);
+                self.pending.drop_all(&mut self.faults);
                 return self.faults.add_many(Fault::SkippedBytes, size, offset);
             }
             Step::CutTail { offset } => return self.faults.add(Fault::CutTail, offset),
@@ -518,7 +540,9 @@ impl<'a> Index<'a> {
             return self.pending.debug_info2(layout, record.place(), &mut self.faults);
         }
         match record.kind {
-            record::JIT_TIER if tier::parse(record.content).is_some() => self.pending.tier(record),
+            record::JIT_TIER if tier::parse(record.content).is_some() => {
+                self.pending.tier(record, &mut self.faults);
+            }
             record::EMBEDDED_SOURCE_FILE => match EmbeddedSource::parse(record.content, order) {
                 Some(source) => {
                     let versions = self.sources.entry(source.path).or_default();
@@ -534,6 +558,8 @@ impl<'a> Index<'a> {
         let load = Load::parse(record.content, self.header.order);
         let next = u32::try_from(self.functions.len());
         let (Some(load), Ok(function)) = (load, next) else {
+            // What says nothing of whose it is was this function's.
+            self.pending.drop_nameless(&mut self.faults);
             return self.faults.add(Fault::BadLoad, record.offset);
         };
         let range = AddressRange::new(load.start, load.size.into());
@@ -541,7 +567,7 @@ impl<'a> Index<'a> {
             load: record.place(),
             start: load.start,
             size: load.size,
-            debug_info: self.pending.take_debug_info(load.start, load.size),
+            debug_info: self.pending.take_debug_info(function, load.start, load.size),
             debug_info2: self.pending.take_debug_info2(load.start),
             unwinding: self.pending.take_unwinding(),
             tier: self.pending.take_tier(),

@@ -16,8 +16,8 @@
 //! start of the function.
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
-use crate::runtime::jitdump::debug_info2::{Found, MAX_PADDING, strings};
+use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
+use crate::runtime::jitdump::debug_info2::{Files, Found, MAX_PADDING, Strings};
 
 /// Sizes in bytes of what is in the lists.
 const FUNCTION_SIZE: usize = 20;
@@ -29,8 +29,8 @@ const LINE_SIZE: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
     order: ByteOrder,
-    files: Vec<&'a [u8]>,
-    names: Vec<&'a [u8]>,
+    files: Strings<'a>,
+    names: Strings<'a>,
     functions: &'a [u8],
     calls: &'a [u8],
     ranges: &'a [u8],
@@ -58,8 +58,8 @@ impl<'a> Parts<'a> {
         let mut list = |count: u32, size: usize| reader.bytes(u64::from(count).checked_mul(size as u64)?);
         let parts = Self {
             order,
-            files: strings(list(file_size, 1)?, file_count.into(), 3)?,
-            names: strings(list(name_size, 1)?, name_count.into(), 3)?,
+            files: Strings::split(list(file_size, 1)?, file_count.into(), 3)?,
+            names: Strings::split(list(name_size, 1)?, name_count.into(), 3)?,
             functions: list(functions, FUNCTION_SIZE)?,
             calls: list(calls, CALL_SIZE)?,
             ranges: list(ranges, RANGE_SIZE)?,
@@ -72,15 +72,16 @@ impl<'a> Parts<'a> {
 
     /// What the lists say.
     pub fn read(&self) -> Found<'a> {
-        let mut info = DebugInfo {
-            files: self.files.iter().copied().map(SourceFile::from).collect(),
-            functions: self
-                .records(self.functions)
-                .map(|record| self.function(record))
-                .collect(),
-            rows: self.records(self.lines).map(row).collect(),
-            calls: Vec::new(),
-        };
+        let (paths, names) = (self.files.index(), self.names.index());
+        let mut files = Files::new(&paths);
+        let mut info = DebugInfo::default();
+        for record in self.records(self.functions) {
+            info.functions.push(function(record, &names, &mut files));
+        }
+        for record in self.records(self.lines) {
+            info.rows.push(row(record, &mut files));
+        }
+        info.files = files.finish();
         let mut ranges = self.records::<2>(self.ranges);
         for [depth, range_count, function, line, column] in self.records(self.calls) {
             let ranges = ranges.by_ref().take(range_count as usize);
@@ -90,12 +91,15 @@ impl<'a> Parts<'a> {
                 ranges: ranges
                     .map(|[start, size]| start..start.saturating_add(size))
                     .collect(),
-                line,
+                line: known(line),
                 column: column_from_0(column),
             };
             info.calls.push(call);
         }
-        Found { info, unusable: 0 }
+        Found {
+            info,
+            ..Found::default()
+        }
     }
 
     /// The numbers of each entry of a list.
@@ -106,22 +110,31 @@ impl<'a> Parts<'a> {
             std::array::from_fn(|_| reader.u32().unwrap_or(u32::MAX))
         })
     }
+}
 
-    fn function(&self, [name, file, line, column, _flags]: [u32; 5]) -> SourceFunction<'a> {
-        SourceFunction {
-            name: self.names.get(name as usize).copied().unwrap_or_default(),
-            file: Some(file),
-            line,
-            column: column_from_0(column),
-        }
+fn function<'a>(
+    [name, file, line, column, _flags]: [u32; 5],
+    names: &[&'a [u8]],
+    files: &mut Files<'_, 'a>,
+) -> SourceFunction<'a> {
+    SourceFunction {
+        name: names.get(name as usize).copied().unwrap_or_default(),
+        file: files.number(file),
+        line: known(line),
+        column: column_from_0(column),
     }
 }
 
-fn row([offset, file, line, column]: [u32; 4]) -> Row {
+/// A line, 0 if it is not known.
+fn known(line: u32) -> u32 {
+    if line == u32::MAX { 0 } else { line }
+}
+
+fn row([offset, file, line, column]: [u32; 4], files: &mut Files<'_, '_>) -> Row {
     Row {
         offset,
-        file: Some(file),
-        line,
+        file: files.number(file),
+        line: known(line),
         column: column_from_0(column),
         discriminator: 0,
     }

@@ -13,16 +13,17 @@
 use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::debug_info::{DebugInfo, InlinedCall, MAX_DEPTH, Row, SourceFile, SourceFunction};
-use crate::runtime::jitdump::debug_info2::{Found, MAX_PADDING, strings};
+use crate::debug_info::{InlinedCall, MAX_DEPTH, Row, SourceFunction};
+use crate::runtime::jitdump::debug_info2::{Files, Found, MAX_PADDING, Strings};
 use crate::units::Address;
 
 /// Sizes in bytes of what is in the lists.
 const OFFSET_SIZE: usize = 8;
 const POSITION_SIZE: usize = 28;
 
-/// How many ranges calls may have altogether, for each entry of the record: a real one opens few calls at a
-/// time, but 64 of them could be closed and opened again at every byte.
+/// How many ranges calls may have altogether, beside eight for each entry of the record: a real one opens few
+/// calls at a time, but 64 of them could be closed and opened again at every byte.
+const MAX_RANGES: usize = 1 << 20;
 const RANGES_PER_ENTRY: usize = 8;
 
 /// The lists of a record, of which only the sizes were looked at.
@@ -33,7 +34,7 @@ pub struct Parts<'a> {
     order: ByteOrder,
     offsets: &'a [u8],
     positions: &'a [u8],
-    strings: Vec<&'a [u8]>,
+    strings: Strings<'a>,
 }
 
 /// An entry of the list of positions.
@@ -53,7 +54,7 @@ impl<'a> Parts<'a> {
         let (offsets, positions, string_count) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let mut list = |count: u64, size: usize| reader.bytes(count.checked_mul(size as u64)?);
         let (offsets, positions) = (list(offsets, OFFSET_SIZE)?, list(positions, POSITION_SIZE)?);
-        let strings = strings(reader.rest(), string_count, MAX_PADDING)?;
+        let strings = Strings::split(reader.rest(), string_count, MAX_PADDING)?;
         (!offsets.is_empty() && !positions.is_empty()).then_some(Self {
             address,
             order,
@@ -65,6 +66,8 @@ impl<'a> Parts<'a> {
 
     /// What the lists say of a function of `size` bytes.
     pub fn read(&self, size: u32) -> Found<'a> {
+        let strings = self.strings.index();
+        let mut files = Files::new(&strings);
         let mut tree = Tree::new(self.positions());
         let mut found = Found::default();
         let offsets = self.offsets.chunks_exact(OFFSET_SIZE).map(|bytes| {
@@ -75,25 +78,37 @@ impl<'a> Parts<'a> {
         offsets.sort_by_key(|&(offset, _)| offset);
         let ends = offsets.iter().skip(1).map(|&(offset, _)| offset).chain([size]);
         let ends: Vec<u32> = ends.collect();
-        let mut ranges_left = offsets.len().saturating_mul(RANGES_PER_ENTRY);
+        let mut ranges_left = offsets
+            .len()
+            .saturating_mul(RANGES_PER_ENTRY)
+            .saturating_add(MAX_RANGES);
         for (&(offset, at), end) in offsets.iter().zip(ends) {
             let Some((position, call)) = tree.visit(at) else {
                 found.unusable += 1;
                 tree.close_all(&mut ranges_left);
                 continue;
             };
-            found.unusable += u64::from(!tree.extend(call, offset, end, &mut ranges_left));
+            tree.extend(call, offset, end, &mut ranges_left);
             let (_, file, ..) = position.function;
             found.info.rows.push(Row {
                 offset,
-                file: Some(file).filter(|&file| file != u32::MAX),
+                file: files.number(file),
                 line: position.line,
                 column: position.column,
                 discriminator: 0,
             });
         }
         tree.close_all(&mut ranges_left);
-        self.fill(tree, &mut found.info);
+        found.calls_lost = tree.lost;
+        let function = |&(name, file, line, column): &(u32, u32, u32, u32)| SourceFunction {
+            name: strings.get(name as usize).copied().unwrap_or_default(),
+            file: files.number(file),
+            line,
+            column,
+        };
+        found.info.functions = tree.functions.iter().map(function).collect();
+        found.info.files = files.finish();
+        found.info.calls = tree.into_calls();
         found
     }
 
@@ -111,19 +126,6 @@ impl<'a> Parts<'a> {
             }
         };
         entries.map(position).collect()
-    }
-
-    /// Turns the tree into the one that others know.
-    fn fill(&self, tree: Tree, info: &mut DebugInfo<'a>) {
-        info.files = self.strings.iter().copied().map(SourceFile::from).collect();
-        let function = |&(name, file, line, column): &(u32, u32, u32, u32)| SourceFunction {
-            name: self.strings.get(name as usize).copied().unwrap_or_default(),
-            file: Some(file).filter(|&file| file != u32::MAX),
-            line,
-            column,
-        };
-        info.functions = tree.functions.iter().map(function).collect();
-        info.calls = tree.into_calls();
     }
 }
 
@@ -150,6 +152,8 @@ struct Tree {
     open: Vec<(u32, u32)>,
     /// Up to where the code has been visited.
     end: u32,
+    /// Ranges that were too many.
+    lost: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,6 +176,7 @@ impl Tree {
             calls: Vec::new(),
             open: Vec::new(),
             end: 0,
+            lost: 0,
         }
     }
 
@@ -231,7 +236,9 @@ impl Tree {
             .and_then(|parent| self.calls.get(parent as usize))
             .map_or(0, |call| call.depth + 1);
         if depth >= MAX_DEPTH {
-            return Visited::Unusable;
+            // What is too deep counts as its caller's.
+            self.lost += 1;
+            return Visited::In(parent);
         }
         let function = self.function(position.function);
         let key = (parent, site.line, site.column, function);
@@ -261,8 +268,8 @@ impl Tree {
         })
     }
 
-    /// The code from `offset` to `end` is in `call`, and so in its callers; says whether that was all noted.
-    fn extend(&mut self, call: Option<u32>, offset: u32, end: u32, ranges_left: &mut usize) -> bool {
+    /// The code from `offset` to `end` is in `call`, and so in its callers.
+    fn extend(&mut self, call: Option<u32>, offset: u32, end: u32, ranges_left: &mut usize) {
         let mut path = Vec::new();
         let mut next = call;
         while let Some(call) = next {
@@ -278,20 +285,18 @@ impl Tree {
             .zip(&path)
             .take_while(|(open, wanted)| open == *wanted)
             .count();
-        let is_noted = self.close(same, ranges_left);
+        self.close(same, ranges_left);
         self.open
             .extend(path.iter().skip(same).map(|&call| (call, offset)));
         self.end = end;
-        is_noted
     }
 
-    fn close_all(&mut self, ranges_left: &mut usize) -> bool {
-        self.close(0, ranges_left)
+    fn close_all(&mut self, ranges_left: &mut usize) {
+        self.close(0, ranges_left);
     }
 
     /// Ends all open calls but the outermost `count`.
-    fn close(&mut self, count: usize, ranges_left: &mut usize) -> bool {
-        let mut is_noted = true;
+    fn close(&mut self, count: usize, ranges_left: &mut usize) {
         while self.open.len() > count {
             let Some((call, start)) = self.open.pop() else {
                 break;
@@ -300,13 +305,12 @@ impl Tree {
                 continue;
             };
             if *ranges_left == 0 {
-                is_noted = false;
+                self.lost += 1;
                 continue;
             }
             *ranges_left -= 1;
             call.info.ranges.push(start..self.end);
         }
-        is_noted
     }
 
     /// All calls, each followed by those inside it.
