@@ -305,3 +305,26 @@ fn objects_of_an_earlier_run_go_with_its_profile() {
     inject(&without, &output, &[]);
     assert!(!folder.path().join("out.data.elf").exists());
 }
+
+/// Runs at the same time put their objects side by side, or one of them says that it can't.
+#[test]
+fn runs_at_the_same_time_can_share_a_folder() {
+    let folder = scratch();
+    let shared = folder.path().join("objects");
+    let names = ["php82", "wasmtime", "bun", "node22"];
+    let start = |name: &&str| {
+        jitinject()
+            .args(["-q", "--all", "-i", tools::text(&capture::profile(name))])
+            .args(["--jitdump", tools::text(&capture::folder(name))])
+            .args(["-o", tools::text(&folder.path().join(name))])
+            .args(["--elf-dir", tools::text(&shared)])
+            .spawn()
+            .unwrap()
+    };
+    let running: Vec<_> = names.iter().map(start).collect();
+    for mut run in running {
+        assert!(run.wait().unwrap().success());
+    }
+    let count = std::fs::read_dir(&shared).unwrap().count();
+    assert_eq!(count, 78 + 90 + 244 + 67);
+}

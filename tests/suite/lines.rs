@@ -688,6 +688,66 @@ fn inlined_calls_are_found_by_address_and_count_more_than_lines() {
     }
 }
 
+/// A dump made of DEBUG_INFO records (`Err`) and LOAD records (`Ok`) of functions of 0x40 bytes that lie one
+/// behind the other; and the line at the start of each function, by its number.
+fn lines_by_pairing(records: &[Result<u32, u32>]) -> Vec<(u32, u32)> {
+    let folder = scratch();
+    let path = folder.path().join("jit-7.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(PID, 0x6000_0000, 4096, 0, text(&path), 500);
+    let address = |number: u32| REGION + u64::from(number) * 0x40;
+    for (time, record) in (1000..).zip(records) {
+        match *record {
+            Err(number) => dump.debug_info(time, address(number), b"/a/x.c", 100 + number),
+            Ok(number) => dump.load(time, address(number), number.into(), b"f", &[0x90; 0x40]),
+        }
+    }
+    profile.sample(PID, 2000, &[REGION], None);
+    std::fs::write(&path, dump.bytes).unwrap();
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = inject_into(folder.path(), &input, &["--all"]);
+    let line = |object: &PathBuf| (number_of(object), symbolizers::gnu(object, &[0x40])[0][0].line);
+    objects_of(&output).iter().map(line).collect()
+}
+
+#[test]
+fn lines_go_to_the_function_of_their_address() {
+    // the first function has none, and the second's stand before both
+    assert_eq!(lines_by_pairing(&[Err(1), Ok(0), Ok(1)]), [(0, 0), (1, 101)]);
+    // two threads write at the same time
+    let interleaved = [Err(0), Err(1), Ok(0), Err(2), Ok(1), Ok(2)];
+    assert_eq!(lines_by_pairing(&interleaved), [(0, 100), (1, 101), (2, 102)]);
+    // an address is used again by a function without lines, long after
+    let again = [Err(0), Ok(1), Err(2), Ok(2), Err(3), Ok(3), Ok(0)];
+    assert_eq!(lines_by_pairing(&again)[0], (0, 0));
+}
+
+#[test]
+fn what_belongs_to_a_damaged_load_goes_to_no_other() {
+    let made = with_records(b"innocent", |dump| {
+        dump.record(827_346_259, 900, &lists(ByteOrder::Little, &model(0)));
+        dump.record(827_346_260, 900, b"Lost\0");
+        let mut load = DumpWriter::new(ByteOrder::Little, X86_64, PID);
+        load.bytes.clear();
+        load.load(901, REGION + 0x1000, 9, b"lost", &[0x90; 16]);
+        // a size of its code that leaves the record
+        load.bytes[40..48].copy_from_slice(&u64::MAX.to_le_bytes());
+        dump.bytes.extend_from_slice(&load.bytes);
+    });
+    let said = inject(&made.input, &made.folder.path().join("out.data"), &["--tiers"]);
+    for expected in [
+        "LOAD records whose name or code does not fit, passed over (at ",
+        "DEBUG_INFO records without their LOAD record, passed over (at ",
+        "JIT_TIER records without their LOAD record, passed over (at ",
+        "1 sample in 1 function of tier not known",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert_eq!(symbolizers::gnu(&only_object(&made, &[]), &[0x40])[0][0].line, 0);
+}
+
 /// Whatever the records hold, there are objects, and what is in them is valid.
 #[test]
 fn damage_of_any_kind_leaves_valid_lines() {
