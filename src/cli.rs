@@ -57,8 +57,8 @@ pub struct Arguments {
 
     /// The version of DWARF for lines and inlined calls
     ///
-    /// 4 is read by everything. 5 also holds the text of source files, where the dump has it, which LLVM's tools
-    /// read; GNU binutils 2.40, and with them perf, then read no lines at all.
+    /// 4 is read by everything. 5 also holds the text of source files, where the dump has it, which LLVM's
+    /// tools read; GNU binutils 2.40, and with them perf, then read no lines at all.
     #[arg(long, value_name = "VERSION", value_parser = dwarf_version, default_value = "4")]
     dwarf: Version,
 
@@ -66,7 +66,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     source_dir: Option<PathBuf>,
 
-    /// Folders that paths of source files start with, and what to put in their place; may be given more than once
+    /// Folders that paths of source files start with, and what to put in their place; may be given more than
+    /// once
     ///
     /// For programs that ran in a container or on another machine. Of several that fit, the last one counts.
     #[arg(long, value_name = "OLD=NEW", value_parser = OsStringValueParser::new().try_map(path_mapping))]

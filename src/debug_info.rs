@@ -1,8 +1,8 @@
 //! Where in its sources a function's code comes from: lines, and calls that were inlined.
 //!
 //! Runtimes fill a [`DebugInfo`] with whatever their files say. [`DebugInfo::normalise`] then makes it
-//! consistent, so that what is made of it need not check anything: rows are sorted, ranges lie in those of the
-//! caller and don't overlap each other, and all indices lead somewhere.
+//! consistent, so that what is made of it need not check anything: rows are sorted, ranges lie in those of
+//! the caller and don't overlap each other, and all indices lead somewhere.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,8 +11,9 @@ use std::ops::Range;
 /// How deep calls may be nested. Readers walk them with recursion.
 pub const MAX_DEPTH: u32 = 64;
 
-/// How many ranges all calls of a function may have together, beside two for each that they came with: splitting
-/// a caller's ranges among those inside it multiplies them by the depth. No real function has as many.
+/// How many ranges all calls of a function may have together, beside two for each that they came with:
+/// splitting a caller's ranges among those inside it multiplies them by the depth. No real function has as
+/// many.
 const MAX_RANGES: usize = 1 << 20;
 
 /// Lines and inlined calls of one function.
@@ -94,7 +95,8 @@ impl<'a> From<&'a [u8]> for SourceFile<'a> {
 pub struct Dropped {
     /// Rows outside the function.
     pub rows: u64,
-    /// Lines without a file, or with one that is not there; what is left of them is that the line is not known.
+    /// Lines without a file, or with one that is not there; what is left of them is that the line is not
+    /// known.
     pub files: u64,
     /// Inlined calls without any code, or whose code others have already, or nested too deep.
     pub calls: u64,
@@ -131,8 +133,8 @@ impl DebugInfo<'_> {
         dropped
     }
 
-    /// Lets a row start wherever a call starts or ends, as compilers do: eu-addr2line asks for the calls at the
-    /// start of an address' row, not at the address itself.
+    /// Lets a row start wherever a call starts or ends, as compilers do: eu-addr2line asks for the calls at
+    /// the start of an address' row, not at the address itself.
     fn start_rows_at_calls(&mut self, size: u32) {
         let ranges = self.calls.iter().flat_map(|call| &call.ranges);
         let mut borders: Vec<u32> = ranges.flat_map(|range| [range.start, range.end]).collect();

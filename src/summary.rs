@@ -24,8 +24,8 @@ pub struct Summary {
     pub functions: FunctionSummary,
     /// The samples in the profile.
     pub samples: SampleSummary,
-    /// The compilers of the functions that samples were taken in, if that was asked for; those with most samples
-    /// first.
+    /// The compilers of the functions that samples were taken in, if that was asked for; those with most
+    /// samples first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<Vec<TierSummary>>,
     /// What went wrong and did not stop the run.

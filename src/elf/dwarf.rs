@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Readers differ in what they need. GNU addr2line looks at line programs and at units that have a range;
-//! LLVM's and gimli's want the range first; elfutils' wants `.debug_aranges`. All want the code behind the last
-//! row to be covered, so the sequence ends where the function does. The first row is where the function
+//! LLVM's and gimli's want the range first; elfutils' wants `.debug_aranges`. All want the code behind the
+//! last row to be covered, so the sequence ends where the function does. The first row is where the function
 //! starts: code before the first line that a runtime tells of is what leads up to it.
 
 use gimli::constants as dw;
@@ -35,8 +35,8 @@ pub enum Version {
     /// Read by everything in use.
     #[default]
     Four,
-    /// Holds the text of source files, where it is known (DW_LNCT_LLVM_source). GNU binutils 2.40 take that for an
-    /// error and read no lines; so perf, which asks addr2line and objdump, shows none.
+    /// Holds the text of source files, where it is known (DW_LNCT_LLVM_source). GNU binutils 2.40 take that
+    /// for an error and read no lines; so perf, which asks addr2line and objdump, shows none.
     Five,
 }
 
@@ -60,8 +60,8 @@ pub struct Settings<'a> {
     pub version: Version,
     /// What it is for.
     pub machine: Machine,
-    /// The folder that relative paths start from: `.` if it is not known, since eu-addr2line prints `(null)` for
-    /// none.
+    /// The folder that relative paths start from: `.` if it is not known, since eu-addr2line prints `(null)`
+    /// for none.
     pub directory: &'a [u8],
 }
 

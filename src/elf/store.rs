@@ -146,8 +146,8 @@ impl Store {
         self.write(&path, text)
     }
 
-    /// Where a source file will lie: in a folder of its own, whose name is made from its path and text, so that
-    /// files of one name don't meet.
+    /// Where a source file will lie: in a folder of its own, whose name is made from its path and text, so
+    /// that files of one name don't meet.
     pub fn source_path(store: &Path, folder: &str, name: &str) -> PathBuf {
         store.join(SOURCES).join(folder).join(name)
     }
@@ -224,8 +224,8 @@ fn is_folder(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes sure that a folder which is to be replaced holds nothing but objects and source files; says whether it
-/// holds any.
+/// Makes sure that a folder which is to be replaced holds nothing but objects and source files; says whether
+/// it holds any.
 fn only_objects(folder: &Path) -> Result<bool, Error> {
     let is_object = |name: &[u8]| name.starts_with(b"jitted-") && name.ends_with(b".so");
     let has_objects = each_is_ours(folder, |name, kind| {

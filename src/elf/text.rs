@@ -8,8 +8,8 @@ pub fn put_escaped(out: &mut Vec<u8>, text: &[u8]) {
     put(out, text, |_| false);
 }
 
-/// Appends a path in the same way, but for bytes that are not UTF-8 and do nothing to a terminal: readers look
-/// for the file under that very name.
+/// Appends a path in the same way, but for bytes that are not UTF-8 and do nothing to a terminal: readers
+/// look for the file under that very name.
 pub fn put_path(out: &mut Vec<u8>, path: &[u8]) {
     // What is below are control characters of 8-bit terminals.
     put(out, path, |byte| byte >= 0xa0);

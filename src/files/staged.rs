@@ -168,7 +168,8 @@ impl StagedFolder {
     }
 
     /// Moves files of the folder, by their names, into another on the same file system: all of them or none.
-    /// What has one of the names there must be the same by `is_same`, which is asked for both paths, and stays.
+    /// What has one of the names there must be the same by `is_same`, which is asked for both paths, and
+    /// stays.
     pub fn move_files(
         self,
         names: &[String],
@@ -206,8 +207,8 @@ fn rename_new(from: &Path, target: &Path) -> rustix::io::Result<()> {
     }
 }
 
-/// Makes the folders that `name` lies in below `folder`, as far as they are missing; what is there already must
-/// be folders, not links to any.
+/// Makes the folders that `name` lies in below `folder`, as far as they are missing; what is there already
+/// must be folders, not links to any.
 fn make_folders(folder: &Path, name: &str) -> io::Result<()> {
     let mut path = folder.to_owned();
     let Some((folders, _)) = name.rsplit_once('/') else {

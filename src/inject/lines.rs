@@ -19,8 +19,8 @@ pub struct LineOptions {
     pub version: Version,
     /// The folder that relative paths of sources start from.
     pub source_dir: Option<PathBuf>,
-    /// Whole components that paths of sources start with, and what these become. Of several that fit, the last
-    /// one counts.
+    /// Whole components that paths of sources start with, and what these become. Of several that fit, the
+    /// last one counts.
     pub path_map: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -36,8 +36,8 @@ pub struct SourceToWrite<'a> {
 }
 
 impl LineOptions {
-    /// Makes paths lead to files on this machine, those whose text is known to files in `store`, which are to be
-    /// written.
+    /// Makes paths lead to files on this machine, those whose text is known to files in `store`, which are to
+    /// be written.
     pub fn place_files<'a>(
         &self,
         info: &mut DebugInfo<'a>,
@@ -84,8 +84,8 @@ fn replace_start(path: &[u8], old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The path that a name with a scheme stands for: that of a `file:` URL (V8's modules), and for others one
-/// without the colon (`node:internal/util`), since perf takes what stands before the first colon for the whole
-/// name.
+/// without the colon (`node:internal/util`), since perf takes what stands before the first colon for the
+/// whole name.
 fn plain_path(name: &[u8]) -> Option<Vec<u8>> {
     let colon = memchr::memchr(b':', name)?;
     let (scheme, rest) = (name.get(..colon)?, name.get(colon + 1..)?);

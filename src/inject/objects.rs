@@ -167,8 +167,8 @@ struct Lines<'a> {
     faults: Tally<Fault>,
 }
 
-/// How many functions are encoded at a time at most, and how many bytes their records have together before the
-/// last one is added, to keep the memory for them small.
+/// How many functions are encoded at a time at most, and how many bytes their records have together before
+/// the last one is added, to keep the memory for them small.
 const BATCH: usize = 1024;
 const BATCH_BYTES: u64 = 8 << 20;
 
@@ -317,8 +317,8 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// The name of a function's symbol: the one that the runtime wrote, and behind it which compiler made it, if
-    /// that was asked for.
+    /// The name of a function's symbol: the one that the runtime wrote, and behind it which compiler made it,
+    /// if that was asked for.
     fn symbol(&self, job: &Job<'a>) -> Cow<'a, [u8]> {
         let name = job.view.name;
         match job.view.tier().filter(|_| self.input.has_tiers) {

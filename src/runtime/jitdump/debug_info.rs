@@ -74,7 +74,8 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Whether it only says where the code ends, as Erlang's and QEMU's last ones do (captures erlang25, qemu).
+    /// Whether it only says where the code ends, as Erlang's and QEMU's last ones do (captures erlang25,
+    /// qemu).
     fn is_end(&self) -> bool {
         self.line == 0 && self.name.is_empty()
     }
@@ -88,10 +89,10 @@ impl Conventions {
     /// Finds out what the entries of a dump mean from some of its functions and their records.
     ///
     /// Quirk: V8 and LLVM add the size of an ELF header to every address, since perf once put the code right
-    /// behind one (captures node20, node20-s390x-dump, lli14-mcjit, llvm19-jitlink). V8 is known by its names.
-    /// LLVM has an entry exactly there in nearly all functions, and its last ones lie behind the code. Neither
-    /// has any below, but for rows of other functions, which LLVM 19 adds to some. No other runtime looks like
-    /// that (captures java17, erlang25, qemu).
+    /// behind one (captures node20, node20-s390x-dump, lli14-mcjit, llvm19-jitlink). V8 is known by its
+    /// names. LLVM has an entry exactly there in nearly all functions, and its last ones lie behind the code.
+    /// Neither has any below, but for rows of other functions, which LLVM 19 adds to some. No other runtime
+    /// looks like that (captures java17, erlang25, qemu).
     pub fn find<'a>(
         records: impl Iterator<Item = (Subject<'a>, &'a [u8])>,
         order: ByteOrder,
@@ -214,9 +215,9 @@ fn place_of<'a>(subject: Subject<'a>, is_known: impl Fn(&[u8]) -> bool) -> Optio
 /// The entries of a record.
 ///
 /// Quirk: V8 before 13.6 writes file names from memory that it has freed, as long as the right one, but with
-/// other bytes in place of the first 16, NULs among them (23 of 68 records of capture node20). What is left of
-/// the name tells whether it is the one in the function's own name. Where that name is too short for anything
-/// to be left of it, all entries having the same size does.
+/// other bytes in place of the first 16, NULs among them (23 of 68 records of capture node20). What is left
+/// of the name tells whether it is the one in the function's own name. Where that name is too short for
+/// anything to be left of it, all entries having the same size does.
 fn read<'a>(content: &'a [u8], subject: Subject<'a>, order: ByteOrder) -> Option<Vec<Entry<'a>>> {
     let mut reader = Reader::new(content, order);
     let _address = reader.u64()?;

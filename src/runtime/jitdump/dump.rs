@@ -269,8 +269,8 @@ impl<'a> Dump<'a> {
         })
     }
 
-    /// Where in its sources a function's code comes from. DEBUG_INFO2 knows more than DEBUG_INFO, and that more
-    /// than the name.
+    /// Where in its sources a function's code comes from. DEBUG_INFO2 knows more than DEBUG_INFO, and that
+    /// more than the name.
     pub fn sources(&self, function: u32) -> FunctionSources<'a> {
         let mut found = FunctionSources::default();
         let (Some(records), Some(view)) = (

@@ -57,8 +57,8 @@ struct PendingUnwinding {
     is_used: bool,
 }
 
-/// How far behind its function an entry of debug information may lie and still be believed to belong to it, in
-/// bytes. V8 and LLVM write addresses that are 0x40 too high.
+/// How far behind its function an entry of debug information may lie and still be believed to belong to it,
+/// in bytes. V8 and LLVM write addresses that are 0x40 too high.
 const NEAR_FUNCTION: u64 = 0x40;
 
 impl Waiting {
@@ -154,8 +154,8 @@ impl Pending {
         self.last_debug_info = None;
     }
 
-    /// If LOADs have followed what waits, a new batch starts. What is left of the one before may still find its
-    /// LOAD, as threads may write at the same time; what is older does not.
+    /// If LOADs have followed what waits, a new batch starts. What is left of the one before may still find
+    /// its LOAD, as threads may write at the same time; what is older does not.
     fn start_batch(&mut self, faults: &mut Tally<Fault>) {
         if std::mem::take(&mut self.has_loaded) {
             self.drop_before(self.batch, faults);
