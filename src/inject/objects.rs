@@ -299,7 +299,11 @@ impl<'a> ObjectWriter<'a> {
                 continue;
             };
             if let Some(size) = size {
-                job.tables = free.take(job.residence, size, !job.machine.is_64);
+                // Aligned in the object, in which the code is: in the process it need not be (capture erlang25).
+                let skew = job.residence.range.start.0 % TABLE_ALIGN;
+                let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
+                let free = free.take(job.residence, room, !job.machine.is_64);
+                job.tables = free.and_then(|address| address.checked_add(skew));
                 if job.tables.is_none() {
                     self.faults.add(Fault::NoPlace, 0);
                 }
@@ -368,8 +372,9 @@ impl<'a> ObjectWriter<'a> {
         let (tables, address) = placed.unwrap_or_else(|| {
             // Tables that hold nothing are never looked into, so it does not matter what else is at their
             // address.
-            let end = job.residence.range.end;
-            let behind = Address(end.0.checked_next_multiple_of(TABLE_ALIGN).unwrap_or(end.0));
+            let code = job.residence.range;
+            let distance = code.size().next_multiple_of(TABLE_ALIGN);
+            let behind = Address(code.start.0.wrapping_add(distance));
             let layout = table_layout(job, behind);
             let tables = Tables::lay_out(std::iter::empty(), layout);
             (tables.unwrap_or_default(), behind)
