@@ -724,6 +724,25 @@ fn lines_go_to_the_function_of_their_address() {
     assert_eq!(lines_by_pairing(&again)[0], (0, 0));
 }
 
+/// As perf inject does it, whatever address the record gives.
+#[test]
+fn lines_of_an_address_that_is_never_loaded_go_to_the_next_function() {
+    let made = with_records(b"fn_0", |dump| {
+        let mut content = Vec::new();
+        for word in [0x1234, 1, REGION + 4] {
+            dump.order.put_u64(&mut content, word);
+        }
+        dump.order.put_u32(&mut content, 42);
+        dump.order.put_u32(&mut content, 0);
+        content.extend_from_slice(b"/a/x.c\0");
+        dump.record(2, 999, &content);
+    });
+    let said = inject(&made.input, &made.folder.path().join("out.data"), &[]);
+    assert!(!said.contains("warning"), "{said}");
+    let shown = symbolizers::gnu(&only_object(&made, &[]), &[0x44]);
+    assert_eq!(shown[0], [Site::new("fn_0", "/a/x.c", 42)]);
+}
+
 #[test]
 fn what_belongs_to_a_damaged_load_goes_to_no_other() {
     let made = with_records(b"innocent", |dump| {
