@@ -5,8 +5,10 @@
 //! the caller and don't overlap each other, and all indices lead somewhere.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+use crate::range_map::RangeMap;
+use crate::units::{Address, AddressRange};
 
 /// How deep calls may be nested. Readers walk them with recursion.
 pub const MAX_DEPTH: u32 = 64;
@@ -183,7 +185,8 @@ impl DebugInfo<'_> {
 
     fn normalise_calls(&mut self, size: u32) -> u64 {
         // What of the function, and of each open call, no call inside it has taken yet.
-        let mut free = vec![FreeRanges::new(std::iter::once(0..size))];
+        let whole: Range<u32> = 0..size;
+        let mut free = vec![free_ranges(std::slice::from_ref(&whole))];
         let mut dropped = 0;
         let functions = self.functions.len();
         let given: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
@@ -197,13 +200,13 @@ impl DebugInfo<'_> {
                 free.truncate(depth + 1);
                 call.ranges = free
                     .last_mut()
-                    .map(|free| free.take(&call.ranges))
+                    .map(|free| take(free, &call.ranges))
                     .unwrap_or_default();
             }
             let is_kept = is_sound && !call.ranges.is_empty() && call.ranges.len() <= ranges_left;
             if is_kept {
                 ranges_left -= call.ranges.len();
-                free.push(FreeRanges::new(call.ranges.iter().cloned()));
+                free.push(free_ranges(&call.ranges));
             } else {
                 free.truncate(depth + 1);
                 dropped += 1;
@@ -221,48 +224,38 @@ fn continue_at(rows: &mut Vec<Row>, offset: u32) {
     }
 }
 
-/// Ranges that nobody has taken yet.
-#[derive(Debug)]
-struct FreeRanges {
-    /// The end of each by its start.
-    ranges: BTreeMap<u32, u32>,
+/// A range of offsets in the map of what is free, in which the function starts at 0.
+fn address_range(range: &Range<u32>) -> Option<AddressRange> {
+    AddressRange::new(Address(range.start.into()), range.len() as u64)
 }
 
-impl FreeRanges {
-    fn new(ranges: impl Iterator<Item = Range<u32>>) -> Self {
-        Self {
-            ranges: ranges.map(|range| (range.start, range.end)).collect(),
-        }
+/// Puts ranges into a map of what is free.
+fn free_ranges(ranges: &[Range<u32>]) -> RangeMap<()> {
+    let mut free = RangeMap::default();
+    for range in ranges.iter().filter_map(address_range) {
+        free.insert(range, (), |_, ()| {});
     }
+    free
+}
 
-    /// Takes what is free of some ranges; returns it sorted, neighbours joined.
-    fn take(&mut self, wanted: &[Range<u32>]) -> Vec<Range<u32>> {
-        let mut taken: Vec<Range<u32>> = Vec::new();
-        for wanted in wanted.iter().filter(|wanted| !wanted.is_empty()) {
-            while let Some((&start, &end)) = self.ranges.range(..wanted.end).next_back() {
-                if end <= wanted.start {
-                    break;
-                }
-                self.ranges.remove(&start);
-                if start < wanted.start {
-                    self.ranges.insert(start, wanted.start);
-                }
-                if end > wanted.end {
-                    self.ranges.insert(wanted.end, end);
-                }
-                taken.push(start.max(wanted.start)..end.min(wanted.end));
-            }
-        }
-        taken.sort_by_key(|range| range.start);
-        let mut joined: Vec<Range<u32>> = Vec::with_capacity(taken.len());
-        for range in taken {
-            match joined.last_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ => joined.push(range),
-            }
-        }
-        joined
+/// Takes what is free of some ranges; returns it sorted, neighbours joined.
+fn take(free: &mut RangeMap<()>, wanted: &[Range<u32>]) -> Vec<Range<u32>> {
+    let mut taken: Vec<Range<u32>> = Vec::new();
+    for wanted in wanted.iter().filter_map(address_range) {
+        // Offsets came in as 32 bits.
+        free.remove(wanted, |piece, ()| {
+            taken.push(piece.start.0 as u32..piece.end.0 as u32)
+        });
     }
+    taken.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u32>> = Vec::with_capacity(taken.len());
+    for range in taken {
+        match joined.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => joined.push(range),
+        }
+    }
+    joined
 }
 
 #[cfg(test)]

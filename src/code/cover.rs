@@ -9,8 +9,8 @@
 use std::fmt;
 
 use crate::code::process::{Map, Processes, SpaceId};
-use crate::code::range_map::RangeMap;
 use crate::perf::event::Backing;
+use crate::range_map::RangeMap;
 use crate::tally::Tally;
 use crate::units::{AddressRange, Time};
 

@@ -5,7 +5,7 @@
 //! [`History`] finds the rectangle of a point among n in O(log² n): a segment tree over the addresses where
 //! rectangles start or end, each node with the rectangles that span it, in the order of time.
 
-use crate::code::range_map::RangeMap;
+use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Time};
 
 /// One value at some addresses for some time.

@@ -11,7 +11,6 @@ pub mod clock;
 pub mod cover;
 pub mod history;
 pub mod process;
-pub mod range_map;
 pub mod selection;
 pub mod survey;
 pub mod timeline;

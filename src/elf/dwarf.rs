@@ -26,8 +26,8 @@ use gimli::{Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
 
 use crate::bytes::ByteOrder;
 use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
-use crate::elf::machine::Machine;
 use crate::elf::text::{put_escaped, put_path};
+use crate::machine::Machine;
 
 /// A version of DWARF.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

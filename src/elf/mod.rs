@@ -4,15 +4,13 @@
 //! name, code, lines, .eh_frame ─► [object]: an ELF file in memory ─► [store]: a folder of them, whole
 //!                                   ├─ [dwarf]: lines and inlined calls                  or not at all
 //!                                   ├─ [eh_frame]: tables for unwinding, laid out anew
-//!                                   ├─ [text]: names, safe to print
-//!                                   └─ [machine]: class and byte order
+//!                                   └─ [text]: names, safe to print
 //! ```
 //!
 //! How an object must lie for each reader to find everything in it is written down in [`object`].
 
 pub mod dwarf;
 pub mod eh_frame;
-pub mod machine;
 pub mod object;
 pub mod store;
 mod text;

@@ -33,8 +33,8 @@ use sha1::{Digest, Sha1};
 use crate::bytes::ByteOrder;
 use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
-use crate::elf::machine::Machine;
 use crate::elf::text::put_escaped;
+use crate::machine::Machine;
 use crate::units::BuildId;
 
 /// What an object is made of.

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::code::process::{Processes, SpaceId};
-use crate::code::range_map::RangeMap;
 use crate::code::timeline::Residence;
+use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
 /// Addresses near code that no process with that code maps anything at.

@@ -7,7 +7,7 @@ use gimli::{EndianSlice, RunTimeEndian, SectionId};
 use jitinject::bytes::ByteOrder;
 use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
 use jitinject::elf::dwarf::{FunctionUnit, Section, Settings, Version, encode};
-use jitinject::elf::machine::Machine;
+use jitinject::machine::Machine;
 use proptest::prelude::*;
 
 use crate::support::generator::Random;

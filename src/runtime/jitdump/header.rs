@@ -1,8 +1,7 @@
 //! The header at the start of a jitdump.
 
-use object::elf;
-
 use crate::bytes::{ByteOrder, Reader};
+use crate::machine::Machine;
 
 /// "JiTD" as a number: the first four bytes of the file, in the byte order of all of it.
 const MAGIC: u32 = 0x4A69_5444;
@@ -98,11 +97,7 @@ impl Header {
 
     /// Whether it was written on a machine whose ELF files are of 64 bits, as far as its number tells.
     pub fn is_64(&self) -> bool {
-        let number = u16::try_from(self.elf_machine).map(elf::Machine);
-        !matches!(
-            number,
-            Ok(elf::EM_386 | elf::EM_ARM | elf::EM_PPC | elf::EM_SPARC | elf::EM_SPARC32PLUS)
-        )
+        Machine::new(self.elf_machine, self.order).is_64
     }
 
     /// Whether bits are set in the flags that have no meaning.
