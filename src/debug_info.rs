@@ -16,7 +16,7 @@ pub const MAX_DEPTH: u32 = 64;
 /// How many ranges all calls of a function may have together, beside two for each that they came with:
 /// splitting a caller's ranges among those inside it multiplies them by the depth. No real function has as
 /// many.
-const MAX_RANGES: usize = 1 << 20;
+pub const MAX_RANGES: usize = 1 << 20;
 
 /// Lines and inlined calls of one function.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -333,11 +333,11 @@ impl<'a> ObjectWriter<'a> {
 
     fn lines(&self, job: &Job<'a>, symbol: &[u8], store: &Path) -> Lines<'a> {
         let mut lines = Lines::default();
-        let function = job.residence.function;
-        let Some(used) = self.input.dumps.get(function.file as usize) else {
+        let file = job.residence.function.file as usize;
+        let Some(used) = self.input.dumps.get(file) else {
             return lines;
         };
-        let found = used.dump.sources(function.function);
+        let found = used.dump.sources(&job.view);
         lines.line_faults = found.faults;
         let Some(mut info) = found.info else { return lines };
         let options = self.input.lines;

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
+use crate::runtime::jitdump::record::MAX_PADDING;
 use crate::runtime::names;
 use crate::units::AddressRange;
 
@@ -18,8 +19,8 @@ const ENTRY_SIZE: usize = 16;
 /// Lines behind this one are no lines.
 const MAX_LINE: u32 = 1 << 24;
 
-/// Bytes that may stand behind the last entry: V8 pads its records to a multiple of 8.
-const MAX_PADDING: usize = 7;
+/// What V8 and LLVM add to every address, in bytes: the size of an ELF header, here the larger one.
+pub const MAX_BIAS: u64 = 0x40;
 
 /// The name that stands for the one of the entry before.
 const SAME_NAME: &[u8] = b"\xff";
@@ -59,8 +60,11 @@ pub struct Lines<'a> {
     pub repaired: u64,
     /// Entries that lie outside the function.
     pub outside: u64,
-    /// Entries that can't be: of an impossible line, or with a name that is none.
-    pub odd: u64,
+    /// Entries that can't be: of an impossible line, with a name that is none, or that lead nowhere or in
+    /// circles.
+    pub astray: u64,
+    /// Parts of inlined calls that were too many or too deep.
+    pub calls_lost: u64,
 }
 
 /// One entry, its address as it stands there.
@@ -98,11 +102,11 @@ impl Conventions {
         order: ByteOrder,
         is_64: bool,
     ) -> Self {
-        let bias = if is_64 { 0x40 } else { 0x34 };
+        let bias = if is_64 { i128::from(MAX_BIAS) } else { 0x34 };
         let (mut functions, mut exact, mut below, mut behind) = (0u64, 0u64, 0u64, 0u64);
         let mut is_v8 = false;
         for (subject, content) in records {
-            let Some(entries) = read(content, subject, order) else {
+            let Some(entries) = read(content, subject, &names::places(subject.name), order) else {
                 continue;
             };
             let entries = entries.iter().filter(|entry| !entry.is_end());
@@ -134,18 +138,19 @@ pub fn parse<'a>(
     conventions: Conventions,
     order: ByteOrder,
 ) -> Option<Lines<'a>> {
-    let entries = read(content, subject, order)?;
+    let places = names::places(subject.name);
+    let entries = read(content, subject, &places, order)?;
     let mut lines = Lines::default();
     let mut files = Files::default();
     let size = i128::from(subject.range.size());
     let offset = |entry: &Entry<'_>| subject.offset(entry, conventions.bias);
     let has_start = entries.iter().any(|entry| offset(entry) == 0);
     // Whose file is not named is of the function's own.
-    let own_file = names::places(subject.name).first().map(|place| place.path);
+    let own_file = places.first().map(|place| place.path);
     for (at, entry) in entries.iter().enumerate() {
         lines.repaired += u64::from(entry.is_repaired);
         if entry.is_odd() {
-            lines.odd += 1;
+            lines.astray += 1;
             continue;
         }
         let mut offset = offset(entry);
@@ -176,7 +181,9 @@ pub fn parse<'a>(
             discriminator,
         });
     }
-    let place = place_of(subject, |path| files.has(path));
+    // Of several readings of the name, the one whose file is known.
+    let known = places.iter().find(|place| files.has(place.path));
+    let place = known.or(places.first());
     lines.info.functions = vec![SourceFunction {
         name: b"",
         file: place.map(|place| files.add(place.path)),
@@ -205,25 +212,22 @@ pub fn of_name(name: &[u8]) -> Option<DebugInfo<'_>> {
 /// How far below its code a function's header may start, in bytes.
 const HEADER_SIZE: i128 = 0x80;
 
-/// Where a function's name says that it is: of several readings, the one whose file is known.
-fn place_of<'a>(subject: Subject<'a>, is_known: impl Fn(&[u8]) -> bool) -> Option<names::Place<'a>> {
-    let places = names::places(subject.name);
-    let known = places.iter().find(|place| is_known(place.path));
-    known.or(places.first()).copied()
-}
-
-/// The entries of a record.
+/// The entries of a record, of a function whose name says that it may be at `places`.
 ///
 /// Quirk: V8 before 13.6 writes file names from memory that it has freed, as long as the right one, but with
 /// other bytes in place of the first 16, NULs among them (23 of 68 records of capture node20). What is left
 /// of the name tells whether it is the one in the function's own name. Where that name is too short for
 /// anything to be left of it, all entries having the same size does.
-fn read<'a>(content: &'a [u8], subject: Subject<'a>, order: ByteOrder) -> Option<Vec<Entry<'a>>> {
+fn read<'a>(
+    content: &'a [u8],
+    subject: Subject<'a>,
+    places: &[names::Place<'a>],
+    order: ByteOrder,
+) -> Option<Vec<Entry<'a>>> {
     let mut reader = Reader::new(content, order);
     let _address = reader.u64()?;
     let count = reader.u64()?;
     let body = reader.rest();
-    let places = names::places(subject.name);
     let paths = places.iter().map(|place| place.path);
     let is_sound = |entries: &Vec<Entry<'a>>| !entries.iter().any(Entry::is_odd);
     let by_end = || {
@@ -307,7 +311,7 @@ fn stride<'a>(
         return None;
     }
     let low = subject.range.start.0;
-    let high = subject.range.end.0.saturating_add(NEAR_FUNCTION);
+    let high = subject.range.end.0.saturating_add(MAX_BIAS);
     let entry = |bytes: &[u8]| {
         let mut reader = Reader::new(bytes, order);
         let (address, line, number) = (reader.u64()?, reader.u32()?, reader.u32()?);
@@ -322,9 +326,6 @@ fn stride<'a>(
     };
     body.get(..total)?.chunks_exact(size).map(entry).collect()
 }
-
-/// How far behind its function an entry may lie: the bias of V8.
-const NEAR_FUNCTION: u64 = 0x40;
 
 /// Whether a name has no control characters.
 fn is_clean(name: &[u8]) -> bool {

@@ -8,11 +8,9 @@ pub mod positions;
 use rustc_hash::FxHashMap;
 
 use crate::bytes::ByteOrder;
-use crate::debug_info::{DebugInfo, SourceFile};
+use crate::debug_info::SourceFile;
+use crate::runtime::jitdump::debug_info::Lines;
 use crate::units::Address;
-
-/// Bytes that may stand behind the last part of a record, if it is padded to a multiple of 8.
-const MAX_PADDING: usize = 7;
 
 /// How a record is laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,19 +29,8 @@ pub fn layout(content: &[u8], order: ByteOrder) -> Option<Layout> {
     lists::Parts::split(content, order).map(|_| Layout::Lists)
 }
 
-/// What was found, and what of it could not be used.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Found<'a> {
-    /// What was found.
-    pub info: DebugInfo<'a>,
-    /// Entries that lead nowhere or in circles.
-    pub unusable: u64,
-    /// Parts of inlined calls that were too many or too deep.
-    pub calls_lost: u64,
-}
-
 /// Reads the content of a record, for a function of `size` bytes.
-pub fn parse(content: &[u8], size: u32, order: ByteOrder) -> Option<Found<'_>> {
+pub fn parse(content: &[u8], size: u32, order: ByteOrder) -> Option<Lines<'_>> {
     if let Some(parts) = positions::Parts::split(content, order) {
         return Some(parts.read(size));
     }

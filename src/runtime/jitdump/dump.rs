@@ -1,7 +1,8 @@
 //! A whole jitdump: an index of its functions and of what happened to them.
 //!
-//! Reading a file touches the prefixes and fixed fields of its records only. Names, code and tables stay
-//! where they are until [`Dump::function`] asks for those of one function.
+//! Reading a file touches the prefixes and fixed fields of its records only, and the strings of DEBUG_INFO2,
+//! which tell it from other records. Names, code, lines and tables stay where they are until
+//! [`Dump::function`] and [`Dump::sources`] ask for those of one function.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader, until_nul};
 use crate::debug_info::DebugInfo;
-use crate::runtime::jitdump::debug_info::{self, Conventions, Subject};
+use crate::runtime::jitdump::debug_info::{self, Conventions, Lines, Subject};
 use crate::runtime::jitdump::debug_info2;
 use crate::runtime::jitdump::header::{self, Error, Header};
 use crate::runtime::jitdump::moves::{self, Loaded, Moved};
@@ -128,6 +129,8 @@ pub struct Dump<'a> {
 /// One function with what the file says about it.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionView<'a> {
+    /// Which of the file's functions it is.
+    number: u32,
     /// Its name as the runtime wrote it, without a NUL.
     pub name: &'a [u8],
     /// Its machine code.
@@ -139,7 +142,7 @@ pub struct FunctionView<'a> {
     /// How to unwind it.
     pub unwinding: Option<Unwinding<'a>>,
     /// Which compiler made it, if the file says so.
-    pub tier: Option<&'a [u8]>,
+    recorded_tier: Option<&'a [u8]>,
     /// How many bytes its records have together.
     pub record_bytes: u64,
 }
@@ -147,7 +150,15 @@ pub struct FunctionView<'a> {
 impl<'a> FunctionView<'a> {
     /// Which compiler made it, as far as the file or the name says.
     pub fn tier(&self) -> Option<&'a [u8]> {
-        self.tier.or_else(|| names::tier(self.name).map(str::as_bytes))
+        let by_name = || names::tier(self.name).map(str::as_bytes);
+        self.recorded_tier.or_else(by_name)
+    }
+
+    fn subject(&self) -> Subject<'a> {
+        Subject {
+            name: self.name,
+            range: self.range,
+        }
     }
 }
 
@@ -186,9 +197,7 @@ impl<'a> Dump<'a> {
         };
         let mut first_time = None;
         for step in Records::new(file, start, header.order) {
-            if let Step::Record(record) | Step::Repaired(record) = step {
-                first_time = first_time.or(Some(RuntimeTime(record.time)));
-            }
+            first_time = first_time.or(time_of(step));
             index.add(step);
         }
         index.pending.drop_all(&mut index.faults);
@@ -236,26 +245,32 @@ impl<'a> Dump<'a> {
         self.first_time
     }
 
+    /// Where the records of a function lie.
+    fn records(&self, function: u32) -> Option<&Function> {
+        self.functions.get(usize::try_from(function).ok()?)
+    }
+
     /// Where a function's code was put at first; `None` where it has no code.
     pub fn range(&self, function: u32) -> Option<AddressRange> {
-        let function = self.functions.get(usize::try_from(function).ok()?)?;
+        let function = self.records(function)?;
         AddressRange::new(function.start, function.size.into())
     }
 
     /// All about one function.
-    pub fn function(&self, function: u32) -> Option<FunctionView<'a>> {
-        let function = self.functions.get(usize::try_from(function).ok()?)?;
+    pub fn function(&self, number: u32) -> Option<FunctionView<'a>> {
+        let function = self.records(number)?;
         let order = self.header.order;
         let content = |place| Records::content(self.file, place);
         let load = Load::parse(content(function.load)?, order)?;
         let unwinding = function.unwinding.and_then(content);
         Some(FunctionView {
+            number,
             name: load.name,
             code: load.code,
             range: AddressRange::new(function.start, function.size.into())?,
             index: load.index,
             unwinding: unwinding.and_then(|content| Unwinding::parse(content, order).ok()?),
-            tier: function.tier.and_then(content).and_then(tier::parse),
+            recorded_tier: function.tier.and_then(content).and_then(tier::parse),
             record_bytes: [
                 Some(function.load),
                 function.debug_info,
@@ -271,70 +286,27 @@ impl<'a> Dump<'a> {
 
     /// Where in its sources a function's code comes from. DEBUG_INFO2 knows more than DEBUG_INFO, and that
     /// more than the name.
-    pub fn sources(&self, function: u32) -> FunctionSources<'a> {
+    pub fn sources(&self, view: &FunctionView<'a>) -> FunctionSources<'a> {
         let mut found = FunctionSources::default();
-        let (Some(records), Some(view)) = (
-            usize::try_from(function)
-                .ok()
-                .and_then(|at| self.functions.get(at)),
-            self.function(function),
-        ) else {
+        let Some(function) = self.records(view.number) else {
             return found;
         };
-        let info = records
-            .debug_info2
-            .and_then(|place| self.debug_info2(place, &view, &mut found.faults))
-            .or_else(|| self.debug_info(records.debug_info?, &view, &mut found.faults))
+        let order = self.header.order;
+        let mut read = |place: Option<Place>, parse: &dyn Fn(&'a [u8]) -> Option<Lines<'a>>| {
+            let place = place?;
+            let lines = parse(Records::content(self.file, place)?);
+            consistent(lines, function.size, place, &mut found.faults)
+        };
+        let by_lists = |content| debug_info2::parse(content, function.size, order);
+        let by_entries = |content| debug_info::parse(content, view.subject(), self.conventions, order);
+        let info = read(function.debug_info2, &by_lists)
+            .or_else(|| read(function.debug_info, &by_entries))
             .or_else(|| debug_info::of_name(view.name));
         found.info = info.map(|mut info| {
-            self.add_texts(&mut info, records.load.offset);
+            self.add_texts(&mut info, function.load.offset);
             info
         });
         found
-    }
-
-    fn debug_info2(
-        &self,
-        place: Place,
-        view: &FunctionView<'a>,
-        faults: &mut Tally<Fault>,
-    ) -> Option<DebugInfo<'a>> {
-        let content = Records::content(self.file, place)?;
-        let size = u32::try_from(view.code.len()).ok()?;
-        let Some(mut found) = debug_info2::parse(content, size, self.header.order) else {
-            faults.add(Fault::BadDebugInfo, place.offset);
-            return None;
-        };
-        note(faults, Fault::EntryAstray, found.unusable, place);
-        note(faults, Fault::CallAstray, found.calls_lost, place);
-        normalise(&mut found.info, size, place, faults);
-        // As the format's own reader has it: one that says nothing does not count.
-        let says_something = !found.info.rows.is_empty() || !found.info.calls.is_empty();
-        says_something.then_some(found.info)
-    }
-
-    fn debug_info(
-        &self,
-        place: Place,
-        view: &FunctionView<'a>,
-        faults: &mut Tally<Fault>,
-    ) -> Option<DebugInfo<'a>> {
-        let content = Records::content(self.file, place)?;
-        let subject = Subject {
-            name: view.name,
-            range: view.range,
-        };
-        let Some(mut lines) = debug_info::parse(content, subject, self.conventions, self.header.order) else {
-            faults.add(Fault::BadDebugInfo, place.offset);
-            return None;
-        };
-        note(faults, Fault::RepairedName, lines.repaired, place);
-        note(faults, Fault::EntryOutside, lines.outside, place);
-        note(faults, Fault::EntryAstray, lines.odd, place);
-        let size = u32::try_from(view.code.len()).ok()?;
-        normalise(&mut lines.info, size, place, faults);
-        let says_something = !lines.info.rows.is_empty() || !lines.info.files.is_empty();
-        says_something.then_some(lines.info)
     }
 
     /// Gives files the text that was embedded for them, for a function loaded at `offset` of the file.
@@ -354,12 +326,7 @@ impl<'a> Dump<'a> {
         const ENOUGH: usize = 1000;
         let with_lines = (0u32..).zip(&self.functions).filter_map(|(number, function)| {
             let content = Records::content(self.file, function.debug_info?)?;
-            let view = self.function(number)?;
-            let subject = Subject {
-                name: view.name,
-                range: view.range,
-            };
-            Some((subject, content))
+            Some((self.function(number)?.subject(), content))
         });
         Conventions::find(with_lines.take(ENOUGH), self.header.order, self.header.is_64())
     }
@@ -408,35 +375,46 @@ impl<'a> Dump<'a> {
     }
 }
 
-/// Notes `count` faults in a record, if there are any.
-fn note(faults: &mut Tally<Fault>, fault: Fault, count: u64, place: Place) {
-    if count > 0 {
-        faults.add_many(fault, count, place.offset);
+/// What a record said, made consistent for a function of `size` bytes, and what was wrong with it noted. One
+/// that says nothing does not count, as the reader has it that knows both formats.
+fn consistent<'a>(
+    lines: Option<Lines<'a>>,
+    size: u32,
+    place: Place,
+    faults: &mut Tally<Fault>,
+) -> Option<DebugInfo<'a>> {
+    let Some(mut lines) = lines else {
+        faults.add(Fault::BadDebugInfo, place.offset);
+        return None;
+    };
+    let dropped = lines.info.normalise(size);
+    for (fault, count) in [
+        (Fault::RepairedName, lines.repaired),
+        (Fault::EntryOutside, lines.outside.saturating_add(dropped.rows)),
+        (Fault::EntryAstray, lines.astray.saturating_add(dropped.files)),
+        (Fault::CallAstray, lines.calls_lost.saturating_add(dropped.calls)),
+    ] {
+        if count > 0 {
+            faults.add_many(fault, count, place.offset);
+        }
     }
-}
-
-fn normalise(info: &mut DebugInfo<'_>, size: u32, place: Place, faults: &mut Tally<Fault>) {
-    let dropped = info.normalise(size);
-    note(faults, Fault::EntryOutside, dropped.rows, place);
-    note(faults, Fault::EntryAstray, dropped.files, place);
-    note(faults, Fault::CallAstray, dropped.calls, place);
+    let says_something = !lines.info.rows.is_empty() || !lines.info.calls.is_empty();
+    says_something.then_some(lines.info)
 }
 
 /// The time of the first record in a file, without a look at the others.
 pub fn first_time(file: &[u8], header: &Header) -> Option<RuntimeTime> {
-    match records(file, header).next()? {
-        Step::Record(record) | Step::Repaired(record) => Some(RuntimeTime(record.time)),
-        Step::Damage { .. } | Step::CutTail { .. } => None,
-    }
+    time_of(records(file, header).next()?)
 }
 
 /// The latest time of any record in a file, without a look at what else is in it.
 pub fn last_time(file: &[u8], header: &Header) -> Option<RuntimeTime> {
-    let times = records(file, header).filter_map(|step| match step {
-        Step::Record(record) | Step::Repaired(record) => Some(RuntimeTime(record.time)),
-        Step::Damage { .. } | Step::CutTail { .. } => None,
-    });
-    times.max()
+    records(file, header).filter_map(time_of).max()
+}
+
+/// The time of the record that a step came by, if it is one.
+fn time_of(step: Step<'_>) -> Option<RuntimeTime> {
+    step.record().map(|record| RuntimeTime(record.time))
 }
 
 fn records<'a>(file: &'a [u8], header: &Header) -> Records<'a> {

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::runtime::jitdump::debug_info::MAX_BIAS;
 use crate::runtime::jitdump::debug_info2::Layout;
 use crate::runtime::jitdump::dump::Fault;
 use crate::runtime::jitdump::record::{Place, Record};
@@ -57,16 +58,12 @@ struct PendingUnwinding {
     is_used: bool,
 }
 
-/// How far behind its function an entry of debug information may lie and still be believed to belong to it,
-/// in bytes. V8 and LLVM write addresses that are 0x40 too high.
-const NEAR_FUNCTION: u64 = 0x40;
-
 impl Waiting {
     /// The function that is to have it if no LOAD of its address comes.
     fn adopter(&self) -> Option<u32> {
         let (function, start, size) = self.next?;
         let distance = self.first_entry?.0.checked_sub(start.0)?;
-        (distance < NEAR_FUNCTION.saturating_add(size.into())).then_some(function)
+        (distance < MAX_BIAS.saturating_add(size.into())).then_some(function)
     }
 }
 

@@ -19,6 +19,9 @@ pub const JIT_TIER: u32 = 827_346_260;
 /// The last of them: a source file.
 pub const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
 
+/// Bytes that may stand behind what a record holds: V8 pads some to a multiple of 8.
+pub const MAX_PADDING: usize = 7;
+
 /// Size in bytes of what each record starts with: type, size, time.
 pub const PREFIX_SIZE: usize = 16;
 
@@ -79,6 +82,16 @@ pub enum Step<'a> {
         /// Where it starts.
         offset: u64,
     },
+}
+
+impl<'a> Step<'a> {
+    /// The record, if it is one.
+    pub fn record(self) -> Option<Record<'a>> {
+        match self {
+            Self::Record(record) | Self::Repaired(record) => Some(record),
+            Self::Damage { .. } | Self::CutTail { .. } => None,
+        }
+    }
 }
 
 /// Walks the records of a file.
@@ -241,9 +254,7 @@ impl<'a> Iterator for Records<'a> {
         let rest = self.file.get(at..).filter(|rest| !rest.is_empty())?;
         if let Some((step, behind)) = self.next_in_order(at) {
             self.position = behind;
-            if let Step::Record(record) | Step::Repaired(record) = step {
-                self.last_time = Some(record.time);
-            }
+            self.last_time = step.record().map(|record| record.time).or(self.last_time);
             return Some(step);
         }
         self.position = self.resynchronise(at.saturating_add(1), self.file.len());
@@ -324,11 +335,8 @@ mod tests {
     }
 
     fn times(steps: &[Step<'_>]) -> Vec<u64> {
-        let time = |step: &Step<'_>| match step {
-            Step::Record(record) | Step::Repaired(record) => Some(record.time),
-            _ => None,
-        };
-        steps.iter().filter_map(time).collect()
+        let records = steps.iter().filter_map(|step| step.record());
+        records.map(|record| record.time).collect()
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! file; where there are several of one path, each function has the last one before it, or else the first.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::runtime::jitdump::record::MAX_PADDING;
 
 /// A file's path and text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +32,6 @@ impl<'a> EmbeddedSource<'a> {
     }
 
     fn with_sizes(content: &'a [u8], order: ByteOrder) -> Option<Self> {
-        const MAX_PADDING: usize = 7;
         let mut reader = Reader::new(content, order);
         let (path_size, text_size) = (reader.u32()?, reader.u32()?);
         let path = reader.bytes(path_size.into())?;

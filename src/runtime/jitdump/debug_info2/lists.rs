@@ -17,7 +17,9 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
-use crate::runtime::jitdump::debug_info2::{Files, Found, MAX_PADDING, Strings};
+use crate::runtime::jitdump::debug_info::Lines;
+use crate::runtime::jitdump::debug_info2::{Files, Strings};
+use crate::runtime::jitdump::record::MAX_PADDING;
 
 /// Sizes in bytes of what is in the lists.
 const FUNCTION_SIZE: usize = 20;
@@ -71,7 +73,7 @@ impl<'a> Parts<'a> {
     }
 
     /// What the lists say.
-    pub fn read(&self) -> Found<'a> {
+    pub fn read(&self) -> Lines<'a> {
         let (paths, names) = (self.files.index(), self.names.index());
         let mut files = Files::new(&paths);
         let mut info = DebugInfo::default();
@@ -96,9 +98,9 @@ impl<'a> Parts<'a> {
             };
             info.calls.push(call);
         }
-        Found {
+        Lines {
             info,
-            ..Found::default()
+            ..Lines::default()
         }
     }
 

@@ -13,17 +13,18 @@
 use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::debug_info::{InlinedCall, MAX_DEPTH, Row, SourceFunction};
-use crate::runtime::jitdump::debug_info2::{Files, Found, MAX_PADDING, Strings};
+use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, Row, SourceFunction};
+use crate::runtime::jitdump::debug_info::Lines;
+use crate::runtime::jitdump::debug_info2::{Files, Strings};
+use crate::runtime::jitdump::record::MAX_PADDING;
 use crate::units::Address;
 
 /// Sizes in bytes of what is in the lists.
 const OFFSET_SIZE: usize = 8;
 const POSITION_SIZE: usize = 28;
 
-/// How many ranges calls may have altogether, beside eight for each entry of the record: a real one opens few
+/// How many ranges calls may have for each entry of the record, beside [`MAX_RANGES`]: a real one opens few
 /// calls at a time, but 64 of them could be closed and opened again at every byte.
-const MAX_RANGES: usize = 1 << 20;
 const RANGES_PER_ENTRY: usize = 8;
 
 /// The lists of a record, of which only the sizes were looked at.
@@ -41,10 +42,13 @@ pub struct Parts<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Position {
     caller: u32,
-    function: (u32, u32, u32, u32),
+    function: Function,
     line: u32,
     column: u32,
 }
+
+/// A function as a position has it: name, file, line, column.
+type Function = (u32, u32, u32, u32);
 
 impl<'a> Parts<'a> {
     /// Splits a record's content; `None` if its sizes don't add up.
@@ -65,11 +69,10 @@ impl<'a> Parts<'a> {
     }
 
     /// What the lists say of a function of `size` bytes.
-    pub fn read(&self, size: u32) -> Found<'a> {
+    pub fn read(&self, size: u32) -> Lines<'a> {
         let strings = self.strings.index();
         let mut files = Files::new(&strings);
-        let mut tree = Tree::new(self.positions());
-        let mut found = Found::default();
+        let mut found = Lines::default();
         let offsets = self.offsets.chunks_exact(OFFSET_SIZE).map(|bytes| {
             let mut reader = Reader::new(bytes, self.order);
             (reader.u32().unwrap_or(0), reader.u32().unwrap_or(u32::MAX))
@@ -77,18 +80,18 @@ impl<'a> Parts<'a> {
         let mut offsets: Vec<(u32, u32)> = offsets.collect();
         offsets.sort_by_key(|&(offset, _)| offset);
         let ends = offsets.iter().skip(1).map(|&(offset, _)| offset).chain([size]);
-        let ends: Vec<u32> = ends.collect();
-        let mut ranges_left = offsets
+        let max_ranges = offsets
             .len()
             .saturating_mul(RANGES_PER_ENTRY)
             .saturating_add(MAX_RANGES);
+        let mut tree = Tree::new(self.positions(), max_ranges);
         for (&(offset, at), end) in offsets.iter().zip(ends) {
             let Some((position, call)) = tree.visit(at) else {
-                found.unusable += 1;
-                tree.close_all(&mut ranges_left);
+                found.astray += 1;
+                tree.close(0);
                 continue;
             };
-            tree.extend(call, offset, end, &mut ranges_left);
+            tree.extend(call, offset, end);
             let (_, file, ..) = position.function;
             found.info.rows.push(Row {
                 offset,
@@ -98,9 +101,9 @@ impl<'a> Parts<'a> {
                 discriminator: 0,
             });
         }
-        tree.close_all(&mut ranges_left);
+        tree.close(0);
         found.calls_lost = tree.lost;
-        let function = |&(name, file, line, column): &(u32, u32, u32, u32)| SourceFunction {
+        let function = |&(name, file, line, column): &Function| SourceFunction {
             name: strings.get(name as usize).copied().unwrap_or_default(),
             file: files.number(file),
             line,
@@ -135,38 +138,39 @@ type CallKey = (Option<u32>, u32, u32, u32);
 #[derive(Debug)]
 struct Call {
     parent: Option<u32>,
-    depth: u32,
     info: InlinedCall,
 }
 
 /// The tree of calls that positions with their callers stand for.
 struct Tree {
     positions: Vec<Position>,
-    /// What is known of each position: `Some(None)` is one in the function itself.
+    /// What is known of each position.
     calls_of: Vec<Visited>,
-    functions: Vec<(u32, u32, u32, u32)>,
-    function_numbers: FxHashMap<(u32, u32, u32, u32), u32>,
+    functions: Vec<Function>,
+    function_numbers: FxHashMap<Function, u32>,
     call_numbers: FxHashMap<CallKey, u32>,
     calls: Vec<Call>,
     /// The calls that the code is in now, the innermost last, with where each of them started.
     open: Vec<(u32, u32)>,
     /// Up to where the code has been visited.
     end: u32,
-    /// Ranges that were too many.
+    /// How many more ranges calls may have.
+    ranges_left: usize,
+    /// Ranges that were too many, and positions that were too deep.
     lost: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Visited {
     NotYet,
-    /// It calls itself, or leads nowhere, or is nested too deep.
+    /// It calls itself, or leads nowhere.
     Unusable,
     /// In the function itself, or in this call.
     In(Option<u32>),
 }
 
 impl Tree {
-    fn new(positions: Vec<Position>) -> Self {
+    fn new(positions: Vec<Position>, max_ranges: usize) -> Self {
         Self {
             calls_of: vec![Visited::NotYet; positions.len()],
             positions,
@@ -176,6 +180,7 @@ impl Tree {
             calls: Vec::new(),
             open: Vec::new(),
             end: 0,
+            ranges_left: max_ranges,
             lost: 0,
         }
     }
@@ -234,7 +239,7 @@ impl Tree {
         };
         let depth = parent
             .and_then(|parent| self.calls.get(parent as usize))
-            .map_or(0, |call| call.depth + 1);
+            .map_or(0, |call| call.info.depth + 1);
         if depth >= MAX_DEPTH {
             // What is too deep counts as its caller's.
             self.lost += 1;
@@ -245,7 +250,6 @@ impl Tree {
         let number = *self.call_numbers.entry(key).or_insert_with(|| {
             self.calls.push(Call {
                 parent,
-                depth,
                 info: InlinedCall {
                     depth,
                     function,
@@ -261,7 +265,7 @@ impl Tree {
 
     /// The number of a function. The first one that is asked for is that of the outermost position of the
     /// first code.
-    fn function(&mut self, function: (u32, u32, u32, u32)) -> u32 {
+    fn function(&mut self, function: Function) -> u32 {
         *self.function_numbers.entry(function).or_insert_with(|| {
             self.functions.push(function);
             self.functions.len() as u32 - 1
@@ -269,7 +273,7 @@ impl Tree {
     }
 
     /// The code from `offset` to `end` is in `call`, and so in its callers.
-    fn extend(&mut self, call: Option<u32>, offset: u32, end: u32, ranges_left: &mut usize) {
+    fn extend(&mut self, call: Option<u32>, offset: u32, end: u32) {
         let mut path = Vec::new();
         let mut next = call;
         while let Some(call) = next {
@@ -278,25 +282,21 @@ impl Tree {
         }
         path.reverse();
         if offset != self.end {
-            self.close_all(ranges_left);
+            self.close(0);
         }
         let open = self.open.iter().map(|&(call, _)| call);
         let same = open
             .zip(&path)
             .take_while(|(open, wanted)| open == *wanted)
             .count();
-        self.close(same, ranges_left);
+        self.close(same);
         self.open
             .extend(path.iter().skip(same).map(|&call| (call, offset)));
         self.end = end;
     }
 
-    fn close_all(&mut self, ranges_left: &mut usize) {
-        self.close(0, ranges_left);
-    }
-
     /// Ends all open calls but the outermost `count`.
-    fn close(&mut self, count: usize, ranges_left: &mut usize) {
+    fn close(&mut self, count: usize) {
         while self.open.len() > count {
             let Some((call, start)) = self.open.pop() else {
                 break;
@@ -304,11 +304,11 @@ impl Tree {
             let Some(call) = self.calls.get_mut(call as usize) else {
                 continue;
             };
-            if *ranges_left == 0 {
+            if self.ranges_left == 0 {
                 self.lost += 1;
                 continue;
             }
-            *ranges_left -= 1;
+            self.ranges_left -= 1;
             call.info.ranges.push(start..self.end);
         }
     }
