@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{PathBuf, absolute};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Parser, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::inject::lines::LineOptions;
-use jitinject::inject::{Options, Tiers};
+use jitinject::inject::{DEFAULT_OUTPUT, Options, Tiers, is_standard};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -32,13 +33,21 @@ Exit status: 0 done; 1 failed; 2 wrong usage; 3 fewer samples named than --fail-
 #[derive(Parser, Debug)]
 #[command(version, after_help = EXAMPLES, max_term_width = 120)]
 pub struct Arguments {
-    /// The profile to read
+    /// The profile to read; `-` is standard input
+    ///
+    /// A file, a folder as perf record --threads makes it, or what perf record -o - writes; compressed or
+    /// not.
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
 
-    /// The profile to write
-    #[arg(short, long, value_name = "FILE", default_value = "perf.jit.data")]
+    /// The profile to write; `-` is standard output, in perf's format for pipes
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
     output: PathBuf,
+
+    /// Compress the records of the output, as perf record -z does
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_parser = clap::value_parser!(i32).range(1..=22))]
+    compress: Option<i32>,
 
     /// A jitdump, or a folder to search for jitdumps; may be given more than once
     ///
@@ -133,14 +142,27 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl Arguments {
+    /// What was typed. Ends the program where that makes no sense.
+    pub fn read() -> Self {
+        let arguments = Self::parse();
+        if is_standard(&arguments.output) && arguments.summary.as_deref().is_some_and(is_standard) {
+            let conflict = "standard output can't take both the profile and the summary";
+            Self::command()
+                .error(ErrorKind::ArgumentConflict, conflict)
+                .exit();
+        }
+        arguments
+    }
+
     /// What was typed, as the library understands it.
     pub fn options(&self) -> Options {
         Options {
             input: self.input.clone(),
             output: self.output.clone(),
+            compression: self.compress,
             jitdumps: self.jitdump.clone(),
             elf_dir: self.elf_dir.clone(),
-            summary: self.summary.clone().filter(|path| path != Path::new("-")),
+            summary: self.summary.clone().filter(|path| !is_standard(path)),
             all: self.all,
             force: self.force,
             lines: LineOptions {
@@ -164,7 +186,6 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -8,10 +8,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Parser;
 use jitinject::bytes::printable;
 use jitinject::files::staged::write_whole;
-use jitinject::inject::inject;
+use jitinject::inject::{inject, is_standard};
 use jitinject::summary::Summary;
 
 use crate::cli::Arguments;
@@ -21,7 +20,7 @@ use crate::progress::Bar;
 const TOO_FEW_NAMED: u8 = 3;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read();
     match run(&arguments) {
         Ok(status) => status,
         Err(error) => {
@@ -58,7 +57,7 @@ fn say(text: &str) {
 fn write_json(summary: &Summary, path: &Path) -> anyhow::Result<()> {
     let mut json = serde_json::to_vec_pretty(summary)?;
     json.push(b'\n');
-    if path == Path::new("-") {
+    if is_standard(path) {
         io::stdout().write_all(&json)?;
     } else {
         write_whole(path, &json)?;

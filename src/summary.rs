@@ -12,9 +12,9 @@ pub const FORMAT: u32 = 1;
 pub struct Summary {
     /// [`FORMAT`].
     pub format: u32,
-    /// The profile that was read.
+    /// The profile that was read; `-` is standard input.
     pub input: String,
-    /// The one that was written.
+    /// The one that was written; `-` is standard output.
     pub output: String,
     /// The folder with the objects; none if no object was written.
     pub elf_dir: Option<String>,
@@ -190,7 +190,9 @@ impl Summary {
             let samples = count(tier.samples, "sample");
             let _ = writeln!(text, "  {samples} in {functions} of tier {}", tier.tier);
         }
-        let _ = writeln!(text, "next: perf report -i {}", shell_word(&self.output));
+        if self.output != "-" {
+            let _ = writeln!(text, "next: perf report -i {}", shell_word(&self.output));
+        }
         text
     }
 }

@@ -49,6 +49,14 @@ impl<K: Ord + Copy> Tally<K> {
         }
     }
 
+    /// The same, `distance` bytes further on in the file.
+    pub fn moved(mut self, distance: u64) -> Self {
+        for seen in self.seen.values_mut() {
+            seen.first_offset = seen.first_offset.saturating_add(distance);
+        }
+        self
+    }
+
     /// How many of one kind were noted.
     pub fn count(&self, kind: K) -> u64 {
         self.seen.get(&kind).map_or(0, |seen| seen.count)

@@ -24,8 +24,10 @@ pub struct Survey {
     pub data_end: u64,
     /// Whether there are AUX data (Intel PT, Arm SPE …), whose addresses only a decoder knows.
     pub has_aux: bool,
-    /// Where the first compressed record is, in bytes from the first record.
-    pub compressed: Option<u64>,
+    /// The records with AUX data, as offset from the first record and length without the data.
+    pub auxtrace: Vec<(u64, u64)>,
+    /// Whether some records are compressed, so that nothing is known of what is in them.
+    pub has_compressed: bool,
     /// How cycle counts become times, if the profile says so.
     pub time_conversion: Option<TimeConversion>,
     /// When the first sample was taken.
@@ -128,10 +130,12 @@ impl Survey {
                 self.mount_namespaces
                     .extend(event::mount_namespace(record, order));
             }
-            record::AUX | record::AUXTRACE | record::AUXTRACE_INFO => self.has_aux = true,
-            record::COMPRESSED | record::COMPRESSED2 => {
-                self.compressed = self.compressed.or(Some(record.offset));
+            record::AUXTRACE => {
+                self.has_aux = true;
+                self.auxtrace.push((record.offset, record.bytes.len() as u64));
             }
+            record::AUX | record::AUXTRACE_INFO => self.has_aux = true,
+            record::COMPRESSED | record::COMPRESSED2 => self.has_compressed = true,
             record::TIME_CONV => {
                 self.time_conversion = TimeConversion::parse(record.body(order)).or(self.time_conversion);
             }

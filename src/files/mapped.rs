@@ -30,11 +30,16 @@ impl MappedFile {
             .read(true)
             .custom_flags(flags.bits() as i32)
             .open(path)?;
+        Self::of(&file, path)
+    }
+
+    /// Maps a file that is open already. `path` is what to call it.
+    pub fn of(file: &File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         refuse_irregular(&metadata)?;
         Ok(Self {
             path: path.to_owned(),
-            map: (metadata.len() > 0).then(|| map(&file)).transpose()?,
+            map: (metadata.len() > 0).then(|| map(file)).transpose()?,
             number: (metadata.dev(), metadata.ino()),
             owner: metadata.uid(),
         })

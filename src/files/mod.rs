@@ -1,7 +1,9 @@
 //! Files: opened so that nothing planted can harm, and written whole or not at all.
 
 pub mod mapped;
+pub mod spool;
 pub mod staged;
 
 pub use mapped::MappedFile;
+pub use spool::Spool;
 pub use staged::{StagedFile, StagedFolder};

@@ -4,6 +4,7 @@ mod candidates;
 mod dumps;
 mod edits;
 mod free_addresses;
+mod input;
 pub mod lines;
 mod objects;
 mod output;
@@ -12,30 +13,34 @@ mod report;
 mod sources;
 
 use std::io;
-use std::path::PathBuf;
-
-use rustix::process::geteuid;
+use std::path::{Path, PathBuf};
 
 use crate::code::selection::Selector;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::elf::store;
-use crate::files::MappedFile;
+use crate::files::Spool;
 use crate::inject::lines::LineOptions;
+use crate::perf::output::Rewrite;
 use crate::perf::{self, Profile};
 use crate::runtime::jitdump::marker;
 use crate::summary::Summary;
 
+pub use output::DEFAULT_OUTPUT;
+
 /// What to do.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The profile to read.
+    /// The profile to read; `-` is standard input.
     pub input: PathBuf,
-    /// The profile to write.
+    /// The profile to write; `-` is standard output, and there as for a pipe.
     pub output: PathBuf,
+    /// How hard to compress the records of the output (1 to 22), if at all.
+    pub compression: Option<i32>,
     /// Files and folders with jitdumps, beside those that are found without help.
     pub jitdumps: Vec<PathBuf>,
-    /// The folder for the objects; `OUTPUT.elf` if there is none here.
+    /// The folder for the objects; `OUTPUT.elf` if there is none here, or `perf.jit.data.elf` where the output
+    /// is no file.
     pub elf_dir: Option<PathBuf>,
     /// Where the caller will write the summary, which must not be where anything else is.
     pub summary: Option<PathBuf>,
@@ -81,23 +86,12 @@ pub enum Error {
         /// Why not.
         cause: perf::Error,
     },
-    /// The profile's records are compressed.
-    #[error(
-        "cannot read {}: its records from {offset:#x} on are compressed, which this version does not read; record without -z",
-        path.display()
-    )]
-    Compressed {
-        /// Which profile.
-        path: PathBuf,
-        /// Where, in bytes from its start.
-        offset: u64,
+    /// Temporary files can't be written.
+    #[error("cannot keep temporary files in {}: {cause}; set TMPDIR to another folder", Spool::folder().display())]
+    Spool {
+        /// Why not.
+        cause: io::Error,
     },
-    /// A folder with a profile, as `perf record --threads` makes them.
-    #[error(
-        "cannot read {}: it is a folder, as perf record --threads makes it, which this version does not read; record without --threads",
-        .0.display()
-    )]
-    Folder(PathBuf),
     /// The profile belongs to somebody else.
     #[error("cannot read {}: it is owned neither by you nor by root (use -f to read it all the same)", .0.display())]
     Owner(PathBuf),
@@ -118,8 +112,11 @@ pub enum Error {
     /// An object's path does not fit into a record.
     #[error("the path of an object is too long for a profile: {0}; choose another folder with --elf-dir")]
     PathTooLong(String),
+    /// Standard output is a terminal.
+    #[error("a profile is nothing for a terminal; redirect standard output, or choose a file with -o")]
+    Terminal,
     /// The output can't be written.
-    #[error("cannot write {}: {cause}", path.display())]
+    #[error("cannot write {}: {cause}", called(path, "standard output"))]
     Write {
         /// Which.
         path: PathBuf,
@@ -142,18 +139,38 @@ impl Progress for () {
     fn advance(&mut self, _steps: u64) {}
 }
 
+/// What to call a path in a message.
+fn called(path: &Path, standard: &'static str) -> String {
+    if is_standard(path) {
+        return standard.into();
+    }
+    path.display().to_string()
+}
+
+/// Whether a path stands for standard input or output.
+pub fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// Reads a profile and the files of its runtimes, writes objects and a new profile, and tells what happened.
 pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary, Error> {
-    let file = open_profile(options)?;
-    let profile = Profile::parse(&file).map_err(|cause| Error::Profile {
-        path: options.input.clone(),
+    let input = input::open(options)?;
+    let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile {
+        path: input.main.path().to_owned(),
         cause,
     })?;
-    let survey = Survey::of(&profile, marker::dump_path);
-    refuse_compressed(options, &profile, &survey)?;
+    let mut survey = Survey::of(&profile, marker::dump_path);
+    let expanded;
+    let mut expansion_faults = &[][..];
+    if survey.has_compressed || !input.parts.is_empty() {
+        expanded = input.expand(&profile)?;
+        profile = profile.with_records(&expanded.file);
+        survey = Survey::of(&profile, marker::dump_path);
+        expansion_faults = &expanded.faults;
+    }
 
     let found = dumps::find(&profile, &survey, &options.input, &options.jitdumps)?;
-    output::refuse_conflicts(options, &file, &found)?;
+    output::refuse_conflicts(options, &input, &found)?;
     let mut sources = sources::read(&profile, &survey, &found);
     let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
     if sources.has_estimates() {
@@ -172,15 +189,17 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
     let chosen = timeline.chosen(&selection.residences);
 
     progress.start("writing objects", chosen.len() as u64);
-    let mut written = output::Output::create(options)?;
-    let input = objects::Input {
+    let mut written = output::Output::create(options, &input.kernel_copies)?;
+    let objects_input = objects::Input {
         dumps: &sources.used,
         processes: &survey.processes,
         architecture: profile.architecture(),
         lines: &options.lines,
         has_tiers: options.tiers == Tiers::Symbols,
     };
-    let objects = objects::write(&input, &chosen, &mut written, |objects| progress.advance(objects))?;
+    let objects = objects::write(&objects_input, &chosen, &mut written, |objects| {
+        progress.advance(objects)
+    })?;
 
     let changes = edits::changes(
         &profile,
@@ -190,42 +209,25 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         &sources,
         &objects.placed,
     )?;
-    written.finish(&profile, survey.data_end, &changes.edits, &objects.placed)?;
+    let left_out = written.finish(Rewrite {
+        profile: &profile,
+        data_end: survey.data_end,
+        auxtrace: &survey.auxtrace,
+        edits: changes.edits,
+        build_ids: output::build_id_entries(&profile, &objects.placed),
+        compression: options.compression,
+    })?;
     let run = report::Run {
         options,
         profile: &profile,
+        expansion_faults,
         survey: &survey,
         timeline: &timeline,
         selection: &selection,
         sources: &sources,
         objects: &objects,
-        changes: &changes,
+        cover_faults: &changes.faults,
+        left_out: &left_out,
     };
     Ok(run.summary())
-}
-
-fn open_profile(options: &Options) -> Result<MappedFile, Error> {
-    let file = MappedFile::open(&options.input).map_err(|cause| match cause.kind() {
-        io::ErrorKind::IsADirectory => Error::Folder(options.input.clone()),
-        _ => Error::Read {
-            path: options.input.clone(),
-            cause,
-        },
-    })?;
-    // As perf does: who can write a profile can make its reader open files of their choice.
-    let is_trusted = file.owner() == 0 || file.owner() == geteuid().as_raw();
-    if !is_trusted && !options.force {
-        return Err(Error::Owner(options.input.clone()));
-    }
-    Ok(file)
-}
-
-fn refuse_compressed(options: &Options, profile: &Profile<'_>, survey: &Survey) -> Result<(), Error> {
-    match survey.compressed {
-        None => Ok(()),
-        Some(offset) => Err(Error::Compressed {
-            path: options.input.clone(),
-            offset: profile.data_offset.saturating_add(offset),
-        }),
-    }
 }

@@ -1,29 +1,33 @@
 //! The output: a profile and a folder of objects, which appear whole or not at all.
 
-use std::fs;
-use std::io::{BufWriter, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::elf::store::{self, Ownership, Store};
-use crate::files::staged::leads_to_open_file;
-use crate::files::{MappedFile, StagedFile};
+use crate::files::staged::{Committed, leads_to_open_file};
+use crate::files::{StagedFile, StagedFolder};
 use crate::inject::dumps::Found;
+use crate::inject::input::Input;
 use crate::inject::objects::PlacedObject;
-use crate::inject::{Error, Options};
-use crate::perf::output::{self, Edits, FeatureEdit};
+use crate::inject::{Error, Options, is_standard};
+use crate::perf::output::{LeftOut, Rewrite};
 use crate::perf::{Profile, feature, synthesis};
 
-/// Refuses to write over what is read, to write two things to one place, and an output that is no file.
-pub fn refuse_conflicts(options: &Options, profile: &MappedFile, found: &Found) -> Result<(), Error> {
-    let dumps = found.dumps.iter().map(|dump| dump.file.path());
+/// Refuses to write over what is read, and to write two things to one place.
+pub fn refuse_conflicts(options: &Options, input: &Input, found: &Found) -> Result<(), Error> {
     let given = found.given.iter().map(PathBuf::as_path);
-    let inputs: Vec<&Path> = std::iter::once(profile.path())
-        .chain(dumps)
-        .chain(given)
-        .collect();
+    let named: Vec<&Path> = given.chain([&*options.input]).collect();
+    let dumps = found.dumps.iter().map(|dump| &*dump.file);
+    let files: Vec<_> = input.files().chain(dumps).collect();
     for output in std::iter::once(&options.output).chain(&options.summary) {
-        if let Some(input) = inputs.iter().find(|input| is_same(input, output)) {
+        let Some(number) = number(output) else { continue };
+        let files = files.iter().map(|file| (file.number(), file.path()));
+        let named = named.iter().filter_map(|path| Some((self::number(path)?, *path)));
+        if let Some((_, input)) = files.chain(named).find(|&(input, _)| input == number) {
             return Err(Error::SameFile {
                 output: output.clone(),
                 input: input.to_path_buf(),
@@ -38,21 +42,20 @@ pub fn refuse_conflicts(options: &Options, profile: &MappedFile, found: &Found) 
             return Err(Error::SummaryInTheWay(summary.clone()));
         }
     }
-    match fs::metadata(&options.output) {
-        Ok(metadata) if !metadata.is_file() || leads_to_open_file(&options.output) => Err(Error::Write {
-            path: options.output.clone(),
-            cause: std::io::Error::other("there is something else than a regular file"),
-        }),
-        _ => Ok(()),
-    }
+    Ok(())
+}
+
+/// Device and inode of what is at a path, if anything is.
+fn number(path: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// Whether two paths lead to the same file or folder, or would if there were one.
 fn is_same(one: &Path, other: &Path) -> bool {
-    let number = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()));
     match (number(one), number(other)) {
-        (Ok(one), Ok(other)) => one == other,
-        (Err(_), Err(_)) => match (std::path::absolute(one), std::path::absolute(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => match (std::path::absolute(one), std::path::absolute(other)) {
             (Ok(one), Ok(other)) => one == other,
             _ => false,
         },
@@ -60,35 +63,127 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
+/// Whether an output is written as for a pipe: standard output, or what can't get its name once it is whole.
+fn is_stream(path: &Path) -> bool {
+    let is_special = || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+    is_standard(path) || is_special() || leads_to_open_file(path)
+}
+
 /// The folder for objects that belongs to an output.
 pub fn elf_dir(options: &Options) -> PathBuf {
     options.elf_dir.clone().unwrap_or_else(|| {
-        let mut name = options.output.clone().into_os_string();
+        let output = if is_stream(&options.output) {
+            Path::new(DEFAULT_OUTPUT)
+        } else {
+            &options.output
+        };
+        let mut name = output.to_owned().into_os_string();
         name.push(".elf");
         name.into()
     })
 }
 
+/// The output's name if none is chosen.
+pub const DEFAULT_OUTPUT: &str = "perf.jit.data";
+
 /// An output in the making.
 pub struct Output {
     path: PathBuf,
-    file: StagedFile,
+    target: Target,
     folder: PathBuf,
     ownership: Ownership,
     /// Made with the first object.
     store: Option<Store>,
 }
 
+/// Where the profile goes.
+enum Target {
+    File(StagedFile),
+    /// A folder, for a profile with copies of the kernel's code, and the file in it.
+    Folder(StagedFolder, File),
+    /// A pipe.
+    Stream(File),
+}
+
+/// The file with the records in a profile that is a folder.
+const DATA: &str = "data";
+
+impl Target {
+    fn create(path: &Path, kernel_copies: &[PathBuf]) -> io::Result<Self> {
+        if is_standard(path) {
+            let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+            return Ok(Self::Stream(stdout.into()));
+        }
+        if is_stream(path) {
+            return Ok(Self::Stream(OpenOptions::new().write(true).open(path)?));
+        }
+        let is_folder = fs::symlink_metadata(path).map(|metadata| metadata.is_dir());
+        if kernel_copies.is_empty() {
+            return match is_folder {
+                Ok(true) => Err(io::Error::other("there is a folder of that name")),
+                _ => StagedFile::create(path).map(Self::File),
+            };
+        }
+        if is_folder.is_ok() && !is_profile(path)? {
+            return Err(io::Error::other(
+                "the output is a folder, since the profile is one, and there is something else of that name",
+            ));
+        }
+        let folder = StagedFolder::create(path)?;
+        let file = folder.create_file(DATA)?;
+        for copy in kernel_copies {
+            copy_folder(copy, &folder)?;
+        }
+        Ok(Self::Folder(folder, file))
+    }
+}
+
+/// Whether a folder is a profile, and nothing else.
+fn is_profile(folder: &Path) -> io::Result<bool> {
+    let is_part =
+        |name: &[u8]| name == DATA.as_bytes() || name.starts_with(b"data.") || name.starts_with(b"kcore_dir");
+    for entry in fs::read_dir(folder)? {
+        if !is_part(entry?.file_name().as_bytes()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Copies the files of a folder.
+fn copy_folder(from: &Path, to: &StagedFolder) -> io::Result<()> {
+    let name = from
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    to.create_folder(name)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let file = entry.file_name();
+        if let Some(file) = file
+            .to_str()
+            .filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        {
+            let mut copy = to.create_file(&format!("{name}/{file}"))?;
+            io::copy(&mut File::open(entry.path())?, &mut copy)?;
+        }
+    }
+    Ok(())
+}
+
 impl Output {
-    /// Starts an output.
-    pub fn create(options: &Options) -> Result<Self, Error> {
-        let file = StagedFile::create(&options.output).map_err(|cause| Error::Write {
+    /// Starts an output. With `kernel_copies`, folders that are to be copied, it is a folder itself.
+    pub fn create(options: &Options, kernel_copies: &[PathBuf]) -> Result<Self, Error> {
+        if is_standard(&options.output) && io::stdout().is_terminal() {
+            return Err(Error::Terminal);
+        }
+        let target = Target::create(&options.output, kernel_copies).map_err(|cause| Error::Write {
             path: options.output.clone(),
             cause,
         })?;
         Ok(Self {
             path: options.output.clone(),
-            file,
+            target,
             folder: elf_dir(options),
             ownership: match options.elf_dir {
                 Some(_) => Ownership::Shared,
@@ -109,50 +204,72 @@ impl Output {
         }
     }
 
-    /// Writes the profile, and puts it and the objects in place.
-    pub fn finish(
-        mut self,
-        profile: &Profile<'_>,
-        data_end: u64,
-        edits: &Edits,
-        objects: &[PlacedObject],
-    ) -> Result<(), Error> {
-        let error = |path: &Path, cause| Error::Write {
-            path: path.to_owned(),
+    /// Writes the profile, and puts it and the objects in place. Returns what a pipe could not have.
+    pub fn finish(self, rewrite: Rewrite<'_>) -> Result<LeftOut, Error> {
+        let error = |cause| Error::Write {
+            path: self.path.clone(),
             cause,
         };
-        let features = build_id_table(profile, objects);
-        let mut writer = BufWriter::with_capacity(1 << 20, self.file.file());
-        output::write(profile, data_end, edits, &features, &mut writer)
-            .and_then(|()| writer.flush())
-            .map_err(|cause| error(&self.path, cause))?;
-        drop(writer);
         let has_objects = self.store.is_some();
-        let stored = self.store.map(Store::commit).transpose()?;
-        if let Err(cause) = self.file.commit() {
-            if let Some(stored) = stored {
-                stored.undo().map_err(|cause| error(&self.folder, cause))?;
+        let commit_objects = || self.store.map(Store::commit).transpose();
+        let (written, objects) = match self.target {
+            Target::File(mut file) => {
+                write_file(rewrite, file.file()).map_err(error)?;
+                let objects = commit_objects()?;
+                (file.commit().map(|()| LeftOut::new()), objects)
             }
-            return Err(error(&self.path, cause));
+            Target::Folder(folder, mut file) => {
+                write_file(rewrite, &mut file).map_err(error)?;
+                let objects = commit_objects()?;
+                (folder.commit().map(|_| LeftOut::new()), objects)
+            }
+            Target::Stream(mut stream) => {
+                // Who reads the stream may look for objects as soon as it reads of them.
+                let objects = commit_objects()?;
+                (write_stream(rewrite, &mut stream), objects)
+            }
+        };
+        match (written, objects) {
+            (Ok(left_out), objects) => {
+                drop(objects);
+                if !has_objects && self.ownership == Ownership::OfOutput {
+                    store::remove_stale(&self.folder)?;
+                }
+                Ok(left_out)
+            }
+            (Err(cause), objects) => {
+                objects
+                    .map_or(Ok(()), Committed::undo)
+                    .map_err(|cause| Error::Write {
+                        path: self.folder.clone(),
+                        cause,
+                    })?;
+                Err(error(cause))
+            }
         }
-        if !has_objects && self.ownership == Ownership::OfOutput {
-            store::remove_stale(&self.folder)?;
-        }
-        Ok(())
     }
 }
 
-/// The profile's table of build-ids, if it has one, with those of the objects.
-fn build_id_table(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<FeatureEdit> {
-    let Some(table) = profile.feature(feature::BUILD_ID) else {
-        return Vec::new();
-    };
-    let mut content = table.to_vec();
-    for object in objects {
-        synthesis::put_build_id_entry(&mut content, profile.order, &object.build_id, &object.path);
+fn write_file(rewrite: Rewrite<'_>, file: &mut File) -> io::Result<()> {
+    let mut writer = BufWriter::with_capacity(1 << 20, file);
+    rewrite.write_file(&mut writer)?;
+    writer.flush()
+}
+
+fn write_stream(rewrite: Rewrite<'_>, stream: &mut File) -> io::Result<LeftOut> {
+    let mut writer = BufWriter::with_capacity(1 << 16, stream);
+    let left_out = rewrite.write_pipe(&mut writer)?;
+    writer.flush()?;
+    Ok(left_out)
+}
+
+/// The entries of objects for the profile's table of build-ids, if it has one.
+pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<u8> {
+    let mut entries = Vec::new();
+    if profile.feature(feature::BUILD_ID).is_some() {
+        for object in objects {
+            synthesis::put_build_id_entry(&mut entries, profile.order, &object.build_id, &object.path);
+        }
     }
-    vec![FeatureEdit {
-        id: feature::BUILD_ID,
-        content,
-    }]
+    entries
 }

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashSet;
 
 use crate::bytes::printable;
 use crate::code::clock::Alignment;
+use crate::code::cover;
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, Timeline};
-use crate::inject::edits::Changes;
 use crate::inject::objects::Objects;
 use crate::inject::sources::{Sources, UsedDump};
-use crate::inject::{Options, Tiers, output};
-use crate::perf::Profile;
+use crate::inject::{Options, Tiers, is_standard, output};
+use crate::perf::{self, Profile};
 use crate::runtime::{Change, jitdump};
 use crate::summary::{
     DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, TierSummary, Unnamed, Warning,
@@ -28,6 +28,8 @@ pub struct Run<'a> {
     pub options: &'a Options,
     /// The profile.
     pub profile: &'a Profile<'a>,
+    /// What had to be left out of it when its records were decompressed or put together, of which file.
+    pub expansion_faults: &'a [(PathBuf, Tally<perf::Fault>)],
     /// What the first walk over it found.
     pub survey: &'a Survey,
     /// Which code was where.
@@ -38,8 +40,10 @@ pub struct Run<'a> {
     pub sources: &'a Sources<'a>,
     /// What was written.
     pub objects: &'a Objects,
-    /// What was changed in the profile.
-    pub changes: &'a Changes,
+    /// Maps that were too much to follow.
+    pub cover_faults: &'a Tally<cover::Fault>,
+    /// Feature sections that were left out of the output.
+    pub left_out: &'a [u8],
 }
 
 impl Run<'_> {
@@ -98,8 +102,15 @@ impl Run<'_> {
 
     fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        let input = Some(shown(&self.options.input));
-        warnings.extend(warned(&self.profile.faults, Some(&self.options.input), true));
+        let input = Some(shown_input(&self.options.input));
+        let of_input = |warning| Warning {
+            file: input.clone(),
+            ..warning
+        };
+        warnings.extend(warned(&self.profile.faults, None, true).map(of_input));
+        for (path, faults) in self.expansion_faults {
+            warnings.extend(warned(faults, Some(path), true));
+        }
         let lost = (self.profile.data.len() as u64).saturating_sub(self.survey.data_end);
         if lost > 0 {
             warnings.push(Warning {
@@ -113,11 +124,11 @@ impl Run<'_> {
             warnings.push(Warning {
                 what: "samples that end before their fields do, kept as they are".into(),
                 count: self.selection.samples.cut,
-                file: input,
+                file: input.clone(),
                 first_offset: None,
             });
         }
-        warnings.extend(warned(&self.changes.faults, Some(&self.options.input), false));
+        warnings.extend(warned(self.cover_faults, None, false).map(of_input));
         warnings.extend(self.sources.warnings.iter().cloned());
         for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
             let path = Some(used.found.file.path());
@@ -152,11 +163,21 @@ impl Run<'_> {
             let repaired = lines.filter(|&(fault, _)| fault == jitdump::Fault::RepairedName);
             notes.extend(repaired.map(|(_, warning)| warning.to_string()));
         }
+        notes.extend(self.left_out.iter().map(|id| {
+            format!("feature section {id} of the profile is not for pipes and was left out; write to a file to keep it")
+        }));
         if self.survey.has_aux && !self.timeline.residences().is_empty() {
             notes.push("the profile has AUX data, so all functions are written".into());
         }
         notes
     }
+}
+
+fn shown_input(path: &Path) -> String {
+    if is_standard(path) {
+        return "standard input".into();
+    }
+    shown(path)
 }
 
 fn shown(path: &Path) -> String {

@@ -6,8 +6,9 @@
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 use rustc_hash::FxHashMap;
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, Reader};
 use crate::perf::event;
+use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, Record};
 use crate::units::{Pid, Time};
 
@@ -83,10 +84,7 @@ const FIELD_SIZE: usize = 8;
 impl Attr {
     /// Reads an attribute, as long as it says it is or as `bytes` are, whichever is shorter.
     pub fn parse(bytes: &[u8], order: ByteOrder) -> Self {
-        let size = match order.u32_at(bytes, offset::SIZE) {
-            None | Some(0) => SIZE_VERSION_0,
-            Some(size) => size as usize,
-        };
+        let size = size(bytes, order).unwrap_or(SIZE_VERSION_0);
         let bytes = bytes.get(..size).unwrap_or(bytes);
         let word = |at| order.u64_at(bytes, at).unwrap_or(0);
         let sample_format = SampleFormat::from_bits_retain(word(offset::SAMPLE_TYPE));
@@ -160,6 +158,14 @@ impl Attr {
     }
 }
 
+/// How long an attribute says it is, in bytes; `None` where it ends before it could.
+pub fn size(attr: &[u8], order: ByteOrder) -> Option<usize> {
+    match order.u32_at(attr, offset::SIZE)? {
+        0 => Some(SIZE_VERSION_0),
+        size => Some(size as usize),
+    }
+}
+
 /// Bytes from the start of `fields` to `field`, where `format` has it.
 fn field_offset(format: SampleFormat, fields: &[SampleFormat], field: SampleFormat) -> Option<usize> {
     if !format.contains(field) {
@@ -183,6 +189,19 @@ pub struct Attrs {
 }
 
 impl Attrs {
+    /// The events of a profile, from what it says of each.
+    pub fn read(entries: &[AttrEntry<'_>], order: ByteOrder) -> Self {
+        let mut attrs = Self::default();
+        for entry in entries {
+            let mut ids = Reader::new(entry.ids, order);
+            attrs.push(
+                Attr::parse(entry.attr, order),
+                std::iter::from_fn(move || ids.u64()),
+            );
+        }
+        attrs
+    }
+
     /// Adds an event that its records name by any of `ids`.
     pub fn push(&mut self, attr: Attr, ids: impl Iterator<Item = u64>) {
         let index = self.all.len();

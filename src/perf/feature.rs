@@ -1,29 +1,43 @@
 //! Feature sections: what `perf record` noted beside the records.
 //!
-//! They are carried over byte for byte, but for the two that speak of what a rewrite changes: the table of
-//! build-ids, which gains entries ([`super::synthesis`]), and the index of AUX data, which holds offsets in
-//! the file.
+//! They are carried over byte for byte, but for those that speak of what a rewrite changes: the table of
+//! build-ids, which gains entries ([`super::synthesis`]), the index of AUX data, which holds offsets in the
+//! file, and the two that say that records are compressed or lie in several files.
+
+use std::borrow::Cow;
 
 use crate::bytes::{ByteOrder, Reader, until_nul};
 
+/// `HEADER_TRACING_DATA`: the formats of tracepoints.
+pub const TRACING_DATA: u8 = 1;
 /// `HEADER_BUILD_ID`: the build-ids of mapped files.
 pub const BUILD_ID: u8 = 2;
 /// `HEADER_ARCH`: what `uname -m` says.
 pub const ARCH: u8 = 6;
+/// `HEADER_BRANCH_STACK`: samples have their last branches.
+pub const BRANCH_STACK: u8 = 15;
 /// `HEADER_AUXTRACE`: where AUX data lie in the file.
 pub const AUXTRACE: u8 = 18;
-/// `HEADER_DIR_FORMAT`: the profile is a folder.
+/// `HEADER_STAT`: the profile is one of `perf stat record`.
+pub const STAT: u8 = 19;
+/// `HEADER_CACHE`: the processor's caches.
+pub const CACHE: u8 = 20;
+/// `HEADER_DIR_FORMAT`: the profile is a folder with several files of records.
 pub const DIR_FORMAT: u8 = 24;
+/// `HEADER_COMPRESSED`: how records are compressed.
+pub const COMPRESSED: u8 = 27;
 /// `HEADER_CLOCK_DATA`: a moment on the profile's clock and on the wall clock.
 pub const CLOCK_DATA: u8 = 29;
+/// `HEADER_HYBRID_TOPOLOGY`: processors of different kinds.
+pub const HYBRID_TOPOLOGY: u8 = 30;
 
 /// One feature section.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Feature<'a> {
     /// Which one: its bit in the header's set.
     pub id: u8,
     /// Its bytes.
-    pub content: &'a [u8],
+    pub content: Cow<'a, [u8]>,
 }
 
 /// The string of a feature that is one string, such as [`ARCH`].
@@ -55,17 +69,14 @@ impl ClockData {
     }
 }
 
-/// An [`AUXTRACE`] section in which each offset in the file is replaced by `moved(offset)`. The layout is
-/// that of `auxtrace_index__write` in perf: a count, then pairs of offset and size.
-pub fn move_auxtrace_index(content: &[u8], order: ByteOrder, moved: impl Fn(u64) -> u64) -> Option<Vec<u8>> {
-    let mut reader = Reader::new(content, order);
-    let count = reader.u64()?;
-    let mut out = Vec::with_capacity(content.len());
-    order.put_u64(&mut out, count);
-    while let Some(offset) = reader.u64() {
-        order.put_u64(&mut out, moved(offset));
-        order.put_u64(&mut out, reader.u64()?);
+/// The content of an [`AUXTRACE`] section: where each record with AUX data starts in the file, and how long it
+/// is without the data. The layout is that of `auxtrace_index__write` in perf.
+pub fn auxtrace_index(order: ByteOrder, places: &[(u64, u64)]) -> Vec<u8> {
+    let mut content = Vec::new();
+    order.put_u64(&mut content, places.len() as u64);
+    for &(offset, size) in places {
+        order.put_u64(&mut content, offset);
+        order.put_u64(&mut content, size);
     }
-    out.extend_from_slice(reader.rest());
-    Some(out)
+    content
 }

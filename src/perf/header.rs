@@ -1,4 +1,4 @@
-//! The header at the start of a perf.data file.
+//! The header at the start of a profile.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::perf::Error;
@@ -10,8 +10,8 @@ pub const MAGIC_BIG: &[u8; 8] = b"2ELIFREP";
 
 /// The size in bytes of the header that perf writes to a regular file.
 pub const FILE_HEADER_SIZE: u64 = 104;
-/// The size in bytes of the header that perf writes to a pipe.
-const PIPE_HEADER_SIZE: u64 = 16;
+/// The size in bytes of the header that perf writes to a pipe: magic number and size.
+pub const PIPE_HEADER_SIZE: u64 = 16;
 
 /// Number of 64-bit words in the set of features.
 pub const FEATURE_WORDS: usize = 4;
@@ -42,6 +42,15 @@ impl Section {
     }
 }
 
+/// How a profile begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// As a regular file.
+    File(Header),
+    /// As what was written to a pipe, in this byte order: records from byte [`PIPE_HEADER_SIZE`] on.
+    Pipe(ByteOrder),
+}
+
 /// The file header (`struct perf_file_header`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
@@ -57,8 +66,8 @@ pub struct Header {
     pub features: [u64; FEATURE_WORDS],
 }
 
-impl Header {
-    /// Reads the header of a regular file.
+impl Start {
+    /// Reads the header.
     pub fn parse(file: &[u8]) -> Result<Self, Error> {
         let magic = file.get(..8).ok_or(Error::TooShort(file.len() as u64))?;
         let order = if magic == MAGIC_LITTLE {
@@ -71,15 +80,31 @@ impl Header {
         let mut reader = Reader::new(file.get(8..).unwrap_or_default(), order);
         let size = reader.u64().ok_or(Error::TooShort(file.len() as u64))?;
         if size == PIPE_HEADER_SIZE {
-            return Err(Error::PipeFormat);
+            return Ok(Self::Pipe(order));
         }
         if size < FILE_HEADER_SIZE {
             return Err(Error::HeaderSize(size));
         }
-        Self::parse_rest(&mut reader, order).ok_or(Error::TooShort(file.len() as u64))
+        let header = Header::parse(&mut reader, order);
+        header.map(Self::File).ok_or(Error::TooShort(file.len() as u64))
     }
+}
 
-    fn parse_rest(reader: &mut Reader<'_>, order: ByteOrder) -> Option<Self> {
+/// Appends what a profile in a pipe starts with.
+pub fn put_pipe_header(out: &mut Vec<u8>, order: ByteOrder) {
+    out.extend_from_slice(magic(order));
+    order.put_u64(out, PIPE_HEADER_SIZE);
+}
+
+fn magic(order: ByteOrder) -> &'static [u8; 8] {
+    match order {
+        ByteOrder::Little => MAGIC_LITTLE,
+        ByteOrder::Big => MAGIC_BIG,
+    }
+}
+
+impl Header {
+    fn parse(reader: &mut Reader<'_>, order: ByteOrder) -> Option<Self> {
         let attr_size = reader.u64()?;
         let attrs = Section::read(reader)?;
         let data = Section::read(reader)?;
@@ -99,10 +124,7 @@ impl Header {
 
     /// Appends the header as perf writes it.
     pub fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(match self.order {
-            ByteOrder::Little => MAGIC_LITTLE,
-            ByteOrder::Big => MAGIC_BIG,
-        });
+        out.extend_from_slice(magic(self.order));
         let event_types = Section::default();
         for word in [FILE_HEADER_SIZE, self.attr_size] {
             self.order.put_u64(out, word);

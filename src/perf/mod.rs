@@ -5,6 +5,9 @@
 //! [header]  [attr]        [record], [event], [sample]                           [feature]
 //! ```
 //!
+//! What was written to a pipe has records in place of the header's sections ([`pipe`]); records may be
+//! compressed ([`compression`]), or lie in several files ([`merge`]), and are made plain and one first.
+//!
 //! Reading keeps every byte: a [`Profile`] borrows the mapped file, a [`record::Record`] is a slice of it
 //! with its place, and the views in [`event`] and [`sample`] take out only what placing JIT code needs. What
 //! they don't know passes through untouched. Writing ([`output`]) lays the same parts out again, with records
@@ -15,13 +18,16 @@
 //! header, and drops or reorders records.
 
 pub mod attr;
+pub mod compression;
 pub mod event;
 pub mod feature;
 pub mod header;
+pub mod merge;
 pub mod output;
+pub mod pipe;
 pub mod profile;
 pub mod record;
 pub mod sample;
 pub mod synthesis;
 
-pub use profile::{Error, Fault, Profile};
+pub use profile::{Container, Error, Fault, Profile};

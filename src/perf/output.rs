@@ -1,11 +1,15 @@
 //! Writing a profile anew: the same parts in perf's order, with some records added, replaced or left out.
 
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::io::{self, Seek, SeekFrom, Write};
 
-use crate::perf::feature;
-use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, Header, Section};
-use crate::perf::profile::Profile;
-use crate::perf::record::Record;
+use crate::bytes::ByteOrder;
+use crate::perf::compression::{self, Compressor};
+use crate::perf::feature::{self, Feature};
+use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, Header, Section, put_pipe_header};
+use crate::perf::pipe;
+use crate::perf::profile::{Container, Profile};
+use crate::perf::record::{self, Record};
 
 /// What to change in the stream of records.
 #[derive(Clone, Debug, Default)]
@@ -43,62 +47,239 @@ impl Edits {
         self.edits.push(Edit { at, skip, start, end });
     }
 
-    /// In the order of the file; what is inserted before a record comes before what replaces it.
-    fn sorted(&self) -> Vec<Edit> {
-        let mut edits = self.edits.clone();
-        edits.sort_by_key(|edit| (edit.at, edit.skip > 0));
-        edits
+    /// Puts them into the order of the file; what is inserted before a record comes before what replaces it.
+    fn sort(&mut self) {
+        self.edits.sort_by_key(|edit| (edit.at, edit.skip > 0));
     }
 }
 
-/// A feature section to write in place of the profile's own, or beside them.
-#[derive(Clone, Debug)]
-pub struct FeatureEdit {
-    /// Which one.
-    pub id: u8,
-    /// Its new bytes.
-    pub content: Vec<u8>,
+/// A profile to be written with changes.
+#[derive(Debug)]
+pub struct Rewrite<'a> {
+    /// The profile.
+    pub profile: &'a Profile<'a>,
+    /// Bytes of its records that are whole.
+    pub data_end: u64,
+    /// The records with AUX data, as offset from the first record and length without the data.
+    pub auxtrace: &'a [(u64, u64)],
+    /// The changes to its records.
+    pub edits: Edits,
+    /// Entries to add to its table of build-ids, if it has one.
+    pub build_ids: Vec<u8>,
+    /// How hard to compress the records (1 to 22), if at all.
+    pub compression: Option<i32>,
 }
 
-/// Writes `profile` with `edits` to its records, of which the first `data_end` bytes are whole, and with some
-/// feature sections replaced. The layout is that of perf's own files: header, ids, attributes, records,
-/// feature table, features.
-pub fn write(
-    profile: &Profile<'_>,
-    data_end: u64,
-    edits: &Edits,
-    features: &[FeatureEdit],
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let edits_in_order = edits.sorted();
-    let mut head = Vec::new();
-    let mut header = Header {
-        order: profile.order,
-        attr_size: 0,
-        attrs: Section::default(),
-        data: Section::default(),
-        features: [0; FEATURE_WORDS],
-    };
-    put_attrs(profile, &mut header, &mut head);
-    header.data.offset = FILE_HEADER_SIZE + head.len() as u64;
-    header.data.size = edited_size(data_end, &edits_in_order);
-    let shifts = Shifts::new(&edits_in_order);
-    let moved = |offset: u64| {
-        let at = offset.saturating_sub(profile.data_offset);
-        shifts.apply(at).saturating_add(header.data.offset)
-    };
-    let features = merged(profile, features, moved);
-    for (id, _) in &features {
-        if let Some(word) = header.features.get_mut(usize::from(id / 64)) {
-            *word |= 1 << (id % 64);
+/// Feature sections that were left out, since a pipe can't have them.
+pub type LeftOut = Vec<u8>;
+
+impl Rewrite<'_> {
+    /// Writes the profile as a file, in the layout of perf's own: header, ids, attributes, records, feature
+    /// table, features.
+    pub fn write_file(mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
+        let order = self.profile.order;
+        for &(at, skip) in &self.profile.head_records {
+            self.edits.push(at, skip, |_| {});
+        }
+        let mut header = Header {
+            order,
+            attr_size: 0,
+            attrs: Section::default(),
+            data: Section::default(),
+            features: [0; FEATURE_WORDS],
+        };
+        // The header is written last, when all sizes are known.
+        let mut head = vec![0; FILE_HEADER_SIZE as usize];
+        put_attrs(self.profile, &mut header, &mut head);
+        out.write_all(&head)?;
+        header.data.offset = head.len() as u64;
+        let mut stream = Stream::new(out, header.data.offset, self.compression, order)?;
+        let auxtrace = self.write_records(&mut stream)?;
+        header.data.size = stream.written - header.data.offset;
+        let ratio = stream.records.checked_div(header.data.size).unwrap_or(1);
+        let mut features = self.features(u32::try_from(ratio).unwrap_or(u32::MAX));
+        if !auxtrace.is_empty() {
+            features.push(Feature {
+                id: feature::AUXTRACE,
+                content: feature::auxtrace_index(order, &auxtrace).into(),
+            });
+        }
+        features.sort_by_key(|feature| feature.id);
+        write_features(&mut header, &features, out)?;
+        let mut start = Vec::new();
+        header.put(&mut start);
+        out.seek(SeekFrom::Start(0))?;
+        out.write_all(&start)
+    }
+
+    /// Writes the profile for a pipe, in which everything is a record. Fails with
+    /// [`io::ErrorKind::InvalidData`] if an attribute has more ids than a record has room for.
+    pub fn write_pipe(mut self, out: &mut dyn Write) -> io::Result<LeftOut> {
+        let order = self.profile.order;
+        let mut head = Vec::new();
+        let mut left_out = LeftOut::new();
+        put_pipe_header(&mut head, order);
+        match self.profile.container {
+            Container::File => self.put_head(&mut head, &mut left_out)?,
+            Container::Pipe => self.edit_head(),
+        }
+        out.write_all(&head)?;
+        let mut stream = Stream::new(out, head.len() as u64, self.compression, order)?;
+        self.write_records(&mut stream)?;
+        if self.profile.container == Container::Pipe && self.profile.feature(feature::BUILD_ID).is_some() {
+            let mut records = Vec::new();
+            pipe::put_build_ids(&mut records, order, &self.build_ids);
+            out.write_all(&records)?;
+        }
+        Ok(left_out)
+    }
+
+    /// Appends the records that stand for the sections of a file, in the order of perf record.
+    fn put_head(&self, head: &mut Vec<u8>, left_out: &mut LeftOut) -> io::Result<()> {
+        let order = self.profile.order;
+        for entry in &self.profile.attr_entries {
+            let too_many = "an event has more counters than fit into a pipe; write to a file";
+            pipe::put_attr(head, order, entry)
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, too_many))?;
+        }
+        for Feature { id, content } in self
+            .features(1)
+            .into_iter()
+            .filter(|it| pipe::is_for_pipes(it.id))
+        {
+            let put = match id {
+                feature::TRACING_DATA => pipe::put_tracing_data(head, order, &content),
+                feature::BUILD_ID => {
+                    pipe::put_build_ids(head, order, &content);
+                    Some(())
+                }
+                _ => pipe::put_feature(head, order, id, &content),
+            };
+            if put.is_none() {
+                left_out.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the head of a pipe say how records are compressed from now on.
+    fn edit_head(&mut self) {
+        let order = self.profile.order;
+        let mut end = 0;
+        for &(at, size) in &self.profile.head_records {
+            let record = self.profile.records_from(at).next();
+            let is_leading = at == end;
+            if is_leading {
+                end = at.saturating_add(size);
+            }
+            let id = |record: Record<'_>| record.body(order).u64();
+            let is_feature = record.filter(|record| record.kind == record::HEADER_FEATURE);
+            if is_feature.and_then(id) == Some(feature::COMPRESSED.into()) {
+                self.edits.push(at, size, |_| {});
+            }
+        }
+        if let Some(level) = self.compression {
+            let content = compression::feature(order, level, 1);
+            self.edits.insert(end, |out| {
+                pipe::put_feature(out, order, feature::COMPRESSED, &content);
+            });
         }
     }
-    let mut start = Vec::new();
-    header.put(&mut start);
-    out.write_all(&start)?;
-    out.write_all(&head)?;
-    write_records(profile.data, data_end, edits, &edits_in_order, out)?;
-    write_features(&header, &features, out)
+
+    /// The feature sections to write, but for the index of AUX data, in any order. `ratio` is how many times
+    /// larger the records are than what they are compressed to.
+    fn features(&self, ratio: u32) -> Vec<Feature<'_>> {
+        let mut features = Vec::new();
+        for Feature { id, content } in &self.profile.features {
+            let content = match *id {
+                feature::AUXTRACE | feature::DIR_FORMAT | feature::COMPRESSED => continue,
+                feature::BUILD_ID => Cow::Owned([content, &self.build_ids[..]].concat()),
+                _ => Cow::Borrowed(&**content),
+            };
+            features.push(Feature { id: *id, content });
+        }
+        if let Some(level) = self.compression {
+            features.push(Feature {
+                id: feature::COMPRESSED,
+                content: compression::feature(self.profile.order, level, ratio).into(),
+            });
+        }
+        features
+    }
+
+    /// Writes the records with their changes. Returns where those with AUX data are in what is written, and
+    /// how long each is without them.
+    fn write_records<W: Write + ?Sized>(
+        &mut self,
+        stream: &mut Stream<'_, W>,
+    ) -> io::Result<Vec<(u64, u64)>> {
+        self.edits.sort();
+        let data = self.profile.data;
+        let mut places = Vec::new();
+        let mut auxtrace = self.auxtrace.iter().peekable();
+        let mut copied = 0;
+        let mut copy = |stream: &mut Stream<'_, W>, from: u64, until: u64| -> io::Result<()> {
+            let mut from = from;
+            while let Some(&(at, size)) = auxtrace.next_if(|&&(at, _)| at < until) {
+                stream.write(span(data, from, at))?;
+                places.push((stream.place()?, size));
+                from = at;
+            }
+            stream.write(span(data, from, until))
+        };
+        for edit in &self.edits.edits {
+            copy(stream, copied, edit.at)?;
+            stream.write(self.edits.bytes.get(edit.start..edit.end).unwrap_or_default())?;
+            copied = copied.max(edit.at.saturating_add(edit.skip));
+        }
+        copy(stream, copied, self.data_end)?;
+        stream.place()?;
+        Ok(places)
+    }
+}
+
+/// Where records are written to.
+struct Stream<'o, W: ?Sized> {
+    out: &'o mut W,
+    compressor: Option<Compressor>,
+    /// How many bytes were written, with those before the records.
+    written: u64,
+    /// How many bytes of records that were.
+    records: u64,
+}
+
+impl<'o, W: Write + ?Sized> Stream<'o, W> {
+    fn new(out: &'o mut W, written: u64, compression: Option<i32>, order: ByteOrder) -> io::Result<Self> {
+        Ok(Self {
+            out,
+            compressor: compression
+                .map(|level| Compressor::new(level, order))
+                .transpose()?,
+            written,
+            records: 0,
+        })
+    }
+
+    /// Writes whole records.
+    fn write(&mut self, records: &[u8]) -> io::Result<()> {
+        self.records += records.len() as u64;
+        self.written += match &mut self.compressor {
+            Some(compressor) => compressor.write(records, &mut self.out)?,
+            None => {
+                self.out.write_all(records)?;
+                records.len() as u64
+            }
+        };
+        Ok(())
+    }
+
+    /// Where the next record will be, if it is one of perf's own.
+    fn place(&mut self) -> io::Result<u64> {
+        if let Some(compressor) = &mut self.compressor {
+            self.written += compressor.flush(&mut self.out)?;
+        }
+        Ok(self.written)
+    }
 }
 
 /// Appends the ids and then the attributes, as they are but for where the ids lie, and says so in the header.
@@ -106,92 +287,23 @@ fn put_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
     let mut places = Vec::new();
     for entry in &profile.attr_entries {
         places.push(Section {
-            offset: FILE_HEADER_SIZE + out.len() as u64,
+            offset: out.len() as u64,
             size: entry.ids.len() as u64,
         });
         out.extend_from_slice(entry.ids);
     }
-    header.attrs.offset = FILE_HEADER_SIZE + out.len() as u64;
-    let before = out.len();
+    let sizes = profile.attr_entries.iter().map(|entry| entry.attr.len());
+    let size = sizes.max().unwrap_or(0);
+    header.attrs.offset = out.len() as u64;
     for (entry, ids) in profile.attr_entries.iter().zip(places) {
+        let end = out.len() + size;
         out.extend_from_slice(entry.attr);
+        out.resize(end, 0);
         profile.order.put_u64(out, ids.offset);
         profile.order.put_u64(out, ids.size);
     }
-    header.attrs.size = (out.len() - before) as u64;
-    let entries = profile.attr_entries.len().max(1) as u64;
-    header.attr_size = header.attrs.size / entries;
-}
-
-fn edited_size(data_end: u64, edits: &[Edit]) -> u64 {
-    edits.iter().fold(data_end, |size, edit| {
-        size.saturating_add((edit.end - edit.start) as u64)
-            .saturating_sub(edit.skip)
-    })
-}
-
-/// How far the records lie from where they were.
-struct Shifts {
-    /// For each edit: where in the old stream it is over, and how many bytes all edits up to it have added
-    /// and left out.
-    shifts: Vec<(u64, u64, u64)>,
-}
-
-impl Shifts {
-    fn new(edits: &[Edit]) -> Self {
-        let (mut added, mut skipped) = (0u64, 0u64);
-        let shift = |edit: &Edit| {
-            added = added.saturating_add((edit.end - edit.start) as u64);
-            skipped = skipped.saturating_add(edit.skip);
-            (edit.at.saturating_add(edit.skip), added, skipped)
-        };
-        Self {
-            shifts: edits.iter().map(shift).collect(),
-        }
-    }
-
-    /// Where a record that started at byte `at` starts now.
-    fn apply(&self, at: u64) -> u64 {
-        let before = self.shifts.partition_point(|&(end, _, _)| end <= at);
-        let last = before.checked_sub(1).and_then(|last| self.shifts.get(last));
-        last.map_or(at, |&(_, added, skipped)| {
-            at.saturating_add(added).saturating_sub(skipped)
-        })
-    }
-}
-
-/// The features to write, in the order of their ids.
-fn merged(profile: &Profile<'_>, edits: &[FeatureEdit], moved: impl Fn(u64) -> u64) -> Vec<(u8, Vec<u8>)> {
-    let mut features: Vec<(u8, Vec<u8>)> = Vec::new();
-    for feature in &profile.features {
-        let content = match feature.id {
-            feature::AUXTRACE => feature::move_auxtrace_index(feature.content, profile.order, &moved),
-            _ => None,
-        };
-        features.push((feature.id, content.unwrap_or_else(|| feature.content.to_vec())));
-    }
-    for edit in edits {
-        features.retain(|(id, _)| *id != edit.id);
-        features.push((edit.id, edit.content.clone()));
-    }
-    features.sort_by_key(|(id, _)| *id);
-    features
-}
-
-fn write_records(
-    data: &[u8],
-    data_end: u64,
-    edits: &Edits,
-    in_order: &[Edit],
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut copied = 0;
-    for edit in in_order {
-        out.write_all(span(data, copied, edit.at))?;
-        out.write_all(edits.bytes.get(edit.start..edit.end).unwrap_or_default())?;
-        copied = copied.max(edit.at.saturating_add(edit.skip));
-    }
-    out.write_all(span(data, copied, data_end))
+    header.attrs.size = out.len() as u64 - header.attrs.offset;
+    header.attr_size = size as u64 + 16;
 }
 
 fn span(data: &[u8], start: u64, end: u64) -> &[u8] {
@@ -201,19 +313,23 @@ fn span(data: &[u8], start: u64, end: u64) -> &[u8] {
     }
 }
 
-fn write_features(header: &Header, features: &[(u8, Vec<u8>)], out: &mut dyn Write) -> io::Result<()> {
+/// Writes the table of features and the features, in the order of their ids, and notes them in the header.
+fn write_features(header: &mut Header, features: &[Feature<'_>], out: &mut dyn Write) -> io::Result<()> {
     /// Bytes of one entry of the table: offset and size.
     const ENTRY: u64 = 16;
     let table_offset = header.data.offset + header.data.size;
     let mut offset = table_offset + ENTRY * features.len() as u64;
     let mut table = Vec::new();
-    for (_, content) in features {
+    for Feature { id, content } in features {
+        if let Some(word) = header.features.get_mut(usize::from(id / 64)) {
+            *word |= 1 << (id % 64);
+        }
         header.order.put_u64(&mut table, offset);
         header.order.put_u64(&mut table, content.len() as u64);
         offset += content.len() as u64;
     }
     out.write_all(&table)?;
-    for (_, content) in features {
+    for Feature { content, .. } in features {
         out.write_all(content)?;
     }
     Ok(())

@@ -1,11 +1,13 @@
 //! A whole profile, opened.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::perf::attr::{Attr, Attrs};
+use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{FEATURE_WORDS, Header, Section};
+use crate::perf::header::{FEATURE_WORDS, Header, PIPE_HEADER_SIZE, Section, Start};
+use crate::perf::pipe::Head;
 use crate::perf::record::Records;
 use crate::tally::Tally;
 
@@ -22,11 +24,6 @@ pub enum Error {
     /// A header of a size that perf never wrote.
     #[error("the header says that it is {0} bytes long, less than perf writes")]
     HeaderSize(u64),
-    /// What `perf record -o -` writes.
-    #[error(
-        "the profile is in perf's pipe format, which this version does not read; record with -o FILE instead of -o -"
-    )]
-    PipeFormat,
     /// The attributes, without which no record can be understood, are not in the file.
     #[error("the attributes, {size} bytes at {offset:#x} in entries of {entry}, can't be in this file")]
     Attrs {
@@ -40,6 +37,9 @@ pub enum Error {
     /// The records are not in the file.
     #[error("the records start at {0:#x}, behind the end of the file")]
     Data(u64),
+    /// No record of a pipe is an attribute.
+    #[error("no record in it says what was recorded; perf record may have failed before it started")]
+    NoAttrs,
 }
 
 /// What of a profile had to be left out.
@@ -54,6 +54,10 @@ pub enum Fault {
     FeatureLost,
     /// The ids of an event are not in the file.
     IdsLost,
+    /// Records end before they should, or can't be records.
+    RecordsCut,
+    /// Compressed records can't be decompressed.
+    Undecodable,
 }
 
 impl fmt::Display for Fault {
@@ -63,13 +67,24 @@ impl fmt::Display for Fault {
                 "the recording was not finished, so its header does not say where the records end, and feature sections are missing"
             }
             Self::DataCut => "the file ends before its records do",
-            Self::FeatureLost => "feature sections outside the file, left out",
+            Self::FeatureLost => "feature sections that are damaged or outside the file, left out",
             Self::IdsLost => "ids of events outside the file, left out",
+            Self::RecordsCut => "records that are cut off or damaged, left out with all behind them",
+            Self::Undecodable => "compressed records that can't be decompressed, left out",
         })
     }
 }
 
-/// One entry of the attribute section, as it stands in the file.
+/// What the parts of a profile lie in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Container {
+    /// A file with a header that says where they are.
+    File,
+    /// A stream in which all of them are records.
+    Pipe,
+}
+
+/// One attribute, as it stands in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct AttrEntry<'a> {
     /// The attribute.
@@ -81,6 +96,8 @@ pub struct AttrEntry<'a> {
 /// A profile: its parts are slices of the file.
 #[derive(Clone, Debug)]
 pub struct Profile<'a> {
+    /// What it lies in.
+    pub container: Container,
     /// The byte order of all of it.
     pub order: ByteOrder,
     /// The attributes as they stand in the file.
@@ -93,46 +110,82 @@ pub struct Profile<'a> {
     pub data_offset: u64,
     /// The feature sections, in the order of their ids.
     pub features: Vec<Feature<'a>>,
+    /// Of a pipe: the records that hold attributes and features, as offset from the first record and length.
+    pub head_records: Vec<(u64, u64)>,
     /// What could not be read.
     pub faults: Tally<Fault>,
 }
 
 impl<'a> Profile<'a> {
-    /// Opens a profile in perf's file format. Only what makes every record unreadable is an error.
+    /// Opens a profile. Only what makes every record unreadable is an error.
     pub fn parse(file: &'a [u8]) -> Result<Self, Error> {
-        let header = Header::parse(file)?;
+        match Start::parse(file)? {
+            Start::File(header) => Self::parse_file(file, &header),
+            Start::Pipe(order) => Self::parse_pipe(tail(file, PIPE_HEADER_SIZE), order),
+        }
+    }
+
+    fn parse_file(file: &'a [u8], header: &Header) -> Result<Self, Error> {
         let mut faults = Tally::default();
-        let attr_entries = attr_entries(file, &header, &mut faults)?;
-        let order = header.order;
-        let mut attrs = Attrs::default();
-        for entry in &attr_entries {
-            let mut ids = Reader::new(entry.ids, order);
-            attrs.push(
-                Attr::parse(entry.attr, order),
-                std::iter::from_fn(move || ids.u64()),
-            );
+        let attr_entries = attr_entries(file, header, &mut faults)?;
+        if header.data.offset > file.len() as u64 {
+            return Err(Error::Data(header.data.offset));
         }
         let (data, features) = if header.data.size == 0 && header.data.offset < file.len() as u64 {
             faults.add(Fault::Unfinished, header.data.offset);
             (tail(file, header.data.offset), Vec::new())
         } else if let Some(data) = header.data.slice(file) {
-            (data, features(file, &header, &mut faults))
+            (data, features(file, header, &mut faults))
         } else {
             faults.add(Fault::DataCut, file.len() as u64);
             (tail(file, header.data.offset), Vec::new())
         };
-        if header.data.offset > file.len() as u64 {
-            return Err(Error::Data(header.data.offset));
-        }
         Ok(Self {
-            order,
+            container: Container::File,
+            order: header.order,
+            attrs: Attrs::read(&attr_entries, header.order),
             attr_entries,
-            attrs,
             data,
             data_offset: header.data.offset,
             features,
+            head_records: Vec::new(),
             faults,
         })
+    }
+
+    fn parse_pipe(data: &'a [u8], order: ByteOrder) -> Result<Self, Error> {
+        let mut faults = Tally::default();
+        let head = Head::read(Records::new(data, 0, order), order, &mut faults);
+        if head.attr_entries.is_empty() {
+            return Err(Error::NoAttrs);
+        }
+        Ok(Self {
+            container: Container::Pipe,
+            order,
+            attrs: Attrs::read(&head.attr_entries, order),
+            attr_entries: head.attr_entries,
+            data,
+            data_offset: PIPE_HEADER_SIZE,
+            features: head.features,
+            head_records: head.records,
+            faults,
+        })
+    }
+
+    /// The same profile with other records in the place of its own: those that were compressed as they were
+    /// before, or those of several files as one.
+    pub fn with_records(self, data: &'a [u8]) -> Self {
+        let mut unused = Tally::default();
+        let head_records = match self.container {
+            Container::File => Vec::new(),
+            Container::Pipe => Head::read(Records::new(data, 0, self.order), self.order, &mut unused).records,
+        };
+        Self {
+            data,
+            data_offset: 0,
+            head_records,
+            ..self
+        }
     }
 
     /// The records, in file order.
@@ -146,15 +199,15 @@ impl<'a> Profile<'a> {
     }
 
     /// The content of a feature section, if the profile has it.
-    pub fn feature(&self, id: u8) -> Option<&'a [u8]> {
-        self.features
-            .iter()
+    pub fn feature(&self, id: u8) -> Option<&[u8]> {
+        let mut features = self.features.iter();
+        features
             .find(|feature| feature.id == id)
-            .map(|feature| feature.content)
+            .map(|feature| &*feature.content)
     }
 
     /// The architecture that was recorded, in the words of `uname -m`.
-    pub fn architecture(&self) -> Option<&'a [u8]> {
+    pub fn architecture(&self) -> Option<&[u8]> {
         feature::string(self.feature(feature::ARCH)?, self.order)
     }
 }
@@ -215,7 +268,10 @@ fn features<'a>(file: &'a [u8], header: &Header, faults: &mut Tally<Fault>) -> V
         match content {
             Some(content) => {
                 bytes_left = bytes_left.saturating_sub(content.len());
-                features.push(Feature { id, content });
+                features.push(Feature {
+                    id,
+                    content: Cow::Borrowed(content),
+                });
             }
             None => faults.add(Fault::FeatureLost, table_offset),
         }

@@ -20,15 +20,26 @@ pub const NAMESPACES: u32 = 16;
 pub const CALLCHAIN_DEFERRED: u32 = 22;
 /// The first type of the records that perf itself writes; the kernel's are lower.
 pub const USER_TYPE_START: u32 = 64;
+/// `PERF_RECORD_HEADER_ATTR`: in a pipe, an attribute and its ids.
+pub const HEADER_ATTR: u32 = 64;
+/// `PERF_RECORD_HEADER_TRACING_DATA`: in a pipe, the formats of tracepoints, which follow the record and are
+/// not part of its size.
+pub const HEADER_TRACING_DATA: u32 = 66;
+/// `PERF_RECORD_HEADER_BUILD_ID`: in a pipe, an entry of the table of build-ids.
+pub const HEADER_BUILD_ID: u32 = 67;
+/// `PERF_RECORD_FINISHED_ROUND`: no record behind it is earlier than the latest before the one before it.
+pub const FINISHED_ROUND: u32 = 68;
 /// `PERF_RECORD_AUXTRACE_INFO`.
 pub const AUXTRACE_INFO: u32 = 70;
 /// `PERF_RECORD_AUXTRACE`: a piece of AUX data, which follows the record and is not part of its size.
 pub const AUXTRACE: u32 = 71;
 /// `PERF_RECORD_TIME_CONV`: how cycle counts become times.
 pub const TIME_CONV: u32 = 79;
-/// `PERF_RECORD_COMPRESSED`.
+/// `PERF_RECORD_HEADER_FEATURE`: in a pipe, a feature section.
+pub const HEADER_FEATURE: u32 = 80;
+/// `PERF_RECORD_COMPRESSED`: other records, compressed.
 pub const COMPRESSED: u32 = 81;
-/// `PERF_RECORD_COMPRESSED2`.
+/// `PERF_RECORD_COMPRESSED2`: the same, with its size and padding (`perf record -z` since Linux 6.16).
 pub const COMPRESSED2: u32 = 83;
 
 /// The size in bytes of a record's own header: type, misc, size.
@@ -58,7 +69,7 @@ pub struct Record<'a> {
     pub misc: u16,
     /// All of its bytes, with its header.
     pub bytes: &'a [u8],
-    /// The data of an [`AUXTRACE`] record, which follow it; empty for all others.
+    /// The data of an [`AUXTRACE`] or [`HEADER_TRACING_DATA`] record, which follow it; empty for all others.
     pub payload: &'a [u8],
 }
 
@@ -78,6 +89,16 @@ impl<'a> Record<'a> {
         self.bytes.is_empty()
     }
 
+    /// Where the next record starts, in bytes from the first one.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.len())
+    }
+
+    /// Whether it holds other records, compressed.
+    pub fn is_compressed(&self) -> bool {
+        matches!(self.kind, COMPRESSED | COMPRESSED2)
+    }
+
     /// The mode that the processor was in.
     pub fn cpu_mode(&self) -> u16 {
         self.misc & MISC_CPUMODE_MASK
@@ -87,6 +108,13 @@ impl<'a> Record<'a> {
     pub fn is_of_guest(&self) -> bool {
         matches!(self.cpu_mode(), MISC_GUEST_KERNEL | MISC_GUEST_USER)
     }
+}
+
+/// Appends the header of a record of `size` bytes in all.
+pub fn put_header(out: &mut Vec<u8>, order: ByteOrder, kind: u32, misc: u16, size: u16) {
+    order.put_u32(out, kind);
+    order.put_u16(out, misc);
+    order.put_u16(out, size);
 }
 
 /// Walks records in file order and stops for good at the first that is cut or can't be one.
@@ -122,9 +150,10 @@ impl<'a> Iterator for Records<'a> {
             return None;
         }
         let (bytes, rest) = self.data.split_at_checked(size)?;
+        // The first field is the size of the data that follow.
         let payload_size = match kind {
-            // Its first field is the size of the data that follow.
             AUXTRACE => usize::try_from(header.u64()?).ok()?,
+            HEADER_TRACING_DATA => header.u32()? as usize,
             _ => 0,
         };
         let (payload, rest) = rest.split_at_checked(payload_size)?;
@@ -136,7 +165,7 @@ impl<'a> Iterator for Records<'a> {
             payload,
         };
         self.data = rest;
-        self.offset = self.offset.saturating_add(record.len());
+        self.offset = record.end();
         Some(record)
     }
 }
@@ -147,9 +176,8 @@ mod tests {
 
     fn record(kind: u32, body: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        ByteOrder::Little.put_u32(&mut out, kind);
-        ByteOrder::Little.put_u16(&mut out, 0);
-        ByteOrder::Little.put_u16(&mut out, (body.len() + HEADER_SIZE) as u16);
+        let size = (body.len() + HEADER_SIZE) as u16;
+        put_header(&mut out, ByteOrder::Little, kind, 0, size);
         out.extend_from_slice(body);
         out
     }

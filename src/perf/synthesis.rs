@@ -46,9 +46,8 @@ pub fn put_mmap2(out: &mut Vec<u8>, order: ByteOrder, mapping: &Mapping<'_>, eve
     let name_size = padded(mapping.name.len(), 8);
     let size = FIXED + name_size + event.attr.trailer_size();
     let build_id_misc = mapping.build_id.map_or(0, |_| record::MISC_MMAP_BUILD_ID);
-    order.put_u32(out, record::MMAP2);
-    order.put_u16(out, record::MISC_USER | build_id_misc);
-    order.put_u16(out, u16::try_from(size).unwrap_or(u16::MAX));
+    let size = u16::try_from(size).unwrap_or(u16::MAX);
+    record::put_header(out, order, record::MMAP2, record::MISC_USER | build_id_misc, size);
     order.put_u32(out, mapping.pid.0);
     order.put_u32(out, mapping.pid.0);
     order.put_u64(out, mapping.range.start.0);
@@ -122,9 +121,9 @@ pub fn put_build_id_entry(out: &mut Vec<u8>, order: ByteOrder, build_id: &BuildI
     const FIXED: usize = 8 + 4 + 24;
     const ANY_PID: u32 = u32::MAX;
     let name_size = padded(name.len(), 64);
-    order.put_u32(out, 0);
-    order.put_u16(out, record::MISC_USER | PERF_RECORD_MISC_BUILD_ID_SIZE);
-    order.put_u16(out, u16::try_from(FIXED + name_size).unwrap_or(u16::MAX));
+    let size = u16::try_from(FIXED + name_size).unwrap_or(u16::MAX);
+    let misc = record::MISC_USER | PERF_RECORD_MISC_BUILD_ID_SIZE;
+    record::put_header(out, order, 0, misc, size);
     order.put_u32(out, ANY_PID);
     out.extend_from_slice(&build_id.0);
     out.extend_from_slice(&[BuildId::SIZE as u8, 0, 0, 0]);

@@ -41,6 +41,7 @@ fn missing(name: &str) -> Vec<String> {
 fn every_recording_is_named_whole() {
     let missing: Vec<String> = capture::WITH_TRUTH
         .iter()
+        .chain(&capture::OTHER_FORMATS)
         .flat_map(|name| missing(name))
         .collect();
     assert!(missing.is_empty(), "{}", missing.join("\n"));

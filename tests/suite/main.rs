@@ -14,6 +14,7 @@ mod bad_input;
 mod captures;
 mod command_line;
 mod dwarf;
+mod formats;
 mod lines;
 mod live;
 mod matching;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Every recording that comes with the truth about it.
+/// Every recording in perf's usual format that comes with the truth about it.
 pub const WITH_TRUTH: [&str; 22] = [
     "bun",
     "cpython313-dwarf",
@@ -29,6 +29,10 @@ pub const WITH_TRUTH: [&str; 22] = [
     "wasmtime",
 ];
 
+/// Those that are no regular file with plain records: what was written to a pipe, compressed records, and a
+/// folder with a file for each processor.
+pub const OTHER_FORMATS: [&str; 3] = ["node20-pipe", "node20-zstd", "node20-dir"];
+
 /// Dumps of other machines, written under QEMU, and the profile of QEMU.
 pub const FOREIGN: [&str; 3] = ["node20-arm64-dump", "node20-ppc64le-dump", "node20-s390x-dump"];
 
@@ -41,6 +45,10 @@ pub fn folder(name: &str) -> PathBuf {
 
 /// A recording's profile.
 pub fn profile(name: &str) -> PathBuf {
+    let pipe = folder(name).join("perf.pipe");
+    if pipe.exists() {
+        return pipe;
+    }
     folder(name).join("perf.data")
 }
 

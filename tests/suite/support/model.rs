@@ -4,6 +4,7 @@
 use jitinject::bytes::ByteOrder;
 
 /// A profile, taken apart.
+#[derive(PartialEq, Eq)]
 pub struct Parts {
     pub order: ByteOrder,
     pub attrs: Vec<Vec<u8>>,

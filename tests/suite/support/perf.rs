@@ -21,6 +21,11 @@ pub fn programs() -> Vec<String> {
     std::iter::once("perf".to_owned()).chain(libdw).collect()
 }
 
+/// A perf that is newer than Debian's own.
+pub fn newer() -> String {
+    std::env::var("PERF_NEWER").expect("PERF_NEWER names no newer perf; scripts/test gets one")
+}
+
 /// Perf, with a build-id cache of its own, so that nothing from or into the user's plays a part.
 pub fn perf(arguments: &[&str]) -> String {
     let cache = tempfile::tempdir().unwrap();

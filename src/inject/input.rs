@@ -1,0 +1,202 @@
+//! Opening the profile, whatever it lies in: a file, a folder, a pipe; its records compressed or not.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use rustix::process::geteuid;
+
+use crate::files::{MappedFile, Spool};
+use crate::inject::{Error, Options, is_standard};
+use crate::perf::record::Records;
+use crate::perf::{Fault, Profile, compression, merge};
+use crate::tally::Tally;
+
+/// The files of a profile.
+#[derive(Debug)]
+pub struct Input {
+    /// The one with the header, and mostly all the records.
+    pub main: MappedFile,
+    /// Others with records only, as `perf record --threads` makes them, in the order of their numbers.
+    pub parts: Vec<MappedFile>,
+    /// Folders with a copy of the kernel's code, as `perf record --kcore` makes them.
+    pub kernel_copies: Vec<PathBuf>,
+}
+
+/// What the records of a profile were made into, to be read as those of one file.
+#[derive(Debug)]
+pub struct Expanded {
+    /// The records and nothing else.
+    pub file: MappedFile,
+    /// What had to be left out, of which file.
+    pub faults: Vec<(PathBuf, Tally<Fault>)>,
+}
+
+/// Opens the profile.
+pub fn open(options: &Options) -> Result<Input, Error> {
+    let path = &options.input;
+    let error = |cause| read_error(path, cause);
+    if is_standard(path) {
+        let stdin = io::stdin();
+        let file = stdin.as_fd().try_clone_to_owned().map_err(error)?.into();
+        return Ok(Input::of_file(open_stream(file, Path::new("standard input"))?));
+    }
+    let kind = fs::metadata(path).map_err(error)?.file_type();
+    if kind.is_dir() {
+        return open_folder(options);
+    }
+    let file = if kind.is_file() {
+        open_file(path, options.force)?
+    } else {
+        // The user named it, so there is something to wait for.
+        open_stream(File::open(path).map_err(error)?, path)?
+    };
+    Ok(Input::of_file(file))
+}
+
+fn spool_error(cause: io::Error) -> Error {
+    Error::Spool { cause }
+}
+
+fn read_error(path: &Path, cause: io::Error) -> Error {
+    Error::Read {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+fn open_file(path: &Path, force: bool) -> Result<MappedFile, Error> {
+    let file = MappedFile::open(path).map_err(|cause| read_error(path, cause))?;
+    // As perf does: who can write a profile can make its reader open files of their choice.
+    let is_trusted = file.owner() == 0 || file.owner() == geteuid().as_raw();
+    if !is_trusted && !force {
+        return Err(Error::Owner(path.to_owned()));
+    }
+    Ok(file)
+}
+
+/// Reads to the end, since dumps are whole only when the programs have ended that a pipe tells about.
+fn open_stream(mut file: File, path: &Path) -> Result<MappedFile, Error> {
+    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return MappedFile::of(&file, path).map_err(|cause| read_error(path, cause));
+    }
+    let mut spool = Spool::create().map_err(spool_error)?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let count = match io::Read::read(&mut file, &mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => result.map_err(|cause| read_error(path, cause))?,
+        };
+        if count == 0 {
+            return spool.map(path).map_err(spool_error);
+        }
+        spool
+            .write_all(buffer.get(..count).unwrap_or_default())
+            .map_err(spool_error)?;
+    }
+}
+
+fn open_folder(options: &Options) -> Result<Input, Error> {
+    let path = &options.input;
+    let mut input = Input::of_file(open_file(&path.join("data"), options.force)?);
+    let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut parts = Vec::new();
+    for entry in entries.map_err(|cause| read_error(path, cause))? {
+        let name = entry.file_name();
+        if name.as_bytes().starts_with(b"kcore_dir") {
+            input.kernel_copies.push(entry.path());
+        }
+        let number = name.to_str().and_then(|name| name.strip_prefix("data."));
+        if let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) {
+            parts.push((number, entry.path()));
+        }
+    }
+    parts.sort();
+    input.kernel_copies.sort();
+    for (_, path) in parts {
+        input.parts.push(open_file(&path, options.force)?);
+    }
+    Ok(input)
+}
+
+impl Input {
+    fn of_file(main: MappedFile) -> Self {
+        Self {
+            main,
+            parts: Vec::new(),
+            kernel_copies: Vec::new(),
+        }
+    }
+
+    /// All files.
+    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+        std::iter::once(&self.main).chain(&self.parts)
+    }
+
+    /// The records of all files as they would be in one, with none of them compressed.
+    pub fn expand(&self, profile: &Profile<'_>) -> Result<Expanded, Error> {
+        let streams = std::iter::once(profile.data).chain(self.parts.iter().map(|part| &part[..]));
+        let streams: Vec<(&Path, &[u8])> = self.files().map(MappedFile::path).zip(streams).collect();
+        let plain: io::Result<Vec<Plain<'_>>> = streams
+            .par_iter()
+            .map(|&(path, stream)| Plain::of(stream, profile, path))
+            .collect();
+        let mut plain = plain.map_err(spool_error)?;
+        let starts = std::iter::once(profile.data_offset).chain(std::iter::repeat(0));
+        let mut faults = Vec::new();
+        for ((part, start), &(path, _)) in plain.iter_mut().zip(starts).zip(&streams) {
+            let found = std::mem::take(&mut part.faults);
+            faults.push((path.to_owned(), found.moved(start)));
+        }
+        if let [Plain { file: Some(_), .. }] = plain[..]
+            && let Some(file) = plain.pop().and_then(|part| part.file)
+        {
+            return Ok(Expanded { file, faults });
+        }
+        let parts: Vec<&[u8]> = plain.iter().map(Plain::bytes).collect();
+        let merged = || {
+            let mut spool = Spool::create()?;
+            merge::merge(&parts, &profile.attrs, profile.order, &mut spool)?;
+            spool.map(self.main.path())
+        };
+        Ok(Expanded {
+            file: merged().map_err(spool_error)?,
+            faults,
+        })
+    }
+}
+
+/// The records of one file, none of them compressed.
+struct Plain<'a> {
+    stream: &'a [u8],
+    /// What they were made into, if some were compressed.
+    file: Option<MappedFile>,
+    faults: Tally<Fault>,
+}
+
+impl<'a> Plain<'a> {
+    fn of(stream: &'a [u8], profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
+        let records = Records::new(stream, 0, profile.order);
+        let mut walk = records.clone();
+        let is_compressed = walk.any(|record| record.is_compressed());
+        let (file, faults) = if is_compressed {
+            let mut spool = Spool::create()?;
+            let faults = compression::expand(records, profile.order, &mut spool)?;
+            (Some(spool.map(path)?), faults)
+        } else {
+            let mut faults = Tally::default();
+            if let Some((offset, _)) = walk.undecoded() {
+                faults.add(Fault::RecordsCut, offset);
+            }
+            (None, faults)
+        };
+        Ok(Self { stream, file, faults })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.file.as_deref().unwrap_or(self.stream)
+    }
+}

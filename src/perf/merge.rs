@@ -1,0 +1,247 @@
+//! Several streams of records as one, in the order of time.
+//!
+//! `perf record --threads` writes a file for each of its threads, each with the records of some processors.
+//! What came from one processor is in order; what came from several in one file alternates, so a file
+//! consists of runs that are in order each. The runs of all files are merged.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+use std::iter::Peekable;
+
+use crate::bytes::ByteOrder;
+use crate::perf::attr::Attrs;
+use crate::perf::record::{self, HEADER_SIZE, Record, Records};
+use crate::units::Time;
+
+/// After so many bytes, readers are told that nothing earlier will come, so that they need not keep all.
+const ROUND: u64 = 1 << 20;
+
+/// Writes the records of `parts` in the order of time, those of the same time in the order of the parts.
+/// Records without a time follow the one before them. Where no record has a time, the parts follow each
+/// other. What is no whole record is left out.
+pub fn merge(parts: &[&[u8]], attrs: &Attrs, order: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+    let mut runs = Vec::new();
+    for (part, data) in parts.iter().enumerate() {
+        add_runs(&mut runs, part, Records::new(data, 0, order), attrs, order);
+    }
+    if attrs.has_times() {
+        return write_merged(runs, attrs, order, parts, out);
+    }
+    runs.iter().try_for_each(|run| out.write_all(run.bytes(parts)))
+}
+
+/// A place in the merged stream: a time, and where records of that time are.
+type Place = (Time, usize, u64);
+
+/// Records of one part that are in order.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// Where the first one belongs; its offset is the one in the part.
+    first: Place,
+    /// Where it ends in the part.
+    end: u64,
+}
+
+impl Run {
+    fn bytes<'a>(&self, parts: &[&'a [u8]]) -> &'a [u8] {
+        let (_, part, start) = self.first;
+        let part = parts.get(part).copied().unwrap_or_default();
+        match (usize::try_from(start), usize::try_from(self.end)) {
+            (Ok(start), Ok(end)) => part.get(start..end).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+}
+
+fn add_runs<'a>(
+    runs: &mut Vec<Run>,
+    part: usize,
+    records: impl Iterator<Item = Record<'a>>,
+    attrs: &Attrs,
+    order: ByteOrder,
+) {
+    let mut last = None;
+    for record in records {
+        let own = attrs.time_of(&record, order);
+        let time = own.or(last).unwrap_or_default();
+        match runs.last_mut() {
+            Some(run) if last.is_some_and(|last| last <= time) => run.end = record.end(),
+            _ => runs.push(Run {
+                first: (time, part, record.offset),
+                end: record.end(),
+            }),
+        }
+        last = Some(time);
+    }
+}
+
+/// A run that is being written.
+struct Cursor<'a> {
+    records: Peekable<Records<'a>>,
+    /// Where the next record belongs.
+    next: Place,
+}
+
+impl Cursor<'_> {
+    /// Passes over all records that belong before `limit`, and returns their size in bytes; says whether
+    /// there are more.
+    fn advance(&mut self, limit: Option<Place>, attrs: &Attrs, order: ByteOrder) -> (u64, bool) {
+        let mut passed = 0;
+        while let Some(record) = self.records.peek() {
+            let time = attrs.time_of(record, order).unwrap_or(self.next.0);
+            self.next = (time, self.next.1, record.offset);
+            if limit.is_some_and(|limit| limit <= self.next) {
+                return (passed, true);
+            }
+            passed += record.len();
+            self.records.next();
+        }
+        (passed, false)
+    }
+}
+
+fn write_merged(
+    mut runs: Vec<Run>,
+    attrs: &Attrs,
+    order: ByteOrder,
+    parts: &[&[u8]],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    runs.sort_unstable_by_key(|run| run.first);
+    let mut waiting = runs.iter().peekable();
+    let mut cursors: Vec<Cursor<'_>> = Vec::new();
+    let mut free: Vec<usize> = Vec::new();
+    let mut heap: BinaryHeap<Reverse<(Place, usize)>> = BinaryHeap::new();
+    let mut since_round = 0;
+    loop {
+        let is_due = |run: &&Run| {
+            let earliest = heap.peek().map(|&Reverse((place, _))| place);
+            earliest.is_none_or(|earliest| run.first < earliest)
+        };
+        if let Some(run) = waiting.next_if(is_due) {
+            let cursor = Cursor {
+                records: Records::new(run.bytes(parts), run.first.2, order).peekable(),
+                next: run.first,
+            };
+            let at = free.pop().unwrap_or(cursors.len());
+            match cursors.get_mut(at) {
+                Some(slot) => *slot = cursor,
+                None => cursors.push(cursor),
+            }
+            heap.push(Reverse((run.first, at)));
+            continue;
+        }
+        let Some(Reverse(((_, part, start), at))) = heap.pop() else {
+            break;
+        };
+        let others = [
+            heap.peek().map(|&Reverse((place, _))| place),
+            waiting.peek().map(|run| run.first),
+        ];
+        let limit = others.into_iter().flatten().min();
+        let Some(cursor) = cursors.get_mut(at) else {
+            continue;
+        };
+        let (passed, has_more) = cursor.advance(limit, attrs, order);
+        let span = Run {
+            first: (Time(0), part, start),
+            end: start.saturating_add(passed),
+        };
+        out.write_all(span.bytes(parts))?;
+        if has_more {
+            heap.push(Reverse((cursor.next, at)));
+        } else {
+            free.push(at);
+        }
+        since_round += passed;
+        if since_round >= ROUND {
+            since_round = 0;
+            write_round(order, out)?;
+        }
+    }
+    write_round(order, out)
+}
+
+fn write_round(order: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+    let mut round = Vec::with_capacity(HEADER_SIZE);
+    record::put_header(&mut round, order, record::FINISHED_ROUND, 0, HEADER_SIZE as u16);
+    out.write_all(&round)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::attr::Attr;
+
+    const ORDER: ByteOrder = ByteOrder::Little;
+    const COMM_SIZE: usize = HEADER_SIZE + 16;
+
+    /// An event whose records carry a time and nothing else.
+    fn attrs() -> Attrs {
+        let mut bytes = vec![0; 64];
+        bytes[4..8].copy_from_slice(&64u32.to_le_bytes());
+        bytes[24..32].copy_from_slice(&4u64.to_le_bytes());
+        bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
+        let mut attrs = Attrs::default();
+        attrs.push(Attr::parse(&bytes, ORDER), std::iter::empty());
+        attrs
+    }
+
+    fn put(out: &mut Vec<u8>, number: u64, time: u64) {
+        record::put_header(out, ORDER, record::COMM, 0, COMM_SIZE as u16);
+        ORDER.put_u64(out, number);
+        ORDER.put_u64(out, time);
+    }
+
+    fn merged(parts: &[Vec<u8>]) -> Vec<(u64, u64)> {
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let mut out = Vec::new();
+        merge(&parts, &attrs(), ORDER, &mut out).unwrap();
+        let records = Records::new(&out, 0, ORDER).filter(|record| record.kind == record::COMM);
+        let fields = records.map(|record| {
+            let mut body = record.body(ORDER);
+            (body.u64().unwrap(), body.u64().unwrap())
+        });
+        fields.collect()
+    }
+
+    #[test]
+    fn records_of_several_parts_come_in_the_order_of_time() {
+        let mut parts = vec![Vec::new(); 3];
+        let mut expected = Vec::new();
+        // A part with the records of two processors, in turns of ten.
+        for number in 0..10_000u64 {
+            let time = 1000 + number % 10 * 3 + number / 20 * 30;
+            let part = (number * 7 % 3) as usize;
+            put(&mut parts[part], number, time);
+            expected.push((time, part, number));
+        }
+        expected.sort_by_key(|&(time, part, _)| (time, part));
+        let expected: Vec<(u64, u64)> = expected.iter().map(|&(time, _, n)| (n, time)).collect();
+        assert_eq!(merged(&parts), expected);
+    }
+
+    #[test]
+    fn records_without_a_time_stay_behind_the_one_before_them() {
+        let mut first = Vec::new();
+        put(&mut first, 1, 10);
+        record::put_header(&mut first, ORDER, 78, 0, 8);
+        put(&mut first, 2, 30);
+        let mut second = Vec::new();
+        put(&mut second, 3, 20);
+        let mut out = Vec::new();
+        merge(&[&first, &second], &attrs(), ORDER, &mut out).unwrap();
+        let kinds: Vec<u32> = Records::new(&out, 0, ORDER).map(|record| record.kind).collect();
+        assert_eq!(
+            kinds,
+            [
+                record::COMM,
+                78,
+                record::COMM,
+                record::COMM,
+                record::FINISHED_ROUND
+            ]
+        );
+    }
+}
