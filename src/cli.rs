@@ -56,6 +56,13 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH")]
     jitdump: Vec<PathBuf>,
 
+    /// Nanoseconds to add to the times of jitdumps to get the profile's; may be negative
+    ///
+    /// Where the profile was recorded without -k mono, this distance is worked out from what the profile
+    /// shows. Use this where that fails.
+    #[arg(long, value_name = "NS", allow_negative_numbers = true)]
+    clock_offset: Option<i64>,
+
     /// The folder for the ELF files [default: OUTPUT.elf]
     #[arg(long, value_name = "DIR")]
     elf_dir: Option<PathBuf>,
@@ -160,6 +167,7 @@ impl Arguments {
             input: self.input.clone(),
             output: self.output.clone(),
             compression: self.compress,
+            clock_offset: self.clock_offset,
             jitdumps: self.jitdump.clone(),
             elf_dir: self.elf_dir.clone(),
             summary: self.summary.clone().filter(|path| !is_standard(path)),

@@ -2,16 +2,19 @@
 //!
 //! Runtimes stamp their records with CLOCK_MONOTONIC. `perf record -k mono` does too, and then nothing is to
 //! be done; without `-k`, perf uses the scheduler's clock, which runs beside CLOCK_MONOTONIC at a distance
-//! that the profile does not tell. Three things bound it: the first record can't be earlier than the marker,
-//! some headers tell when the marker was mapped, and no sample can be earlier than the load of the function
-//! that it was taken in.
+//! that the profile does not tell. Four things bound it: the first record can't be earlier than the marker,
+//! some headers tell when the marker was mapped, no function can be loaded before its memory is mapped, and no
+//! sample can be earlier than the load of the function that it was taken in.
 
 use std::fmt;
 
+use crate::code::process::Map;
 use crate::code::survey::TimeConversion;
+use crate::perf::event::Backing;
 use crate::perf::feature::ClockData;
+use crate::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
-use crate::units::Time;
+use crate::units::{Address, Time};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
@@ -48,6 +51,8 @@ pub struct RuntimeClock {
     pub first: RuntimeTime,
     /// The time of its last event.
     pub last: RuntimeTime,
+    /// What must be added to its times, as the maps of its process have it ([`distance_by_maps`]).
+    pub distance_by_maps: Option<i128>,
 }
 
 /// How a runtime's times become the profile's.
@@ -57,6 +62,8 @@ pub enum Alignment {
     Same,
     /// Cycle counts, converted as the profile says.
     Cycles(TimeConversion),
+    /// Moved by so many nanoseconds, since somebody said so.
+    Given(i64),
     /// Moved by a distance that there is some evidence for.
     Shifted(Shift),
     /// Taken to be there from one moment on, all of it, since one side has no times.
@@ -94,6 +101,8 @@ pub enum Evidence {
     ClocksAgree,
     /// The first record can't be earlier than the marker.
     FirstRecordAtMarker,
+    /// No function can have been loaded before its memory was mapped.
+    MapBeforeLoad,
     /// The function that a sample was taken in can't have been loaded later.
     LoadAtSample,
     /// There is none.
@@ -129,11 +138,13 @@ impl fmt::Display for Unalignable {
 
 impl Alignment {
     /// Finds out how `runtime`'s times become `profile`'s; `marker` is when the file was mapped, if the
-    /// profile saw that.
+    /// profile saw that, and `given` what somebody said must be added, in nanoseconds, where they are no
+    /// cycle counts.
     pub fn find(
         profile: &ProfileClock,
         runtime: &RuntimeClock,
         marker: Option<Time>,
+        given: Option<i64>,
     ) -> Result<Self, Unalignable> {
         let start = marker.unwrap_or(profile.first_sample);
         if !profile.has_times {
@@ -150,6 +161,9 @@ impl Alignment {
                 (None, _) => Err(Unalignable::NoConversion),
             };
         }
+        if let Some(offset) = given {
+            return Ok(Self::Given(offset));
+        }
         if profile.id == Some(CLOCK_MONOTONIC) {
             return Ok(Self::Same);
         }
@@ -160,8 +174,11 @@ impl Alignment {
                 // so that all code is there before the first sample
                 offset: distance(runtime.last.0, profile.first_sample.0).min(0),
                 is_bounded: false,
-                guess: 0,
-                evidence: Evidence::None,
+                guess: runtime.distance_by_maps.unwrap_or(0),
+                evidence: match runtime.distance_by_maps {
+                    Some(_) => Evidence::MapBeforeLoad,
+                    None => Evidence::None,
+                },
             },
         }))
     }
@@ -196,10 +213,8 @@ impl Alignment {
             Self::Same => Time(time.0),
             Self::Cycles(conversion) => conversion.time(time.0),
             Self::AllAt(start, _) => *start,
-            Self::Shifted(shift) => {
-                let shifted = i128::from(time.0).saturating_add(shift.offset);
-                Time(u64::try_from(shifted.max(0)).unwrap_or(Time::LAST.0))
-            }
+            Self::Given(offset) => moved(time, (*offset).into()),
+            Self::Shifted(shift) => moved(time, shift.offset),
         }
     }
 }
@@ -225,6 +240,40 @@ impl Shift {
     }
 }
 
+/// A runtime's time, `offset` nanoseconds later.
+pub fn moved(time: RuntimeTime, offset: i128) -> Time {
+    let moved = i128::from(time.0).saturating_add(offset);
+    Time(u64::try_from(moved.max(0)).unwrap_or(Time::LAST.0))
+}
+
+/// What must at least be added to a runtime's times so that no function is loaded before its memory is mapped.
+///
+/// `maps` are those of its process, in the order of time; `loads` where functions were loaded, and when. Only
+/// memory counts that became mapped while the profile was recorded, where nothing was before.
+pub fn distance_by_maps(maps: &[Map], loads: impl Iterator<Item = (Address, RuntimeTime)>) -> Option<i128> {
+    let mut loads: Vec<(Address, RuntimeTime)> = loads.collect();
+    loads.sort_unstable();
+    let mut known = RangeMap::default();
+    let mut greatest: Option<i128> = None;
+    for map in maps {
+        let new = known.gaps(map.range, |()| true);
+        known.insert(map.range, (), |_, ()| {});
+        if map.time == Time(0) || map.backing == Backing::File {
+            continue;
+        }
+        for gap in new {
+            let start = loads.partition_point(|&(address, _)| address < gap.start);
+            let inside = loads.get(start..).unwrap_or_default().iter();
+            let inside = inside.take_while(|&&(address, _)| address < gap.end);
+            if let Some(first) = inside.map(|&(_, time)| time).min() {
+                let least = distance(first.0, map.time.0);
+                greatest = Some(greatest.map_or(least, |greatest| greatest.max(least)));
+            }
+        }
+    }
+    greatest
+}
+
 /// What must be added to `from` to get `to`.
 fn distance(from: u64, to: u64) -> i128 {
     i128::from(to).saturating_sub(i128::from(from))
@@ -243,6 +292,9 @@ impl fmt::Display for Alignment {
             Self::AllAt(_, Timeless::Runtime) => {
                 return f.write_str("not compared: its records have no times, so that of code at one address the last one counts");
             }
+            Self::Given(offset) => {
+                return write!(f, "moved by {:+.6} s, as was asked for", *offset as f64 / 1e9);
+            }
             Self::Shifted(shift) => shift,
         };
         f.write_str("another than the profile's, ")?;
@@ -254,6 +306,7 @@ impl fmt::Display for Alignment {
             Evidence::HeaderAtMarker => "its header was written when the marker was mapped",
             Evidence::ClocksAgree => "its first record follows the marker by less than a second",
             Evidence::FirstRecordAtMarker => "its first record can't be earlier than the marker",
+            Evidence::MapBeforeLoad => "no function can have been loaded before its memory was mapped",
             Evidence::LoadAtSample => "the function that a sample was taken in can't have been loaded later",
             Evidence::None => "the profile has no marker and no clock data to compare them by",
         })
@@ -296,6 +349,7 @@ mod tests {
         made: 0,
         first: RuntimeTime(5000 * SECOND),
         last: RuntimeTime(5009 * SECOND),
+        distance_by_maps: None,
     };
     const MARKER: Option<Time> = Some(Time(1001 * SECOND));
 
@@ -305,7 +359,10 @@ mod tests {
             id: Some(1),
             ..PROFILE
         };
-        assert_eq!(Alignment::find(&profile, &RUNTIME, MARKER), Ok(Alignment::Same));
+        assert_eq!(
+            Alignment::find(&profile, &RUNTIME, MARKER, None),
+            Ok(Alignment::Same)
+        );
     }
 
     #[test]
@@ -314,7 +371,7 @@ mod tests {
             made: 4999 * SECOND,
             ..RUNTIME
         };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER, None).unwrap();
         assert_eq!(
             alignment.time(RUNTIME.first),
             MARKER.unwrap(),
@@ -326,12 +383,12 @@ mod tests {
 
     #[test]
     fn without_a_usable_header_the_first_record_is_put_at_the_marker_or_left() {
-        let mut alignment = Alignment::find(&PROFILE, &RUNTIME, MARKER).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &RUNTIME, MARKER, None).unwrap();
         alignment.refine(Some(SECOND));
         assert_eq!(alignment.time(RUNTIME.first), MARKER.unwrap());
         let first = RuntimeTime(1001 * SECOND + 14_000_000);
         let runtime = RuntimeClock { first, ..RUNTIME };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER, None).unwrap();
         alignment.refine(Some(SECOND));
         assert_eq!(alignment.time(first), Time(first.0));
     }
@@ -340,7 +397,7 @@ mod tests {
     fn a_load_is_not_put_behind_a_sample_of_its_function() {
         let first = RuntimeTime(1001 * SECOND + 14_000_000);
         let runtime = RuntimeClock { first, ..RUNTIME };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER, None).unwrap();
         alignment.refine(Some(13_000_000));
         assert_eq!(alignment.time(first), Time(first.0 - 1_000_000));
     }
@@ -359,7 +416,7 @@ mod tests {
         };
         let made = (wall_clock - 3 * SECOND) / 1000;
         let runtime = RuntimeClock { made, ..RUNTIME };
-        let alignment = Alignment::find(&profile, &runtime, None).unwrap();
+        let alignment = Alignment::find(&profile, &runtime, None, None).unwrap();
         assert_eq!(alignment.time(RUNTIME.first), Time(997 * SECOND));
     }
 
@@ -369,13 +426,13 @@ mod tests {
             counts_cycles: true,
             ..RUNTIME
         };
-        let found = Alignment::find(&PROFILE, &runtime, MARKER);
+        let found = Alignment::find(&PROFILE, &runtime, MARKER, None);
         assert_eq!(found, Err(Unalignable::NoConversion));
         let runtime = RuntimeClock {
             first: RuntimeTime(1002 * SECOND),
             ..runtime
         };
-        assert!(Alignment::find(&PROFILE, &runtime, MARKER).is_ok());
+        assert!(Alignment::find(&PROFILE, &runtime, MARKER, None).is_ok());
     }
 
     #[test]
@@ -385,7 +442,7 @@ mod tests {
             last: RuntimeTime(1100 * SECOND),
             ..RUNTIME
         };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, None).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &runtime, None, None).unwrap();
         assert_eq!(alignment.time(runtime.last), Time(1000 * SECOND));
         let mut free = alignment;
         free.refine(None);
@@ -415,7 +472,7 @@ mod tests {
                 RUNTIME,
             ),
         ] {
-            let alignment = Alignment::find(&profile, &runtime, MARKER).unwrap();
+            let alignment = Alignment::find(&profile, &runtime, MARKER, None).unwrap();
             assert_eq!(alignment.time(RuntimeTime(5)), MARKER.unwrap());
         }
     }

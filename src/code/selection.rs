@@ -69,6 +69,8 @@ pub struct Selection {
     pub hits: Vec<u32>,
     /// As `residences`, for the timeline's vacancies.
     pub vacancies: Vec<bool>,
+    /// For each address space, how many samples were taken where a function came only later.
+    pub before_load: Vec<u32>,
     /// The samples.
     pub samples: SampleCounts,
 }
@@ -148,6 +150,7 @@ impl<'a> Selector<'a> {
                 residences: vec![false; timeline.residences().len()],
                 hits: vec![0; timeline.residences().len()],
                 vacancies: vec![false; timeline.vacancies().len()],
+                before_load: vec![0; processes.spaces().len()],
                 samples: SampleCounts::default(),
             },
         }
@@ -274,7 +277,12 @@ impl<'a> Selector<'a> {
             // Every page that is executed is mapped; where a profile lacks the map, only a dump shows that
             // there is JIT code.
             Occupant::Unmapped if dump == DumpState::None => return,
-            _ if self.timeline.has_later_code(space, ip, time) => &mut samples.before_load,
+            _ if self.timeline.has_later_code(space, ip, time) => {
+                if let Some(count) = self.selection.before_load.get_mut(space.index()) {
+                    *count = count.saturating_add(1);
+                }
+                &mut samples.before_load
+            }
             _ => match dump {
                 DumpState::Read => &mut samples.not_in_dump,
                 DumpState::Unusable => &mut samples.dump_unusable,

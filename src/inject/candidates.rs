@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::bytes::printable;
+use crate::code::clock::moved;
 use crate::files::MappedFile;
 use crate::runtime::RuntimeTime;
 use crate::runtime::jitdump::marker::is_dump_name;
@@ -91,24 +92,26 @@ impl Candidate {
         self.file.number() == other.number() || self.file[..] == other[..]
     }
 
-    /// Makes sure that it can have been written while a profile was recorded whose clock is CLOCK_MONOTONIC
-    /// as the dump's own: not later than `end`, and not done with before `marked`, when the process mapped
-    /// it.
-    pub fn check_times(&self, end: Option<Time>, marked: Option<Time>) -> Result<(), Rejected> {
+    /// Makes sure that it can have been written while a profile was recorded whose clock is `offset`
+    /// nanoseconds ahead of the dump's: not later than `end`, and not done with before `marked`, when the
+    /// process mapped it.
+    pub fn check_times(&self, offset: i64, end: Option<Time>, marked: Option<Time>) -> Result<(), Rejected> {
+        let time_of = |time| moved(time, offset.into());
         let Some(first) = self.first.filter(|_| !self.header.counts_cycles()) else {
             return Ok(());
         };
-        if end.is_some_and(|end| first.0 > end.0) {
-            let reason = "belongs to another run: it was written after this recording ended";
+        if end.is_some_and(|end| time_of(first) > end) {
+            let reason = "belongs to another run, or its clock is none of the profile's: it was written after this recording ended";
             return Err(Rejected::Because(reason.into()));
         }
         let is_before = |time: RuntimeTime| {
-            marked.is_some_and(|marked| time.0 > SLACK && time.0.saturating_add(SLACK) < marked.0)
+            let has_time = time.0 > SLACK;
+            has_time && marked.is_some_and(|marked| time_of(time).0.saturating_add(SLACK) < marked.0)
         };
         // The first look is a quick one: nearly all dumps are mapped before anything is written to them.
         let last = || *self.last.get_or_init(|| last_time(&self.file, &self.header));
         if is_before(first) && last().is_some_and(is_before) {
-            let reason = "belongs to another run: it was complete before the process mapped it";
+            let reason = "belongs to another run, or its clock is none of the profile's: it was complete before the process mapped it";
             return Err(Rejected::Because(reason.into()));
         }
         Ok(())

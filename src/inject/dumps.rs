@@ -14,11 +14,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::bytes::printable;
-use crate::code::clock::CLOCK_MONOTONIC;
+use crate::code::clock::{CLOCK_MONOTONIC, moved};
 use crate::code::survey::{Marker, Survey};
 use crate::files::MappedFile;
-use crate::inject::Error;
 use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, shown};
+use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::perf::event::FileNumber;
 use crate::runtime::jitdump::marker::{base_name, pid_in_name};
@@ -63,24 +63,26 @@ pub struct Missing {
     pub reason: String,
 }
 
-/// Finds the dumps of a profile at `input`, in the files and folders of `given` as well.
-pub fn find(profile: &Profile<'_>, survey: &Survey, input: &Path, given: &[PathBuf]) -> Result<Found, Error> {
+/// Finds the dumps of a profile, in the files and folders that the user named as well.
+pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options) -> Result<Found, Error> {
     let mut files = Given::default();
-    for path in given {
+    for path in &options.jitdumps {
         files.add(path).map_err(|cause| Error::Read {
             path: path.clone(),
             cause,
         })?;
     }
-    Ok(Search::new(profile, survey, input, files).run())
+    let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
+    let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
+    Ok(Search::new(survey, clock_offset, &options.input, files).run())
 }
 
 /// Where dumps are looked for.
 #[derive(Debug)]
 struct Search<'a> {
     survey: &'a Survey,
-    /// Whether the profile's times are those of CLOCK_MONOTONIC, as the dumps' are.
-    is_monotonic: bool,
+    /// Nanoseconds to add to the dumps' times to get the profile's, if that is known.
+    clock_offset: Option<i64>,
     /// The folder that the profile lies in.
     beside: PathBuf,
     /// The inode of this process' own mount namespace.
@@ -140,7 +142,7 @@ impl<'a> Claims<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(profile: &Profile<'_>, survey: &'a Survey, input: &Path, given: Given) -> Self {
+    fn new(survey: &'a Survey, clock_offset: Option<i64>, input: &Path, given: Given) -> Self {
         let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
         let mut by_name: FxHashMap<OsString, Vec<usize>> = FxHashMap::default();
         let mut by_pid: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
@@ -153,7 +155,7 @@ impl<'a> Search<'a> {
         }
         Self {
             survey,
-            is_monotonic: profile.attrs.clock_id() == Some(CLOCK_MONOTONIC),
+            clock_offset,
             beside: parent.unwrap_or(Path::new(".")).to_owned(),
             mount_namespace: fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino()),
             given,
@@ -300,8 +302,10 @@ impl<'a> Search<'a> {
 
     /// How far the first record of a file is from its marker, in nanoseconds, where that can be told.
     fn distance(&self, candidate: &Candidate, marker: &Marker) -> u64 {
-        match candidate.first {
-            Some(first) if self.is_monotonic && marker.time != Time(0) => first.0.abs_diff(marker.time.0),
+        match (candidate.first, self.clock_offset) {
+            (Some(first), Some(offset)) if marker.time != Time(0) => {
+                moved(first, offset.into()).0.abs_diff(marker.time.0)
+            }
             _ => 0,
         }
     }
@@ -351,9 +355,17 @@ impl<'a> Search<'a> {
 
     /// Makes sure that a file can be the dump of a marker.
     fn check(&self, candidate: &Candidate, group: &Group<'_>) -> Result<(), Rejected> {
-        let (_, end) = self.survey.times.filter(|_| self.is_monotonic).unzip();
-        let marked = Some(group.first.time).filter(|&time| self.is_monotonic && time != Time(0));
-        candidate.check_times(end, marked)
+        self.check_times(candidate, group.first.time)
+    }
+
+    /// Makes sure that a file can have been written while the profile was recorded, and mapped at `marked`,
+    /// which is 0 if that was before the profile or is not known.
+    fn check_times(&self, candidate: &Candidate, marked: Time) -> Result<(), Rejected> {
+        let Some(offset) = self.clock_offset else {
+            return Ok(());
+        };
+        let (_, end) = self.survey.times.unzip();
+        candidate.check_times(offset, end, Some(marked).filter(|&time| time != Time(0)))
     }
 
     /// Adds the given files that no marker leads to, for the process that their header tells. Of those in
@@ -377,9 +389,8 @@ impl<'a> Search<'a> {
             }
             let pid = Pid(candidate.header.pid);
             let has_dump = found.dumps.iter().any(|dump| dump.pids.contains(&pid));
-            let (_, end) = self.survey.times.filter(|_| self.is_monotonic).unzip();
             let checked = if self.survey.processes.knows(pid) {
-                candidate.check_times(end, None)
+                self.check_times(candidate, Time(0))
             } else {
                 Err(Rejected::Because(format!(
                     "is of process {pid}, which is not in the profile, and no marker leads to it: not used"

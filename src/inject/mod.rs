@@ -39,6 +39,9 @@ pub struct Options {
     pub compression: Option<i32>,
     /// Files and folders with jitdumps, beside those that are found without help.
     pub jitdumps: Vec<PathBuf>,
+    /// Nanoseconds to add to the times of jitdumps to get the profile's, if they are known. Cycle counts are
+    /// converted as the profile says all the same.
+    pub clock_offset: Option<i64>,
     /// The folder for the objects; `OUTPUT.elf` if there is none here, or `perf.jit.data.elf` where the output
     /// is no file.
     pub elf_dir: Option<PathBuf>,
@@ -169,9 +172,9 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         expansion_faults = &expanded.faults;
     }
 
-    let found = dumps::find(&profile, &survey, &options.input, &options.jitdumps)?;
+    let found = dumps::find(&profile, &survey, options)?;
     output::refuse_conflicts(options, &input, &found)?;
-    let mut sources = sources::read(&profile, &survey, &found);
+    let mut sources = sources::read(&profile, &survey, &found, options.clock_offset);
     let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
     if sources.has_estimates() {
         sources.refine(&profile, &survey.processes, &timeline);

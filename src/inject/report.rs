@@ -146,7 +146,38 @@ impl Run<'_> {
             }
         }
         warnings.extend(warned(&self.objects.faults, None, false));
+        warnings.extend(self.late_dumps());
         warnings
+    }
+
+    /// Warnings of dumps that load all their functions only after the samples at their addresses.
+    fn late_dumps(&self) -> impl Iterator<Item = Warning> {
+        let mut has_hits = vec![false; self.sources.used.len()];
+        let hits = self.timeline.residences().iter().zip(&self.selection.hits);
+        for (residence, _) in hits.filter(|&(_, &hits)| hits > 0) {
+            if let Some(has_hits) = has_hits.get_mut(residence.function.file as usize) {
+                *has_hits = true;
+            }
+        }
+        let without_hits = self
+            .sources
+            .used
+            .iter()
+            .zip(has_hits)
+            .filter(|&(_, has_hits)| !has_hits);
+        without_hits.filter_map(|(used, _)| {
+            let spaces = self.survey.processes.spaces().iter().zip(&self.selection.before_load);
+            let own = spaces.filter(|(space, _)| used.found.pids.contains(&space.pid));
+            let count: u64 = own.map(|(_, &count)| u64::from(count)).sum();
+            (count > 0).then(|| Warning {
+                what: "all samples in its process' JIT code were taken before a function was loaded there, so its clock must be another \
+                       than the profile's; record with perf record -k mono, or give the distance with --clock-offset"
+                    .into(),
+                count,
+                file: Some(shown(used.found.file.path())),
+                first_offset: None,
+            })
+        })
     }
 
     fn notes(&self) -> Vec<String> {

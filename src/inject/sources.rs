@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::bytes::printable;
-use crate::code::clock::{Alignment, ProfileClock, RuntimeClock};
+use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock, distance_by_maps};
 use crate::code::process::Processes;
 use crate::code::selection::{DumpState, least_slack};
 use crate::code::survey::Survey;
@@ -45,8 +45,14 @@ pub struct Sources<'a> {
     pub notes: &'a [String],
 }
 
-/// Reads the dumps that were found.
-pub fn read<'a>(profile: &Profile<'_>, survey: &Survey, found: &'a Found) -> Sources<'a> {
+/// Reads the dumps that were found. `clock_offset` is what must be added to their times, in nanoseconds, if
+/// somebody knows.
+pub fn read<'a>(
+    profile: &Profile<'_>,
+    survey: &Survey,
+    found: &'a Found,
+    clock_offset: Option<i64>,
+) -> Sources<'a> {
     let clock = ProfileClock {
         id: profile.attrs.clock_id(),
         data: profile
@@ -66,7 +72,7 @@ pub fn read<'a>(profile: &Profile<'_>, survey: &Survey, found: &'a Found) -> Sou
     };
     sources.add_missing(&found.missing);
     for dump in &found.dumps {
-        match use_dump(dump, &clock) {
+        match use_dump(dump, &clock, &survey.processes, clock_offset) {
             Ok(used) => sources.used.push(used),
             Err(reason) => {
                 sources.unusable.extend(&dump.pids);
@@ -80,21 +86,40 @@ pub fn read<'a>(profile: &Profile<'_>, survey: &Survey, found: &'a Found) -> Sou
     sources
 }
 
-fn use_dump<'a>(found: &'a FoundDump, clock: &ProfileClock) -> Result<UsedDump<'a>, String> {
+fn use_dump<'a>(
+    found: &'a FoundDump,
+    clock: &ProfileClock,
+    processes: &Processes,
+    clock_offset: Option<i64>,
+) -> Result<UsedDump<'a>, String> {
     let dump = Dump::parse(&found.file).map_err(|error| error.to_string())?;
+    let needs_maps = found.marked.is_none() && clock.id != Some(CLOCK_MONOTONIC);
     let runtime_clock = RuntimeClock {
+        distance_by_maps: needs_maps.then(|| by_maps(found, &dump, processes)).flatten(),
         counts_cycles: dump.header().counts_cycles(),
         made: dump.header().time,
         first: dump.first_time().unwrap_or_default(),
         last: dump.events().last().map(|event| event.time).unwrap_or_default(),
     };
-    let alignment = Alignment::find(clock, &runtime_clock, found.marked);
+    let alignment = Alignment::find(clock, &runtime_clock, found.marked, clock_offset);
     Ok(UsedDump {
         found,
         dump,
         alignment: alignment.map_err(|reason| reason.to_string())?,
         ownerless: 0,
     })
+}
+
+/// How far a dump's clock is from the profile's, by the maps of the process that wrote it.
+fn by_maps(found: &FoundDump, dump: &Dump<'_>, processes: &Processes) -> Option<i128> {
+    let pid = found.pids.first()?;
+    let spaces = processes.spaces().iter().filter(|space| space.pid == *pid);
+    let distances = spaces.filter_map(|space| {
+        let loads = dump.events().iter().filter(|event| event.change == Change::Load);
+        let placed = loads.filter_map(|event| Some((dump.range(event.function)?.start, event.time)));
+        distance_by_maps(&space.maps, placed)
+    });
+    distances.max()
 }
 
 impl Sources<'_> {

@@ -12,6 +12,7 @@
 
 mod bad_input;
 mod captures;
+mod clocks;
 mod command_line;
 mod dwarf;
 mod formats;
