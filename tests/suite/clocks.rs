@@ -92,7 +92,12 @@ fn cycle_counts_become_times_as_the_profile_says() {
             cycles(time) & mask
         });
         let conversion = (TIME_CONV, time_conversion(ZERO, short));
-        change_profile(&generated.profile, None, &[conversion.clone()], Vec::new());
+        change_profile(
+            &generated.profile,
+            None,
+            std::slice::from_ref(&conversion),
+            Vec::new(),
+        );
         let said = check(folder.path(), &generated, &[]);
         assert!(
             said.contains("clock: cycle counts, converted by the profile's TIME_CONV record"),

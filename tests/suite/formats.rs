@@ -570,7 +570,8 @@ fn aux_data_stay_whole_and_their_index_points_at_them() {
 
 #[test]
 fn a_killed_recording_keeps_its_samples() {
-    for compression in [&[][..], &["-z"]] {
+    // So many bytes are written when samples are among them.
+    for (compression, enough) in [(&[][..], 6000), (&["-z"], 1200)] {
         let folder = scratch();
         let recorded = folder.path().join("perf.data");
         let program = live::compile(folder.path(), "jit.c", &[]);
@@ -594,8 +595,14 @@ fn a_killed_recording_keeps_its_samples() {
             .current_dir(folder.path())
             .spawn()
             .unwrap();
-        // Something was written by now, and more would be.
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        let has_enough = || std::fs::metadata(&recorded).is_ok_and(|metadata| metadata.len() > enough);
+        while !has_enough() {
+            assert!(
+                record.try_wait().unwrap().is_none(),
+                "nothing was written in time"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         record.kill().unwrap();
         record.wait().unwrap();
         let output = folder.path().join("out.data");
@@ -608,7 +615,7 @@ fn a_killed_recording_keeps_its_samples() {
         mended[72..104].fill(0);
         std::fs::write(&recorded, mended).unwrap();
         let (_, expected) = counts(&recorded);
-        assert!(expected > 50, "{expected}");
+        assert!(expected > 20, "{expected}");
         let (shown, complaints) = script("perf", &output);
         let samples = shown.lines().filter(|line| line.contains("cpu-clock"));
         assert_eq!(samples.count(), expected);
