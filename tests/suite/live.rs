@@ -15,23 +15,9 @@ struct Stretch {
     functions: Vec<String>,
 }
 
-/// Compiles a program of `programs/`.
-pub fn compile(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/suite/programs")
-        .join(name);
-    let program = folder.join("program");
-    let mut arguments = vec!["-O1", "-g", "-fno-omit-frame-pointer", "-Wall", "-Werror"];
-    arguments.extend(["-o", tools::text(&program), tools::text(&source)]);
-    arguments.extend_from_slice(more);
-    let said = tools::run("cc", &arguments);
-    assert!(program.exists(), "{said}");
-    program
-}
-
 /// Records the JIT compiler; returns the profile and what really was on the stack.
 fn record(folder: &Path, code: &str, call_graph: &[&str]) -> (PathBuf, Vec<Stretch>) {
-    let program = compile(folder, "jit.c", &[]);
+    let program = tools::compile(folder, "jit.c", &[]);
     let profile = folder.join("perf.data");
     let status = Command::new("perf")
         .args(["record", "-q", "-k", "mono", "-e", "cpu-clock", "-F", "1999"])

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::live::compile;
 use crate::support::{capture, inject_into, model, perf, scratch, tools};
 
 /// The maps of objects with code in an output: file, start of the object, start of the code.
@@ -41,7 +40,7 @@ fn ask_libdwfl(program: &Path, maps: &[(String, u64, u64)]) -> String {
 #[test]
 fn libdw_finds_each_function_and_its_tables_in_whatever_order_objects_are_reported() {
     let folder = scratch();
-    let program = compile(folder.path(), "modules.c", &["-ldw", "-lelf"]);
+    let program = tools::compile(folder.path(), "modules.c", &["-ldw", "-lelf"]);
     let output = inject_into(folder.path(), &capture::profile("cpython313-dwarf"), &["--all"]);
     let mut maps = code_maps(&output);
     assert_eq!(maps.len(), 1447);

@@ -1,6 +1,6 @@
 //! Other people's programs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Runs a program. One that can't be started fails the test; its own exit status is not looked at, since
@@ -29,4 +29,18 @@ pub fn errors(program: &str, arguments: &[&str]) -> String {
 /// A path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Compiles a program of `programs/`.
+pub fn compile(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/suite/programs")
+        .join(name);
+    let program = folder.join("program");
+    let mut arguments = vec!["-O1", "-g", "-fno-omit-frame-pointer", "-Wall", "-Werror"];
+    arguments.extend(["-o", text(&program), text(&source)]);
+    arguments.extend_from_slice(more);
+    let said = run("cc", &arguments);
+    assert!(program.exists(), "{said}");
+    program
 }
