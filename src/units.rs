@@ -100,3 +100,9 @@ impl BuildId {
     /// Its length in bytes.
     pub const SIZE: usize = 20;
 }
+
+impl fmt::Display for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

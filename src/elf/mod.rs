@@ -7,8 +7,11 @@
 //!                                   └─ [text]: names, safe to print
 //! ```
 //!
+//! [build_id_cache] is a second place for them, where they are found by build-id.
+//!
 //! How an object must lie for each reader to find everything in it is written down in [`object`].
 
+pub mod build_id_cache;
 pub mod dwarf;
 pub mod eh_frame;
 pub mod object;

@@ -1,9 +1,11 @@
 //! Files: opened so that nothing planted can harm, and written whole or not at all.
 
+pub mod folder;
 pub mod mapped;
 pub mod spool;
 pub mod staged;
 
+pub use folder::SharedFolder;
 pub use mapped::MappedFile;
 pub use spool::Spool;
 pub use staged::{StagedFile, StagedFolder};

@@ -15,21 +15,23 @@ use rustix::io::Errno;
 const ATTEMPTS: u32 = 1000;
 
 /// A file that was not there before, not even as a symbolic link.
-const NEW_FILE: OFlags = OFlags::WRONLY
+pub(super) const NEW_FILE: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// The mode of a folder in a folder: who is let into the outer one may look.
-const OPEN_FOLDER: Mode = Mode::RWXU
-    .union(Mode::RGRP)
-    .union(Mode::XGRP)
-    .union(Mode::ROTH)
-    .union(Mode::XOTH);
+/// The mode of a file in a folder: who is let into that may look.
+pub(super) const OPEN_FILE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
+
+/// The mode of a folder in a folder, likewise.
+pub(super) const OPEN_FOLDER: Mode = OPEN_FILE.union(Mode::XUSR).union(Mode::XGRP).union(Mode::XOTH);
 
 /// Makes something new beside `target` with `make`, under a hidden name that nothing has yet.
-fn make_beside<T>(target: &Path, make: impl Fn(&Path) -> rustix::io::Result<T>) -> io::Result<(PathBuf, T)> {
+pub(super) fn make_beside<T>(
+    target: &Path,
+    make: impl Fn(&Path) -> rustix::io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
     for attempt in 0..ATTEMPTS {
         // Not made from the target's name, which may be as long as a name can be.
         let hidden = format!(".jitinject-{}-{attempt}.tmp", std::process::id());
@@ -141,8 +143,7 @@ impl StagedFolder {
 
     /// Starts a file in the folder, readable for all whom the folder is open to.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-        Ok(rustix::fs::openat(&self.handle, name, NEW_FILE, mode)?.into())
+        Ok(rustix::fs::openat(&self.handle, name, NEW_FILE, OPEN_FILE)?.into())
     }
 
     /// Gives the folder its name. A folder that had it goes with the returned value.

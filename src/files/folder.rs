@@ -1,0 +1,158 @@
+//! A folder that others may write to as well.
+//!
+//! Whatever they put there, what is made here comes to lie below the folder: those in it are entered one by
+//! one, and never through a link. Files appear whole, and nothing that is there is replaced.
+
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::files::MappedFile;
+use crate::files::staged::{NEW_FILE, OPEN_FILE, OPEN_FOLDER, make_beside};
+
+/// How folders are opened.
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// An open folder.
+#[derive(Debug)]
+pub struct SharedFolder {
+    path: PathBuf,
+    handle: OwnedFd,
+}
+
+impl SharedFolder {
+    /// Opens the folder that the user named, by whatever links; it and what it lies in are made if they are
+    /// missing.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(OPEN_FOLDER.bits()).create(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            handle: rustix::fs::openat(CWD, path, FOLDER, Mode::empty())?,
+        })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a folder in it, which is made if it is missing. A link is none.
+    pub fn enter(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = FOLDER.union(OFlags::NOFOLLOW);
+        let open = || rustix::fs::openat(&self.handle, name, flags, Mode::empty());
+        let opened = match open() {
+            Err(Errno::NOENT) => {
+                match rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER) {
+                    // Somebody else may just have made it.
+                    Ok(()) | Err(Errno::EXIST) => open(),
+                    Err(error) => Err(error),
+                }
+            }
+            other => other,
+        };
+        Ok(Self {
+            path: self.path.join(name),
+            handle: opened?,
+        })
+    }
+
+    /// Puts a file there under a new name, unless something has it.
+    ///
+    /// It is the same file where that can be, which takes no room: another name for it in this file system.
+    /// Else it is a copy. It is one too of a file that belongs to somebody else, who could change it later.
+    pub fn put(&self, name: &str, file: &MappedFile) -> io::Result<()> {
+        if file.owner() == geteuid().as_raw() {
+            match rustix::fs::linkat(CWD, file.path(), &self.handle, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::EXIST) => return Ok(()),
+                // What file systems say that know no second names, or don't want this one, differs.
+                Err(_) => {}
+            }
+        }
+        self.put_copy(name, file)
+    }
+
+    fn put_copy(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let make = |path: &Path| rustix::fs::openat(&self.handle, path, NEW_FILE, OPEN_FILE);
+        let (staged, copy) = make_beside(Path::new(name), make)?;
+        let written = File::from(copy).write_all(content).and_then(|()| {
+            match rustix::fs::linkat(&self.handle, &staged, &self.handle, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        });
+        let removed = rustix::fs::unlinkat(&self.handle, &staged, AtFlags::empty());
+        written.and(removed.map_err(io::Error::from))
+    }
+
+    /// Puts a symbolic link there, unless something has its name.
+    pub fn link(&self, name: &str, target: &Path) -> io::Result<()> {
+        match rustix::fs::symlinkat(target, &self.handle, name) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    fn folder_and_file(dir: &Path) -> (SharedFolder, MappedFile) {
+        fs::write(dir.join("file"), "content").unwrap();
+        let folder = SharedFolder::create(&dir.join("a/b")).unwrap();
+        (folder, MappedFile::open(&dir.join("file")).unwrap())
+    }
+
+    #[test]
+    fn a_file_gets_a_second_name_and_a_copy_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, file) = folder_and_file(dir.path());
+        folder.put("same", &file).unwrap();
+        folder.put_copy("copy", &file).unwrap();
+        for (name, links) in [("same", 2), ("copy", 1)] {
+            let path = dir.path().join("a/b").join(name);
+            assert_eq!(fs::read(&path).unwrap(), b"content");
+            assert_eq!(fs::metadata(&path).unwrap().nlink(), links, "{name}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_is_there_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, file) = folder_and_file(dir.path());
+        let other = dir.path().join("other");
+        fs::write(&other, "somebody else's").unwrap();
+        symlink(&other, folder.path().join("linked")).unwrap();
+        symlink("nowhere", folder.path().join("dangling")).unwrap();
+        for name in ["linked", "dangling"] {
+            folder.put(name, &file).unwrap();
+            folder.put_copy(name, &file).unwrap();
+            folder.link(name, Path::new("elsewhere")).unwrap();
+        }
+        assert_eq!(fs::read(&other).unwrap(), b"somebody else's");
+        let target = fs::read_link(folder.path().join("dangling")).unwrap();
+        assert_eq!(target, Path::new("nowhere"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn links_are_no_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, _) = folder_and_file(dir.path());
+        symlink(dir.path(), folder.path().join("link")).unwrap();
+        assert!(folder.enter(OsStr::new("link")).is_err());
+        assert!(folder.enter(OsStr::new("new")).is_ok());
+        assert!(folder.enter(OsStr::new("new")).is_ok());
+    }
+}
