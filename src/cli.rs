@@ -67,6 +67,13 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     elf_dir: Option<PathBuf>,
 
+    /// A build-id cache to add the ELF files to, as perf and debuginfod read it
+    ///
+    /// perf then finds them by their build-ids, wherever the profile is read: with `perf --buildid-dir DIR`, or
+    /// without if DIR is ~/.debug. What is in the cache stays.
+    #[arg(long, value_name = "DIR")]
+    build_id_cache: Option<PathBuf>,
+
     /// Write all functions, not only those that samples touch
     #[arg(long)]
     all: bool,
@@ -170,6 +177,7 @@ impl Arguments {
             clock_offset: self.clock_offset,
             jitdumps: self.jitdump.clone(),
             elf_dir: self.elf_dir.clone(),
+            build_id_cache: self.build_id_cache.clone(),
             summary: self.summary.clone().filter(|path| !is_standard(path)),
             all: self.all,
             force: self.force,

@@ -18,6 +18,9 @@ pub struct Summary {
     pub output: String,
     /// The folder with the objects; none if no object was written.
     pub elf_dir: Option<String>,
+    /// The build-id cache, if the objects were to be added to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build_id_cache: Option<CacheSummary>,
     /// The dumps that were used.
     pub dumps: Vec<DumpSummary>,
     /// The functions in them.
@@ -32,6 +35,17 @@ pub struct Summary {
     pub warnings: Vec<Warning>,
     /// What to know beside that.
     pub notes: Vec<String>,
+}
+
+/// A build-id cache.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct CacheSummary {
+    /// Its folder.
+    pub path: String,
+    /// How many of the objects are in it now.
+    pub objects: u64,
+    /// How many of those were not before.
+    pub added: u64,
 }
 
 /// One dump.
@@ -171,6 +185,13 @@ impl Summary {
                 .as_ref()
                 .map_or(String::new(), |folder| format!(" to {folder}")),
         );
+        if let Some(CacheSummary { path, objects, added }) = &self.build_id_cache {
+            let objects = count(*objects, "object");
+            let _ = writeln!(
+                text,
+                "{objects} in the build-id cache {path}, {added} of them new"
+            );
+        }
         let samples = &self.samples;
         let _ = match samples.jit {
             0 => writeln!(text, "{}, none in JIT code", count(samples.total, "sample")),

@@ -1,5 +1,6 @@
 //! The main job, top to bottom: what to look for, what to write, what to say.
 
+mod cache;
 mod candidates;
 mod dumps;
 mod edits;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use crate::code::selection::Selector;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
-use crate::elf::store;
+use crate::elf::{build_id_cache, store};
 use crate::files::Spool;
 use crate::inject::lines::LineOptions;
 use crate::perf::output::Rewrite;
@@ -45,6 +46,8 @@ pub struct Options {
     /// The folder for the objects; `OUTPUT.elf` if there is none here, or `perf.jit.data.elf` where the output
     /// is no file.
     pub elf_dir: Option<PathBuf>,
+    /// A build-id cache to add the objects to.
+    pub build_id_cache: Option<PathBuf>,
     /// Where the caller will write the summary, which must not be where anything else is.
     pub summary: Option<PathBuf>,
     /// Whether to write all functions, not only those that samples touch.
@@ -109,6 +112,12 @@ pub enum Error {
     /// The summary would destroy the output.
     #[error("the summary {} would overwrite what else is written; choose another name for it", .0.display())]
     SummaryInTheWay(PathBuf),
+    /// The build-id cache would lie in the output.
+    #[error("the build-id cache {} lies where the output is written; choose another folder for it", .0.display())]
+    CacheInTheWay(PathBuf),
+    /// The objects can't be added to the build-id cache.
+    #[error("the output is written, but not all of it could be added to the build-id cache: {0}")]
+    Cache(#[from] build_id_cache::Error),
     /// The objects can't be written.
     #[error(transparent)]
     Objects(#[from] store::Error),
@@ -220,6 +229,10 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         build_ids: output::build_id_entries(&profile, &objects.placed),
         compression: options.compression,
     })?;
+    let cached = options.build_id_cache.as_deref().map(|folder| {
+        progress.start("filling the build-id cache", objects.placed.len() as u64);
+        cache::fill(folder, &objects.placed, |objects| progress.advance(objects))
+    });
     let run = report::Run {
         options,
         profile: &profile,
@@ -231,6 +244,7 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         objects: &objects,
         cover_faults: &changes.faults,
         left_out: &left_out,
+        cached: cached.transpose()?,
     };
     Ok(run.summary())
 }

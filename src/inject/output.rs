@@ -34,13 +34,24 @@ pub fn refuse_conflicts(options: &Options, input: &Input, found: &Found) -> Resu
             });
         }
     }
-    if let Some(summary) = &options.summary {
-        let is_in_folder = summary
-            .ancestors()
-            .any(|folder| is_same(folder, &elf_dir(options)));
-        if is_in_folder || is_same(summary, &options.output) {
-            return Err(Error::SummaryInTheWay(summary.clone()));
+    let elf_dir = elf_dir(options);
+    let is_in_output = |path: &Path| {
+        let mut folders = path.ancestors();
+        folders.any(|folder| is_same(folder, &elf_dir)) || is_same(path, &options.output)
+    };
+    match &options.summary {
+        Some(summary) if is_in_output(summary) => return Err(Error::SummaryInTheWay(summary.clone())),
+        _ => {}
+    }
+    match &options.build_id_cache {
+        Some(cache) if is_in_output(cache) => return Err(Error::CacheInTheWay(cache.clone())),
+        Some(cache) if fs::metadata(cache).is_ok_and(|metadata| !metadata.is_dir()) => {
+            return Err(Error::Write {
+                path: cache.clone(),
+                cause: io::ErrorKind::NotADirectory.into(),
+            });
         }
+        _ => {}
     }
     Ok(())
 }
@@ -264,6 +275,10 @@ fn write_stream(rewrite: Rewrite<'_>, stream: &mut File) -> io::Result<LeftOut> 
 }
 
 /// The entries of objects for the profile's table of build-ids, if it has one.
+///
+/// None is made where there is none. perf, `perf archive` among its commands, has enough in the build-ids of
+/// maps; a table of ours alone would hide those of all other files from `perf buildid-list`, which then looks
+/// at no map.
 pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<u8> {
     let mut entries = Vec::new();
     if profile.feature(feature::BUILD_ID).is_some() {

@@ -12,13 +12,14 @@ use crate::code::cover;
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, Timeline};
+use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::sources::{Sources, UsedDump};
 use crate::inject::{Options, Tiers, is_standard, output};
 use crate::perf::{self, Profile};
 use crate::runtime::{Change, jitdump};
 use crate::summary::{
-    DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, TierSummary, Unnamed, Warning,
+    CacheSummary, DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, TierSummary, Unnamed, Warning,
 };
 use crate::tally::Tally;
 
@@ -44,6 +45,8 @@ pub struct Run<'a> {
     pub cover_faults: &'a Tally<cover::Fault>,
     /// Feature sections that were left out of the output.
     pub left_out: &'a [u8],
+    /// What was done with a build-id cache, if there is to be one.
+    pub cached: Option<Filled>,
 }
 
 impl Run<'_> {
@@ -58,6 +61,7 @@ impl Run<'_> {
             input: shown(&self.options.input),
             output: shown(&self.options.output),
             elf_dir: has_objects.then(|| shown(&output::elf_dir(self.options))),
+            build_id_cache: self.build_id_cache(),
             dumps: self.sources.used.iter().map(dump_summary).collect(),
             functions: FunctionSummary {
                 loaded: loaded.clone().count() as u64,
@@ -70,6 +74,15 @@ impl Run<'_> {
             warnings: self.warnings(),
             notes: self.notes(),
         }
+    }
+
+    fn build_id_cache(&self) -> Option<CacheSummary> {
+        let filled = self.cached.as_ref()?;
+        Some(CacheSummary {
+            path: shown(self.options.build_id_cache.as_deref()?),
+            objects: filled.added + filled.present,
+            added: filled.added,
+        })
     }
 
     /// How many samples were taken in the code of each compiler, if that was asked for, most first.
@@ -147,6 +160,10 @@ impl Run<'_> {
         }
         warnings.extend(warned(&self.objects.faults, None, false));
         warnings.extend(self.late_dumps());
+        if let Some(filled) = &self.cached {
+            let path = self.options.build_id_cache.as_deref();
+            warnings.extend(warned(&filled.faults, path, false));
+        }
         warnings
     }
 

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
-use crate::live;
 use crate::support::generator::{Plan, generate};
 use crate::support::model::{self, Parts};
 use crate::support::profile::ProfileWriter;
@@ -196,7 +195,7 @@ fn formats_of_tracepoints_and_unknown_records_pass_through_pipes() {
 #[test]
 fn a_pipe_is_read_to_its_end_and_written_as_one() {
     let folder = scratch();
-    let program = live::compile(folder.path(), "jit.c", &[]);
+    let program = tools::compile(folder.path(), "jit.c", &[]);
     let mut record = Command::new("perf")
         .args([
             "record",
@@ -391,7 +390,7 @@ fn the_files_of_a_folder_become_one_in_the_order_of_time() {
 fn a_folder_of_compressed_files_that_was_not_finished_is_read() {
     let folder = scratch();
     let recorded = folder.path().join("perf.data");
-    let program = live::compile(folder.path(), "jit.c", &[]);
+    let program = tools::compile(folder.path(), "jit.c", &[]);
     let arguments = [
         "record",
         "-q",
@@ -574,7 +573,7 @@ fn a_killed_recording_keeps_its_samples() {
     for (compression, enough) in [(&[][..], 6000), (&["-z"], 1200)] {
         let folder = scratch();
         let recorded = folder.path().join("perf.data");
-        let program = live::compile(folder.path(), "jit.c", &[]);
+        let program = tools::compile(folder.path(), "jit.c", &[]);
         let mut record = Command::new("perf")
             .args([
                 "record",

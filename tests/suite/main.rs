@@ -11,6 +11,7 @@
 )]
 
 mod bad_input;
+mod build_id_cache;
 mod captures;
 mod clocks;
 mod command_line;

@@ -1,6 +1,7 @@
 //! What the tests share.
 
 pub mod capture;
+pub mod debuginfod;
 pub mod dump;
 pub mod generator;
 pub mod lines;
