@@ -15,63 +15,171 @@ pub struct Machine {
     pub order: ByteOrder,
 }
 
+/// ELF's number of a machine, whether its addresses have 64 bits, and what it is called by `uname -m` and by
+/// Rust. A number that stands here for both classes leaves the class open.
+const MACHINES: [(elf::Machine, bool, &[&str]); 19] = [
+    (elf::EM_X86_64, true, &["x86_64"]),
+    (elf::EM_386, false, &["i386", "i486", "i586", "i686", "x86"]),
+    (elf::EM_AARCH64, true, &["aarch64", "aarch64_be"]),
+    (elf::EM_ARM, false, &["arm"]),
+    (elf::EM_RISCV, true, &["riscv64"]),
+    (elf::EM_RISCV, false, &["riscv32"]),
+    (elf::EM_PPC64, true, &["ppc64le", "ppc64", "powerpc64"]),
+    (elf::EM_PPC, false, &["ppc", "ppcle", "powerpc"]),
+    (elf::EM_S390, true, &["s390x"]),
+    (elf::EM_S390, false, &["s390"]),
+    (elf::EM_MIPS, true, &["mips64", "mips64r6"]),
+    (elf::EM_MIPS, false, &["mips", "mips32r6"]),
+    (elf::EM_LOONGARCH, true, &["loongarch64"]),
+    (elf::EM_LOONGARCH, false, &["loongarch32"]),
+    (elf::EM_SPARCV9, true, &["sparc64"]),
+    (elf::EM_SPARC, false, &["sparc"]),
+    (elf::EM_SPARC32PLUS, false, &[]),
+    (elf::EM_68K, false, &["m68k"]),
+    (elf::EM_SH, false, &["sh4", "sh4a"]),
+];
+
+/// How many addresses a machine of 32 bits has.
+const END_OF_32_BITS: u64 = 1 << 32;
+
 impl Machine {
-    /// A machine by ELF's number of it. Its class follows from the number, but for the few that have both:
-    /// those are taken to be of 64 bits, which runtimes on them are.
+    /// A machine by ELF's number of it. Where that leaves the class open, it has addresses of 64 bits.
     pub fn new(number: u32, order: ByteOrder) -> Self {
         let number = elf::Machine(u16::try_from(number).unwrap_or(0));
-        let is_32 = matches!(
-            number,
-            elf::EM_386
-                | elf::EM_ARM
-                | elf::EM_PPC
-                | elf::EM_SPARC
-                | elf::EM_SPARC32PLUS
-                | elf::EM_68K
-                | elf::EM_SH
-        );
+        let is_64 = class(number).unwrap_or(true);
+        Self { number, is_64, order }
+    }
+
+    /// The machine that a file of a runtime is for, which tells ELF's number of it and its byte order, and no
+    /// more. `recorded` is the machine that the profile was recorded on, `code_end` the address behind all
+    /// code in the file.
+    ///
+    /// Where the number says nothing, it is the recorded machine. Where it leaves the class open, code above
+    /// 4 GiB is of 64 bits, and code below it is of the recorded machine's class, if that one has the same
+    /// number. In a profile of another machine, MIPS and RISC-V code below 4 GiB is of 32 bits: programs of
+    /// 64 bits have their maps far above it (captures node18-mipsle-dump, node18-mips64le-dump). 31-bit S/390
+    /// and 32-bit LoongArch have no JIT compilers that are still in use.
+    ///
+    /// So the 32-bit code of a 64-bit MIPS kernel is taken to be of 64 bits, which can do all that the other
+    /// can; and x32 and N32, whose numbers are those of 64 bits, are not told from them.
+    pub fn of_file(number: u32, order: ByteOrder, recorded: Self, code_end: u64) -> Self {
+        let told = Self::new(number, order);
+        let number = match told.number {
+            elf::EM_NONE => recorded.number,
+            number => number,
+        };
+        let by_evidence = || match number {
+            _ if code_end > END_OF_32_BITS => true,
+            _ if number == recorded.number => recorded.is_64,
+            _ => !matches!(number, elf::EM_MIPS | elf::EM_RISCV),
+        };
         Self {
             number,
-            is_64: !is_32,
+            is_64: class(number).unwrap_or_else(by_evidence),
             order,
         }
     }
 
     /// A machine by what `uname -m` says on it, as profiles note it.
     pub fn of_architecture(name: &[u8], order: ByteOrder) -> Option<Self> {
-        let (number, is_64) = match name {
-            b"x86_64" => (elf::EM_X86_64, true),
-            b"i386" | b"i486" | b"i586" | b"i686" => (elf::EM_386, false),
-            b"aarch64" | b"aarch64_be" => (elf::EM_AARCH64, true),
-            b"riscv64" => (elf::EM_RISCV, true),
-            b"riscv32" => (elf::EM_RISCV, false),
-            b"ppc64le" | b"ppc64" => (elf::EM_PPC64, true),
-            b"ppc" | b"ppcle" => (elf::EM_PPC, false),
-            b"s390x" => (elf::EM_S390, true),
-            b"s390" => (elf::EM_S390, false),
-            b"mips64" => (elf::EM_MIPS, true),
-            b"mips" => (elf::EM_MIPS, false),
-            b"loongarch64" => (elf::EM_LOONGARCH, true),
-            b"sparc64" => (elf::EM_SPARCV9, true),
-            name if name.starts_with(b"arm") => (elf::EM_ARM, false),
-            _ => return None,
-        };
+        // armv7l, armv8b and many more
+        let name = if name.starts_with(b"arm") { b"arm" } else { name };
+        let is_named = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
+        let &(number, is_64, _) = MACHINES.iter().find(|(_, _, names)| is_named(names))?;
         Some(Self { number, is_64, order })
     }
 
     /// The machine that this program runs on.
     pub fn host() -> Self {
-        Self::of_architecture(std::env::consts::ARCH.as_bytes(), ByteOrder::NATIVE)
-            .unwrap_or_else(|| Self::new(elf::EM_X86_64.0.into(), ByteOrder::NATIVE))
-    }
-
-    /// Whether the number says nothing (`EM_NONE`).
-    pub fn is_unknown(&self) -> bool {
-        self.number == elf::EM_NONE
+        let order = ByteOrder::NATIVE;
+        Self::of_architecture(std::env::consts::ARCH.as_bytes(), order)
+            .unwrap_or_else(|| Self::new(elf::EM_X86_64.0.into(), order))
     }
 
     /// The size of an address, in bytes.
     pub fn address_size(&self) -> u64 {
         if self.is_64 { 8 } else { 4 }
+    }
+
+    /// What an ELF header says of the machine beside its number (`e_flags`). Nobody runs the objects; but
+    /// disassemblers take from here which instructions there are, so it is the most that is in common use.
+    pub fn flags(&self) -> elf::FileFlags {
+        let none = elf::FileFlags(0);
+        match (self.number, self.order) {
+            (elf::EM_ARM, ByteOrder::Little) => elf::EF_ARM_EABI_VER5,
+            // Since ARMv6 only data is big-endian; instructions are not.
+            (elf::EM_ARM, ByteOrder::Big) => elf::EF_ARM_EABI_VER5 | elf::EF_ARM_BE8,
+            (elf::EM_RISCV, _) => elf::EF_RISCV_RVC | elf::EF_RISCV_FLOAT_ABI_DOUBLE,
+            (elf::EM_LOONGARCH, _) => elf::EF_LARCH_ABI_DOUBLE_FLOAT | elf::EF_LARCH_OBJABI_V1,
+            // GNU objdump takes no flags for the MIPS I of 1985.
+            (elf::EM_MIPS, _) if self.is_64 => elf::EF_MIPS_ARCH_64R2,
+            (elf::EM_MIPS, _) => elf::EF_MIPS_ARCH_32R2 | elf::EF_MIPS_ABI_O32,
+            // ABI version 2. Big-endian machines have 1 or 2, which differ in what symbols of functions lead
+            // to; here they lead to code, which is what 0 stands for.
+            (elf::EM_PPC64, ByteOrder::Little) => none.with_ppc64_abi(2),
+            _ => none,
+        }
+    }
+}
+
+/// Whether a machine has addresses of 64 bits; `None` if its number leaves that open. What is not known is
+/// taken to have them.
+fn class(number: elf::Machine) -> Option<bool> {
+    let mut classes = MACHINES.iter().filter(|row| row.0 == number).map(|row| row.1);
+    let first = classes.next().unwrap_or(true);
+    classes.all(|other| other == first).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDER: ByteOrder = ByteOrder::Big;
+
+    fn recorded(name: &str) -> Machine {
+        Machine::of_architecture(name.as_bytes(), ORDER).unwrap()
+    }
+
+    #[test]
+    fn a_number_of_both_classes_takes_its_class_from_addresses_and_the_profile() {
+        let (low, high) = (0x7000_0000, 0x7f_0000_0000);
+        for (number, profile, code_end, is_64) in [
+            (62, "x86_64", low, true),
+            (3, "x86_64", low, false),
+            (8, "x86_64", low, false),
+            (8, "x86_64", 1 << 32, false),
+            (8, "x86_64", high, true),
+            (8, "mips", low, false),
+            (8, "mips", high, true),
+            (8, "mips64", low, true),
+            (243, "riscv32", low, false),
+            (243, "riscv64", low, true),
+            (243, "x86_64", low, false),
+            (243, "x86_64", high, true),
+            (22, "x86_64", low, true),
+            (22, "s390", low, false),
+            (22, "s390x", low, true),
+            // CPython 3.13.0 leaves the number out.
+            (0, "i686", low, false),
+            (0, "ppc64", low, true),
+            (0, "s390", low, false),
+            // what nobody knows
+            (54321, "i686", low, true),
+        ] {
+            let machine = Machine::of_file(number, ORDER, recorded(profile), code_end);
+            assert_eq!(machine.is_64, is_64, "{number}, {profile}, {code_end:#x}");
+            let expected = match number {
+                0 => recorded(profile).number.0.into(),
+                number => number,
+            };
+            assert_eq!(u32::from(machine.number.0), expected);
+        }
+    }
+
+    #[test]
+    fn this_machine_is_known() {
+        let host = Machine::host();
+        assert_eq!(host.is_64, cfg!(target_pointer_width = "64"));
+        assert_eq!(host.number == elf::EM_X86_64, cfg!(target_arch = "x86_64"));
     }
 }

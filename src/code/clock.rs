@@ -37,6 +37,8 @@ pub struct ProfileClock {
     pub has_times: bool,
     /// When the first sample was taken.
     pub first_sample: Time,
+    /// Nanoseconds to add to the times of runtimes, if somebody knows how many.
+    pub distance: Option<i64>,
 }
 
 /// What a runtime's file says about its own.
@@ -138,13 +140,11 @@ impl fmt::Display for Unalignable {
 
 impl Alignment {
     /// Finds out how `runtime`'s times become `profile`'s; `marker` is when the file was mapped, if the
-    /// profile saw that, and `given` what somebody said must be added, in nanoseconds, where they are no
-    /// cycle counts.
+    /// profile saw that. Cycle counts are converted even where the distance is known.
     pub fn find(
         profile: &ProfileClock,
         runtime: &RuntimeClock,
         marker: Option<Time>,
-        given: Option<i64>,
     ) -> Result<Self, Unalignable> {
         let start = marker.unwrap_or(profile.first_sample);
         if !profile.has_times {
@@ -161,7 +161,7 @@ impl Alignment {
                 (None, _) => Err(Unalignable::NoConversion),
             };
         }
-        if let Some(offset) = given {
+        if let Some(offset) = profile.distance {
             return Ok(Self::Given(offset));
         }
         if profile.id == Some(CLOCK_MONOTONIC) {
@@ -343,6 +343,7 @@ mod tests {
         span: Some((Time(1000 * SECOND), Time(1010 * SECOND))),
         has_times: true,
         first_sample: Time(1000 * SECOND),
+        distance: None,
     };
     const RUNTIME: RuntimeClock = RuntimeClock {
         counts_cycles: false,
@@ -359,10 +360,7 @@ mod tests {
             id: Some(1),
             ..PROFILE
         };
-        assert_eq!(
-            Alignment::find(&profile, &RUNTIME, MARKER, None),
-            Ok(Alignment::Same)
-        );
+        assert_eq!(Alignment::find(&profile, &RUNTIME, MARKER), Ok(Alignment::Same));
     }
 
     #[test]
@@ -371,7 +369,7 @@ mod tests {
             made: 4999 * SECOND,
             ..RUNTIME
         };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER, None).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
         assert_eq!(
             alignment.time(RUNTIME.first),
             MARKER.unwrap(),
@@ -383,12 +381,12 @@ mod tests {
 
     #[test]
     fn without_a_usable_header_the_first_record_is_put_at_the_marker_or_left() {
-        let mut alignment = Alignment::find(&PROFILE, &RUNTIME, MARKER, None).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &RUNTIME, MARKER).unwrap();
         alignment.refine(Some(SECOND));
         assert_eq!(alignment.time(RUNTIME.first), MARKER.unwrap());
         let first = RuntimeTime(1001 * SECOND + 14_000_000);
         let runtime = RuntimeClock { first, ..RUNTIME };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER, None).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
         alignment.refine(Some(SECOND));
         assert_eq!(alignment.time(first), Time(first.0));
     }
@@ -397,7 +395,7 @@ mod tests {
     fn a_load_is_not_put_behind_a_sample_of_its_function() {
         let first = RuntimeTime(1001 * SECOND + 14_000_000);
         let runtime = RuntimeClock { first, ..RUNTIME };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER, None).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
         alignment.refine(Some(13_000_000));
         assert_eq!(alignment.time(first), Time(first.0 - 1_000_000));
     }
@@ -416,7 +414,7 @@ mod tests {
         };
         let made = (wall_clock - 3 * SECOND) / 1000;
         let runtime = RuntimeClock { made, ..RUNTIME };
-        let alignment = Alignment::find(&profile, &runtime, None, None).unwrap();
+        let alignment = Alignment::find(&profile, &runtime, None).unwrap();
         assert_eq!(alignment.time(RUNTIME.first), Time(997 * SECOND));
     }
 
@@ -426,13 +424,13 @@ mod tests {
             counts_cycles: true,
             ..RUNTIME
         };
-        let found = Alignment::find(&PROFILE, &runtime, MARKER, None);
+        let found = Alignment::find(&PROFILE, &runtime, MARKER);
         assert_eq!(found, Err(Unalignable::NoConversion));
         let runtime = RuntimeClock {
             first: RuntimeTime(1002 * SECOND),
             ..runtime
         };
-        assert!(Alignment::find(&PROFILE, &runtime, MARKER, None).is_ok());
+        assert!(Alignment::find(&PROFILE, &runtime, MARKER).is_ok());
     }
 
     #[test]
@@ -442,7 +440,7 @@ mod tests {
             last: RuntimeTime(1100 * SECOND),
             ..RUNTIME
         };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, None, None).unwrap();
+        let mut alignment = Alignment::find(&PROFILE, &runtime, None).unwrap();
         assert_eq!(alignment.time(runtime.last), Time(1000 * SECOND));
         let mut free = alignment;
         free.refine(None);
@@ -472,7 +470,7 @@ mod tests {
                 RUNTIME,
             ),
         ] {
-            let alignment = Alignment::find(&profile, &runtime, MARKER, None).unwrap();
+            let alignment = Alignment::find(&profile, &runtime, MARKER).unwrap();
             assert_eq!(alignment.time(RuntimeTime(5)), MARKER.unwrap());
         }
     }

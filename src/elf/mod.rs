@@ -4,6 +4,7 @@
 //! name, code, lines, .eh_frame ─► [object]: an ELF file in memory ─► [store]: a folder of them, whole
 //!                                   ├─ [dwarf]: lines and inlined calls                  or not at all
 //!                                   ├─ [eh_frame]: tables for unwinding, laid out anew
+//!                                   ├─ [attributes]: what disassemblers ask for
 //!                                   └─ [text]: names, safe to print
 //! ```
 //!
@@ -11,6 +12,7 @@
 //!
 //! How an object must lie for each reader to find everything in it is written down in [`object`].
 
+pub mod attributes;
 pub mod build_id_cache;
 pub mod dwarf;
 pub mod eh_frame;

@@ -6,6 +6,7 @@
 //! 0x40   .text      ┘
 //!        program headers, .note.gnu.build-id
 //!        .eh_frame, .eh_frame_hdr    their addresses lie far behind, where the process maps nothing
+//!        lines, attributes of the machine
 //!        .symtab, .strtab, .shstrtab, section headers
 //! ```
 //!
@@ -31,6 +32,7 @@ use object::write::elf::{Encoder, FileHeader, FileHeaderLayout, ProgramHeader, S
 use sha1::{Digest, Sha1};
 
 use crate::bytes::ByteOrder;
+use crate::elf::attributes;
 use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
 use crate::elf::text::put_escaped;
@@ -99,8 +101,11 @@ pub fn encode(function: &FunctionObject<'_>, out: &mut Vec<u8>) -> Encoded {
     let build_id = build_id(function);
     let note = writer.note(&build_id);
     let (tables_offset, tables) = writer.tables(function.tables);
-    for section in function.debug {
-        writer.debug(section);
+    for (name, content) in function.debug {
+        writer.unloaded(name, elf::SHT_PROGBITS, content);
+    }
+    if let Some((name, kind, content)) = attributes::section(function.machine) {
+        writer.unloaded(name, kind, &content);
     }
     writer.symbols(function, text);
     let load = load_segment(TEXT_OFFSET + function.code.len() as u64);
@@ -291,9 +296,10 @@ impl Writer<'_> {
         (offset, segment)
     }
 
-    fn debug(&mut self, (name, content): &dwarf::Section) {
+    /// Adds a section that is not loaded.
+    fn unloaded(&mut self, name: &str, kind: elf::SectionType, content: &[u8]) {
         let header = SectionHeader {
-            sh_type: elf::SHT_PROGBITS,
+            sh_type: kind,
             sh_offset: self.out.len() as u64,
             sh_size: content.len() as u64,
             sh_addralign: 1,
@@ -363,6 +369,7 @@ impl Writer<'_> {
         let file_header = FileHeader {
             e_type: elf::ET_DYN,
             e_machine: machine.number,
+            e_flags: machine.flags(),
             ..FileHeader::default()
         };
         // It can only fail for more segments than sections can count.

@@ -22,9 +22,6 @@ impl FreeAddresses {
     const REACH: u64 = 0x7fff_0000;
     /// How many addresses are set aside at a time.
     const STRETCH: u64 = 0x10_0000;
-    /// How far behind the code the first of them lie, so that a region of code which is still growing does
-    /// not reach them.
-    const DISTANCE: u64 = 0x1000_0000;
 
     /// Prepares to give out addresses for the tables of `residences`.
     pub fn new<'a>(processes: &Processes, residences: impl Iterator<Item = &'a Residence>) -> Self {
@@ -64,8 +61,9 @@ impl FreeAddresses {
     pub fn take(&mut self, residence: &Residence, size: u64, is_32: bool) -> Option<Address> {
         let family = self.family(residence.space);
         let code = residence.range;
+        let distance = Self::distance(is_32);
         let is_near = |range: AddressRange| {
-            let low = code.end.0.saturating_add(Self::DISTANCE / 2);
+            let low = code.end.0.saturating_add(distance / 2);
             let end = range.start.0.saturating_add(size);
             range.start.0 >= low && end.saturating_sub(code.start.0) <= Self::REACH
         };
@@ -79,6 +77,12 @@ impl FreeAddresses {
         let rest = AddressRange::new(Address(stretch.start.0 + size), stretch.size() - size);
         self.stretch = rest.map(|rest| (family, rest));
         Some(stretch.start)
+    }
+
+    /// How far behind the code the first address is, so that a region of code which is still growing does not
+    /// reach it. In 32 bits there may be no more room behind the code than for the stack.
+    fn distance(is_32: bool) -> u64 {
+        if is_32 { 0x10_0000 } else { 0x1000_0000 }
     }
 
     fn set_aside(
@@ -95,7 +99,7 @@ impl FreeAddresses {
         let mut start = code
             .end
             .0
-            .checked_add(Self::DISTANCE)?
+            .checked_add(Self::distance(is_32))?
             .checked_next_multiple_of(0x1000)?;
         loop {
             let range = AddressRange::new(Address(start), size)?;

@@ -205,7 +205,6 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
     let objects_input = objects::Input {
         dumps: &sources.used,
         processes: &survey.processes,
-        architecture: profile.architecture(),
         lines: &options.lines,
         has_tiers: options.tiers == Tiers::Symbols,
     };

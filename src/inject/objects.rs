@@ -85,8 +85,6 @@ pub struct Input<'a> {
     pub dumps: &'a [UsedDump<'a>],
     /// The processes that they lie in.
     pub processes: &'a Processes,
-    /// What the profile says of its machine, for dumps that don't.
-    pub architecture: Option<&'a [u8]>,
     /// How lines are written.
     pub lines: &'a LineOptions,
     /// Whether symbols tell which compiler made a function.
@@ -129,8 +127,6 @@ pub fn write(
 /// Turns functions into objects.
 struct ObjectWriter<'a> {
     input: &'a Input<'a>,
-    /// The machine of each dump.
-    machines: Vec<Machine>,
     /// Unwinding tables that serve many functions, by where they lie in memory here.
     shared_entries: FxHashMap<usize, Entries<'a>>,
     faults: Tally<Fault>,
@@ -193,20 +189,8 @@ const TABLE_ALIGN: u64 = 16;
 
 impl<'a> ObjectWriter<'a> {
     fn new(input: &'a Input<'a>) -> Self {
-        let machine = |used: &UsedDump<'_>| {
-            let header = used.dump.header();
-            let machine = Machine::new(header.elf_machine, header.order);
-            if !machine.is_unknown() {
-                return machine;
-            }
-            input
-                .architecture
-                .and_then(|name| Machine::of_architecture(name, header.order))
-                .unwrap_or_else(Machine::host)
-        };
         Self {
             input,
-            machines: input.dumps.iter().map(machine).collect(),
             shared_entries: FxHashMap::default(),
             faults: Tally::default(),
             line_faults: vec![Tally::default(); input.dumps.len()],
@@ -223,7 +207,7 @@ impl<'a> ObjectWriter<'a> {
         let file = residence.function.file as usize;
         let dump = &self.input.dumps.get(file)?.dump;
         let view = dump.function(residence.function.function)?;
-        let machine = *self.machines.get(file)?;
+        let machine = dump.machine();
         if let Some(unwinding) = view.unwinding
             && let Placement::At(address) = unwinding.placement
         {

@@ -10,6 +10,7 @@ use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, PlacedEvent, Timeline};
 use crate::inject::dumps::{Found, FoundDump, Missing};
 use crate::inject::owners::Owners;
+use crate::machine::Machine;
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
 use crate::runtime::jitdump::Dump;
@@ -62,6 +63,7 @@ pub fn read<'a>(
         span: survey.times,
         has_times: profile.attrs.has_times(),
         first_sample: survey.first_sample.unwrap_or_default(),
+        distance: clock_offset,
     };
     let mut sources = Sources {
         used: Vec::new(),
@@ -71,8 +73,11 @@ pub fn read<'a>(
         notes: &found.notes,
     };
     sources.add_missing(&found.missing);
+    let architecture = profile.architecture();
+    let recorded = architecture.and_then(|name| Machine::of_architecture(name, profile.order));
+    let recorded = recorded.unwrap_or_else(Machine::host);
     for dump in &found.dumps {
-        match use_dump(dump, &clock, &survey.processes, clock_offset) {
+        match use_dump(dump, &clock, recorded, &survey.processes) {
             Ok(used) => sources.used.push(used),
             Err(reason) => {
                 sources.unusable.extend(&dump.pids);
@@ -89,10 +94,10 @@ pub fn read<'a>(
 fn use_dump<'a>(
     found: &'a FoundDump,
     clock: &ProfileClock,
+    recorded: Machine,
     processes: &Processes,
-    clock_offset: Option<i64>,
 ) -> Result<UsedDump<'a>, String> {
-    let dump = Dump::parse(&found.file).map_err(|error| error.to_string())?;
+    let dump = Dump::parse(&found.file, recorded).map_err(|error| error.to_string())?;
     let needs_maps = found.marked.is_none() && clock.id != Some(CLOCK_MONOTONIC);
     let runtime_clock = RuntimeClock {
         distance_by_maps: needs_maps.then(|| by_maps(found, &dump, processes)).flatten(),
@@ -101,7 +106,7 @@ fn use_dump<'a>(
         first: dump.first_time().unwrap_or_default(),
         last: dump.events().last().map(|event| event.time).unwrap_or_default(),
     };
-    let alignment = Alignment::find(clock, &runtime_clock, found.marked, clock_offset);
+    let alignment = Alignment::find(clock, &runtime_clock, found.marked);
     Ok(UsedDump {
         found,
         dump,

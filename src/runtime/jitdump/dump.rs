@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader, until_nul};
 use crate::debug_info::DebugInfo;
+use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{self, Conventions, Lines, Subject};
 use crate::runtime::jitdump::debug_info2;
 use crate::runtime::jitdump::header::{self, Error, Header};
@@ -117,6 +118,7 @@ struct Function {
 pub struct Dump<'a> {
     file: &'a [u8],
     header: Header,
+    machine: Machine,
     functions: Vec<Function>,
     events: Vec<CodeEvent>,
     faults: Tally<Fault>,
@@ -173,7 +175,10 @@ pub struct FunctionSources<'a> {
 
 impl<'a> Dump<'a> {
     /// Reads a file. Only what is no jitdump is an error; of a damaged one, all that is whole is kept.
-    pub fn parse(file: &'a [u8]) -> Result<Self, Error> {
+    ///
+    /// `recorded` is the machine that the profile was recorded on, for what the file does not tell of its
+    /// own.
+    pub fn parse(file: &'a [u8], recorded: Machine) -> Result<Self, Error> {
         let header = Header::parse(file)?;
         let mut faults = Tally::default();
         if header.version > 2 {
@@ -210,9 +215,15 @@ impl<'a> Dump<'a> {
             let function = index.functions.get(function as usize)?;
             AddressRange::new(function.start, function.size.into())
         };
+        let ends = index
+            .functions
+            .iter()
+            .map(|function| function.start.0.saturating_add(function.size.into()));
+        let code_end = ends.max().unwrap_or(0);
         let mut dump = Self {
             file,
             header,
+            machine: Machine::of_file(header.elf_machine, header.order, recorded, code_end),
             events: moves::in_order(index.loads, index.moves, range, &mut index.faults),
             functions: index.functions,
             faults: index.faults,
@@ -228,6 +239,11 @@ impl<'a> Dump<'a> {
     /// The header.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The machine that the code is for.
+    pub fn machine(&self) -> Machine {
+        self.machine
     }
 
     /// What happened to the functions, in the order of time.
@@ -328,7 +344,7 @@ impl<'a> Dump<'a> {
             let content = Records::content(self.file, function.debug_info?)?;
             Some((self.function(number)?.subject(), content))
         });
-        Conventions::find(with_lines.take(ENOUGH), self.header.order, self.header.is_64())
+        Conventions::find(with_lines.take(ENOUGH), self.header.order, self.machine.is_64)
     }
 
     /// Quirk: when CPython 3.13 forks, parent and children each write out what the parent's buffer held, so

@@ -1,7 +1,6 @@
 //! The header at the start of a jitdump.
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::machine::Machine;
 
 /// "JiTD" as a number: the first four bytes of the file, in the byte order of all of it.
 const MAGIC: u32 = 0x4A69_5444;
@@ -93,11 +92,6 @@ impl Header {
     /// bit is set.
     pub fn counts_cycles(&self) -> bool {
         self.flags == ARCH_TIMESTAMP
-    }
-
-    /// Whether it was written on a machine whose ELF files are of 64 bits, as far as its number tells.
-    pub fn is_64(&self) -> bool {
-        Machine::new(self.elf_machine, self.order).is_64
     }
 
     /// Whether bits are set in the flags that have no meaning.
