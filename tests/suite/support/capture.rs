@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Every recording in perf's usual format that comes with the truth about it.
-pub const WITH_TRUTH: [&str; 22] = [
+pub const WITH_TRUTH: [&str; 23] = [
     "bun",
     "cpython313-dwarf",
     "cpython313-fork",
@@ -13,6 +13,7 @@ pub const WITH_TRUTH: [&str; 22] = [
     "lli14-mcjit",
     "llvm19-jitlink",
     "multi",
+    "node18-i386",
     "node20",
     "node20-buildid",
     "node20-dwarf",
@@ -34,7 +35,15 @@ pub const WITH_TRUTH: [&str; 22] = [
 pub const OTHER_FORMATS: [&str; 3] = ["node20-pipe", "node20-zstd", "node20-dir"];
 
 /// Dumps of other machines, written under QEMU, and the profile of QEMU.
-pub const FOREIGN: [&str; 3] = ["node20-arm64-dump", "node20-ppc64le-dump", "node20-s390x-dump"];
+pub const FOREIGN: [&str; 7] = [
+    "node18-arm-dump",
+    "node18-mips64le-dump",
+    "node18-mipsle-dump",
+    "node20-arm64-dump",
+    "node20-ppc64le-dump",
+    "node20-riscv64-dump",
+    "node20-s390x-dump",
+];
 
 /// A recording's folder.
 pub fn folder(name: &str) -> PathBuf {
