@@ -19,6 +19,7 @@ mod dwarf;
 mod formats;
 mod lines;
 mod live;
+mod machines;
 mod matching;
 mod objects;
 mod readers;

@@ -1,7 +1,7 @@
 //! The objects: what linters, readers and perf's other commands make of them.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jitinject::bytes::ByteOrder;
 
@@ -14,10 +14,15 @@ fn is_on_purpose(line: &str) -> bool {
     // Tables for unwinding that a PT_LOAD covered would make the objects of neighbouring functions overlap.
     line.ends_with(".eh_frame': alloc flag set but section not in any loaded segment")
         || line.ends_with(".eh_frame_hdr': alloc flag set but section not in any loaded segment")
+        // elfutils 0.188 knows neither the flags of MIPS, which GNU's objdump needs, nor LoongArch.
+        || line.starts_with("invalid machine flags: 0x80000000")
+        || line.starts_with("invalid machine flags: 0x70001000")
+        || line.starts_with("invalid machine flags: 0x43")
+        || line.starts_with("unknown machine type 258")
 }
 
 /// What linters have to say about objects.
-fn remarks(objects: &[PathBuf]) -> Vec<String> {
+pub fn remarks(objects: &[PathBuf]) -> Vec<String> {
     let mut remarks = Vec::new();
     for object in objects {
         let lint = tools::run("eu-elflint", &["--gnu-ld", tools::text(object)]);
@@ -45,48 +50,6 @@ fn linters_have_nothing_to_say() {
         let mut objects = objects_of(&output);
         objects.truncate(100);
         let remarks = remarks(&objects);
-        assert!(remarks.is_empty(), "{}", remarks.join("\n"));
-    }
-}
-
-/// One function of a machine, in a profile with one sample in it.
-fn one_function(folder: &Path, order: ByteOrder, machine: u32) -> PathBuf {
-    let address = 0x4000_0000;
-    let path = folder.join("jit-7.dump");
-    let mut dump = DumpWriter::new(order, machine, 7);
-    dump.load(1000, address, 0, b"some function", &[0; 64]);
-    std::fs::write(&path, dump.bytes).unwrap();
-    let mut profile = ProfileWriter::new(order);
-    profile.mmap2(7, 0x6000_0000, 4096, 0, tools::text(&path), 500);
-    profile.sample(7, 2000, &[address + 4], None);
-    let input = folder.join("perf.data");
-    std::fs::write(&input, profile.finish()).unwrap();
-    let output = inject_into(folder, &input, &[]);
-    objects_of(&output).remove(0)
-}
-
-#[test]
-fn class_and_byte_order_follow_the_machine() {
-    for (machine, order, class, name) in [
-        (62, ByteOrder::Little, "ELF64", "X86-64"),
-        (3, ByteOrder::Little, "ELF32", "Intel 80386"),
-        (183, ByteOrder::Little, "ELF64", "AArch64"),
-        (40, ByteOrder::Little, "ELF32", "ARM"),
-        (22, ByteOrder::Big, "ELF64", "IBM S/390"),
-        (21, ByteOrder::Little, "ELF64", "PowerPC64"),
-        (243, ByteOrder::Little, "ELF64", "RISC-V"),
-    ] {
-        let folder = scratch();
-        let object = one_function(folder.path(), order, machine);
-        let header = tools::run("readelf", &["-hW", tools::text(&object)]);
-        let data = match order {
-            ByteOrder::Little => "little endian",
-            ByteOrder::Big => "big endian",
-        };
-        for expected in [class, data, name] {
-            assert!(header.contains(expected), "{machine}: {expected}: {header}");
-        }
-        let remarks = remarks(&[object]);
         assert!(remarks.is_empty(), "{}", remarks.join("\n"));
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use jitinject::bytes::ByteOrder;
 
 use crate::support::dump::DumpWriter;
-use crate::support::generator::{Expected, Generated, Plan, Stacks, generate};
+use crate::support::generator::{Expected, Generated, Plan, Runtimes, Stacks, generate};
 use crate::support::profile::{ProfileWriter, field};
 use crate::support::tools::text;
 use crate::support::{inject_into, perf, scratch};
@@ -208,6 +208,20 @@ fn records_without_a_trailer() {
         has_trailer: false,
         functions: 300,
         samples: 1000,
+        ..Plan::default()
+    });
+}
+
+/// A recording of a whole machine: runtimes that each have their own ways, and processes without one.
+#[test]
+fn fifty_processes_of_many_runtimes() {
+    check(&Plan {
+        processes: 50,
+        functions: 120,
+        samples: 10_000,
+        places: 60,
+        moves: true,
+        runtimes: Runtimes::Many,
         ..Plan::default()
     });
 }

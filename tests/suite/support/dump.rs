@@ -11,8 +11,9 @@ pub struct DumpWriter {
     pub pid: u32,
 }
 
-/// ELF's number of x86-64.
+/// ELF's numbers of x86-64 and its 32-bit predecessor.
 pub const X86_64: u32 = 62;
+pub const I386: u32 = 3;
 
 impl DumpWriter {
     pub fn new(order: ByteOrder, machine: u32, pid: u32) -> Self {
@@ -58,14 +59,21 @@ impl DumpWriter {
 
     /// One entry, at the start of the function.
     pub fn debug_info(&mut self, time: u64, address: u64, file: &[u8], line: u32) {
+        self.lines(time, address, file, &[(address, line)]);
+    }
+
+    /// Lines of one file at some addresses; the file is written once.
+    pub fn lines(&mut self, time: u64, address: u64, file: &[u8], lines: &[(u64, u32)]) {
         let mut content = Vec::new();
-        for word in [address, 1, address] {
-            self.order.put_u64(&mut content, word);
+        self.order.put_u64(&mut content, address);
+        self.order.put_u64(&mut content, lines.len() as u64);
+        for (at, (address, line)) in lines.iter().enumerate() {
+            self.order.put_u64(&mut content, *address);
+            self.order.put_u32(&mut content, *line);
+            self.order.put_u32(&mut content, 0);
+            content.extend_from_slice(if at == 0 { file } else { b"\xff" });
+            content.push(0);
         }
-        self.order.put_u32(&mut content, line);
-        self.order.put_u32(&mut content, 0);
-        content.extend_from_slice(file);
-        content.push(0);
         self.record(2, time, &content);
     }
 

@@ -20,12 +20,26 @@ pub struct Plan {
     /// Whether some functions are moved.
     pub moves: bool,
     pub order: ByteOrder,
+    /// The order of the dumps, where it is another.
+    pub dump_order: Option<ByteOrder>,
     pub machine: u32,
+    /// Whether the code lies where machines of 32 bits have it.
+    pub is_32: bool,
+    pub runtimes: Runtimes,
     pub stacks: Stacks,
     /// Whether there are two events, told apart by an identifier.
     pub two_events: bool,
     /// Whether records other than samples have a trailer.
     pub has_trailer: bool,
+}
+
+/// Who writes the dumps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Runtimes {
+    /// The same in all processes, without a peculiarity.
+    One,
+    /// Each process has another, and there are processes without any: the whole of a machine.
+    Many,
 }
 
 /// Where call chains come from.
@@ -46,7 +60,10 @@ impl Default for Plan {
             places: u64::MAX,
             moves: false,
             order: ByteOrder::Little,
+            dump_order: None,
             machine: dump::X86_64,
+            is_32: false,
+            runtimes: Runtimes::One,
             stacks: Stacks::Recorded,
             two_events: false,
             has_trailer: true,
@@ -119,12 +136,17 @@ pub fn generate(folder: &Path, plan: &Plan) -> Generated {
     let mut samples = Vec::new();
     for number in 0..plan.processes {
         let pid = 5000 + number;
-        let path = folder.join(format!("jit-{pid}.dump"));
+        let runtime = Runtime::of(plan, pid);
+        let path = folder.join(runtime.file_name(pid));
+        let marker = if plan.is_32 { 0x6000_0000 } else { 0x6000_0000_0000 };
         profile.comm(pid, "jitsim", true, START);
-        profile.mmap2(pid, 0x6000_0000_0000, 4096, 0, path.to_str().unwrap(), START + 1);
-        let (dump, taken) = process(plan, pid, &mut random);
+        profile.mmap2(pid, marker, 4096, 0, path.to_str().unwrap(), START + 1);
+        let (dump, taken) = process(plan, runtime, pid, &mut random);
         std::fs::write(path, dump.bytes).unwrap();
         samples.extend(taken);
+    }
+    if plan.runtimes == Runtimes::Many {
+        samples.extend(others(&mut profile, plan, &mut random));
     }
     samples.sort_by_key(|sample: &Taken| sample.time);
     write_rounds(&mut profile, plan, &samples);
@@ -148,10 +170,126 @@ struct Taken {
     frames: Vec<String>,
 }
 
+/// What a runtime does in its own way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Runtime {
+    /// Nothing.
+    Plain,
+    /// Lines that are off by the size of an ELF header, tables for unwinding that say nothing.
+    V8,
+    /// The same on a machine of 32 bits.
+    V8OnI386,
+    /// No machine in the header, no lines.
+    CPython,
+    /// Several lines of one file.
+    Java,
+    /// A file named after a thread and its process, no lines.
+    Bun,
+}
+
+impl Runtime {
+    fn of(plan: &Plan, pid: u32) -> Self {
+        const ALL: [Runtime; 6] = [
+            Runtime::Plain,
+            Runtime::V8,
+            Runtime::V8OnI386,
+            Runtime::CPython,
+            Runtime::Java,
+            Runtime::Bun,
+        ];
+        match plan.runtimes {
+            Runtimes::One => Self::Plain,
+            Runtimes::Many => ALL[pid as usize % ALL.len()],
+        }
+    }
+
+    fn file_name(self, pid: u32) -> String {
+        match self {
+            Self::Bun => format!("jit-{}-{pid}.dump", pid + 1000),
+            _ => format!("jit-{pid}.dump"),
+        }
+    }
+
+    fn machine(self, plan: &Plan) -> u32 {
+        match self {
+            Self::V8OnI386 => dump::I386,
+            Self::CPython => 0,
+            _ => plan.machine,
+        }
+    }
+
+    fn function_name(self, number: u64) -> String {
+        match self {
+            Self::Plain => format!("fn_{number}"),
+            Self::V8 | Self::V8OnI386 => format!("JS:*fn_{number} /src/main.js:{}:7", number + 1),
+            Self::CPython => format!("py::fn_{number}:/src/main.py"),
+            Self::Java => format!("Lsrc/Main;fn_{number}(Ljava/lang/Object;)V"),
+            Self::Bun => format!("JSC-FTL: fn_{number}#AMHzEa"),
+        }
+    }
+
+    /// Appends what stands before a function's own record.
+    fn put_before(self, dump: &mut DumpWriter, time: u64, address: u64, size: u64, number: u64) {
+        let line = 1 + number as u32;
+        match self {
+            Self::Plain => dump.debug_info(time, address, b"src/main.js", line),
+            Self::V8 => {
+                dump.lines(time, address, b"/src/main.js", &[(address + 0x40, line)]);
+                let (_, header) = dump::tables(size, FRAME);
+                dump.unwinding(time, &[], &header);
+            }
+            Self::V8OnI386 => dump.lines(time, address, b"/src/main.js", &[(address + 0x34, line)]),
+            Self::CPython => {
+                let (tables, header) = dump::tables(size, FRAME);
+                dump.unwinding(time, &tables, &header);
+            }
+            Self::Java => {
+                let lines = [(address, line), (address + 5, line + 1), (address + 11, line + 2)];
+                dump.lines(time, address, b"src/Main.java", &lines);
+            }
+            Self::Bun => {}
+        }
+    }
+}
+
+/// Processes without a runtime, the idle one among them: names and samples.
+fn others(profile: &mut ProfileWriter, plan: &Plan, random: &mut Random) -> Vec<Taken> {
+    const OTHERS: u64 = 20;
+    for number in 1..OTHERS {
+        profile.comm(100 + number as u32, "other", true, START);
+    }
+    let step = SPAN / plan.samples;
+    let sample = |at| {
+        let number = random.below(OTHERS) as u32;
+        Taken {
+            pid: if number == 0 { 0 } else { 100 + number },
+            // between those of the others
+            time: START + 10 + at * step * 10 + 77,
+            chain: vec![0x40_0000 + random.below(0x10_0000)],
+            frames: vec!["[unknown]".to_owned()],
+        }
+    };
+    (1..plan.samples / 10).map(sample).collect()
+}
+
+/// A process: what it is made by, and where its code starts.
+struct Process<'a> {
+    plan: &'a Plan,
+    runtime: Runtime,
+    base: u64,
+}
+
 /// The life of one process: its dump, and the samples taken in it.
-fn process(plan: &Plan, pid: u32, random: &mut Random) -> (DumpWriter, Vec<Taken>) {
-    let base = 0x7f00_0000_0000 + u64::from(pid % 64) * 0x10_0000_0000;
-    let mut dump = DumpWriter::new(plan.order, plan.machine, pid);
+fn process(plan: &Plan, runtime: Runtime, pid: u32, random: &mut Random) -> (DumpWriter, Vec<Taken>) {
+    let machine = runtime.machine(plan);
+    let is_32 = plan.is_32 || machine == dump::I386;
+    let base = if is_32 {
+        0x5000_0000
+    } else {
+        0x7f00_0000_0000 + u64::from(pid % 64) * 0x10_0000_0000
+    };
+    let process = Process { plan, runtime, base };
+    let mut dump = DumpWriter::new(plan.dump_order.unwrap_or(plan.order), machine, pid);
     let mut live: BTreeMap<u64, Live> = BTreeMap::new();
     let mut samples = Vec::new();
     let count = plan.samples / u64::from(plan.processes);
@@ -163,7 +301,7 @@ fn process(plan: &Plan, pid: u32, random: &mut Random) -> (DumpWriter, Vec<Taken
         let time = START + 10 + tick * step + u64::from(pid % 64);
         let due = plan.functions * tick / (plan.functions + count);
         if loaded < due.max(1) && loaded < plan.functions {
-            arrive(plan, &mut dump, &mut live, base, loaded, time, random);
+            process.arrive(&mut dump, &mut live, loaded, time, random);
             loaded += 1;
         } else {
             samples.push(take(&live, pid, time, random));
@@ -172,49 +310,48 @@ fn process(plan: &Plan, pid: u32, random: &mut Random) -> (DumpWriter, Vec<Taken
     (dump, samples)
 }
 
-/// A function arrives at the next place, or one that is there is moved to it.
-fn arrive(
-    plan: &Plan,
-    dump: &mut DumpWriter,
-    live: &mut BTreeMap<u64, Live>,
-    base: u64,
-    number: u64,
-    time: u64,
-    random: &mut Random,
-) {
-    let address = base + (number % plan.places) * PLACE;
-    if plan.moves && number % 5 == 4 {
-        let from = nth(live, random);
-        if from != address && !live[&from].is_cut {
-            let function = live.remove(&from).unwrap();
-            dump.moved(time, from, address, function.size, function.index);
-            put(live, address, function);
-            return;
+impl Process<'_> {
+    /// A function arrives at the next place, or one that is there is moved to it.
+    fn arrive(
+        &self,
+        dump: &mut DumpWriter,
+        live: &mut BTreeMap<u64, Live>,
+        number: u64,
+        time: u64,
+        random: &mut Random,
+    ) {
+        let plan = self.plan;
+        let address = self.base + (number % plan.places) * PLACE;
+        if plan.moves && number % 5 == 4 {
+            let from = nth(live, random);
+            if from != address && !live[&from].is_cut {
+                let function = live.remove(&from).unwrap();
+                dump.moved(time, from, address, function.size, function.index);
+                put(live, address, function);
+                return;
+            }
         }
-    }
-    let size = if plan.places == u64::MAX {
-        200
-    } else {
-        16 + random.below(2 * PLACE - 16)
-    };
-    let name = format!("fn_{number}");
-    let code: Vec<u8> = (0..size).map(|at| (at ^ number) as u8).collect();
-    dump.debug_info(time, address, b"src/main.js", 1 + number as u32);
-    if plan.stacks == Stacks::Unwound {
-        let (tables, header) = dump::tables(size, FRAME);
-        dump.unwinding(time, &tables, &header);
-    }
-    dump.load(time, address, number, name.as_bytes(), &code);
-    put(
-        live,
-        address,
-        Live {
+        let size = if plan.places == u64::MAX {
+            200
+        } else {
+            16 + random.below(2 * PLACE - 16)
+        };
+        let name = self.runtime.function_name(number);
+        let code: Vec<u8> = (0..size).map(|at| (at ^ number) as u8).collect();
+        self.runtime.put_before(dump, time, address, size, number);
+        if plan.stacks == Stacks::Unwound {
+            let (tables, header) = dump::tables(size, FRAME);
+            dump.unwinding(time, &tables, &header);
+        }
+        dump.load(time, address, number, name.as_bytes(), &code);
+        let function = Live {
             name,
             index: number,
             size,
             is_cut: false,
-        },
-    );
+        };
+        put(live, address, function);
+    }
 }
 
 /// Puts a function in place; what it overwrites is shortened or gone.
