@@ -1,10 +1,12 @@
 //! What runtimes write about the code that they make, in one vocabulary.
 //!
 //! Each kind of file has a folder of its own that turns its records into [`CodeEvent`]s; what comes after
-//! them need not know who wrote them.
+//! them need not know who wrote them. Perf maps know of no events: they have names for addresses, without any
+//! time.
 
 pub mod jitdump;
 pub mod names;
+pub mod perf_map;
 
 use crate::units::Address;
 

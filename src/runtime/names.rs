@@ -1,5 +1,7 @@
 //! What the names of functions tell beside the name. There is no rule for them; each runtime has its own.
 
+use crate::debug_info::{DebugInfo, SourceFunction};
+
 /// The prefixes of V8's names for what it compiles from sources. `LazyCompile` is that of Node.js 18.
 const V8: [&[u8]; 5] = [b"JS:", b"Script:", b"Eval:", b"Function:", b"LazyCompile:"];
 
@@ -56,6 +58,21 @@ pub fn places(name: &[u8]) -> Vec<Place<'_>> {
     };
     let spaces = memchr::memchr_iter(b' ', head).take(MAX_PATHS);
     likeliest_first(spaces.filter_map(|space| head.get(space + 1..)), line, column)
+}
+
+/// What is known of a function of which nothing else is told.
+pub fn declaration(name: &[u8]) -> Option<DebugInfo<'_>> {
+    let place = *places(name).first()?;
+    Some(DebugInfo {
+        files: vec![place.path.into()],
+        functions: vec![SourceFunction {
+            name: b"",
+            file: Some(0),
+            line: place.line,
+            column: place.column,
+        }],
+        ..DebugInfo::default()
+    })
 }
 
 /// The places at one line and column of some paths, the longest of which is the first.

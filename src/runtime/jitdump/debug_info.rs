@@ -194,21 +194,6 @@ pub fn parse<'a>(
     Some(lines)
 }
 
-/// What is known of a function that has no record, from its name.
-pub fn of_name(name: &[u8]) -> Option<DebugInfo<'_>> {
-    let place = *names::places(name).first()?;
-    Some(DebugInfo {
-        files: vec![place.path.into()],
-        functions: vec![SourceFunction {
-            name: b"",
-            file: Some(0),
-            line: place.line,
-            column: place.column,
-        }],
-        ..DebugInfo::default()
-    })
-}
-
 /// How far below its code a function's header may start, in bytes.
 const HEADER_SIZE: i128 = 0x80;
 

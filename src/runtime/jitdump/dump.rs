@@ -317,7 +317,7 @@ impl<'a> Dump<'a> {
         let by_entries = |content| debug_info::parse(content, view.subject(), self.conventions, order);
         let info = read(function.debug_info2, &by_lists)
             .or_else(|| read(function.debug_info, &by_entries))
-            .or_else(|| debug_info::of_name(view.name));
+            .or_else(|| names::declaration(view.name));
         found.info = info.map(|mut info| {
             self.add_texts(&mut info, function.load.offset);
             info

@@ -1,0 +1,201 @@
+//! Perf maps: text files, `/tmp/perf-PID.map`, in which a runtime notes the name of each piece of code that it
+//! makes, and nothing else (Linux' tools/perf/Documentation/jit-interface.txt).
+//!
+//! A line is `START SIZE NAME`, the numbers in hexadecimal digits, the name whatever stands behind them up to
+//! the end of the line. There are no times: lines are appended as code is made, so that of two for the same
+//! address the later one counts.
+
+use std::fmt;
+
+use crate::bytes::until_nul;
+use crate::tally::Tally;
+use crate::units::{Address, AddressRange};
+
+/// A piece of code and its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Symbol<'a> {
+    /// Where it lies.
+    pub range: AddressRange,
+    /// Its name.
+    pub name: &'a [u8],
+}
+
+/// What is in a perf map.
+#[derive(Clone, Debug, Default)]
+pub struct PerfMap<'a> {
+    /// All symbols. Of several at one address, the last one counts.
+    pub symbols: Vec<Symbol<'a>>,
+    /// What could not be used.
+    pub faults: Tally<Fault>,
+}
+
+/// What can be wrong with a perf map.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Fault {
+    /// A line is none of the format.
+    BadLine,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BadLine => "lines that don't name code, passed over",
+        })
+    }
+}
+
+/// The largest code that is believed, in bytes: more than that is no function, and would name whatever else
+/// lies there.
+const MAX_SIZE: u64 = 1 << 32;
+
+/// Reads a perf map. Nothing is refused: what can't be understood is noted.
+pub fn parse(file: &[u8]) -> PerfMap<'_> {
+    let mut map = PerfMap::default();
+    let mut points = Vec::new();
+    let mut offset = 0;
+    for line in file.split_inclusive(|&byte| byte == b'\n') {
+        let content = line.strip_suffix(b"\n").unwrap_or(line);
+        let content = content.strip_suffix(b"\r").unwrap_or(content);
+        match parse_line(content) {
+            Some((symbol, true)) => map.symbols.push(symbol),
+            Some((symbol, false)) => points.push(symbol),
+            None if content.is_empty() => {}
+            None => map.faults.add(Fault::BadLine, offset),
+        }
+        offset = offset.saturating_add(line.len() as u64);
+    }
+    // A symbol without a size names the address that it stands at, as it does for perf, but never takes it
+    // away from a function.
+    map.symbols.splice(..0, points);
+    map
+}
+
+/// The symbol of a line, and whether it has a size.
+fn parse_line(line: &[u8]) -> Option<(Symbol<'_>, bool)> {
+    let (start, rest) = split_number(line)?;
+    let (size, name) = split_number(rest)?;
+    let name = until_nul(name);
+    if name.is_empty() || size >= MAX_SIZE {
+        return None;
+    }
+    let range = AddressRange::new(Address(start), size.max(1))?;
+    Some((Symbol { range, name }, size > 0))
+}
+
+/// A number and what stands behind the white space that ends it. As for perf, `0x` may stand before the
+/// digits, and white space before that.
+fn split_number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let text = text.trim_ascii_start();
+    let prefix = [&b"0x"[..], b"0X"];
+    let digits = prefix.iter().find_map(|prefix| text.strip_prefix(*prefix));
+    let text = digits.unwrap_or(text);
+    let end = text.iter().position(u8::is_ascii_whitespace)?;
+    let (digits, rest) = text.split_at_checked(end)?;
+    // `from_str_radix` takes a sign as well.
+    let is_plain = digits.first().is_some_and(u8::is_ascii_hexdigit);
+    let digits = std::str::from_utf8(digits).ok().filter(|_| is_plain)?;
+    Some((u64::from_str_radix(digits, 16).ok()?, rest.get(1..)?))
+}
+
+/// The process' number in the base name of a perf map, `perf-PID.map`.
+pub fn pid_in_name(base_name: &[u8]) -> Option<u32> {
+    let number = base_name.strip_prefix(b"perf-")?.strip_suffix(b".map")?;
+    let is_plain = number.first().is_some_and(u8::is_ascii_digit);
+    std::str::from_utf8(number)
+        .ok()
+        .filter(|_| is_plain)?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Start, size and name of all symbols.
+    fn symbols(file: &str) -> Vec<(u64, u64, String)> {
+        let symbols = parse(file.as_bytes()).symbols;
+        let parts = symbols.iter().map(|symbol| {
+            let name = String::from_utf8_lossy(symbol.name).into_owned();
+            (symbol.range.start.0, symbol.range.size(), name)
+        });
+        parts.collect()
+    }
+
+    fn one(line: &str) -> Option<(u64, u64, String)> {
+        symbols(line).pop()
+    }
+
+    #[test]
+    fn lines_are_read_as_each_writer_has_them() {
+        for (line, start, size, name) in [
+            (
+                "7f84ac0e0000 b py::fib:/w.py\n",
+                0x7f84_ac0e_0000,
+                0xb,
+                "py::fib:/w.py",
+            ),
+            ("0x1000 0x20 name", 0x1000, 0x20, "name"),
+            ("0X1000\t20\tname\r\n", 0x1000, 0x20, "name"),
+            ("  1000  20 two words \n", 0x1000, 0x20, "two words "),
+            ("1000 20  behind a space", 0x1000, 0x20, " behind a space"),
+            ("FFFF 1 x", 0xffff, 1, "x"),
+            ("1000 0 label", 0x1000, 1, "label"),
+            ("1000 10 cut\0off", 0x1000, 0x10, "cut"),
+        ] {
+            assert_eq!(one(line), Some((start, size, name.to_owned())), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_lines_are_counted_once_each() {
+        for line in [
+            "name",
+            "1000",
+            "1000 20",
+            "1000 20 ",
+            "1000 20 \0name",
+            "xyz 20 name",
+            "1000 xyz name",
+            "+1000 20 name",
+            "-1000 20 name",
+            "0x 20 name",
+            "10000000000000000 20 name",
+            "ffffffffffffffff 20 name",
+            "1000 100000000 name",
+            "\u{1b}[2J",
+        ] {
+            let file = format!("\n10 10 good\n{line}\n20 10 good\n");
+            let map = parse(file.as_bytes());
+            assert_eq!(map.symbols.len(), 2, "{line:?}");
+            assert_eq!(map.faults.count(Fault::BadLine), 1, "{line:?}");
+            assert_eq!(map.faults.iter().next().unwrap().1.first_offset, 12, "{line:?}");
+        }
+        assert!(parse(b"").faults.is_empty());
+        assert!(parse(b"\n\r\n\n").faults.is_empty());
+    }
+
+    #[test]
+    fn a_symbol_without_a_size_comes_before_all_others() {
+        let names: Vec<String> = symbols("10 8 function\n10 0 label\n")
+            .into_iter()
+            .map(|it| it.2)
+            .collect();
+        assert_eq!(names, ["label", "function"]);
+    }
+
+    #[test]
+    fn names_of_files_tell_the_process() {
+        for (name, pid) in [
+            (&b"perf-123.map"[..], Some(123)),
+            (b"perf-1.map", Some(1)),
+            (b"perf-.map", None),
+            (b"perf-+1.map", None),
+            (b"perf-12a.map", None),
+            (b"perf-99999999999.map", None),
+            (b"perf-1.map.old", None),
+        ] {
+            assert_eq!(pid_in_name(name), pid);
+        }
+    }
+}
