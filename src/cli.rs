@@ -27,7 +27,7 @@ Exit status: 0 done; 1 failed; 2 wrong usage; 3 fewer samples named than --fail-
 
 /// Puts names and unwinding back into perf profiles of just-in-time compiled code.
 ///
-/// Reads a profile and the jitdumps that its processes wrote, and writes a new profile that shows their
+/// Reads a profile and the jitdumps and perf maps that its processes wrote, and writes a new profile that shows their
 /// functions, together with a folder of small ELF files that it points at. perf report, perf annotate and all
 /// that reads perf.data work on it as on any other.
 #[derive(Parser, Debug)]
@@ -55,6 +55,13 @@ pub struct Arguments {
     /// nothing in the profile points to is used for the process that its header names.
     #[arg(long, value_name = "PATH")]
     jitdump: Vec<PathBuf>,
+
+    /// A perf map, or a folder to search for perf maps; may be given more than once
+    ///
+    /// Perf maps (perf-PID.map) name code that no jitdump knows. They are looked for here, beside the profile
+    /// and in /tmp, that of the process first while it runs. Their names tell whose they are.
+    #[arg(long, value_name = "PATH")]
+    perf_map: Vec<PathBuf>,
 
     /// Nanoseconds to add to the times of jitdumps to get the profile's; may be negative
     ///
@@ -110,7 +117,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_under: Option<f64>,
 
-    /// Read a profile that belongs to another user
+    /// Read a profile, and perf maps, that belong to another user
     #[arg(short, long)]
     force: bool,
 
@@ -176,6 +183,7 @@ impl Arguments {
             compression: self.compress,
             clock_offset: self.clock_offset,
             jitdumps: self.jitdump.clone(),
+            perf_maps: self.perf_map.clone(),
             elf_dir: self.elf_dir.clone(),
             build_id_cache: self.build_id_cache.clone(),
             summary: self.summary.clone().filter(|path| !is_standard(path)),

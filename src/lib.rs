@@ -7,7 +7,7 @@
 //! ```text
 //! perf.data ──► perf/      records, raw and in file order ────────────────────┐
 //! jit-*.dump ─► runtime/   what each runtime wrote ─► code events             │
-//!                             │                                               │
+//! perf-*.map ─►               │                       and names               │
 //!                             ▼                                               │
 //!                          code/    functions on a time axis;                 │
 //!                                   which of them the samples touch           │
@@ -18,7 +18,7 @@
 //! [`inject::inject`] is the whole way, on one screen. The folders below it are usable by themselves:
 //!
 //! - [`perf`]: reading and rewriting perf.data;
-//! - [`runtime`]: the files that runtimes write, jitdump among them;
+//! - [`runtime`]: the files that runtimes write: jitdumps and perf maps;
 //! - [`code`]: which function lay at an address of a process at a time;
 //! - [`elf`]: small ELF files that perf, its unwinders and debuggers find everything in.
 //!

@@ -89,6 +89,13 @@ impl Machine {
         Some(Self { number, is_64, order })
     }
 
+    /// The machine that a profile was recorded on, by what it says of its architecture; this one if that is
+    /// not known.
+    pub fn of_profile(architecture: Option<&[u8]>, order: ByteOrder) -> Self {
+        let noted = architecture.and_then(|name| Self::of_architecture(name, order));
+        noted.unwrap_or_else(Self::host)
+    }
+
     /// The machine that this program runs on.
     pub fn host() -> Self {
         let order = ByteOrder::NATIVE;

@@ -25,6 +25,10 @@ pub struct Summary {
     pub dumps: Vec<DumpSummary>,
     /// The functions in them.
     pub functions: FunctionSummary,
+    /// The perf maps that were used.
+    pub perf_maps: Vec<PerfMapSummary>,
+    /// The symbols in them.
+    pub symbols: SymbolSummary,
     /// The samples in the profile.
     pub samples: SampleSummary,
     /// The compilers of the functions that samples were taken in, if that was asked for; those with most
@@ -63,6 +67,28 @@ pub struct DumpSummary {
     pub clock: String,
 }
 
+/// One perf map.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct PerfMapSummary {
+    /// Where it was found.
+    pub path: String,
+    /// The process that it is of.
+    pub pid: u32,
+    /// How many symbols it has.
+    pub symbols: u64,
+}
+
+/// Symbols of perf maps, counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct SymbolSummary {
+    /// In all perf maps.
+    pub known: u64,
+    /// Which an address in a sample lies in, where no jitdump has a function.
+    pub touched: u64,
+    /// Written as objects.
+    pub written: u64,
+}
+
 /// Functions, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct FunctionSummary {
@@ -85,6 +111,8 @@ pub struct SampleSummary {
     pub jit: u64,
     /// Of those, in a function with a name.
     pub named: u64,
+    /// Of these, by a perf map.
+    pub named_by_map: u64,
     /// The same as a share, in percent; 100 where there are none.
     pub named_percent: f64,
     /// Of those in JIT code, without a name, by the reason.
@@ -173,14 +201,27 @@ impl Summary {
                 let _ = writeln!(text, "{}", dump.text());
             }
         }
-        let functions = &self.functions;
+        for map in self.perf_maps.iter().filter(|_| is_verbose) {
+            let symbols = count(map.symbols, "symbol");
+            let _ = writeln!(text, "{}: process {}, {symbols}", map.path, map.pid);
+        }
+        let (functions, symbols) = (&self.functions, &self.symbols);
+        if !self.perf_maps.is_empty() {
+            let _ = writeln!(
+                text,
+                "{}, {}, {} touched by samples",
+                count(self.perf_maps.len() as u64, "perf map"),
+                count(symbols.known, "symbol"),
+                symbols.touched,
+            );
+        }
         let _ = writeln!(
             text,
             "{}, {} loaded, {} touched by samples, {} written{}",
             count(self.dumps.len() as u64, "jitdump"),
             count(functions.loaded, "function"),
             functions.touched,
-            count(functions.written, "object"),
+            count(functions.written + symbols.written, "object"),
             self.elf_dir
                 .as_ref()
                 .map_or(String::new(), |folder| format!(" to {folder}")),
@@ -197,10 +238,14 @@ impl Summary {
             0 => writeln!(text, "{}, none in JIT code", count(samples.total, "sample")),
             jit => writeln!(
                 text,
-                "{}, {jit} in JIT code, {} of them named ({:.1} %)",
+                "{}, {jit} in JIT code, {} of them named ({:.1} %){}",
                 count(samples.total, "sample"),
                 samples.named,
                 samples.named_percent,
+                match samples.named_by_map {
+                    0 => String::new(),
+                    number => format!(", {number} by a perf map"),
+                },
             ),
         };
         for (count, reason) in samples.unnamed.reasons() {
@@ -241,13 +286,16 @@ impl Unnamed {
             ),
             (
                 self.not_in_dump,
-                "the jitdump has no function at that address (a perf map may name them)",
+                "the jitdump has no function at that address (a perf map may: see --perf-map)",
             ),
             (
                 self.dump_unusable,
                 "the jitdump of the process is missing or unusable",
             ),
-            (self.no_dump, "the process wrote no jitdump"),
+            (
+                self.no_dump,
+                "the process wrote no jitdump, and no perf map has a symbol there",
+            ),
         ]
         .into_iter()
         .filter(|(count, _)| *count > 0)

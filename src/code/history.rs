@@ -47,6 +47,16 @@ impl<T: Copy> Builder<T> {
         });
     }
 
+    /// The same, but where `value` is there already, it stays as old as it is.
+    pub fn keep(&mut self, range: AddressRange, time: Time, value: T)
+    where
+        T: PartialEq,
+    {
+        for gap in self.live.gaps(range, |(_, there)| there == value) {
+            self.put(gap, time, value);
+        }
+    }
+
     /// Ends everything at `range`.
     pub fn clear(&mut self, range: AddressRange, time: Time) {
         let ended = &mut self.ended;
@@ -176,6 +186,11 @@ impl<T: Copy> History<T> {
             start: *self.bounds.first()?,
             end: *self.bounds.last()?,
         })
+    }
+
+    /// All that was ever there, in the order of time.
+    pub fn episodes(&self) -> &[Episode<T>] {
+        &self.episodes
     }
 
     /// What lay at `address` at `time`.

@@ -4,7 +4,7 @@
 //! ```text
 //! profile ─► [survey]: processes, their maps, markers of dumps ─┐
 //! dumps ─► code events ─► [clock]: on the profile's clock ──────┼─► [timeline] ─► [selection]: what the samples touch
-//!                                                               ┘       └─► [cover]: which maps would hide them
+//! perf maps ─► [symbols]: names without times ──────────────────┘       └─► [cover]: which maps would hide them
 //! ```
 
 pub mod clock;
@@ -13,4 +13,5 @@ pub mod history;
 pub mod process;
 pub mod selection;
 pub mod survey;
+pub mod symbols;
 pub mod timeline;

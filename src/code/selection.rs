@@ -1,6 +1,9 @@
 //! The second walk over a profile: which functions its samples touch, and how many samples have a name.
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use crate::code::process::{Processes, SpaceId};
+use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Occupant, Timeline};
 use crate::perf::Profile;
 use crate::perf::record::{self, Record, Records};
@@ -26,6 +29,8 @@ pub struct SampleCounts {
     pub total: u64,
     /// In a function that is known.
     pub named: u64,
+    /// Of these, in one of which only a perf map tells the name.
+    pub named_by_map: u64,
     /// In memory of JIT code at an address that gets a function only later.
     pub before_load: u64,
     /// In memory of JIT code of a process whose dump was read, at an address that it says nothing of.
@@ -71,9 +76,37 @@ pub struct Selection {
     pub vacancies: Vec<bool>,
     /// For each address space, how many samples were taken where a function came only later.
     pub before_load: Vec<u32>,
+    /// The symbols that a sample holds an address in.
+    pub symbols: FxHashSet<PlacedSymbol>,
+    /// Whether there was not too much of them, where all were asked for.
+    pub has_all_symbols: bool,
+    /// How many samples were taken in them.
+    pub symbol_hits: FxHashMap<SymbolId, u32>,
     /// The samples.
     pub samples: SampleCounts,
 }
+
+impl Selection {
+    /// Adds all that no sample touches.
+    pub fn add_all(&mut self, processes: &Processes, timeline: &Timeline) {
+        self.residences.fill(true);
+        self.vacancies.fill(true);
+        let mut symbols = timeline.all_symbols(processes);
+        self.symbols.extend(symbols.by_ref().take(MAX_SYMBOLS));
+        self.has_all_symbols = symbols.next().is_none();
+    }
+
+    /// The symbols in their order.
+    pub fn sorted_symbols(&self) -> Vec<PlacedSymbol> {
+        let mut symbols: Vec<PlacedSymbol> = self.symbols.iter().copied().collect();
+        symbols.sort_unstable();
+        symbols
+    }
+}
+
+/// How many symbols are added that no sample touches, at most: each may be there as often as memory was
+/// mapped anew. Only profiles that are made so have as many.
+const MAX_SYMBOLS: usize = 1 << 22;
 
 /// For each of `files` files of runtimes, how much later its loads could be, in nanoseconds, before a sample
 /// came too early for the first function at its address; `None` if there is no such sample.
@@ -129,8 +162,8 @@ pub struct Selector<'a> {
 struct Moment {
     space: SpaceId,
     time: Time,
-    /// Where code was, ever.
-    extent: AddressRange,
+    /// Where functions were, ever.
+    extent: Option<AddressRange>,
 }
 
 impl<'a> Selector<'a> {
@@ -151,6 +184,9 @@ impl<'a> Selector<'a> {
                 hits: vec![0; timeline.residences().len()],
                 vacancies: vec![false; timeline.vacancies().len()],
                 before_load: vec![0; processes.spaces().len()],
+                symbols: FxHashSet::default(),
+                has_all_symbols: true,
+                symbol_hits: FxHashMap::default(),
                 samples: SampleCounts::default(),
             },
         }
@@ -181,14 +217,17 @@ impl<'a> Selector<'a> {
         let pid = attr.and_then(|attr| attr.trailer_pid(record, order));
         let time = self.time_of(record);
         let space = pid.and_then(|pid| self.processes.space_at(pid, time));
-        let Some((space, extent)) = space.and_then(|space| Some((space, self.timeline.extent(space)?)))
-        else {
-            return;
-        };
-        let moment = Moment { space, time, extent };
-        for address in deferred_callers(record, order) {
-            self.touch_caller(address, moment);
+        if let Some(moment) = space.and_then(|space| self.moment(space, time)) {
+            for address in deferred_callers(record, order) {
+                self.touch_caller(address, moment);
+            }
         }
+    }
+
+    /// A moment of an address space in which there is code, ever.
+    fn moment(&self, space: SpaceId, time: Time) -> Option<Moment> {
+        let extent = self.timeline.extent(space);
+        (extent.is_some() || self.timeline.has_symbols(space)).then_some(Moment { space, time, extent })
     }
 
     fn add(&mut self, record: &Record<'_>) {
@@ -210,10 +249,9 @@ impl<'a> Selector<'a> {
             self.touch(occupant);
             self.count(space, ip, time, occupant);
         }
-        if let Some(extent) = self.timeline.extent(space)
+        if let Some(moment) = self.moment(space, time)
             && !record.is_of_guest()
         {
-            let moment = Moment { space, time, extent };
             self.add_callers(&sample, moment, is_user);
         }
     }
@@ -244,18 +282,23 @@ impl<'a> Selector<'a> {
     }
 
     fn touch_address(&mut self, address: Address, moment: Moment) -> bool {
-        if !moment.extent.contains(address) {
+        let is_near_function = moment.extent.is_some_and(|extent| extent.contains(address));
+        if !is_near_function && !self.timeline.may_have_symbol(moment.space, address) {
             return false;
         }
         let occupant = self.timeline.at(moment.space, address, moment.time);
         self.touch(occupant);
-        matches!(occupant, Occupant::Function(_))
+        matches!(occupant, Occupant::Function(_) | Occupant::Symbol(_))
     }
 
     fn touch(&mut self, occupant: Occupant) {
         let place = match occupant {
             Occupant::Function(at) => self.selection.residences.get_mut(at as usize),
             Occupant::Vacated(at) => self.selection.vacancies.get_mut(at as usize),
+            Occupant::Symbol(symbol) => {
+                self.selection.symbols.insert(symbol);
+                None
+            }
             Occupant::Anonymous | Occupant::File | Occupant::Unmapped => None,
         };
         if let Some(place) = place {
@@ -271,6 +314,12 @@ impl<'a> Selector<'a> {
                 if let Some(hits) = self.selection.hits.get_mut(at as usize) {
                     *hits = hits.saturating_add(1);
                 }
+                &mut samples.named
+            }
+            Occupant::Symbol(symbol) => {
+                let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
+                *hits = hits.saturating_add(1);
+                samples.named_by_map += 1;
                 &mut samples.named
             }
             Occupant::File => return,

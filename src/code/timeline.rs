@@ -3,12 +3,13 @@
 //! The rule: the newest LOAD or MOVE not later than that time, unless the code was moved away or a file was
 //! mapped over it since. A process asks its parent, at the time of the FORK, about what it has not itself
 //! overwritten. Anonymous maps overwrite nothing: JIT compilers map and protect the memory around their code
-//! again and again.
+//! again and again. Where such memory holds no function, a symbol of a perf map may know what it holds.
 
 use rustc_hash::FxHashMap;
 
 use crate::code::history::{Builder, Episode, History};
 use crate::code::process::{MAX_GENERATIONS, Map, Processes, SpaceId};
+use crate::code::symbols::{PlacedSymbol, SymbolTable, Symbols};
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 
@@ -71,7 +72,9 @@ pub enum Occupant {
     Function(u32),
     /// Nothing since code was moved away: an index into [`Timeline::vacancies`].
     Vacated(u32),
-    /// Memory that JIT compilers use, but no function that is known.
+    /// Code that is known by its name only.
+    Symbol(PlacedSymbol),
+    /// Memory that JIT compilers use, but nothing that is known.
     Anonymous,
     /// A file.
     File,
@@ -79,11 +82,31 @@ pub enum Occupant {
     Unmapped,
 }
 
+/// Memory that JIT compilers use, from when it became such on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stretch {
+    /// The address space that mapped it; others may be copies of that one.
+    pub space: SpaceId,
+    /// Where.
+    pub range: AddressRange,
+    /// From when on.
+    pub since: Time,
+}
+
 /// What an address space held, and when.
 #[derive(Debug)]
 struct Layers {
     code: History<Code>,
-    maps: History<Backing>,
+    maps: History<Memory>,
+}
+
+/// What memory was mapped for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Memory {
+    /// A file.
+    File,
+    /// Memory that JIT compilers use.
+    Anonymous,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +141,7 @@ pub struct Timeline {
     residences: Vec<Residence>,
     vacancies: Vec<Vacancy>,
     spaces: Vec<SpaceTimeline>,
+    symbols: Symbols,
 }
 
 #[derive(Debug, Default)]
@@ -172,24 +196,29 @@ impl Timeline {
             latest: FxHashMap::default(),
             sequence: 0,
         };
-        let mut backings = Builder::default();
+        let mut memory = Builder::default();
         let mut events = events.iter().peekable();
         for map in maps {
             // Of the same moment, code comes first: that is how the new records are placed.
             while let Some(event) = events.next_if(|event| event.time <= map.time) {
                 self.place(&mut placing, event);
             }
-            if map.backing == Backing::File {
-                placing.code.clear(map.range, map.time);
+            match map.backing {
+                Backing::File => {
+                    placing.code.clear(map.range, map.time);
+                    memory.put(map.range, map.time, Memory::File);
+                }
+                Backing::Anonymous | Backing::Shared => {
+                    memory.keep(map.range, map.time, Memory::Anonymous);
+                }
             }
-            backings.put(map.range, map.time, map.backing);
         }
         for event in events {
             self.place(&mut placing, event);
         }
         Layers {
             code: placing.code.finish(),
-            maps: backings.finish(),
+            maps: memory.finish(),
         }
     }
 
@@ -236,6 +265,11 @@ impl Timeline {
         }
     }
 
+    /// Adds names for what has none.
+    pub fn add_symbols(&mut self, processes: &Processes, tables: Vec<SymbolTable>) {
+        self.symbols = Symbols::new(processes, &self.residences, &tables);
+    }
+
     /// All stays of all functions.
     pub fn residences(&self) -> &[Residence] {
         &self.residences
@@ -262,32 +296,53 @@ impl Timeline {
         self.spaces.get(space.index())?.extent
     }
 
+    /// Whether there are any symbols for an address space.
+    pub fn has_symbols(&self, space: SpaceId) -> bool {
+        self.symbols.are_there(space)
+    }
+
+    /// Whether a symbol may be at an address of an address space, if the memory there allows for one.
+    pub fn may_have_symbol(&self, space: SpaceId, address: Address) -> bool {
+        self.symbols.has(space, address)
+    }
+
     /// What is at an address of an address space at a time.
     pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Occupant {
-        let mut occupant = Occupant::Unmapped;
-        for (layers, time) in self.lookups(space, time) {
-            match layers.code.at(address, time) {
-                Some(&Episode {
-                    value: Code::Function(residence),
-                    ..
-                }) => {
-                    return Occupant::Function(residence);
-                }
-                Some(&Episode {
-                    value: Code::Vacated(vacancy),
-                    ..
-                }) => {
-                    return Occupant::Vacated(vacancy);
-                }
+        let mut stretch = None;
+        for (of, layers, time) in self.lookups(space, time) {
+            match layers.code.at(address, time).map(|episode| episode.value) {
+                Some(Code::Function(residence)) => return Occupant::Function(residence),
+                Some(Code::Vacated(vacancy)) => return Occupant::Vacated(vacancy),
                 None => {}
             }
-            match layers.maps.at(address, time).map(|episode| episode.value) {
-                Some(Backing::File) => return Occupant::File,
-                Some(Backing::Anonymous | Backing::Shared) => occupant = Occupant::Anonymous,
-                None => {}
+            match layers.maps.at(address, time) {
+                Some(episode) if episode.value == Memory::File => {
+                    // Memory that a child mapped over its parent's file is the child's.
+                    if stretch.is_none() {
+                        return Occupant::File;
+                    }
+                    break;
+                }
+                Some(episode) if stretch.is_none() => stretch = Some(episode.stretch(of)),
+                _ => {}
             }
         }
-        occupant
+        let Some(stretch) = stretch else {
+            return Occupant::Unmapped;
+        };
+        let symbol = self.symbols.at(space, address, stretch);
+        symbol.map_or(Occupant::Anonymous, Occupant::Symbol)
+    }
+
+    /// All symbols in all memory that they can be in.
+    pub fn all_symbols(&self, processes: &Processes) -> impl Iterator<Item = PlacedSymbol> {
+        let spaces = processes.iter().map(|(id, _)| id).zip(&self.spaces);
+        let stretches = spaces.flat_map(|(id, space)| {
+            let episodes = space.layers.iter().flat_map(|layers| layers.maps.episodes());
+            let anonymous = episodes.filter(|episode| episode.value == Memory::Anonymous);
+            anonymous.map(move |episode| episode.stretch(id))
+        });
+        stretches.flat_map(|stretch| self.symbols.in_stretch(stretch))
     }
 
     /// Whether a function came to an address later than `time`.
@@ -307,14 +362,24 @@ impl Timeline {
     }
 
     /// The address space itself, and those that it is a copy of, each with the time to ask about.
-    fn lookups(&self, space: SpaceId, time: Time) -> impl Iterator<Item = (&Layers, Time)> {
+    fn lookups(&self, space: SpaceId, time: Time) -> impl Iterator<Item = (SpaceId, &Layers, Time)> {
         let spaces = std::iter::successors(Some((space, time)), |&(space, time)| {
             let (parent, forked) = self.spaces.get(space.index())?.parent?;
             Some((parent, time.min(forked)))
         });
         spaces
             .take(MAX_GENERATIONS)
-            .filter_map(|(space, time)| Some((self.layers_of(space)?, time)))
+            .filter_map(|(space, time)| Some((space, self.layers_of(space)?, time)))
+    }
+}
+
+impl Episode<Memory> {
+    fn stretch(&self, space: SpaceId) -> Stretch {
+        Stretch {
+            space,
+            range: self.range,
+            since: self.from,
+        }
     }
 }
 

@@ -22,6 +22,9 @@
 //! - libunwind (Debian's perf) reads the tables through the maps of the process, so they have a map of their
 //!   own. A PT_LOAD for them would make the objects of neighbouring functions overlap, and libdw then drops
 //!   all but one; so there is none, on purpose, though eu-elflint remarks on it.
+//! - Where only the name of some code is known, `.text` has a size and no content (SHT_NOBITS), as in files of
+//!   debug information, and nothing of the file is loaded. Such an object lies at the code's addresses and
+//!   not a byte before them. eu-elflint remarks on such sections.
 //! - Build-ids: readers take two files with the same id for one, and a file whose id differs from the
 //!   profile's for a wrong one. So the id covers all that the file holds, and also the address and the time
 //!   of the load, which it does not.
@@ -47,7 +50,7 @@ pub struct FunctionObject<'a> {
     /// The function's name.
     pub name: &'a [u8],
     /// Its machine code.
-    pub code: &'a [u8],
+    pub code: Code<'a>,
     /// Where the code lay in its process.
     pub address: u64,
     /// When it was put there.
@@ -56,6 +59,41 @@ pub struct FunctionObject<'a> {
     pub tables: PlacedTables<'a>,
     /// Lines and inlined calls: sections that are not loaded.
     pub debug: &'a [dwarf::Section],
+}
+
+/// The code of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum Code<'a> {
+    /// It.
+    Known(&'a [u8]),
+    /// Only how many bytes it has.
+    Unknown(u64),
+}
+
+impl Code<'_> {
+    /// How many bytes it has.
+    pub fn size(&self) -> u64 {
+        match *self {
+            Self::Known(code) => code.len() as u64,
+            Self::Unknown(size) => size,
+        }
+    }
+
+    /// The address in the object that the code starts at.
+    pub fn address(&self) -> u64 {
+        match self {
+            Self::Known(_) => TEXT_OFFSET,
+            Self::Unknown(_) => UNKNOWN_TEXT_ADDRESS,
+        }
+    }
+
+    /// The offset in the file that the code starts at, or would if it were there: what the code's map says.
+    pub fn file_offset(&self) -> u64 {
+        match self {
+            Self::Known(_) => TEXT_OFFSET,
+            Self::Unknown(_) => 0,
+        }
+    }
 }
 
 /// Tables for unwinding and their address in the object.
@@ -80,6 +118,12 @@ pub struct Encoded {
 /// further, because the object of a function that lies closer to the one before it than this overlaps that
 /// one's.
 pub const TEXT_OFFSET: u64 = 0x40;
+
+/// Where `.text` starts in an object without code, as an address in the object; its offset in the file is 0.
+/// There is nothing that a header could stand in front of, so that objects overlap nowhere, however close
+/// their symbols lie (CPython 3.12 has 11 bytes for each). It is not 0, since samply takes a symbol there for
+/// none, and a multiple of the page, as libdw has it.
+const UNKNOWN_TEXT_ADDRESS: u64 = 0x1000;
 
 const TEXT_ALIGN: u64 = 16;
 const NOTE_NAME: &[u8; 4] = b"GNU\0";
@@ -108,7 +152,7 @@ pub fn encode(function: &FunctionObject<'_>, out: &mut Vec<u8>) -> Encoded {
         writer.unloaded(name, kind, &content);
     }
     writer.symbols(function, text);
-    let load = load_segment(TEXT_OFFSET + function.code.len() as u64);
+    let load = load_segment(function.code);
     writer.finish(function.machine, segments_offset, &[load, note, tables]);
     Encoded {
         tables_offset,
@@ -138,7 +182,13 @@ fn build_id(function: &FunctionObject<'_>) -> BuildId {
     part(&function.address.to_le_bytes());
     part(&function.time.to_le_bytes());
     part(function.name);
-    part(function.code);
+    match function.code {
+        Code::Known(code) => part(code),
+        Code::Unknown(size) => {
+            part(b"");
+            part(&size.to_le_bytes());
+        }
+    }
     part(&function.tables.address.to_le_bytes());
     part(&function.tables.tables.bytes);
     for section in function.debug {
@@ -149,15 +199,22 @@ fn build_id(function: &FunctionObject<'_>) -> BuildId {
     BuildId(hash.finalize().into())
 }
 
-/// Header and code, as a loader would map them.
-fn load_segment(size: u64) -> ProgramHeader {
+/// Header and code, as a loader would map them; or the addresses of code that is not there.
+fn load_segment(code: Code<'_>) -> ProgramHeader {
+    let (address, file_size, size) = match code {
+        Code::Known(code) => {
+            let size = TEXT_OFFSET + code.len() as u64;
+            (0, size, size)
+        }
+        Code::Unknown(size) => (code.address(), 0, size),
+    };
     ProgramHeader {
         p_type: elf::PT_LOAD,
         p_flags: elf::PF_R | elf::PF_X,
         p_offset: 0,
-        p_vaddr: 0,
-        p_paddr: 0,
-        p_filesz: size,
+        p_vaddr: address,
+        p_paddr: address,
+        p_filesz: file_size,
         p_memsz: size,
         p_align: 0x1000,
     }
@@ -241,15 +298,21 @@ impl Writer<'_> {
         }
     }
 
-    fn text(&mut self, code: &[u8]) -> u32 {
+    fn text(&mut self, code: Code<'_>) -> u32 {
         self.out.resize(TEXT_OFFSET as usize, 0);
-        self.out.extend_from_slice(code);
+        let kind = match code {
+            Code::Known(code) => {
+                self.out.extend_from_slice(code);
+                elf::SHT_PROGBITS
+            }
+            Code::Unknown(_) => elf::SHT_NOBITS,
+        };
         let section = SectionHeader {
-            sh_type: elf::SHT_PROGBITS,
+            sh_type: kind,
             sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
-            sh_addr: TEXT_OFFSET,
-            sh_offset: TEXT_OFFSET,
-            sh_size: code.len() as u64,
+            sh_addr: code.address(),
+            sh_offset: code.file_offset(),
+            sh_size: code.size(),
             sh_addralign: TEXT_ALIGN,
             ..SectionHeader::default()
         };
@@ -319,8 +382,8 @@ impl Writer<'_> {
             st_info: elf::SymbolInfo::new(elf::STB_LOCAL, elf::STT_FUNC),
             st_other: elf::SymbolOther::default(),
             st_shndx: elf::SymbolSection::default(),
-            st_value: TEXT_OFFSET,
-            st_size: function.code.len() as u64,
+            st_value: function.code.address(),
+            st_size: function.code.size(),
         };
         self.encoder.symbol(self.out, &symbol);
         let strtab_offset = self.out.len() as u64;

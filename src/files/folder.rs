@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::files::MappedFile;
 use crate::files::staged::{NEW_FILE, OPEN_FILE, OPEN_FOLDER, make_beside};
@@ -69,7 +68,7 @@ impl SharedFolder {
     /// It is the same file where that can be, which takes no room: another name for it in this file system.
     /// Else it is a copy. It is one too of a file that belongs to somebody else, who could change it later.
     pub fn put(&self, name: &str, file: &MappedFile) -> io::Result<()> {
-        if file.owner() == geteuid().as_raw() {
+        if file.is_own() {
             match rustix::fs::linkat(CWD, file.path(), &self.handle, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::EXIST) => return Ok(()),
                 // What file systems say that know no second names, or don't want this one, differs.

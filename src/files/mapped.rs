@@ -5,9 +5,11 @@ use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use memmap2::Mmap;
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 /// A regular file, mapped read-only.
 #[derive(Debug)]
@@ -18,6 +20,7 @@ pub struct MappedFile {
     /// Device and inode.
     number: (u64, u64),
     owner: u32,
+    modified: SystemTime,
 }
 
 impl MappedFile {
@@ -42,6 +45,7 @@ impl MappedFile {
             map: (metadata.len() > 0).then(|| map(file)).transpose()?,
             number: (metadata.dev(), metadata.ino()),
             owner: metadata.uid(),
+            modified: metadata.modified()?,
         })
     }
 
@@ -55,9 +59,19 @@ impl MappedFile {
         self.number
     }
 
-    /// The user that owns it.
-    pub fn owner(&self) -> u32 {
-        self.owner
+    /// Whether it belongs to the user who runs this, or to root: others could have made it for them to read.
+    pub fn is_trusted(&self) -> bool {
+        self.owner == 0 || self.is_own()
+    }
+
+    /// Whether it belongs to the user who runs this.
+    pub fn is_own(&self) -> bool {
+        self.owner == geteuid().as_raw()
+    }
+
+    /// When it was written to last.
+    pub fn modified(&self) -> SystemTime {
+        self.modified
     }
 }
 

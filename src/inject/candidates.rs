@@ -147,7 +147,7 @@ impl Given {
     /// Adds a file, or all in a folder and below that is a jitdump by its first bytes or its name.
     pub fn add(&mut self, path: &Path) -> io::Result<()> {
         if fs::metadata(path)?.is_dir() {
-            self.add_folder(path, MAX_DEPTH);
+            self.add_folder(path);
             return Ok(());
         }
         self.all.push(GivenFile {
@@ -158,34 +158,44 @@ impl Given {
         Ok(())
     }
 
-    /// In the order of the names.
-    fn add_folder(&mut self, folder: &Path, depth: usize) {
-        let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let mut entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => {
-                let note = format!("cannot search {}: {error}", shown(folder));
-                return self.notes.push(note);
-            }
-        };
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let path = entry.path();
-            // Links to folders are not followed: they may lead in circles.
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if depth > 0 {
-                    self.add_folder(&path, depth - 1);
-                }
-                continue;
-            }
+    fn add_folder(&mut self, folder: &Path) {
+        for path in files_below(folder, &mut self.notes) {
             let opened = Candidate::open(&path);
-            if opened.is_ok() || is_dump_name(entry.file_name().as_bytes()) {
+            let name = path.file_name().unwrap_or_default();
+            if opened.is_ok() || is_dump_name(name.as_bytes()) {
                 self.all.push(GivenFile {
                     path,
                     is_named: false,
                     opened,
                 });
             }
+        }
+    }
+}
+
+/// All in a folder and below that is no folder, in the order of the names; notes what could not be searched.
+pub fn files_below(folder: &Path, notes: &mut Vec<String>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    add_files(folder, MAX_DEPTH, &mut files, notes);
+    files
+}
+
+fn add_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, notes: &mut Vec<String>) {
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut entries = match entries {
+        Ok(entries) => entries,
+        Err(error) => {
+            let note = format!("cannot search {}: {error}", shown(folder));
+            return notes.push(note);
+        }
+    };
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        // Links to folders are not followed: they may lead in circles.
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            files.push(entry.path());
+        } else if depth > 0 {
+            add_files(&entry.path(), depth - 1, files, notes);
         }
     }
 }

@@ -5,7 +5,6 @@ use crate::code::cover::{self, OwnMap, Reduced};
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
 use crate::code::timeline::{Timeline, Vacancy};
-use crate::elf::object::TEXT_OFFSET;
 use crate::inject::Error;
 use crate::inject::objects::PlacedObject;
 use crate::inject::sources::Sources;
@@ -106,7 +105,7 @@ fn insert_maps(
             pid: object.pid,
             time: object.time,
             range: object.range,
-            file_offset: TEXT_OFFSET,
+            file_offset: object.file_offset,
             name: &object.path,
             build_id: Some(object.build_id),
             is_code: true,

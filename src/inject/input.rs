@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use rustix::process::geteuid;
 
 use crate::files::{MappedFile, Spool};
 use crate::inject::{Error, Options, is_standard};
@@ -71,8 +70,7 @@ fn read_error(path: &Path, cause: io::Error) -> Error {
 fn open_file(path: &Path, force: bool) -> Result<MappedFile, Error> {
     let file = MappedFile::open(path).map_err(|cause| read_error(path, cause))?;
     // As perf does: who can write a profile can make its reader open files of their choice.
-    let is_trusted = file.owner() == 0 || file.owner() == geteuid().as_raw();
-    if !is_trusted && !force {
+    if !file.is_trusted() && !force {
         return Err(Error::Owner(path.to_owned()));
     }
     Ok(file)

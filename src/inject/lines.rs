@@ -9,8 +9,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sha1::{Digest, Sha1};
 
 use crate::debug_info::{DebugInfo, SourceFile};
-use crate::elf::dwarf::Version;
+use crate::elf::dwarf::{self, FunctionUnit, Version};
+use crate::elf::object::Code;
 use crate::elf::store::{SOURCE_FOLDER_LENGTH, Store};
+use crate::machine::Machine;
 
 /// How lines are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,10 +37,55 @@ pub struct SourceToWrite<'a> {
     pub text: &'a [u8],
 }
 
+/// The code that lines are written for.
+#[derive(Clone, Copy, Debug)]
+pub struct DescribedCode<'a> {
+    /// The name of its symbol.
+    pub symbol: &'a [u8],
+    /// It.
+    pub code: Code<'a>,
+    /// Its machine.
+    pub machine: Machine,
+}
+
+/// Lines as sections of an object.
+#[derive(Clone, Debug, Default)]
+pub struct EncodedLines<'a> {
+    /// The sections.
+    pub sections: Vec<dwarf::Section>,
+    /// The source files that they lead to among the objects.
+    pub sources: Vec<SourceToWrite<'a>>,
+}
+
 impl LineOptions {
+    /// Encodes what is known of a function for an object in `store`.
+    pub fn encode<'a>(
+        &self,
+        mut info: DebugInfo<'a>,
+        function: &DescribedCode<'_>,
+        store: &Path,
+        folders: &SourceFolders,
+    ) -> Result<EncodedLines<'a>, gimli::write::Error> {
+        let sources = self.place_files(&mut info, store, folders);
+        let unit = FunctionUnit {
+            symbol: function.symbol,
+            address: function.code.address(),
+            size: u32::try_from(function.code.size()).unwrap_or(u32::MAX),
+            info: &info,
+        };
+        let directory = self.source_dir.as_deref().unwrap_or(Path::new("."));
+        let settings = dwarf::Settings {
+            version: self.version,
+            machine: function.machine,
+            directory: directory.as_os_str().as_bytes(),
+        };
+        let sections = dwarf::encode(&[unit], settings)?;
+        Ok(EncodedLines { sections, sources })
+    }
+
     /// Makes paths lead to files on this machine, those whose text is known to files in `store`, which are to
     /// be written.
-    pub fn place_files<'a>(
+    fn place_files<'a>(
         &self,
         info: &mut DebugInfo<'a>,
         store: &Path,

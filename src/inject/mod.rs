@@ -10,8 +10,10 @@ pub mod lines;
 mod objects;
 mod output;
 mod owners;
+mod perf_maps;
 mod report;
 mod sources;
+mod symbol_objects;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ use crate::code::timeline::Timeline;
 use crate::elf::{build_id_cache, store};
 use crate::files::Spool;
 use crate::inject::lines::LineOptions;
+use crate::inject::perf_maps::UsedMap;
+use crate::machine::Machine;
 use crate::perf::output::Rewrite;
 use crate::perf::{self, Profile};
 use crate::runtime::jitdump::marker;
@@ -40,6 +44,8 @@ pub struct Options {
     pub compression: Option<i32>,
     /// Files and folders with jitdumps, beside those that are found without help.
     pub jitdumps: Vec<PathBuf>,
+    /// Files and folders with perf maps, beside those that are found without help.
+    pub perf_maps: Vec<PathBuf>,
     /// Nanoseconds to add to the times of jitdumps to get the profile's, if they are known. Cycle counts are
     /// converted as the profile says all the same.
     pub clock_offset: Option<i64>,
@@ -181,35 +187,41 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         expansion_faults = &expanded.faults;
     }
 
+    let recorded = Machine::of_profile(profile.architecture(), profile.order);
     let found = dumps::find(&profile, &survey, options)?;
-    output::refuse_conflicts(options, &input, &found)?;
-    let mut sources = sources::read(&profile, &survey, &found, options.clock_offset);
+    let found_maps = perf_maps::find(&profile, &survey, options)?;
+    output::refuse_conflicts(options, &input, &found, &found_maps)?;
+    let mut sources = sources::read(&profile, &survey, &found, recorded, options.clock_offset);
     let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
     if sources.has_estimates() {
         sources.refine(&profile, &survey.processes, &timeline);
         timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
     }
+    let maps = perf_maps::read(&found_maps);
+    timeline.add_symbols(&survey.processes, maps.iter().map(UsedMap::table).collect());
 
     progress.start("reading samples", survey.data_end);
     let states = sources.states(&survey.processes);
     let mut selection = Selector::new(&profile, &survey.processes, &timeline, &states)
         .walk(profile.records(), |bytes| progress.advance(bytes));
     if options.all || survey.has_aux {
-        selection.residences.fill(true);
-        selection.vacancies.fill(true);
+        selection.add_all(&survey.processes, &timeline);
     }
     let chosen = timeline.chosen(&selection.residences);
+    let symbols = selection.sorted_symbols();
 
-    progress.start("writing objects", chosen.len() as u64);
+    progress.start("writing objects", (chosen.len() + symbols.len()) as u64);
     let mut written = output::Output::create(options, &input.kernel_copies)?;
     let objects_input = objects::Input {
         dumps: &sources.used,
+        maps: &maps,
         processes: &survey.processes,
+        recorded,
         lines: &options.lines,
         has_tiers: options.tiers == Tiers::Symbols,
     };
-    let objects = objects::write(&objects_input, &chosen, &mut written, |objects| {
-        progress.advance(objects)
+    let objects = objects::write(&objects_input, &chosen, &symbols, &mut written, |done| {
+        progress.advance(done)
     })?;
 
     let changes = edits::changes(
@@ -240,6 +252,8 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         timeline: &timeline,
         selection: &selection,
         sources: &sources,
+        found_maps: &found_maps,
+        maps: &maps,
         objects: &objects,
         cover_faults: &changes.faults,
         left_out: &left_out,

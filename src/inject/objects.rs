@@ -9,15 +9,17 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::process::{Processes, SpaceId};
+use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::Residence;
-use crate::elf::dwarf::{self, FunctionUnit};
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
 use crate::elf::object::{self, Encoded, FunctionObject, PlacedTables};
 use crate::elf::store::{self, Store};
 use crate::inject::free_addresses::FreeAddresses;
-use crate::inject::lines::{LineOptions, SourceFolders, SourceToWrite};
+use crate::inject::lines::{DescribedCode, EncodedLines, LineOptions, SourceFolders, SourceToWrite};
 use crate::inject::output::Output;
+use crate::inject::perf_maps::UsedMap;
 use crate::inject::sources::UsedDump;
+use crate::inject::symbol_objects;
 use crate::machine::Machine;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::runtime::jitdump::{self, FunctionView};
@@ -35,8 +37,10 @@ pub struct PlacedObject {
     pub time: Time,
     /// Its place among all that happened to the address space.
     pub sequence: u32,
-    /// Where its code lies.
+    /// Where its code lies, or a part of it.
     pub range: AddressRange,
+    /// The offset in the file that the first byte of that part has.
+    pub file_offset: u64,
     /// Where its tables for unwinding are to lie, and where they start in the file, if they hold anything.
     pub tables: Option<(AddressRange, u64)>,
     /// Its build-id.
@@ -71,8 +75,13 @@ impl fmt::Display for Fault {
 /// The objects of a run.
 #[derive(Debug, Default)]
 pub struct Objects {
-    /// All that were written, by address space and time.
+    /// All that were written, wherever they are to be mapped: first those of dumps, by address space and
+    /// time, then those of perf maps, by symbol.
     pub placed: Vec<PlacedObject>,
+    /// How many there are for functions of dumps.
+    pub functions: u64,
+    /// How many there are for symbols of perf maps; each may be mapped at several times.
+    pub symbols: u64,
     /// What was wrong with their lines, for each dump.
     pub line_faults: Vec<Tally<jitdump::Fault>>,
     /// What they had to do without.
@@ -83,18 +92,24 @@ pub struct Objects {
 pub struct Input<'a> {
     /// The dumps that functions come from.
     pub dumps: &'a [UsedDump<'a>],
+    /// The perf maps that symbols come from.
+    pub maps: &'a [UsedMap<'a>],
     /// The processes that they lie in.
     pub processes: &'a Processes,
+    /// The machine that was recorded, for what does not say its own.
+    pub recorded: Machine,
     /// How lines are written.
     pub lines: &'a LineOptions,
     /// Whether symbols tell which compiler made a function.
     pub has_tiers: bool,
 }
 
-/// Writes the objects of `residences`, in their order, and tells `progress` of each.
+/// Writes the objects of `residences`, in their order, and of `symbols`, which are sorted, and tells
+/// `progress` of each.
 pub fn write(
     input: &Input<'_>,
     residences: &[Residence],
+    symbols: &[PlacedSymbol],
     output: &mut Output,
     mut progress: impl FnMut(u64),
 ) -> Result<Objects, store::Error> {
@@ -117,11 +132,15 @@ pub fn write(
             progress(1);
         }
     }
-    Ok(Objects {
+    let mut objects = Objects {
+        functions: placed.len() as u64,
+        symbols: 0,
         placed,
         line_faults: writer.line_faults,
         faults: writer.faults,
-    })
+    };
+    symbol_objects::write(input, symbols, output, &mut objects, progress)?;
+    Ok(objects)
 }
 
 /// Turns functions into objects.
@@ -157,8 +176,7 @@ struct Object<'a> {
 /// The lines of a function as sections.
 #[derive(Default)]
 struct Lines<'a> {
-    sections: Vec<dwarf::Section>,
-    sources: Vec<SourceToWrite<'a>>,
+    encoded: EncodedLines<'a>,
     line_faults: Tally<jitdump::Fault>,
     faults: Tally<Fault>,
 }
@@ -185,7 +203,7 @@ fn batches<'j, 'a>(mut jobs: &'j [Job<'a>]) -> impl Iterator<Item = &'j [Job<'a>
 }
 
 /// Tables start at multiples of this.
-const TABLE_ALIGN: u64 = 16;
+pub const TABLE_ALIGN: u64 = 16;
 
 impl<'a> ObjectWriter<'a> {
     fn new(input: &'a Input<'a>) -> Self {
@@ -323,27 +341,18 @@ impl<'a> ObjectWriter<'a> {
         };
         let found = used.dump.sources(&job.view);
         lines.line_faults = found.faults;
-        let Some(mut info) = found.info else { return lines };
-        let options = self.input.lines;
-        lines.sources = options.place_files(&mut info, store, &self.source_folders);
-        let unit = FunctionUnit {
+        let Some(info) = found.info else { return lines };
+        let function = DescribedCode {
             symbol,
-            address: object::TEXT_OFFSET,
-            size: job.view.code.len() as u32,
-            info: &info,
-        };
-        let settings = dwarf::Settings {
-            version: options.version,
+            code: object::Code::Known(job.view.code),
             machine: job.machine,
-            directory: options
-                .source_dir
-                .as_deref()
-                .unwrap_or(Path::new("."))
-                .as_os_str()
-                .as_bytes(),
         };
-        match dwarf::encode(&[unit], settings) {
-            Ok(sections) => lines.sections = sections,
+        let encoded = self
+            .input
+            .lines
+            .encode(info, &function, store, &self.source_folders);
+        match encoded {
+            Ok(encoded) => lines.encoded = encoded,
             Err(_) => lines.faults.add(Fault::LinesTooLarge, 0),
         }
         lines
@@ -369,21 +378,21 @@ impl<'a> ObjectWriter<'a> {
         let function = FunctionObject {
             machine: job.machine,
             name: &symbol,
-            code: job.view.code,
+            code: object::Code::Known(job.view.code),
             address: job.residence.range.start.0,
             time: job.residence.since.0,
             tables: PlacedTables {
                 tables: &tables,
                 address: table_layout(job, address).eh_frame,
             },
-            debug: &lines.sections,
+            debug: &lines.encoded.sections,
         };
         let encoded = object::encode(&function, &mut bytes);
         Object {
             bytes,
             encoded,
             tables_size: tables.bytes.len() as u64,
-            sources: lines.sources,
+            sources: lines.encoded.sources,
             line_faults: lines.line_faults,
             faults: lines.faults,
         }
@@ -414,6 +423,7 @@ impl<'a> ObjectWriter<'a> {
             time: residence.since,
             sequence: residence.sequence,
             range: residence.range,
+            file_offset: object::TEXT_OFFSET,
             tables: tables.map(|range| (range, encoded.tables_offset)),
             build_id: encoded.build_id,
             path: path_for_readers(&store.folder().join(name)),
@@ -425,7 +435,7 @@ impl<'a> ObjectWriter<'a> {
 ///
 /// perf with libdw takes a file whose path starts with `/tmp/jitted-` for one that perf inject made, and
 /// looks for its code where ours don't have it (unwind-libdw.c, since Linux 6.8).
-fn path_for_readers(path: &Path) -> Vec<u8> {
+pub fn path_for_readers(path: &Path) -> Vec<u8> {
     let path = path.as_os_str().as_bytes();
     match path.strip_prefix(b"/tmp/jitted-") {
         Some(rest) => [b"/tmp/./jitted-", rest].concat(),

@@ -13,16 +13,23 @@ use crate::files::{StagedFile, StagedFolder};
 use crate::inject::dumps::Found;
 use crate::inject::input::Input;
 use crate::inject::objects::PlacedObject;
+use crate::inject::perf_maps::FoundMaps;
 use crate::inject::{Error, Options, is_standard};
 use crate::perf::output::{LeftOut, Rewrite};
 use crate::perf::{Profile, feature, synthesis};
 
 /// Refuses to write over what is read, and to write two things to one place.
-pub fn refuse_conflicts(options: &Options, input: &Input, found: &Found) -> Result<(), Error> {
-    let given = found.given.iter().map(PathBuf::as_path);
+pub fn refuse_conflicts(
+    options: &Options,
+    input: &Input,
+    found: &Found,
+    maps: &FoundMaps,
+) -> Result<(), Error> {
+    let given = found.given.iter().chain(&maps.given).map(PathBuf::as_path);
     let named: Vec<&Path> = given.chain([&*options.input]).collect();
     let dumps = found.dumps.iter().map(|dump| &*dump.file);
-    let files: Vec<_> = input.files().chain(dumps).collect();
+    let maps = maps.maps.iter().map(|map| &map.file);
+    let files: Vec<_> = input.files().chain(dumps).chain(maps).collect();
     for output in std::iter::once(&options.output).chain(&options.summary) {
         let Some(number) = number(output) else { continue };
         let files = files.iter().map(|file| (file.number(), file.path()));
@@ -282,7 +289,9 @@ fn write_stream(rewrite: Rewrite<'_>, stream: &mut File) -> io::Result<LeftOut> 
 pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<u8> {
     let mut entries = Vec::new();
     if profile.feature(feature::BUILD_ID).is_some() {
-        for object in objects {
+        // Those that are mapped more than once stand side by side.
+        let same_path = |one: &PlacedObject, other: &PlacedObject| one.path == other.path;
+        for object in objects.chunk_by(same_path).filter_map(<[_]>::first) {
             synthesis::put_build_id_entry(&mut entries, profile.order, &object.build_id, &object.path);
         }
     }

@@ -11,15 +11,18 @@ use crate::code::clock::Alignment;
 use crate::code::cover;
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
+use crate::code::symbols::SymbolId;
 use crate::code::timeline::{FunctionId, Timeline};
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
+use crate::inject::perf_maps::{FoundMaps, UsedMap};
 use crate::inject::sources::{Sources, UsedDump};
 use crate::inject::{Options, Tiers, is_standard, output};
 use crate::perf::{self, Profile};
-use crate::runtime::{Change, jitdump};
+use crate::runtime::{Change, jitdump, names};
 use crate::summary::{
-    CacheSummary, DumpSummary, FORMAT, FunctionSummary, SampleSummary, Summary, TierSummary, Unnamed, Warning,
+    CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
+    SymbolSummary, TierSummary, Unnamed, Warning,
 };
 use crate::tally::Tally;
 
@@ -39,6 +42,10 @@ pub struct Run<'a> {
     pub selection: &'a Selection,
     /// What the runtimes wrote.
     pub sources: &'a Sources<'a>,
+    /// Which perf maps there are.
+    pub found_maps: &'a FoundMaps,
+    /// What is in those that are used.
+    pub maps: &'a [UsedMap<'a>],
     /// What was written.
     pub objects: &'a Objects,
     /// Maps that were too much to follow.
@@ -67,8 +74,10 @@ impl Run<'_> {
                 loaded: loaded.clone().count() as u64,
                 moved: (events.count() - loaded.count()) as u64,
                 touched: touched.count() as u64,
-                written: self.objects.placed.len() as u64,
+                written: self.objects.functions,
             },
+            perf_maps: self.maps.iter().map(map_summary).collect(),
+            symbols: self.symbols(),
             samples: sample_summary(self.selection),
             tiers: self.tiers(),
             warnings: self.warnings(),
@@ -85,28 +94,46 @@ impl Run<'_> {
         })
     }
 
+    fn symbols(&self) -> SymbolSummary {
+        let touched: FxHashSet<SymbolId> = self.selection.symbols.iter().map(|place| place.id).collect();
+        SymbolSummary {
+            known: self.maps.iter().map(|used| used.map.symbols.len() as u64).sum(),
+            touched: touched.len() as u64,
+            written: self.objects.symbols,
+        }
+    }
+
     /// How many samples were taken in the code of each compiler, if that was asked for, most first.
     fn tiers(&self) -> Option<Vec<TierSummary>> {
         if self.options.tiers == Tiers::Off {
             return None;
         }
         let mut counts: BTreeMap<String, TierSummary> = BTreeMap::new();
+        let mut add = |tier: Option<&[u8]>, functions: u64, hits: u32| {
+            let name = printable(tier.unwrap_or(b"not known"));
+            let summary = counts.entry(name.clone()).or_insert(TierSummary {
+                tier: name,
+                functions: 0,
+                samples: 0,
+            });
+            summary.functions += functions;
+            summary.samples += u64::from(hits);
+        };
         let mut seen = FxHashSet::default();
         let hits = self.timeline.residences().iter().zip(&self.selection.hits);
         for (residence, &hits) in hits.filter(|&(_, &hits)| hits > 0) {
             let FunctionId { file, function } = residence.function;
             let used = self.sources.used.get(file as usize);
             let view = used.and_then(|used| used.dump.function(function));
-            let tier = view.and_then(|view| view.tier()).unwrap_or(b"not known");
-            let name = printable(tier);
-            let summary = counts.entry(name.clone()).or_insert(TierSummary {
-                tier: name,
-                functions: 0,
-                samples: 0,
-            });
             // A function that moves counts once.
-            summary.functions += u64::from(seen.insert(residence.function));
-            summary.samples += u64::from(hits);
+            let is_new = seen.insert(residence.function);
+            add(view.and_then(|view| view.tier()), u64::from(is_new), hits);
+        }
+        for (id, &hits) in &self.selection.symbol_hits {
+            let used = self.maps.get(id.table as usize);
+            let symbol = used.and_then(|used| used.map.symbols.get(id.symbol as usize));
+            let tier = symbol.and_then(|symbol| names::tier(symbol.name));
+            add(tier.map(str::as_bytes), 1, hits);
         }
         let mut counts: Vec<TierSummary> = counts.into_values().collect();
         counts.sort_by_key(|summary| std::cmp::Reverse(summary.samples));
@@ -158,7 +185,15 @@ impl Run<'_> {
                 });
             }
         }
+        warnings.extend(self.found_maps.warnings.iter().cloned());
+        for used in self.maps {
+            warnings.extend(warned(&used.map.faults, Some(used.found.file.path()), true));
+        }
         warnings.extend(warned(&self.objects.faults, None, false));
+        if !self.selection.has_all_symbols {
+            let reason = "not all symbols of perf maps are written: memory is mapped anew too often";
+            warnings.push(Warning::new(reason));
+        }
         warnings.extend(self.late_dumps());
         if let Some(filled) = &self.cached {
             let path = self.options.build_id_cache.as_deref();
@@ -198,11 +233,12 @@ impl Run<'_> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = self.sources.notes.to_vec();
-        if self.survey.markers.is_empty() && self.sources.used.is_empty() {
+        let mut notes = [self.sources.notes, &self.found_maps.notes].concat();
+        if self.survey.markers.is_empty() && self.sources.used.is_empty() && self.maps.is_empty() {
             notes.push(
-                "no process in the profile mapped a jitdump, so there is nothing to inject; start the runtime with its option for perf \
-                 (node --perf-prof, python -X perf_jit), or name the jitdump with --jitdump"
+                "no process in the profile mapped a jitdump, and there are no perf maps of them, so there is nothing to inject; \
+                 start the runtime with its option for perf (node --perf-prof, python -X perf_jit), or name its files with --jitdump \
+                 or --perf-map"
                     .into(),
             );
         }
@@ -214,7 +250,7 @@ impl Run<'_> {
         notes.extend(self.left_out.iter().map(|id| {
             format!("feature section {id} of the profile is not for pipes and was left out; write to a file to keep it")
         }));
-        if self.survey.has_aux && !self.timeline.residences().is_empty() {
+        if self.survey.has_aux && !self.objects.placed.is_empty() {
             notes.push("the profile has AUX data, so all functions are written".into());
         }
         notes
@@ -244,12 +280,21 @@ fn dump_summary(used: &UsedDump<'_>) -> DumpSummary {
     }
 }
 
+fn map_summary(used: &UsedMap<'_>) -> PerfMapSummary {
+    PerfMapSummary {
+        path: shown(used.found.file.path()),
+        pid: used.found.pid.0,
+        symbols: used.map.symbols.len() as u64,
+    }
+}
+
 fn sample_summary(selection: &Selection) -> SampleSummary {
     let samples = &selection.samples;
     SampleSummary {
         total: samples.total,
         jit: samples.jit(),
         named: samples.named,
+        named_by_map: samples.named_by_map,
         named_percent: samples.named_percent(),
         unnamed: Unnamed {
             before_load: samples.before_load,

@@ -46,12 +46,13 @@ pub struct Sources<'a> {
     pub notes: &'a [String],
 }
 
-/// Reads the dumps that were found. `clock_offset` is what must be added to their times, in nanoseconds, if
-/// somebody knows.
+/// Reads the dumps that were found. `recorded` is the machine of the profile, and `clock_offset` what must be
+/// added to their times, in nanoseconds, if somebody knows.
 pub fn read<'a>(
     profile: &Profile<'_>,
     survey: &Survey,
     found: &'a Found,
+    recorded: Machine,
     clock_offset: Option<i64>,
 ) -> Sources<'a> {
     let clock = ProfileClock {
@@ -73,9 +74,6 @@ pub fn read<'a>(
         notes: &found.notes,
     };
     sources.add_missing(&found.missing);
-    let architecture = profile.architecture();
-    let recorded = architecture.and_then(|name| Machine::of_architecture(name, profile.order));
-    let recorded = recorded.unwrap_or_else(Machine::host);
     for dump in &found.dumps {
         match use_dump(dump, &clock, recorded, &survey.processes) {
             Ok(used) => sources.used.push(used),

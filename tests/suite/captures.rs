@@ -103,13 +103,17 @@ fn flags_that_were_never_set_are_ignored() {
     );
 }
 
-/// Where the dump has nothing, a perf map still names code through the anonymous maps, which must not get
-/// lost.
+/// Where the dump has nothing, and no perf map was there when it was injected, one still names code through
+/// the anonymous maps, which must not get lost.
 #[test]
 fn what_a_perf_map_names_stays_named() {
     let name = "node20-headeronly";
     let folder = scratch();
-    let output = inject_into(folder.path(), &capture::profile(name), &[]);
+    let alone = folder.path().join("perf.data");
+    std::fs::copy(capture::profile(name), &alone).unwrap();
+    let dump = capture::folder(name).join("jit-14184.dump");
+    std::fs::copy(dump, folder.path().join("jit-14184.dump")).unwrap();
+    let output = inject_into(folder.path(), &alone, &[]);
     // perf looks for the map in /tmp only.
     let map = capture::folder(name).join("perf-14184.map");
     std::fs::copy(map, "/tmp/perf-14184.map").unwrap();

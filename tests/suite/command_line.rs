@@ -81,6 +81,7 @@ fn usage_errors_have_a_status_of_their_own() {
     let help = String::from_utf8(help.stdout).unwrap();
     for expected in [
         "--jitdump",
+        "--perf-map",
         "--elf-dir",
         "--fail-under",
         "Examples:",

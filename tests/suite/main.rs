@@ -22,6 +22,7 @@ mod live;
 mod machines;
 mod matching;
 mod objects;
+mod perf_maps;
 mod readers;
 mod records;
 mod support;

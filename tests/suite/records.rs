@@ -85,9 +85,8 @@ fn compare(name: &str) -> Changes {
 fn all_other_records_keep_their_bytes_and_their_order() {
     for name in capture::WITH_TRUTH {
         let changes = compare(name);
-        let has_code = name != "node20-headeronly";
         assert!(changes.markers > 0, "{name}: {changes:?}");
-        assert_eq!(changes.added > 0, has_code, "{name}: {changes:?}");
+        assert!(changes.added > 0, "{name}: {changes:?}");
     }
 }
 

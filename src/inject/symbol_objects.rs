@@ -1,0 +1,150 @@
+//! From the symbols of perf maps to objects without code.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use crate::code::symbols::PlacedSymbol;
+use crate::elf::eh_frame::{TableLayout, Tables};
+use crate::elf::object::{self, Code, FunctionObject, PlacedTables};
+use crate::elf::store;
+use crate::inject::lines::{DescribedCode, EncodedLines, SourceFolders};
+use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
+use crate::inject::output::Output;
+use crate::machine::Machine;
+use crate::runtime::names;
+use crate::runtime::perf_map::Symbol;
+use crate::tally::Tally;
+use crate::units::{BuildId, Pid, Time};
+
+/// Turns symbols into objects.
+struct SymbolWriter<'a> {
+    input: &'a Input<'a>,
+    machine: Machine,
+}
+
+/// Writes an object for each of the symbols in `placed`, which are sorted, adds them to `objects` and tells
+/// `progress` of each.
+pub fn write(
+    input: &Input<'_>,
+    placed: &[PlacedSymbol],
+    output: &mut Output,
+    objects: &mut Objects,
+    mut progress: impl FnMut(u64),
+) -> Result<(), store::Error> {
+    let writer = SymbolWriter {
+        input,
+        machine: input.recorded,
+    };
+    for places in placed.chunk_by(|one, other| one.id == other.id) {
+        let Some((pid, symbol)) = places.first().and_then(|place| writer.symbol(place)) else {
+            continue;
+        };
+        let store = output.store()?;
+        let name = writer.name(symbol);
+        let lines = writer.lines(symbol, &name, store.folder(), &mut objects.faults);
+        let mut bytes = Vec::new();
+        let build_id = writer.encode(symbol, &name, &lines, &mut bytes);
+        let stem = format!("jitted-{pid}-map-{:x}", symbol.range.start.0);
+        let file = store.name(&stem, &bytes, &build_id);
+        store.write(&file, &bytes)?;
+        objects.symbols += 1;
+        let path = path_for_readers(&store.folder().join(file));
+        for place in places {
+            let space = input.processes.space(place.space);
+            objects.placed.push(PlacedObject {
+                pid: space.map_or(pid, |space| space.pid),
+                space: place.space,
+                // Behind the record of the memory that it is in.
+                time: Time(place.since.0.saturating_add(1)),
+                sequence: 0,
+                range: place.range,
+                file_offset: writer.file_offset(symbol, place),
+                tables: None,
+                build_id,
+                path: path.clone(),
+            });
+        }
+        progress(places.len() as u64);
+    }
+    Ok(())
+}
+
+impl<'a> SymbolWriter<'a> {
+    /// A symbol, and the process of its map.
+    fn symbol(&self, place: &PlacedSymbol) -> Option<(Pid, Symbol<'a>)> {
+        let used = self.input.maps.get(place.id.table as usize)?;
+        let symbol = used.map.symbols.get(place.id.symbol as usize)?;
+        Some((used.found.pid, *symbol))
+    }
+
+    /// The offset in the file that the first byte of a part of a symbol would have.
+    fn file_offset(&self, symbol: Symbol<'a>, place: &PlacedSymbol) -> u64 {
+        let into_symbol = place.range.start.0.saturating_sub(symbol.range.start.0);
+        Code::Unknown(symbol.range.size()).file_offset() + into_symbol
+    }
+
+    /// The name for a symbol, and behind it which compiler made the function, if that was asked for.
+    fn name(&self, symbol: Symbol<'a>) -> Cow<'a, [u8]> {
+        match names::tier(symbol.name).filter(|_| self.input.has_tiers) {
+            Some(tier) => [symbol.name, b" [", tier.as_bytes(), b"]"].concat().into(),
+            None => symbol.name.into(),
+        }
+    }
+
+    /// What the name tells of the place in the sources.
+    fn lines(
+        &self,
+        symbol: Symbol<'a>,
+        name: &[u8],
+        store: &Path,
+        faults: &mut Tally<Fault>,
+    ) -> EncodedLines<'a> {
+        let Some(info) = names::declaration(symbol.name) else {
+            return EncodedLines::default();
+        };
+        let function = DescribedCode {
+            symbol: name,
+            code: Code::Unknown(symbol.range.size()),
+            machine: self.machine,
+        };
+        let encoded = self
+            .input
+            .lines
+            .encode(info, &function, store, &SourceFolders::default());
+        encoded.unwrap_or_else(|_| {
+            faults.add(Fault::LinesTooLarge, 0);
+            EncodedLines::default()
+        })
+    }
+
+    fn encode(
+        &self,
+        symbol: Symbol<'a>,
+        name: &[u8],
+        lines: &EncodedLines<'_>,
+        bytes: &mut Vec<u8>,
+    ) -> BuildId {
+        let code = Code::Unknown(symbol.range.size());
+        // An index that holds nothing makes libunwind follow the frame pointer; nobody looks at its address.
+        let eh_frame = (code.address() + code.size()).next_multiple_of(TABLE_ALIGN);
+        let layout = TableLayout {
+            eh_frame,
+            order: self.machine.order,
+            address_size: self.machine.address_size(),
+        };
+        let tables = Tables::lay_out(std::iter::empty(), layout).unwrap_or_default();
+        let function = FunctionObject {
+            machine: self.machine,
+            name,
+            code,
+            address: symbol.range.start.0,
+            time: 0,
+            tables: PlacedTables {
+                tables: &tables,
+                address: eh_frame,
+            },
+            debug: &lines.sections,
+        };
+        object::encode(&function, bytes).build_id
+    }
+}
