@@ -138,7 +138,13 @@ pub fn least_slack(
                 continue;
             };
             let is_first = !timeline.has_earlier_code(space, address, residence.since);
-            if is_first && let Some(slack) = slack.get_mut(residence.function.file as usize) {
+            // What seems to be loaded before its address space was there was put at the start of it.
+            let start = processes.space(residence.space).map(|space| space.since);
+            let is_in_time = start.is_some_and(|start| residence.since.0 > start.0.saturating_add(1));
+            if is_first
+                && is_in_time
+                && let Some(slack) = slack.get_mut(residence.function.file as usize)
+            {
                 let later = time.0.saturating_sub(residence.since.0);
                 *slack = Some(slack.map_or(later, |least: u64| least.min(later)));
             }

@@ -351,10 +351,11 @@ impl Timeline {
             .is_some_and(|layers| layers.code.has_later(address, time))
     }
 
-    /// Whether a function was at an address earlier than `time`, even if it is gone.
+    /// Whether a function was at an address earlier than `time`, even if it is gone, here or in what the
+    /// address space is a copy of.
     pub fn has_earlier_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
-        self.layers_of(space)
-            .is_some_and(|layers| layers.code.has_earlier(address, time))
+        self.lookups(space, time)
+            .any(|(_, layers, time)| layers.code.has_earlier(address, time))
     }
 
     fn layers_of(&self, space: SpaceId) -> Option<&Layers> {

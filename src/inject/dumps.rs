@@ -232,15 +232,14 @@ impl<'a> Search<'a> {
         groups
     }
 
-    /// The file at the recorded path, if it is the one that was mapped.
+    /// The file that was mapped: at the recorded path, or open in the process.
     fn certain(&self, group: &Group<'_>) -> Option<Candidate> {
         let recorded = Path::new(OsStr::from_bytes(&group.first.path));
-        if self.is_elsewhere(group, recorded) {
-            return None;
-        }
-        let candidate = Candidate::open(recorded).ok()?;
-        self.check(&candidate, group).ok()?;
-        Some(candidate)
+        let is_here = !self.is_elsewhere(group, recorded);
+        let at_path = is_here.then(|| recorded.to_owned());
+        let paths = at_path.into_iter().chain(open_in_process(group));
+        let mut opened = paths.filter_map(|path| Candidate::open(&path).ok());
+        opened.find(|candidate| self.check(candidate, group).is_ok())
     }
 
     /// Whether the recorded path means another file here than it did to the process: it ran in another mount
@@ -445,6 +444,17 @@ impl Found {
             }
         }
     }
+}
+
+/// The file of a marker among those that its process has open, if that still runs. It may have been removed,
+/// as V8 does it with `--perf-prof-delete-file`, or lie in a container.
+fn open_in_process(group: &Group<'_>) -> impl Iterator<Item = PathBuf> {
+    let inode = group.identity.number.map(|number| number.inode);
+    let files = fs::read_dir(format!("/proc/{}/fd", group.first.pid));
+    let files = files.into_iter().flatten().filter_map(Result::ok);
+    files
+        .map(|file| file.path())
+        .filter(move |path| fs::metadata(path).is_ok_and(|file| Some(file.ino()) == inode))
 }
 
 /// Whether a file has the base name that its process knew it by.

@@ -104,7 +104,10 @@ fn use_dump<'a>(
         first: dump.first_time().unwrap_or_default(),
         last: dump.events().last().map(|event| event.time).unwrap_or_default(),
     };
-    let alignment = Alignment::find(clock, &runtime_clock, found.marked);
+    let alignment = match dump.events() {
+        [] => Ok(Alignment::Same),
+        _ => Alignment::find(clock, &runtime_clock, found.marked),
+    };
     Ok(UsedDump {
         found,
         dump,

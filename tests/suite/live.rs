@@ -1,10 +1,13 @@
 //! A recording made now, by real perf, of a small JIT compiler of our own (`programs/jit.c`) that needs no
 //! runtime.
 
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::support::{inject_into, objects_of, perf, scratch, tools};
+use crate::support::{inject, inject_into, objects_of, perf, scratch, tools};
 
 /// A stretch of time in which a process has the same stack.
 struct Stretch {
@@ -27,6 +30,11 @@ fn record(folder: &Path, code: &str, call_graph: &[&str]) -> (PathBuf, Vec<Stret
         .status()
         .unwrap_or_else(|error| panic!("perf: {error}; scripts/test installs it"));
     assert!(status.success());
+    (profile, read_truth(folder))
+}
+
+/// What the JIT compiler wrote about itself.
+fn read_truth(folder: &Path) -> Vec<Stretch> {
     let truth = std::fs::read_to_string(folder.join("truth")).unwrap();
     let stretches = truth.lines().map(|line| {
         let mut words = line.split(' ');
@@ -38,14 +46,15 @@ fn record(folder: &Path, code: &str, call_graph: &[&str]) -> (PathBuf, Vec<Stret
             functions: words.map(str::to_owned).collect(),
         }
     });
-    (profile, stretches.collect())
+    stretches.collect()
 }
 
 /// Checks that each sample in made code shows all functions that were on the stack, and behind them those of
 /// the program.
-fn assert_whole(program: &str, output: &Path, stretches: &[Stretch]) {
+fn assert_whole(program: &str, output: &Path, stretches: &[Stretch], call_graph: &[&str]) {
     assert_eq!(stretches.len(), 6);
     let mut seen = vec![0; stretches.len()];
+    let mut wrong = Vec::new();
     let cache = scratch();
     for sample in perf::stacks_with_cache(program, cache.path(), output, &[]) {
         let stretch = stretches.iter().position(|stretch| {
@@ -59,13 +68,24 @@ fn assert_whole(program: &str, output: &Path, stretches: &[Stretch]) {
         let mut expected = stretches[stretch].functions.clone();
         expected.extend(["run_stretch".to_owned(), "main".to_owned()]);
         let shown = sample.frames[user..].iter().take(expected.len());
-        assert_eq!(
-            shown.collect::<Vec<_>>(),
-            expected.iter().collect::<Vec<_>>(),
-            "{sample:?}"
-        );
+        if !shown.eq(&expected) {
+            wrong.push(sample);
+        }
         seen[stretch] += 1;
     }
+    // Where a function's frame is not there yet, or gone already, frame pointers miss its caller.
+    let total: usize = seen.iter().sum();
+    let tolerated = if call_graph.contains(&"fp") {
+        total / 100
+    } else {
+        0
+    };
+    assert!(
+        wrong.len() <= tolerated,
+        "{} of {total}: {:?}",
+        wrong.len(),
+        wrong[0]
+    );
     // The processor may be somebody else's for a while, but not all the time.
     assert!(
         seen.iter().all(|&samples| samples > 20),
@@ -78,7 +98,7 @@ fn check(code: &str, call_graph: &[&str]) {
     let (profile, stretches) = record(folder.path(), code, call_graph);
     let output = inject_into(folder.path(), &profile, &["--fail-under", "100"]);
     for program in perf::programs() {
-        assert_whole(&program, &output, &stretches);
+        assert_whole(&program, &output, &stretches, call_graph);
     }
     let names = objects_of(&output)
         .iter()
@@ -88,6 +108,92 @@ fn check(code: &str, call_graph: &[&str]) {
     let is_exact = call_graph.contains(&"fp");
     assert!(!is_exact || !names.contains(&"unused".to_owned()), "{names:?}");
     assert!(names.contains(&"inner_4".to_owned()), "{names:?}");
+}
+
+/// A process that was there before the profile, and has removed its dump, which it still has open.
+#[test]
+fn a_server_that_perf_attaches_to() {
+    for clock in [&["-k", "mono"][..], &[]] {
+        let folder = scratch();
+        let program = tools::compile(folder.path(), "jit.c", &[]);
+        let mut server = Command::new(program)
+            .args(["frames", "truth", "server"])
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "waiting");
+        let profile = folder.path().join("perf.data");
+        let [control, answer] = ["control", "answer"].map(|name| folder.path().join(name));
+        tools::run("mkfifo", &[tools::text(&control), tools::text(&answer)]);
+        let fifos = format!("fifo:{},{}", control.display(), answer.display());
+        let mut record = Command::new("perf")
+            .args([
+                "record",
+                "-q",
+                "-e",
+                "cpu-clock",
+                "-F",
+                "1999",
+                "--call-graph",
+                "fp",
+            ])
+            .args(clock)
+            .args(["-D", "-1", "--control", &fifos])
+            .args(["-p", &server.id().to_string(), "-o", tools::text(&profile)])
+            .spawn()
+            .unwrap();
+        // perf answers when it has attached.
+        let mut answers = File::options().read(true).write(true).open(&answer).unwrap();
+        std::fs::write(&control, "enable\n").unwrap();
+        answers.read_exact(&mut [0; 3]).unwrap();
+        let mut stdin = server.stdin.take().unwrap();
+        stdin.write_all(b"\n").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "waiting");
+        tools::run("kill", &["-INT", &record.id().to_string()]);
+        record.wait().unwrap();
+        let output = folder.path().join("out.data");
+        let said = inject(&profile, &output, &["-v", "--fail-under", "100"]);
+        stdin.write_all(b"\n").unwrap();
+        assert!(server.wait().unwrap().success());
+        assert!(said.contains(&format!("/proc/{}/fd/", server.id())), "{said}");
+        let is_aligned =
+            said.contains("before its memory was mapped") || said.contains("can't have been loaded later");
+        assert_eq!(is_aligned, clock.is_empty(), "{said}");
+        assert_stacks(&output, &read_truth(folder.path()));
+    }
+}
+
+/// Checks that all stacks in made code are among those that there were, and that all of those are seen,
+/// whatever the clock of the samples.
+fn assert_stacks(output: &Path, stretches: &[Stretch]) {
+    let mut seen = HashMap::new();
+    for sample in perf::stacks(output, &[]) {
+        let user = sample.frames.iter().position(|frame| frame.starts_with("inner_"));
+        let functions = user.and_then(|user| sample.frames.get(user..user + 3));
+        if let Some(functions) = functions {
+            *seen.entry((sample.pid, functions.to_vec())).or_insert(0) += 1;
+        }
+    }
+    let mut total = 0;
+    for stretch in stretches {
+        let samples = seen.remove(&(stretch.pid, stretch.functions.clone()));
+        let is_repeated = stretches
+            .iter()
+            .filter(|other| other.functions == stretch.functions)
+            .count()
+            > 1;
+        assert!(
+            samples.is_some_and(|samples| samples > 20) || is_repeated,
+            "{:?}",
+            stretch.functions
+        );
+        total += samples.unwrap_or(0);
+    }
+    let wrong: usize = seen.values().sum();
+    assert!(wrong * 100 <= total, "{wrong} of {total}: {seen:?}");
 }
 
 /// The name of the function in an object.

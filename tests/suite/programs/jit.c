@@ -2,8 +2,11 @@
  * A small JIT compiler for x86-64 that does to a profiler what JIT compilers do: it keeps no frame pointers (or does), writes a jitdump with tables
  * for unwinding and lines, overwrites code with other code, moves code, protects its memory again after each change, and forks.
  *
- * Usage: jit bare|frames TRUTH. Each line of the file TRUTH says of a stretch of time: process, start and end in nanoseconds of CLOCK_MONOTONIC, and
- * the functions that are on the stack all the time, innermost first.
+ * Usage: jit bare|frames TRUTH [server]. Each line of the file TRUTH says of a stretch of time: process, start and end in nanoseconds of
+ * CLOCK_MONOTONIC, and the functions that are on the stack all the time, innermost first.
+ *
+ * As a server, it removes its jitdump as soon as it has mapped it, and waits for a line from standard input before it compiles anything, and once
+ * more before it ends; before each it writes a line to standard output.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,19 +25,21 @@
 
 #define REGION 0x10000
 #define SLOT 0x100
-#define STRETCH 200000000ull /* nanoseconds */
+#define STRETCH 200000000ull /* nanoseconds of CPU time, so that as many samples are taken on a busy machine */
 
 static int dump, with_frames;
 static FILE *truth;
 static uint8_t *region;
 static uint64_t next_index;
 
-static uint64_t now(void)
+static uint64_t time_of(clockid_t clock)
 {
 	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
+
+static uint64_t now(void) { return time_of(CLOCK_MONOTONIC); }
 
 /* A buffer that records and code are put together in. */
 struct bytes {
@@ -228,27 +233,43 @@ static void move(int from, int to, uint64_t size, uint64_t index)
 __attribute__((noinline)) void run_stretch(int slot, const char *stack)
 {
 	void (*function)(void) = (void (*)(void))(region + slot * SLOT);
-	uint64_t start;
+	uint64_t start, used;
 	/*
 	 * Once before, so that all pages are there: a page fault takes long enough to be sampled, and one at the first instruction of a function
 	 * finds no frame of it yet.
 	 */
 	function();
 	start = now();
-	while (now() - start < STRETCH)
+	used = time_of(CLOCK_PROCESS_CPUTIME_ID);
+	while (time_of(CLOCK_PROCESS_CPUTIME_ID) - used < STRETCH)
 		function();
 	fprintf(truth, "%d %llu %llu %s\n", getpid(), (unsigned long long)start, (unsigned long long)now(), stack);
 	fflush(truth);
 }
 
+static void wait_for_client(void)
+{
+	puts("waiting");
+	fflush(stdout);
+	if (getchar() == EOF)
+		exit(1);
+}
+
 int main(int argc, char **argv)
 {
 	pid_t child;
-	if (argc != 3)
+	int is_server = argc == 4 && !strcmp(argv[3], "server");
+	if (argc != 3 + is_server)
 		return 2;
 	with_frames = !strcmp(argv[1], "frames");
 	truth = fopen(argv[2], "a");
 	open_dump();
+	if (is_server) {
+		char name[64];
+		snprintf(name, sizeof name, "jit-%d.dump", getpid());
+		unlink(name);
+		wait_for_client();
+	}
 	region = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	load_inner(2, "inner_1");
@@ -273,5 +294,7 @@ int main(int argc, char **argv)
 	}
 	waitpid(child, NULL, 0);
 	run_stretch(0, "inner_2 middle_1 outer_3"); /* the child's code is not the parent's */
+	if (is_server)
+		wait_for_client();
 	return 0;
 }
