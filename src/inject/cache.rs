@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::elf::build_id_cache::{Added, BuildIdCache, Error};
 use crate::inject::objects::PlacedObject;
+use crate::inject::{Options, Progress};
 use crate::tally::Tally;
 
 /// Objects that did not get into the cache.
@@ -37,8 +38,16 @@ pub struct Filled {
     pub faults: Tally<Fault>,
 }
 
-/// Adds all objects to the cache in `folder`, and tells `progress` of each.
-pub fn fill(folder: &Path, objects: &[PlacedObject], mut progress: impl FnMut(u64)) -> Result<Filled, Error> {
+/// Adds all objects to the cache, if there is to be one.
+pub fn fill(
+    options: &Options,
+    objects: &[PlacedObject],
+    progress: &mut dyn Progress,
+) -> Result<Option<Filled>, Error> {
+    let Some(folder) = &options.build_id_cache else {
+        return Ok(None);
+    };
+    progress.start("filling the build-id cache", objects.len() as u64);
     let mut filled = Filled::default();
     let mut cache = BuildIdCache::create(folder)?;
     for object in objects {
@@ -47,7 +56,7 @@ pub fn fill(folder: &Path, objects: &[PlacedObject], mut progress: impl FnMut(u6
             Added::Present => filled.present += 1,
             Added::Occupied => filled.faults.add(Fault::Occupied, 0),
         }
-        progress(1);
+        progress.advance(1);
     }
-    Ok(filled)
+    Ok(Some(filled))
 }

@@ -15,6 +15,7 @@ mod report;
 mod sources;
 mod symbol_objects;
 
+use std::cell::OnceCell;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::elf::{build_id_cache, store};
 use crate::files::Spool;
+use crate::inject::input::{Expanded, Input};
 use crate::inject::lines::LineOptions;
 use crate::inject::perf_maps::UsedMap;
 use crate::machine::Machine;
@@ -173,19 +175,8 @@ pub fn is_standard(path: &Path) -> bool {
 /// Reads a profile and the files of its runtimes, writes objects and a new profile, and tells what happened.
 pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary, Error> {
     let input = input::open(options)?;
-    let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile {
-        path: input.main.path().to_owned(),
-        cause,
-    })?;
-    let mut survey = Survey::of(&profile, marker::dump_path);
-    let expanded;
-    let mut expansion_faults = &[][..];
-    if survey.has_compressed || !input.parts.is_empty() {
-        expanded = input.expand(&profile)?;
-        profile = profile.with_records(&expanded.file);
-        survey = Survey::of(&profile, marker::dump_path);
-        expansion_faults = &expanded.faults;
-    }
+    let expanded = OnceCell::new();
+    let (profile, survey) = read_profile(&input, &expanded)?;
 
     let recorded = Machine::of_profile(profile.architecture(), profile.order);
     let found = dumps::find(&profile, &survey, options)?;
@@ -202,8 +193,8 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
 
     progress.start("reading samples", survey.data_end);
     let states = sources.states(&survey.processes);
-    let mut selection = Selector::new(&profile, &survey.processes, &timeline, &states)
-        .walk(profile.records(), |bytes| progress.advance(bytes));
+    let selector = Selector::new(&profile, &survey.processes, &timeline, &states);
+    let mut selection = selector.walk(profile.records(), |bytes| progress.advance(bytes));
     if options.all || survey.has_aux {
         selection.add_all(&survey.processes, &timeline);
     }
@@ -240,14 +231,11 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         build_ids: output::build_id_entries(&profile, &objects.placed),
         compression: options.compression,
     })?;
-    let cached = options.build_id_cache.as_deref().map(|folder| {
-        progress.start("filling the build-id cache", objects.placed.len() as u64);
-        cache::fill(folder, &objects.placed, |objects| progress.advance(objects))
-    });
+    let cached = cache::fill(options, &objects.placed, progress)?;
     let run = report::Run {
         options,
         profile: &profile,
-        expansion_faults,
+        expansion_faults: expanded.get().map_or(&[], |expanded| &expanded.faults),
         survey: &survey,
         timeline: &timeline,
         selection: &selection,
@@ -257,7 +245,27 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         objects: &objects,
         cover_faults: &changes.faults,
         left_out: &left_out,
-        cached: cached.transpose()?,
+        cached,
     };
     Ok(run.summary())
+}
+
+/// Reads what the profile says of itself, from plain records: what its own had to be made into first is kept
+/// in `expanded`.
+fn read_profile<'a>(
+    input: &'a Input,
+    expanded: &'a OnceCell<Expanded>,
+) -> Result<(Profile<'a>, Survey), Error> {
+    let profile = Profile::parse(&input.main).map_err(|cause| Error::Profile {
+        path: input.main.path().to_owned(),
+        cause,
+    })?;
+    let survey = Survey::of(&profile, marker::dump_path);
+    if !survey.has_compressed && input.parts.is_empty() {
+        return Ok((profile, survey));
+    }
+    let made = input.expand(&profile)?;
+    let profile = profile.with_records(&expanded.get_or_init(|| made).file);
+    let survey = Survey::of(&profile, marker::dump_path);
+    Ok((profile, survey))
 }
