@@ -17,6 +17,9 @@ Examples:
   perf record -k mono -g node --perf-prof app.js
   jitinject && perf report -i perf.jit.data
 
+  # nothing on disk but the objects
+  perf record -k mono -g -o - node --perf-prof app.js | jitinject -i - -o - | perf report -i -
+
   # the jitdump was copied from elsewhere
   jitinject -i perf.data --jitdump dumps/ -o named.data
 
@@ -44,7 +47,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
     output: PathBuf,
 
-    /// Compress the records of the output, as perf record -z does
+    /// Compress the records of the output, as perf record -z does; LEVEL is 1 to 22, 1 if left out
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1",
         value_parser = clap::value_parser!(i32).range(1..=22))]
     compress: Option<i32>,
@@ -117,7 +120,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_under: Option<f64>,
 
-    /// Read a profile, and perf maps, that belong to another user
+    /// Read a profile that belongs to another user
     #[arg(short, long)]
     force: bool,
 
