@@ -3,7 +3,8 @@
 //! A [`Builder`] is told, in the order of time, what is put where; what was there before ends. That leaves
 //! rectangles of addresses by time that don't overlap, at most three for each call however the ranges lie. A
 //! [`History`] finds the rectangle of a point among n in O(log² n): a segment tree over the addresses where
-//! rectangles start or end, each node with the rectangles that span it, in the order of time.
+//! rectangles start or end, each node with the rectangles that span it, in the order of time. Where functions
+//! don't overlap, as most don't, only the leaves have any, and empty nodes are passed over.
 
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Time};
@@ -97,6 +98,9 @@ fn end<T>(ended: &mut Vec<Episode<T>>, range: AddressRange, from: Time, until: T
     }
 }
 
+/// How many bounds there are for each landmark.
+const STRIDE: usize = 32;
+
 /// What lay at each address at each time.
 #[derive(Clone, Debug)]
 pub struct History<T> {
@@ -105,11 +109,16 @@ pub struct History<T> {
     /// Every address where an episode starts or ends. Between two neighbours, all addresses have the same
     /// history.
     bounds: Vec<Address>,
+    /// Every [`STRIDE`]th of them: few enough to stay in the processor's caches, where most of a search for
+    /// one happens.
+    landmarks: Vec<Address>,
     /// For each node of the segment tree, where its list in `lists` starts; the next one's start is its end.
     /// The leaf of the slot behind `bounds[i]` is node `bounds.len() + i`, the parent of node n is n / 2.
     starts: Vec<u32>,
     /// Indices of episodes.
     lists: Vec<u32>,
+    /// For each node, the nearest one above it whose list is not empty; 0 if there is none.
+    above: Vec<u32>,
 }
 
 impl<T: Copy> History<T> {
@@ -122,11 +131,34 @@ impl<T: Copy> History<T> {
         let mut history = Self {
             starts: vec![0; bounds.len() * 2 + 1],
             lists: Vec::new(),
+            above: vec![0; bounds.len() * 2],
+            landmarks: bounds.iter().copied().step_by(STRIDE).collect(),
             episodes,
             bounds,
         };
         history.fill_lists();
+        history.link_nodes();
         history
+    }
+
+    fn link_nodes(&mut self) {
+        for node in 2..self.above.len() {
+            let parent = node / 2;
+            let link = match self.list(parent) {
+                Some(_) => u32::try_from(parent).unwrap_or(0),
+                None => self.above.get(parent).copied().unwrap_or(0),
+            };
+            if let Some(above) = self.above.get_mut(node) {
+                *above = link;
+            }
+        }
+    }
+
+    /// The list of a node, unless it is empty.
+    fn list(&self, node: usize) -> Option<&[u32]> {
+        let start = *self.starts.get(node)? as usize;
+        let end = *self.starts.get(node + 1)? as usize;
+        self.lists.get(start..end).filter(|list| !list.is_empty())
     }
 
     fn fill_lists(&mut self) {
@@ -180,6 +212,17 @@ impl<T: Copy> History<T> {
         self.bounds.partition_point(|&bound| bound < address)
     }
 
+    /// The index of the first bound above `address`.
+    fn slot_behind(&self, address: Address) -> usize {
+        let landmark = self.landmarks.partition_point(|&bound| bound <= address);
+        let Some(start) = landmark.checked_sub(1).map(|landmark| landmark * STRIDE) else {
+            return 0;
+        };
+        let near = self.bounds.get(start..).unwrap_or_default();
+        let near = near.get(..STRIDE).unwrap_or(near);
+        start + near.partition_point(|&bound| bound <= address)
+    }
+
     /// From the lowest address that ever held anything up to the highest.
     pub fn extent(&self) -> Option<AddressRange> {
         Some(AddressRange {
@@ -216,16 +259,14 @@ impl<T: Copy> History<T> {
 
     /// The lists of episodes that hold `address`, at whatever time.
     fn nodes_of(&self, address: Address) -> impl Iterator<Item = Episodes<'_, T>> {
-        let slot = self.bounds.partition_point(|&bound| bound <= address);
+        let slot = self.slot_behind(address);
         let leaf = slot.checked_sub(1).map_or(0, |slot| slot + self.bounds.len());
-        std::iter::successors(Some(leaf), |node| Some(node / 2))
+        std::iter::successors(Some(leaf), |&node| Some(*self.above.get(node)? as usize))
             .take_while(|&node| node > 0)
             .filter_map(|node| {
-                let start = *self.starts.get(node)? as usize;
-                let end = *self.starts.get(node + 1)? as usize;
                 Some(Episodes {
                     history: self,
-                    list: self.lists.get(start..end).filter(|list| !list.is_empty())?,
+                    list: self.list(node)?,
                 })
             })
     }

@@ -1,12 +1,16 @@
 //! The second walk over a profile: which functions its samples touch, and how many samples have a name.
 
+use std::ops::Range;
+
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::process::{Processes, SpaceId};
+use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Occupant, Timeline};
 use crate::perf::Profile;
-use crate::perf::record::{self, Record, Records};
+use crate::perf::record::{self, Record};
 use crate::perf::sample::{Sample, deferred_callers};
 use crate::units::{Address, AddressRange, Pid, Time};
 
@@ -46,6 +50,18 @@ pub struct SampleCounts {
 }
 
 impl SampleCounts {
+    fn add(&mut self, other: &Self) {
+        self.total += other.total;
+        self.named += other.named;
+        self.named_by_map += other.named_by_map;
+        self.before_load += other.before_load;
+        self.not_in_dump += other.not_in_dump;
+        self.dump_unusable += other.dump_unusable;
+        self.no_dump += other.no_dump;
+        self.with_named_frame += other.with_named_frame;
+        self.cut += other.cut;
+    }
+
     /// Those taken in JIT code, as far as can be known.
     pub fn jit(&self) -> u64 {
         self.named + self.unnamed()
@@ -87,6 +103,44 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Nothing of a timeline.
+    fn nothing(processes: &Processes, timeline: &Timeline) -> Self {
+        Self {
+            residences: vec![false; timeline.residences().len()],
+            hits: vec![0; timeline.residences().len()],
+            vacancies: vec![false; timeline.vacancies().len()],
+            before_load: vec![0; processes.spaces().len()],
+            symbols: FxHashSet::default(),
+            has_all_symbols: true,
+            symbol_hits: FxHashMap::default(),
+            samples: SampleCounts::default(),
+        }
+    }
+
+    /// Adds what other samples of the same profile touch.
+    fn merge(&mut self, other: Self) {
+        let set = |own: &mut [bool], other: &[bool]| {
+            for (own, other) in own.iter_mut().zip(other) {
+                *own |= other;
+            }
+        };
+        let add = |own: &mut [u32], other: &[u32]| {
+            for (own, &other) in own.iter_mut().zip(other) {
+                *own = own.saturating_add(other);
+            }
+        };
+        set(&mut self.residences, &other.residences);
+        set(&mut self.vacancies, &other.vacancies);
+        add(&mut self.hits, &other.hits);
+        add(&mut self.before_load, &other.before_load);
+        self.symbols.extend(other.symbols);
+        for (symbol, count) in other.symbol_hits {
+            let hits = self.symbol_hits.entry(symbol).or_default();
+            *hits = hits.saturating_add(count);
+        }
+        self.samples.add(&other.samples);
+    }
+
     /// Adds all that no sample touches.
     pub fn add_all(&mut self, processes: &Processes, timeline: &Timeline) {
         self.residences.fill(true);
@@ -153,14 +207,67 @@ pub fn least_slack(
     slack
 }
 
-/// A walk over the samples.
+/// Finds out what samples touch.
+#[derive(Clone, Copy, Debug)]
 pub struct Selector<'a> {
-    profile: &'a Profile<'a>,
-    processes: &'a Processes,
-    timeline: &'a Timeline,
-    /// For each address space.
-    dumps: &'a [DumpState],
-    selection: Selection,
+    /// The profile.
+    pub profile: &'a Profile<'a>,
+    /// Its processes.
+    pub processes: &'a Processes,
+    /// Their code.
+    pub timeline: &'a Timeline,
+    /// What is known of each of their address spaces.
+    pub dumps: &'a [DumpState],
+}
+
+/// How many bytes of records a thread walks at a time, at most.
+const PIECE: u64 = 16 << 20;
+
+impl<'a> Selector<'a> {
+    /// Walks the first `end` bytes of the records, in several threads, and tells `progress` how many bytes it
+    /// has come. `marks` are those of the same profile.
+    pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
+        let threads = rayon::current_num_threads();
+        let size = (end / threads as u64).clamp(1, PIECE);
+        let mut pieces: Vec<Range<u64>> = Vec::new();
+        for start in marks.starts() {
+            match pieces.last_mut() {
+                Some(last) if start.saturating_sub(last.start) < size => continue,
+                Some(last) => last.end = start,
+                None => {}
+            }
+            pieces.push(start..end);
+        }
+        let mut selection = Selection::nothing(self.processes, self.timeline);
+        for batch in pieces.chunks(threads) {
+            let found: Vec<Selection> = batch.par_iter().map(|piece| self.walk_piece(piece)).collect();
+            for one in found {
+                selection.merge(one);
+            }
+            progress(
+                batch
+                    .iter()
+                    .map(|piece| piece.end.saturating_sub(piece.start))
+                    .sum(),
+            );
+        }
+        selection
+    }
+
+    fn walk_piece(&self, piece: &Range<u64>) -> Selection {
+        let mut walk = Walk {
+            selector: *self,
+            selection: Selection::nothing(self.processes, self.timeline),
+        };
+        for record in self.profile.records_between(piece.start, piece.end) {
+            match record.kind {
+                record::SAMPLE => walk.add(&record),
+                record::CALLCHAIN_DEFERRED => walk.add_deferred(&record),
+                _ => {}
+            }
+        }
+        walk.selection
+    }
 }
 
 /// Where and when a sample was taken.
@@ -172,57 +279,29 @@ struct Moment {
     extent: Option<AddressRange>,
 }
 
-impl<'a> Selector<'a> {
-    /// Starts with nothing touched. `dumps` has a state for each of the address spaces of `processes`.
-    pub fn new(
-        profile: &'a Profile<'a>,
-        processes: &'a Processes,
-        timeline: &'a Timeline,
-        dumps: &'a [DumpState],
-    ) -> Self {
-        Self {
-            profile,
-            processes,
-            timeline,
-            dumps,
-            selection: Selection {
-                residences: vec![false; timeline.residences().len()],
-                hits: vec![0; timeline.residences().len()],
-                vacancies: vec![false; timeline.vacancies().len()],
-                before_load: vec![0; processes.spaces().len()],
-                symbols: FxHashSet::default(),
-                has_all_symbols: true,
-                symbol_hits: FxHashMap::default(),
-                samples: SampleCounts::default(),
-            },
-        }
-    }
+/// A walk over a piece of the records.
+struct Walk<'a> {
+    selector: Selector<'a>,
+    selection: Selection,
+}
 
-    /// Walks `records`, and tells `progress` how many bytes it has come.
-    pub fn walk(mut self, records: Records<'_>, mut progress: impl FnMut(u64)) -> Selection {
-        for record in records {
-            progress(record.len());
-            match record.kind {
-                record::SAMPLE => self.add(&record),
-                record::CALLCHAIN_DEFERRED => self.add_deferred(&record),
-                _ => {}
-            }
-        }
-        self.selection
-    }
-
+impl Walk<'_> {
     fn time_of(&self, record: &Record<'_>) -> Time {
-        let time = self.profile.attrs.time_of(record, self.profile.order);
+        let time = self
+            .selector
+            .profile
+            .attrs
+            .time_of(record, self.selector.profile.order);
         time.unwrap_or(Time::LAST)
     }
 
     /// The call chain of an earlier sample.
     fn add_deferred(&mut self, record: &Record<'_>) {
-        let order = self.profile.order;
-        let attr = self.profile.attrs.of(record, order);
+        let order = self.selector.profile.order;
+        let attr = self.selector.profile.attrs.of(record, order);
         let pid = attr.and_then(|attr| attr.trailer_pid(record, order));
         let time = self.time_of(record);
-        let space = pid.and_then(|pid| self.processes.space_at(pid, time));
+        let space = pid.and_then(|pid| self.selector.processes.space_at(pid, time));
         if let Some(moment) = space.and_then(|space| self.moment(space, time)) {
             for address in deferred_callers(record, order) {
                 self.touch_caller(address, moment);
@@ -232,13 +311,17 @@ impl<'a> Selector<'a> {
 
     /// A moment of an address space in which there is code, ever.
     fn moment(&self, space: SpaceId, time: Time) -> Option<Moment> {
-        let extent = self.timeline.extent(space);
-        (extent.is_some() || self.timeline.has_symbols(space)).then_some(Moment { space, time, extent })
+        let extent = self.selector.timeline.extent(space);
+        (extent.is_some() || self.selector.timeline.has_symbols(space)).then_some(Moment {
+            space,
+            time,
+            extent,
+        })
     }
 
     fn add(&mut self, record: &Record<'_>) {
-        let order = self.profile.order;
-        let Some(attr) = self.profile.attrs.of(record, order) else {
+        let order = self.selector.profile.order;
+        let Some(attr) = self.selector.profile.attrs.of(record, order) else {
             return;
         };
         let sample = Sample::parse(record, attr, order);
@@ -246,31 +329,27 @@ impl<'a> Selector<'a> {
         self.selection.samples.cut += u64::from(sample.is_cut);
         let pid = sample.pid.unwrap_or(Pid(0));
         let time = self.time_of(record);
-        let Some(space) = self.processes.space_at(pid, time) else {
+        let Some(space) = self.selector.processes.space_at(pid, time) else {
             return;
         };
-        let is_user = record.cpu_mode() == record::MISC_USER;
-        if let Some(ip) = sample.ip.filter(|_| is_user) {
-            let occupant = self.timeline.at(space, ip, time);
-            self.touch(occupant);
+        let mut is_in_function = false;
+        if let Some(ip) = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER) {
+            let occupant = self.selector.timeline.at(space, ip, time);
+            is_in_function = self.touch(occupant);
             self.count(space, ip, time, occupant);
         }
         if let Some(moment) = self.moment(space, time)
             && !record.is_of_guest()
         {
-            self.add_callers(&sample, moment, is_user);
+            self.add_callers(&sample, moment, is_in_function);
         }
     }
 
-    /// The addresses that came with a sample. A return address can lie one byte behind its caller, where that
-    /// ends in a call.
-    fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, is_user: bool) {
-        let mut is_in_stack = false;
+    /// The addresses that came with a sample, whose own is in a function or not.
+    fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, mut is_in_stack: bool) {
         for address in sample.callers() {
             is_in_stack |= self.touch_caller(address, moment);
         }
-        let leaf = sample.ip.filter(|_| is_user);
-        is_in_stack |= leaf.is_some_and(|ip| self.touch_address(ip, moment));
         self.selection.samples.with_named_frame += u64::from(is_in_stack);
         for address in sample.branches.iter() {
             self.touch_address(address, moment);
@@ -281,39 +360,58 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Touches what an address of a call chain may stand for; says whether it is in a function.
+    /// Touches what an address of a call chain may stand for; says whether it is in a function. A return
+    /// address can lie one byte behind its caller, where that ends in a call.
     fn touch_caller(&mut self, address: Address, moment: Moment) -> bool {
-        self.touch_address(Address(address.0.saturating_sub(1)), moment);
-        self.touch_address(address, moment)
+        let before = Address(address.0.saturating_sub(1));
+        let (is_in_function, range) = self.touch_around(address, moment);
+        if range.is_some_and(|range| range.contains(before)) {
+            return is_in_function;
+        }
+        self.touch_address(before, moment) | is_in_function
     }
 
     fn touch_address(&mut self, address: Address, moment: Moment) -> bool {
-        let is_near_function = moment.extent.is_some_and(|extent| extent.contains(address));
-        if !is_near_function && !self.timeline.may_have_symbol(moment.space, address) {
-            return false;
-        }
-        let occupant = self.timeline.at(moment.space, address, moment.time);
-        self.touch(occupant);
-        matches!(occupant, Occupant::Function(_) | Occupant::Symbol(_))
+        self.touch_around(address, moment).0
     }
 
-    fn touch(&mut self, occupant: Occupant) {
-        let place = match occupant {
-            Occupant::Function(at) => self.selection.residences.get_mut(at as usize),
-            Occupant::Vacated(at) => self.selection.vacancies.get_mut(at as usize),
+    /// Touches what is at an address, and says whether that is a function, and at which addresses around it
+    /// the same is.
+    fn touch_around(&mut self, address: Address, moment: Moment) -> (bool, Option<AddressRange>) {
+        let Moment { space, time, extent } = moment;
+        let timeline = self.selector.timeline;
+        let is_near_function = extent.is_some_and(|extent| extent.contains(address));
+        if !is_near_function && !timeline.may_have_symbol(space, address) {
+            return (false, None);
+        }
+        let (occupant, range) = timeline.around(space, address, time);
+        (self.touch(occupant), range)
+    }
+
+    /// Notes that something is touched, and says whether it is a function.
+    fn touch(&mut self, occupant: Occupant) -> bool {
+        let (place, is_function) = match occupant {
+            Occupant::Function(at) => (self.selection.residences.get_mut(at as usize), true),
+            Occupant::Vacated(at) => (self.selection.vacancies.get_mut(at as usize), false),
             Occupant::Symbol(symbol) => {
                 self.selection.symbols.insert(symbol);
-                None
+                (None, true)
             }
-            Occupant::Anonymous | Occupant::File | Occupant::Unmapped => None,
+            Occupant::Anonymous | Occupant::File | Occupant::Unmapped => (None, false),
         };
         if let Some(place) = place {
             *place = true;
         }
+        is_function
     }
 
     fn count(&mut self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) {
-        let dump = self.dumps.get(space.index()).copied().unwrap_or_default();
+        let dump = self
+            .selector
+            .dumps
+            .get(space.index())
+            .copied()
+            .unwrap_or_default();
         let samples = &mut self.selection.samples;
         let counter = match occupant {
             Occupant::Function(at) => {
@@ -332,7 +430,7 @@ impl<'a> Selector<'a> {
             // Every page that is executed is mapped; where a profile lacks the map, only a dump shows that
             // there is JIT code.
             Occupant::Unmapped if dump == DumpState::None => return,
-            _ if self.timeline.has_later_code(space, ip, time) => {
+            _ if self.selector.timeline.has_later_code(space, ip, time) => {
                 if let Some(count) = self.selection.before_load.get_mut(space.index()) {
                     *count = count.saturating_add(1);
                 }

@@ -177,6 +177,11 @@ impl TimeMarks {
         self.latest = self.latest.max(time.unwrap_or_default());
     }
 
+    /// Where stretches of records start, in bytes from the first one.
+    pub fn starts(&self) -> impl Iterator<Item = u64> {
+        self.marks.iter().map(|mark| mark.offset)
+    }
+
     /// Starts looking for places in `profile`, the one that was surveyed.
     pub fn places<'a>(&'a self, profile: &'a Profile<'a>) -> Places<'a> {
         Places {

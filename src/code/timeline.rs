@@ -308,18 +308,27 @@ impl Timeline {
 
     /// What is at an address of an address space at a time.
     pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Occupant {
+        self.around(space, address, time).0
+    }
+
+    /// The same, and if it is a function, at which addresses around that one it is as well, as far as that is
+    /// known at once.
+    pub fn around(&self, space: SpaceId, address: Address, time: Time) -> (Occupant, Option<AddressRange>) {
         let mut stretch = None;
-        for (of, layers, time) in self.lookups(space, time) {
-            match layers.code.at(address, time).map(|episode| episode.value) {
-                Some(Code::Function(residence)) => return Occupant::Function(residence),
-                Some(Code::Vacated(vacancy)) => return Occupant::Vacated(vacancy),
-                None => {}
+        for (generation, (of, layers, time)) in self.lookups(space, time).enumerate() {
+            if let Some(code) = layers.code.at(address, time) {
+                let occupant = match code.value {
+                    Code::Function(residence) => Occupant::Function(residence),
+                    Code::Vacated(vacancy) => Occupant::Vacated(vacancy),
+                };
+                // Over a part of what is inherited there may be something else.
+                return (occupant, (generation == 0).then_some(code.range));
             }
             match layers.maps.at(address, time) {
                 Some(episode) if episode.value == Memory::File => {
                     // Memory that a child mapped over its parent's file is the child's.
                     if stretch.is_none() {
-                        return Occupant::File;
+                        return (Occupant::File, None);
                     }
                     break;
                 }
@@ -328,10 +337,12 @@ impl Timeline {
             }
         }
         let Some(stretch) = stretch else {
-            return Occupant::Unmapped;
+            return (Occupant::Unmapped, None);
         };
-        let symbol = self.symbols.at(space, address, stretch);
-        symbol.map_or(Occupant::Anonymous, Occupant::Symbol)
+        match self.symbols.at(space, address, stretch) {
+            Some(symbol) => (Occupant::Symbol(symbol), None),
+            None => (Occupant::Anonymous, None),
+        }
     }
 
     /// All symbols in all memory that they can be in.

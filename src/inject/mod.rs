@@ -193,8 +193,13 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
 
     progress.start("reading samples", survey.data_end);
     let states = sources.states(&survey.processes);
-    let selector = Selector::new(&profile, &survey.processes, &timeline, &states);
-    let mut selection = selector.walk(profile.records(), |bytes| progress.advance(bytes));
+    let selector = Selector {
+        profile: &profile,
+        processes: &survey.processes,
+        timeline: &timeline,
+        dumps: &states,
+    };
+    let mut selection = selector.walk(&survey.marks, survey.data_end, |bytes| progress.advance(bytes));
     if options.all || survey.has_aux {
         selection.add_all(&survey.processes, &timeline);
     }

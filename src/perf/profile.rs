@@ -198,6 +198,13 @@ impl<'a> Profile<'a> {
         Records::new(tail(self.data, offset), offset, self.order)
     }
 
+    /// The records from byte `start` to byte `end` of them, both where records start.
+    pub fn records_between(&self, start: u64, end: u64) -> Records<'a> {
+        let bytes = tail(self.data, start);
+        let size = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+        Records::new(bytes.get(..size).unwrap_or(bytes), start, self.order)
+    }
+
     /// The content of a feature section, if the profile has it.
     pub fn feature(&self, id: u8) -> Option<&[u8]> {
         let mut features = self.features.iter();
