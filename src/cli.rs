@@ -189,7 +189,7 @@ impl Arguments {
             perf_maps: self.perf_map.clone(),
             elf_dir: self.elf_dir.clone(),
             build_id_cache: self.build_id_cache.clone(),
-            summary: self.summary.clone().filter(|path| !is_standard(path)),
+            summary: self.summary.clone(),
             all: self.all,
             force: self.force,
             lines: LineOptions {

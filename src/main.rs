@@ -1,6 +1,7 @@
 //! Parse, run, say what happened, exit.
 
 mod cli;
+mod interrupt;
 mod progress;
 
 use std::io::{self, Write};
@@ -14,6 +15,7 @@ use jitinject::inject::{inject, is_standard};
 use jitinject::summary::Summary;
 
 use crate::cli::Arguments;
+use crate::interrupt::FirstInterrupt;
 use crate::progress::Bar;
 
 /// Fewer samples have a name than were asked for.
@@ -31,7 +33,8 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let mut bar = Bar::new(arguments.quiet);
+    let interrupt = FirstInterrupt::pass().context("cannot listen to signals")?;
+    let mut bar = Bar::new(arguments.quiet, interrupt);
     let summary = inject(&arguments.options(), &mut bar);
     drop(bar);
     let summary = summary?;

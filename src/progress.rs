@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jitinject::inject::Progress;
 
+use crate::interrupt::FirstInterrupt;
+
 /// Work that is done sooner than this needs no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -20,11 +22,13 @@ pub struct Bar {
     stride: u64,
     is_shown: bool,
     is_quiet: bool,
+    interrupt: FirstInterrupt,
 }
 
 impl Bar {
-    /// A bar that will show when its time comes, unless it is to be quiet.
-    pub fn new(is_quiet: bool) -> Self {
+    /// A bar that will show when its time comes, unless it is to be quiet. `interrupt` ends when the input
+    /// does.
+    pub fn new(is_quiet: bool, interrupt: FirstInterrupt) -> Self {
         Self {
             bar: ProgressBar::hidden(),
             started: Instant::now(),
@@ -32,11 +36,16 @@ impl Bar {
             stride: STRIDE,
             is_shown: false,
             is_quiet,
+            interrupt,
         }
     }
 }
 
 impl Progress for Bar {
+    fn input_ended(&mut self) {
+        self.interrupt.end();
+    }
+
     fn start(&mut self, what: &'static str, total: u64) {
         self.gathered = 0;
         self.stride = (total / 1000).clamp(1, STRIDE);

@@ -113,7 +113,7 @@ pub struct SampleSummary {
     pub named: u64,
     /// Of these, by a perf map.
     pub named_by_map: u64,
-    /// The same as a share, in percent; 100 where there are none.
+    /// The share of those in JIT code that have a name, in percent; 100 where there are none.
     pub named_percent: f64,
     /// Of those in JIT code, without a name, by the reason.
     pub unnamed: Unnamed,

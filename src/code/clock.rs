@@ -105,6 +105,8 @@ pub enum Evidence {
     FirstRecordAtMarker,
     /// No function can have been loaded before its memory was mapped.
     MapBeforeLoad,
+    /// It is that of another runtime's clock, which is the same.
+    OtherRuntime,
     /// The function that a sample was taken in can't have been loaded later.
     LoadAtSample,
     /// There is none.
@@ -186,6 +188,34 @@ impl Alignment {
     /// Whether [`Alignment::refine`] has something to do.
     pub fn is_estimate(&self) -> bool {
         matches!(self, Self::Shifted(_))
+    }
+
+    /// A guess of the distance that there is evidence for, and how good it is.
+    fn well_founded(&self) -> Option<(u8, i128)> {
+        let Self::Shifted(shift) = self else { return None };
+        match shift.evidence {
+            Evidence::HeaderAtMarker => Some((2, shift.guess)),
+            Evidence::ClocksAgree => Some((1, shift.guess)),
+            // Distances that it can't be less than: of several, the greatest is nearest.
+            Evidence::FirstRecordAtMarker | Evidence::MapBeforeLoad => Some((0, shift.guess)),
+            Evidence::OtherRuntime | Evidence::LoadAtSample | Evidence::None => None,
+        }
+    }
+
+    /// Gives estimates that rest on nothing the distance of one that rests on something: all runtimes use the
+    /// same clock.
+    pub fn share<'a>(all: impl Iterator<Item = &'a mut Self>) {
+        let mut all: Vec<&mut Self> = all.collect();
+        let best = all.iter().filter_map(|alignment| alignment.well_founded()).max();
+        let Some((_, distance)) = best else { return };
+        for alignment in &mut all {
+            if let Self::Shifted(shift) = alignment
+                && shift.evidence == Evidence::None
+            {
+                shift.guess = distance;
+                shift.evidence = Evidence::OtherRuntime;
+            }
+        }
     }
 
     /// Settles an estimate, which until then puts everything as early as can be. `slack` is how much later
@@ -307,6 +337,7 @@ impl fmt::Display for Alignment {
             Evidence::ClocksAgree => "its first record follows the marker by less than a second",
             Evidence::FirstRecordAtMarker => "its first record can't be earlier than the marker",
             Evidence::MapBeforeLoad => "no function can have been loaded before its memory was mapped",
+            Evidence::OtherRuntime => "as far as another dump's",
             Evidence::LoadAtSample => "the function that a sample was taken in can't have been loaded later",
             Evidence::None => "the profile has no marker and no clock data to compare them by",
         })
@@ -451,6 +482,26 @@ mod tests {
         );
         alignment.refine(Some(3 * SECOND));
         assert_eq!(alignment.time(runtime.last), Time(1003 * SECOND));
+    }
+
+    #[test]
+    fn what_one_runtime_shows_of_its_clock_holds_for_all() {
+        let marked = RuntimeClock {
+            made: 4999 * SECOND,
+            ..RUNTIME
+        };
+        let mut all = [
+            Alignment::find(&PROFILE, &RUNTIME, None).unwrap(),
+            Alignment::find(&PROFILE, &marked, MARKER).unwrap(),
+            Alignment::find(&PROFILE, &RUNTIME, MARKER).unwrap(),
+        ];
+        Alignment::share(all.iter_mut());
+        for alignment in &mut all {
+            alignment.refine(None);
+        }
+        let times = all.map(|alignment| alignment.time(RUNTIME.first));
+        let marker = MARKER.unwrap();
+        assert_eq!(times, [Time(marker.0 + SECOND), Time(marker.0 + SECOND), marker]);
     }
 
     #[test]

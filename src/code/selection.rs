@@ -141,6 +141,14 @@ impl Selection {
         self.samples.add(&other.samples);
     }
 
+    /// How many functions, each once for each place that it was at, and how many symbols samples touch, as
+    /// long as no others were added.
+    pub fn touched(&self) -> (u64, u64) {
+        let functions = self.residences.iter().filter(|&&is_touched| is_touched).count();
+        let symbols: FxHashSet<SymbolId> = self.symbols.iter().map(|place| place.id).collect();
+        (functions as u64, symbols.len() as u64)
+    }
+
     /// Adds all that no sample touches.
     pub fn add_all(&mut self, processes: &Processes, timeline: &Timeline) {
         self.residences.fill(true);

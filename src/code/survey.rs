@@ -26,6 +26,8 @@ pub struct Survey {
     pub has_aux: bool,
     /// The records with AUX data, as offset from the first record and length without the data.
     pub auxtrace: Vec<(u64, u64)>,
+    /// Whether maps of objects were put into it already.
+    pub has_injected: bool,
     /// Whether some records are compressed, so that nothing is known of what is in them.
     pub has_compressed: bool,
     /// How cycle counts become times, if the profile says so.
@@ -111,6 +113,7 @@ impl Survey {
                         record: record.offset,
                     });
                 }
+                self.has_injected |= is_injected(mmap.name);
                 let map = Map {
                     time,
                     range: mmap.range,
@@ -142,6 +145,12 @@ impl Survey {
             _ => {}
         }
     }
+}
+
+/// Whether a map is of an object as this program and perf inject make them: `jitted-PID-NUMBER.so`.
+fn is_injected(name: &[u8]) -> bool {
+    let base_name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    base_name.starts_with(b"jitted-") && base_name.ends_with(b".so")
 }
 
 /// Where in the stream records of what time lie: one mark for each stretch of it, so that memory does not

@@ -66,6 +66,19 @@ pub struct Store {
     written: Vec<String>,
     /// Those of source files.
     sources: FxHashSet<String>,
+    /// Last, so that all in it is gone by then.
+    _folder: RemovedIfEmpty,
+}
+
+/// A folder that goes again if nothing comes to lie in it.
+#[derive(Debug)]
+struct RemovedIfEmpty(PathBuf);
+
+impl Drop for RemovedIfEmpty {
+    fn drop(&mut self) {
+        // One with objects can't be removed this way, which is as it should be.
+        let _ = fs::remove_dir(&self.0);
+    }
 }
 
 /// The folder for source files among the objects.
@@ -83,7 +96,9 @@ impl Store {
         if is_merged {
             // At once, so that runs at the same time meet in one folder.
             create_folder(&folder).map_err(error)?;
-        } else if is_folder(&folder).map_err(error)? {
+        }
+        let removed_if_empty = RemovedIfEmpty(folder.clone());
+        if !is_merged && is_folder(&folder).map_err(error)? {
             only_objects(&folder)?;
         }
         let target = if is_merged {
@@ -93,6 +108,7 @@ impl Store {
         };
         Ok(Self {
             staged: StagedFolder::create(&target).map_err(error)?,
+            _folder: removed_if_empty,
             folder,
             is_merged,
             names: FxHashMap::default(),

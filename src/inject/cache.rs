@@ -50,7 +50,11 @@ pub fn fill(
     progress.start("filling the build-id cache", objects.len() as u64);
     let mut filled = Filled::default();
     let mut cache = BuildIdCache::create(folder)?;
-    for object in objects {
+    // Those that are mapped more than once stand side by side.
+    for object in objects
+        .chunk_by(|one, other| one.path == other.path)
+        .filter_map(<[_]>::first)
+    {
         match cache.add(&object.build_id, Path::new(OsStr::from_bytes(&object.path)))? {
             Added::New => filled.added += 1,
             Added::Present => filled.present += 1,

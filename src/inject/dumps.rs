@@ -185,7 +185,15 @@ impl<'a> Search<'a> {
         for group in groups {
             match group.chosen {
                 Some(Ok(candidate)) => {
-                    if !has_name_of(candidate.file.path(), group.first) {
+                    let is_open = open_in_process(group.first.pid, &group.identity).next().is_some();
+                    if is_open {
+                        found.notes.push(format!(
+                            "process {} still runs, and may not have written all of {}; run this again when it has ended",
+                            group.first.pid,
+                            printable(&group.first.path)
+                        ));
+                    }
+                    if !is_open && !has_name_of(candidate.file.path(), group.first) {
                         found.notes.push(format!(
                             "{} is used for process {}, which called it {}",
                             candidate.name(),
@@ -237,7 +245,9 @@ impl<'a> Search<'a> {
         let recorded = Path::new(OsStr::from_bytes(&group.first.path));
         let is_here = !self.is_elsewhere(group, recorded);
         let at_path = is_here.then(|| recorded.to_owned());
-        let paths = at_path.into_iter().chain(open_in_process(group));
+        let paths = at_path
+            .into_iter()
+            .chain(open_in_process(group.first.pid, &group.identity));
         let mut opened = paths.filter_map(|path| Candidate::open(&path).ok());
         opened.find(|candidate| self.check(candidate, group).is_ok())
     }
@@ -448,9 +458,9 @@ impl Found {
 
 /// The file of a marker among those that its process has open, if that still runs. It may have been removed,
 /// as V8 does it with `--perf-prof-delete-file`, or lie in a container.
-fn open_in_process(group: &Group<'_>) -> impl Iterator<Item = PathBuf> {
-    let inode = group.identity.number.map(|number| number.inode);
-    let files = fs::read_dir(format!("/proc/{}/fd", group.first.pid));
+fn open_in_process(pid: Pid, identity: &Identity<'_>) -> impl Iterator<Item = PathBuf> + use<> {
+    let inode = identity.number.map(|number| number.inode);
+    let files = fs::read_dir(format!("/proc/{pid}/fd"));
     let files = files.into_iter().flatten().filter_map(Result::ok);
     files
         .map(|file| file.path())

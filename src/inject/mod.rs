@@ -120,11 +120,14 @@ pub enum Error {
     /// The summary would destroy the output.
     #[error("the summary {} would overwrite what else is written; choose another name for it", .0.display())]
     SummaryInTheWay(PathBuf),
+    /// The objects would be lost with the output.
+    #[error("the folder {} for objects lies in the output, which replaces it; choose another with --elf-dir", .0.display())]
+    ObjectsInTheWay(PathBuf),
     /// The build-id cache would lie in the output.
     #[error("the build-id cache {} lies where the output is written; choose another folder for it", .0.display())]
     CacheInTheWay(PathBuf),
     /// The objects can't be added to the build-id cache.
-    #[error("the output is written, but not all of it could be added to the build-id cache: {0}")]
+    #[error("the output is written, but not all of it could be added to the build-id cache")]
     Cache(#[from] build_id_cache::Error),
     /// The objects can't be written.
     #[error(transparent)]
@@ -147,6 +150,8 @@ pub enum Error {
 
 /// Somebody who watches.
 pub trait Progress {
+    /// All input that comes through a pipe has come.
+    fn input_ended(&mut self) {}
     /// A part of the work starts, of `total` steps.
     fn start(&mut self, what: &'static str, total: u64);
     /// So many more steps are done.
@@ -175,12 +180,13 @@ pub fn is_standard(path: &Path) -> bool {
 /// Reads a profile and the files of its runtimes, writes objects and a new profile, and tells what happened.
 pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary, Error> {
     let input = input::open(options)?;
+    progress.input_ended();
     let expanded = OnceCell::new();
     let (profile, survey) = read_profile(&input, &expanded)?;
 
     let recorded = Machine::of_profile(profile.architecture(), profile.order);
     let found = dumps::find(&profile, &survey, options)?;
-    let found_maps = perf_maps::find(&profile, &survey, options)?;
+    let found_maps = perf_maps::find(&profile, &survey, &found.dumps, options)?;
     output::refuse_conflicts(options, &input, &found, &found_maps)?;
     let mut sources = sources::read(&profile, &survey, &found, recorded, options.clock_offset);
     let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
@@ -200,6 +206,7 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         dumps: &states,
     };
     let mut selection = selector.walk(&survey.marks, survey.data_end, |bytes| progress.advance(bytes));
+    let touched = selection.touched();
     if options.all || survey.has_aux {
         selection.add_all(&survey.processes, &timeline);
     }
@@ -244,11 +251,13 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         survey: &survey,
         timeline: &timeline,
         selection: &selection,
+        touched,
         sources: &sources,
         found_maps: &found_maps,
         maps: &maps,
         objects: &objects,
         cover_faults: &changes.faults,
+        has_lost_kernel_copy: !input.kernel_copies.is_empty() && output::is_stream(&options.output),
         left_out: &left_out,
         cached,
     };

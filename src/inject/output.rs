@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::elf::store::{self, Ownership, Store};
@@ -26,7 +26,8 @@ pub fn refuse_conflicts(
     maps: &FoundMaps,
 ) -> Result<(), Error> {
     let given = found.given.iter().chain(&maps.given).map(PathBuf::as_path);
-    let named: Vec<&Path> = given.chain([&*options.input]).collect();
+    let input_path = Some(&*options.input).filter(|path| !is_standard(path));
+    let named: Vec<&Path> = given.chain(input_path).collect();
     let dumps = found.dumps.iter().map(|dump| &*dump.file);
     let maps = maps.maps.iter().map(|map| &map.file);
     let files: Vec<_> = input.files().chain(dumps).chain(maps).collect();
@@ -42,6 +43,9 @@ pub fn refuse_conflicts(
         }
     }
     let elf_dir = elf_dir(options);
+    if elf_dir.ancestors().any(|folder| is_same(folder, &options.output)) {
+        return Err(Error::ObjectsInTheWay(elf_dir));
+    }
     let is_in_output = |path: &Path| {
         let mut folders = path.ancestors();
         folders.any(|folder| is_same(folder, &elf_dir)) || is_same(path, &options.output)
@@ -63,10 +67,16 @@ pub fn refuse_conflicts(
     Ok(())
 }
 
-/// Device and inode of what is at a path, if anything is.
+/// Device and inode of what is at a path, if anything is. Devices that take anything are nothing.
 fn number(path: &Path) -> Option<(u64, u64)> {
-    let metadata = fs::metadata(path).ok()?;
-    Some((metadata.dev(), metadata.ino()))
+    let metadata = if is_standard(path) {
+        File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata()
+    } else {
+        fs::metadata(path)
+    };
+    let metadata = metadata.ok()?;
+    let is_device = metadata.file_type().is_char_device();
+    (!is_device).then_some((metadata.dev(), metadata.ino()))
 }
 
 /// Whether two paths lead to the same file or folder, or would if there were one.
@@ -82,7 +92,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Whether an output is written as for a pipe: standard output, or what can't get its name once it is whole.
-fn is_stream(path: &Path) -> bool {
+pub fn is_stream(path: &Path) -> bool {
     let is_special = || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
     is_standard(path) || is_special() || leads_to_open_file(path)
 }
@@ -95,7 +105,8 @@ pub fn elf_dir(options: &Options) -> PathBuf {
         } else {
             &options.output
         };
-        let mut name = output.to_owned().into_os_string();
+        // Without the slash that may stand behind the name of a folder.
+        let mut name = output.components().as_path().to_owned().into_os_string();
         name.push(".elf");
         name.into()
     })
@@ -135,6 +146,8 @@ impl Target {
         if is_stream(path) {
             return Ok(Self::Stream(OpenOptions::new().write(true).open(path)?));
         }
+        // A slash behind the name would be one behind the names of what is made beside it, too.
+        let path = path.components().as_path();
         let is_folder = fs::symlink_metadata(path).map(|metadata| metadata.is_dir());
         if kernel_copies.is_empty() {
             return match is_folder {
@@ -142,7 +155,7 @@ impl Target {
                 _ => StagedFile::create(path).map(Self::File),
             };
         }
-        if is_folder.is_ok() && !is_profile(path)? {
+        if is_folder.is_ok_and(|is_folder| !is_folder || !is_profile(path).unwrap_or(false)) {
             return Err(io::Error::other(
                 "the output is a folder, since the profile is one, and there is something else of that name",
             ));

@@ -3,7 +3,7 @@
 //! Nothing in a profile leads to them. A runtime writes `/tmp/perf-PID.map`, with the number that it knows its
 //! process by: in a container that is not the profile's, but the name of a jitdump tells it as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -14,6 +14,7 @@ use crate::code::survey::Survey;
 use crate::code::symbols::SymbolTable;
 use crate::files::MappedFile;
 use crate::inject::candidates::{Rejected, files_below, shown};
+use crate::inject::dumps::FoundDump;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
@@ -43,6 +44,8 @@ pub struct FoundMaps {
     pub given: Vec<PathBuf>,
     /// Files that are not used though they are there.
     pub warnings: Vec<Warning>,
+    /// How many processes have a file system that can't be looked into.
+    pub unreadable: u64,
     /// Other things that the user should know.
     pub notes: Vec<String>,
 }
@@ -54,6 +57,14 @@ pub struct UsedMap<'a> {
     pub found: &'a FoundMap,
     /// What is in it.
     pub map: PerfMap<'a>,
+}
+
+impl FoundMaps {
+    fn warn(&mut self, warning: Warning) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
 }
 
 impl UsedMap<'_> {
@@ -76,7 +87,12 @@ pub fn read(found: &FoundMaps) -> Vec<UsedMap<'_>> {
 }
 
 /// Finds the perf maps of a profile's processes.
-pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options) -> Result<FoundMaps, Error> {
+pub fn find(
+    profile: &Profile<'_>,
+    survey: &Survey,
+    dumps: &[FoundDump],
+    options: &Options,
+) -> Result<FoundMaps, Error> {
     let mut found = FoundMaps::default();
     let given = given(&options.perf_maps, &mut found.notes)?;
     found.given = given.iter().map(|file| file.path.clone()).collect();
@@ -95,6 +111,7 @@ pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options) -> Result
         given,
         given_by_number,
         beside: parent.unwrap_or(Path::new(".")).to_owned(),
+        dump_folders: dump_folders(dumps),
         clock: clock.and_then(|content| ClockData::parse(content, profile.order)),
     };
     search.run(&mut found);
@@ -136,12 +153,23 @@ fn given(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<GivenMap>, Er
     Ok(given)
 }
 
-/// Which processes call themselves by which number.
+/// The folders that the dumps of processes lie in.
+fn dump_folders(dumps: &[FoundDump]) -> BTreeMap<Pid, PathBuf> {
+    let folders = dumps.iter().filter_map(|dump| {
+        let folder = dump.file.path().parent()?;
+        Some(dump.pids.iter().map(|&pid| (pid, folder.to_owned())))
+    });
+    folders.flatten().collect()
+}
+
+/// Which processes call themselves by which number: in a container that is another than the profile's, but the
+/// names of dumps tell it.
 struct Names {
-    /// For each number, the processes whose jitdump has it in its name.
+    /// For each number, the processes whose jitdump has it in its name; only the one that has it in the profile,
+    /// if it is among them, since others have that dump from it.
     by_number: BTreeMap<u32, Vec<Pid>>,
-    /// For each process, the numbers that only its own jitdumps have.
-    by_pid: BTreeMap<Pid, Vec<u32>>,
+    /// For each process, the other numbers that its jitdumps have, and whether no other's do.
+    by_pid: BTreeMap<Pid, Vec<(u32, bool)>>,
 }
 
 impl Names {
@@ -157,10 +185,14 @@ impl Names {
         for (number, pid) in pairs {
             by_number.entry(number).or_default().push(pid);
         }
-        let mut by_pid: BTreeMap<Pid, Vec<u32>> = BTreeMap::new();
-        for (&number, pids) in &by_number {
-            if let &[pid] = &pids[..] {
-                by_pid.entry(pid).or_default().push(number);
+        let mut by_pid: BTreeMap<Pid, Vec<(u32, bool)>> = BTreeMap::new();
+        for (&number, pids) in &mut by_number {
+            if pids.contains(&Pid(number)) {
+                *pids = vec![Pid(number)];
+                continue;
+            }
+            for &pid in &*pids {
+                by_pid.entry(pid).or_default().push((number, pids.len() == 1));
             }
         }
         Self { by_number, by_pid }
@@ -172,15 +204,36 @@ impl Names {
         by_dump.unwrap_or_else(|| vec![Pid(number)])
     }
 
-    /// The numbers by which a process, and no other, may mean itself, its own first.
-    fn of_process(&self, pid: Pid) -> Vec<u32> {
-        let is_own = self.owners(pid.0) == [pid];
-        let own = is_own.then_some(pid.0);
+    /// The numbers by which a process may mean itself, its own first, and whether no other does.
+    fn of_process(&self, pid: Pid) -> impl Iterator<Item = (u32, bool)> {
+        let own = (self.owners(pid.0) == [pid]).then_some((pid.0, true));
         let by_dump = self.by_pid.get(&pid).into_iter().flatten().copied();
-        own.into_iter()
-            .chain(by_dump.filter(|&number| number != pid.0))
-            .collect()
+        own.into_iter().chain(by_dump)
     }
+}
+
+/// A file that may be the map of a process.
+struct Place {
+    kind: PlaceKind,
+    path: PathBuf,
+}
+
+/// How it came to be looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PlaceKind {
+    /// The user named the file itself.
+    Named,
+    /// It lies in a folder that the user named, or beside the profile.
+    Given,
+    /// In the process' own `/tmp`.
+    Process,
+    /// In `/tmp`.
+    Temporary,
+}
+
+/// Whether a time that may not be known is later than another, and not by chance.
+fn is_later(time: io::Result<SystemTime>, than: SystemTime) -> bool {
+    time.is_ok_and(|time| time > than + SLACK)
 }
 
 /// Where perf maps are looked for.
@@ -192,31 +245,28 @@ struct Search<'a> {
     given_by_number: BTreeMap<u32, Vec<usize>>,
     /// The folder that the profile lies in.
     beside: PathBuf,
+    dump_folders: BTreeMap<Pid, PathBuf>,
     /// What the wall clock said at some time of the profile.
     clock: Option<ClockData>,
 }
 
 impl Search<'_> {
     fn run(&self, found: &mut FoundMaps) {
-        let mut pids: Vec<Pid> = self
-            .survey
-            .processes
-            .spaces()
-            .iter()
-            .map(|space| space.pid)
-            .collect();
+        let spaces = self.survey.processes.spaces().iter();
+        let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();
         pids.sort_unstable();
         pids.dedup();
         for pid in pids {
-            for (path, is_given) in self.candidates(pid) {
-                match self.open(&path, pid, is_given) {
+            for place in self.candidates(pid) {
+                match self.open(&place, pid) {
                     Ok(file) => {
                         found.maps.push(FoundMap { pid, file });
                         break;
                     }
                     Err(Rejected::Missing) => {}
-                    Err(reason) => found.warnings.push(Warning {
-                        file: Some(shown(&path)),
+                    Err(_) if place.kind == PlaceKind::Process => found.unreadable += 1,
+                    Err(reason) => found.warn(Warning {
+                        file: Some(shown(&place.path)),
                         ..Warning::new(reason.to_string())
                     }),
                 }
@@ -225,44 +275,58 @@ impl Search<'_> {
         self.tell_unused(found);
     }
 
-    /// What may be the map of a process, the likeliest place first, and whether the user named it.
-    fn candidates(&self, pid: Pid) -> Vec<(PathBuf, bool)> {
-        let numbers = self.names.of_process(pid);
-        let given = numbers
-            .iter()
-            .filter_map(|number| self.given_by_number.get(number));
-        let given = given.flatten().filter_map(|&at| self.given.get(at));
-        let mut all: Vec<_> = given.map(|file| (file.path.clone(), true)).collect();
+    /// Where the map of a process may be, the likeliest place first.
+    fn candidates(&self, pid: Pid) -> Vec<Place> {
         let name = |number: u32| format!("perf-{number}.map");
-        all.extend(
-            numbers
-                .iter()
-                .map(|&number| (self.beside.join(name(number)), false)),
-        );
+        let mut places = Vec::new();
+        let mut add = |kind, path| places.push(Place { kind, path });
+        let dump_folder = self.dump_folders.get(&pid).map(PathBuf::as_path);
+        let is_with_dump = |file: &GivenMap| dump_folder.is_some() && file.path.parent() == dump_folder;
+        let mut given: Vec<&GivenMap> = Vec::new();
+        for (number, is_unique) in self.names.of_process(pid) {
+            let files = self.given_by_number.get(&number).into_iter().flatten();
+            let files = files.filter_map(|&at| self.given.get(at));
+            given.extend(files.filter(|&file| is_unique || is_with_dump(file)));
+        }
+        // Several of one name, as containers make them: the one that lies with the dump of the process.
+        given.sort_by_key(|file| !file.is_named && !is_with_dump(file));
+        for file in given {
+            let kind = if file.is_named {
+                PlaceKind::Named
+            } else {
+                PlaceKind::Given
+            };
+            add(kind, file.path.clone());
+        }
+        for (number, _) in self.names.of_process(pid).filter(|&(_, is_unique)| is_unique) {
+            add(PlaceKind::Given, self.beside.join(name(number)));
+        }
         // As long as it lives, its own folder for temporary files, and its own number.
         if let Some(number) = own_number(pid) {
             let folder = PathBuf::from(format!("/proc/{pid}/root/tmp"));
-            all.push((folder.join(name(number)), false));
+            add(PlaceKind::Process, folder.join(name(number)));
         }
-        let temporary = Path::new("/tmp");
-        all.extend(
-            numbers
-                .iter()
-                .map(|&number| (temporary.join(name(number)), false)),
-        );
-        all
+        // Here the numbers of containers mean other processes.
+        add(PlaceKind::Temporary, Path::new("/tmp").join(name(pid.0)));
+        places
     }
 
-    fn open(&self, path: &Path, pid: Pid, is_given: bool) -> Result<MappedFile, Rejected> {
-        let file = MappedFile::open(path).map_err(|error| match error.kind() {
-            // Of processes of other users, perhaps.
-            io::ErrorKind::PermissionDenied if path.starts_with("/proc") => Rejected::Missing,
-            _ => error.into(),
-        })?;
+    fn open(&self, place: &Place, pid: Pid) -> Result<MappedFile, Rejected> {
+        let file = MappedFile::open(&place.path)?;
         if file.is_empty() {
             return Err(Rejected::Missing);
         }
-        let born = self.born(pid).filter(|_| !is_given);
+        let is_found = matches!(place.kind, PlaceKind::Process | PlaceKind::Temporary);
+        let end = self.survey.times.and_then(|(_, end)| self.wall_clock(end));
+        let is_after =
+            |end: SystemTime| fs::metadata(&place.path).is_ok_and(|it| is_later(it.created(), end));
+        if is_found && end.is_some_and(is_after) {
+            let reason = format!(
+                "was made after this recording ended, so it may not be that of process {pid}: ignored; name it with --perf-map if it is"
+            );
+            return Err(Rejected::Because(reason));
+        }
+        let born = self.born(pid).filter(|_| place.kind != PlaceKind::Named);
         if born.is_some_and(|born| file.modified() + SLACK < born) {
             let reason = format!("is older than process {pid}, and so that of another one, ignored");
             return Err(Rejected::Because(reason));
@@ -274,51 +338,58 @@ impl Search<'_> {
     fn born(&self, pid: Pid) -> Option<SystemTime> {
         let processes = &self.survey.processes;
         let since = processes.space(processes.space_at(pid, Time(0))?)?.since;
-        let clock = self.clock.filter(|_| since != Time(0))?;
-        let earlier = clock.profile_clock.saturating_sub(since.0);
-        let later = since.0.saturating_sub(clock.profile_clock);
+        (since != Time(0)).then(|| self.wall_clock(since))?
+    }
+
+    /// What the wall clock said at a time of the profile.
+    fn wall_clock(&self, time: Time) -> Option<SystemTime> {
+        let clock = self.clock?;
+        let earlier = clock.profile_clock.saturating_sub(time.0);
+        let later = time.0.saturating_sub(clock.profile_clock);
         let wall_clock = clock.wall_clock.checked_add(later)?.checked_sub(earlier)?;
         UNIX_EPOCH.checked_add(Duration::from_nanos(wall_clock))
     }
 
-    /// Notes which of the named files are not used, and why.
+    /// Notes which of the named files are not used, and why. Of what lies in a folder, only what another one was
+    /// preferred to.
     fn tell_unused(&self, found: &mut FoundMaps) {
-        for given in self.given.iter().filter(|given| given.is_named) {
-            let is_told = |path: &Path| {
-                let name = shown(path);
-                found
-                    .warnings
-                    .iter()
-                    .any(|warning| warning.file.as_ref() == Some(&name))
-            };
-            let is_used = |path: &Path| found.maps.iter().any(|map| map.file.path() == path);
-            if is_told(&given.path) || is_used(&given.path) {
+        let used: BTreeMap<Pid, &Path> = found.maps.iter().map(|map| (map.pid, map.file.path())).collect();
+        let told: BTreeSet<&str> = found
+            .warnings
+            .iter()
+            .filter_map(|it| it.file.as_deref())
+            .collect();
+        let mut notes = Vec::new();
+        for given in &self.given {
+            let name = shown(&given.path);
+            let owners = given
+                .number
+                .map(|number| self.names.owners(number))
+                .unwrap_or_default();
+            let is_used = owners.iter().any(|pid| used.get(pid) == Some(&&*given.path));
+            if is_used || told.contains(&*name) {
                 continue;
             }
-            let name = shown(&given.path);
-            let note = match given.number {
-                None => {
+            let preferred = owners.iter().find_map(|pid| Some((pid, used.get(pid)?)));
+            notes.push(match (preferred, &owners[..]) {
+                (Some((pid, path)), [_]) => {
+                    format!("{name} is not used: process {pid} has {} already", shown(path))
+                }
+                _ if !given.is_named => continue,
+                (_, []) => {
                     format!("{name} is not used: its name does not tell its process, as perf-PID.map would")
                 }
-                Some(number) => match self.names.owners(number)[..] {
-                    [pid] => match found.maps.iter().find(|map| map.pid == pid) {
-                        Some(map) => format!(
-                            "{name} is not used: process {pid} has {} already",
-                            shown(map.file.path())
-                        ),
-                        None if self.survey.processes.knows(pid) => format!("{name} is empty"),
-                        None => format!(
-                            "{name} is of process {pid}, which is not in the profile: not used; \
-                             if that is its number in a container, rename it after the one in the profile"
-                        ),
-                    },
-                    _ => format!(
-                        "{name} may be that of several processes: not used; rename it after the number of one in the profile"
-                    ),
-                },
-            };
-            found.notes.push(note);
+                (_, [pid]) if self.survey.processes.knows(*pid) => format!("{name} is empty"),
+                (_, [pid]) => format!(
+                    "{name} is of process {pid}, which is not in the profile: not used; \
+                     if that is its number in a container, rename it after the one in the profile"
+                ),
+                _ => format!(
+                    "{name} may be that of several processes: not used; rename it after the number of one in the profile"
+                ),
+            });
         }
+        found.notes.append(&mut notes);
     }
 }
 

@@ -11,7 +11,6 @@ use crate::code::clock::Alignment;
 use crate::code::cover;
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
-use crate::code::symbols::SymbolId;
 use crate::code::timeline::{FunctionId, Timeline};
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
@@ -38,8 +37,10 @@ pub struct Run<'a> {
     pub survey: &'a Survey,
     /// Which code was where.
     pub timeline: &'a Timeline,
-    /// Which of it samples touch.
+    /// Which of it is written, and how many samples have a name.
     pub selection: &'a Selection,
+    /// How many functions and symbols samples touch.
+    pub touched: (u64, u64),
     /// What the runtimes wrote.
     pub sources: &'a Sources<'a>,
     /// Which perf maps there are.
@@ -50,6 +51,8 @@ pub struct Run<'a> {
     pub objects: &'a Objects,
     /// Maps that were too much to follow.
     pub cover_faults: &'a Tally<cover::Fault>,
+    /// Whether a copy of the kernel's code was left out of the output.
+    pub has_lost_kernel_copy: bool,
     /// Feature sections that were left out of the output.
     pub left_out: &'a [u8],
     /// What was done with a build-id cache, if there is to be one.
@@ -59,7 +62,6 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Puts together what is to be told.
     pub fn summary(&self) -> Summary {
-        let touched = self.selection.residences.iter().filter(|&&touched| touched);
         let events = self.sources.used.iter().flat_map(|used| used.dump.events());
         let loaded = events.clone().filter(|event| event.change == Change::Load);
         let has_objects = !self.objects.placed.is_empty();
@@ -73,7 +75,7 @@ impl Run<'_> {
             functions: FunctionSummary {
                 loaded: loaded.clone().count() as u64,
                 moved: (events.count() - loaded.count()) as u64,
-                touched: touched.count() as u64,
+                touched: self.touched.0,
                 written: self.objects.functions,
             },
             perf_maps: self.maps.iter().map(map_summary).collect(),
@@ -95,10 +97,9 @@ impl Run<'_> {
     }
 
     fn symbols(&self) -> SymbolSummary {
-        let touched: FxHashSet<SymbolId> = self.selection.symbols.iter().map(|place| place.id).collect();
         SymbolSummary {
             known: self.maps.iter().map(|used| used.map.symbols.len() as u64).sum(),
-            touched: touched.len() as u64,
+            touched: self.touched.1,
             written: self.objects.symbols,
         }
     }
@@ -148,6 +149,10 @@ impl Run<'_> {
             ..warning
         };
         warnings.extend(warned(&self.profile.faults, None, true).map(of_input));
+        if self.survey.has_compressed {
+            let what = "compressed records inside compressed ones, which nobody reads, kept as they are";
+            warnings.push(of_input(Warning::new(what)));
+        }
         for (path, faults) in self.expansion_faults {
             warnings.extend(warned(faults, Some(path), true));
         }
@@ -234,7 +239,12 @@ impl Run<'_> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = [self.sources.notes, &self.found_maps.notes].concat();
-        if self.survey.markers.is_empty() && self.sources.used.is_empty() && self.maps.is_empty() {
+        if self.survey.has_injected {
+            notes.push(
+                "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
+                    .into(),
+            );
+        } else if self.survey.markers.is_empty() && self.sources.used.is_empty() && self.maps.is_empty() {
             notes.push(
                 "no process in the profile mapped a jitdump, and there are no perf maps of them, so there is nothing to inject; \
                  start the runtime with its option for perf (node --perf-prof, python -X perf_jit), or name its files with --jitdump \
@@ -250,6 +260,18 @@ impl Run<'_> {
         notes.extend(self.left_out.iter().map(|id| {
             format!("feature section {id} of the profile is not for pipes and was left out; write to a file to keep it")
         }));
+        if self.found_maps.unreadable > 0 && self.selection.samples.unnamed() > 0 {
+            notes.push(format!(
+                "the file systems of {} processes may have perf maps, but can't be looked into; run this as their user or as root",
+                self.found_maps.unreadable
+            ));
+        }
+        if self.has_lost_kernel_copy {
+            notes.push(
+                "the copy of the kernel's code is not for pipes and was left out; write to a file to keep it"
+                    .into(),
+            );
+        }
         if self.survey.has_aux && !self.objects.placed.is_empty() {
             notes.push("the profile has AUX data, so all functions are written".into());
         }

@@ -86,6 +86,7 @@ pub fn read<'a>(
             }
         }
     }
+    Alignment::share(sources.used.iter_mut().map(|used| &mut used.alignment));
     sources
 }
 

@@ -24,9 +24,13 @@ const MAX_EXPANDED: u32 = 528_384;
 const _: () = assert!(CHUNK < MAX_EXPANDED as usize);
 
 /// How many times larger records may be than their compressed form, and how much more than that they may
-/// always be: real ones compress by 3 to 20, repeated zeros by thousands.
-const MAX_RATIO: u64 = 500;
+/// always be. Real ones compress by 3 to 20, and by up to 2,000 where each holds 64 kB of an idle stack: what
+/// differs from one to the next takes some 20 bytes. Made ones could fill any disk.
+const MAX_RATIO: u64 = 5000;
 const ALWAYS: u64 = 64 << 20;
+
+/// What a Zstandard frame starts with.
+const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// What a record's size field can't exceed.
 const MAX_RECORD: usize = u16::MAX as usize;
@@ -40,6 +44,8 @@ pub fn expand(mut records: Records<'_>, order: ByteOrder, out: &mut dyn Write) -
         order,
         pending: Vec::new(),
         budget: size.saturating_mul(MAX_RATIO).saturating_add(ALWAYS),
+        hint: 0,
+        has_begun: false,
         out,
         faults: Tally::default(),
     };
@@ -51,7 +57,7 @@ pub fn expand(mut records: Records<'_>, order: ByteOrder, out: &mut dyn Write) -
             expander.out.write_all(record.payload)?;
         }
     }
-    if !expander.pending.is_empty() {
+    if !expander.pending.is_empty() || !matches!(expander.hint, 0 | BLOCK_HEADER) {
         expander.faults.add(Fault::RecordsCut, size);
     }
     if let Some((offset, _)) = records.undecoded() {
@@ -60,9 +66,16 @@ pub fn expand(mut records: Records<'_>, order: ByteOrder, out: &mut dyn Write) -
     Ok(expander.faults)
 }
 
+/// The size of a block's header in a Zstandard frame. A decoder that waits for one is between two blocks.
+const BLOCK_HEADER: usize = 3;
+
 struct Expander<'o> {
     context: DCtx<'static>,
     order: ByteOrder,
+    /// How many more bytes the decoder waits for, as far as it knows.
+    hint: usize,
+    /// Whether a frame has begun.
+    has_begun: bool,
     /// The beginning of a record whose end is yet to come.
     pending: Vec<u8>,
     /// How many more bytes may come.
@@ -73,7 +86,33 @@ struct Expander<'o> {
 
 impl Expander<'_> {
     fn expand(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let packed = packed(record, self.order).unwrap_or_default();
+        let packed = packed(record, self.order);
+        let is_start = packed.starts_with(MAGIC);
+        if !is_start && !self.has_begun {
+            self.faults.add(Fault::StreamContinues, record.offset);
+            return Ok(());
+        }
+        self.has_begun = true;
+        if self.budget == 0 {
+            self.faults.add(Fault::TooLarge, record.offset);
+            return Ok(());
+        }
+        // What can't be decoded may begin another stream.
+        let is_done = self.decode(packed)? || is_start && self.reset()? && self.decode(packed)?;
+        if !is_done {
+            let fault = if self.budget == 0 {
+                Fault::TooLarge
+            } else {
+                Fault::Undecodable
+            };
+            self.faults.add(fault, record.offset);
+            self.reset()?;
+        }
+        Ok(())
+    }
+
+    /// Decodes the next part of the stream; says whether that could be done.
+    fn decode(&mut self, packed: &[u8]) -> io::Result<bool> {
         let mut input = InBuffer::around(packed);
         loop {
             let before = self.pending.len();
@@ -83,14 +122,26 @@ impl Expander<'_> {
             let result = self.context.decompress_stream(&mut output, &mut input);
             let after = output.pos();
             self.budget = self.budget.saturating_sub((after - before) as u64);
-            if result.is_err() || self.budget == 0 || !self.write_whole()? {
-                return self.give_up(record);
+            let Ok(hint) = result else {
+                return Ok(false);
+            };
+            self.hint = hint;
+            if self.budget == 0 || !self.write_whole()? {
+                return Ok(false);
             }
             // A full buffer may not have been enough.
             if input.pos() == packed.len() && after < room {
-                return Ok(());
+                return Ok(true);
             }
         }
+    }
+
+    /// Forgets what has come of a stream that can't be understood.
+    fn reset(&mut self) -> io::Result<bool> {
+        self.pending.clear();
+        self.hint = 0;
+        let reset = self.context.reset(ResetDirective::SessionOnly);
+        reset.map(|_| true).map_err(error)
     }
 
     /// Writes the records that have come as a whole; says whether what is left can be the start of one.
@@ -109,24 +160,23 @@ impl Expander<'_> {
         self.pending.drain(..end);
         Ok(can_be)
     }
-
-    /// Leaves out what can't be understood, and hopes for another stream to start.
-    fn give_up(&mut self, record: &Record<'_>) -> io::Result<()> {
-        self.faults.add(Fault::Undecodable, record.offset);
-        self.pending.clear();
-        let reset = self.context.reset(ResetDirective::SessionOnly);
-        reset.map(drop).map_err(error)
-    }
 }
 
-/// The compressed bytes in a record.
-fn packed<'a>(record: &Record<'a>, order: ByteOrder) -> Option<&'a [u8]> {
+/// The compressed bytes in a record: all of it, where its size can't be right.
+fn packed<'a>(record: &Record<'a>, order: ByteOrder) -> &'a [u8] {
     let mut body = record.body(order);
-    if record.kind == record::COMPRESSED2 {
+    let sized = |body: &mut Reader<'a>| {
         let size = body.u64()?;
-        return body.bytes(size);
+        body.bytes(size)
+    };
+    if record.kind == record::COMPRESSED2 {
+        let mut whole = body;
+        return sized(&mut body).unwrap_or_else(|| {
+            let _ = whole.u64();
+            whole.rest()
+        });
     }
-    Some(body.rest())
+    body.rest()
 }
 
 fn error(code: usize) -> io::Error {
@@ -314,8 +364,53 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_of_a_stream_is_told() {
+        let records = stream();
+        let packed = compressed(&records);
+        let walk = Records::new(&packed, 0, ByteOrder::Little);
+        let parts: Vec<&[u8]> = walk
+            .filter(Record::is_compressed)
+            .map(|part| part.bytes)
+            .collect();
+        // The end of the last part, with a header that does not know.
+        let (last, first) = (parts.last().unwrap(), parts.first().unwrap());
+        let cut = &last[..last.len() - 100];
+        let mut short = parts[..parts.len() - 1].concat();
+        record::put_header(
+            &mut short,
+            ByteOrder::Little,
+            record::COMPRESSED,
+            0,
+            cut.len() as u16,
+        );
+        short.extend_from_slice(&cut[HEADER_SIZE..]);
+        let (back, faults) = expanded(&short);
+        assert_eq!(faults.count(Fault::RecordsCut), 1);
+        assert!(back.len() > records.len() / 2);
+        // A stream that is cut and another one behind it.
+        let (back, faults) = expanded(&[&short[..], &packed].concat());
+        assert_eq!(faults.count(Fault::Undecodable), 0);
+        assert!(back.ends_with(&records));
+        // All but the first part.
+        let (back, faults) = expanded(&packed[first.len()..]);
+        assert!(faults.count(Fault::StreamContinues) > 0);
+        assert!(
+            Records::new(&back, 0, ByteOrder::Little).all(|record| record.kind == record::FINISHED_ROUND)
+        );
+        // A size that is too large.
+        let mut part = Vec::new();
+        let body = &parts[0][HEADER_SIZE..];
+        let size = (HEADER_SIZE + 8 + body.len()) as u16;
+        record::put_header(&mut part, ByteOrder::Little, record::COMPRESSED2, 0, size);
+        part.extend_from_slice(&u64::MAX.to_le_bytes());
+        part.extend_from_slice(body);
+        let (back, _) = expanded(&part);
+        assert!(!back.is_empty() && records.starts_with(&back));
+    }
+
+    #[test]
     fn nothing_expands_without_end() {
-        let mut compressor = Compressor::new(19, ByteOrder::Little).unwrap();
+        let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
         let mut packed = Vec::new();
         let mut zeros = Vec::new();
         record::put_header(&mut zeros, ByteOrder::Little, record::SAMPLE, 0, u16::MAX);
@@ -325,7 +420,7 @@ mod tests {
         }
         compressor.flush(&mut packed).unwrap();
         let (back, faults) = expanded(&packed);
-        assert!(!faults.is_empty());
+        assert!(faults.count(Fault::TooLarge) > 0);
         assert!((back.len() as u64) < ALWAYS + MAX_RATIO * packed.len() as u64 + CHUNK as u64);
     }
 }

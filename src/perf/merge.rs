@@ -1,8 +1,8 @@
 //! Several streams of records as one, in the order of time.
 //!
-//! `perf record --threads` writes a file for each of its threads, each with the records of some processors.
-//! What came from one processor is in order; what came from several in one file alternates, so a file
-//! consists of runs that are in order each. The runs of all files are merged.
+//! `perf record --threads` writes a file for each ring buffer, that is for each processor, and one with what it
+//! knows by itself. Most records of a file are in order: it consists of a few runs that are in order each. The
+//! runs of all files are merged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,16 +19,28 @@ const ROUND: u64 = 1 << 20;
 
 /// Writes the records of `parts` in the order of time, those of the same time in the order of the parts.
 /// Records without a time follow the one before them. Where no record has a time, the parts follow each
-/// other. What is no whole record is left out.
+/// other, samples behind all that tells about the processes they were taken in. What is no whole record is
+/// left out.
 pub fn merge(parts: &[&[u8]], attrs: &Attrs, order: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+    if !attrs.has_times() {
+        return write_in_turn(parts, order, out);
+    }
     let mut runs = Vec::new();
     for (part, data) in parts.iter().enumerate() {
         add_runs(&mut runs, part, Records::new(data, 0, order), attrs, order);
     }
-    if attrs.has_times() {
-        return write_merged(runs, attrs, order, parts, out);
+    write_merged(runs, attrs, order, parts, out)
+}
+
+fn write_in_turn(parts: &[&[u8]], order: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+    for are_samples in [false, true] {
+        let records = parts.iter().flat_map(|part| Records::new(part, 0, order));
+        for record in records.filter(|record| (record.kind == record::SAMPLE) == are_samples) {
+            out.write_all(record.bytes)?;
+            out.write_all(record.payload)?;
+        }
     }
-    runs.iter().try_for_each(|run| out.write_all(run.bytes(parts)))
+    Ok(())
 }
 
 /// A place in the merged stream: a time, and where records of that time are.

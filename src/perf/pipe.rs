@@ -14,9 +14,9 @@ use crate::perf::profile::{AttrEntry, Fault};
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::tally::Tally;
 
-/// The first number that is no feature's in the oldest perf that ends its list of features with such a record
-/// (Linux 6.1: `HEADER_LAST_FEATURE`). Readers check the number of that mark against their own.
-const LAST_FEATURE: u64 = 32;
+/// The first number that is no feature's in Linux 6.1 (`HEADER_LAST_FEATURE`). perf refuses a pipe that names a
+/// higher one than it knows.
+const LAST_FEATURE: u8 = 32;
 
 /// What the records of a pipe say in place of a header.
 #[derive(Clone, Debug, Default)]
@@ -71,8 +71,8 @@ impl<'a> Head<'a> {
     fn add_feature(&mut self, record: &Record<'a>, order: ByteOrder) -> Option<()> {
         let mut body = record.body(order);
         let id = body.u64()?;
-        if id >= LAST_FEATURE && body.rest().is_empty() {
-            // The mark at the end of the list.
+        if body.rest().is_empty() {
+            // The mark at the end of the list, whose number is the first that is no feature's.
             return Some(());
         }
         self.add(u8::try_from(id).ok()?, body.rest())
@@ -125,11 +125,10 @@ pub fn is_for_pipes(id: u8) -> bool {
     )
 }
 
-/// Appends a record with a feature section; `None` if that is too large for one, or came after Linux 6.1:
-/// perf refuses a pipe that names a feature it has not heard of.
+/// Appends a record with a feature section; `None` if that is too large for one, or came after Linux 6.1.
 pub fn put_feature(out: &mut Vec<u8>, order: ByteOrder, id: u8, content: &[u8]) -> Option<()> {
     let size = u16::try_from(HEADER_SIZE + 8 + content.len()).ok()?;
-    if u64::from(id) >= LAST_FEATURE {
+    if id >= LAST_FEATURE {
         return None;
     }
     record::put_header(out, order, record::HEADER_FEATURE, 0, size);

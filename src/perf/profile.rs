@@ -58,6 +58,10 @@ pub enum Fault {
     RecordsCut,
     /// Compressed records can't be decompressed.
     Undecodable,
+    /// Compressed records belong to a stream that began in another file.
+    StreamContinues,
+    /// Compressed records are absurdly large.
+    TooLarge,
 }
 
 impl fmt::Display for Fault {
@@ -67,10 +71,15 @@ impl fmt::Display for Fault {
                 "the recording was not finished, so its header does not say where the records end, and feature sections are missing"
             }
             Self::DataCut => "the file ends before its records do",
-            Self::FeatureLost => "feature sections that are damaged or outside the file, left out",
+            Self::FeatureLost => "feature sections that are damaged, repeated or outside the file, left out",
             Self::IdsLost => "ids of events outside the file, left out",
             Self::RecordsCut => "records that are cut off or damaged, left out with all behind them",
             Self::Undecodable => "compressed records that can't be decompressed, left out",
+            Self::StreamContinues => {
+                "compressed records whose stream began in another file, as perf record --switch-output -z writes them; nobody can \
+                 read them without it: left out"
+            }
+            Self::TooLarge => "compressed records that grow to 5,000 times their size, left out",
         })
     }
 }

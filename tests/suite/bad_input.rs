@@ -63,7 +63,12 @@ fn compressed_records_that_are_none_are_left_out_and_told() {
     let folder = scratch();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.comm(1, "first", false, 1);
-    profile.record(COMPRESSED, 0, &[0; 64]);
+    // the start of a frame, and nonsense
+    profile.record(
+        COMPRESSED,
+        0,
+        &[&[0x28, 0xb5, 0x2f, 0xfd][..], &[0xff; 64]].concat(),
+    );
     profile.comm(1, "second", false, 2);
     let input = folder.path().join("perf.data");
     std::fs::write(&input, profile.finish()).unwrap();

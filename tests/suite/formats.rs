@@ -285,6 +285,76 @@ fn two_things_on_standard_output_are_refused() {
     assert!(ran.stdout.is_empty());
 }
 
+/// Whatever name standard output goes by.
+#[test]
+fn a_summary_does_not_get_into_the_profile() {
+    let folder = scratch();
+    for (output, summary) in [
+        ("-", "/dev/stdout"),
+        ("/dev/stdout", "-"),
+        ("/dev/fd/1", "/dev/stdout"),
+    ] {
+        let ran = jitinject()
+            .args([
+                "-i",
+                tools::text(&capture::profile("php82")),
+                "-o",
+                output,
+                "--summary",
+                summary,
+            ])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{output} {summary} {}", said(&ran));
+        assert!(ran.stdout.is_empty());
+    }
+}
+
+/// The terminal sends Ctrl-C to all programs of a pipeline.
+#[test]
+fn the_interrupt_that_ends_the_recording_does_not_end_the_reading() {
+    let folder = scratch();
+    let mut child = jitinject()
+        .args(["-q", "-i", "-", "-o", "out.data"])
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let capture = std::fs::read(capture::profile("node20-pipe")).unwrap();
+    let (first, rest) = capture.split_at(1000);
+    stdin.write_all(first).unwrap();
+    // It listens to signals before it reads.
+    let is_reading = || {
+        !std::fs::read_to_string(format!("/proc/{}/wchan", child.id()))
+            .unwrap()
+            .is_empty()
+    };
+    while !is_reading() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    tools::run("kill", &["-INT", &child.id().to_string()]);
+    stdin.write_all(rest).unwrap();
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(perf::leaves(&folder.path().join("out.data")).len(), 320);
+    // A second one ends it.
+    let mut child = jitinject()
+        .args(["-q", "-i", "-", "-o", "out.data"])
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    for _ in 0..2 {
+        tools::run("kill", &["-INT", &child.id().to_string()]);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(!child.wait().unwrap().success());
+}
+
 #[test]
 fn a_reader_that_goes_away_is_an_error_and_leaves_nothing() {
     let folder = scratch();
@@ -447,7 +517,32 @@ fn copies_of_the_kernels_code_stay_with_the_profile() {
         assert!(shown.contains("JS:*"));
         std::fs::remove_dir_all(folder.path().join("objects")).unwrap();
     }
-    // But not what is no profile.
+    // A slash behind it does not lead the objects into it, and nothing else may.
+    for _ in 0..2 {
+        let output = format!("{}/", folder.path().join("out").display());
+        inject(&input, Path::new(&output), &more);
+        assert!(script("perf", &folder.path().join("out/data")).0.contains("JS:*"));
+        assert!(folder.path().join("out.elf").is_dir());
+    }
+    let inside = folder.path().join("out/elf");
+    let refused = [&more[..], &["--elf-dir", tools::text(&inside)]].concat();
+    let ran = attempt(&input, &folder.path().join("out"), &refused);
+    assert!(
+        said(&ran).contains("for objects lies in the output"),
+        "{}",
+        said(&ran)
+    );
+    let piped = attempt(
+        &input,
+        Path::new("-"),
+        &["--elf-dir", tools::text(&folder.path().join("elf"))],
+    );
+    assert!(
+        said(&piped).contains("the copy of the kernel's code is not for pipes"),
+        "{}",
+        said(&piped)
+    );
+    // What is there must be a profile.
     let other = folder.path().join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("precious"), "").unwrap();

@@ -438,6 +438,38 @@ fn numbers_of_containers_are_those_of_the_dump() {
     case.check(&[]);
 }
 
+/// Whose a map is when numbers of the machine and of containers meet.
+#[test]
+fn numbers_that_meet_are_kept_apart() {
+    // A server and its child, both there before the profile, with the dump of the server mapped.
+    let mut case = Case::with_process(10);
+    case.write("perf-10.map", &lines(&[(0x100, 0x40, "of ten")]));
+    case.map(10, 0x6000_0000, 0x1000, "/work/jit-10.dump");
+    case.map(11, 0x6000_0000, 0x1000, "/work/jit-10.dump");
+    case.sample(10, 0x104, "of ten");
+    case.check(&[]);
+    // Two containers, both with a process 3, of which one wrote a dump: the map beside that is its.
+    let mut case = Case::with_process(20);
+    case.anonymous(10, REGION, 0x1000);
+    let dump = DumpWriter::new(ByteOrder::Little, 62, 3);
+    case.write("saved/a/perf-3.map", &lines(&[(0x100, 0x40, "of a")]));
+    case.write("saved/b/perf-3.map", &lines(&[(0x100, 0x40, "of b")]));
+    std::fs::write(case.path("saved/b/jit-3.dump"), dump.bytes).unwrap();
+    case.map(20, 0x6000_0000, 0x1000, "/work/jit-3.dump");
+    case.sample(20, 0x104, "of b");
+    let saved = case.path("saved");
+    let said = case.check(&[
+        "--jitdump",
+        tools::text(&saved),
+        "--perf-map",
+        tools::text(&saved),
+    ]);
+    assert!(
+        said.contains("a/perf-3.map is not used: process 20 has "),
+        "{said}"
+    );
+}
+
 #[test]
 fn maps_are_found_where_the_user_says() {
     let mut case = Case::with_process(10);
