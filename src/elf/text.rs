@@ -1,5 +1,7 @@
 //! Names and paths as they stand in an object.
 
+use std::io::Write;
+
 use crate::bytes::steers_terminal;
 
 /// Appends text so that it is safe to print: what would steer a terminal, and what is not UTF-8, is escaped,
@@ -16,6 +18,11 @@ pub fn put_path(out: &mut Vec<u8>, path: &[u8]) {
 }
 
 fn put(out: &mut Vec<u8>, text: &[u8], is_kept: impl Fn(u8) -> bool) {
+    // Nearly all names and paths.
+    if text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        out.extend_from_slice(text);
+        return;
+    }
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid();
         if valid.contains(steers_terminal) {
@@ -29,7 +36,7 @@ fn put(out: &mut Vec<u8>, text: &[u8], is_kept: impl Fn(u8) -> bool) {
             if is_kept(byte) {
                 out.push(byte);
             } else {
-                out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+                put_byte(out, byte);
             }
         }
     }
@@ -39,8 +46,14 @@ fn put_character(out: &mut Vec<u8>, character: char) {
     if !steers_terminal(character) {
         out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
     } else if character.is_ascii() {
-        out.extend_from_slice(format!("\\x{:02x}", u32::from(character)).as_bytes());
+        put_byte(out, character as u8);
     } else {
-        out.extend_from_slice(character.escape_unicode().to_string().as_bytes());
+        // Writing to memory does not fail.
+        let _ = write!(out, "{}", character.escape_unicode());
     }
+}
+
+/// Appends a byte as the escape of its number.
+fn put_byte(out: &mut Vec<u8>, byte: u8) {
+    let _ = write!(out, "\\x{byte:02x}");
 }
