@@ -43,6 +43,16 @@ impl ByteOrder {
         });
     }
 
+    /// Overwrites the 32-bit integer at byte `at`, where `bytes` holds one.
+    pub fn set_u32(self, bytes: &mut [u8], at: usize, value: u32) {
+        if let Some(place) = bytes.get_mut(at..).and_then(|bytes| bytes.first_chunk_mut()) {
+            *place = match self {
+                Self::Little => value.to_le_bytes(),
+                Self::Big => value.to_be_bytes(),
+            };
+        }
+    }
+
     /// The 32-bit integer at byte `at`, where `bytes` holds one.
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
         Reader::new(bytes.get(at..)?, self).u32()

@@ -4,30 +4,37 @@
 //!
 //! ```text
 //! compile unit          name, language, low_pc, high_pc, comp_dir
+//!   subprogram …        each function that was inlined, without code
 //!   subprogram          the function: name, linkage name, declaration, low_pc, high_pc
 //!     inlined call      what was called, ranges, file, line and column of the call
 //!       inlined call    …
-//!   subprogram …        each function that was inlined, without code
 //! line program          one sequence that covers all of the function's code
 //! .debug_aranges        where each unit's code lies
 //! ```
+//!
+//! Units share one table of abbreviations, and their strings.
 //!
 //! Readers differ in what they need. GNU addr2line looks at line programs and at units that have a range;
 //! LLVM's and gimli's want the range first; elfutils' wants `.debug_aranges`. All want the code behind the
 //! last row to be covered, so the sequence ends where the function does. The first row is where the function
 //! starts: code before the first line that a runtime tells of is what leads up to it.
+//!
+//! Whoever encodes many functions keeps the [`Buffers`]: once these have grown, nothing is allocated.
 
-use gimli::constants as dw;
-use gimli::write::{
-    Address, AttributeValue, DirectoryId, Dwarf, EndianVec, FileId, FileInfo, LineProgram, LineString, Range,
-    RangeList, Sections, Unit, UnitEntryId, Writer,
-};
-use gimli::{Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
+mod abbreviations;
+mod files;
+mod leb128;
+mod line;
+mod ranges;
+mod strings;
+mod unit;
 
-use crate::bytes::ByteOrder;
-use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
-use crate::elf::text::{put_escaped, put_path};
+use crate::debug_info::DebugInfo;
 use crate::machine::Machine;
+
+use abbreviations::Codes;
+use files::Files;
+use strings::Strings;
 
 /// A version of DWARF.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,6 +45,23 @@ pub enum Version {
     /// Holds the text of source files, where it is known (DW_LNCT_LLVM_source). GNU binutils 2.40 take that
     /// for an error and read no lines; so perf, which asks addr2line and objdump, shows none.
     Five,
+}
+
+impl Version {
+    fn number(self) -> u16 {
+        match self {
+            Self::Four => 4,
+            Self::Five => 5,
+        }
+    }
+
+    /// The number of a unit's first file.
+    fn first_file(self) -> u32 {
+        match self {
+            Self::Four => 1,
+            Self::Five => 0,
+        }
+    }
 }
 
 /// One function.
@@ -66,425 +90,238 @@ pub struct Settings<'a> {
 }
 
 /// A section: its name and its bytes.
-pub type Section = (&'static str, Vec<u8>);
+pub type Section<'a> = (&'static str, &'a [u8]);
 
-/// Encodes units, in their order.
-pub fn encode(
-    units: &[FunctionUnit<'_>],
-    settings: Settings<'_>,
-) -> Result<Vec<Section>, gimli::write::Error> {
-    let encoding = Encoding {
-        format: Format::Dwarf32,
-        version: match settings.version {
-            Version::Four => 4,
-            Version::Five => 5,
-        },
-        address_size: settings.machine.address_size() as u8,
-    };
-    let mut dwarf = Dwarf::new();
-    for function in units {
-        let unit = UnitWriter::new(function, encoding, settings.directory, &mut dwarf).finish();
-        dwarf.units.add(unit);
-    }
-    let endian = match settings.machine.order {
-        ByteOrder::Little => RunTimeEndian::Little,
-        ByteOrder::Big => RunTimeEndian::Big,
-    };
-    let mut sections = Sections::new(EndianVec::new(endian));
-    dwarf.write(&mut sections)?;
-    let aranges = aranges(units, sections.debug_info.slice(), settings.machine);
-    let mut all = Vec::new();
-    sections.for_each_mut(|id: SectionId, section| {
-        if section.len() > 0 {
-            all.push((id.name(), section.take()));
-        }
-        Ok::<(), gimli::write::Error>(())
-    })?;
-    all.push((SectionId::DebugAranges.name(), aranges));
-    Ok(all)
+/// All sections that there may be; one that has no bytes is not needed.
+pub type Sections<'a> = [Section<'a>; 7];
+
+/// A function can't be added, because offsets in a section would need more than 32 bits, or its addresses
+/// more than the machine has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("too large for DWARF of 32 bits")]
+pub struct TooLarge;
+
+/// How large a section can be: from here on, a length stands for something else.
+const MAX_SECTION: usize = 0xffff_ffef;
+
+/// How many bytes of each buffer stay for the next encoder.
+const KEPT: usize = 1 << 20;
+
+/// The memory of an [`Encoder`], for one after the other.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    abbreviations: Vec<u8>,
+    aranges: Vec<u8>,
+    info: Vec<u8>,
+    line: Vec<u8>,
+    line_strings: Strings,
+    ranges: Vec<u8>,
+    strings: Strings,
+    /// What `.debug_abbrev` must hold.
+    codes: Codes,
+    /// The files of the unit in the making.
+    files: Files,
+    /// Where the entry of each of its functions that was inlined starts in it; 0 for the others.
+    origins: Vec<u32>,
+    /// Which of its functions the next call lies in, from the outermost.
+    callers: Vec<u32>,
 }
 
-/// `.debug_aranges` for units that stand one behind the other in `.debug_info`.
-fn aranges(units: &[FunctionUnit<'_>], debug_info: &[u8], machine: Machine) -> Vec<u8> {
-    const VERSION: u16 = 2;
-    let order = machine.order;
-    let address_size = machine.address_size();
-    let mut out = Vec::new();
-    let mut unit_offset = 0usize;
-    for unit in units {
-        // What stands behind the length: the header up to where the first pair is aligned, that pair, and one
-        // of zeros.
-        let pair = 2 * address_size as usize;
-        let header = 12usize.next_multiple_of(pair);
-        let start = out.len();
-        order.put_u32(&mut out, (header - 4 + 2 * pair) as u32);
-        order.put_u16(&mut out, VERSION);
-        order.put_u32(&mut out, unit_offset as u32);
-        out.extend_from_slice(&[address_size as u8, 0]);
-        out.resize(start + header, 0);
-        for number in [unit.address, unit.size.into(), 0, 0] {
-            match machine.is_64 {
-                true => order.put_u64(&mut out, number),
-                false => order.put_u32(&mut out, number as u32),
-            }
-        }
-        let length = order.u32_at(debug_info, unit_offset).unwrap_or(0);
-        unit_offset = unit_offset.saturating_add(4).saturating_add(length as usize);
-    }
-    out
+/// Encodes units, one behind the other.
+#[derive(Debug)]
+pub struct Encoder<'b, 's> {
+    settings: Settings<'s>,
+    buffers: &'b mut Buffers,
+    max_section: usize,
 }
 
-/// The language of a source file, by the ending of its name.
-fn language(path: &[u8]) -> Option<gimli::DwLang> {
-    const LANGUAGES: [(&str, gimli::DwLang); 16] = [
-        ("c", dw::DW_LANG_C99),
-        ("cc", dw::DW_LANG_C_plus_plus),
-        ("cpp", dw::DW_LANG_C_plus_plus),
-        ("cxx", dw::DW_LANG_C_plus_plus),
-        ("go", dw::DW_LANG_Go),
-        ("hs", dw::DW_LANG_Haskell),
-        ("java", dw::DW_LANG_Java),
-        ("jl", dw::DW_LANG_Julia),
-        ("kt", dw::DW_LANG_Kotlin),
-        ("m", dw::DW_LANG_ObjC),
-        ("ml", dw::DW_LANG_OCaml),
-        ("py", dw::DW_LANG_Python),
-        ("rs", dw::DW_LANG_Rust),
-        ("swift", dw::DW_LANG_Swift),
-        ("zig", dw::DW_LANG_Zig),
-        ("f90", dw::DW_LANG_Fortran90),
-    ];
-    let ending = path.rsplit(|&byte| byte == b'.').next()?;
-    let known = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == ending);
-    known.map(|&(_, language)| language)
-}
-
-/// A unit in the making.
-struct UnitWriter<'u, 'd> {
-    function: &'u FunctionUnit<'u>,
-    unit: Unit,
-    dwarf: &'d mut Dwarf,
-    /// Whether functions have a linkage name even where it is their name. GNU addr2line trusts the names of
-    /// functions only if they have one or are C's, and shows the nearest symbol for others.
-    names_linkage: bool,
-    /// The number of each file, those that were asked for.
-    files: Vec<Option<FileId>>,
-    /// The entry of each function that was inlined.
-    inlined: Vec<Option<UnitEntryId>>,
-}
-
-impl<'u, 'd> UnitWriter<'u, 'd> {
-    fn new(
-        function: &'u FunctionUnit<'u>,
-        encoding: Encoding,
-        directory: &[u8],
-        dwarf: &'d mut Dwarf,
-    ) -> Self {
-        let info = function.info;
-        let primary = primary_file(info);
-        let path = match primary.and_then(|file| info.files.get(file as usize)) {
-            Some(file) => cleaned_path(&file.path),
-            None => cleaned(function.symbol),
-        };
-        let (source_dir, source_file) = split(&path);
-        let directory = cleaned_path(directory);
-        let mut string = |bytes: &[u8]| LineString::new(bytes, encoding, &mut dwarf.line_strings);
-        let mut program = LineProgram::new(
-            encoding,
-            LineEncoding::default(),
-            string(&directory),
-            source_dir.map(&mut string),
-            string(source_file),
-            None,
-        );
-        program.file_has_source = encoding.version >= 5 && info.files.iter().any(|file| file.text.is_some());
-        let mut unit = Unit::new(encoding, program);
-        let root = unit.get_mut(unit.root());
-        root.set(dw::DW_AT_producer, AttributeValue::String(b"jitinject".to_vec()));
-        root.set(dw::DW_AT_name, AttributeValue::String(path.clone()));
-        let language = language(&path);
-        if let Some(language) = language {
-            root.set(dw::DW_AT_language, AttributeValue::Language(language));
-        }
-        root.set(dw::DW_AT_comp_dir, AttributeValue::String(directory.clone()));
-        root.set(
-            dw::DW_AT_low_pc,
-            AttributeValue::Address(Address::Constant(function.address)),
-        );
-        root.set(dw::DW_AT_high_pc, AttributeValue::Udata(function.size.into()));
+impl<'b, 's> Encoder<'b, 's> {
+    /// Starts without any unit; whatever is in the buffers is lost.
+    pub fn new(buffers: &'b mut Buffers, settings: Settings<'s>) -> Self {
+        buffers.clear();
         Self {
-            function,
-            unit,
-            dwarf,
-            names_linkage: language != Some(dw::DW_LANG_C99),
-            files: vec![None; info.files.len()],
-            inlined: vec![None; info.functions.len()],
+            settings,
+            buffers,
+            max_section: MAX_SECTION,
         }
     }
 
-    fn finish(mut self) -> Unit {
-        self.rows();
-        let subprogram = self.subprogram();
-        self.calls(subprogram);
-        self.unit
+    /// Adds the unit of a function. If it is too large, nothing of it is left.
+    pub fn add(&mut self, function: &FunctionUnit<'_>) -> Result<(), TooLarge> {
+        let end = function.address.checked_add(function.size.into());
+        let is_64 = self.settings.machine.is_64;
+        end.filter(|&end| is_64 || end <= u32::MAX.into())
+            .ok_or(TooLarge)?;
+        let lengths = self.buffers.growing().map(|section| section.len());
+        let codes = self.buffers.codes;
+        self.buffers.files.collect(function.info, self.settings.version);
+        unit::put(function, &self.settings, self.buffers);
+        let mut sections = self.buffers.growing();
+        if sections.iter().all(|section| section.len() <= self.max_section) {
+            return Ok(());
+        }
+        for (section, length) in sections.iter_mut().zip(lengths) {
+            section.truncate(length);
+        }
+        self.buffers.codes = codes;
+        Err(TooLarge)
     }
 
-    /// The number of a file, which is added if it is new.
-    fn file(&mut self, file: Option<u32>) -> Option<FileId> {
-        let at = file? as usize;
-        if let Some(&Some(known)) = self.files.get(at) {
-            return Some(known);
-        }
-        let source = self.function.info.files.get(at)?;
-        let path = cleaned_path(&source.path);
-        let (directory, name) = split(&path);
-        if name.is_empty() {
-            return None;
-        }
-        let encoding = self.unit.encoding();
-        let mut string = |bytes: &[u8]| LineString::new(bytes, encoding, &mut self.dwarf.line_strings);
-        let directory = directory.map(&mut string);
-        let name = string(name);
-        let program = &mut self.unit.line_program;
-        // A string ends at a NUL: a text that has any is no text.
-        let info = source
-            .text
-            .filter(|text| program.file_has_source && memchr::memchr(0, text).is_none())
-            .map(|text| FileInfo {
-                source: Some(string(text)),
-                ..FileInfo::default()
-            });
-        let directory: DirectoryId = match directory {
-            Some(directory) => program.add_directory(directory),
-            None => program.default_directory(),
+    /// The sections with all units.
+    pub fn finish(self) -> Sections<'b> {
+        let buffers = self.buffers;
+        buffers.codes.put_table(&mut buffers.abbreviations);
+        ranges::finish_lists(&mut buffers.ranges, &self.settings);
+        let ranges = match self.settings.version {
+            Version::Four => ".debug_ranges",
+            Version::Five => ".debug_rnglists",
         };
-        let id = program.add_file(name, directory, info);
-        if let Some(known) = self.files.get_mut(at) {
-            *known = Some(id);
+        [
+            (".debug_abbrev", &buffers.abbreviations),
+            (".debug_info", &buffers.info),
+            (".debug_aranges", &buffers.aranges),
+            (".debug_line", &buffers.line),
+            (".debug_line_str", &buffers.line_strings.bytes),
+            (ranges, &buffers.ranges),
+            (".debug_str", &buffers.strings.bytes),
+        ]
+    }
+}
+
+impl Buffers {
+    fn clear(&mut self) {
+        for bytes in [
+            &mut self.abbreviations,
+            &mut self.aranges,
+            &mut self.info,
+            &mut self.line,
+            &mut self.ranges,
+        ] {
+            bytes.clear();
+            bytes.shrink_to(KEPT);
         }
-        Some(id)
+        self.strings.clear(KEPT);
+        self.line_strings.clear(KEPT);
+        self.codes = Codes::default();
     }
 
-    /// The line program.
-    fn rows(&mut self) {
-        let info = self.function.info;
-        let Some(&first) = info.rows.first() else { return };
-        self.unit
-            .line_program
-            .begin_sequence(Some(Address::Constant(self.function.address)));
-        let mut file = None;
-        if first.offset > 0 {
-            let start = info
-                .functions
-                .first()
-                .filter(|function| function.file.is_some() && function.line > 0);
-            let start = Row {
+    /// The sections that grow with each unit.
+    fn growing(&mut self) -> [&mut Vec<u8>; 6] {
+        [
+            &mut self.aranges,
+            &mut self.info,
+            &mut self.line,
+            &mut self.line_strings.bytes,
+            &mut self.ranges,
+            &mut self.strings.bytes,
+        ]
+    }
+}
+
+/// Appends an address.
+fn put_address(out: &mut Vec<u8>, address: u64, machine: Machine) {
+    match machine.is_64 {
+        true => machine.order.put_u64(out, address),
+        false => machine.order.put_u32(out, address as u32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::ByteOrder;
+    use crate::debug_info::{InlinedCall, Row, SourceFile, SourceFunction};
+
+    fn info<'a>(path: &'a [u8], name: &'a [u8]) -> DebugInfo<'a> {
+        let mut info = DebugInfo {
+            files: vec![SourceFile::from(path)],
+            functions: vec![SourceFunction {
+                name,
+                ..SourceFunction::default()
+            }],
+            rows: vec![Row {
                 offset: 0,
-                file: start.map_or(first.file, |function| function.file),
-                line: start.map_or(first.line, |function| function.line),
-                column: start.map_or(first.column, |function| function.column),
+                file: Some(0),
+                line: 1,
+                column: 0,
                 discriminator: 0,
+            }],
+            calls: vec![InlinedCall {
+                depth: 0,
+                function: 0,
+                ranges: vec![1..3, 5..9],
+                line: 1,
+                column: 0,
+            }],
+        };
+        info.normalise(100);
+        info
+    }
+
+    fn unit<'a>(info: &'a DebugInfo<'a>) -> FunctionUnit<'a> {
+        FunctionUnit {
+            symbol: b"symbol",
+            address: 0x40,
+            size: 100,
+            info,
+        }
+    }
+
+    fn settings(version: Version, machine: u32) -> Settings<'static> {
+        Settings {
+            version,
+            machine: Machine::new(machine, ByteOrder::Little),
+            directory: b".",
+        }
+    }
+
+    fn encoded(infos: &[&DebugInfo<'_>], version: Version, max_section: usize) -> Vec<Vec<u8>> {
+        let mut buffers = Buffers::default();
+        let mut encoder = Encoder::new(&mut buffers, settings(version, 62));
+        encoder.max_section = max_section;
+        for info in infos {
+            let _ = encoder.add(&unit(info));
+        }
+        encoder.finish().iter().map(|(_, bytes)| bytes.to_vec()).collect()
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_unit_that_is_too_large() {
+        let long = [b'x'; 200];
+        let (small, large) = (info(b"a.js", b"inlined"), info(&long, &long));
+        for version in [Version::Four, Version::Five] {
+            let without = encoded(&[&small, &small], version, MAX_SECTION);
+            let with = encoded(&[&small, &large, &small], version, MAX_SECTION);
+            assert_ne!(with, without);
+            let size = |sections: &[Vec<u8>]| sections.iter().map(Vec::len).max().unwrap();
+            assert!(size(&with) > size(&without));
+            for max_section in size(&without)..size(&with) {
+                let tried = encoded(&[&small, &large, &small], version, max_section);
+                assert!(size(&tried) <= max_section);
+                if max_section < 200 {
+                    assert_eq!(tried, without, "{max_section}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_fit_into_the_machine() {
+        let info = info(b"a.js", b"");
+        for (machine, address, fits) in [
+            (3, 0xffff_ff00, true),
+            (3, 0xffff_ffa0, false),
+            (3, 1 << 32, false),
+            (62, 1 << 32, true),
+            (62, u64::MAX - 10, false),
+        ] {
+            let mut buffers = Buffers::default();
+            let mut encoder = Encoder::new(&mut buffers, settings(Version::Four, machine));
+            let function = FunctionUnit {
+                address,
+                ..unit(&info)
             };
-            self.row(&start, &mut file, false);
-        }
-        for (at, row) in info.rows.iter().enumerate() {
-            self.row(row, &mut file, at == 0 && row.offset > 0);
-        }
-        self.unit.line_program.end_sequence(self.function.size.into());
-    }
-
-    /// Adds a row. `last_file` is the one of the row before; one without a file keeps it.
-    fn row(&mut self, row: &Row, last_file: &mut Option<FileId>, ends_prologue: bool) {
-        let file = self.file(row.file);
-        if file.is_some() {
-            *last_file = file;
-        } else if last_file.is_none() {
-            let any = primary_file(self.function.info);
-            *last_file = self.file(any);
-        }
-        let next = self.unit.line_program.row();
-        next.address_offset = row.offset.into();
-        if let Some(file) = *last_file {
-            next.file = file;
-        }
-        (next.line, next.column) = match file {
-            Some(_) => (row.line.into(), row.column.into()),
-            None => (0, 0),
-        };
-        next.discriminator = row.discriminator.into();
-        next.is_statement = true;
-        next.prologue_end = ends_prologue;
-        self.unit.line_program.generate_row();
-    }
-
-    /// The function itself.
-    fn subprogram(&mut self) -> UnitEntryId {
-        let function = self.function;
-        let entry = self.unit.add(self.unit.root(), dw::DW_TAG_subprogram);
-        let symbol = cleaned(function.symbol);
-        let declared = function.info.functions.first();
-        let name = declared.map_or(&b""[..], |declared| declared.name);
-        let name = if name.is_empty() {
-            symbol.clone()
-        } else {
-            cleaned(name)
-        };
-        if let Some(declared) = declared {
-            self.declaration(entry, declared);
-        }
-        let (name, symbol) = (self.name(name), self.name(symbol));
-        let entry_mut = self.unit.get_mut(entry);
-        if name != symbol || self.names_linkage {
-            entry_mut.set(dw::DW_AT_linkage_name, symbol);
-        }
-        entry_mut.set(dw::DW_AT_name, name);
-        entry_mut.set(
-            dw::DW_AT_low_pc,
-            AttributeValue::Address(Address::Constant(function.address)),
-        );
-        entry_mut.set(dw::DW_AT_high_pc, AttributeValue::Udata(function.size.into()));
-        entry
-    }
-
-    /// A name, which may be that of many functions.
-    fn name(&mut self, name: Vec<u8>) -> AttributeValue {
-        AttributeValue::StringRef(self.dwarf.strings.add(name))
-    }
-
-    /// Where a function is declared.
-    fn declaration(&mut self, entry: UnitEntryId, function: &SourceFunction<'_>) {
-        let Some(file) = self.file(function.file) else {
-            return;
-        };
-        let entry = self.unit.get_mut(entry);
-        entry.set(dw::DW_AT_decl_file, AttributeValue::FileIndex(Some(file)));
-        if function.line > 0 {
-            entry.set(dw::DW_AT_decl_line, AttributeValue::Udata(function.line.into()));
-        }
-        if function.column > 0 {
-            entry.set(
-                dw::DW_AT_decl_column,
-                AttributeValue::Udata(function.column.into()),
-            );
+            assert_eq!(encoder.add(&function).is_ok(), fits, "{machine} {address:#x}");
         }
     }
-
-    /// The inlined calls, below `subprogram`.
-    fn calls(&mut self, subprogram: UnitEntryId) {
-        let info = self.function.info;
-        // The entry and the function of each caller.
-        let mut callers = vec![(subprogram, 0)];
-        for call in &info.calls {
-            callers.truncate(call.depth as usize + 1);
-            let Some(&(parent, caller)) = callers.last() else {
-                return;
-            };
-            let Some(origin) = self.inlined(call.function) else {
-                continue;
-            };
-            let entry = self.unit.add(parent, dw::DW_TAG_inlined_subroutine);
-            let origin = AttributeValue::UnitRef(origin);
-            self.unit.get_mut(entry).set(dw::DW_AT_abstract_origin, origin);
-            self.ranges(entry, call);
-            let caller_file = info
-                .functions
-                .get(caller as usize)
-                .and_then(|function| function.file);
-            let file = self.file(caller_file);
-            let entry_mut = self.unit.get_mut(entry);
-            if let Some(file) = file {
-                entry_mut.set(dw::DW_AT_call_file, AttributeValue::FileIndex(Some(file)));
-            }
-            if call.line > 0 {
-                entry_mut.set(dw::DW_AT_call_line, AttributeValue::Udata(call.line.into()));
-            }
-            if call.column > 0 {
-                entry_mut.set(dw::DW_AT_call_column, AttributeValue::Udata(call.column.into()));
-            }
-            callers.push((entry, call.function));
-        }
-    }
-
-    fn ranges(&mut self, entry: UnitEntryId, call: &InlinedCall) {
-        if let [range] = &call.ranges[..] {
-            let start = Address::Constant(self.function.address + u64::from(range.start));
-            let entry = self.unit.get_mut(entry);
-            entry.set(dw::DW_AT_low_pc, AttributeValue::Address(start));
-            entry.set(dw::DW_AT_high_pc, AttributeValue::Udata(range.len() as u64));
-            return;
-        }
-        // The base is the unit's low_pc.
-        let pair = |range: &std::ops::Range<u32>| Range::OffsetPair {
-            begin: range.start.into(),
-            end: range.end.into(),
-        };
-        let list = self
-            .unit
-            .ranges
-            .add(RangeList(call.ranges.iter().map(pair).collect()));
-        let list = AttributeValue::RangeListRef(list);
-        self.unit.get_mut(entry).set(dw::DW_AT_ranges, list);
-    }
-
-    /// The entry of a function that was inlined.
-    fn inlined(&mut self, function: u32) -> Option<UnitEntryId> {
-        let at = function as usize;
-        if let Some(&Some(known)) = self.inlined.get(at) {
-            return Some(known);
-        }
-        let declared = self.function.info.functions.get(at)?;
-        let entry = self.unit.add(self.unit.root(), dw::DW_TAG_subprogram);
-        self.declaration(entry, declared);
-        // The function itself may be inlined into itself, and be known by its symbol only.
-        let name = match at {
-            0 if declared.name.is_empty() => self.function.symbol,
-            _ => declared.name,
-        };
-        let name = (!name.is_empty()).then(|| self.name(cleaned(name)));
-        let entry_mut = self.unit.get_mut(entry);
-        if let Some(name) = name {
-            if self.names_linkage {
-                entry_mut.set(dw::DW_AT_linkage_name, name.clone());
-            }
-            entry_mut.set(dw::DW_AT_name, name);
-        }
-        entry_mut.set(dw::DW_AT_inline, AttributeValue::Inline(dw::DW_INL_inlined));
-        if let Some(known) = self.inlined.get_mut(at) {
-            *known = Some(entry);
-        }
-        Some(entry)
-    }
-}
-
-/// The file that a unit has its name from: that of the function, or of its first line.
-fn primary_file(info: &DebugInfo<'_>) -> Option<u32> {
-    let declared = info.functions.first().and_then(|function| function.file);
-    declared.or_else(|| info.rows.iter().find_map(|row| row.file))
-}
-
-/// A path as folder and name.
-fn split(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
-    match path.iter().rposition(|&byte| byte == b'/') {
-        // What is left of a path from the root is a whole one, and so is one that ends in a slash.
-        Some(0) | None => (None, path),
-        Some(slash) if slash + 1 == path.len() => (None, path),
-        Some(slash) => {
-            let (directory, name) = path.split_at(slash);
-            (Some(directory), name.get(1..).unwrap_or_default())
-        }
-    }
-}
-
-/// Text without what could steer a terminal.
-fn cleaned(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    put_escaped(&mut out, bytes);
-    out
-}
-
-/// The same for a path, of which readers need every byte that can't harm.
-fn cleaned_path(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    put_path(&mut out, bytes);
-    out
 }

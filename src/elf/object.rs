@@ -57,8 +57,8 @@ pub struct FunctionObject<'a> {
     pub time: u64,
     /// How to unwind it.
     pub tables: PlacedTables<'a>,
-    /// Lines and inlined calls: sections that are not loaded.
-    pub debug: &'a [dwarf::Section],
+    /// Lines and inlined calls: sections that are not loaded. Those without bytes are left out.
+    pub debug: &'a [dwarf::Section<'a>],
 }
 
 /// The code of an object.
@@ -145,7 +145,7 @@ pub fn encode(function: &FunctionObject<'_>, out: &mut Vec<u8>) -> Encoded {
     let build_id = build_id(function);
     let note = writer.note(&build_id);
     let (tables_offset, tables) = writer.tables(function.tables);
-    for (name, content) in function.debug {
+    for (name, content) in debug_sections(function) {
         writer.unloaded(name, elf::SHT_PROGBITS, content);
     }
     if let Some((name, kind, content)) = attributes::section(function.machine) {
@@ -158,6 +158,12 @@ pub fn encode(function: &FunctionObject<'_>, out: &mut Vec<u8>) -> Encoded {
         tables_offset,
         build_id,
     }
+}
+
+/// The sections of lines and inlined calls that hold anything.
+fn debug_sections<'a>(function: &FunctionObject<'a>) -> impl Iterator<Item = dwarf::Section<'a>> {
+    let sections = function.debug.iter().copied();
+    sections.filter(|(_, content)| !content.is_empty())
 }
 
 fn encoder(machine: Machine) -> Encoder<Endianness> {
@@ -191,8 +197,7 @@ fn build_id(function: &FunctionObject<'_>) -> BuildId {
     }
     part(&function.tables.address.to_le_bytes());
     part(&function.tables.tables.bytes);
-    for section in function.debug {
-        let (name, content) = section;
+    for (name, content) in debug_sections(function) {
         part(name.as_bytes());
         part(content);
     }

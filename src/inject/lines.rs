@@ -50,22 +50,23 @@ pub struct DescribedCode<'a> {
 
 /// Lines as sections of an object.
 #[derive(Clone, Debug, Default)]
-pub struct EncodedLines<'a> {
+pub struct EncodedLines<'a, 'b> {
     /// The sections.
-    pub sections: Vec<dwarf::Section>,
+    pub sections: dwarf::Sections<'b>,
     /// The source files that they lead to among the objects.
     pub sources: Vec<SourceToWrite<'a>>,
 }
 
 impl LineOptions {
     /// Encodes what is known of a function for an object in `store`.
-    pub fn encode<'a>(
+    pub fn encode<'a, 'b>(
         &self,
         mut info: DebugInfo<'a>,
         function: &DescribedCode<'_>,
         store: &Path,
         folders: &SourceFolders,
-    ) -> Result<EncodedLines<'a>, gimli::write::Error> {
+        buffers: &'b mut dwarf::Buffers,
+    ) -> Result<EncodedLines<'a, 'b>, dwarf::TooLarge> {
         let sources = self.place_files(&mut info, store, folders);
         let unit = FunctionUnit {
             symbol: function.symbol,
@@ -79,8 +80,12 @@ impl LineOptions {
             machine: function.machine,
             directory: directory.as_os_str().as_bytes(),
         };
-        let sections = dwarf::encode(&[unit], settings)?;
-        Ok(EncodedLines { sections, sources })
+        let mut encoder = dwarf::Encoder::new(buffers, settings);
+        encoder.add(&unit)?;
+        Ok(EncodedLines {
+            sections: encoder.finish(),
+            sources,
+        })
     }
 
     /// Makes paths lead to files on this machine, those whose text is known to files in `store`, which are to

@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::Residence;
+use crate::elf::dwarf::Buffers;
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
 use crate::elf::object::{self, Encoded, FunctionObject, PlacedTables};
 use crate::elf::store::{self, Store};
@@ -122,7 +123,12 @@ pub fn write(
     for batch in batches(&jobs) {
         let store = output.store()?;
         let folder = store.folder().to_owned();
-        let objects: Vec<Object<'_>> = batch.par_iter().map(|job| writer.encode(job, &folder)).collect();
+        let objects: Vec<Object<'_>> = batch
+            .par_iter()
+            .map_init(Buffers::default, |buffers, job| {
+                writer.encode(job, &folder, buffers)
+            })
+            .collect();
         for (job, object) in batch.iter().zip(objects) {
             // A function that moves has several objects, and the same faults in each.
             if seen.insert(job.residence.function) {
@@ -175,8 +181,8 @@ struct Object<'a> {
 
 /// The lines of a function as sections.
 #[derive(Default)]
-struct Lines<'a> {
-    encoded: EncodedLines<'a>,
+struct Lines<'a, 'b> {
+    encoded: EncodedLines<'a, 'b>,
     line_faults: Tally<jitdump::Fault>,
     faults: Tally<Fault>,
 }
@@ -333,7 +339,13 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    fn lines(&self, job: &Job<'a>, symbol: &[u8], store: &Path) -> Lines<'a> {
+    fn lines<'b>(
+        &self,
+        job: &Job<'a>,
+        symbol: &[u8],
+        store: &Path,
+        buffers: &'b mut Buffers,
+    ) -> Lines<'a, 'b> {
         let mut lines = Lines::default();
         let file = job.residence.function.file as usize;
         let Some(used) = self.input.dumps.get(file) else {
@@ -350,7 +362,7 @@ impl<'a> ObjectWriter<'a> {
         let encoded = self
             .input
             .lines
-            .encode(info, &function, store, &self.source_folders);
+            .encode(info, &function, store, &self.source_folders, buffers);
         match encoded {
             Ok(encoded) => lines.encoded = encoded,
             Err(_) => lines.faults.add(Fault::LinesTooLarge, 0),
@@ -358,7 +370,7 @@ impl<'a> ObjectWriter<'a> {
         lines
     }
 
-    fn encode(&self, job: &Job<'a>, store: &Path) -> Object<'a> {
+    fn encode(&self, job: &Job<'a>, store: &Path, buffers: &mut Buffers) -> Object<'a> {
         let placed = job
             .tables
             .and_then(|address| Some((self.tables(job, address)?, address)));
@@ -374,7 +386,7 @@ impl<'a> ObjectWriter<'a> {
         });
         let mut bytes = Vec::new();
         let symbol = self.symbol(job);
-        let lines = self.lines(job, &symbol, store);
+        let lines = self.lines(job, &symbol, store, buffers);
         let function = FunctionObject {
             machine: job.machine,
             name: &symbol,

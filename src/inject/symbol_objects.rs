@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use crate::code::symbols::PlacedSymbol;
+use crate::elf::dwarf::Buffers;
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, FunctionObject, PlacedTables};
 use crate::elf::store;
@@ -35,13 +36,14 @@ pub fn write(
         input,
         machine: input.recorded,
     };
+    let mut buffers = Buffers::default();
     for places in placed.chunk_by(|one, other| one.id == other.id) {
         let Some((pid, symbol)) = places.first().and_then(|place| writer.symbol(place)) else {
             continue;
         };
         let store = output.store()?;
         let name = writer.name(symbol);
-        let lines = writer.lines(symbol, &name, store.folder(), &mut objects.faults);
+        let lines = writer.lines(symbol, &name, store.folder(), &mut objects.faults, &mut buffers);
         let mut bytes = Vec::new();
         let build_id = writer.encode(symbol, &name, &lines, &mut bytes);
         let stem = format!("jitted-{pid}-map-{:x}", symbol.range.start.0);
@@ -92,13 +94,14 @@ impl<'a> SymbolWriter<'a> {
     }
 
     /// What the name tells of the place in the sources.
-    fn lines(
+    fn lines<'b>(
         &self,
         symbol: Symbol<'a>,
         name: &[u8],
         store: &Path,
         faults: &mut Tally<Fault>,
-    ) -> EncodedLines<'a> {
+        buffers: &'b mut Buffers,
+    ) -> EncodedLines<'a, 'b> {
         let Some(info) = names::declaration(symbol.name) else {
             return EncodedLines::default();
         };
@@ -110,7 +113,7 @@ impl<'a> SymbolWriter<'a> {
         let encoded = self
             .input
             .lines
-            .encode(info, &function, store, &SourceFolders::default());
+            .encode(info, &function, store, &SourceFolders::default(), buffers);
         encoded.unwrap_or_else(|_| {
             faults.add(Fault::LinesTooLarge, 0);
             EncodedLines::default()
@@ -121,7 +124,7 @@ impl<'a> SymbolWriter<'a> {
         &self,
         symbol: Symbol<'a>,
         name: &[u8],
-        lines: &EncodedLines<'_>,
+        lines: &EncodedLines<'_, '_>,
         bytes: &mut Vec<u8>,
     ) -> BuildId {
         let code = Code::Unknown(symbol.range.size());

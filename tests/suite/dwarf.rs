@@ -1,22 +1,21 @@
-//! Whatever lines and inlined calls there are, gimli's reader and addr2line's find them again, unchanged.
+//! Whatever lines and inlined calls there are, gimli's reader and addr2line's find them again, unchanged, and
+//! find the same in what gimli writes.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
-use gimli::{EndianSlice, RunTimeEndian, SectionId};
+use gimli::RunTimeEndian;
 use jitinject::bytes::ByteOrder;
 use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
-use jitinject::elf::dwarf::{FunctionUnit, Section, Settings, Version, encode};
+use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Settings, Version};
 use jitinject::machine::Machine;
 use proptest::prelude::*;
 
 use crate::support::generator::Random;
+use crate::support::{dwarf_contents, gimli_writer};
 
 const SIZE: u32 = 200;
 const FILES: u32 = 4;
 const FUNCTIONS: u32 = 5;
-
-type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// One frame of an address: function, file, line, column.
 type Frame = (Option<String>, Option<String>, u32, u32);
@@ -141,13 +140,24 @@ fn expected(info: &DebugInfo<'_>, offset: u32) -> Vec<Frame> {
     frames.into_iter().rev().map(frame).collect()
 }
 
-fn dwarf(sections: &[Section], endian: RunTimeEndian) -> gimli::Dwarf<Reader<'_>> {
-    let by_name: HashMap<&str, &[u8]> = sections.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
-    let load = |id: SectionId| {
-        let bytes = by_name.get(id.name()).copied().unwrap_or_default();
-        Ok::<_, gimli::Error>(EndianSlice::new(bytes, endian))
-    };
-    gimli::Dwarf::load(load).unwrap()
+/// Encodes units in their order.
+pub fn encode<'b>(
+    units: &[FunctionUnit<'_>],
+    settings: Settings<'_>,
+    buffers: &'b mut Buffers,
+) -> Sections<'b> {
+    let mut encoder = Encoder::new(buffers, settings);
+    for unit in units {
+        encoder.add(unit).unwrap();
+    }
+    encoder.finish()
+}
+
+pub fn endian(order: ByteOrder) -> RunTimeEndian {
+    match order {
+        ByteOrder::Little => RunTimeEndian::Little,
+        ByteOrder::Big => RunTimeEndian::Big,
+    }
 }
 
 /// Encodes two functions in one file, and compares what addr2line says of each of their bytes.
@@ -166,12 +176,10 @@ fn check(infos: &[DebugInfo<'_>; 2], version: Version, order: ByteOrder, machine
         machine,
         directory: b".",
     };
-    let sections = encode(&units, settings).unwrap();
-    let endian = match order {
-        ByteOrder::Little => RunTimeEndian::Little,
-        ByteOrder::Big => RunTimeEndian::Big,
-    };
-    let context = addr2line::Context::from_dwarf(dwarf(&sections, endian)).unwrap();
+    let mut buffers = Buffers::default();
+    let sections = encode(&units, settings, &mut buffers);
+    let dwarf = dwarf_contents::load(&sections, endian(order));
+    let context = addr2line::Context::from_dwarf(dwarf).unwrap();
     for (info, address) in infos.iter().zip(addresses) {
         for offset in 0..SIZE {
             let mut frames = context
@@ -208,6 +216,49 @@ fn check(infos: &[DebugInfo<'_>; 2], version: Version, order: ByteOrder, machine
     }
 }
 
+/// Stretches information, and takes away or changes some of what readers don't need.
+fn vary(info: &mut DebugInfo<'_>, scale: u32, random: &mut Random) {
+    for row in &mut info.rows {
+        row.offset *= scale;
+        row.discriminator *= 100 * scale;
+    }
+    for call in &mut info.calls {
+        for range in &mut call.ranges {
+            *range = range.start * scale..range.end * scale;
+        }
+        call.line *= random.below(2) as u32;
+        call.column *= random.below(2) as u32;
+    }
+    for function in &mut info.functions {
+        match random.below(6) {
+            0 => function.file = None,
+            1 => function.line = 0,
+            2 => function.column = 0,
+            3 => function.name = b"",
+            4 => function.name = b"symbol",
+            _ => {}
+        }
+    }
+    for file in &mut info.files {
+        match random.below(8) {
+            0 => file.path = Cow::Borrowed(b"src/main.c"),
+            1 => file.path = Cow::Borrowed(b""),
+            2 => file.path = Cow::Borrowed(b"/"),
+            3 => file.path = Cow::Borrowed(b"a/b/c/"),
+            4 => file.text = Some(b"one\ntwo\n"),
+            5 => file.text = Some(b"with a\0NUL"),
+            _ => {}
+        }
+    }
+    if random.below(8) == 0 {
+        info.rows.iter_mut().for_each(|row| row.file = None);
+    }
+    // one text to a path
+    if info.files[0].path == info.files[1].path {
+        info.files[1].text = info.files[0].text;
+    }
+}
+
 fn versions() -> impl Strategy<Value = (Version, ByteOrder, u32)> {
     let (x86_64, i386, s390x) = (62, 3, 22);
     prop_oneof![
@@ -240,5 +291,37 @@ proptest! {
         prop_assert_eq!(&info.calls, &calls);
         let (version, order, machine) = settings;
         check(&[info.clone(), info], version, order, machine);
+    }
+
+    #[test]
+    fn gimli_writes_the_same(
+        mut infos in prop::collection::vec(any_info(), 0..5),
+        scale in prop_oneof![Just(1u32), Just(7), Just(1000), Just(10_000_000)],
+        seed in any::<u64>(),
+        (version, order, machine) in versions(),
+    ) {
+        let mut random = Random::new(seed);
+        let size = SIZE * scale;
+        let mut address = 0x40;
+        let mut units = Vec::new();
+        for info in &mut infos {
+            vary(info, scale, &mut random);
+            info.normalise(size);
+        }
+        for info in &infos {
+            units.push(FunctionUnit { symbol: b"symbol", address, size, info });
+            address += u64::from(size) % 0x1000_0000 + random.below(100);
+        }
+        let settings = Settings {
+            version,
+            machine: Machine::new(machine, order),
+            directory: b"/home/me",
+        };
+        let mut buffers = Buffers::default();
+        let sections = encode(&units, settings, &mut buffers);
+        let found = dwarf_contents::describe(&sections, endian(order));
+        let reference = gimli_writer::encode(&units, settings);
+        let reference: Vec<_> = reference.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
+        prop_assert_eq!(found, dwarf_contents::describe(&reference, endian(order)));
     }
 }

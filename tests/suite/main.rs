@@ -16,6 +16,7 @@ mod captures;
 mod clocks;
 mod command_line;
 mod dwarf;
+mod dwarf_units;
 mod formats;
 mod lines;
 mod live;

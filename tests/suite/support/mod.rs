@@ -3,7 +3,9 @@
 pub mod capture;
 pub mod debuginfod;
 pub mod dump;
+pub mod dwarf_contents;
 pub mod generator;
+pub mod gimli_writer;
 pub mod lines;
 pub mod model;
 pub mod perf;

@@ -1,0 +1,162 @@
+//! What entries of `.debug_info` are made of (`.debug_abbrev`).
+//!
+//! An entry is of one of four kinds, and flags tell which attributes it has. Kind and flags together are its
+//! code, so that all units share one table, and what is not known takes no room.
+
+use gimli::constants as dw;
+
+use crate::elf::dwarf::leb128;
+
+/// What an entry is of, in the upper bits of its code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A compile unit.
+    Unit = 0,
+    /// A function with code.
+    Function = 1,
+    /// A function that was inlined.
+    Inlined = 2,
+    /// A call that was inlined.
+    Call = 3,
+}
+
+/// Entries follow that lie in this one, and a zero behind them.
+pub const CHILDREN: u8 = 1;
+/// A unit's language.
+pub const LANGUAGE: u8 = 2;
+/// A unit's files and rows.
+pub const LINES: u8 = 4;
+/// The name of a function that was inlined.
+pub const NAME: u8 = 1;
+/// The name of a function as the linker would know it.
+pub const LINKAGE_NAME: u8 = 2;
+/// A call's code in several pieces.
+pub const RANGES: u8 = 2;
+/// The file of a declaration or call.
+pub const FILE: u8 = 4;
+/// Its line.
+pub const LINE: u8 = 8;
+/// Its column.
+pub const COLUMN: u8 = 16;
+
+/// How many bits flags have.
+const FLAG_BITS: u32 = 5;
+
+/// When an entry has an attribute.
+#[derive(Clone, Copy)]
+enum When {
+    Always,
+    With(u8),
+    Without(u8),
+}
+
+use When::{Always, With, Without};
+
+/// The attributes of a kind of entry, in their order.
+type Attributes = &'static [(When, dw::DwAt, dw::DwForm)];
+
+const UNIT: Attributes = &[
+    (Always, dw::DW_AT_producer, dw::DW_FORM_strp),
+    (Always, dw::DW_AT_name, dw::DW_FORM_strp),
+    (With(LANGUAGE), dw::DW_AT_language, dw::DW_FORM_udata),
+    (Always, dw::DW_AT_comp_dir, dw::DW_FORM_strp),
+    (Always, dw::DW_AT_low_pc, dw::DW_FORM_addr),
+    (Always, dw::DW_AT_high_pc, dw::DW_FORM_udata),
+    (With(LINES), dw::DW_AT_stmt_list, dw::DW_FORM_sec_offset),
+];
+
+const FUNCTION: Attributes = &[
+    (With(LINKAGE_NAME), dw::DW_AT_linkage_name, dw::DW_FORM_strp),
+    (Always, dw::DW_AT_name, dw::DW_FORM_strp),
+    (With(FILE), dw::DW_AT_decl_file, dw::DW_FORM_udata),
+    (With(LINE), dw::DW_AT_decl_line, dw::DW_FORM_udata),
+    (With(COLUMN), dw::DW_AT_decl_column, dw::DW_FORM_udata),
+    (Always, dw::DW_AT_low_pc, dw::DW_FORM_addr),
+    (Always, dw::DW_AT_high_pc, dw::DW_FORM_udata),
+];
+
+const INLINED: Attributes = &[
+    (With(LINKAGE_NAME), dw::DW_AT_linkage_name, dw::DW_FORM_strp),
+    (With(NAME), dw::DW_AT_name, dw::DW_FORM_strp),
+    (With(FILE), dw::DW_AT_decl_file, dw::DW_FORM_udata),
+    (With(LINE), dw::DW_AT_decl_line, dw::DW_FORM_udata),
+    (With(COLUMN), dw::DW_AT_decl_column, dw::DW_FORM_udata),
+    (Always, dw::DW_AT_inline, dw::DW_FORM_data1),
+];
+
+const CALL: Attributes = &[
+    (Always, dw::DW_AT_abstract_origin, dw::DW_FORM_ref4),
+    (With(RANGES), dw::DW_AT_ranges, dw::DW_FORM_sec_offset),
+    (Without(RANGES), dw::DW_AT_low_pc, dw::DW_FORM_addr),
+    (Without(RANGES), dw::DW_AT_high_pc, dw::DW_FORM_udata),
+    (With(FILE), dw::DW_AT_call_file, dw::DW_FORM_udata),
+    (With(LINE), dw::DW_AT_call_line, dw::DW_FORM_udata),
+    (With(COLUMN), dw::DW_AT_call_column, dw::DW_FORM_udata),
+];
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Unit, Self::Function, Self::Inlined, Self::Call];
+
+    /// The code of an entry; below 128, so that it takes one byte, and not 0, since units have children.
+    fn code(self, flags: u8) -> u8 {
+        ((self as u8) << FLAG_BITS) | flags
+    }
+
+    /// What it is called, and its attributes.
+    fn content(self) -> (dw::DwTag, Attributes) {
+        match self {
+            Self::Unit => (dw::DW_TAG_compile_unit, UNIT),
+            Self::Function => (dw::DW_TAG_subprogram, FUNCTION),
+            Self::Inlined => (dw::DW_TAG_subprogram, INLINED),
+            Self::Call => (dw::DW_TAG_inlined_subroutine, CALL),
+        }
+    }
+
+    /// Appends how an entry with these flags is made up.
+    fn put(self, flags: u8, out: &mut Vec<u8>) {
+        let (tag, attributes) = self.content();
+        let has_children = self != Self::Inlined && flags & CHILDREN != 0;
+        leb128::put_unsigned(out, self.code(flags).into());
+        leb128::put_unsigned(out, tag.0.into());
+        out.push(has_children.into());
+        for &(when, name, form) in attributes {
+            let is_there = match when {
+                Always => true,
+                With(flag) => flags & flag != 0,
+                Without(flag) => flags & flag == 0,
+            };
+            if is_there {
+                leb128::put_unsigned(out, name.0.into());
+                leb128::put_unsigned(out, form.0.into());
+            }
+        }
+        out.extend_from_slice(&[0, 0]);
+    }
+}
+
+/// The codes that entries have: a bit for each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Codes(u128);
+
+impl Codes {
+    /// The code of an entry, which is noted.
+    pub fn of(&mut self, kind: Kind, flags: u8) -> u8 {
+        let code = kind.code(flags);
+        self.0 |= 1 << code;
+        code
+    }
+
+    /// Appends the table of those that were noted, if any was.
+    pub fn put_table(self, out: &mut Vec<u8>) {
+        if self.0 == 0 {
+            return;
+        }
+        for kind in Kind::ALL {
+            let is_used = |&flags: &u8| self.0 >> kind.code(flags) & 1 != 0;
+            for flags in (0..1 << FLAG_BITS).filter(is_used) {
+                kind.put(flags, out);
+            }
+        }
+        out.push(0);
+    }
+}

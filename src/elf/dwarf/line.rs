@@ -1,0 +1,263 @@
+//! Files and rows of a unit (`.debug_line`).
+
+use gimli::constants as dw;
+
+use crate::debug_info::{DebugInfo, Row, SourceFile};
+use crate::elf::dwarf::files::{Files, split};
+use crate::elf::dwarf::strings::Strings;
+use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, put_address};
+use crate::elf::text::put_path;
+
+/// The least that a line can grow by in an opcode that also makes a row, and how many steps there are.
+const LINE_BASE: i8 = -5;
+const LINE_RANGE: u8 = 14;
+/// The first of these opcodes.
+const OPCODE_BASE: u8 = 13;
+/// What `DW_LNS_const_add_pc` adds to the address.
+const CONST_ADD_PC: u32 = ((u8::MAX - OPCODE_BASE) / LINE_RANGE) as u32;
+/// How many operands each opcode below the base has, from 1.
+const OPERANDS: [u8; OPCODE_BASE as usize - 1] = [0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
+
+/// Appends the line program of a function, whose files are collected; returns its offset. There is none
+/// without any file.
+pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) -> Option<u32> {
+    let Buffers {
+        line,
+        line_strings,
+        files,
+        ..
+    } = buffers;
+    if files.count() == 0 {
+        return None;
+    }
+    let order = settings.machine.order;
+    let start = line.len();
+    order.put_u32(line, 0);
+    order.put_u16(line, settings.version.number());
+    if settings.version == Version::Five {
+        const SEGMENT_SIZE: u8 = 0;
+        line.extend_from_slice(&[settings.machine.address_size() as u8, SEGMENT_SIZE]);
+    }
+    let header = line.len();
+    order.put_u32(line, 0);
+    put_parameters(line);
+    match settings.version {
+        Version::Four => put_files(line, files, function.info),
+        Version::Five => put_files_5(line, line_strings, files, function.info, settings),
+    }
+    let header_length = line.len() - header - 4;
+    order.set_u32(line, header, header_length as u32);
+    put_rows(line, files, function, settings);
+    let length = line.len() - start - 4;
+    order.set_u32(line, start, length as u32);
+    Some(start as u32)
+}
+
+/// Appends what opcodes mean.
+fn put_parameters(out: &mut Vec<u8>) {
+    const MINIMUM_INSTRUCTION_LENGTH: u8 = 1;
+    const MAXIMUM_OPERATIONS_PER_INSTRUCTION: u8 = 1;
+    const DEFAULT_IS_STATEMENT: u8 = 1;
+    out.extend_from_slice(&[
+        MINIMUM_INSTRUCTION_LENGTH,
+        MAXIMUM_OPERATIONS_PER_INSTRUCTION,
+        DEFAULT_IS_STATEMENT,
+        LINE_BASE as u8,
+        LINE_RANGE,
+        OPCODE_BASE,
+    ]);
+    out.extend_from_slice(&OPERANDS);
+}
+
+/// Appends folders and files as DWARF 4 has them. The folder that relative paths start from is the unit's.
+fn put_files(out: &mut Vec<u8>, files: &Files, info: &DebugInfo<'_>) {
+    for directory in files.directories(info) {
+        put_path(out, directory);
+        out.push(0);
+    }
+    out.push(0);
+    for (file, directory) in files.iter(info) {
+        const TIME: u8 = 0;
+        const SIZE: u8 = 0;
+        put_path(out, split(&file.path).1);
+        out.push(0);
+        leb128::put_unsigned(out, directory.into());
+        out.extend_from_slice(&[TIME, SIZE]);
+    }
+    out.push(0);
+}
+
+/// Appends folders and files as DWARF 5 has them.
+fn put_files_5(
+    out: &mut Vec<u8>,
+    strings: &mut Strings,
+    files: &Files,
+    info: &DebugInfo<'_>,
+    settings: &Settings<'_>,
+) {
+    let order = settings.machine.order;
+    let put_formats = |out: &mut Vec<u8>, formats: &[(dw::DwLnct, dw::DwForm)]| {
+        out.push(formats.len() as u8);
+        for (content, form) in formats {
+            leb128::put_unsigned(out, content.0.into());
+            leb128::put_unsigned(out, form.0.into());
+        }
+    };
+    let path = (dw::DW_LNCT_path, dw::DW_FORM_line_strp);
+    put_formats(out, &[path]);
+    leb128::put_unsigned(out, 1 + files.directory_count() as u64);
+    for directory in std::iter::once(settings.directory).chain(files.directories(info)) {
+        order.put_u32(out, strings.add(|out| put_path(out, directory)));
+    }
+
+    let has_text = files.iter(info).any(|(file, _)| text(file).is_some());
+    let directory_index = (dw::DW_LNCT_directory_index, dw::DW_FORM_udata);
+    let source = (dw::DW_LNCT_LLVM_source, dw::DW_FORM_line_strp);
+    let formats = [path, directory_index, source];
+    let (without_text, _) = formats.split_at(2);
+    put_formats(out, if has_text { &formats } else { without_text });
+    leb128::put_unsigned(out, files.count() as u64);
+    for (file, directory) in files.iter(info) {
+        order.put_u32(out, strings.add(|out| put_path(out, split(&file.path).1)));
+        leb128::put_unsigned(out, directory.into());
+        if has_text {
+            let text = text(file).unwrap_or_default();
+            order.put_u32(out, strings.add(|out| out.extend_from_slice(text)));
+        }
+    }
+}
+
+/// The text of a file, if there is any. A string ends at a NUL: a text that has any is no text.
+fn text<'a>(file: &SourceFile<'a>) -> Option<&'a [u8]> {
+    file.text.filter(|text| memchr::memchr(0, text).is_none())
+}
+
+/// Appends the sequence of a function's rows.
+fn put_rows(out: &mut Vec<u8>, files: &Files, function: &FunctionUnit<'_>, settings: &Settings<'_>) {
+    let info = function.info;
+    let Some(first) = info.rows.first() else { return };
+    let machine = settings.machine;
+    put_extended(out, dw::DW_LNE_set_address, machine.address_size());
+    put_address(out, function.address, machine);
+    let mut registers = Registers {
+        offset: 0,
+        file: 1,
+        line: 1,
+        column: 0,
+    };
+    // A row without a file keeps the one before it.
+    let mut file = settings.version.first_file();
+    let mut put_row = |out: &mut Vec<u8>, row: &Row, ends_prologue: bool| {
+        let known = files.number(row.file);
+        file = known.unwrap_or(file);
+        let (line, column) = known.map_or((0, 0), |_| (row.line, row.column));
+        if row.discriminator != 0 {
+            let length = leb128_length(row.discriminator);
+            put_extended(out, dw::DW_LNE_set_discriminator, length);
+            leb128::put_unsigned(out, row.discriminator.into());
+        }
+        if ends_prologue {
+            out.push(dw::DW_LNS_set_prologue_end.0);
+        }
+        let next = Registers {
+            offset: row.offset,
+            file,
+            line,
+            column,
+        };
+        registers.advance(next, out);
+    };
+    if first.offset > 0 {
+        put_row(out, &row_of_start(info, first), false);
+    }
+    for (at, row) in info.rows.iter().enumerate() {
+        put_row(out, row, at == 0 && row.offset > 0);
+    }
+    let rest = function.size.wrapping_sub(registers.offset);
+    if rest > 0 {
+        put_advance_pc(out, rest);
+    }
+    put_extended(out, dw::DW_LNE_end_sequence, 0);
+}
+
+/// The row of the code before the first one: where the function is declared, or the same as the first.
+fn row_of_start(info: &DebugInfo<'_>, first: &Row) -> Row {
+    let declared = info.functions.first();
+    let declared = declared.filter(|function| function.file.is_some() && function.line > 0);
+    let (file, line, column) = declared.map_or((first.file, first.line, first.column), |function| {
+        (function.file, function.line, function.column)
+    });
+    Row {
+        offset: 0,
+        file,
+        line,
+        column,
+        discriminator: 0,
+    }
+}
+
+/// What a reader of the program has noted.
+#[derive(Clone, Copy, Debug)]
+struct Registers {
+    offset: u32,
+    file: u32,
+    line: u32,
+    column: u32,
+}
+
+impl Registers {
+    /// Appends what leads to the next row, and makes it.
+    fn advance(&mut self, next: Self, out: &mut Vec<u8>) {
+        if next.file != self.file {
+            out.push(dw::DW_LNS_set_file.0);
+            leb128::put_unsigned(out, next.file.into());
+        }
+        if next.column != self.column {
+            out.push(dw::DW_LNS_set_column.0);
+            leb128::put_unsigned(out, next.column.into());
+        }
+        let lines = i64::from(next.line) - i64::from(self.line);
+        let step_of = |lines: i64| {
+            let step = u8::try_from(lines - i64::from(LINE_BASE)).ok();
+            step.filter(|&step| step < LINE_RANGE)
+        };
+        let step = step_of(lines).unwrap_or_else(|| {
+            out.push(dw::DW_LNS_advance_line.0);
+            leb128::put_signed(out, lines);
+            LINE_BASE.unsigned_abs()
+        });
+        // Rows are sorted.
+        let bytes = next.offset.wrapping_sub(self.offset);
+        let (near, far) = (Some(bytes), bytes.checked_sub(CONST_ADD_PC));
+        if let Some(opcode) = special_opcode(step, near) {
+            out.push(opcode);
+        } else if let Some(opcode) = special_opcode(step, far) {
+            out.extend_from_slice(&[dw::DW_LNS_const_add_pc.0, opcode]);
+        } else {
+            put_advance_pc(out, bytes);
+            out.push(OPCODE_BASE + step);
+        }
+        *self = next;
+    }
+}
+
+/// The opcode that goes on by so many bytes, takes a step in lines and makes a row, if there is one.
+fn special_opcode(step: u8, bytes: Option<u32>) -> Option<u8> {
+    let bytes = u8::try_from(bytes?).ok()?;
+    bytes.checked_mul(LINE_RANGE)?.checked_add(OPCODE_BASE + step)
+}
+
+fn put_advance_pc(out: &mut Vec<u8>, bytes: u32) {
+    out.push(dw::DW_LNS_advance_pc.0);
+    leb128::put_unsigned(out, bytes.into());
+}
+
+/// Appends an opcode that tells how many bytes its operand has, which is to follow.
+fn put_extended(out: &mut Vec<u8>, opcode: dw::DwLne, operand: u64) {
+    out.extend_from_slice(&[0, 1 + operand as u8, opcode.0]);
+}
+
+/// How many bytes a number has as LEB128.
+fn leb128_length(value: u32) -> u64 {
+    u64::from((value | 1).ilog2()) / 7 + 1
+}

@@ -1,0 +1,73 @@
+//! Strings that units share (`.debug_str`, `.debug_line_str`).
+
+use std::hash::Hasher;
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+/// Strings, each behind the other and followed by a NUL, the same ones once.
+#[derive(Debug, Default)]
+pub struct Strings {
+    /// The section.
+    pub bytes: Vec<u8>,
+    /// Where the last string with a hash starts. What is found here is compared with the string, so it may
+    /// lead to bytes that are not there any more.
+    places: FxHashMap<u64, u32>,
+}
+
+impl Strings {
+    /// The offset of the string that `put` appends, which must have no NUL.
+    pub fn add(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        let start = self.bytes.len();
+        put(&mut self.bytes);
+        self.bytes.push(0);
+        let (before, string) = self.bytes.split_at(start);
+        let mut hasher = FxHasher::default();
+        hasher.write(string);
+        let hash = hasher.finish();
+        if let Some(&place) = self.places.get(&hash)
+            && before
+                .get(place as usize..)
+                .is_some_and(|before| before.starts_with(string))
+        {
+            self.bytes.truncate(start);
+            return place;
+        }
+        self.places.insert(hash, start as u32);
+        start as u32
+    }
+
+    /// Forgets all strings, and gives back memory above `kept` bytes.
+    pub fn clear(&mut self, kept: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(kept);
+        self.places.clear();
+        self.places.shrink_to(kept / size_of::<(u64, u32)>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_string_stands_there_once() {
+        let mut strings = Strings::default();
+        let mut add = |text: &[u8]| strings.add(|out| out.extend_from_slice(text));
+        assert_eq!([add(b"one"), add(b""), add(b"two"), add(b"")], [0, 4, 5, 4]);
+        assert_eq!([add(b"on"), add(b"one"), add(b"two")], [9, 0, 5]);
+        assert_eq!(strings.bytes, b"one\0\0two\0on\0");
+    }
+
+    #[test]
+    fn strings_that_were_taken_back_are_not_found() {
+        let mut strings = Strings::default();
+        let add = |strings: &mut Strings, text: &[u8]| strings.add(|out| out.extend_from_slice(text));
+        add(&mut strings, b"stays");
+        add(&mut strings, b"goes");
+        add(&mut strings, b"goes too");
+        strings.bytes.truncate(6);
+        assert_eq!(add(&mut strings, b"goes too"), 6);
+        assert_eq!(add(&mut strings, b"goes"), 15);
+        assert_eq!(strings.bytes, b"stays\0goes too\0goes\0");
+    }
+}

@@ -1,0 +1,324 @@
+//! One function as a unit (`.debug_info`).
+
+use gimli::constants as dw;
+
+use crate::debug_info::{InlinedCall, SourceFunction};
+use crate::elf::dwarf::abbreviations::{
+    CHILDREN, COLUMN, FILE, Kind, LANGUAGE, LINE, LINES, LINKAGE_NAME, NAME, RANGES,
+};
+use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, line, put_address, ranges};
+use crate::elf::text::{put_escaped, put_path};
+
+/// Appends all that there is to say of a function, whose files are collected.
+pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) {
+    let lines = line::put(function, settings, buffers);
+    let path = buffers.files.first(function.info);
+    let language = language(path.unwrap_or(function.symbol));
+    let start = buffers.info.len();
+    let mut writer = UnitWriter {
+        function,
+        settings,
+        start,
+        names_linkage: language != Some(dw::DW_LANG_C99),
+        buffers,
+    };
+    writer.header();
+    writer.unit(path, language, lines);
+    writer.inlined_functions();
+    writer.function();
+    writer.calls();
+    writer.finish();
+    let address = function.address;
+    ranges::put_code(
+        &mut buffers.aranges,
+        start as u32,
+        address,
+        function.size,
+        settings,
+    );
+}
+
+/// A unit in the making.
+struct UnitWriter<'u> {
+    function: &'u FunctionUnit<'u>,
+    settings: &'u Settings<'u>,
+    buffers: &'u mut Buffers,
+    /// Where it starts in `.debug_info`.
+    start: usize,
+    /// Whether functions have a linkage name even where it is their name. GNU addr2line trusts the names of
+    /// functions only if they have one or are C's, and shows the nearest symbol for others.
+    names_linkage: bool,
+}
+
+/// A place in the sources as attributes have it.
+struct Place {
+    /// Which of them there are.
+    flags: u8,
+    file: u32,
+    line: u32,
+    column: u32,
+}
+
+impl UnitWriter<'_> {
+    fn header(&mut self) {
+        /// Where the abbreviations of all units start.
+        const ABBREVIATIONS: u32 = 0;
+        let order = self.settings.machine.order;
+        let address_size = self.settings.machine.address_size() as u8;
+        let out = &mut self.buffers.info;
+        order.put_u32(out, 0);
+        order.put_u16(out, self.settings.version.number());
+        match self.settings.version {
+            Version::Four => {
+                order.put_u32(out, ABBREVIATIONS);
+                out.push(address_size);
+            }
+            Version::Five => {
+                out.extend_from_slice(&[dw::DW_UT_compile.0, address_size]);
+                order.put_u32(out, ABBREVIATIONS);
+            }
+        }
+    }
+
+    /// The entry that all others lie in. It has its name from a file, or from the function if there is none.
+    fn unit(&mut self, path: Option<&[u8]>, language: Option<dw::DwLang>, lines: Option<u32>) {
+        let flags = CHILDREN | flag(LANGUAGE, language.is_some()) | flag(LINES, lines.is_some());
+        let strings = &mut self.buffers.strings;
+        let producer = strings.add(|out| out.extend_from_slice(b"jitinject"));
+        let name = strings.add(|out| match path {
+            Some(path) => put_path(out, path),
+            None => put_escaped(out, self.function.symbol),
+        });
+        let directory = strings.add(|out| put_path(out, self.settings.directory));
+        self.entry(Kind::Unit, flags);
+        self.number(producer);
+        self.number(name);
+        if let Some(language) = language {
+            self.leb128(language.0.into());
+        }
+        self.number(directory);
+        self.code(0, self.function.size);
+        if let Some(lines) = lines {
+            self.number(lines);
+        }
+    }
+
+    /// The functions that were inlined, each before the first call of it.
+    fn inlined_functions(&mut self) {
+        let info = self.function.info;
+        self.buffers.origins.clear();
+        self.buffers.origins.resize(info.functions.len(), 0);
+        for call in &info.calls {
+            let at = call.function as usize;
+            let Some(function) = info.functions.get(at) else {
+                continue;
+            };
+            let here = (self.buffers.info.len() - self.start) as u32;
+            if let Some(origin) = self.buffers.origins.get_mut(at).filter(|origin| **origin == 0) {
+                *origin = here;
+                // The function itself may be inlined into itself, and be known by its symbol only.
+                let name = match at {
+                    0 if function.name.is_empty() => self.function.symbol,
+                    _ => function.name,
+                };
+                self.inlined_function(function, name);
+            }
+        }
+    }
+
+    fn inlined_function(&mut self, function: &SourceFunction<'_>, name: &[u8]) {
+        let has_name = !name.is_empty();
+        let place = self.declaration(function);
+        let flags = flag(NAME, has_name) | flag(LINKAGE_NAME, has_name && self.names_linkage) | place.flags;
+        self.entry(Kind::Inlined, flags);
+        if has_name {
+            let name = self.name(name);
+            if self.names_linkage {
+                self.number(name);
+            }
+            self.number(name);
+        }
+        self.place(&place);
+        self.buffers.info.push(dw::DW_INL_inlined.0);
+    }
+
+    /// The function itself.
+    fn function(&mut self) {
+        let function = self.function;
+        let declared = function.info.functions.first();
+        let linkage_name = self.name(function.symbol);
+        let name = declared
+            .map(|declared| declared.name)
+            .filter(|name| !name.is_empty());
+        let name = name.map_or(linkage_name, |name| self.name(name));
+        let place = declared.map_or(Place::NONE, |declared| self.declaration(declared));
+        let has_linkage_name = name != linkage_name || self.names_linkage;
+        let flags = flag(CHILDREN, !function.info.calls.is_empty())
+            | flag(LINKAGE_NAME, has_linkage_name)
+            | place.flags;
+        self.entry(Kind::Function, flags);
+        if has_linkage_name {
+            self.number(linkage_name);
+        }
+        self.number(name);
+        self.place(&place);
+        self.code(0, function.size);
+    }
+
+    /// The inlined calls, in the function.
+    fn calls(&mut self) {
+        let info = self.function.info;
+        if info.calls.is_empty() {
+            return;
+        }
+        // The functions that the next call lies in.
+        self.buffers.callers.clear();
+        self.buffers.callers.push(0);
+        for (at, call) in info.calls.iter().enumerate() {
+            while self.buffers.callers.len() > call.depth as usize + 1 {
+                self.buffers.callers.pop();
+                self.end_children();
+            }
+            let has_calls = info.calls.get(at + 1).is_some_and(|next| next.depth > call.depth);
+            self.call(call, has_calls);
+            if has_calls {
+                self.buffers.callers.push(call.function);
+            }
+        }
+        for _ in 0..self.buffers.callers.len() {
+            self.end_children();
+        }
+    }
+
+    fn call(&mut self, call: &InlinedCall, has_calls: bool) {
+        let info = self.function.info;
+        let caller = self.buffers.callers.last();
+        let caller = caller.and_then(|&caller| info.functions.get(caller as usize));
+        let file = self.buffers.files.number(caller.and_then(|caller| caller.file));
+        let place = Place::new(file, call.line, call.column);
+        let range = match &call.ranges[..] {
+            [range] => Some(range),
+            _ => None,
+        };
+        let flags = flag(CHILDREN, has_calls) | flag(RANGES, range.is_none()) | place.flags;
+        let origin = self.buffers.origins.get(call.function as usize);
+        let origin = origin.copied().unwrap_or(0);
+        self.entry(Kind::Call, flags);
+        self.number(origin);
+        match range {
+            Some(range) => self.code(range.start, range.end.wrapping_sub(range.start)),
+            None => {
+                let list = ranges::put_list(&mut self.buffers.ranges, &call.ranges, self.settings);
+                self.number(list);
+            }
+        }
+        self.place(&place);
+    }
+
+    fn finish(self) {
+        let mut unit = self;
+        unit.end_children();
+        let out = &mut unit.buffers.info;
+        let length = out.len() - unit.start - 4;
+        unit.settings
+            .machine
+            .order
+            .set_u32(out, unit.start, length as u32);
+    }
+
+    /// Starts an entry.
+    fn entry(&mut self, kind: Kind, flags: u8) {
+        let code = self.buffers.codes.of(kind, flags);
+        self.buffers.info.push(code);
+    }
+
+    fn end_children(&mut self) {
+        self.buffers.info.push(0);
+    }
+
+    /// A number of four bytes.
+    fn number(&mut self, value: u32) {
+        self.settings.machine.order.put_u32(&mut self.buffers.info, value);
+    }
+
+    fn leb128(&mut self, value: u64) {
+        leb128::put_unsigned(&mut self.buffers.info, value);
+    }
+
+    /// Where code of the function starts, and its size.
+    fn code(&mut self, offset: u32, size: u32) {
+        let address = self.function.address.wrapping_add(offset.into());
+        put_address(&mut self.buffers.info, address, self.settings.machine);
+        self.leb128(size.into());
+    }
+
+    /// The offset of a name, which may be that of many functions.
+    fn name(&mut self, name: &[u8]) -> u32 {
+        self.buffers.strings.add(|out| put_escaped(out, name))
+    }
+
+    /// Where a function is declared; lines and columns tell nothing without a file.
+    fn declaration(&self, function: &SourceFunction<'_>) -> Place {
+        match self.buffers.files.number(function.file) {
+            Some(file) => Place::new(Some(file), function.line, function.column),
+            None => Place::NONE,
+        }
+    }
+
+    fn place(&mut self, place: &Place) {
+        for (flag, value) in [(FILE, place.file), (LINE, place.line), (COLUMN, place.column)] {
+            if place.flags & flag != 0 {
+                self.leb128(value.into());
+            }
+        }
+    }
+}
+
+impl Place {
+    const NONE: Self = Self {
+        flags: 0,
+        file: 0,
+        line: 0,
+        column: 0,
+    };
+
+    /// A place whose line and column are 0 if they are not known.
+    fn new(file: Option<u32>, line: u32, column: u32) -> Self {
+        Self {
+            flags: flag(FILE, file.is_some()) | flag(LINE, line > 0) | flag(COLUMN, column > 0),
+            file: file.unwrap_or(0),
+            line,
+            column,
+        }
+    }
+}
+
+/// The flag of something that may be there.
+fn flag(flag: u8, is_there: bool) -> u8 {
+    if is_there { flag } else { 0 }
+}
+
+/// The language of a source file, by the ending of its name.
+fn language(path: &[u8]) -> Option<dw::DwLang> {
+    const LANGUAGES: [(&str, dw::DwLang); 16] = [
+        ("c", dw::DW_LANG_C99),
+        ("cc", dw::DW_LANG_C_plus_plus),
+        ("cpp", dw::DW_LANG_C_plus_plus),
+        ("cxx", dw::DW_LANG_C_plus_plus),
+        ("go", dw::DW_LANG_Go),
+        ("hs", dw::DW_LANG_Haskell),
+        ("java", dw::DW_LANG_Java),
+        ("jl", dw::DW_LANG_Julia),
+        ("kt", dw::DW_LANG_Kotlin),
+        ("m", dw::DW_LANG_ObjC),
+        ("ml", dw::DW_LANG_OCaml),
+        ("py", dw::DW_LANG_Python),
+        ("rs", dw::DW_LANG_Rust),
+        ("swift", dw::DW_LANG_Swift),
+        ("zig", dw::DW_LANG_Zig),
+        ("f90", dw::DW_LANG_Fortran90),
+    ];
+    let ending = path.rsplit(|&byte| byte == b'.').next()?;
+    let known = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == ending);
+    known.map(|&(_, language)| language)
+}

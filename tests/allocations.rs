@@ -1,0 +1,152 @@
+//! Encoding lines and inlined calls allocates nothing once the buffers have grown. A program of its own,
+//! since whatever else runs in it would be counted too.
+
+// An allocator can't be written without it.
+#![allow(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use jitinject::bytes::ByteOrder;
+use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
+use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
+use jitinject::machine::Machine;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ALLOCATIONS.with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those that are asked for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The same function but for its names, which come in the same sizes again and again.
+fn info(names: &[[u8; 8]; 3], rows: u32, calls: u32) -> DebugInfo<'_> {
+    let [path, name, inlined] = names;
+    let function = |name, file| SourceFunction {
+        name,
+        file: Some(file),
+        line: 3,
+        column: 1,
+    };
+    let size = 4000;
+    let row = |at| Row {
+        offset: at * (size / rows.max(1)),
+        file: Some(at % 3),
+        line: 10 + at * 7 % 50,
+        column: at % 20,
+        discriminator: at % 2,
+    };
+    let call = |at| InlinedCall {
+        depth: at % 4,
+        function: 1 + at % 2,
+        ranges: (0..=at % 3)
+            .map(|range| at * 40 + range * 9..at * 40 + range * 9 + 5)
+            .collect(),
+        line: 5,
+        column: at,
+    };
+    let mut info = DebugInfo {
+        files: vec![
+            SourceFile::from(&path[..]),
+            SourceFile::from(&b"src/inlined.js"[..]),
+            SourceFile {
+                path: b"/lib/\xff\x1b.js".into(),
+                text: Some(b"the text\n"),
+            },
+        ],
+        functions: vec![
+            function(name, 0),
+            function(inlined, 1),
+            function(b"\x07\xc2\x9f", 2),
+        ],
+        rows: (0..rows).map(row).collect(),
+        calls: (0..calls).map(call).collect(),
+    };
+    info.normalise(size);
+    info
+}
+
+fn names(number: u64) -> [[u8; 8]; 3] {
+    [1, 2, 3].map(|kind| {
+        let number = number.wrapping_mul(kind).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        number.to_ne_bytes().map(|byte| b'a' + byte % 26)
+    })
+}
+
+/// How often memory is asked for while 200 functions are encoded, `units` in each file.
+fn allocations(version: Version, rows: u32, calls: u32, units: usize) -> u64 {
+    const FUNCTIONS: u64 = 200;
+    let settings = Settings {
+        version,
+        machine: Machine::new(62, ByteOrder::Little),
+        directory: b"/home/me",
+    };
+    let names: Vec<_> = (0..FUNCTIONS).map(names).collect();
+    let infos: Vec<_> = names.iter().map(|names| info(names, rows, calls)).collect();
+    let mut buffers = Buffers::default();
+    let mut encode = || {
+        let mut bytes = 0;
+        for infos in infos.chunks(units) {
+            let mut encoder = Encoder::new(&mut buffers, settings);
+            for (at, info) in infos.iter().enumerate() {
+                let function = FunctionUnit {
+                    symbol: b"the symbol",
+                    address: 0x40 + 4000 * at as u64,
+                    size: 4000,
+                    info,
+                };
+                encoder.add(&function).unwrap();
+            }
+            bytes += encoder
+                .finish()
+                .iter()
+                .map(|(_, bytes)| bytes.len())
+                .sum::<usize>();
+        }
+        bytes
+    };
+    let first = encode();
+    let before = ALLOCATIONS.get();
+    assert_eq!(encode(), first);
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn nothing_is_allocated_once_buffers_have_grown() {
+    assert!(ALLOCATIONS.get() > 0, "they are counted");
+    for version in [Version::Four, Version::Five] {
+        for (rows, calls) in [(0, 0), (10, 0), (40, 8), (400, 60)] {
+            for units in [1, 50] {
+                let count = allocations(version, rows, calls, units);
+                assert_eq!(count, 0, "{version:?}, {rows} rows, {calls} calls, {units} units");
+            }
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The same debug information as gimli writes it, which a second encoder must not differ from in content.
+
+use gimli::constants as dw;
+use gimli::write::{
+    Address, AttributeValue, DirectoryId, Dwarf, EndianVec, FileId, FileInfo, LineProgram, LineString, Range,
+    RangeList, Sections, Unit, UnitEntryId, Writer,
+};
+use gimli::{Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
+use jitinject::bytes::ByteOrder;
+use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
+use jitinject::elf::dwarf::{FunctionUnit, Settings, Version};
+
+/// Encodes units whose names and paths are harmless; without `.debug_aranges`, which gimli does not write.
+pub fn encode(units: &[FunctionUnit<'_>], settings: Settings<'_>) -> Vec<(&'static str, Vec<u8>)> {
+    let encoding = Encoding {
+        format: Format::Dwarf32,
+        version: match settings.version {
+            Version::Four => 4,
+            Version::Five => 5,
+        },
+        address_size: settings.machine.address_size() as u8,
+    };
+    let mut dwarf = Dwarf::new();
+    for function in units {
+        let unit = UnitWriter::new(function, encoding, settings.directory, &mut dwarf).finish();
+        dwarf.units.add(unit);
+    }
+    let endian = match settings.machine.order {
+        ByteOrder::Little => RunTimeEndian::Little,
+        ByteOrder::Big => RunTimeEndian::Big,
+    };
+    let mut sections = Sections::new(EndianVec::new(endian));
+    dwarf.write(&mut sections).unwrap();
+    let mut all = Vec::new();
+    sections
+        .for_each_mut(|id: SectionId, section| {
+            if section.len() > 0 {
+                all.push((id.name(), section.take()));
+            }
+            Ok::<(), gimli::write::Error>(())
+        })
+        .unwrap();
+    all
+}
+
+/// The language of a source file, by the ending of its name.
+fn language(path: &[u8]) -> Option<gimli::DwLang> {
+    const LANGUAGES: [(&str, gimli::DwLang); 16] = [
+        ("c", dw::DW_LANG_C99),
+        ("cc", dw::DW_LANG_C_plus_plus),
+        ("cpp", dw::DW_LANG_C_plus_plus),
+        ("cxx", dw::DW_LANG_C_plus_plus),
+        ("go", dw::DW_LANG_Go),
+        ("hs", dw::DW_LANG_Haskell),
+        ("java", dw::DW_LANG_Java),
+        ("jl", dw::DW_LANG_Julia),
+        ("kt", dw::DW_LANG_Kotlin),
+        ("m", dw::DW_LANG_ObjC),
+        ("ml", dw::DW_LANG_OCaml),
+        ("py", dw::DW_LANG_Python),
+        ("rs", dw::DW_LANG_Rust),
+        ("swift", dw::DW_LANG_Swift),
+        ("zig", dw::DW_LANG_Zig),
+        ("f90", dw::DW_LANG_Fortran90),
+    ];
+    let ending = path.rsplit(|&byte| byte == b'.').next()?;
+    let known = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == ending);
+    known.map(|&(_, language)| language)
+}
+
+/// A unit in the making.
+struct UnitWriter<'u, 'd> {
+    function: &'u FunctionUnit<'u>,
+    unit: Unit,
+    dwarf: &'d mut Dwarf,
+    /// Whether functions have a linkage name even where it is their name. GNU addr2line trusts the names of
+    /// functions only if they have one or are C's, and shows the nearest symbol for others.
+    names_linkage: bool,
+    /// The number of each file, those that were asked for.
+    files: Vec<Option<FileId>>,
+    /// The entry of each function that was inlined.
+    inlined: Vec<Option<UnitEntryId>>,
+}
+
+impl<'u, 'd> UnitWriter<'u, 'd> {
+    fn new(
+        function: &'u FunctionUnit<'u>,
+        encoding: Encoding,
+        directory: &[u8],
+        dwarf: &'d mut Dwarf,
+    ) -> Self {
+        let info = function.info;
+        let primary = primary_file(info);
+        let path = match primary.and_then(|file| info.files.get(file as usize)) {
+            Some(file) => file.path.to_vec(),
+            None => function.symbol.to_vec(),
+        };
+        let (source_dir, source_file) = split(&path);
+        let directory = directory.to_vec();
+        let mut string = |bytes: &[u8]| LineString::new(bytes, encoding, &mut dwarf.line_strings);
+        let mut program = LineProgram::new(
+            encoding,
+            LineEncoding::default(),
+            string(&directory),
+            source_dir.map(&mut string),
+            string(source_file),
+            None,
+        );
+        program.file_has_source = encoding.version >= 5 && info.files.iter().any(|file| file.text.is_some());
+        let mut unit = Unit::new(encoding, program);
+        let root = unit.get_mut(unit.root());
+        root.set(dw::DW_AT_producer, AttributeValue::String(b"jitinject".to_vec()));
+        root.set(dw::DW_AT_name, AttributeValue::String(path.clone()));
+        let language = language(&path);
+        if let Some(language) = language {
+            root.set(dw::DW_AT_language, AttributeValue::Language(language));
+        }
+        root.set(dw::DW_AT_comp_dir, AttributeValue::String(directory.clone()));
+        root.set(
+            dw::DW_AT_low_pc,
+            AttributeValue::Address(Address::Constant(function.address)),
+        );
+        root.set(dw::DW_AT_high_pc, AttributeValue::Udata(function.size.into()));
+        Self {
+            function,
+            unit,
+            dwarf,
+            names_linkage: language != Some(dw::DW_LANG_C99),
+            files: vec![None; info.files.len()],
+            inlined: vec![None; info.functions.len()],
+        }
+    }
+
+    fn finish(mut self) -> Unit {
+        self.rows();
+        let subprogram = self.subprogram();
+        self.calls(subprogram);
+        self.unit
+    }
+
+    /// The number of a file, which is added if it is new.
+    fn file(&mut self, file: Option<u32>) -> Option<FileId> {
+        let at = file? as usize;
+        if let Some(&Some(known)) = self.files.get(at) {
+            return Some(known);
+        }
+        let source = self.function.info.files.get(at)?;
+        let path = source.path.to_vec();
+        let (directory, name) = split(&path);
+        if name.is_empty() {
+            return None;
+        }
+        let encoding = self.unit.encoding();
+        let mut string = |bytes: &[u8]| LineString::new(bytes, encoding, &mut self.dwarf.line_strings);
+        let directory = directory.map(&mut string);
+        let name = string(name);
+        let program = &mut self.unit.line_program;
+        // A string ends at a NUL: a text that has any is no text.
+        let info = source
+            .text
+            .filter(|text| program.file_has_source && memchr::memchr(0, text).is_none())
+            .map(|text| FileInfo {
+                source: Some(string(text)),
+                ..FileInfo::default()
+            });
+        let directory: DirectoryId = match directory {
+            Some(directory) => program.add_directory(directory),
+            None => program.default_directory(),
+        };
+        let id = program.add_file(name, directory, info);
+        if let Some(known) = self.files.get_mut(at) {
+            *known = Some(id);
+        }
+        Some(id)
+    }
+
+    /// The line program.
+    fn rows(&mut self) {
+        let info = self.function.info;
+        let Some(&first) = info.rows.first() else { return };
+        if primary_file(info).is_none() {
+            return;
+        }
+        self.unit
+            .line_program
+            .begin_sequence(Some(Address::Constant(self.function.address)));
+        let mut file = None;
+        if first.offset > 0 {
+            let start = info
+                .functions
+                .first()
+                .filter(|function| function.file.is_some() && function.line > 0);
+            let start = Row {
+                offset: 0,
+                file: start.map_or(first.file, |function| function.file),
+                line: start.map_or(first.line, |function| function.line),
+                column: start.map_or(first.column, |function| function.column),
+                discriminator: 0,
+            };
+            self.row(&start, &mut file, false);
+        }
+        for (at, row) in info.rows.iter().enumerate() {
+            self.row(row, &mut file, at == 0 && row.offset > 0);
+        }
+        self.unit.line_program.end_sequence(self.function.size.into());
+    }
+
+    /// Adds a row. `last_file` is the one of the row before; one without a file keeps it.
+    fn row(&mut self, row: &Row, last_file: &mut Option<FileId>, ends_prologue: bool) {
+        let file = self.file(row.file);
+        if file.is_some() {
+            *last_file = file;
+        } else if last_file.is_none() {
+            let any = primary_file(self.function.info);
+            *last_file = self.file(any);
+        }
+        let next = self.unit.line_program.row();
+        next.address_offset = row.offset.into();
+        if let Some(file) = *last_file {
+            next.file = file;
+        }
+        (next.line, next.column) = match file {
+            Some(_) => (row.line.into(), row.column.into()),
+            None => (0, 0),
+        };
+        next.discriminator = row.discriminator.into();
+        next.is_statement = true;
+        next.prologue_end = ends_prologue;
+        self.unit.line_program.generate_row();
+    }
+
+    /// The function itself.
+    fn subprogram(&mut self) -> UnitEntryId {
+        let function = self.function;
+        let entry = self.unit.add(self.unit.root(), dw::DW_TAG_subprogram);
+        let symbol = function.symbol.to_vec();
+        let declared = function.info.functions.first();
+        let name = declared.map_or(&b""[..], |declared| declared.name);
+        let name = if name.is_empty() {
+            symbol.clone()
+        } else {
+            name.to_vec()
+        };
+        if let Some(declared) = declared {
+            self.declaration(entry, declared);
+        }
+        let (name, symbol) = (self.name(name), self.name(symbol));
+        let entry_mut = self.unit.get_mut(entry);
+        if name != symbol || self.names_linkage {
+            entry_mut.set(dw::DW_AT_linkage_name, symbol);
+        }
+        entry_mut.set(dw::DW_AT_name, name);
+        entry_mut.set(
+            dw::DW_AT_low_pc,
+            AttributeValue::Address(Address::Constant(function.address)),
+        );
+        entry_mut.set(dw::DW_AT_high_pc, AttributeValue::Udata(function.size.into()));
+        entry
+    }
+
+    /// A name, which may be that of many functions.
+    fn name(&mut self, name: Vec<u8>) -> AttributeValue {
+        AttributeValue::StringRef(self.dwarf.strings.add(name))
+    }
+
+    /// Where a function is declared.
+    fn declaration(&mut self, entry: UnitEntryId, function: &SourceFunction<'_>) {
+        let Some(file) = self.file(function.file) else {
+            return;
+        };
+        let entry = self.unit.get_mut(entry);
+        entry.set(dw::DW_AT_decl_file, AttributeValue::FileIndex(Some(file)));
+        if function.line > 0 {
+            entry.set(dw::DW_AT_decl_line, AttributeValue::Udata(function.line.into()));
+        }
+        if function.column > 0 {
+            entry.set(
+                dw::DW_AT_decl_column,
+                AttributeValue::Udata(function.column.into()),
+            );
+        }
+    }
+
+    /// The inlined calls, below `subprogram`.
+    fn calls(&mut self, subprogram: UnitEntryId) {
+        let info = self.function.info;
+        // The entry and the function of each caller.
+        let mut callers = vec![(subprogram, 0)];
+        for call in &info.calls {
+            callers.truncate(call.depth as usize + 1);
+            let Some(&(parent, caller)) = callers.last() else {
+                return;
+            };
+            let Some(origin) = self.inlined(call.function) else {
+                continue;
+            };
+            let entry = self.unit.add(parent, dw::DW_TAG_inlined_subroutine);
+            let origin = AttributeValue::UnitRef(origin);
+            self.unit.get_mut(entry).set(dw::DW_AT_abstract_origin, origin);
+            self.ranges(entry, call);
+            let caller_file = info
+                .functions
+                .get(caller as usize)
+                .and_then(|function| function.file);
+            let file = self.file(caller_file);
+            let entry_mut = self.unit.get_mut(entry);
+            if let Some(file) = file {
+                entry_mut.set(dw::DW_AT_call_file, AttributeValue::FileIndex(Some(file)));
+            }
+            if call.line > 0 {
+                entry_mut.set(dw::DW_AT_call_line, AttributeValue::Udata(call.line.into()));
+            }
+            if call.column > 0 {
+                entry_mut.set(dw::DW_AT_call_column, AttributeValue::Udata(call.column.into()));
+            }
+            callers.push((entry, call.function));
+        }
+    }
+
+    fn ranges(&mut self, entry: UnitEntryId, call: &InlinedCall) {
+        if let [range] = &call.ranges[..] {
+            let start = Address::Constant(self.function.address + u64::from(range.start));
+            let entry = self.unit.get_mut(entry);
+            entry.set(dw::DW_AT_low_pc, AttributeValue::Address(start));
+            entry.set(dw::DW_AT_high_pc, AttributeValue::Udata(range.len() as u64));
+            return;
+        }
+        // The base is the unit's low_pc.
+        let pair = |range: &std::ops::Range<u32>| Range::OffsetPair {
+            begin: range.start.into(),
+            end: range.end.into(),
+        };
+        let list = self
+            .unit
+            .ranges
+            .add(RangeList(call.ranges.iter().map(pair).collect()));
+        let list = AttributeValue::RangeListRef(list);
+        self.unit.get_mut(entry).set(dw::DW_AT_ranges, list);
+    }
+
+    /// The entry of a function that was inlined.
+    fn inlined(&mut self, function: u32) -> Option<UnitEntryId> {
+        let at = function as usize;
+        if let Some(&Some(known)) = self.inlined.get(at) {
+            return Some(known);
+        }
+        let declared = self.function.info.functions.get(at)?;
+        let entry = self.unit.add(self.unit.root(), dw::DW_TAG_subprogram);
+        self.declaration(entry, declared);
+        // The function itself may be inlined into itself, and be known by its symbol only.
+        let name = match at {
+            0 if declared.name.is_empty() => self.function.symbol,
+            _ => declared.name,
+        };
+        let name = (!name.is_empty()).then(|| self.name(name.to_vec()));
+        let entry_mut = self.unit.get_mut(entry);
+        if let Some(name) = name {
+            if self.names_linkage {
+                entry_mut.set(dw::DW_AT_linkage_name, name.clone());
+            }
+            entry_mut.set(dw::DW_AT_name, name);
+        }
+        entry_mut.set(dw::DW_AT_inline, AttributeValue::Inline(dw::DW_INL_inlined));
+        if let Some(known) = self.inlined.get_mut(at) {
+            *known = Some(entry);
+        }
+        Some(entry)
+    }
+}
+
+/// The file that a unit has its name from: that of the function, of its first line, or of the first function
+/// that was inlined into it.
+fn primary_file(info: &DebugInfo<'_>) -> Option<u32> {
+    let declared = info.functions.first().and_then(|function| function.file);
+    let in_rows = info.rows.iter().filter_map(|row| row.file);
+    let called = info
+        .calls
+        .iter()
+        .filter_map(|call| info.functions[call.function as usize].file);
+    let mut files = declared.into_iter().chain(in_rows).chain(called);
+    files.find(|&file| !info.files[file as usize].path.is_empty())
+}
+
+/// A path as folder and name.
+fn split(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        // What is left of a path from the root is a whole one, and so is one that ends in a slash.
+        Some(0) | None => (None, path),
+        Some(slash) if slash + 1 == path.len() => (None, path),
+        Some(slash) => {
+            let (directory, name) = path.split_at(slash);
+            (Some(directory), name.get(1..).unwrap_or_default())
+        }
+    }
+}
