@@ -87,7 +87,7 @@ struct Expander<'o> {
 impl Expander<'_> {
     fn expand(&mut self, record: &Record<'_>) -> io::Result<()> {
         let packed = packed(record, self.order);
-        let is_start = packed.starts_with(MAGIC);
+        let is_start = is_start(packed);
         if !is_start && !self.has_begun {
             self.faults.add(Fault::StreamContinues, record.offset);
             return Ok(());
@@ -97,9 +97,14 @@ impl Expander<'_> {
             self.faults.add(Fault::TooLarge, record.offset);
             return Ok(());
         }
-        // What can't be decoded may begin another stream.
-        let is_done = self.decode(packed)? || is_start && self.reset()? && self.decode(packed)?;
-        if !is_done {
+        let mut decoded = self.decode(packed)?;
+        if is_start && decoded == Decoded::Nothing {
+            // The stream before it was cut, and another one begins here.
+            self.faults.add(Fault::RecordsCut, record.offset);
+            self.reset()?;
+            decoded = self.decode(packed)?;
+        }
+        if decoded != Decoded::All {
             let fault = if self.budget == 0 {
                 Fault::TooLarge
             } else {
@@ -111,9 +116,10 @@ impl Expander<'_> {
         Ok(())
     }
 
-    /// Decodes the next part of the stream; says whether that could be done.
-    fn decode(&mut self, packed: &[u8]) -> io::Result<bool> {
+    /// Decodes the next part of the stream.
+    fn decode(&mut self, packed: &[u8]) -> io::Result<Decoded> {
         let mut input = InBuffer::around(packed);
+        let mut decoded = Decoded::Nothing;
         loop {
             let before = self.pending.len();
             self.pending.reserve(CHUNK);
@@ -122,26 +128,29 @@ impl Expander<'_> {
             let result = self.context.decompress_stream(&mut output, &mut input);
             let after = output.pos();
             self.budget = self.budget.saturating_sub((after - before) as u64);
+            if after > before {
+                decoded = Decoded::Some;
+            }
             let Ok(hint) = result else {
-                return Ok(false);
+                return Ok(decoded);
             };
             self.hint = hint;
             if self.budget == 0 || !self.write_whole()? {
-                return Ok(false);
+                return Ok(decoded);
             }
             // A full buffer may not have been enough.
             if input.pos() == packed.len() && after < room {
-                return Ok(true);
+                return Ok(Decoded::All);
             }
         }
     }
 
     /// Forgets what has come of a stream that can't be understood.
-    fn reset(&mut self) -> io::Result<bool> {
+    fn reset(&mut self) -> io::Result<()> {
         self.pending.clear();
         self.hint = 0;
         let reset = self.context.reset(ResetDirective::SessionOnly);
-        reset.map(|_| true).map_err(error)
+        reset.map(drop).map_err(error)
     }
 
     /// Writes the records that have come as a whole; says whether what is left can be the start of one.
@@ -160,6 +169,19 @@ impl Expander<'_> {
         self.pending.drain(..end);
         Ok(can_be)
     }
+}
+
+/// How much of a part of a stream could be decoded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decoded {
+    All,
+    Some,
+    Nothing,
+}
+
+/// Whether a part of a stream begins it: with a frame, or with one that only is to be skipped.
+fn is_start(packed: &[u8]) -> bool {
+    matches!(packed, [first, 0x2a, 0x4d, 0x18, ..] if first & 0xf0 == 0x50) || packed.starts_with(MAGIC)
 }
 
 /// The compressed bytes in a record: all of it, where its size can't be right.
@@ -404,6 +426,10 @@ mod tests {
         record::put_header(&mut part, ByteOrder::Little, record::COMPRESSED2, 0, size);
         part.extend_from_slice(&u64::MAX.to_le_bytes());
         part.extend_from_slice(body);
+        // Padding that is taken for data does not make what stands before it come twice.
+        part.extend_from_slice(&[0; 16]);
+        let size = part.len() as u16;
+        part[6..8].copy_from_slice(&size.to_le_bytes());
         let (back, _) = expanded(&part);
         assert!(!back.is_empty() && records.starts_with(&back));
     }

@@ -73,7 +73,7 @@ impl fmt::Display for Fault {
             Self::DataCut => "the file ends before its records do",
             Self::FeatureLost => "feature sections that are damaged, repeated or outside the file, left out",
             Self::IdsLost => "ids of events outside the file, left out",
-            Self::RecordsCut => "records that are cut off or damaged, left out with all behind them",
+            Self::RecordsCut => "records that are cut off or damaged, left out with what can't be read behind them",
             Self::Undecodable => "compressed records that can't be decompressed, left out",
             Self::StreamContinues => {
                 "compressed records whose stream began in another file, as perf record --switch-output -z writes them; nobody can \
