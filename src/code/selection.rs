@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
-use crate::code::timeline::{Occupant, Timeline};
+use crate::code::timeline::{Occupant, Stay, Timeline};
 use crate::perf::Profile;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::{Sample, deferred_callers};
@@ -266,6 +266,7 @@ impl<'a> Selector<'a> {
         let mut walk = Walk {
             selector: *self,
             selection: Selection::nothing(self.processes, self.timeline),
+            recent: Recent::new(),
         };
         for record in self.profile.records_between(piece.start, piece.end) {
             match record.kind {
@@ -291,6 +292,33 @@ struct Moment {
 struct Walk<'a> {
     selector: Selector<'a>,
     selection: Selection,
+    recent: Recent,
+}
+
+/// What was found lately. Most samples are taken in few functions, and what is known of those stays in the
+/// processor's caches here, which all functions together would leave.
+struct Recent {
+    /// By a part of the address.
+    found: Vec<Option<(SpaceId, Stay, Occupant)>>,
+}
+
+impl Recent {
+    const SIZE: usize = 4096;
+    /// Neighbouring addresses that share a place: functions are rarely shorter.
+    const NEIGHBOURS: u64 = 64;
+
+    fn new() -> Self {
+        Self {
+            found: vec![None; Self::SIZE],
+        }
+    }
+
+    /// The place for what is at an address.
+    fn place(&mut self, space: SpaceId, address: Address) -> Option<&mut Option<(SpaceId, Stay, Occupant)>> {
+        let key = (address.0 / Self::NEIGHBOURS) as usize;
+        let key = key.wrapping_add(space.index().wrapping_mul(31));
+        self.found.get_mut(key % Self::SIZE)
+    }
 }
 
 impl Walk<'_> {
@@ -342,7 +370,7 @@ impl Walk<'_> {
         };
         let mut is_in_function = false;
         if let Some(ip) = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER) {
-            let occupant = self.selector.timeline.at(space, ip, time);
+            let (occupant, _) = self.find(space, ip, time);
             is_in_function = self.touch(occupant);
             self.count(space, ip, time, occupant);
         }
@@ -372,8 +400,8 @@ impl Walk<'_> {
     /// address can lie one byte behind its caller, where that ends in a call.
     fn touch_caller(&mut self, address: Address, moment: Moment) -> bool {
         let before = Address(address.0.saturating_sub(1));
-        let (is_in_function, range) = self.touch_around(address, moment);
-        if range.is_some_and(|range| range.contains(before)) {
+        let (is_in_function, stay) = self.touch_around(address, moment);
+        if stay.is_some_and(|stay| stay.range.contains(before)) {
             return is_in_function;
         }
         self.touch_address(before, moment) | is_in_function
@@ -383,17 +411,32 @@ impl Walk<'_> {
         self.touch_around(address, moment).0
     }
 
-    /// Touches what is at an address, and says whether that is a function, and at which addresses around it
-    /// the same is.
-    fn touch_around(&mut self, address: Address, moment: Moment) -> (bool, Option<AddressRange>) {
+    /// Touches what is at an address, and says whether that is a function, and where around it the same is.
+    fn touch_around(&mut self, address: Address, moment: Moment) -> (bool, Option<Stay>) {
         let Moment { space, time, extent } = moment;
         let timeline = self.selector.timeline;
         let is_near_function = extent.is_some_and(|extent| extent.contains(address));
         if !is_near_function && !timeline.may_have_symbol(space, address) {
             return (false, None);
         }
-        let (occupant, range) = timeline.around(space, address, time);
-        (self.touch(occupant), range)
+        let (occupant, stay) = self.find(space, address, time);
+        (self.touch(occupant), stay)
+    }
+
+    /// What is at an address at a time, and if it is code, where around there.
+    fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Occupant, Option<Stay>) {
+        let place = self.recent.place(space, address);
+        if let Some(&mut Some((of, stay, occupant))) = place
+            && of == space
+            && stay.holds(address, time)
+        {
+            return (occupant, Some(stay));
+        }
+        let (occupant, stay) = self.selector.timeline.around(space, address, time);
+        if let (Some(place), Some(stay)) = (place, stay) {
+            *place = Some((space, stay, occupant));
+        }
+        (occupant, stay)
     }
 
     /// Notes that something is touched, and says whether it is a function.

@@ -82,6 +82,24 @@ pub enum Occupant {
     Unmapped,
 }
 
+/// Addresses and a time at which the same is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stay {
+    /// The addresses.
+    pub range: AddressRange,
+    /// When it begins.
+    pub from: Time,
+    /// When it is over.
+    pub until: Time,
+}
+
+impl Stay {
+    /// Whether it holds an address at a time.
+    pub fn holds(&self, address: Address, time: Time) -> bool {
+        self.range.contains(address) && self.from <= time && time < self.until
+    }
+}
+
 /// Memory that JIT compilers use, from when it became such on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stretch {
@@ -311,9 +329,8 @@ impl Timeline {
         self.around(space, address, time).0
     }
 
-    /// The same, and if it is a function, at which addresses around that one it is as well, as far as that is
-    /// known at once.
-    pub fn around(&self, space: SpaceId, address: Address, time: Time) -> (Occupant, Option<AddressRange>) {
+    /// The same, and if it is code, where and when around there it is as well, as far as that is known at once.
+    pub fn around(&self, space: SpaceId, address: Address, time: Time) -> (Occupant, Option<Stay>) {
         let mut stretch = None;
         for (generation, (of, layers, time)) in self.lookups(space, time).enumerate() {
             if let Some(code) = layers.code.at(address, time) {
@@ -322,7 +339,12 @@ impl Timeline {
                     Code::Vacated(vacancy) => Occupant::Vacated(vacancy),
                 };
                 // Over a part of what is inherited there may be something else.
-                return (occupant, (generation == 0).then_some(code.range));
+                let stay = Stay {
+                    range: code.range,
+                    from: code.from,
+                    until: code.until,
+                };
+                return (occupant, (generation == 0).then_some(stay));
             }
             match layers.maps.at(address, time) {
                 Some(episode) if episode.value == Memory::File => {
