@@ -6,7 +6,8 @@ use std::path::Path;
 use jitinject::bytes::ByteOrder;
 
 use crate::support::dump::DumpWriter;
-use crate::support::generator::{Expected, Generated, Plan, Runtimes, Stacks, generate};
+use crate::support::generator::{Expected, Generated, Lines, Plan, Runtimes, Stacks, generate};
+use crate::support::lines::LAYOUTS;
 use crate::support::profile::{ProfileWriter, field};
 use crate::support::tools::text;
 use crate::support::{inject_into, perf, scratch};
@@ -55,6 +56,21 @@ fn addresses_used_again_and_again() {
         places: 200,
         ..Plan::default()
     });
+}
+
+/// Few of them are touched, and calls go deep.
+#[test]
+fn functions_with_and_without_lines() {
+    for lines in LAYOUTS.map(Lines::Model).into_iter().chain([Lines::Nothing]) {
+        check(&Plan {
+            lines,
+            places: 400,
+            sampled: 10,
+            depth: 32,
+            has_tables: true,
+            ..Plan::default()
+        });
+    }
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Made-up profiles of any size, with the truth about them.
 
-use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Seek, Write};
+use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
 
 use super::dump::{self, DumpWriter};
+use super::lines::{self, Layout};
 use super::profile::{ProfileWriter, UserStack, field};
 
 /// What to make.
@@ -17,6 +20,13 @@ pub struct Plan {
     /// How many places there are for functions in each process; fewer than functions means that addresses are
     /// used again and again.
     pub places: u64,
+    /// Bytes between two places. Where places are used again, functions are up to twice as long, so that they
+    /// reach into the next place.
+    pub distance: u64,
+    /// Samples are taken at one in so many places.
+    pub sampled: u64,
+    /// How many functions a call chain has at most.
+    pub depth: u64,
     /// Whether some functions are moved.
     pub moves: bool,
     pub order: ByteOrder,
@@ -26,11 +36,16 @@ pub struct Plan {
     /// Whether the code lies where machines of 32 bits have it.
     pub is_32: bool,
     pub runtimes: Runtimes,
+    pub lines: Lines,
     pub stacks: Stacks,
+    /// Whether all functions have tables for unwinding, also where no stack has to be unwound.
+    pub has_tables: bool,
     /// Whether there are two events, told apart by an identifier.
     pub two_events: bool,
     /// Whether records other than samples have a trailer.
     pub has_trailer: bool,
+    /// Feature sections, in the order of their ids.
+    pub features: Vec<(u32, Vec<u8>)>,
 }
 
 /// Who writes the dumps.
@@ -40,6 +55,17 @@ pub enum Runtimes {
     One,
     /// Each process has another, and there are processes without any: the whole of a machine.
     Many,
+}
+
+/// What the dumps tell of lines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    /// What their runtime tells: of [`Runtimes::One`], one line for each function.
+    OfRuntime,
+    /// Nothing.
+    Nothing,
+    /// Those of [`lines::model`].
+    Model(Layout),
 }
 
 /// Where call chains come from.
@@ -58,15 +84,21 @@ impl Default for Plan {
             samples: 5000,
             processes: 1,
             places: u64::MAX,
+            distance: 512,
+            sampled: 1,
+            depth: 6,
             moves: false,
             order: ByteOrder::Little,
             dump_order: None,
             machine: dump::X86_64,
             is_32: false,
             runtimes: Runtimes::One,
+            lines: Lines::OfRuntime,
             stacks: Stacks::Recorded,
+            has_tables: false,
             two_events: false,
             has_trailer: true,
+            features: Vec::new(),
         }
     }
 }
@@ -105,27 +137,22 @@ impl Random {
 
 const START: u64 = 1_000_000_000_000;
 const SPAN: u64 = 10_000_000_000;
-/// Bytes between two places; functions are up to twice the usual distance long, so that they reach into the
-/// next place.
-const PLACE: u64 = 512;
 /// Bytes of stack that each function uses, with its return address.
 const FRAME: u8 = 48;
 
-/// A function that is there now.
-#[derive(Clone)]
-struct Live {
-    name: String,
-    index: u64,
-    size: u64,
-    /// Whether something has been put over its end.
-    is_cut: bool,
-}
-
 /// Makes `perf.data` and the dumps of its processes in a folder.
 pub fn generate(folder: &Path, plan: &Plan) -> Generated {
-    let mut random = Random::new(plan.functions ^ plan.places);
+    let mut expected = Vec::new();
+    let profile = write(folder, plan, |sample| expected.push(sample.expected()));
+    Generated { profile, expected }
+}
+
+/// Makes the same, and keeps none of it in memory but where functions are; `tell` hears of each sample, in the
+/// order of time. Returns the profile's path.
+pub fn write(folder: &Path, plan: &Plan, tell: impl FnMut(&Taken)) -> PathBuf {
     let mut profile = ProfileWriter::new(plan.order);
     profile.has_trailer = plan.has_trailer;
+    profile.features.clone_from(&plan.features);
     if plan.stacks == Stacks::Unwound {
         profile.sample_type |= field::REGS_USER | field::STACK_USER;
     }
@@ -133,41 +160,73 @@ pub fn generate(folder: &Path, plan: &Plan) -> Generated {
         profile.sample_type |= field::IDENTIFIER;
         profile.ids = vec![11, 12];
     }
-    let mut samples = Vec::new();
+    let mut sources: Vec<Source<'_>> = Vec::new();
     for number in 0..plan.processes {
-        let pid = 5000 + number;
-        let runtime = Runtime::of(plan, pid);
-        let path = folder.join(runtime.file_name(pid));
+        let process = Process::new(folder, plan, number);
         let marker = if plan.is_32 { 0x6000_0000 } else { 0x6000_0000_0000 };
-        profile.comm(pid, "jitsim", true, START);
-        profile.mmap2(pid, marker, 4096, 0, path.to_str().unwrap(), START + 1);
-        let (dump, taken) = process(plan, runtime, pid, &mut random);
-        std::fs::write(path, dump.bytes).unwrap();
-        samples.extend(taken);
+        profile.comm(process.pid, "jitsim", true, START);
+        profile.mmap2(
+            process.pid,
+            marker,
+            4096,
+            0,
+            process.path.to_str().unwrap(),
+            START + 1,
+        );
+        sources.push((Box::new(process) as Box<dyn Iterator<Item = Taken>>).peekable());
     }
     if plan.runtimes == Runtimes::Many {
-        samples.extend(others(&mut profile, plan, &mut random));
+        for number in 1..OTHERS {
+            profile.comm(100 + number, "other", true, START);
+        }
+        sources.push((Box::new(others(plan)) as Box<dyn Iterator<Item = Taken>>).peekable());
     }
-    samples.sort_by_key(|sample: &Taken| sample.time);
-    write_rounds(&mut profile, plan, &samples);
     let path = folder.join("perf.data");
-    std::fs::write(&path, profile.finish()).unwrap();
-    let expected = samples.into_iter().map(|sample| Expected {
-        pid: sample.pid,
-        time: sample.time,
-        frames: sample.frames,
-    });
-    Generated {
-        profile: path,
-        expected: expected.collect(),
-    }
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&profile.head(0)).unwrap();
+    let size = write_rounds(&mut file, &mut profile, plan, in_order(sources).inspect(tell));
+    file.write_all(&profile.tail(size)).unwrap();
+    file.rewind().unwrap();
+    file.write_all(&profile.head(size)).unwrap();
+    path
 }
 
-struct Taken {
+/// Samples in the order of time.
+type Source<'a> = Peekable<Box<dyn Iterator<Item = Taken> + 'a>>;
+
+/// The samples of all sources in the order of time.
+fn in_order(mut sources: Vec<Source<'_>>) -> impl Iterator<Item = Taken> {
+    std::iter::from_fn(move || {
+        let times = sources.iter_mut().enumerate();
+        let times = times.filter_map(|(at, source)| Some((source.peek()?.time, at)));
+        let (_, first) = times.min()?;
+        sources[first].next()
+    })
+}
+
+/// A sample.
+pub struct Taken {
     pid: u32,
     time: u64,
     chain: Vec<u64>,
-    frames: Vec<String>,
+    /// Who wrote the dump of its process, if anybody did.
+    runtime: Option<Runtime>,
+    /// The functions of the chain, by their numbers.
+    functions: Vec<u64>,
+}
+
+impl Taken {
+    fn expected(&self) -> Expected {
+        let name = |runtime: Runtime| self.functions.iter().map(move |&at| runtime.function_name(at));
+        Expected {
+            pid: self.pid,
+            time: self.time,
+            frames: match self.runtime {
+                Some(runtime) => name(runtime).collect(),
+                None => vec!["[unknown]".to_owned()],
+            },
+        }
+    }
 }
 
 /// What a runtime does in its own way.
@@ -252,150 +311,237 @@ impl Runtime {
     }
 }
 
-/// Processes without a runtime, the idle one among them: names and samples.
-fn others(profile: &mut ProfileWriter, plan: &Plan, random: &mut Random) -> Vec<Taken> {
-    const OTHERS: u64 = 20;
-    for number in 1..OTHERS {
-        profile.comm(100 + number as u32, "other", true, START);
-    }
+/// How many processes there are without a runtime, the idle one among them.
+const OTHERS: u32 = 20;
+
+/// Samples of processes without a runtime.
+fn others(plan: &Plan) -> impl Iterator<Item = Taken> {
     let step = SPAN / plan.samples;
-    let sample = |at| {
-        let number = random.below(OTHERS) as u32;
+    let mut random = Random::new(plan.samples);
+    (1..plan.samples / 10).map(move |at| {
+        let number = random.below(OTHERS.into()) as u32;
         Taken {
             pid: if number == 0 { 0 } else { 100 + number },
             // between those of the others
             time: START + 10 + at * step * 10 + 77,
             chain: vec![0x40_0000 + random.below(0x10_0000)],
-            frames: vec!["[unknown]".to_owned()],
+            runtime: None,
+            functions: Vec::new(),
         }
-    };
-    (1..plan.samples / 10).map(sample).collect()
+    })
 }
 
-/// A process: what it is made by, and where its code starts.
+/// A function that is there now.
+#[derive(Clone, Copy)]
+struct Live {
+    /// Which it is: its index in the dump.
+    number: u64,
+    size: u64,
+    /// Whether something has been put over its end.
+    is_cut: bool,
+}
+
+/// The life of one process: its samples, and the dump that it writes on the way.
 struct Process<'a> {
     plan: &'a Plan,
     runtime: Runtime,
+    pid: u32,
+    /// Where its code starts.
     base: u64,
+    /// The dump's path.
+    path: PathBuf,
+    dump: DumpWriter,
+    /// Where the dump goes when there is enough of it.
+    file: BufWriter<File>,
+    /// What lies at each place.
+    live: Vec<Option<Live>>,
+    loaded: u64,
+    /// How many steps of time have gone by.
+    ticks: u64,
+    random: Random,
 }
 
-/// The life of one process: its dump, and the samples taken in it.
-fn process(plan: &Plan, runtime: Runtime, pid: u32, random: &mut Random) -> (DumpWriter, Vec<Taken>) {
-    let machine = runtime.machine(plan);
-    let is_32 = plan.is_32 || machine == dump::I386;
-    let base = if is_32 {
-        0x5000_0000
-    } else {
-        0x7f00_0000_0000 + u64::from(pid % 64) * 0x10_0000_0000
-    };
-    let process = Process { plan, runtime, base };
-    let mut dump = DumpWriter::new(plan.dump_order.unwrap_or(plan.order), machine, pid);
-    let mut live: BTreeMap<u64, Live> = BTreeMap::new();
-    let mut samples = Vec::new();
-    let count = plan.samples / u64::from(plan.processes);
-    let step = SPAN / (plan.functions + count);
-    let mut loaded = 0;
-    // Each step of time, either a function comes or a sample is taken, in the proportion that was asked for.
-    for tick in 1..=plan.functions + count {
-        // Times are unique in the whole profile, so that samples can be told apart by them.
-        let time = START + 10 + tick * step + u64::from(pid % 64);
-        let due = plan.functions * tick / (plan.functions + count);
-        if loaded < due.max(1) && loaded < plan.functions {
-            process.arrive(&mut dump, &mut live, loaded, time, random);
-            loaded += 1;
-        } else {
-            samples.push(take(&live, pid, time, random));
+impl Iterator for Process<'_> {
+    type Item = Taken;
+
+    /// Each step of time, either a function comes or a sample is taken, in the proportion that was asked for.
+    fn next(&mut self) -> Option<Taken> {
+        let plan = self.plan;
+        let ticks = plan.functions + plan.samples / u64::from(plan.processes);
+        let step = SPAN / ticks;
+        while self.ticks < ticks {
+            self.ticks += 1;
+            // Times are unique in the whole profile, so that samples can be told apart by them.
+            let time = START + 10 + self.ticks * step + u64::from(self.pid % 64);
+            let due = plan.functions * self.ticks / ticks;
+            if self.loaded < due.max(1) && self.loaded < plan.functions {
+                self.arrive(time);
+                self.loaded += 1;
+                self.write_dump();
+            } else {
+                return Some(self.take(time));
+            }
+        }
+        self.file.flush().unwrap();
+        None
+    }
+}
+
+impl<'a> Process<'a> {
+    fn new(folder: &Path, plan: &'a Plan, number: u32) -> Self {
+        let pid = 5000 + number;
+        let runtime = Runtime::of(plan, pid);
+        let machine = runtime.machine(plan);
+        let path = folder.join(runtime.file_name(pid));
+        let is_32 = plan.is_32 || machine == dump::I386;
+        Self {
+            plan,
+            runtime,
+            pid,
+            base: if is_32 {
+                0x5000_0000
+            } else {
+                0x7f00_0000_0000 + u64::from(pid % 64) * 0x10_0000_0000
+            },
+            file: BufWriter::new(File::create(&path).unwrap()),
+            path,
+            dump: DumpWriter::new(plan.dump_order.unwrap_or(plan.order), machine, pid),
+            live: vec![None; plan.places.min(plan.functions) as usize],
+            loaded: 0,
+            ticks: 0,
+            random: Random::new(plan.functions ^ plan.places ^ u64::from(pid)),
         }
     }
-    (dump, samples)
-}
 
-impl Process<'_> {
+    fn write_dump(&mut self) {
+        self.file.write_all(&self.dump.bytes).unwrap();
+        self.dump.bytes.clear();
+    }
+
+    fn address(&self, place: usize) -> u64 {
+        self.base + place as u64 * self.plan.distance
+    }
+
     /// A function arrives at the next place, or one that is there is moved to it.
-    fn arrive(
-        &self,
-        dump: &mut DumpWriter,
-        live: &mut BTreeMap<u64, Live>,
-        number: u64,
-        time: u64,
-        random: &mut Random,
-    ) {
+    fn arrive(&mut self, time: u64) {
         let plan = self.plan;
-        let address = self.base + (number % plan.places) * PLACE;
+        let number = self.loaded;
+        let place = (number % plan.places) as usize;
+        let address = self.address(place);
         if plan.moves && number % 5 == 4 {
-            let from = nth(live, random);
-            if from != address && !live[&from].is_cut {
-                let function = live.remove(&from).unwrap();
-                dump.moved(time, from, address, function.size, function.index);
-                put(live, address, function);
+            let from = self.any_place();
+            if from != place
+                && let Some(function) = self.live[from].take_if(|function| !function.is_cut)
+            {
+                let from = self.address(from);
+                self.dump
+                    .moved(time, from, address, function.size, function.number);
+                self.put(place, function);
                 return;
             }
         }
+        let least = if matches!(plan.lines, Lines::Model(_)) {
+            200
+        } else {
+            16
+        };
         let size = if plan.places == u64::MAX {
             200
         } else {
-            16 + random.below(2 * PLACE - 16)
+            least + self.random.below(2 * plan.distance - least)
         };
-        let name = self.runtime.function_name(number);
-        let code: Vec<u8> = (0..size).map(|at| (at ^ number) as u8).collect();
-        self.runtime.put_before(dump, time, address, size, number);
-        if plan.stacks == Stacks::Unwound {
-            let (tables, header) = dump::tables(size, FRAME);
-            dump.unwinding(time, &tables, &header);
-        }
-        dump.load(time, address, number, name.as_bytes(), &code);
+        self.put_records(time, address, size, number);
         let function = Live {
-            name,
-            index: number,
+            number,
             size,
             is_cut: false,
         };
-        put(live, address, function);
+        self.put(place, function);
     }
-}
 
-/// Puts a function in place; what it overwrites is shortened or gone.
-fn put(live: &mut BTreeMap<u64, Live>, address: u64, function: Live) {
-    let end = address + function.size;
-    let covered: Vec<u64> = live.range(address..end).map(|(&start, _)| start).collect();
-    for start in covered {
+    /// Appends all records of a function to the dump.
+    fn put_records(&mut self, time: u64, address: u64, size: u64, number: u64) {
+        let dump = &mut self.dump;
+        match self.plan.lines {
+            Lines::OfRuntime => self.runtime.put_before(dump, time, address, size, number),
+            Lines::Nothing => {}
+            Lines::Model(layout) => {
+                let model = lines::model(number as u32);
+                lines::put_lines(dump, layout, time, address, &model);
+            }
+        }
+        if self.plan.has_tables || self.plan.stacks == Stacks::Unwound {
+            let (tables, header) = dump::tables(size, FRAME);
+            dump.unwinding(time, &tables, &header);
+        }
+        let name = self.runtime.function_name(number);
+        let code: Vec<u8> = (0..size).map(|at| (at ^ number) as u8).collect();
+        dump.load(time, address, number, name.as_bytes(), &code);
+    }
+
+    /// Puts a function in place; what it overwrites is shortened or gone.
+    fn put(&mut self, place: usize, function: Live) {
+        let distance = self.plan.distance;
+        let reached = place + ((function.size - 1) / distance) as usize;
+        let end = self.live.len().min(reached + 1);
         // Only its head is overwritten in truth, but what is left of it is never sampled.
-        live.remove(&start);
+        self.live[place..end].fill(None);
+        // Nothing reaches further than into the next place.
+        if let Some(before) = place.checked_sub(1).and_then(|before| self.live[before].as_mut()) {
+            before.is_cut |= before.size > distance;
+            before.size = before.size.min(distance);
+        }
+        self.live[place] = Some(function);
     }
-    if let Some((&start, before)) = live.range_mut(..address).next_back() {
-        before.is_cut |= before.size > address - start;
-        before.size = before.size.min(address - start);
+
+    /// A place where a function is.
+    fn any_place(&mut self) -> usize {
+        // Places fill up from the first on.
+        let used = self.live.len().min(self.loaded as usize);
+        let sampled = self.plan.sampled as usize;
+        for every in [sampled, 1] {
+            let count = used.div_ceil(every);
+            let start = self.random.below(count as u64) as usize;
+            let places = (start..count).chain(0..start).map(|at| at * every);
+            if let Some(place) = places.into_iter().find(|&place| self.live[place].is_some()) {
+                return place;
+            }
+        }
+        unreachable!("no function is there")
     }
-    live.insert(address, function);
+
+    fn take(&mut self, time: u64) -> Taken {
+        let mut taken = Taken {
+            pid: self.pid,
+            time,
+            chain: Vec::new(),
+            runtime: Some(self.runtime),
+            functions: Vec::new(),
+        };
+        for _ in 0..1 + self.random.below(self.plan.depth) {
+            let place = self.any_place();
+            let function = self.live[place].unwrap();
+            // An address that is returned to can't be a function's first.
+            let offset = 1 + self.random.below(function.size - 1);
+            taken.chain.push(self.address(place) + offset);
+            taken.functions.push(function.number);
+        }
+        taken
+    }
 }
 
-/// A function that is there.
-fn nth(live: &BTreeMap<u64, Live>, random: &mut Random) -> u64 {
-    let at = random.below(live.len() as u64) as usize;
-    *live.keys().nth(at).unwrap()
-}
-
-fn take(live: &BTreeMap<u64, Live>, pid: u32, time: u64, random: &mut Random) -> Taken {
-    let mut taken = Taken {
-        pid,
-        time,
-        chain: Vec::new(),
-        frames: Vec::new(),
-    };
-    for _ in 0..1 + random.below(6) {
-        let start = nth(live, random);
-        let function = &live[&start];
-        // An address that is returned to can't be a function's first.
-        taken.chain.push(start + 1 + random.below(function.size - 1));
-        taken.frames.push(function.name.clone());
-    }
-    taken
-}
-
-/// Writes samples as perf does: in rounds, each processor's behind the other's.
-fn write_rounds(profile: &mut ProfileWriter, plan: &Plan, samples: &[Taken]) {
+/// Writes records and then samples as perf does: in rounds, each processor's behind the other's. Returns how
+/// many bytes that were.
+fn write_rounds(
+    file: &mut File,
+    profile: &mut ProfileWriter,
+    plan: &Plan,
+    mut samples: impl Iterator<Item = Taken>,
+) -> u64 {
     const STACK_START: u64 = 0x7fff_0000_0000;
-    for round in samples.chunks(500) {
+    let mut size = 0;
+    loop {
+        let round: Vec<Taken> = samples.by_ref().take(500).collect();
         for processor in 0..2 {
             for sample in round.iter().skip(processor).step_by(2) {
                 let stack = (plan.stacks == Stacks::Unwound).then(|| stack_of(&sample.chain));
@@ -406,7 +552,15 @@ fn write_rounds(profile: &mut ProfileWriter, plan: &Plan, samples: &[Taken]) {
                 profile.sample(sample.pid, sample.time, &sample.chain, stack.as_ref());
             }
         }
-        profile.finished_round();
+        if !round.is_empty() {
+            profile.finished_round();
+        }
+        file.write_all(&profile.records).unwrap();
+        size += profile.records.len() as u64;
+        profile.records.clear();
+        if round.is_empty() {
+            return size;
+        }
     }
 }
 

@@ -3,7 +3,24 @@
 use jitinject::bytes::ByteOrder;
 
 use super::dump::DumpWriter;
-use super::symbolizers::Site;
+
+/// One function of a chain of inlined calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub function: String,
+    pub file: String,
+    pub line: u32,
+}
+
+impl Site {
+    pub fn new(function: &str, file: &str, line: u32) -> Self {
+        Self {
+            function: function.into(),
+            file: file.into(),
+            line,
+        }
+    }
+}
 
 /// How a dump tells of lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

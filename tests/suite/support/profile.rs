@@ -201,8 +201,8 @@ impl ProfileWriter {
         out
     }
 
-    /// The whole file.
-    pub fn finish(&self) -> Vec<u8> {
+    /// What stands before `size` bytes of records.
+    pub fn head(&self, size: u64) -> Vec<u8> {
         let order = self.order;
         let attr = self.attr();
         let events = self.ids.len().max(1);
@@ -219,18 +219,10 @@ impl ProfileWriter {
             ByteOrder::Little => b"PERFILE2",
             ByteOrder::Big => b"2ELIFREP",
         });
-        let sections = [
-            attrs_offset,
-            events * entry,
-            data_offset,
-            self.records.len(),
-            0,
-            0,
-        ];
-        for word in [104, entry].into_iter().chain(sections) {
+        for word in [104, entry, attrs_offset, events * entry, data_offset] {
             order.put_u64(&mut out, word as u64);
         }
-        for word in set {
+        for word in [size, 0, 0].into_iter().chain(set) {
             order.put_u64(&mut out, word);
         }
         for &id in &self.ids {
@@ -241,16 +233,28 @@ impl ProfileWriter {
             order.put_u64(&mut out, (ids_offset + 8 * event) as u64);
             order.put_u64(&mut out, if self.ids.is_empty() { 0 } else { 8 });
         }
-        out.extend_from_slice(&self.records);
-        let mut offset = out.len() + 16 * self.features.len();
+        out
+    }
+
+    /// What stands behind `size` bytes of records.
+    pub fn tail(&self, size: u64) -> Vec<u8> {
+        let order = self.order;
+        let mut out = Vec::new();
+        let mut offset = self.head(size).len() as u64 + size + 16 * self.features.len() as u64;
         for (_, content) in &self.features {
-            order.put_u64(&mut out, offset as u64);
+            order.put_u64(&mut out, offset);
             order.put_u64(&mut out, content.len() as u64);
-            offset += content.len();
+            offset += content.len() as u64;
         }
         for (_, content) in &self.features {
             out.extend_from_slice(content);
         }
         out
+    }
+
+    /// The whole file.
+    pub fn finish(&self) -> Vec<u8> {
+        let size = self.records.len() as u64;
+        [self.head(size), self.records.clone(), self.tail(size)].concat()
     }
 }

@@ -2,25 +2,8 @@
 
 use std::path::Path;
 
+pub use super::lines::Site;
 use super::tools::{run, text};
-
-/// One function of a chain of inlined calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    pub function: String,
-    pub file: String,
-    pub line: u32,
-}
-
-impl Site {
-    pub fn new(function: &str, file: &str, line: u32) -> Self {
-        Self {
-            function: function.into(),
-            file: file.into(),
-            line,
-        }
-    }
-}
 
 /// The chain of each address, the innermost function first.
 pub type Chains = Vec<Vec<Site>>;
