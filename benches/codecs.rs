@@ -1,0 +1,299 @@
+//! Each codec by itself: time, bytes per second, and how often it allocates. `cargo bench` runs them; a name
+//! behind it chooses some.
+//!
+//! Those that read or write one function say so; what they allocate is for each function. The others read
+//! whole files of [`FUNCTIONS`] functions or [`SAMPLES`] samples.
+
+// A benchmark says that something is wrong by panicking.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+#[allow(dead_code)]
+#[path = "../tests/suite/support/dump.rs"]
+mod dump;
+#[allow(dead_code)]
+#[path = "../tests/suite/support/generator.rs"]
+mod generator;
+#[allow(dead_code)]
+#[path = "../tests/suite/support/lines.rs"]
+mod lines;
+#[allow(dead_code)]
+#[path = "../tests/suite/support/profile.rs"]
+mod profile;
+
+use std::io;
+use std::sync::LazyLock;
+
+use divan::counter::{BytesCount, ItemsCount};
+use divan::{AllocProfiler, Bencher, black_box};
+use jitinject::bytes::ByteOrder;
+use jitinject::code::selection::{DumpState, Selector};
+use jitinject::code::survey::Survey;
+use jitinject::code::timeline::{FunctionId, PlacedEvent, Timeline};
+use jitinject::debug_info::DebugInfo;
+use jitinject::elf::dwarf::{self, FunctionUnit, Settings};
+use jitinject::elf::eh_frame::{EhFrame, Entries, TableLayout, Tables};
+use jitinject::elf::object::{self, FunctionObject, PlacedTables};
+use jitinject::machine::Machine;
+use jitinject::perf::Profile;
+use jitinject::perf::compression::{self, Compressor};
+use jitinject::perf::record::Records;
+use jitinject::runtime::jitdump::{Dump, FunctionView, marker};
+use jitinject::units::{Address, Pid, Time};
+
+use crate::generator::{Lines, Plan};
+use crate::lines::{LAYOUTS, Layout};
+
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+const FUNCTIONS: u64 = 10_000;
+const SAMPLES: u64 = 20_000;
+
+fn main() {
+    divan::main();
+}
+
+/// The files of a process, in memory.
+struct Files {
+    profile: Vec<u8>,
+    dump: Vec<u8>,
+}
+
+impl Files {
+    fn make(lines: Lines) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = Plan {
+            functions: FUNCTIONS,
+            samples: SAMPLES,
+            sampled: 10,
+            depth: 32,
+            distance: 256,
+            lines,
+            has_tables: true,
+            ..Plan::default()
+        };
+        let profile = generator::write(folder.path(), &plan, |_| {});
+        Self {
+            profile: std::fs::read(profile).unwrap(),
+            dump: std::fs::read(folder.path().join("jit-5000.dump")).unwrap(),
+        }
+    }
+
+    /// Those whose dump has lines in some layout.
+    fn with(layout: Layout) -> &'static Self {
+        static ALL: LazyLock<[Files; 3]> =
+            LazyLock::new(|| LAYOUTS.map(|layout| Files::make(Lines::Model(layout))));
+        let at = LAYOUTS.iter().position(|known| *known == layout);
+        &ALL[at.unwrap()]
+    }
+
+    fn dump(&self) -> Dump<'_> {
+        Dump::parse(&self.dump, machine()).unwrap()
+    }
+
+    fn profile(&self) -> Profile<'_> {
+        Profile::parse(&self.profile).unwrap()
+    }
+}
+
+fn machine() -> Machine {
+    Machine::new(dump::X86_64, ByteOrder::Little)
+}
+
+/// A function in the middle of a dump.
+fn some_function<'a>(dump: &Dump<'a>) -> FunctionView<'a> {
+    dump.function(FUNCTIONS as u32 / 2).unwrap()
+}
+
+/// A whole dump: the index of its functions.
+#[divan::bench(args = LAYOUTS)]
+fn jitdump_index(bencher: Bencher<'_, '_>, layout: Layout) {
+    let files = Files::with(layout);
+    let bytes = BytesCount::of_slice(&files.dump);
+    bencher
+        .counter(bytes)
+        .counter(ItemsCount::new(FUNCTIONS))
+        .bench(|| Dump::parse(black_box(&files.dump), machine()));
+}
+
+/// A whole profile: everything but the samples.
+#[divan::bench]
+fn profile_survey(bencher: Bencher<'_, '_>) {
+    let files = Files::with(Layout::Lines);
+    let profile = files.profile();
+    bencher
+        .counter(BytesCount::of_slice(profile.data))
+        .counter(ItemsCount::new(SAMPLES))
+        .bench(|| Survey::of(black_box(&profile), marker::dump_path));
+}
+
+/// A whole profile: what its samples touch.
+#[divan::bench]
+fn profile_selection(bencher: Bencher<'_, '_>) {
+    let files = Files::with(Layout::Lines);
+    let (profile, dump) = (files.profile(), files.dump());
+    let survey = Survey::of(&profile, marker::dump_path);
+    let timeline = timeline(&survey, &dump);
+    let states = vec![DumpState::Read; survey.processes.spaces().len()];
+    bencher
+        .counter(BytesCount::of_slice(profile.data))
+        .counter(ItemsCount::new(SAMPLES))
+        .bench(|| {
+            let selector = Selector::new(&profile, &survey.processes, &timeline, &states);
+            selector.walk(black_box(profile.records()), |_| {})
+        });
+}
+
+/// All code of a dump, on the axis of time.
+#[divan::bench]
+fn timeline_of_dump(bencher: Bencher<'_, '_>) {
+    let files = Files::with(Layout::Lines);
+    let (profile, dump) = (files.profile(), files.dump());
+    let survey = Survey::of(&profile, marker::dump_path);
+    bencher
+        .counter(ItemsCount::new(FUNCTIONS))
+        .bench(|| timeline(&survey, black_box(&dump)));
+}
+
+fn timeline(survey: &Survey, dump: &Dump<'_>) -> Timeline {
+    let placed = dump.events().iter().map(|event| {
+        let time = Time(event.time.0);
+        PlacedEvent {
+            time,
+            space: survey.processes.space_at(Pid(event.pid), time).unwrap(),
+            function: FunctionId {
+                file: 0,
+                function: event.function,
+            },
+            range: dump.range(event.function).unwrap(),
+            moved_from: None,
+        }
+    });
+    Timeline::new(&survey.processes, placed.collect())
+}
+
+/// One function: its lines and inlined calls, read and made consistent.
+#[divan::bench(args = LAYOUTS)]
+fn debug_info_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
+    let dump = Files::with(layout).dump();
+    let view = some_function(&dump);
+    bencher
+        .counter(BytesCount::new(view.record_bytes - view.code.len() as u64))
+        .bench(|| dump.sources(black_box(&view)));
+}
+
+/// One function: its lines and inlined calls as DWARF.
+#[divan::bench(args = LAYOUTS)]
+fn dwarf_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
+    let dump = Files::with(layout).dump();
+    let view = some_function(&dump);
+    let info = dump.sources(&view).info.unwrap();
+    let encoded = dwarf_of(&view, &info);
+    let bytes: usize = encoded.iter().map(|(_, content)| content.len()).sum();
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench(|| dwarf_of(black_box(&view), &info));
+}
+
+fn dwarf_of(view: &FunctionView<'_>, info: &DebugInfo<'_>) -> Vec<dwarf::Section> {
+    let unit = FunctionUnit {
+        symbol: view.name,
+        address: object::TEXT_OFFSET,
+        size: view.code.len() as u32,
+        info,
+    };
+    let settings = Settings {
+        version: dwarf::Version::Four,
+        machine: machine(),
+        directory: b".",
+    };
+    dwarf::encode(&[unit], settings).unwrap()
+}
+
+/// One function: its tables for unwinding, read and laid out anew.
+#[divan::bench]
+fn unwinding_of_function(bencher: Bencher<'_, '_>) {
+    let dump = Files::with(Layout::Lines).dump();
+    let view = some_function(&dump);
+    bencher
+        .counter(BytesCount::of_slice(view.unwinding.unwrap().eh_frame))
+        .bench(|| tables_of(black_box(&view)));
+}
+
+fn tables_of(view: &FunctionView<'_>) -> Tables {
+    let code = view.range;
+    let behind = Address(code.start.0 + code.size().next_multiple_of(8));
+    let entries = Entries::read(EhFrame {
+        section: view.unwinding.unwrap().eh_frame,
+        address: behind,
+        order: ByteOrder::Little,
+        address_size: 8,
+    });
+    let entries = entries.of(code).map(|entry| (entry, object::TEXT_OFFSET));
+    let layout = TableLayout {
+        eh_frame: 0x1000,
+        order: ByteOrder::Little,
+        address_size: 8,
+    };
+    Tables::lay_out(entries, layout).unwrap()
+}
+
+/// One function: its object, of parts that are there.
+#[divan::bench]
+fn object_of_function(bencher: Bencher<'_, '_>) {
+    let dump = Files::with(Layout::Lists).dump();
+    let view = some_function(&dump);
+    let info = dump.sources(&view).info.unwrap();
+    let (debug, tables) = (dwarf_of(&view, &info), tables_of(&view));
+    let function = FunctionObject {
+        machine: machine(),
+        name: view.name,
+        code: object::Code::Known(view.code),
+        address: view.range.start.0,
+        time: 1,
+        tables: PlacedTables {
+            tables: &tables,
+            address: 0x1000,
+        },
+        debug: &debug,
+    };
+    let mut out = Vec::new();
+    object::encode(&function, &mut out);
+    bencher
+        .counter(BytesCount::of_slice(&out))
+        .bench_local(|| object::encode(black_box(&function), &mut out));
+}
+
+/// The records of a profile, compressed.
+fn compressed(profile: &Profile<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
+    compressor.write(profile.data, &mut out).unwrap();
+    compressor.flush(&mut out).unwrap();
+    out
+}
+
+/// A whole profile: its records compressed, in bytes as they were before.
+#[divan::bench]
+fn compress(bencher: Bencher<'_, '_>) {
+    let profile = Files::with(Layout::Lines).profile();
+    bencher
+        .counter(BytesCount::of_slice(profile.data))
+        .bench(|| compressed(black_box(&profile)));
+}
+
+/// A whole profile: its records made plain, in bytes as they are then.
+#[divan::bench]
+fn expand(bencher: Bencher<'_, '_>) {
+    let profile = Files::with(Layout::Lines).profile();
+    let packed = compressed(&profile);
+    bencher.counter(BytesCount::of_slice(profile.data)).bench(|| {
+        let records = Records::new(black_box(&packed), 0, ByteOrder::Little);
+        compression::expand(records, ByteOrder::Little, &mut io::sink())
+    });
+}

@@ -1,0 +1,622 @@
+//! What is compared.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::contest::{self, Contestant};
+use crate::inputs::{Case, Input};
+use crate::table::{Row, Section, factor};
+use crate::trash::Trash;
+use crate::{floor, programs};
+
+/// What to run, and how.
+pub struct Options {
+    pub scale: Scale,
+    /// Parts of the names of the cases to run; all, if there are none.
+    pub names: Vec<String>,
+    pub runs: usize,
+    pub limit: Duration,
+    pub folder: PathBuf,
+    /// An input to run on instead of the usual cases.
+    pub own: Option<Input>,
+}
+
+/// How large the inputs are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    Quick,
+    Full,
+    Huge,
+}
+
+/// How often programs run that take long.
+const SLOW_RUNS: usize = 3;
+
+/// When perf report is stopped at the latest. Some do not end with a hundred thousand objects.
+const REPORT_LIMIT: Duration = Duration::from_secs(60);
+
+/// The names of those in the table.
+const COPY: &str = "cp of the inputs and outputs";
+const WRITER: &str = "writer of the same files";
+const PERF: &str = "perf inject";
+const PERF_CACHED: &str = "perf inject, build-id cache";
+
+/// Runs the cases; returns the table.
+pub fn run(options: &Options) -> String {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut out = format!(
+        "{} against {}; Linux {}, {} processors, {}\n\n",
+        programs::version(env!("CARGO_BIN_EXE_jitinject")),
+        programs::version("perf"),
+        kernel.trim(),
+        std::thread::available_parallelism().unwrap(),
+        memory
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" "),
+    );
+    fs::create_dir_all(&options.folder).unwrap();
+    let folder = fs::canonicalize(&options.folder).unwrap();
+    let trash = Trash::new(folder.join("trash"));
+    for (name, case) in CASES {
+        let is_own = name == "own";
+        let is_quick = QUICK.contains(&name) || options.scale != Scale::Quick;
+        let is_wanted = match &options.names[..] {
+            [] => is_quick,
+            names => names.iter().any(|part| name.contains(part)),
+        };
+        if is_own != options.own.is_some() || !is_own && !is_wanted {
+            continue;
+        }
+        eprintln!("scripts/bench: {name}");
+        let started = Instant::now();
+        let folder = folder.join(name);
+        trash.put(&folder);
+        fs::create_dir(&folder).unwrap();
+        let bench = Bench {
+            options,
+            folder: &folder,
+            trash: &trash,
+        };
+        for section in case(&bench) {
+            let text = section.text();
+            eprint!("{text}");
+            out.push_str(&text);
+        }
+        eprintln!("scripts/bench: {:.0} s", started.elapsed().as_secs_f64());
+        trash.put(&folder);
+    }
+    out
+}
+
+/// Compares in one way.
+type Compare = fn(&Bench<'_>) -> Vec<Section>;
+
+/// All ways by their names, which are also those of their folders.
+const CASES: [(&str, Compare); 9] = [
+    ("selection", selection),
+    ("all-functions", all_functions),
+    ("all-image", all_image),
+    ("inlined", inlined),
+    ("formats", formats),
+    ("recordings", recordings),
+    ("growth-functions", growth_of_functions),
+    ("growth-samples", growth_of_samples),
+    ("own", own),
+];
+
+/// Those of a quick run.
+const QUICK: [&str; 4] = ["selection", "all-functions", "all-image", "recordings"];
+
+/// What all cases are given.
+struct Bench<'a> {
+    options: &'a Options,
+    folder: &'a Path,
+    trash: &'a Trash,
+}
+
+impl<'a> Bench<'a> {
+    /// A number, or a tenth of it in the quick run.
+    fn scaled(&self, number: u64) -> u64 {
+        match self.options.scale {
+            Scale::Quick => number / 10,
+            _ => number,
+        }
+    }
+
+    fn runs(&self) -> usize {
+        self.options.runs
+    }
+
+    /// How often programs run that write hundreds of megabytes of small files.
+    fn runs_of_many_files(&self) -> usize {
+        self.runs().min(5)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn case(&self, input: &Input) -> Case<'a> {
+        self.case_in("inputs", input)
+    }
+
+    fn case_in(&self, name: &str, input: &Input) -> Case<'a> {
+        let folder = self.path(name);
+        fs::create_dir(&folder).unwrap();
+        let case = Case::made_up(&folder, input, self.trash);
+        contest::warm(&case.files());
+        case
+    }
+
+    fn run(&self, contestants: Vec<Contestant<'_>>) -> Vec<Row> {
+        contest::run(contestants, self.options.limit, self.trash)
+    }
+
+    /// jitinject, whose output is `NAME.data`.
+    fn jitinject<'c>(
+        &self,
+        case: &'c Case<'_>,
+        name: &str,
+        arguments: &'c [&str],
+        runs: usize,
+    ) -> Contestant<'c> {
+        let output = self.path(&format!("{name}.data"));
+        let objects = self.objects(name);
+        let title = ["jitinject"].iter().chain(arguments).copied();
+        let title: Vec<&str> = title.collect();
+        Contestant::new(&title.join(" "), runs, &[&output.clone(), &objects], move || {
+            case.fresh_dumps();
+            programs::jitinject(&case.profile, &output, arguments)
+        })
+    }
+
+    /// The folder of the objects of an output.
+    fn objects(&self, name: &str) -> PathBuf {
+        self.path(&format!("{name}.data.elf"))
+    }
+
+    /// perf inject without its build-id cache, which it fills only if the profile has build-ids. (A folder that
+    /// can't be one makes it fail for each object, which takes as long.)
+    fn perf<'c>(&self, case: &'c Case<'_>, runs: usize) -> Contestant<'c> {
+        let output = self.path("perf.data");
+        Contestant::new(PERF, runs, &[&output.clone(), case.live()], move || {
+            case.fresh_dumps();
+            programs::perf_inject(&case.without_features(), &output, Path::new("/dev/null"))
+        })
+    }
+
+    /// perf inject as it is for profiles that `perf record` wrote without being told anything.
+    fn perf_cached<'c>(&self, case: &'c Case<'_>, runs: usize) -> Contestant<'c> {
+        let output = self.path("perf-cached.data");
+        let cache = self.path("cache");
+        let made = [&output, case.live(), &cache].map(|path| path.to_path_buf());
+        let made: Vec<&Path> = made.iter().map(PathBuf::as_path).collect();
+        Contestant::new(PERF_CACHED, runs, &made, move || {
+            case.fresh_dumps();
+            programs::perf_inject(&case.profile, &output, &cache)
+        })
+    }
+
+    /// What jitinject writes, once, for what needs it to be there.
+    fn prepare(&self, case: &Case<'_>, name: &str, arguments: &[&str]) {
+        self.run(vec![self.jitinject(case, name, arguments, 1)]);
+    }
+
+    /// `cp` of the inputs and of what [`Bench::prepare`] wrote.
+    fn copy<'c>(&self, case: &'c Case<'_>, name: &str, runs: usize) -> Contestant<'c> {
+        let target = self.path("copies");
+        let outputs = [self.path(&format!("{name}.data")), self.objects(name)];
+        Contestant::new(COPY, runs, &[&target.clone()], move || {
+            fs::create_dir(&target).unwrap();
+            let outputs = outputs.iter().map(PathBuf::as_path).filter(|path| path.exists());
+            let all: Vec<&Path> = case.files().into_iter().chain(outputs).collect();
+            floor::copy(&all, &target)
+        })
+    }
+
+    /// The minimal writer of the objects that [`Bench::prepare`] wrote.
+    fn writer(&self, name: &str, runs: usize) -> Contestant<'static> {
+        let target = self.path("written");
+        let (objects, sizes) = (self.objects(name), self.path("sizes"));
+        Contestant::new(WRITER, runs, &[&target.clone()], move || {
+            floor::write(&objects, &sizes, &target)
+        })
+    }
+
+    /// perf report on what was written, with each perf there is.
+    fn reports(&self, outputs: &[(&str, &str)]) -> Vec<Row> {
+        let perfs = [Some("perf".to_owned()), programs::newer_perf()];
+        let mut contestants = Vec::new();
+        for perf in perfs.into_iter().flatten() {
+            let version = programs::version(&perf);
+            let version = version.trim_start_matches("perf version ").to_owned();
+            for &(title, name) in outputs {
+                let output = self.path(&format!("{name}.data"));
+                let cache = self.path("no-cache");
+                let perf = perf.clone();
+                let title = format!("perf {version} report of {title}'s");
+                contestants.push(Contestant::new(&title, SLOW_RUNS, &[], move || {
+                    programs::perf_report(&perf, &output, &cache)
+                }));
+            }
+        }
+        let limit = self.options.limit.min(REPORT_LIMIT);
+        contest::run(contestants, limit, self.trash)
+    }
+}
+
+/// The row of a program.
+fn row<'r>(rows: &'r [Row], program: &str) -> Option<&'r Row> {
+    rows.iter()
+        .find(|row| row.program == program && !row.runs.is_empty())
+}
+
+/// How two programs compare in time and memory, the first one being the slower.
+fn ratio(rows: &[Row], slow: &str, fast: &str, memory: bool) -> Option<String> {
+    let (slow_row, fast_row) = (row(rows, slow)?, row(rows, fast)?);
+    let at_least = if slow_row.is_done() { "" } else { "at least " };
+    let mut out = format!(
+        "{slow} takes {at_least}{} times as long as {fast}",
+        factor(slow_row.wall(), fast_row.wall())
+    );
+    if fast_row.cpu() > 0.0 {
+        let factor = factor(slow_row.cpu(), fast_row.cpu());
+        out += &format!(", {factor} times the processors' time");
+    }
+    if memory {
+        out += &format!(
+            ", and {} times the memory",
+            factor(slow_row.peak(), fast_row.peak())
+        );
+    }
+    Some(out)
+}
+
+fn section(title: String, rows: Vec<Row>, ratios: impl IntoIterator<Item = Option<String>>) -> Section {
+    Section {
+        title,
+        rows,
+        ratios: ratios.into_iter().flatten().collect(),
+    }
+}
+
+/// A number with separators.
+fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<&str> = groups.map(|group| std::str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}
+
+fn selection(bench: &Bench<'_>) -> Vec<Section> {
+    let input = Input {
+        functions: bench.scaled(100_000),
+        samples: bench.scaled(1_000_000),
+        touched: Some(bench.scaled(1000)),
+        ..Input::default()
+    };
+    let title = format!(
+        "What samples touch: {} of {} functions, {} samples",
+        number(input.touched.unwrap_or(0)),
+        number(input.functions),
+        number(input.samples)
+    );
+    let case = bench.case(&input);
+    bench.prepare(&case, "kept", &[]);
+    let mut rows = bench.run(vec![
+        bench.jitinject(&case, "selection", &[], bench.runs()),
+        bench.copy(&case, "kept", bench.runs()),
+        bench.perf_cached(&case, 1),
+        bench.perf(&case, SLOW_RUNS),
+    ]);
+    let ratios = [
+        ratio(&rows, PERF, "jitinject", true),
+        ratio(&rows, PERF_CACHED, "jitinject", true),
+        ratio(&rows, "jitinject", COPY, false),
+    ];
+    rows.extend(bench.reports(&[("jitinject", "selection"), (PERF, "perf")]));
+    vec![section(title, rows, ratios)]
+}
+
+/// The options for an object for each function, and for few of them.
+fn layouts() -> (&'static [&'static str], &'static [&'static str]) {
+    match programs::has_layouts() {
+        true => (&["--all", "--layout=function"], &["--all", "--layout=image"]),
+        false => (&["--all"], &["--all"]),
+    }
+}
+
+fn all_functions(bench: &Bench<'_>) -> Vec<Section> {
+    let input = Input {
+        functions: bench.scaled(100_000),
+        samples: bench.scaled(100_000),
+        ..Input::default()
+    };
+    let title = format!("A file for each of {} functions", number(input.functions));
+    vec![all(bench, &input, title, layouts().0)]
+}
+
+fn all_image(bench: &Bench<'_>) -> Vec<Section> {
+    let input = Input {
+        functions: bench.scaled(100_000),
+        samples: bench.scaled(100_000),
+        debug_info: 1,
+        ..Input::default()
+    };
+    let title = format!("All of {} functions with lines", number(input.functions));
+    vec![all(bench, &input, title, layouts().1)]
+}
+
+fn all(bench: &Bench<'_>, input: &Input, title: String, arguments: &[&str]) -> Section {
+    let case = bench.case(input);
+    let runs = bench.runs_of_many_files();
+    bench.prepare(&case, "kept", arguments);
+    let mut rows = bench.run(vec![
+        bench.jitinject(&case, "all", arguments, runs),
+        bench.writer("kept", runs),
+        bench.perf_cached(&case, 1),
+        bench.perf(&case, SLOW_RUNS),
+    ]);
+    let reports = bench.reports(&[("jitinject", "all"), (PERF, "perf")]);
+    let jitinject = rows[0].program.clone();
+    let mut ratios = vec![
+        ratio(&rows, PERF, &jitinject, true),
+        ratio(&rows, PERF_CACHED, &jitinject, true),
+        ratio(&rows, &jitinject, WRITER, false),
+    ];
+    for pair in reports.chunks(2) {
+        ratios.push(ratio(pair, &pair[1].program, &pair[0].program, false));
+    }
+    rows.extend(reports);
+    section(title, rows, ratios)
+}
+
+fn inlined(bench: &Bench<'_>) -> Vec<Section> {
+    let input = Input {
+        functions: bench.scaled(100_000),
+        samples: bench.scaled(100_000),
+        debug_info: 2,
+        unwinding: true,
+        ..Input::default()
+    };
+    let title = format!(
+        "All of {} functions with inlined calls and tables for unwinding",
+        number(input.functions)
+    );
+    let case = bench.case(&input);
+    let (function, image) = layouts();
+    let runs = bench.runs_of_many_files();
+    bench.prepare(&case, "kept", function);
+    let mut contestants = vec![bench.jitinject(&case, "function", function, runs)];
+    if function != image {
+        contestants.push(bench.jitinject(&case, "image", image, runs));
+    }
+    contestants.push(bench.writer("kept", runs));
+    contestants.push(bench.perf(&case, 1));
+    let rows = bench.run(contestants);
+    let ratios = [ratio(&rows, &rows[0].program, WRITER, false)];
+    vec![section(title, rows, ratios)]
+}
+
+/// The same profile in other formats than a file with plain records.
+fn formats(bench: &Bench<'_>) -> Vec<Section> {
+    let input = Input {
+        functions: bench.scaled(100_000),
+        samples: bench.scaled(1_000_000),
+        touched: Some(bench.scaled(1000)),
+        ..Input::default()
+    };
+    let case = bench.case(&input);
+    let compressed = bench.path("compressed");
+    let pipe = bench.path("pipe");
+    // Without its dumps nothing is injected, so that it is the same profile.
+    case.remove_live();
+    let plain = case.without_features();
+    let copied = programs::jitinject(&plain, &compressed, &["--compress"]).status();
+    assert!(copied.unwrap().success());
+    let mut command = programs::jitinject(&plain, Path::new("-"), &[]);
+    command.stdout(File::create(&pipe).unwrap());
+    assert!(command.status().unwrap().success());
+    contest::warm(&[&compressed, &pipe]);
+    let output = bench.path("out.data");
+    let objects = bench.objects("out");
+    let made = [output.as_path(), objects.as_path()];
+    let cache = Path::new("/dev/null");
+    let from = |input: &'static str| {
+        let (case, path, output) = (&case, bench.path(input), &output);
+        move || {
+            case.fresh_dumps();
+            programs::jitinject(&path, output, &[])
+        }
+    };
+    let perf_made = [&output, case.live()];
+    let rows = bench.run(vec![
+        Contestant::new("jitinject, plain records", bench.runs(), &made, || {
+            case.fresh_dumps();
+            programs::jitinject(&case.profile, &output, &[])
+        }),
+        Contestant::new(
+            "jitinject, compressed records",
+            bench.runs(),
+            &made,
+            from("compressed"),
+        ),
+        Contestant::new("jitinject, from pipe to pipe", bench.runs(), &made, || {
+            case.fresh_dumps();
+            let objects = objects.to_str().unwrap();
+            let command = programs::jitinject(Path::new("-"), Path::new("-"), &["--elf-dir", objects]);
+            through_pipes(command, &pipe, &output)
+        }),
+        Contestant::new("perf inject, compressed records", 1, &perf_made, || {
+            case.fresh_dumps();
+            programs::perf_inject(&compressed, &output, cache)
+        }),
+        Contestant::new("perf inject, from pipe to pipe", 1, &perf_made, || {
+            case.fresh_dumps();
+            let command = programs::perf_inject(Path::new("-"), Path::new("-"), cache);
+            through_pipes(command, &pipe, &output)
+        }),
+    ]);
+    let title = format!("Other formats, {} samples", number(input.samples));
+    // perf inject 6.1 passes compressed records over, and with them all that they hold.
+    let ratios = [ratio(
+        &rows,
+        "perf inject, from pipe to pipe",
+        "jitinject, from pipe to pipe",
+        true,
+    )];
+    vec![section(title, rows, ratios)]
+}
+
+/// Makes a command read a file, and write another, through pipes.
+fn through_pipes(mut command: Command, input: &Path, output: &Path) -> Command {
+    let cat = |input: Stdio, output: Stdio| {
+        let spawned = Command::new("cat").stdin(input).stdout(output).spawn();
+        spawned.unwrap()
+    };
+    let mut before = cat(File::open(input).unwrap().into(), Stdio::piped());
+    let mut after = cat(Stdio::piped(), File::create(output).unwrap().into());
+    command.stdin(before.stdout.take().unwrap());
+    command.stdout(after.stdin.take().unwrap());
+    // They end with the pipes.
+    std::thread::spawn(move || (before.wait(), after.wait()));
+    command
+}
+
+fn recordings(bench: &Bench<'_>) -> Vec<Section> {
+    const NAMES: [&str; 5] = ["node20", "node20-dwarf", "java17", "qemu", "wasmtime"];
+    let names = match bench.options.scale {
+        Scale::Quick => &NAMES[..1],
+        _ => &NAMES[..],
+    };
+    let mut rows = Vec::new();
+    let mut ratios = Vec::new();
+    for name in names {
+        let case = Case::recording(&bench.path(name), name, bench.trash).unwrap();
+        contest::warm(&case.files());
+        let found = bench.run(vec![
+            bench.jitinject(&case, "selection", &[], 3 * bench.runs()),
+            bench.perf_cached(&case, bench.runs()),
+            bench.perf(&case, bench.runs()),
+        ]);
+        let found = found.into_iter().map(|row| Row {
+            program: format!("{name}: {}", row.program),
+            ..row
+        });
+        let found: Vec<Row> = found.collect();
+        let [jitinject, _, perf] = &found[..] else {
+            unreachable!()
+        };
+        ratios.push(ratio(&found, &perf.program, &jitinject.program, true));
+        rows.extend(found);
+    }
+    vec![section(
+        "Recordings of real programs, what samples touch".into(),
+        rows,
+        ratios,
+    )]
+}
+
+fn growth_of_functions(bench: &Bench<'_>) -> Vec<Section> {
+    let (function, image) = layouts();
+    let mut rows = Vec::new();
+    for functions in [10_000, 100_000, 1_000_000].map(|functions| bench.scaled(functions)) {
+        let input = Input {
+            functions,
+            samples: bench.scaled(100_000),
+            debug_info: 1,
+            ..Input::default()
+        };
+        let name = number(functions);
+        let case = bench.case_in(&name, &input);
+        // A million files are a burden for any file system.
+        let is_large = functions > 100_000 && bench.options.scale != Scale::Huge;
+        let runs = if functions > 100_000 {
+            SLOW_RUNS
+        } else {
+            bench.runs_of_many_files()
+        };
+        let mut contestants = Vec::new();
+        if function != image {
+            contestants.push(bench.jitinject(&case, "image", image, runs));
+        }
+        if !is_large {
+            contestants.push(bench.jitinject(&case, "function", function, runs));
+        }
+        let found = bench.run(contestants);
+        rows.extend(found.into_iter().map(|row| Row {
+            program: format!("{name} functions: {}", row.program),
+            ..row
+        }));
+        for made in ["image", "function"] {
+            bench.trash.put(&bench.objects(made));
+        }
+        bench.trash.put(&bench.path(&name));
+    }
+    vec![section("Growth with functions, with lines".into(), rows, [])]
+}
+
+fn growth_of_samples(bench: &Bench<'_>) -> Vec<Section> {
+    let mut sizes = vec![1_000_000, 10_000_000];
+    if bench.options.scale == Scale::Huge {
+        sizes.push(50_000_000);
+    }
+    let mut rows = Vec::new();
+    for samples in sizes {
+        let input = Input {
+            functions: bench.scaled(100_000),
+            samples: bench.scaled(samples),
+            touched: Some(bench.scaled(1000)),
+            ..Input::default()
+        };
+        let name = number(input.samples);
+        let case = bench.case_in(&name, &input);
+        bench.prepare(&case, "kept", &[]);
+        let found = bench.run(vec![
+            bench.jitinject(&case, "selection", &[], SLOW_RUNS),
+            bench.copy(&case, "kept", SLOW_RUNS),
+        ]);
+        let size = fs::metadata(&case.profile).unwrap().len();
+        rows.extend(found.into_iter().map(|row| Row {
+            program: format!("{name} samples ({} MiB): {}", size >> 20, row.program),
+            ..row
+        }));
+        for name in [&name, "kept.data", "selection.data", "copies"] {
+            bench.trash.put(&bench.path(name));
+        }
+    }
+    vec![section("Growth with samples".into(), rows, [])]
+}
+
+/// The input that was asked for.
+fn own(bench: &Bench<'_>) -> Vec<Section> {
+    let input = bench.options.own.clone().unwrap_or_default();
+    let case = bench.case(&input);
+    let (function, image) = layouts();
+    let runs = bench.runs_of_many_files();
+    bench.prepare(&case, "kept", function);
+    let mut contestants = vec![
+        bench.jitinject(&case, "selection", &[], runs),
+        bench.jitinject(&case, "function", function, runs),
+    ];
+    if function != image {
+        contestants.push(bench.jitinject(&case, "image", image, runs));
+    }
+    contestants.push(bench.writer("kept", runs));
+    contestants.push(bench.copy(&case, "kept", runs));
+    contestants.push(bench.perf(&case, SLOW_RUNS));
+    let rows = bench.run(contestants);
+    let ratios = [
+        ratio(&rows, PERF, "jitinject", true),
+        ratio(&rows, PERF, &rows[1].program, true),
+        ratio(&rows, &rows[1].program, WRITER, false),
+    ];
+    vec![section(format!("{input:?}"), rows, ratios)]
+}

@@ -1,0 +1,78 @@
+//! Running programs in turn.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::measure::{self, End};
+use crate::programs;
+use crate::table::Row;
+use crate::trash::Trash;
+
+/// A program that takes part.
+pub struct Contestant<'c> {
+    name: String,
+    runs: usize,
+    /// What it makes: removed before each run, and counted after it.
+    made: Vec<PathBuf>,
+    /// Makes all else that it needs, and the command.
+    prepare: Box<dyn FnMut() -> Command + 'c>,
+}
+
+impl<'c> Contestant<'c> {
+    pub fn new(name: &str, runs: usize, made: &[&Path], prepare: impl FnMut() -> Command + 'c) -> Self {
+        Self {
+            name: name.to_owned(),
+            runs,
+            made: made.iter().map(|path| path.to_path_buf()).collect(),
+            prepare: Box::new(prepare),
+        }
+    }
+}
+
+/// Lets all run in turn, so that what else goes on in the machine disturbs them alike. Who has fewer runs than
+/// others has the last ones. What the last run of each made stays.
+pub fn run(mut contestants: Vec<Contestant<'_>>, limit: Duration, trash: &Trash) -> Vec<Row> {
+    let rounds = contestants.iter().map(|contestant| contestant.runs).max();
+    let rounds = rounds.unwrap_or(0);
+    let rows = contestants.iter().map(|contestant| Row {
+        program: contestant.name.clone(),
+        runs: Vec::new(),
+        files: None,
+    });
+    let mut rows: Vec<Row> = rows.collect();
+    for round in 0..rounds {
+        for (contestant, row) in contestants.iter_mut().zip(&mut rows) {
+            let is_hopeless = row.runs.iter().any(|run| run.end != End::Done);
+            if round + contestant.runs < rounds || is_hopeless {
+                continue;
+            }
+            contestant.made.iter().for_each(|path| trash.put(path));
+            let mut command = (contestant.prepare)();
+            let before = programs::files(&contestant.made);
+            // What others wrote is not to be this one's burden.
+            rustix::fs::sync();
+            row.runs.push(measure::run(&mut command, limit));
+            let made = programs::files(&contestant.made) - before;
+            row.files = (!contestant.made.is_empty()).then_some(made);
+        }
+    }
+    rows
+}
+
+/// Reads all files once, so that they are in memory.
+pub fn warm(paths: &[&Path]) {
+    for path in paths {
+        if path.is_dir() {
+            let entries: Vec<PathBuf> = fs::read_dir(path)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .collect();
+            warm(&entries.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+        } else {
+            let mut file = fs::File::open(path).unwrap();
+            std::io::copy(&mut file, &mut std::io::sink()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Compares jitinject with `perf inject --jit`, and both with what the machine needs at the least: `scripts/bench`
+//! runs it, `docs/performance.md` shows what came out.
+
+// A benchmark says that something is wrong by panicking.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod cases;
+mod contest;
+mod floor;
+mod inputs;
+mod measure;
+mod programs;
+mod table;
+mod trash;
+
+#[allow(dead_code)]
+#[path = "../../tests/suite/support/dump.rs"]
+mod dump;
+#[allow(dead_code)]
+#[path = "../../tests/suite/support/generator.rs"]
+mod generator;
+#[allow(dead_code)]
+#[path = "../../tests/suite/support/lines.rs"]
+mod lines;
+#[allow(dead_code)]
+#[path = "../../tests/suite/support/profile.rs"]
+mod profile;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::inputs::Input;
+
+/// Compares jitinject with perf inject, and both with the least that the machine needs for the same files.
+#[derive(Parser, Debug)]
+#[command(name = "scripts/bench", max_term_width = 110)]
+struct Arguments {
+    /// A small part, in about two minutes
+    #[arg(long, conflicts_with = "huge")]
+    quick: bool,
+
+    /// Also 50 million samples (10 GB; needs twice that of disk), and a million files
+    #[arg(long)]
+    huge: bool,
+
+    /// Only cases with this in their name; may be given more than once
+    #[arg(long, value_name = "TEXT")]
+    case: Vec<String>,
+
+    /// How often the fast programs run; the slow ones run less often
+    #[arg(long, value_name = "NUMBER", default_value_t = 7)]
+    runs: usize,
+
+    /// Seconds after which a program is stopped
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    limit: u64,
+
+    /// The folder for inputs and outputs, on the file system to be measured
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    folder: PathBuf,
+
+    /// Make an input of its own in this folder, and stop
+    #[arg(long, value_name = "DIR")]
+    make: Option<PathBuf>,
+
+    /// Compare on an input of its own, as the options below say, not on the usual cases
+    #[arg(long)]
+    own: bool,
+
+    #[command(flatten)]
+    input: Input,
+
+    /// Write files of the sizes in this file, for the floor
+    #[arg(long, hide = true, num_args = 2)]
+    write_files: Option<Vec<PathBuf>>,
+
+    /// What cargo tells all benchmarks
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    if let Some([sizes, folder]) = arguments.write_files.as_deref() {
+        return floor::write_files(sizes, folder);
+    }
+    if let Some(folder) = &arguments.make {
+        arguments.input.make(folder);
+        return;
+    }
+    let options = cases::Options {
+        scale: match (arguments.quick, arguments.huge) {
+            (true, _) => cases::Scale::Quick,
+            (_, true) => cases::Scale::Huge,
+            _ => cases::Scale::Full,
+        },
+        names: arguments.case,
+        runs: arguments.runs,
+        limit: std::time::Duration::from_secs(arguments.limit),
+        folder: arguments.folder,
+        own: arguments.own.then_some(arguments.input),
+    };
+    print!("{}", cases::run(&options));
+}
