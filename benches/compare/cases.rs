@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::contest::{self, Contestant};
+use crate::folders::Folders;
 use crate::inputs::{Case, Input};
 use crate::table::{Row, Section, factor};
-use crate::trash::Trash;
 use crate::{floor, programs};
 
 /// What to run, and how.
@@ -61,9 +61,7 @@ pub fn run(options: &Options) -> String {
             .collect::<Vec<_>>()
             .join(" "),
     );
-    fs::create_dir_all(&options.folder).unwrap();
-    let folder = fs::canonicalize(&options.folder).unwrap();
-    let trash = Trash::new(folder.join("trash"));
+    let folders = Folders::new(&options.folder);
     for (name, case) in CASES {
         let is_own = name == "own";
         let is_quick = QUICK.contains(&name) || options.scale != Scale::Quick;
@@ -76,13 +74,11 @@ pub fn run(options: &Options) -> String {
         }
         eprintln!("scripts/bench: {name}");
         let started = Instant::now();
-        let folder = folder.join(name);
-        trash.put(&folder);
-        fs::create_dir(&folder).unwrap();
+        let folder = folders.case(name);
         let bench = Bench {
             options,
             folder: &folder,
-            trash: &trash,
+            folders: &folders,
         };
         for section in case(&bench) {
             let text = section.text();
@@ -90,7 +86,7 @@ pub fn run(options: &Options) -> String {
             out.push_str(&text);
         }
         eprintln!("scripts/bench: {:.0} s", started.elapsed().as_secs_f64());
-        trash.put(&folder);
+        folders.discard(&folder);
     }
     out
 }
@@ -118,7 +114,7 @@ const QUICK: [&str; 4] = ["selection", "all-functions", "all-image", "recordings
 struct Bench<'a> {
     options: &'a Options,
     folder: &'a Path,
-    trash: &'a Trash,
+    folders: &'a Folders,
 }
 
 impl<'a> Bench<'a> {
@@ -150,16 +146,26 @@ impl<'a> Bench<'a> {
     fn case_in(&self, name: &str, input: &Input) -> Case<'a> {
         let folder = self.path(name);
         fs::create_dir(&folder).unwrap();
-        let case = Case::made_up(&folder, input, self.trash);
+        let case = Case::made_up(&folder, input, self.folders);
         contest::warm(&case.files());
         case
     }
 
     fn run(&self, contestants: Vec<Contestant<'_>>) -> Vec<Row> {
-        contest::run(contestants, self.options.limit, self.trash)
+        contest::run(contestants, self.options.limit, self.folders)
     }
 
-    /// jitinject, whose output is `NAME.data`.
+    /// What a program writes into the folder `NAME`.
+    fn output(&self, name: &str) -> PathBuf {
+        self.path(name).join("out.data")
+    }
+
+    /// The folder of its objects.
+    fn objects(&self, name: &str) -> PathBuf {
+        self.path(name).join("out.data.elf")
+    }
+
+    /// jitinject, which writes into the folder `NAME`.
     fn jitinject<'c>(
         &self,
         case: &'c Case<'_>,
@@ -167,26 +173,20 @@ impl<'a> Bench<'a> {
         arguments: &'c [&str],
         runs: usize,
     ) -> Contestant<'c> {
-        let output = self.path(&format!("{name}.data"));
-        let objects = self.objects(name);
+        let output = self.output(name);
         let title = ["jitinject"].iter().chain(arguments).copied();
         let title: Vec<&str> = title.collect();
-        Contestant::new(&title.join(" "), runs, &[&output.clone(), &objects], move || {
+        Contestant::new(&title.join(" "), runs, &[&self.path(name)], move || {
             case.fresh_dumps();
             programs::jitinject(&case.profile, &output, arguments)
         })
     }
 
-    /// The folder of the objects of an output.
-    fn objects(&self, name: &str) -> PathBuf {
-        self.path(&format!("{name}.data.elf"))
-    }
-
     /// perf inject without its build-id cache, which it fills only if the profile has build-ids. (A folder that
     /// can't be one makes it fail for each object, which takes as long.)
     fn perf<'c>(&self, case: &'c Case<'_>, runs: usize) -> Contestant<'c> {
-        let output = self.path("perf.data");
-        Contestant::new(PERF, runs, &[&output.clone(), case.live()], move || {
+        let output = self.output("perf");
+        Contestant::new(PERF, runs, &[&self.path("perf"), case.live()], move || {
             case.fresh_dumps();
             programs::perf_inject(&case.without_features(), &output, Path::new("/dev/null"))
         })
@@ -194,11 +194,9 @@ impl<'a> Bench<'a> {
 
     /// perf inject as it is for profiles that `perf record` wrote without being told anything.
     fn perf_cached<'c>(&self, case: &'c Case<'_>, runs: usize) -> Contestant<'c> {
-        let output = self.path("perf-cached.data");
-        let cache = self.path("cache");
-        let made = [&output, case.live(), &cache].map(|path| path.to_path_buf());
-        let made: Vec<&Path> = made.iter().map(PathBuf::as_path).collect();
-        Contestant::new(PERF_CACHED, runs, &made, move || {
+        let folder = self.path("perf-cached");
+        let (output, cache) = (folder.join("out.data"), folder.join("cache"));
+        Contestant::new(PERF_CACHED, runs, &[&folder, case.live()], move || {
             case.fresh_dumps();
             programs::perf_inject(&case.profile, &output, &cache)
         })
@@ -212,11 +210,9 @@ impl<'a> Bench<'a> {
     /// `cp` of the inputs and of what [`Bench::prepare`] wrote.
     fn copy<'c>(&self, case: &'c Case<'_>, name: &str, runs: usize) -> Contestant<'c> {
         let target = self.path("copies");
-        let outputs = [self.path(&format!("{name}.data")), self.objects(name)];
+        let outputs = self.path(name);
         Contestant::new(COPY, runs, &[&target.clone()], move || {
-            fs::create_dir(&target).unwrap();
-            let outputs = outputs.iter().map(PathBuf::as_path).filter(|path| path.exists());
-            let all: Vec<&Path> = case.files().into_iter().chain(outputs).collect();
+            let all: Vec<&Path> = case.files().into_iter().chain([outputs.as_path()]).collect();
             floor::copy(&all, &target)
         })
     }
@@ -238,7 +234,7 @@ impl<'a> Bench<'a> {
             let version = programs::version(&perf);
             let version = version.trim_start_matches("perf version ").to_owned();
             for &(title, name) in outputs {
-                let output = self.path(&format!("{name}.data"));
+                let output = self.output(name);
                 let cache = self.path("no-cache");
                 let perf = perf.clone();
                 let title = format!("perf {version} report of {title}'s");
@@ -248,7 +244,7 @@ impl<'a> Bench<'a> {
             }
         }
         let limit = self.options.limit.min(REPORT_LIMIT);
-        contest::run(contestants, limit, self.trash)
+        contest::run(contestants, limit, self.folders)
     }
 }
 
@@ -266,7 +262,8 @@ fn ratio(rows: &[Row], slow: &str, fast: &str, memory: bool) -> Option<String> {
         "{slow} takes {at_least}{} times as long as {fast}",
         factor(slow_row.wall(), fast_row.wall())
     );
-    if fast_row.cpu() > 0.0 {
+    // Times of processors come in steps of 10 ms.
+    if fast_row.cpu() > 0.05 {
         let factor = factor(slow_row.cpu(), fast_row.cpu());
         out += &format!(", {factor} times the processors' time");
     }
@@ -425,9 +422,9 @@ fn formats(bench: &Bench<'_>) -> Vec<Section> {
     command.stdout(File::create(&pipe).unwrap());
     assert!(command.status().unwrap().success());
     contest::warm(&[&compressed, &pipe]);
-    let output = bench.path("out.data");
-    let objects = bench.objects("out");
-    let made = [output.as_path(), objects.as_path()];
+    let (output, objects) = (bench.output("out"), bench.objects("out"));
+    let folder = bench.path("out");
+    let folders = [folder.as_path()];
     let cache = Path::new("/dev/null");
     let from = |input: &'static str| {
         let (case, path, output) = (&case, bench.path(input), &output);
@@ -436,29 +433,29 @@ fn formats(bench: &Bench<'_>) -> Vec<Section> {
             programs::jitinject(&path, output, &[])
         }
     };
-    let perf_made = [&output, case.live()];
+    let perf_folders = [folder.as_path(), case.live()];
     let rows = bench.run(vec![
-        Contestant::new("jitinject, plain records", bench.runs(), &made, || {
+        Contestant::new("jitinject, plain records", bench.runs(), &folders, || {
             case.fresh_dumps();
             programs::jitinject(&case.profile, &output, &[])
         }),
         Contestant::new(
             "jitinject, compressed records",
             bench.runs(),
-            &made,
+            &folders,
             from("compressed"),
         ),
-        Contestant::new("jitinject, from pipe to pipe", bench.runs(), &made, || {
+        Contestant::new("jitinject, from pipe to pipe", bench.runs(), &folders, || {
             case.fresh_dumps();
             let objects = objects.to_str().unwrap();
             let command = programs::jitinject(Path::new("-"), Path::new("-"), &["--elf-dir", objects]);
             through_pipes(command, &pipe, &output)
         }),
-        Contestant::new("perf inject, compressed records", 1, &perf_made, || {
+        Contestant::new("perf inject, compressed records", 1, &perf_folders, || {
             case.fresh_dumps();
             programs::perf_inject(&compressed, &output, cache)
         }),
-        Contestant::new("perf inject, from pipe to pipe", 1, &perf_made, || {
+        Contestant::new("perf inject, from pipe to pipe", 1, &perf_folders, || {
             case.fresh_dumps();
             let command = programs::perf_inject(Path::new("-"), Path::new("-"), cache);
             through_pipes(command, &pipe, &output)
@@ -499,7 +496,7 @@ fn recordings(bench: &Bench<'_>) -> Vec<Section> {
     let mut rows = Vec::new();
     let mut ratios = Vec::new();
     for name in names {
-        let case = Case::recording(&bench.path(name), name, bench.trash).unwrap();
+        let case = Case::recording(&bench.path(name), name, bench.folders).unwrap();
         contest::warm(&case.files());
         let found = bench.run(vec![
             bench.jitinject(&case, "selection", &[], 3 * bench.runs()),
@@ -555,10 +552,7 @@ fn growth_of_functions(bench: &Bench<'_>) -> Vec<Section> {
             program: format!("{name} functions: {}", row.program),
             ..row
         }));
-        for made in ["image", "function"] {
-            bench.trash.put(&bench.objects(made));
-        }
-        bench.trash.put(&bench.path(&name));
+        bench.folders.discard(&bench.path(&name));
     }
     vec![section("Growth with functions, with lines".into(), rows, [])]
 }
@@ -588,8 +582,8 @@ fn growth_of_samples(bench: &Bench<'_>) -> Vec<Section> {
             program: format!("{name} samples ({} MiB): {}", size >> 20, row.program),
             ..row
         }));
-        for name in [&name, "kept.data", "selection.data", "copies"] {
-            bench.trash.put(&bench.path(name));
+        for name in [&name, "kept", "selection", "copies"] {
+            bench.folders.discard(&bench.path(name));
         }
     }
     vec![section("Growth with samples".into(), rows, [])]

@@ -5,27 +5,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::folders::Folders;
 use crate::measure::{self, End};
 use crate::programs;
 use crate::table::Row;
-use crate::trash::Trash;
 
 /// A program that takes part.
 pub struct Contestant<'c> {
     name: String,
     runs: usize,
-    /// What it makes: removed before each run, and counted after it.
-    made: Vec<PathBuf>,
+    /// The folders that it writes into, which are made anew for each run.
+    folders: Vec<PathBuf>,
     /// Makes all else that it needs, and the command.
     prepare: Box<dyn FnMut() -> Command + 'c>,
 }
 
 impl<'c> Contestant<'c> {
-    pub fn new(name: &str, runs: usize, made: &[&Path], prepare: impl FnMut() -> Command + 'c) -> Self {
+    pub fn new(name: &str, runs: usize, folders: &[&Path], prepare: impl FnMut() -> Command + 'c) -> Self {
         Self {
             name: name.to_owned(),
             runs,
-            made: made.iter().map(|path| path.to_path_buf()).collect(),
+            folders: folders.iter().map(|path| path.to_path_buf()).collect(),
             prepare: Box::new(prepare),
         }
     }
@@ -33,7 +33,7 @@ impl<'c> Contestant<'c> {
 
 /// Lets all run in turn, so that what else goes on in the machine disturbs them alike. Who has fewer runs than
 /// others has the last ones. What the last run of each made stays.
-pub fn run(mut contestants: Vec<Contestant<'_>>, limit: Duration, trash: &Trash) -> Vec<Row> {
+pub fn run(mut contestants: Vec<Contestant<'_>>, limit: Duration, folders: &Folders) -> Vec<Row> {
     let rounds = contestants.iter().map(|contestant| contestant.runs).max();
     let rounds = rounds.unwrap_or(0);
     let rows = contestants.iter().map(|contestant| Row {
@@ -48,14 +48,14 @@ pub fn run(mut contestants: Vec<Contestant<'_>>, limit: Duration, trash: &Trash)
             if round + contestant.runs < rounds || is_hopeless {
                 continue;
             }
-            contestant.made.iter().for_each(|path| trash.put(path));
+            contestant.folders.iter().for_each(|path| folders.make(path));
             let mut command = (contestant.prepare)();
-            let before = programs::files(&contestant.made);
+            let before = programs::files(&contestant.folders);
             // What others wrote is not to be this one's burden.
             rustix::fs::sync();
             row.runs.push(measure::run(&mut command, limit));
-            let made = programs::files(&contestant.made) - before;
-            row.files = (!contestant.made.is_empty()).then_some(made);
+            let made = programs::files(&contestant.folders) - before;
+            row.files = (!contestant.folders.is_empty()).then_some(made);
         }
     }
     rows

@@ -32,7 +32,6 @@ pub fn write(like: &Path, sizes: &Path, to: &Path) -> Command {
 
 /// What that command does.
 pub fn write_files(sizes: &Path, folder: &Path) {
-    fs::create_dir(folder).unwrap();
     let folder = openat(CWD, folder, OFlags::DIRECTORY, Mode::empty()).unwrap();
     let sizes = fs::read(sizes).unwrap();
     let sizes = sizes

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::folders::Folders;
 use crate::generator::{self, Lines, Plan, Stacks};
 use crate::lines::Layout;
-use crate::trash::Trash;
 
 /// A made-up profile.
 #[derive(Args, Clone, Debug)]
@@ -116,10 +116,10 @@ impl Input {
 
 /// A profile and its dumps. perf writes beside a dump, so the dumps lie in a folder that is made anew for each
 /// run, where the profile says that they are.
-pub struct Case<'t> {
+pub struct Case<'f> {
     /// The profile.
     pub profile: PathBuf,
-    trash: &'t Trash,
+    folders: &'f Folders,
     /// Where the profile says that the dumps are.
     live: PathBuf,
     /// Where they are kept.
@@ -128,9 +128,9 @@ pub struct Case<'t> {
     _temporary: Option<tempfile::TempDir>,
 }
 
-impl<'t> Case<'t> {
+impl<'f> Case<'f> {
     /// Makes a profile in a folder.
-    pub fn made_up(folder: &Path, input: &Input, trash: &'t Trash) -> Self {
+    pub fn made_up(folder: &Path, input: &Input, folders: &'f Folders) -> Self {
         let live = folder.join("jit");
         input.make(&live);
         let profile = folder.join("perf.data");
@@ -139,7 +139,7 @@ impl<'t> Case<'t> {
         fs::rename(&live, &kept).unwrap();
         Self {
             profile,
-            trash,
+            folders,
             live,
             kept,
             _temporary: None,
@@ -148,7 +148,7 @@ impl<'t> Case<'t> {
 
     /// A recording, with another folder for its dumps than where it was recorded. `None` for recordings whose
     /// dumps lie in no folder of their own.
-    pub fn recording(folder: &Path, name: &str, trash: &'t Trash) -> Option<Self> {
+    pub fn recording(folder: &Path, name: &str, folders: &'f Folders) -> Option<Self> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
         let mut bytes = fs::read(source.join("perf.data")).unwrap();
         let old = format!("/tmp/cap-{name}/");
@@ -171,7 +171,7 @@ impl<'t> Case<'t> {
         copy_dumps(&source, &kept);
         (!places.is_empty()).then_some(Self {
             profile,
-            trash,
+            folders,
             live,
             kept,
             _temporary: Some(temporary),
@@ -185,13 +185,13 @@ impl<'t> Case<'t> {
 
     /// Puts the dumps where the profile says that they are, and nothing else.
     pub fn fresh_dumps(&self) {
-        self.remove_live();
+        self.folders.make(&self.live);
         link_all(&self.kept, &self.live);
     }
 
     /// Removes what a run wrote beside the dumps.
     pub fn remove_live(&self) {
-        self.trash.put(&self.live);
+        self.folders.discard(&self.live);
     }
 
     /// The same profile without any feature, as if `perf record` had been told to collect no build-ids (`-B`).

@@ -12,11 +12,11 @@
 mod cases;
 mod contest;
 mod floor;
+mod folders;
 mod inputs;
 mod measure;
 mod programs;
 mod table;
-mod trash;
 
 #[allow(dead_code)]
 #[path = "../../tests/suite/support/dump.rs"]
