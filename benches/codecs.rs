@@ -35,7 +35,7 @@ use jitinject::code::selection::{DumpState, Selector};
 use jitinject::code::survey::Survey;
 use jitinject::code::timeline::{FunctionId, PlacedEvent, Timeline};
 use jitinject::debug_info::DebugInfo;
-use jitinject::elf::dwarf::{self, FunctionUnit, Settings};
+use jitinject::elf::dwarf::{self, Buffers, Encoder, FunctionUnit, Sections, Settings};
 use jitinject::elf::eh_frame::{EhFrame, Entries, TableLayout, Tables};
 use jitinject::elf::object::{self, FunctionObject, PlacedTables};
 use jitinject::machine::Machine;
@@ -144,8 +144,13 @@ fn profile_selection(bencher: Bencher<'_, '_>) {
         .counter(BytesCount::of_slice(profile.data))
         .counter(ItemsCount::new(SAMPLES))
         .bench(|| {
-            let selector = Selector::new(&profile, &survey.processes, &timeline, &states);
-            selector.walk(black_box(profile.records()), |_| {})
+            let selector = Selector {
+                profile: black_box(&profile),
+                processes: &survey.processes,
+                timeline: &timeline,
+                dumps: &states,
+            };
+            selector.walk(&survey.marks, survey.data_end, |_| {})
         });
 }
 
@@ -193,14 +198,15 @@ fn dwarf_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
     let dump = Files::with(layout).dump();
     let view = some_function(&dump);
     let info = dump.sources(&view).info.unwrap();
-    let encoded = dwarf_of(&view, &info);
-    let bytes: usize = encoded.iter().map(|(_, content)| content.len()).sum();
+    let mut buffers = Buffers::default();
+    let size = |sections: Sections<'_>| sections.iter().map(|(_, content)| content.len()).sum::<usize>();
+    let bytes = size(dwarf_of(&view, &info, &mut buffers));
     bencher
         .counter(BytesCount::new(bytes))
-        .bench(|| dwarf_of(black_box(&view), &info));
+        .bench_local(|| size(dwarf_of(black_box(&view), &info, &mut buffers)));
 }
 
-fn dwarf_of(view: &FunctionView<'_>, info: &DebugInfo<'_>) -> Vec<dwarf::Section> {
+fn dwarf_of<'b>(view: &FunctionView<'_>, info: &DebugInfo<'_>, buffers: &'b mut Buffers) -> Sections<'b> {
     let unit = FunctionUnit {
         symbol: view.name,
         address: object::TEXT_OFFSET,
@@ -212,7 +218,9 @@ fn dwarf_of(view: &FunctionView<'_>, info: &DebugInfo<'_>) -> Vec<dwarf::Section
         machine: machine(),
         directory: b".",
     };
-    dwarf::encode(&[unit], settings).unwrap()
+    let mut encoder = Encoder::new(buffers, settings);
+    encoder.add(&unit).unwrap();
+    encoder.finish()
 }
 
 /// One function: its tables for unwinding, read and laid out anew.
@@ -249,7 +257,8 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
     let dump = Files::with(Layout::Lists).dump();
     let view = some_function(&dump);
     let info = dump.sources(&view).info.unwrap();
-    let (debug, tables) = (dwarf_of(&view, &info), tables_of(&view));
+    let mut buffers = Buffers::default();
+    let (debug, tables) = (dwarf_of(&view, &info, &mut buffers), tables_of(&view));
     let function = FunctionObject {
         machine: machine(),
         name: view.name,
