@@ -254,13 +254,15 @@ fn row<'r>(rows: &'r [Row], program: &str) -> Option<&'r Row> {
         .find(|row| row.program == program && !row.runs.is_empty())
 }
 
-/// How two programs compare in time and memory, the first one being the slower.
+/// How two programs compare in time and memory, the first one being the slower. What else goes on in a machine
+/// only makes programs slower, so the least times tell something too.
 fn ratio(rows: &[Row], slow: &str, fast: &str, memory: bool) -> Option<String> {
     let (slow_row, fast_row) = (row(rows, slow)?, row(rows, fast)?);
     let at_least = if slow_row.is_done() { "" } else { "at least " };
     let mut out = format!(
-        "{slow} takes {at_least}{} times as long as {fast}",
-        factor(slow_row.wall(), fast_row.wall())
+        "{slow} takes {at_least}{} times as long as {fast} (least against least: {})",
+        factor(slow_row.wall(), fast_row.wall()),
+        factor(slow_row.least(), fast_row.least())
     );
     // Times of processors come in steps of 10 ms.
     if fast_row.cpu() > 0.05 {

@@ -36,6 +36,12 @@ impl Row {
         median(&self.sorted(|run| run.wall))
     }
 
+    /// The least of the times on the clock, in seconds.
+    pub fn least(&self) -> f64 {
+        let least = self.runs.iter().map(|run| run.wall).min();
+        least.map_or(0.0, |wall| wall.as_secs_f64())
+    }
+
     /// The mean of the times of processors, in seconds: they come in too large steps for a median.
     pub fn cpu(&self) -> f64 {
         let all: Duration = self.runs.iter().map(|run| run.cpu).sum();
