@@ -113,7 +113,7 @@ static void write_unwinding(uint64_t size, uint8_t stack)
 	if (with_frames) {
 		put(&t, "\x41\x0e\x10\x86\x02\x43\x0d\x06", 8); /* push %rbp; mov %rsp,%rbp */
 		put8(&t, 0x02), put8(&t, size - 5);
-		put(&t, "\x0c\x07\x08", 3); /* pop %rbp is done */
+		put(&t, "\x0c\x07\x08\xc6", 4); /* pop %rbp is done: it holds the caller's again, and what was below the stack is not recorded */
 	} else {
 		put8(&t, 0x44), put8(&t, 0x0e), put8(&t, 8 + stack);
 		put8(&t, 0x02), put8(&t, size - 5);
