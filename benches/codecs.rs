@@ -37,7 +37,7 @@ use jitinject::code::timeline::{FunctionId, PlacedEvent, Timeline};
 use jitinject::debug_info::DebugInfo;
 use jitinject::elf::dwarf::{self, Buffers, Encoder, FunctionUnit, Sections, Settings};
 use jitinject::elf::eh_frame::{EhFrame, Entries, TableLayout, Tables};
-use jitinject::elf::object::{self, FunctionObject, PlacedTables};
+use jitinject::elf::object::{self, Content, PlacedTables};
 use jitinject::machine::Machine;
 use jitinject::perf::Profile;
 use jitinject::perf::compression::{self, Compressor};
@@ -259,10 +259,13 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
     let info = dump.sources(&view).info.unwrap();
     let mut buffers = Buffers::default();
     let (debug, tables) = (dwarf_of(&view, &info, &mut buffers), tables_of(&view));
-    let function = FunctionObject {
+    let function = Content {
         machine: machine(),
-        name: view.name,
-        code: object::Code::Known(view.code),
+        functions: &[object::Function {
+            name: view.name,
+            code: object::Code::Known(view.code),
+            offset: 0,
+        }],
         address: view.range.start.0,
         time: 1,
         tables: PlacedTables {

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::inject::lines::LineOptions;
-use jitinject::inject::{DEFAULT_OUTPUT, Options, Tiers, is_standard};
+use jitinject::inject::{DEFAULT_OUTPUT, Layout, Options, Tiers, is_standard};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -88,6 +88,10 @@ pub struct Arguments {
     #[arg(long)]
     all: bool,
 
+    /// How many functions share an ELF file
+    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
+    layout: LayoutArgument,
+
     /// The version of DWARF for lines and inlined calls
     ///
     /// 4 is read by everything. 5 also holds the text of source files, where the dump has it, which LLVM's
@@ -131,6 +135,18 @@ pub struct Arguments {
     /// Say more: every jitdump, and how its clock was brought onto the profile's
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+/// What `--layout` can be.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum LayoutArgument {
+    /// One function in each file, but images where there are more than 1,000 functions
+    Auto,
+    /// One function in each file
+    Function,
+    /// All functions that lie close to each other in one file; those whose place is used again, and their
+    /// like, in files of their own
+    Image,
 }
 
 /// Where `--tiers` tells what it does.
@@ -200,6 +216,11 @@ impl Arguments {
                     .as_ref()
                     .map(|dir| absolute(dir).unwrap_or_else(|_| dir.clone())),
                 path_map: self.path_map.clone(),
+            },
+            layout: match self.layout {
+                LayoutArgument::Auto => Layout::Auto,
+                LayoutArgument::Function => Layout::Function,
+                LayoutArgument::Image => Layout::Image,
             },
             tiers: match self.tiers {
                 None => Tiers::Off,

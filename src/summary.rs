@@ -98,8 +98,10 @@ pub struct FunctionSummary {
     pub moved: u64,
     /// Whose code an address in a sample lies in; a function counts once for each place that it was at.
     pub touched: u64,
-    /// Written as objects.
+    /// Written, one each or many to an object.
     pub written: u64,
+    /// The objects that they are in.
+    pub objects: u64,
 }
 
 /// Samples, counted.
@@ -221,7 +223,7 @@ impl Summary {
             count(self.dumps.len() as u64, "jitdump"),
             count(functions.loaded, "function"),
             functions.touched,
-            count(functions.written + symbols.written, "object"),
+            count(functions.objects + symbols.written, "object"),
             self.elf_dir
                 .as_ref()
                 .map_or(String::new(), |folder| format!(" to {folder}")),

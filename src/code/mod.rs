@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod cover;
+pub mod grouping;
 pub mod history;
 pub mod process;
 pub mod selection;

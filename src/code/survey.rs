@@ -147,10 +147,12 @@ impl Survey {
     }
 }
 
-/// Whether a map is of an object as this program and perf inject make them: `jitted-PID-NUMBER.so`.
+/// Whether a map is of an object as this program and perf inject make them: `jitted-PID-NUMBER.so`, or
+/// `jit-image-PID-ADDRESS.so`.
 fn is_injected(name: &[u8]) -> bool {
     let base_name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
-    base_name.starts_with(b"jitted-") && base_name.ends_with(b".so")
+    let prefixes = [&b"jitted-"[..], b"jit-image-"];
+    prefixes.iter().any(|prefix| base_name.starts_with(prefix)) && base_name.ends_with(b".so")
 }
 
 /// Where in the stream records of what time lie: one mark for each stretch of it, so that memory does not

@@ -95,6 +95,14 @@ impl<'a> Entries<'a> {
 /// again.
 const MAX_CIE_SIZE: usize = 512;
 
+impl Entry<'_> {
+    /// The same entry, for no address from `end` on.
+    pub fn until(mut self, end: Address) -> Self {
+        self.range.end = self.range.end.min(end);
+        self
+    }
+}
+
 impl<'a> EhFrame<'a> {
     /// What stands behind the length of the entry at `offset`, and where the next one starts; `None` at the
     /// end.

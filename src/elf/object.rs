@@ -1,4 +1,4 @@
-//! One function as an ELF file.
+//! Functions as an ELF file: one, or all that lie close to each other.
 //!
 //! ```text
 //! offset = address in the object
@@ -15,10 +15,10 @@
 //! - perf takes `address - map start + map offset` for a file offset, and that for an address in the object:
 //!   `.text` lies at the same offset and address. So does samply, which otherwise takes the file for one that
 //!   perf wrote wrongly in 2022 and writes another.
-//! - Unwinders take `map start - map offset` for where the object starts, so there is one function and one
-//!   place of it in each object. elfutils' libdw (hotspot, perf built with it) also wants a PT_LOAD that
-//!   starts at offset 0 and covers the headers; with one that starts at `.text`, as perf inject writes it, it
-//!   finds nothing outside `/tmp/jitted-*`.
+//! - Unwinders take `map start - map offset` for where the object starts, so an object is for one place: its
+//!   functions lie in it as far from each other as they did in their process. elfutils' libdw (hotspot, perf
+//!   built with it) also wants a PT_LOAD that starts at offset 0 and covers the headers; with one that starts
+//!   at `.text`, as perf inject writes it, it finds nothing outside `/tmp/jitted-*`.
 //! - libunwind (Debian's perf) reads the tables through the maps of the process, so they have a map of their
 //!   own. A PT_LOAD for them would make the objects of neighbouring functions overlap, and libdw then drops
 //!   all but one; so there is none, on purpose, though eu-elflint remarks on it.
@@ -44,24 +44,59 @@ use crate::units::BuildId;
 
 /// What an object is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct FunctionObject<'a> {
+pub struct Content<'a> {
     /// The machine.
     pub machine: Machine,
-    /// The function's name.
-    pub name: &'a [u8],
-    /// Its machine code.
-    pub code: Code<'a>,
-    /// Where the code lay in its process.
+    /// The functions, from the lowest address up. Several must all be known.
+    pub functions: &'a [Function<'a>],
+    /// Where the first one lay in its process.
     pub address: u64,
     /// When it was put there.
     pub time: u64,
-    /// How to unwind it.
+    /// How to unwind them.
     pub tables: PlacedTables<'a>,
     /// Lines and inlined calls: sections that are not loaded. Those without bytes are left out.
     pub debug: &'a [dwarf::Section<'a>],
 }
 
-/// The code of an object.
+/// A function in an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Function<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its machine code.
+    pub code: Code<'a>,
+    /// How many bytes behind the start of the first function it starts.
+    pub offset: u64,
+}
+
+impl Function<'_> {
+    /// How many bytes behind the start of the first function it ends.
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.code.size())
+    }
+
+    /// The address in the object that it starts at.
+    pub fn address(&self) -> u64 {
+        self.code.address().saturating_add(self.offset)
+    }
+}
+
+impl<'a> Content<'a> {
+    /// The code that stands for all in the question of what is known.
+    fn first_code(&self) -> Code<'a> {
+        self.functions
+            .first()
+            .map_or(Code::Known(&[]), |function| function.code)
+    }
+
+    /// How many bytes there are from the start of the first function to the end of the last one.
+    fn size(&self) -> u64 {
+        self.functions.iter().map(Function::end).max().unwrap_or(0)
+    }
+}
+
+/// The code of a function.
 #[derive(Clone, Copy, Debug)]
 pub enum Code<'a> {
     /// It.
@@ -79,7 +114,7 @@ impl Code<'_> {
         }
     }
 
-    /// The address in the object that the code starts at.
+    /// The address in the object that the code of the first function starts at.
     pub fn address(&self) -> u64 {
         match self {
             Self::Known(_) => TEXT_OFFSET,
@@ -130,30 +165,30 @@ const NOTE_NAME: &[u8; 4] = b"GNU\0";
 /// Three numbers, the name, the id.
 const NOTE_SIZE: u64 = 12 + NOTE_NAME.len() as u64 + BuildId::SIZE as u64;
 
-/// Encodes an object into `out`, which is emptied first. The same function gives the same bytes.
-pub fn encode(function: &FunctionObject<'_>, out: &mut Vec<u8>) -> Encoded {
+/// Encodes an object into `out`, which is emptied first. The same content gives the same bytes.
+pub fn encode(content: &Content<'_>, out: &mut Vec<u8>) -> Encoded {
     out.clear();
     let mut writer = Writer {
-        encoder: encoder(function.machine),
-        order: function.machine.order,
+        encoder: encoder(content.machine),
+        order: content.machine.order,
         out,
         sections: vec![SectionHeader::default()],
         names: vec![0],
     };
-    let text = writer.text(function.code);
+    let text = writer.text(content);
     let segments_offset = writer.set_aside_segments();
-    let build_id = build_id(function);
+    let build_id = build_id(content);
     let note = writer.note(&build_id);
-    let (tables_offset, tables) = writer.tables(function.tables);
-    for (name, content) in debug_sections(function) {
-        writer.unloaded(name, elf::SHT_PROGBITS, content);
+    let (tables_offset, tables) = writer.tables(content.tables);
+    for (name, bytes) in debug_sections(content) {
+        writer.unloaded(name, elf::SHT_PROGBITS, bytes);
     }
-    if let Some((name, kind, content)) = attributes::section(function.machine) {
-        writer.unloaded(name, kind, &content);
+    if let Some((name, kind, bytes)) = attributes::section(content.machine) {
+        writer.unloaded(name, kind, &bytes);
     }
-    writer.symbols(function, text);
-    let load = load_segment(function.code);
-    writer.finish(function.machine, segments_offset, &[load, note, tables]);
+    writer.symbols(content, text);
+    let load = load_segment(content);
+    writer.finish(content.machine, segments_offset, &[load, note, tables]);
     Encoded {
         tables_offset,
         build_id,
@@ -161,9 +196,9 @@ pub fn encode(function: &FunctionObject<'_>, out: &mut Vec<u8>) -> Encoded {
 }
 
 /// The sections of lines and inlined calls that hold anything.
-fn debug_sections<'a>(function: &FunctionObject<'a>) -> impl Iterator<Item = dwarf::Section<'a>> {
-    let sections = function.debug.iter().copied();
-    sections.filter(|(_, content)| !content.is_empty())
+fn debug_sections<'a>(content: &Content<'a>) -> impl Iterator<Item = dwarf::Section<'a>> {
+    let sections = content.debug.iter().copied();
+    sections.filter(|(_, bytes)| !bytes.is_empty())
 }
 
 fn encoder(machine: Machine) -> Encoder<Endianness> {
@@ -174,41 +209,46 @@ fn encoder(machine: Machine) -> Encoder<Endianness> {
     Encoder::new(endian, machine.is_64, machine.number)
 }
 
-/// SHA-1 over all that makes the object what it is, each part behind its length, so that no two functions
+/// SHA-1 over all that makes the object what it is, each part behind its length, so that no two objects
 /// share an id.
-fn build_id(function: &FunctionObject<'_>) -> BuildId {
+fn build_id(content: &Content<'_>) -> BuildId {
     let mut hash = Sha1::new();
     let mut part = |bytes: &[u8]| {
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     };
-    let machine = function.machine;
+    let machine = content.machine;
     part(&machine.number.0.to_le_bytes());
     part(&[u8::from(machine.is_64), u8::from(machine.order == ByteOrder::Big)]);
-    part(&function.address.to_le_bytes());
-    part(&function.time.to_le_bytes());
-    part(function.name);
-    match function.code {
-        Code::Known(code) => part(code),
-        Code::Unknown(size) => {
-            part(b"");
-            part(&size.to_le_bytes());
+    part(&content.address.to_le_bytes());
+    part(&content.time.to_le_bytes());
+    part(&(content.functions.len() as u64).to_le_bytes());
+    for function in content.functions {
+        part(function.name);
+        part(&function.offset.to_le_bytes());
+        match function.code {
+            Code::Known(code) => part(code),
+            Code::Unknown(size) => {
+                part(b"");
+                part(&size.to_le_bytes());
+            }
         }
     }
-    part(&function.tables.address.to_le_bytes());
-    part(&function.tables.tables.bytes);
-    for (name, content) in debug_sections(function) {
+    part(&content.tables.address.to_le_bytes());
+    part(&content.tables.tables.bytes);
+    for (name, bytes) in debug_sections(content) {
         part(name.as_bytes());
-        part(content);
+        part(bytes);
     }
     BuildId(hash.finalize().into())
 }
 
 /// Header and code, as a loader would map them; or the addresses of code that is not there.
-fn load_segment(code: Code<'_>) -> ProgramHeader {
+fn load_segment(content: &Content<'_>) -> ProgramHeader {
+    let code = content.first_code();
     let (address, file_size, size) = match code {
-        Code::Known(code) => {
-            let size = TEXT_OFFSET + code.len() as u64;
+        Code::Known(_) => {
+            let size = TEXT_OFFSET.saturating_add(content.size());
             (0, size, size)
         }
         Code::Unknown(size) => (code.address(), 0, size),
@@ -225,12 +265,12 @@ fn load_segment(code: Code<'_>) -> ProgramHeader {
     }
 }
 
-/// A name as a symbol. One without a name would be none to its readers.
-fn put_symbol_name(out: &mut Vec<u8>, function: &FunctionObject<'_>) {
-    if function.name.is_empty() {
-        out.extend_from_slice(format!("[unnamed {:#x}]", function.address).as_bytes());
+/// A name as a symbol. One without a name would be none to its readers; its address in the process stands in.
+fn put_symbol_name(out: &mut Vec<u8>, name: &[u8], address: u64) {
+    if name.is_empty() {
+        out.extend_from_slice(format!("[unnamed {address:#x}]").as_bytes());
     }
-    put_escaped(out, function.name);
+    put_escaped(out, name);
     out.push(0);
 }
 
@@ -303,21 +343,25 @@ impl Writer<'_> {
         }
     }
 
-    fn text(&mut self, code: Code<'_>) -> u32 {
+    /// Adds the code, with zeros between functions.
+    fn text(&mut self, content: &Content<'_>) -> u32 {
         self.out.resize(TEXT_OFFSET as usize, 0);
-        let kind = match code {
-            Code::Known(code) => {
+        let mut kind = elf::SHT_NOBITS;
+        for function in content.functions {
+            if let Code::Known(code) = function.code {
+                kind = elf::SHT_PROGBITS;
+                let start = function.address() as usize;
+                self.out.resize(start.max(self.out.len()), 0);
                 self.out.extend_from_slice(code);
-                elf::SHT_PROGBITS
             }
-            Code::Unknown(_) => elf::SHT_NOBITS,
-        };
+        }
+        let code = content.first_code();
         let section = SectionHeader {
             sh_type: kind,
             sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
             sh_addr: code.address(),
             sh_offset: code.file_offset(),
-            sh_size: code.size(),
+            sh_size: content.size(),
             sh_addralign: TEXT_ALIGN,
             ..SectionHeader::default()
         };
@@ -377,28 +421,34 @@ impl Writer<'_> {
         self.section(name, header);
     }
 
-    /// Adds the symbol tables: one local function. Local, since a runtime may give the same name to many.
-    fn symbols(&mut self, function: &FunctionObject<'_>, text: u32) {
+    /// Adds the symbol tables: a local symbol for each function. Local, since a runtime may give the same name
+    /// to many.
+    fn symbols(&mut self, content: &Content<'_>, text: u32) {
         let symtab_offset = self.align(self.encoder.address_size());
         self.encoder.null_symbol(self.out);
-        let symbol = Sym {
-            section: Some(text),
-            st_name: 1,
-            st_info: elf::SymbolInfo::new(elf::STB_LOCAL, elf::STT_FUNC),
-            st_other: elf::SymbolOther::default(),
-            st_shndx: elf::SymbolSection::default(),
-            st_value: function.code.address(),
-            st_size: function.code.size(),
-        };
-        self.encoder.symbol(self.out, &symbol);
+        let mut names = vec![0];
+        for function in content.functions {
+            let symbol = Sym {
+                section: Some(text),
+                st_name: names.len() as u32,
+                st_info: elf::SymbolInfo::new(elf::STB_LOCAL, elf::STT_FUNC),
+                st_other: elf::SymbolOther::default(),
+                st_shndx: elf::SymbolSection::default(),
+                st_value: function.address(),
+                st_size: function.code.size(),
+            };
+            self.encoder.symbol(self.out, &symbol);
+            let address = content.address.wrapping_add(function.offset);
+            put_symbol_name(&mut names, function.name, address);
+        }
         let strtab_offset = self.out.len() as u64;
-        self.out.push(0);
-        put_symbol_name(self.out, function);
+        self.out.extend_from_slice(&names);
         let strtab = self.sections.len() as u32 + 1;
+        let locals = content.functions.len() as u32 + 1;
         let symtab = SectionHeader {
             sh_offset: symtab_offset,
             sh_size: strtab_offset - symtab_offset,
-            ..self.encoder.symtab_section_header(strtab, 2)
+            ..self.encoder.symtab_section_header(strtab, locals)
         };
         self.section(".symtab", symtab);
         self.strings(".strtab", strtab_offset);

@@ -81,6 +81,14 @@ impl Drop for RemovedIfEmpty {
     }
 }
 
+/// What the names of objects with one function, and of those with a symbol, start with. It is what perf
+/// inject's are called.
+pub const FUNCTION_PREFIX: &str = "jitted-";
+
+/// What the names of objects with several functions start with. Not as those with one: samply takes the first
+/// symbol of such a file for all of it.
+pub const IMAGE_PREFIX: &str = "jit-image-";
+
 /// The folder for source files among the objects.
 const SOURCES: &str = "sources";
 
@@ -243,7 +251,10 @@ fn is_folder(path: &Path) -> io::Result<bool> {
 /// Makes sure that a folder which is to be replaced holds nothing but objects and source files; says whether
 /// it holds any.
 fn only_objects(folder: &Path) -> Result<bool, Error> {
-    let is_object = |name: &[u8]| name.starts_with(b"jitted-") && name.ends_with(b".so");
+    let prefixes = [FUNCTION_PREFIX, IMAGE_PREFIX];
+    let is_object = |name: &[u8]| {
+        prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && name.ends_with(b".so")
+    };
     let has_objects = each_is_ours(folder, |name, kind| {
         is_object(name) && kind.is_file() || name == SOURCES.as_bytes() && kind.is_dir()
     })?;

@@ -2,9 +2,8 @@
 
 use crate::bytes::printable;
 use crate::code::cover::{self, OwnMap, Reduced};
-use crate::code::selection::Selection;
 use crate::code::survey::Survey;
-use crate::code::timeline::{Timeline, Vacancy};
+use crate::code::timeline::Vacancy;
 use crate::inject::Error;
 use crate::inject::objects::PlacedObject;
 use crate::inject::sources::Sources;
@@ -32,22 +31,20 @@ pub struct Changes {
 pub fn changes(
     profile: &Profile<'_>,
     survey: &Survey,
-    timeline: &Timeline,
-    selection: &Selection,
+    vacancies: &[Vacancy],
     sources: &Sources<'_>,
     objects: &[PlacedObject],
 ) -> Result<Changes, Error> {
-    let vacancies: Vec<Vacancy> = timeline.chosen_vacancies(&selection.vacancies);
     let mut edits = Edits::default();
     if let Some(event) = map_event(profile, survey) {
-        insert_maps(&mut edits, profile, survey, event, objects, &vacancies)?;
+        insert_maps(&mut edits, profile, survey, event, objects, vacancies)?;
     }
     for &marker in sources.used.iter().flat_map(|used| &used.found.markers) {
         if let Some(record) = profile.records_from(marker).next() {
             edits.replace(&record, |_| {});
         }
     }
-    let covering = cover::reduced_maps(&survey.processes, &own_maps(objects, &vacancies));
+    let covering = cover::reduced_maps(&survey.processes, &own_maps(objects, vacancies));
     for reduced in &covering.reduced {
         reduce(&mut edits, profile, reduced);
     }

@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap;
 
 use crate::code::process::{Processes, SpaceId};
-use crate::code::timeline::Residence;
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
@@ -23,8 +22,8 @@ impl FreeAddresses {
     /// How many addresses are set aside at a time.
     const STRETCH: u64 = 0x10_0000;
 
-    /// Prepares to give out addresses for the tables of `residences`.
-    pub fn new<'a>(processes: &Processes, residences: impl Iterator<Item = &'a Residence>) -> Self {
+    /// Prepares to give out addresses for the tables of `code`.
+    pub fn new(processes: &Processes, code: impl Iterator<Item = (SpaceId, AddressRange)>) -> Self {
         let mut families: Vec<SpaceId> = Vec::new();
         for (id, space) in processes.iter() {
             let parent = space.parent.and_then(|(parent, _)| families.get(parent.index()));
@@ -36,9 +35,9 @@ impl FreeAddresses {
             used: FxHashMap::default(),
             stretch: None,
         };
-        for residence in residences {
-            let family = used.entry(free.family(residence.space)).or_default();
-            family.insert(residence.range, (), |_, ()| {});
+        for (space, range) in code {
+            let family = used.entry(free.family(space)).or_default();
+            family.insert(range, (), |_, ()| {});
         }
         for (id, space) in processes.iter() {
             if let Some(family) = used.get_mut(&free.family(id)) {
@@ -56,11 +55,10 @@ impl FreeAddresses {
         self.families.get(space.index()).copied().unwrap_or(space)
     }
 
-    /// `size` addresses behind a function. Asked in the order of families and addresses, it gives out
+    /// `size` addresses behind some code. Asked in the order of families and addresses, it gives out
     /// neighbouring ones.
-    pub fn take(&mut self, residence: &Residence, size: u64, is_32: bool) -> Option<Address> {
-        let family = self.family(residence.space);
-        let code = residence.range;
+    pub fn take(&mut self, space: SpaceId, code: AddressRange, size: u64, is_32: bool) -> Option<Address> {
+        let family = self.family(space);
         let distance = Self::distance(is_32);
         let is_near = |range: AddressRange| {
             let low = code.end.0.saturating_add(distance / 2);

@@ -58,7 +58,7 @@ pub struct EncodedLines<'a, 'b> {
 }
 
 impl LineOptions {
-    /// Encodes what is known of a function for an object in `store`.
+    /// Encodes what is known of a function for an object in `store` that holds nothing else.
     pub fn encode<'a, 'b>(
         &self,
         mut info: DebugInfo<'a>,
@@ -68,29 +68,32 @@ impl LineOptions {
         buffers: &'b mut dwarf::Buffers,
     ) -> Result<EncodedLines<'a, 'b>, dwarf::TooLarge> {
         let sources = self.place_files(&mut info, store, folders);
-        let unit = FunctionUnit {
+        let mut encoder = dwarf::Encoder::new(buffers, self.settings(function.machine));
+        encoder.add(&FunctionUnit {
             symbol: function.symbol,
             address: function.code.address(),
             size: u32::try_from(function.code.size()).unwrap_or(u32::MAX),
             info: &info,
-        };
-        let directory = self.source_dir.as_deref().unwrap_or(Path::new("."));
-        let settings = dwarf::Settings {
-            version: self.version,
-            machine: function.machine,
-            directory: directory.as_os_str().as_bytes(),
-        };
-        let mut encoder = dwarf::Encoder::new(buffers, settings);
-        encoder.add(&unit)?;
+        })?;
         Ok(EncodedLines {
             sections: encoder.finish(),
             sources,
         })
     }
 
+    /// What all functions of an object share.
+    pub fn settings(&self, machine: Machine) -> dwarf::Settings<'_> {
+        let directory = self.source_dir.as_deref().unwrap_or(Path::new("."));
+        dwarf::Settings {
+            version: self.version,
+            machine,
+            directory: directory.as_os_str().as_bytes(),
+        }
+    }
+
     /// Makes paths lead to files on this machine, those whose text is known to files in `store`, which are to
     /// be written.
-    fn place_files<'a>(
+    pub fn place_files<'a>(
         &self,
         info: &mut DebugInfo<'a>,
         store: &Path,

@@ -5,6 +5,7 @@ mod candidates;
 mod dumps;
 mod edits;
 mod free_addresses;
+mod function_objects;
 mod input;
 pub mod lines;
 mod objects;
@@ -62,10 +63,24 @@ pub struct Options {
     pub all: bool,
     /// Whether to read a profile that belongs to another user.
     pub force: bool,
+    /// How many functions share an object.
+    pub layout: Layout,
     /// How lines are written.
     pub lines: LineOptions,
     /// Whether and where to tell which compiler made a function.
     pub tiers: Tiers,
+}
+
+/// How many functions share an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Layout {
+    /// What serves readers best: one each, unless there are many.
+    #[default]
+    Auto,
+    /// One each.
+    Function,
+    /// As many as can.
+    Image,
 }
 
 /// Where it is told which compiler of a runtime made a function.
@@ -211,6 +226,7 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         selection.add_all(&survey.processes, &timeline);
     }
     let chosen = timeline.chosen(&selection.residences);
+    let vacancies = timeline.chosen_vacancies(&selection.vacancies);
     let symbols = selection.sorted_symbols();
 
     progress.start("writing objects", (chosen.len() + symbols.len()) as u64);
@@ -223,18 +239,12 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
         lines: &options.lines,
         has_tiers: options.tiers == Tiers::Symbols,
     };
-    let objects = objects::write(&objects_input, &chosen, &symbols, &mut written, |done| {
+    let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols);
+    let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
         progress.advance(done)
     })?;
 
-    let changes = edits::changes(
-        &profile,
-        &survey,
-        &timeline,
-        &selection,
-        &sources,
-        &objects.placed,
-    )?;
+    let changes = edits::changes(&profile, &survey, &vacancies, &sources, &objects.placed)?;
     let left_out = written.finish(Rewrite {
         profile: &profile,
         data_end: survey.data_end,

@@ -77,6 +77,7 @@ impl Run<'_> {
                 moved: (events.count() - loaded.count()) as u64,
                 touched: self.touched.0,
                 written: self.objects.functions,
+                objects: self.objects.function_objects,
             },
             perf_maps: self.maps.iter().map(map_summary).collect(),
             symbols: self.symbols(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::code::symbols::PlacedSymbol;
 use crate::elf::dwarf::Buffers;
 use crate::elf::eh_frame::{TableLayout, Tables};
-use crate::elf::object::{self, Code, FunctionObject, PlacedTables};
+use crate::elf::object::{self, Code, Content, Function, PlacedTables};
 use crate::elf::store;
 use crate::inject::lines::{DescribedCode, EncodedLines, SourceFolders};
 use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
@@ -136,10 +136,13 @@ impl<'a> SymbolWriter<'a> {
             address_size: self.machine.address_size(),
         };
         let tables = Tables::lay_out(std::iter::empty(), layout).unwrap_or_default();
-        let function = FunctionObject {
+        let content = Content {
             machine: self.machine,
-            name,
-            code,
+            functions: &[Function {
+                name,
+                code,
+                offset: 0,
+            }],
             address: symbol.range.start.0,
             time: 0,
             tables: PlacedTables {
@@ -148,6 +151,6 @@ impl<'a> SymbolWriter<'a> {
             },
             debug: &lines.sections,
         };
-        object::encode(&function, bytes).build_id
+        object::encode(&content, bytes).build_id
     }
 }

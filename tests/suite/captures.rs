@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::support::{
-    capture, inject, inject_capture, inject_into, jitinject, objects_of, perf, scratch, tools,
+    OBJECT_LAYOUTS, capture, inject, inject_capture, inject_into, jitinject, objects_of, perf, scratch, tools,
 };
 
 /// Frames that the truth has and perf, on our output, does not.
-fn missing(name: &str) -> Vec<String> {
+fn missing(name: &str, layout: &[&str]) -> Vec<String> {
     let folder = scratch();
-    let output = inject_capture(folder.path(), name);
+    let output = inject_capture(folder.path(), name, layout);
     let mut leaf: HashMap<(u32, String), u64> = HashMap::new();
     let mut stack = leaf.clone();
     for sample in perf::leaves(&output) {
@@ -30,7 +30,7 @@ fn missing(name: &str) -> Vec<String> {
         let got_stack = stack.get(&function).copied().unwrap_or(0).max(got_leaf);
         if got_leaf < in_leaf || got_stack < in_stack {
             missing.push(format!(
-                "{name}: {function:?}: leaf {got_leaf} of {in_leaf}, in stack {got_stack} of {in_stack}"
+                "{name} {layout:?}: {function:?}: leaf {got_leaf} of {in_leaf}, in stack {got_stack} of {in_stack}"
             ));
         }
     }
@@ -39,10 +39,9 @@ fn missing(name: &str) -> Vec<String> {
 
 #[test]
 fn every_recording_is_named_whole() {
-    let missing: Vec<String> = capture::WITH_TRUTH
-        .iter()
-        .chain(&capture::OTHER_FORMATS)
-        .flat_map(|name| missing(name))
+    let names = capture::WITH_TRUTH.iter().chain(&capture::OTHER_FORMATS);
+    let missing: Vec<String> = names
+        .flat_map(|name| OBJECT_LAYOUTS.iter().flat_map(|layout| missing(name, layout)))
         .collect();
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
@@ -129,11 +128,12 @@ fn what_a_perf_map_names_stays_named() {
 /// The same input gives the same bytes, whatever the number of threads.
 #[test]
 fn output_is_deterministic() {
-    let read = |threads: &str| {
+    let read = |threads: &str, layout: &[&str]| {
         let folder = scratch();
         let output = folder.path().join("out.data");
         let status = jitinject()
             .env("RAYON_NUM_THREADS", threads)
+            .args(layout)
             .args(["-q", "-i", tools::text(&capture::profile("cpython313-dwarf"))])
             .args(["-o", tools::text(&output)])
             .status()
@@ -147,7 +147,9 @@ fn output_is_deterministic() {
         let contents: Vec<_> = objects.iter().map(|path| std::fs::read(path).unwrap()).collect();
         (names, contents)
     };
-    let one = read("1");
-    assert!(!one.0.is_empty());
-    assert!(one == read("4"));
+    for layout in OBJECT_LAYOUTS {
+        let one = read("1", layout);
+        assert!(!one.0.is_empty());
+        assert!(one == read("4", layout), "{layout:?}");
+    }
 }

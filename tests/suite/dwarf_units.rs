@@ -4,7 +4,7 @@ use jitinject::bytes::ByteOrder;
 use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
 use jitinject::elf::dwarf::{Buffers, FunctionUnit, Sections, Settings, Version};
 use jitinject::elf::eh_frame::Tables;
-use jitinject::elf::object::{self, Code, FunctionObject, PlacedTables, TEXT_OFFSET};
+use jitinject::elf::object::{self, Code, Content, Function, PlacedTables, TEXT_OFFSET};
 use jitinject::machine::Machine;
 
 use crate::dwarf::{encode, endian};
@@ -116,10 +116,13 @@ fn check_frames(sections: &Sections<'_>) {
 fn check_object(sections: &Sections<'_>) {
     let code = vec![0; UNITS as usize * SIZE as usize];
     let tables = Tables::default();
-    let object = FunctionObject {
+    let object = Content {
         machine: settings(Version::Four).machine,
-        name: b"all",
-        code: Code::Known(&code),
+        functions: &[Function {
+            name: b"all",
+            code: Code::Known(&code),
+            offset: 0,
+        }],
         address: 0x7000_0000,
         time: 0,
         tables: PlacedTables {

@@ -13,9 +13,11 @@ use crate::support::lines::{LAYOUTS, Layout, STRETCH, lists, model, positions, p
 use crate::support::profile::{ProfileWriter, UserStack, field};
 use crate::support::symbolizers::{self, Site};
 use crate::support::tools::{run, text};
-use crate::support::{capture, inject, inject_into, objects_of, perf, scratch};
+use crate::support::{capture, inject, inject_capture, inject_into, objects_of, perf, scratch};
 
 const REGION: u64 = 0x7000_0000;
+/// How far apart functions start.
+const DISTANCE: u64 = 0x200;
 const PID: u32 = 7;
 
 /// A profile with one sample in each of some functions, all made after [`model`].
@@ -32,7 +34,7 @@ fn make(layout: Layout, order: ByteOrder, machine: u32, count: u32) -> Made {
     profile.mmap2(PID, 0x6000_0000, 4096, 0, text(&path), 500);
     for number in 0..count {
         let model = model(number);
-        let address = REGION + u64::from(number) * 0x200;
+        let address = REGION + u64::from(number) * DISTANCE;
         let time = 1000 + u64::from(number);
         put_lines(&mut dump, layout, time, address, &model);
         let code = vec![number as u8; model.len() * STRETCH as usize];
@@ -62,48 +64,52 @@ fn verify(object: &Path) {
     assert!(!said.contains("warning"), "{}: {said}", object.display());
 }
 
+/// Where the code of an object starts.
+const TEXT: u64 = 0x40;
+
+/// The first and the last byte of each stretch of function `number`, whose code starts at `start`, and what is
+/// to be seen there: without calls, the innermost line counts for the function.
+fn sites(number: u32, start: u64, layout: Layout) -> Vec<(u64, Vec<Site>)> {
+    let stretches = model(number).into_iter().zip(0u64..);
+    let sites = stretches.flat_map(|(mut chain, at)| {
+        if layout == Layout::Lines {
+            chain[0].function = chain.last().unwrap().function.clone();
+            chain.truncate(1);
+        }
+        let first = start + at * u64::from(STRETCH);
+        [(first, chain.clone()), (first + u64::from(STRETCH) - 1, chain)]
+    });
+    sites.collect()
+}
+
+fn assert_sites(object: &Path, sites: Vec<(u64, Vec<Site>)>, what: &str) {
+    let (addresses, expected): (Vec<u64>, Vec<Vec<Site>>) = sites.into_iter().unzip();
+    for (name, ask) in symbolizers::ALL {
+        let shown = ask(object, &addresses);
+        assert_eq!(shown, expected, "{what}, {name}, {}", object.display());
+    }
+}
+
 #[test]
 fn every_reader_sees_the_same_lines_and_inlined_calls() {
     const FUNCTIONS: u32 = 20;
-    const TEXT: u64 = 0x40;
     for layout in LAYOUTS {
         let made = make(layout, ByteOrder::Little, X86_64, FUNCTIONS);
         for version in ["4", "5"] {
+            let what = format!("{layout:?}, DWARF {version}");
             let output = inject_into(made.folder.path(), &made.input, &["--dwarf", version]);
             let objects = objects_of(&output);
             assert_eq!(objects.len(), FUNCTIONS as usize);
             for object in objects {
-                let model = model(number_of(&object));
-                // the first and the last byte of each stretch
-                let starts = (0..model.len() as u64).map(|at| TEXT + at * u64::from(STRETCH));
-                let addresses: Vec<u64> = starts
-                    .flat_map(|start| [start, start + u64::from(STRETCH) - 1])
-                    .collect();
-                let innermost = |chain: &Vec<Site>| {
-                    let function = chain.last().unwrap().function.clone();
-                    vec![Site {
-                        function,
-                        ..chain[0].clone()
-                    }]
-                };
-                let expected = |chain: &Vec<Site>| match layout {
-                    Layout::Lines => innermost(chain),
-                    _ => chain.clone(),
-                };
-                let expected: Vec<Vec<Site>> = model
-                    .iter()
-                    .flat_map(|chain| [expected(chain), expected(chain)])
-                    .collect();
-                for (name, ask) in symbolizers::ALL {
-                    let shown = ask(&object, &addresses);
-                    assert_eq!(
-                        shown,
-                        expected,
-                        "{layout:?}, DWARF {version}, {name}, {}",
-                        object.display()
-                    );
-                }
+                assert_sites(&object, sites(number_of(&object), TEXT, layout), &what);
             }
+            let more = ["--dwarf", version, "--layout", "image"];
+            let image = &objects_of(&inject_into(made.folder.path(), &made.input, &more))[..];
+            let [image] = image else { panic!("{image:?}") };
+            let start = |number| TEXT + u64::from(number) * DISTANCE;
+            let all = (0..FUNCTIONS).flat_map(|number| sites(number, start(number), layout));
+            assert_sites(image, all.collect(), &what);
+            verify(image);
         }
     }
 }
@@ -135,24 +141,21 @@ fn lines_are_valid_on_every_machine() {
 #[test]
 fn nothing_of_any_recording_is_invalid() {
     for name in capture::WITH_TRUTH.iter().chain(&capture::FOREIGN) {
-        let folder = scratch();
-        let dumps = capture::folder(name);
-        let output = inject_into(
-            folder.path(),
-            &capture::profile(name),
-            &["--all", "--jitdump", text(&dumps)],
-        );
-        let objects = folder.path().join("out.data.elf");
-        if !objects.exists() {
-            continue;
-        }
-        // One run for many files; each of them says so if it has no errors.
-        for objects in objects_of(&output).chunks(500) {
-            let mut arguments = vec!["--verify"];
-            arguments.extend(objects.iter().map(|object| text(object)));
-            let said = run("llvm-dwarfdump", &arguments);
-            let without_errors = said.matches("No errors.").count();
-            assert_eq!(without_errors, objects.len(), "{name}: {said}");
+        for layout in ["function", "image"] {
+            let folder = scratch();
+            inject_capture(folder.path(), name, &["--all", "--layout", layout]);
+            let objects = folder.path().join("out.data.elf");
+            if !objects.exists() {
+                continue;
+            }
+            // One run for many files; each of them says so if it has no errors.
+            for objects in objects_of(&folder.path().join("out.data")).chunks(500) {
+                let mut arguments = vec!["--verify"];
+                arguments.extend(objects.iter().map(|object| text(object)));
+                let said = run("llvm-dwarfdump", &arguments);
+                let without_errors = said.matches("No errors.").count();
+                assert_eq!(without_errors, objects.len(), "{name}: {said}");
+            }
         }
     }
 }
@@ -205,7 +208,7 @@ fn lines_of_v8_lie_in_their_functions() {
     ] {
         let folder = scratch();
         let dumps = capture::folder(name);
-        let more = ["--all", "--jitdump", text(&dumps)];
+        let more = ["--all", "--layout", "function", "--jitdump", text(&dumps)];
         let output = inject_into(folder.path(), &capture::profile(name), &more);
         let mut with_lines = 0;
         let mut checked = HashSet::new();

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{inject, inject_into, objects_of, perf, scratch, tools};
+use crate::support::{OBJECT_LAYOUTS, inject, inject_into, objects_of, perf, scratch, tools};
 
 /// A stretch of time in which a process has the same stack.
 struct Stretch {
@@ -96,10 +96,17 @@ fn assert_whole(program: &str, output: &Path, stretches: &[Stretch], call_graph:
 fn check(code: &str, call_graph: &[&str]) {
     let folder = scratch();
     let (profile, stretches) = record(folder.path(), code, call_graph);
-    let output = inject_into(folder.path(), &profile, &["--fail-under", "100"]);
-    for program in perf::programs() {
-        assert_whole(&program, &output, &stretches, call_graph);
+    for layout in OBJECT_LAYOUTS {
+        let output = inject_into(
+            folder.path(),
+            &profile,
+            &[layout, &["--fail-under", "100"]].concat(),
+        );
+        for program in perf::programs() {
+            assert_whole(&program, &output, &stretches, call_graph);
+        }
     }
+    let output = inject_into(folder.path(), &profile, &[]);
     let names = objects_of(&output)
         .iter()
         .map(|object| function_name(object))

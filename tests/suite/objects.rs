@@ -1,13 +1,13 @@
 //! The objects: what linters, readers and perf's other commands make of them.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
-use crate::support::{capture, inject_capture, inject_into, objects_of, perf, scratch, tools};
+use crate::support::{capture, inject, inject_capture, inject_into, model, objects_of, perf, scratch, tools};
 
 /// Lines of a linter that stand for something that is so on purpose.
 fn is_on_purpose(line: &str) -> bool {
@@ -51,18 +51,18 @@ fn linters_have_nothing_to_say() {
         .chain(&capture::FOREIGN)
         .chain(&with_maps)
     {
-        let folder = scratch();
-        let dumps = capture::folder(name);
-        let more = ["--all", "--jitdump", tools::text(&dumps)];
-        let output = inject_into(folder.path(), &capture::profile(name), &more);
-        if !folder.path().join("out.data.elf").exists() {
-            continue;
+        for layout in ["function", "image"] {
+            let folder = scratch();
+            let output = inject_capture(folder.path(), name, &["--all", "--layout", layout]);
+            if !folder.path().join("out.data.elf").exists() {
+                continue;
+            }
+            // Enough of each to meet addresses of every alignment.
+            let mut objects = objects_of(&output);
+            objects.truncate(100);
+            let remarks = remarks(&objects);
+            assert!(remarks.is_empty(), "{}", remarks.join("\n"));
         }
-        // Enough of each to meet addresses of every alignment.
-        let mut objects = objects_of(&output);
-        objects.truncate(100);
-        let remarks = remarks(&objects);
-        assert!(remarks.is_empty(), "{}", remarks.join("\n"));
     }
 }
 
@@ -80,7 +80,7 @@ fn an_unknown_machine_is_the_profiles() {
 fn every_function_of_a_batch_has_its_own_unwinding_entry() {
     // LLVM's ORC writes one table for all functions of an object, before them.
     let folder = scratch();
-    let output = inject_capture(folder.path(), "llvm19-jitlink");
+    let output = inject_capture(folder.path(), "llvm19-jitlink", &[]);
     let objects = objects_of(&output);
     assert_eq!(objects.len(), 4);
     for object in objects {
@@ -201,4 +201,64 @@ fn objects_are_told_apart_whatever_the_runtime_calls_them() {
         .collect();
     let unnamed = "[unnamed 0x40000300]";
     assert_eq!(shown, [["same"], ["same"], ["same"], [unnamed], ["same"]]);
+}
+
+/// Six functions side by side, of which the last but one is replaced, and memory that is protected anew behind
+/// the first.
+#[test]
+fn an_image_is_mapped_once_and_what_replaces_code_lies_over_it() {
+    const START: u64 = 0x4000_0000;
+    let folder = scratch();
+    let path = folder.path().join("jit-7.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, 7);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(7, 0x6000_0000, 4096, 0, tools::text(&path), 500);
+    for number in 0..6u64 {
+        let address = START + 0x100 * number;
+        let name = format!("function_{number}");
+        dump.load(1000 + 100 * number, address, number, name.as_bytes(), &[0x90; 64]);
+        profile.mmap2(7, START, 0x1000, START, "//anon", 1050 + 100 * number);
+        profile.sample(7, 1060 + 100 * number, &[address + 63], None);
+    }
+    dump.load(2000, START + 0x420, 6, b"other", &[0x90; 32]);
+    profile.sample(7, 2001, &[START + 0x41f], None);
+    profile.sample(7, 2002, &[START + 0x420], None);
+    profile.sample(7, 2003, &[START + 0x53f], None);
+    std::fs::write(&path, dump.bytes).unwrap();
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let output = inject_into(folder.path(), &input, &["--layout", "image"]);
+
+    let objects = objects_of(&output);
+    let names = objects
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap());
+    let own = ["jitted-7-4.so", "jitted-7-5.so", "jitted-7-6.so"];
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        [&["jit-image-7-40000000.so"][..], &own].concat()
+    );
+    let maps = |output: &Path| {
+        let parts = model::parse(&std::fs::read(output).unwrap());
+        let maps = parts.records.iter().filter_map(|record| {
+            let name = model::map_name(record, parts.order)?;
+            name.contains("jit-image")
+                .then(|| model::map_range(record, parts.order))
+        });
+        maps.collect::<Vec<_>>()
+    };
+    assert_eq!(maps(&output), [(START, START + 0x340)]);
+    let shown = perf::stacks(&output, &[]).into_iter();
+    let shown: Vec<String> = shown.map(|sample| sample.frames.concat()).collect();
+    let mut expected: Vec<String> = (0..6).map(|number| format!("function_{number}")).collect();
+    expected.extend(["function_4", "other", "function_5"].map(str::to_owned));
+    assert_eq!(shown, expected);
+
+    // What was injected once already can be told as such, and both kinds of objects are ours to replace.
+    let again = folder.path().join("again.data");
+    let said = inject(&output, &again, &[]);
+    assert!(said.contains("already"), "{said}");
+    inject_into(folder.path(), &input, &["--layout", "function"]);
+    assert_eq!(objects_of(&output).len(), 7);
+    assert_eq!(maps(&output), []);
 }

@@ -10,7 +10,7 @@ use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
 use crate::support::generator::{Plan, generate};
 use crate::support::profile::ProfileWriter;
-use crate::support::{capture, inject_capture, inject_into, scratch, tools};
+use crate::support::{OBJECT_LAYOUTS, capture, inject_capture, inject_into, scratch, tools};
 
 /// A record, as linux-perf-data hands it out, or the name of its file where it is a map.
 #[derive(PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ fn unchanged(seen: Vec<Seen>, objects: &str) -> Vec<Seen> {
 fn linux_perf_data_sees_the_same_records_but_for_the_changes() {
     for name in capture::WITH_TRUTH {
         let folder = scratch();
-        let output = inject_capture(folder.path(), name);
+        let output = inject_capture(folder.path(), name, &[]);
         let objects = format!("{}.elf/", output.display());
         let after = read(&output);
         let added = after
@@ -118,16 +118,18 @@ fn hotspot_names_every_function_that_a_sample_hits() {
         ..Plan::default()
     };
     let generated = generate(folder.path(), &plan);
-    let output = inject_into(folder.path(), &generated.profile, &[]);
-    let strings = strings_of_hotspot(folder.path(), &output);
     let hit: HashSet<&String> = generated
         .expected
         .iter()
         .flat_map(|sample| &sample.frames)
         .collect();
     assert!(hit.len() > 450);
-    let missing: Vec<_> = hit.iter().filter(|name| !strings.contains(**name)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    for layout in OBJECT_LAYOUTS {
+        let output = inject_into(folder.path(), &generated.profile, layout);
+        let strings = strings_of_hotspot(folder.path(), &output);
+        let missing: Vec<_> = hit.iter().filter(|name| !strings.contains(**name)).collect();
+        assert!(missing.is_empty(), "{layout:?}: {missing:?}");
+    }
 }
 
 /// Symbols of a perf map that lie side by side, as those of CPython 3.12 do.

@@ -62,7 +62,7 @@ fn is_part(part: &[u8], of: &[u8], order: ByteOrder) -> bool {
 
 fn compare(name: &str) -> Changes {
     let folder = scratch();
-    let output = inject_capture(folder.path(), name);
+    let output = inject_capture(folder.path(), name, &[]);
     let before = model::parse(&std::fs::read(capture::profile(name)).unwrap());
     let after = model::parse(&std::fs::read(&output).unwrap());
     assert_eq!(before.attrs, after.attrs, "{name}");

@@ -10,7 +10,7 @@ use crate::support::generator::{Expected, Generated, Lines, Plan, Runtimes, Stac
 use crate::support::lines::LAYOUTS;
 use crate::support::profile::{ProfileWriter, field};
 use crate::support::tools::text;
-use crate::support::{inject_into, perf, scratch};
+use crate::support::{OBJECT_LAYOUTS, inject_into, perf, scratch};
 
 /// Compares what perf shows of an output with what was made.
 pub fn assert_named(program: &str, output: &Path, expected: &[Expected]) {
@@ -37,8 +37,8 @@ fn check(plan: &Plan) {
 fn check_through(programs: &[String], plan: &Plan) {
     let folder = scratch();
     let Generated { profile, expected } = generate(folder.path(), plan);
-    for all in [&[][..], &["--all"]] {
-        let output = inject_into(folder.path(), &profile, all);
+    for layout in OBJECT_LAYOUTS {
+        let output = inject_into(folder.path(), &profile, layout);
         for program in programs {
             assert_named(program, &output, &expected);
         }

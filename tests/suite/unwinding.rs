@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{capture, inject_into, model, perf, scratch, tools};
+use crate::support::{OBJECT_LAYOUTS, capture, inject_into, model, perf, scratch, tools};
 
 /// The maps of objects with code in an output: file, start of the object, start of the code.
 fn code_maps(output: &Path) -> Vec<(String, u64, u64)> {
@@ -41,7 +41,8 @@ fn ask_libdwfl(program: &Path, maps: &[(String, u64, u64)]) -> String {
 fn libdw_finds_each_function_and_its_tables_in_whatever_order_objects_are_reported() {
     let folder = scratch();
     let program = tools::compile(folder.path(), "modules.c", &["-ldw", "-lelf"]);
-    let output = inject_into(folder.path(), &capture::profile("cpython313-dwarf"), &["--all"]);
+    let more = ["--all", "--layout", "function"];
+    let output = inject_into(folder.path(), &capture::profile("cpython313-dwarf"), &more);
     let mut maps = code_maps(&output);
     assert_eq!(maps.len(), 1447);
     for _ in 0..2 {
@@ -98,18 +99,23 @@ fn every_stack_of_cpython_shows_its_python_functions() {
         // libdw takes objects under /tmp/jitted- for something special; these must do without.
         let elsewhere = folder.path().join("some where");
         std::fs::create_dir(&elsewhere).unwrap();
-        let output = inject_into(&elsewhere, &profile, &[]);
-        let stacks = perf::stacks_with_cache(&program, &cache, &output, &[]);
-        let python = |frames: &[String]| frames.iter().filter(|frame| frame.starts_with("py::")).count();
-        let with_python = stacks.iter().filter(|sample| python(&sample.frames) > 0).count();
-        let frames: usize = stacks.iter().map(|sample| python(&sample.frames)).sum();
-        let whole = stacks
-            .iter()
-            .filter(|sample| reaches_start(&sample.frames))
-            .count();
-        assert_eq!((stacks.len(), with_python), (150, 150), "{program}");
-        assert!(frames >= 1279, "{program}: {frames} frames");
-        assert!(whole >= 138, "{program}: {whole} stacks reach the start");
+        for layout in OBJECT_LAYOUTS {
+            let output = inject_into(&elsewhere, &profile, layout);
+            let stacks = perf::stacks_with_cache(&program, &cache, &output, &[]);
+            let python = |frames: &[String]| frames.iter().filter(|frame| frame.starts_with("py::")).count();
+            let with_python = stacks.iter().filter(|sample| python(&sample.frames) > 0).count();
+            let frames: usize = stacks.iter().map(|sample| python(&sample.frames)).sum();
+            let whole = stacks
+                .iter()
+                .filter(|sample| reaches_start(&sample.frames))
+                .count();
+            assert_eq!((stacks.len(), with_python), (150, 150), "{program} {layout:?}");
+            assert!(frames >= 1279, "{program} {layout:?}: {frames} frames");
+            assert!(
+                whole >= 138,
+                "{program} {layout:?}: {whole} stacks reach the start"
+            );
+        }
     }
 }
 
@@ -123,15 +129,21 @@ fn stacks_of_v8_reach_the_start() {
     );
     for program in perf::programs() {
         let folder = scratch();
-        let output = inject_into(folder.path(), &profile, &[]);
-        let stacks = perf::stacks_with_cache(&program, folder.path(), &output, &[]);
-        let whole = stacks
-            .iter()
-            .filter(|sample| reaches_start(&sample.frames))
-            .count();
         // With libdw, 11 stacks end in node itself, before any JIT code: node is no PIE, and V8 maps its
         // built-in code a second time, which libdw can't express. Without injection they end there too.
         let enough = if program == "perf" { 148 } else { 137 };
-        assert!(whole >= enough, "{program}: {whole} of {}", stacks.len());
+        for layout in OBJECT_LAYOUTS {
+            let output = inject_into(folder.path(), &profile, layout);
+            let stacks = perf::stacks_with_cache(&program, folder.path(), &output, &[]);
+            let whole = stacks
+                .iter()
+                .filter(|sample| reaches_start(&sample.frames))
+                .count();
+            assert!(
+                whole >= enough,
+                "{program} {layout:?}: {whole} of {}",
+                stacks.len()
+            );
+        }
     }
 }

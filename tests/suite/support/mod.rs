@@ -22,6 +22,14 @@ pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
+/// The options for all ways to lay out functions.
+pub const OBJECT_LAYOUTS: [&[&str]; 4] = [
+    &["--layout", "function"],
+    &["--layout", "function", "--all"],
+    &["--layout", "image"],
+    &["--layout", "image", "--all"],
+];
+
 /// The program, ready for arguments.
 pub fn jitinject() -> Command {
     Command::new(env!("CARGO_BIN_EXE_jitinject"))
@@ -58,13 +66,10 @@ pub fn inject_into(folder: &Path, input: &Path, more: &[&str]) -> PathBuf {
 }
 
 /// The same with a recording, whose dumps may lie anywhere in its folder.
-pub fn inject_capture(folder: &Path, name: &str) -> PathBuf {
+pub fn inject_capture(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
     let dumps = capture::folder(name);
-    inject_into(
-        folder,
-        &capture::profile(name),
-        &["--jitdump", tools::text(&dumps)],
-    )
+    let more = [&["--jitdump", tools::text(&dumps)], more].concat();
+    inject_into(folder, &capture::profile(name), &more)
 }
 
 /// The objects that belong to an output, in the order of their names.

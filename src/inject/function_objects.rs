@@ -1,0 +1,462 @@
+//! From functions of dumps to objects: one for each function, or one for all that lie close to each other.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::code::grouping::Groups;
+use crate::code::timeline::Residence;
+use crate::elf::dwarf::{Buffers, Encoder, FunctionUnit};
+use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
+use crate::elf::object::{self, Code, Content, Encoded, Function, PlacedTables};
+use crate::elf::store::{self, IMAGE_PREFIX, Store};
+use crate::inject::free_addresses::FreeAddresses;
+use crate::inject::lines::{SourceFolders, SourceToWrite};
+use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
+use crate::inject::output::Output;
+use crate::machine::Machine;
+use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
+use crate::runtime::jitdump::{self, FunctionView};
+use crate::tally::Tally;
+use crate::units::{Address, AddressRange, Pid};
+
+/// Writes the objects, in the order of the groups, and tells `progress` of each function.
+pub fn write(
+    input: &Input<'_>,
+    groups: &Groups,
+    output: &mut Output,
+    mut progress: impl FnMut(u64),
+) -> Result<Objects, store::Error> {
+    let mut writer = ObjectWriter::new(input);
+    let mut members = Vec::new();
+    let mut sizes = Vec::new();
+    for group in groups.iter() {
+        let before = members.len();
+        members.extend(group.iter().filter_map(|residence| writer.member(residence)));
+        sizes.push(members.len() - before);
+    }
+    let mut jobs = jobs(input, &members, sizes);
+    writer.place_tables(&mut jobs);
+    let mut placed = Vec::with_capacity(jobs.len());
+    let mut seen = FxHashSet::default();
+    for batch in batches(&jobs) {
+        let store = output.store()?;
+        let folder = store.folder().to_owned();
+        let objects: Vec<Object<'_>> = batch
+            .par_iter()
+            .map_init(Buffers::default, |buffers, job| {
+                writer.encode(job, &folder, buffers)
+            })
+            .collect();
+        for (job, object) in batch.iter().zip(objects) {
+            for (member, faults) in job.members.iter().zip(&object.faults) {
+                // A function that moves is in several objects, with the same faults in each.
+                if seen.insert(member.residence.function) {
+                    writer.note(member, faults);
+                }
+            }
+            placed.push(writer.store(job, &object, store)?);
+            progress(job.members.len() as u64);
+        }
+    }
+    Ok(Objects {
+        functions: members.len() as u64,
+        function_objects: placed.len() as u64,
+        symbols: 0,
+        placed,
+        line_faults: writer.line_faults,
+        faults: writer.faults,
+    })
+}
+
+/// Turns functions into objects.
+struct ObjectWriter<'a> {
+    input: &'a Input<'a>,
+    /// Unwinding tables that serve many functions, by where they lie in memory here.
+    shared_entries: FxHashMap<usize, Entries<'a>>,
+    faults: Tally<Fault>,
+    line_faults: Vec<Tally<jitdump::Fault>>,
+    source_folders: SourceFolders,
+}
+
+/// A function to be written.
+#[derive(Clone, Copy)]
+struct Member<'a> {
+    residence: &'a Residence,
+    view: FunctionView<'a>,
+}
+
+/// An object to be written.
+#[derive(Clone, Copy)]
+struct Job<'m, 'a> {
+    /// From the lowest address up; not empty.
+    members: &'m [Member<'a>],
+    /// The one that came first.
+    first: &'m Member<'a>,
+    machine: Machine,
+    /// From where the first one starts to where the last one ends.
+    range: AddressRange,
+    /// Where its tables are to lie, if they hold anything.
+    tables: Option<Address>,
+}
+
+/// An object as an ELF file.
+struct Object<'a> {
+    bytes: Vec<u8>,
+    encoded: Encoded,
+    tables_size: u64,
+    sources: Vec<SourceToWrite<'a>>,
+    /// Those of each function.
+    faults: Vec<MemberFaults>,
+}
+
+/// What was wrong with a function.
+#[derive(Default)]
+struct MemberFaults {
+    lines: Tally<jitdump::Fault>,
+    object: Tally<Fault>,
+}
+
+/// The objects to be written, of groups of so many functions.
+fn jobs<'m, 'a>(input: &Input<'_>, mut members: &'m [Member<'a>], sizes: Vec<usize>) -> Vec<Job<'m, 'a>> {
+    let groups = sizes.into_iter().filter_map(|size| {
+        let (group, rest) = members.split_at_checked(size)?;
+        members = rest;
+        Some(group)
+    });
+    let job = |members: &'m [Member<'a>]| {
+        let (lowest, highest) = (members.first()?, members.last()?);
+        let first = members.iter().min_by_key(|member| {
+            let residence = member.residence;
+            (residence.since, residence.sequence)
+        })?;
+        let dump = input.dumps.get(lowest.residence.function.file as usize)?;
+        Some(Job {
+            members,
+            first,
+            machine: dump.dump.machine(),
+            range: AddressRange {
+                start: lowest.residence.range.start,
+                end: highest.residence.range.end,
+            },
+            tables: None,
+        })
+    };
+    groups.filter_map(job).collect()
+}
+
+impl Job<'_, '_> {
+    /// How many bytes their records have together.
+    fn record_bytes(&self) -> u64 {
+        let bytes = self.members.iter().map(|member| member.view.record_bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// How many bytes behind the start of the object's code a function starts.
+    fn offset(&self, member: &Member<'_>) -> u64 {
+        let start = member.residence.range.start.0;
+        start.saturating_sub(self.range.start.0)
+    }
+
+    fn has_unwinding(&self) -> bool {
+        self.members.iter().any(|member| member.view.unwinding.is_some())
+    }
+
+    /// Where tables lie in the object if their first byte lies at `address` of the process.
+    fn table_layout(&self, address: Address) -> TableLayout {
+        let distance = address.0.wrapping_sub(self.range.start.0);
+        TableLayout {
+            eh_frame: object::TEXT_OFFSET.wrapping_add(distance),
+            order: self.machine.order,
+            address_size: self.machine.address_size(),
+        }
+    }
+}
+
+/// How many objects are encoded at a time at most, and how many bytes their records have together before the
+/// last one is added, to keep the memory for them small.
+const BATCH: usize = 1024;
+const BATCH_BYTES: u64 = 8 << 20;
+
+/// The jobs in groups to be encoded together.
+fn batches<'j, 'm, 'a>(mut jobs: &'j [Job<'m, 'a>]) -> impl Iterator<Item = &'j [Job<'m, 'a>]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0u64;
+        let is_in = |job: &&Job<'_, '_>| {
+            let has_room = bytes < BATCH_BYTES;
+            bytes = bytes.saturating_add(job.record_bytes());
+            has_room
+        };
+        let count = jobs.iter().take(BATCH).take_while(is_in).count();
+        let (batch, rest) = jobs.split_at_checked(count)?;
+        jobs = rest;
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
+impl<'a> ObjectWriter<'a> {
+    fn new(input: &'a Input<'a>) -> Self {
+        Self {
+            input,
+            shared_entries: FxHashMap::default(),
+            faults: Tally::default(),
+            line_faults: vec![Tally::default(); input.dumps.len()],
+            source_folders: SourceFolders::default(),
+        }
+    }
+
+    fn pid(&self, residence: &Residence) -> Pid {
+        let space = self.input.processes.space(residence.space);
+        space.map_or(Pid(0), |space| space.pid)
+    }
+
+    fn member(&mut self, residence: &'a Residence) -> Option<Member<'a>> {
+        let file = residence.function.file as usize;
+        let dump = &self.input.dumps.get(file)?.dump;
+        let view = dump.function(residence.function.function)?;
+        if let Some(unwinding) = view.unwinding
+            && let Placement::At(address) = unwinding.placement
+        {
+            let key = unwinding.eh_frame.as_ptr() as usize;
+            let frame = eh_frame(&unwinding, address, dump.machine());
+            self.shared_entries
+                .entry(key)
+                .or_insert_with(|| Entries::read(frame));
+        }
+        Some(Member { residence, view })
+    }
+
+    /// The entries for unwinding a function, each with how many bytes behind the start of its code it starts.
+    fn entries(&self, member: &Member<'a>, machine: Machine) -> Vec<(Entry<'a>, u64)> {
+        let Some(unwinding) = member.view.unwinding else {
+            return Vec::new();
+        };
+        let code = member.view.range;
+        let with_offset = |entry: Entry<'a>| (entry, entry.range.start.0.wrapping_sub(code.start.0));
+        match unwinding.placement {
+            Placement::At(_) => {
+                let entries = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
+                entries.map_or(Vec::new(), |entries| entries.of(code).map(with_offset).collect())
+            }
+            Placement::BehindCode(distance) => {
+                let behind = code.size().next_multiple_of(8).saturating_add(distance);
+                let address = Address(code.start.0.wrapping_add(behind));
+                let entries = Entries::read(eh_frame(&unwinding, address, machine));
+                // The function's own, so nothing that it says holds for what follows.
+                let clipped = entries.of(code).map(|entry| entry.until(code.end));
+                clipped.map(with_offset).collect()
+            }
+        }
+    }
+
+    /// The tables of an object if their first byte lies at `address` of its process.
+    fn tables(&self, job: &Job<'_, 'a>, address: Address) -> Option<Tables> {
+        let entries = job.members.iter().flat_map(|member| {
+            let start = object::TEXT_OFFSET.wrapping_add(job.offset(member));
+            let entries = self.entries(member, job.machine).into_iter();
+            entries.map(move |(entry, into_code)| (entry, start.wrapping_add(into_code)))
+        });
+        let mut entries: Vec<_> = entries.collect();
+        // One entry may be for several functions.
+        entries.sort_by_key(|&(_, start)| start);
+        entries.dedup_by_key(|&mut (_, start)| start);
+        Tables::lay_out(entries.into_iter(), job.table_layout(address))
+    }
+
+    /// Gives the tables of all objects that have any addresses near the code, where their process never maps
+    /// anything.
+    fn place_tables(&mut self, jobs: &mut [Job<'_, 'a>]) {
+        if !jobs.iter().any(Job::has_unwinding) {
+            return;
+        }
+        // The size of tables does not depend on where they lie, as long as it is near.
+        let sizes: Vec<Option<u64>> = jobs
+            .par_iter()
+            .map(|job| {
+                job.has_unwinding().then_some(())?;
+                let tables = self.tables(job, job.range.end)?;
+                let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
+                (tables.entries > 0).then_some(size)
+            })
+            .collect();
+        let code = jobs.iter().map(|job| (job.first.residence.space, job.range));
+        let mut free = FreeAddresses::new(self.input.processes, code);
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        let key = |at: &usize| {
+            let job = jobs.get(*at)?;
+            Some((free.family(job.first.residence.space), job.range))
+        };
+        order.sort_by_key(key);
+        for at in order {
+            let (Some(job), Some(&size)) = (jobs.get_mut(at), sizes.get(at)) else {
+                continue;
+            };
+            if let Some(size) = size {
+                // Aligned in the object, in which the code is: in the process it need not be (capture erlang25).
+                let skew = job.range.start.0 % TABLE_ALIGN;
+                let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
+                let space = job.first.residence.space;
+                let free = free.take(space, job.range, room, !job.machine.is_64);
+                job.tables = free.and_then(|address| address.checked_add(skew));
+                if job.tables.is_none() {
+                    self.faults.add(Fault::NoPlace, 0);
+                }
+            } else if job.has_unwinding() {
+                self.faults.add(Fault::NoEntry, 0);
+            }
+        }
+    }
+
+    /// Adds up what was wrong with a function.
+    fn note(&mut self, member: &Member<'_>, faults: &MemberFaults) {
+        self.faults.merge(&faults.object);
+        if let Some(of_dump) = self.line_faults.get_mut(member.residence.function.file as usize) {
+            of_dump.merge(&faults.lines);
+        }
+    }
+
+    /// The name of a function's symbol: the one that the runtime wrote, and behind it which compiler made it,
+    /// if that was asked for.
+    fn symbol(&self, member: &Member<'a>) -> Cow<'a, [u8]> {
+        let name = member.view.name;
+        match member.view.tier().filter(|_| self.input.has_tiers) {
+            Some(tier) => [name, b" [", tier, b"]"].concat().into(),
+            None => name.into(),
+        }
+    }
+
+    /// Adds the lines of a function to those of its object; returns the source files that they lead to.
+    fn add_lines(
+        &self,
+        member: &Member<'a>,
+        function: &Function<'_>,
+        store: &Path,
+        encoder: &mut Encoder<'_, '_>,
+        faults: &mut MemberFaults,
+    ) -> Vec<SourceToWrite<'a>> {
+        let file = member.residence.function.file as usize;
+        let Some(used) = self.input.dumps.get(file) else {
+            return Vec::new();
+        };
+        let found = used.dump.sources(&member.view);
+        faults.lines = found.faults;
+        let Some(mut info) = found.info else {
+            return Vec::new();
+        };
+        let sources = self
+            .input
+            .lines
+            .place_files(&mut info, store, &self.source_folders);
+        let added = encoder.add(&FunctionUnit {
+            symbol: function.name,
+            address: function.address(),
+            size: u32::try_from(function.code.size()).unwrap_or(u32::MAX),
+            info: &info,
+        });
+        if added.is_err() {
+            faults.object.add(Fault::LinesTooLarge, 0);
+            return Vec::new();
+        }
+        sources
+    }
+
+    /// The tables of an object, and where they lie in its process.
+    fn placed_tables(&self, job: &Job<'_, 'a>) -> (Tables, Address) {
+        let placed = job
+            .tables
+            .and_then(|address| Some((self.tables(job, address)?, address)));
+        placed.unwrap_or_else(|| {
+            // Tables that hold nothing are never looked into, so it does not matter what else is at their
+            // address.
+            let distance = job.range.size().next_multiple_of(TABLE_ALIGN);
+            let behind = Address(job.range.start.0.wrapping_add(distance));
+            let tables = Tables::lay_out(std::iter::empty(), job.table_layout(behind));
+            (tables.unwrap_or_default(), behind)
+        })
+    }
+
+    fn encode(&self, job: &Job<'_, 'a>, store: &Path, buffers: &mut Buffers) -> Object<'a> {
+        let (tables, address) = self.placed_tables(job);
+        let symbols: Vec<_> = job.members.iter().map(|member| self.symbol(member)).collect();
+        let functions = job.members.iter().zip(&symbols).map(|(member, symbol)| Function {
+            name: symbol,
+            code: Code::Known(member.view.code),
+            offset: job.offset(member),
+        });
+        let functions: Vec<Function<'_>> = functions.collect();
+        let mut encoder = Encoder::new(buffers, self.input.lines.settings(job.machine));
+        let mut sources = Vec::new();
+        let faults = job.members.iter().zip(&functions).map(|(member, function)| {
+            let mut faults = MemberFaults::default();
+            sources.extend(self.add_lines(member, function, store, &mut encoder, &mut faults));
+            faults
+        });
+        let faults = faults.collect();
+        let content = Content {
+            machine: job.machine,
+            functions: &functions,
+            address: job.range.start.0,
+            time: job.first.residence.since.0,
+            tables: PlacedTables {
+                tables: &tables,
+                address: job.table_layout(address).eh_frame,
+            },
+            debug: &encoder.finish(),
+        };
+        let mut bytes = Vec::new();
+        let encoded = object::encode(&content, &mut bytes);
+        Object {
+            bytes,
+            encoded,
+            tables_size: tables.bytes.len() as u64,
+            sources,
+            faults,
+        }
+    }
+
+    /// Writes an object into the folder.
+    fn store(
+        &self,
+        job: &Job<'_, '_>,
+        object: &Object<'_>,
+        store: &mut Store,
+    ) -> Result<PlacedObject, store::Error> {
+        let residence = job.first.residence;
+        let pid = self.pid(residence);
+        let encoded = &object.encoded;
+        let stem = match job.members {
+            [one] => format!("jitted-{pid}-{}", one.view.index),
+            _ => format!("{IMAGE_PREFIX}{pid}-{:x}", job.range.start.0),
+        };
+        let name = store.name(&stem, &object.bytes, &encoded.build_id);
+        store.write(&name, &object.bytes)?;
+        for source in &object.sources {
+            store.write_source(&source.folder, &source.name, source.text)?;
+        }
+        let tables = job
+            .tables
+            .and_then(|address| AddressRange::new(address, object.tables_size));
+        Ok(PlacedObject {
+            pid,
+            space: residence.space,
+            time: residence.since,
+            sequence: residence.sequence,
+            range: job.range,
+            file_offset: object::TEXT_OFFSET,
+            tables: tables.map(|range| (range, encoded.tables_offset)),
+            build_id: encoded.build_id,
+            path: path_for_readers(&store.folder().join(name)),
+        })
+    }
+}
+
+fn eh_frame<'a>(unwinding: &Unwinding<'a>, address: Address, machine: Machine) -> EhFrame<'a> {
+    EhFrame {
+        section: unwinding.eh_frame,
+        address,
+        order: machine.order,
+        address_size: machine.address_size(),
+    }
+}
