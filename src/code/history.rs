@@ -101,6 +101,26 @@ fn end<T>(ended: &mut Vec<Episode<T>>, range: AddressRange, from: Time, until: T
 /// How many bounds there are for each landmark.
 const STRIDE: usize = 32;
 
+/// An address where an episode starts or ends.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    address: Address,
+    /// What was there from here up to the next bound.
+    content: Content,
+}
+
+/// What was at some addresses, over all time.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    /// Nothing.
+    Nothing,
+    /// One episode: where functions don't replace each other, there is never more, and this is found without
+    /// a look at the tree.
+    One(u32),
+    /// Several: the tree knows.
+    Several,
+}
+
 /// What lay at each address at each time.
 #[derive(Clone, Debug)]
 pub struct History<T> {
@@ -108,7 +128,7 @@ pub struct History<T> {
     episodes: Vec<Episode<T>>,
     /// Every address where an episode starts or ends. Between two neighbours, all addresses have the same
     /// history.
-    bounds: Vec<Address>,
+    bounds: Vec<Bound>,
     /// Every [`STRIDE`]th of them: few enough to stay in the processor's caches, where most of a search for
     /// one happens.
     landmarks: Vec<Address>,
@@ -134,10 +154,11 @@ impl<T: Copy> History<T> {
             above: vec![0; bounds.len() * 2],
             landmarks: bounds.iter().copied().step_by(STRIDE).collect(),
             episodes,
-            bounds,
+            bounds: bounds.into_iter().map(Bound::new).collect(),
         };
         history.fill_lists();
         history.link_nodes();
+        history.note_contents();
         history
     }
 
@@ -151,6 +172,22 @@ impl<T: Copy> History<T> {
             if let Some(above) = self.above.get_mut(node) {
                 *above = link;
             }
+        }
+    }
+
+    fn note_contents(&mut self) {
+        let contents: Vec<Content> = (0..self.bounds.len())
+            .map(|slot| {
+                let mut lists = self.nodes_of(slot);
+                match (lists.next().map(|episodes| episodes.list), lists.next()) {
+                    (None, _) => Content::Nothing,
+                    (Some(&[one]), None) => Content::One(one),
+                    _ => Content::Several,
+                }
+            })
+            .collect();
+        for (bound, content) in self.bounds.iter_mut().zip(contents) {
+            bound.content = content;
         }
     }
 
@@ -209,25 +246,24 @@ impl<T: Copy> History<T> {
 
     /// The index of the first bound that is not below `address`.
     fn slot(&self, address: Address) -> usize {
-        self.bounds.partition_point(|&bound| bound < address)
+        self.bounds.partition_point(|bound| bound.address < address)
     }
 
-    /// The index of the first bound above `address`.
-    fn slot_behind(&self, address: Address) -> usize {
+    /// The index of the last bound that is not above `address`.
+    fn slot_of(&self, address: Address) -> Option<usize> {
         let landmark = self.landmarks.partition_point(|&bound| bound <= address);
-        let Some(start) = landmark.checked_sub(1).map(|landmark| landmark * STRIDE) else {
-            return 0;
-        };
-        let near = self.bounds.get(start..).unwrap_or_default();
+        let start = landmark.checked_sub(1)? * STRIDE;
+        let near = self.bounds.get(start..)?;
         let near = near.get(..STRIDE).unwrap_or(near);
-        start + near.partition_point(|&bound| bound <= address)
+        let behind = start + near.partition_point(|bound| bound.address <= address);
+        behind.checked_sub(1)
     }
 
     /// From the lowest address that ever held anything up to the highest.
     pub fn extent(&self) -> Option<AddressRange> {
         Some(AddressRange {
-            start: *self.bounds.first()?,
-            end: *self.bounds.last()?,
+            start: self.bounds.first()?.address,
+            end: self.bounds.last()?.address,
         })
     }
 
@@ -238,29 +274,42 @@ impl<T: Copy> History<T> {
 
     /// What lay at `address` at `time`.
     pub fn at(&self, address: Address, time: Time) -> Option<&Episode<T>> {
-        self.nodes_of(address).find_map(|list| {
-            let after = list.partition_point(|episode| episode.from <= time);
-            let episode = list.get(after.checked_sub(1)?)?;
-            (time < episode.until).then_some(episode)
-        })
+        let slot = self.slot_of(address)?;
+        match self.bounds.get(slot)?.content {
+            Content::Nothing => None,
+            Content::One(index) => {
+                let episode = self.episodes.get(index as usize)?;
+                (episode.from <= time && time < episode.until).then_some(episode)
+            }
+            Content::Several => self.nodes_of(slot).find_map(|list| {
+                let after = list.partition_point(|episode| episode.from <= time);
+                let episode = list.get(after.checked_sub(1)?)?;
+                (time < episode.until).then_some(episode)
+            }),
+        }
     }
 
     /// Whether something was at `address` earlier than `time`, even if it is gone.
     pub fn has_earlier(&self, address: Address, time: Time) -> bool {
-        self.nodes_of(address)
+        self.lists_at(address)
             .any(|list| list.get(0).is_some_and(|episode| episode.from < time))
     }
 
     /// Whether something came to `address` later than `time`.
     pub fn has_later(&self, address: Address, time: Time) -> bool {
-        self.nodes_of(address)
+        self.lists_at(address)
             .any(|list| list.last().is_some_and(|episode| episode.from > time))
     }
 
     /// The lists of episodes that hold `address`, at whatever time.
-    fn nodes_of(&self, address: Address) -> impl Iterator<Item = Episodes<'_, T>> {
-        let slot = self.slot_behind(address);
-        let leaf = slot.checked_sub(1).map_or(0, |slot| slot + self.bounds.len());
+    fn lists_at(&self, address: Address) -> impl Iterator<Item = Episodes<'_, T>> {
+        let slot = self.slot_of(address);
+        slot.into_iter().flat_map(|slot| self.nodes_of(slot))
+    }
+
+    /// The lists of episodes that hold the addresses behind a bound.
+    fn nodes_of(&self, slot: usize) -> impl Iterator<Item = Episodes<'_, T>> {
+        let leaf = slot + self.bounds.len();
         std::iter::successors(Some(leaf), |&node| Some(*self.above.get(node)? as usize))
             .take_while(|&node| node > 0)
             .filter_map(|node| {
@@ -269,6 +318,15 @@ impl<T: Copy> History<T> {
                     list: self.list(node)?,
                 })
             })
+    }
+}
+
+impl Bound {
+    fn new(address: Address) -> Self {
+        Self {
+            address,
+            content: Content::Nothing,
+        }
     }
 }
 
