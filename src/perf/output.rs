@@ -238,6 +238,10 @@ impl Rewrite<'_> {
     }
 }
 
+/// How many bytes are written at a time: hundreds of megabytes at once take ext4 twice to ten times as long
+/// as the same in pieces.
+const PIECE: usize = 1 << 20;
+
 /// Where records are written to.
 struct Stream<'o, W: ?Sized> {
     out: &'o mut W,
@@ -266,7 +270,9 @@ impl<'o, W: Write + ?Sized> Stream<'o, W> {
         self.written += match &mut self.compressor {
             Some(compressor) => compressor.write(records, &mut self.out)?,
             None => {
-                self.out.write_all(records)?;
+                for piece in records.chunks(PIECE) {
+                    self.out.write_all(piece)?;
+                }
                 records.len() as u64
             }
         };
