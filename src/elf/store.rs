@@ -62,7 +62,7 @@ pub struct Store {
     is_merged: bool,
     /// The names given out, each with how many objects asked for it.
     names: FxHashMap<String, u32>,
-    /// The names of the files written so far.
+    /// The names of the files written so far, if they are to be moved.
     written: Vec<String>,
     /// Those of source files.
     sources: FxHashSet<String>,
@@ -153,7 +153,9 @@ impl Store {
         let file = self.staged.create_file(name);
         file.and_then(|mut file| file.write_all(content))
             .map_err(|cause| self.error(name, cause))?;
-        self.written.push(name.to_owned());
+        if self.is_merged {
+            self.written.push(name.to_owned());
+        }
         Ok(())
     }
 

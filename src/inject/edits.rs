@@ -92,52 +92,72 @@ fn insert_maps(
     objects: &[PlacedObject],
     vacancies: &[Vacancy],
 ) -> Result<(), Error> {
+    let objects = objects
+        .iter()
+        .map(|object| (object.time, object.sequence, Made::Object(object)));
+    let vacancies = vacancies
+        .iter()
+        .map(|vacancy| (vacancy.since, vacancy.sequence, Made::Vacancy(vacancy)));
     // Of the same time, as they followed each other.
-    let mut mappings: Vec<(Time, u32, Mapping<'_>)> = Vec::new();
-    for object in objects {
-        if object.path.len() >= MAX_PATH {
-            return Err(Error::PathTooLong(printable(&object.path)));
-        }
-        let code = Mapping {
-            pid: object.pid,
-            time: object.time,
-            range: object.range,
-            file_offset: object.file_offset,
-            name: &object.path,
-            build_id: Some(object.build_id),
-            is_code: true,
-        };
-        let tables = object.tables.map(|(range, file_offset)| Mapping {
-            range,
-            file_offset,
-            is_code: false,
-            ..code
-        });
-        let both = std::iter::once(code).chain(tables);
-        mappings.extend(both.map(|mapping| (object.time, object.sequence, mapping)));
-    }
-    mappings.extend(vacancies.iter().map(|vacancy| {
-        let space = survey.processes.space(vacancy.space);
-        let mapping = Mapping {
-            pid: space.map_or(Pid(0), |space| space.pid),
-            time: vacancy.since,
-            range: vacancy.range,
-            file_offset: vacancy.range.start.0,
-            name: b"//anon",
-            build_id: None,
-            is_code: true,
-        };
-        (vacancy.since, vacancy.sequence, mapping)
-    }));
-    mappings.sort_by_key(|&(time, sequence, _)| (time, sequence));
+    let mut made: Vec<(Time, u32, Made<'_>)> = objects.chain(vacancies).collect();
+    made.sort_by_key(|&(time, sequence, _)| (time, sequence));
     let mut places = survey.marks.places(profile);
-    for (time, _, mapping) in &mappings {
-        let at = places.find(*time);
-        edits.insert(at, |out| {
-            synthesis::put_mmap2(out, profile.order, mapping, event);
+    for (time, _, made) in made {
+        let (first, second) = match made {
+            Made::Object(object) => object_mappings(object)?,
+            Made::Vacancy(vacancy) => (vacancy_mapping(survey, vacancy), None),
+        };
+        edits.insert(places.find(time), |out| {
+            for mapping in std::iter::once(first).chain(second) {
+                synthesis::put_mmap2(out, profile.order, &mapping, event);
+            }
         });
     }
     Ok(())
+}
+
+/// What maps are made for. There may be many: they themselves are made one after the other.
+#[derive(Clone, Copy)]
+enum Made<'a> {
+    Object(&'a PlacedObject),
+    Vacancy(&'a Vacancy),
+}
+
+/// The maps of an object: that of its code, and that of its tables if it has any.
+fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping<'_>>), Error> {
+    if object.path.len() >= MAX_PATH {
+        return Err(Error::PathTooLong(printable(&object.path)));
+    }
+    let code = Mapping {
+        pid: object.pid,
+        time: object.time,
+        range: object.range,
+        file_offset: object.file_offset,
+        name: &object.path,
+        build_id: Some(object.build_id),
+        is_code: true,
+    };
+    let tables = object.tables.map(|(range, file_offset)| Mapping {
+        range,
+        file_offset,
+        is_code: false,
+        ..code
+    });
+    Ok((code, tables))
+}
+
+/// A map of what nothing is known of any more.
+fn vacancy_mapping(survey: &Survey, vacancy: &Vacancy) -> Mapping<'static> {
+    let space = survey.processes.space(vacancy.space);
+    Mapping {
+        pid: space.map_or(Pid(0), |space| space.pid),
+        time: vacancy.since,
+        range: vacancy.range,
+        file_offset: vacancy.range.start.0,
+        name: b"//anon",
+        build_id: None,
+        is_code: true,
+    }
 }
 
 /// Puts what is left of a map in its place.

@@ -73,7 +73,7 @@ pub struct Rewrite<'a> {
 /// Feature sections that were left out, since a pipe can't have them.
 pub type LeftOut = Vec<u8>;
 
-impl Rewrite<'_> {
+impl<'a> Rewrite<'a> {
     /// Writes the profile as a file, in the layout of perf's own: header, ids, attributes, records, feature
     /// table, features.
     pub fn write_file(mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
@@ -135,7 +135,7 @@ impl Rewrite<'_> {
     }
 
     /// Appends the records that stand for the sections of a file, in the order of perf record.
-    fn put_head(&self, head: &mut Vec<u8>, left_out: &mut LeftOut) -> io::Result<()> {
+    fn put_head(&mut self, head: &mut Vec<u8>, left_out: &mut LeftOut) -> io::Result<()> {
         let order = self.profile.order;
         for entry in &self.profile.attr_entries {
             let too_many = "an event has more counters than fit into a pipe; write to a file";
@@ -188,12 +188,16 @@ impl Rewrite<'_> {
 
     /// The feature sections to write, but for the index of AUX data, in any order. `ratio` is how many times
     /// larger the records are than what they are compressed to.
-    fn features(&self, ratio: u32) -> Vec<Feature<'_>> {
+    fn features(&mut self, ratio: u32) -> Vec<Feature<'a>> {
         let mut features = Vec::new();
         for Feature { id, content } in &self.profile.features {
             let content = match *id {
                 feature::AUXTRACE | feature::DIR_FORMAT | feature::COMPRESSED => continue,
-                feature::BUILD_ID => Cow::Owned([content, &self.build_ids[..]].concat()),
+                feature::BUILD_ID => {
+                    let mut entries = std::mem::take(&mut self.build_ids);
+                    entries.splice(..0, content.iter().copied());
+                    Cow::Owned(entries)
+                }
                 _ => Cow::Borrowed(&**content),
             };
             features.push(Feature { id: *id, content });
