@@ -143,20 +143,22 @@ impl DebugInfo<'_> {
         borders.retain(|&border| border < size);
         borders.sort_unstable();
         borders.dedup();
-        let mut rows = Vec::with_capacity(self.rows.len().saturating_add(borders.len()));
-        let mut borders = borders.into_iter().peekable();
-        for row in std::mem::take(&mut self.rows) {
-            let before = |border: &u32| *border < row.offset;
-            while let Some(border) = borders.next_if(before) {
-                continue_at(&mut rows, border);
-            }
-            borders.next_if_eq(&row.offset);
-            rows.push(row);
-        }
+        let mut next = 0;
+        let before = self.rows.len();
         for border in borders {
-            continue_at(&mut rows, border);
+            // Rows that are added stand behind those that are there, until all are sorted.
+            let rows = self.rows.get(next..before).unwrap_or_default();
+            next += rows.iter().take_while(|row| row.offset <= border).count();
+            let last = next.checked_sub(1).and_then(|last| self.rows.get(last).copied());
+            // A row that starts there already, or none to go on with.
+            if let Some(last) = last.filter(|last| last.offset < border) {
+                self.rows.push(Row {
+                    offset: border,
+                    ..last
+                });
+            }
         }
-        self.rows = rows;
+        self.rows.sort_unstable_by_key(|row| row.offset);
     }
 
     /// Sorts the rows. Of those at one offset the last holds, as it does for all readers of DWARF; those that
@@ -165,62 +167,84 @@ impl DebugInfo<'_> {
         let before = self.rows.len();
         self.rows.retain(|row| row.offset < size);
         let dropped = before - self.rows.len();
-        self.rows.sort_by_key(|row| row.offset);
-        let mut kept: Vec<Row> = Vec::with_capacity(self.rows.len());
-        for &row in &self.rows {
-            kept.pop_if(|last| last.offset == row.offset);
-            let says_the_same = |last: &Row| {
-                Row {
-                    offset: row.offset,
-                    ..*last
-                } == row
-            };
-            if !kept.last().is_some_and(says_the_same) {
-                kept.push(row);
-            }
+        // Mostly they are, and sorting takes memory.
+        if !self.rows.is_sorted_by_key(|row| row.offset) {
+            self.rows.sort_by_key(|row| row.offset);
         }
-        self.rows = kept;
+        self.rows.dedup_by(|row, kept| {
+            let is_same = row.offset == kept.offset;
+            if is_same {
+                *kept = *row;
+            }
+            is_same
+        });
+        self.rows.dedup_by(|row, kept| {
+            let says_the_same = Row {
+                offset: row.offset,
+                ..*kept
+            };
+            says_the_same == *row
+        });
         dropped as u64
     }
 
     fn normalise_calls(&mut self, size: u32) -> u64 {
-        // What of the function, and of each open call, no call inside it has taken yet.
-        let whole: Range<u32> = 0..size;
-        let mut free = vec![free_ranges(std::slice::from_ref(&whole))];
-        let mut dropped = 0;
+        if self.calls.is_empty() {
+            return 0;
+        }
         let functions = self.functions.len();
         let given: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
         let mut ranges_left = given.saturating_mul(2).saturating_add(MAX_RANGES);
-        self.calls.retain_mut(|call| {
-            // A caller that was dropped takes those inside it along.
+        let mut open = vec![Open::new(0)];
+        if let Some(function) = open.first_mut() {
+            function.free = Some(free_ranges(std::slice::from_ref(&(0..size))));
+        }
+        let mut wanted = Vec::new();
+        let mut kept = 0;
+        for at in 0..self.calls.len() {
+            let (before, rest) = self.calls.split_at_mut(at);
+            let Some(call) = rest.first_mut() else { break };
             let depth = call.depth as usize;
+            // A caller that was dropped takes those inside it along.
             let is_sound =
-                depth < free.len() && call.depth < MAX_DEPTH && (call.function as usize) < functions;
-            if is_sound {
-                free.truncate(depth + 1);
-                call.ranges = free
-                    .last_mut()
-                    .map(|free| take(free, &call.ranges))
-                    .unwrap_or_default();
+                depth < open.len() && call.depth < MAX_DEPTH && (call.function as usize) < functions;
+            open.truncate(depth.saturating_add(1));
+            wanted.clear();
+            wanted.append(&mut call.ranges);
+            if let Some(caller) = open.last_mut().filter(|_| is_sound) {
+                take(caller.free(before), &wanted, &mut call.ranges);
             }
-            let is_kept = is_sound && !call.ranges.is_empty() && call.ranges.len() <= ranges_left;
-            if is_kept {
+            if !call.ranges.is_empty() && call.ranges.len() <= ranges_left {
                 ranges_left -= call.ranges.len();
-                free.push(free_ranges(&call.ranges));
-            } else {
-                free.truncate(depth + 1);
-                dropped += 1;
+                open.push(Open::new(kept));
+                self.calls.swap(kept, at);
+                kept += 1;
             }
-            is_kept
-        });
-        dropped
+        }
+        let dropped = self.calls.len() - kept;
+        self.calls.truncate(kept);
+        dropped as u64
     }
 }
 
-/// Starts another row at `offset` that says what the last one says, if there is one.
-fn continue_at(rows: &mut Vec<Row>, offset: u32) {
-    if let Some(&last) = rows.last() {
-        rows.push(Row { offset, ..last });
+/// A call, or the function itself, while the calls inside it are looked at.
+struct Open {
+    /// Which call it is.
+    call: usize,
+    /// What of it no call inside it has taken yet; made for the first that wants any.
+    free: Option<RangeMap<()>>,
+}
+
+impl Open {
+    fn new(call: usize) -> Self {
+        Self { call, free: None }
+    }
+
+    fn free(&mut self, calls: &[InlinedCall]) -> &mut RangeMap<()> {
+        self.free.get_or_insert_with(|| {
+            let call = calls.get(self.call);
+            free_ranges(call.map_or(&[], |call| &call.ranges))
+        })
     }
 }
 
@@ -238,24 +262,22 @@ fn free_ranges(ranges: &[Range<u32>]) -> RangeMap<()> {
     free
 }
 
-/// Takes what is free of some ranges; returns it sorted, neighbours joined.
-fn take(free: &mut RangeMap<()>, wanted: &[Range<u32>]) -> Vec<Range<u32>> {
-    let mut taken: Vec<Range<u32>> = Vec::new();
+/// Takes what is free of some ranges, sorted and neighbours joined.
+fn take(free: &mut RangeMap<()>, wanted: &[Range<u32>], taken: &mut Vec<Range<u32>>) {
     for wanted in wanted.iter().filter_map(address_range) {
         // Offsets came in as 32 bits.
         free.remove(wanted, |piece, ()| {
             taken.push(piece.start.0 as u32..piece.end.0 as u32)
         });
     }
-    taken.sort_by_key(|range| range.start);
-    let mut joined: Vec<Range<u32>> = Vec::with_capacity(taken.len());
-    for range in taken {
-        match joined.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => joined.push(range),
+    taken.sort_unstable_by_key(|range| range.start);
+    taken.dedup_by(|range, last| {
+        let is_neighbour = last.end == range.start;
+        if is_neighbour {
+            last.end = range.end;
         }
-    }
-    joined
+        is_neighbour
+    });
 }
 
 #[cfg(test)]

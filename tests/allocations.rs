@@ -48,6 +48,16 @@ static ALLOCATOR: Counting = Counting;
 
 /// The same function but for its names, which come in the same sizes again and again.
 fn info(names: &[[u8; 8]; 3], rows: u32, calls: u32) -> DebugInfo<'_> {
+    let mut info = raw_info(names, rows, calls);
+    info.normalise(SIZE);
+    info
+}
+
+/// Bytes of code that a function has.
+const SIZE: u32 = 4000;
+
+/// It as a runtime may tell of it.
+fn raw_info(names: &[[u8; 8]; 3], rows: u32, calls: u32) -> DebugInfo<'_> {
     let [path, name, inlined] = names;
     let function = |name, file| SourceFunction {
         name,
@@ -55,9 +65,8 @@ fn info(names: &[[u8; 8]; 3], rows: u32, calls: u32) -> DebugInfo<'_> {
         line: 3,
         column: 1,
     };
-    let size = 4000;
     let row = |at| Row {
-        offset: at * (size / rows.max(1)),
+        offset: at * (SIZE / rows.max(1)),
         file: Some(at % 3),
         line: 10 + at * 7 % 50,
         column: at % 20,
@@ -72,7 +81,7 @@ fn info(names: &[[u8; 8]; 3], rows: u32, calls: u32) -> DebugInfo<'_> {
         line: 5,
         column: at,
     };
-    let mut info = DebugInfo {
+    DebugInfo {
         files: vec![
             SourceFile::from(&path[..]),
             SourceFile::from(&b"src/inlined.js"[..]),
@@ -88,9 +97,7 @@ fn info(names: &[[u8; 8]; 3], rows: u32, calls: u32) -> DebugInfo<'_> {
         ],
         rows: (0..rows).map(row).collect(),
         calls: (0..calls).map(call).collect(),
-    };
-    info.normalise(size);
-    info
+    }
 }
 
 fn names(number: u64) -> [[u8; 8]; 3] {
@@ -118,8 +125,8 @@ fn allocations(version: Version, rows: u32, calls: u32, units: usize) -> u64 {
             for (at, info) in infos.iter().enumerate() {
                 let function = FunctionUnit {
                     symbol: b"the symbol",
-                    address: 0x40 + 4000 * at as u64,
-                    size: 4000,
+                    address: 0x40 + u64::from(SIZE) * at as u64,
+                    size: SIZE,
                     info,
                 };
                 encoder.add(&function).unwrap();
@@ -149,4 +156,20 @@ fn nothing_is_allocated_once_buffers_have_grown() {
             }
         }
     }
+}
+
+#[test]
+fn making_lines_consistent_allocates_for_calls_only() {
+    let names = names(7);
+    let allocations = |rows, calls| {
+        let mut info = raw_info(&names, rows, calls);
+        let before = ALLOCATIONS.get();
+        info.normalise(SIZE);
+        ALLOCATIONS.get() - before
+    };
+    for rows in [0, 10, 400] {
+        assert_eq!(allocations(rows, 0), 0, "{rows} rows");
+    }
+    // What is open, what is free of the function, and places where rows are to start.
+    assert!(allocations(10, 1) <= 8);
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use sha1::{Digest, Sha1};
 
 use crate::debug_info::{DebugInfo, SourceFile};
@@ -102,11 +102,14 @@ impl LineOptions {
         let mut to_write = Vec::new();
         let in_rows = info.rows.iter().filter_map(|row| row.file);
         let in_functions = info.functions.iter().filter_map(|function| function.file);
-        let used: FxHashSet<u32> = in_rows.chain(in_functions).collect();
-        for (at, file) in (0u32..).zip(&mut info.files) {
-            if !used.contains(&at) {
-                continue;
+        let mut is_used = vec![false; info.files.len()];
+        for file in in_rows.chain(in_functions) {
+            if let Some(is_used) = is_used.get_mut(file as usize) {
+                *is_used = true;
             }
+        }
+        let used = info.files.iter_mut().zip(is_used).filter(|&(_, is_used)| is_used);
+        for (file, _) in used {
             if let Some(source) = folders.source_to_write(file) {
                 let path = Store::source_path(store, &source.folder, &source.name);
                 file.path = Cow::Owned(path.as_os_str().as_bytes().to_vec());

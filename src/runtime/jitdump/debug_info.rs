@@ -147,6 +147,7 @@ pub fn parse<'a>(
     let has_start = entries.iter().any(|entry| offset(entry) == 0);
     // Whose file is not named is of the function's own.
     let own_file = places.first().map(|place| place.path);
+    lines.info.rows.reserve_exact(entries.len());
     for (at, entry) in entries.iter().enumerate() {
         lines.repaired += u64::from(entry.is_repaired);
         if entry.is_odd() {
@@ -235,7 +236,9 @@ fn read<'a>(
 /// Reads entries one behind the other; `None` if that leads out of step. Names of which only the end is that
 /// of `path` are taken for it.
 fn walk<'a>(body: &'a [u8], count: u64, order: ByteOrder, path: Option<&'a [u8]>) -> Option<Vec<Entry<'a>>> {
-    let mut entries: Vec<Entry<'a>> = Vec::new();
+    let room = body.len() / (ENTRY_SIZE + 1);
+    let mut entries: Vec<Entry<'a>> =
+        Vec::with_capacity(usize::try_from(count).map_or(room, |count| count.min(room)));
     let mut reader = Reader::new(body, order);
     for _ in 0..count {
         let (address, line, number) = (reader.u64()?, reader.u32()?, reader.u32()?);

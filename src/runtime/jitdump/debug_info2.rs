@@ -57,10 +57,11 @@ impl<'a> Strings<'a> {
 
     /// All of them by their numbers.
     fn index(&self) -> Vec<&'a [u8]> {
-        let strings = self.bytes.split(|&byte| byte == 0);
-        strings
-            .take(usize::try_from(self.count).unwrap_or(usize::MAX))
-            .collect()
+        // There are as many, or `split` would have failed.
+        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+        let mut index = Vec::with_capacity(count.min(self.bytes.len()));
+        index.extend(self.bytes.split(|&byte| byte == 0).take(count));
+        index
     }
 }
 

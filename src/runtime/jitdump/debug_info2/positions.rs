@@ -158,6 +158,8 @@ struct Tree {
     ranges_left: usize,
     /// Ranges that were too many, and positions that were too deep.
     lost: u64,
+    /// The way up from a position or a call, while it is followed; kept for its memory.
+    path: Vec<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,6 +184,7 @@ impl Tree {
             end: 0,
             ranges_left: max_ranges,
             lost: 0,
+            path: Vec::new(),
         }
     }
 
@@ -205,16 +208,16 @@ impl Tree {
     /// A position, and the call that it is in.
     fn visit(&mut self, at: u32) -> Option<(Position, Option<u32>)> {
         // From the position up to one that is known already or has no caller.
-        let mut path = Vec::new();
+        self.path.clear();
         let mut next = at;
         while next != u32::MAX && self.visited(next) == Visited::NotYet {
             // Unless it turns out to be otherwise; this way a circle ends.
             self.mark(next, Visited::Unusable);
-            path.push(next);
+            self.path.push(next);
             next = self.position(next)?.caller;
         }
         let mut caller = (next != u32::MAX).then_some(next);
-        for &at in path.iter().rev() {
+        while let Some(at) = self.path.pop() {
             let visited = self.enter(at, caller);
             self.mark(at, visited);
             caller = Some(at);
@@ -274,24 +277,24 @@ impl Tree {
 
     /// The code from `offset` to `end` is in `call`, and so in its callers.
     fn extend(&mut self, call: Option<u32>, offset: u32, end: u32) {
-        let mut path = Vec::new();
+        self.path.clear();
         let mut next = call;
         while let Some(call) = next {
-            path.push(call);
+            self.path.push(call);
             next = self.calls.get(call as usize).and_then(|call| call.parent);
         }
-        path.reverse();
+        self.path.reverse();
         if offset != self.end {
             self.close(0);
         }
         let open = self.open.iter().map(|&(call, _)| call);
         let same = open
-            .zip(&path)
+            .zip(&self.path)
             .take_while(|(open, wanted)| open == *wanted)
             .count();
         self.close(same);
         self.open
-            .extend(path.iter().skip(same).map(|&call| (call, offset)));
+            .extend(self.path.iter().skip(same).map(|&call| (call, offset)));
         self.end = end;
     }
 
