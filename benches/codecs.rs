@@ -106,8 +106,11 @@ fn machine() -> Machine {
 }
 
 /// A function in the middle of a dump.
+/// The number of [`some_function`].
+const FUNCTION: u32 = FUNCTIONS as u32 / 2;
+
 fn some_function<'a>(dump: &Dump<'a>) -> FunctionView<'a> {
-    dump.function(FUNCTIONS as u32 / 2).unwrap()
+    dump.function(FUNCTION).unwrap()
 }
 
 /// A whole dump: the index of its functions.
@@ -188,7 +191,9 @@ fn debug_info_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
     let dump = Files::with(layout).dump();
     let view = some_function(&dump);
     bencher
-        .counter(BytesCount::new(view.record_bytes - view.code.len() as u64))
+        .counter(BytesCount::new(
+            dump.record_bytes(FUNCTION) - view.code.len() as u64,
+        ))
         .bench(|| dump.sources(black_box(&view)));
 }
 

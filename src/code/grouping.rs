@@ -105,7 +105,7 @@ impl Groups {
 }
 
 /// The function of a group that comes first.
-fn first_of(group: &[Residence]) -> Option<&Residence> {
+pub fn first_of(group: &[Residence]) -> Option<&Residence> {
     group.iter().min_by_key(|residence| key(residence))
 }
 

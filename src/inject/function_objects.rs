@@ -6,12 +6,12 @@ use std::path::Path;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::code::grouping::Groups;
+use crate::code::grouping::{Groups, first_of};
 use crate::code::timeline::Residence;
 use crate::elf::dwarf::{Buffers, Encoder, FunctionUnit};
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
 use crate::elf::object::{self, Code, Content, Encoded, Function, PlacedTables};
-use crate::elf::store::{self, IMAGE_PREFIX, Store};
+use crate::elf::store::{self, FUNCTION_PREFIX, IMAGE_PREFIX, Store};
 use crate::inject::free_addresses::FreeAddresses;
 use crate::inject::lines::{SourceFolders, SourceToWrite};
 use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
@@ -30,17 +30,11 @@ pub fn write(
     mut progress: impl FnMut(u64),
 ) -> Result<Objects, store::Error> {
     let mut writer = ObjectWriter::new(input);
-    let mut members = Vec::new();
-    let mut sizes = Vec::new();
-    for group in groups.iter() {
-        let before = members.len();
-        members.extend(group.iter().filter_map(|residence| writer.member(residence)));
-        sizes.push(members.len() - before);
-    }
-    let mut jobs = jobs(input, &members, sizes);
+    let mut jobs: Vec<Job<'_>> = groups.iter().filter_map(|members| writer.job(members)).collect();
     writer.place_tables(&mut jobs);
     let mut placed = Vec::with_capacity(jobs.len());
     let mut seen = FxHashSet::default();
+    let mut functions = 0;
     for batch in batches(&jobs) {
         let store = output.store()?;
         let folder = store.folder().to_owned();
@@ -53,16 +47,17 @@ pub fn write(
         for (job, object) in batch.iter().zip(objects) {
             for (member, faults) in job.members.iter().zip(&object.faults) {
                 // A function that moves is in several objects, with the same faults in each.
-                if seen.insert(member.residence.function) {
+                if seen.insert(member.function) {
                     writer.note(member, faults);
                 }
             }
             placed.push(writer.store(job, &object, store)?);
+            functions += job.members.len() as u64;
             progress(job.members.len() as u64);
         }
     }
     Ok(Objects {
-        functions: members.len() as u64,
+        functions,
         function_objects: placed.len() as u64,
         symbols: 0,
         placed,
@@ -81,21 +76,18 @@ struct ObjectWriter<'a> {
     source_folders: SourceFolders,
 }
 
-/// A function to be written.
-#[derive(Clone, Copy)]
-struct Member<'a> {
-    residence: &'a Residence,
-    view: FunctionView<'a>,
-}
-
 /// An object to be written.
 #[derive(Clone, Copy)]
-struct Job<'m, 'a> {
-    /// From the lowest address up; not empty.
-    members: &'m [Member<'a>],
+struct Job<'g> {
+    /// Its functions, from the lowest address up; not empty.
+    members: &'g [Residence],
     /// The one that came first.
-    first: &'m Member<'a>,
+    first: &'g Residence,
     machine: Machine,
+    /// How many bytes their records have together.
+    record_bytes: u64,
+    /// Whether there are tables for any of them.
+    has_unwinding: bool,
     /// From where the first one starts to where the last one ends.
     range: AddressRange,
     /// Where its tables are to lie, if they hold anything.
@@ -107,6 +99,8 @@ struct Object<'a> {
     bytes: Vec<u8>,
     encoded: Encoded,
     tables_size: u64,
+    /// The number that the runtime knows the first function under.
+    index: u64,
     sources: Vec<SourceToWrite<'a>>,
     /// Those of each function.
     faults: Vec<MemberFaults>,
@@ -119,49 +113,10 @@ struct MemberFaults {
     object: Tally<Fault>,
 }
 
-/// The objects to be written, of groups of so many functions.
-fn jobs<'m, 'a>(input: &Input<'_>, mut members: &'m [Member<'a>], sizes: Vec<usize>) -> Vec<Job<'m, 'a>> {
-    let groups = sizes.into_iter().filter_map(|size| {
-        let (group, rest) = members.split_at_checked(size)?;
-        members = rest;
-        Some(group)
-    });
-    let job = |members: &'m [Member<'a>]| {
-        let (lowest, highest) = (members.first()?, members.last()?);
-        let first = members.iter().min_by_key(|member| {
-            let residence = member.residence;
-            (residence.since, residence.sequence)
-        })?;
-        let dump = input.dumps.get(lowest.residence.function.file as usize)?;
-        Some(Job {
-            members,
-            first,
-            machine: dump.dump.machine(),
-            range: AddressRange {
-                start: lowest.residence.range.start,
-                end: highest.residence.range.end,
-            },
-            tables: None,
-        })
-    };
-    groups.filter_map(job).collect()
-}
-
-impl Job<'_, '_> {
-    /// How many bytes their records have together.
-    fn record_bytes(&self) -> u64 {
-        let bytes = self.members.iter().map(|member| member.view.record_bytes);
-        bytes.fold(0, u64::saturating_add)
-    }
-
+impl Job<'_> {
     /// How many bytes behind the start of the object's code a function starts.
-    fn offset(&self, member: &Member<'_>) -> u64 {
-        let start = member.residence.range.start.0;
-        start.saturating_sub(self.range.start.0)
-    }
-
-    fn has_unwinding(&self) -> bool {
-        self.members.iter().any(|member| member.view.unwinding.is_some())
+    fn offset(&self, member: &Residence) -> u64 {
+        member.range.start.0.saturating_sub(self.range.start.0)
     }
 
     /// Where tables lie in the object if their first byte lies at `address` of the process.
@@ -181,12 +136,12 @@ const BATCH: usize = 1024;
 const BATCH_BYTES: u64 = 8 << 20;
 
 /// The jobs in groups to be encoded together.
-fn batches<'j, 'm, 'a>(mut jobs: &'j [Job<'m, 'a>]) -> impl Iterator<Item = &'j [Job<'m, 'a>]> {
+fn batches<'j, 'g>(mut jobs: &'j [Job<'g>]) -> impl Iterator<Item = &'j [Job<'g>]> {
     std::iter::from_fn(move || {
         let mut bytes = 0u64;
-        let is_in = |job: &&Job<'_, '_>| {
+        let is_in = |job: &&Job<'_>| {
             let has_room = bytes < BATCH_BYTES;
-            bytes = bytes.saturating_add(job.record_bytes());
+            bytes = bytes.saturating_add(job.record_bytes);
             has_room
         };
         let count = jobs.iter().take(BATCH).take_while(is_in).count();
@@ -212,28 +167,54 @@ impl<'a> ObjectWriter<'a> {
         space.map_or(Pid(0), |space| space.pid)
     }
 
-    fn member(&mut self, residence: &'a Residence) -> Option<Member<'a>> {
-        let file = residence.function.file as usize;
-        let dump = &self.input.dumps.get(file)?.dump;
-        let view = dump.function(residence.function.function)?;
-        if let Some(unwinding) = view.unwinding
-            && let Placement::At(address) = unwinding.placement
+    /// What the dump says of a function.
+    fn view(&self, residence: &Residence) -> Option<FunctionView<'a>> {
+        let used = self.input.dumps.get(residence.function.file as usize)?;
+        used.dump.function(residence.function.function)
+    }
+
+    /// The object of a group, with its tables not placed yet.
+    fn job<'g>(&mut self, members: &'g [Residence]) -> Option<Job<'g>> {
+        let (lowest, highest) = (members.first()?, members.last()?);
+        let dump = &self.input.dumps.get(lowest.function.file as usize)?.dump;
+        let machine = dump.machine();
+        let mut has_unwinding = false;
+        for unwinding in members
+            .iter()
+            .filter_map(|member| dump.unwinding(member.function.function))
         {
-            let key = unwinding.eh_frame.as_ptr() as usize;
-            let frame = eh_frame(&unwinding, address, dump.machine());
-            self.shared_entries
-                .entry(key)
-                .or_insert_with(|| Entries::read(frame));
+            has_unwinding = true;
+            if let Placement::At(address) = unwinding.placement {
+                let key = unwinding.eh_frame.as_ptr() as usize;
+                let frame = eh_frame(&unwinding, address, machine);
+                self.shared_entries
+                    .entry(key)
+                    .or_insert_with(|| Entries::read(frame));
+            }
         }
-        Some(Member { residence, view })
+        let bytes = members
+            .iter()
+            .map(|member| self.input.record_bytes(member.function));
+        Some(Job {
+            members,
+            first: first_of(members)?,
+            machine,
+            record_bytes: bytes.fold(0, u64::saturating_add),
+            has_unwinding,
+            range: AddressRange {
+                start: lowest.range.start,
+                end: highest.range.end,
+            },
+            tables: None,
+        })
     }
 
     /// The entries for unwinding a function, each with how many bytes behind the start of its code it starts.
-    fn entries(&self, member: &Member<'a>, machine: Machine) -> Vec<(Entry<'a>, u64)> {
-        let Some(unwinding) = member.view.unwinding else {
+    fn entries(&self, member: &Residence, machine: Machine) -> Vec<(Entry<'a>, u64)> {
+        let view = self.view(member);
+        let Some((code, unwinding)) = view.and_then(|view| Some((view.range, view.unwinding?))) else {
             return Vec::new();
         };
-        let code = member.view.range;
         let with_offset = |entry: Entry<'a>| (entry, entry.range.start.0.wrapping_sub(code.start.0));
         match unwinding.placement {
             Placement::At(_) => {
@@ -252,7 +233,7 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// The tables of an object if their first byte lies at `address` of its process.
-    fn tables(&self, job: &Job<'_, 'a>, address: Address) -> Option<Tables> {
+    fn tables(&self, job: &Job<'_>, address: Address) -> Option<Tables> {
         let entries = job.members.iter().flat_map(|member| {
             let start = object::TEXT_OFFSET.wrapping_add(job.offset(member));
             let entries = self.entries(member, job.machine).into_iter();
@@ -267,26 +248,26 @@ impl<'a> ObjectWriter<'a> {
 
     /// Gives the tables of all objects that have any addresses near the code, where their process never maps
     /// anything.
-    fn place_tables(&mut self, jobs: &mut [Job<'_, 'a>]) {
-        if !jobs.iter().any(Job::has_unwinding) {
+    fn place_tables(&mut self, jobs: &mut [Job<'_>]) {
+        if !jobs.iter().any(|job| job.has_unwinding) {
             return;
         }
         // The size of tables does not depend on where they lie, as long as it is near.
         let sizes: Vec<Option<u64>> = jobs
             .par_iter()
             .map(|job| {
-                job.has_unwinding().then_some(())?;
+                job.has_unwinding.then_some(())?;
                 let tables = self.tables(job, job.range.end)?;
                 let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
                 (tables.entries > 0).then_some(size)
             })
             .collect();
-        let code = jobs.iter().map(|job| (job.first.residence.space, job.range));
+        let code = jobs.iter().map(|job| (job.first.space, job.range));
         let mut free = FreeAddresses::new(self.input.processes, code);
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         let key = |at: &usize| {
             let job = jobs.get(*at)?;
-            Some((free.family(job.first.residence.space), job.range))
+            Some((free.family(job.first.space), job.range))
         };
         order.sort_by_key(key);
         for at in order {
@@ -297,31 +278,31 @@ impl<'a> ObjectWriter<'a> {
                 // Aligned in the object, in which the code is: in the process it need not be (capture erlang25).
                 let skew = job.range.start.0 % TABLE_ALIGN;
                 let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
-                let space = job.first.residence.space;
+                let space = job.first.space;
                 let free = free.take(space, job.range, room, !job.machine.is_64);
                 job.tables = free.and_then(|address| address.checked_add(skew));
                 if job.tables.is_none() {
                     self.faults.add(Fault::NoPlace, 0);
                 }
-            } else if job.has_unwinding() {
+            } else if job.has_unwinding {
                 self.faults.add(Fault::NoEntry, 0);
             }
         }
     }
 
     /// Adds up what was wrong with a function.
-    fn note(&mut self, member: &Member<'_>, faults: &MemberFaults) {
+    fn note(&mut self, member: &Residence, faults: &MemberFaults) {
         self.faults.merge(&faults.object);
-        if let Some(of_dump) = self.line_faults.get_mut(member.residence.function.file as usize) {
+        if let Some(of_dump) = self.line_faults.get_mut(member.function.file as usize) {
             of_dump.merge(&faults.lines);
         }
     }
 
     /// The name of a function's symbol: the one that the runtime wrote, and behind it which compiler made it,
     /// if that was asked for.
-    fn symbol(&self, member: &Member<'a>) -> Cow<'a, [u8]> {
-        let name = member.view.name;
-        match member.view.tier().filter(|_| self.input.has_tiers) {
+    fn symbol(&self, view: &FunctionView<'a>) -> Cow<'a, [u8]> {
+        let name = view.name;
+        match view.tier().filter(|_| self.input.has_tiers) {
             Some(tier) => [name, b" [", tier, b"]"].concat().into(),
             None => name.into(),
         }
@@ -330,17 +311,17 @@ impl<'a> ObjectWriter<'a> {
     /// Adds the lines of a function to those of its object; returns the source files that they lead to.
     fn add_lines(
         &self,
-        member: &Member<'a>,
+        file: u32,
+        view: &FunctionView<'a>,
         function: &Function<'_>,
         store: &Path,
         encoder: &mut Encoder<'_, '_>,
         faults: &mut MemberFaults,
     ) -> Vec<SourceToWrite<'a>> {
-        let file = member.residence.function.file as usize;
-        let Some(used) = self.input.dumps.get(file) else {
+        let Some(used) = self.input.dumps.get(file as usize) else {
             return Vec::new();
         };
-        let found = used.dump.sources(&member.view);
+        let found = used.dump.sources(view);
         faults.lines = found.faults;
         let Some(mut info) = found.info else {
             return Vec::new();
@@ -363,7 +344,7 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// The tables of an object, and where they lie in its process.
-    fn placed_tables(&self, job: &Job<'_, 'a>) -> (Tables, Address) {
+    fn placed_tables(&self, job: &Job<'_>) -> (Tables, Address) {
         let placed = job
             .tables
             .and_then(|address| Some((self.tables(job, address)?, address)));
@@ -377,20 +358,28 @@ impl<'a> ObjectWriter<'a> {
         })
     }
 
-    fn encode(&self, job: &Job<'_, 'a>, store: &Path, buffers: &mut Buffers) -> Object<'a> {
+    fn encode(&self, job: &Job<'_>, store: &Path, buffers: &mut Buffers) -> Object<'a> {
         let (tables, address) = self.placed_tables(job);
-        let symbols: Vec<_> = job.members.iter().map(|member| self.symbol(member)).collect();
-        let functions = job.members.iter().zip(&symbols).map(|(member, symbol)| Function {
-            name: symbol,
-            code: Code::Known(member.view.code),
-            offset: job.offset(member),
-        });
+        let members = job.members.iter();
+        let views: Vec<_> = members
+            .filter_map(|member| Some((self.view(member)?, job.offset(member))))
+            .collect();
+        let symbols: Vec<_> = views.iter().map(|(view, _)| self.symbol(view)).collect();
+        let functions = views
+            .iter()
+            .zip(&symbols)
+            .map(|(&(view, offset), symbol)| Function {
+                name: symbol,
+                code: Code::Known(view.code),
+                offset,
+            });
         let functions: Vec<Function<'_>> = functions.collect();
         let mut encoder = Encoder::new(buffers, self.input.lines.settings(job.machine));
         let mut sources = Vec::new();
-        let faults = job.members.iter().zip(&functions).map(|(member, function)| {
+        let file = job.first.function.file;
+        let faults = views.iter().zip(&functions).map(|((view, _), function)| {
             let mut faults = MemberFaults::default();
-            sources.extend(self.add_lines(member, function, store, &mut encoder, &mut faults));
+            sources.extend(self.add_lines(file, view, function, store, &mut encoder, &mut faults));
             faults
         });
         let faults = faults.collect();
@@ -398,7 +387,7 @@ impl<'a> ObjectWriter<'a> {
             machine: job.machine,
             functions: &functions,
             address: job.range.start.0,
-            time: job.first.residence.since.0,
+            time: job.first.since.0,
             tables: PlacedTables {
                 tables: &tables,
                 address: job.table_layout(address).eh_frame,
@@ -411,6 +400,7 @@ impl<'a> ObjectWriter<'a> {
             bytes,
             encoded,
             tables_size: tables.bytes.len() as u64,
+            index: views.first().map_or(0, |(view, _)| view.index),
             sources,
             faults,
         }
@@ -419,15 +409,15 @@ impl<'a> ObjectWriter<'a> {
     /// Writes an object into the folder.
     fn store(
         &self,
-        job: &Job<'_, '_>,
+        job: &Job<'_>,
         object: &Object<'_>,
         store: &mut Store,
     ) -> Result<PlacedObject, store::Error> {
-        let residence = job.first.residence;
+        let residence = job.first;
         let pid = self.pid(residence);
         let encoded = &object.encoded;
         let stem = match job.members {
-            [one] => format!("jitted-{pid}-{}", one.view.index),
+            [_] => format!("{FUNCTION_PREFIX}{pid}-{}", object.index),
             _ => format!("{IMAGE_PREFIX}{pid}-{:x}", job.range.start.0),
         };
         let name = store.name(&stem, &object.bytes, &encoded.build_id);

@@ -7,7 +7,7 @@ use crate::code::symbols::PlacedSymbol;
 use crate::elf::dwarf::Buffers;
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Content, Function, PlacedTables};
-use crate::elf::store;
+use crate::elf::store::{self, FUNCTION_PREFIX};
 use crate::inject::lines::{DescribedCode, EncodedLines, SourceFolders};
 use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
@@ -46,7 +46,7 @@ pub fn write(
         let lines = writer.lines(symbol, &name, store.folder(), &mut objects.faults, &mut buffers);
         let mut bytes = Vec::new();
         let build_id = writer.encode(symbol, &name, &lines, &mut bytes);
-        let stem = format!("jitted-{pid}-map-{:x}", symbol.range.start.0);
+        let stem = format!("{FUNCTION_PREFIX}{pid}-map-{:x}", symbol.range.start.0);
         let file = store.name(&stem, &bytes, &build_id);
         store.write(&file, &bytes)?;
         objects.symbols += 1;

@@ -145,8 +145,6 @@ pub struct FunctionView<'a> {
     pub unwinding: Option<Unwinding<'a>>,
     /// Which compiler made it, if the file says so.
     recorded_tier: Option<&'a [u8]>,
-    /// How many bytes its records have together.
-    pub record_bytes: u64,
 }
 
 impl<'a> FunctionView<'a> {
@@ -278,26 +276,31 @@ impl<'a> Dump<'a> {
         let order = self.header.order;
         let content = |place| Records::content(self.file, place);
         let load = Load::parse(content(function.load)?, order)?;
-        let unwinding = function.unwinding.and_then(content);
         Some(FunctionView {
             number,
             name: load.name,
             code: load.code,
             range: AddressRange::new(function.start, function.size.into())?,
             index: load.index,
-            unwinding: unwinding.and_then(|content| Unwinding::parse(content, order).ok()?),
+            unwinding: self.unwinding(number),
             recorded_tier: function.tier.and_then(content).and_then(tier::parse),
-            record_bytes: [
-                Some(function.load),
-                function.debug_info,
-                function.debug_info2,
-                function.unwinding,
-            ]
-            .into_iter()
-            .flatten()
-            .map(|place| u64::from(place.size))
-            .sum(),
         })
+    }
+
+    /// How to unwind a function.
+    pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
+        let place = self.records(function)?.unwinding?;
+        Unwinding::parse(Records::content(self.file, place)?, self.header.order).ok()?
+    }
+
+    /// How many bytes the records of a function have together.
+    pub fn record_bytes(&self, function: u32) -> u64 {
+        let Some(function) = self.records(function) else {
+            return 0;
+        };
+        let more = [function.debug_info, function.debug_info2, function.unwinding];
+        let places = more.into_iter().flatten().chain([function.load]);
+        places.map(|place| u64::from(place.size)).sum()
     }
 
     /// Where in its sources a function's code comes from. DEBUG_INFO2 knows more than DEBUG_INFO, and that
