@@ -7,7 +7,9 @@
 //!
 //! - the place that it lies at holds nothing else that gets an object or a map, ever: code that replaces
 //!   other code, and what it replaces, have objects of their own;
-//! - neither does the gap between it and its neighbour, which is no larger than the code before it or a page;
+//! - neither does the gap between it and its neighbour, which is no larger than the code before it or a page. (V8
+//!   names built-in code that lies in the file of its own program. There a gap may only be what aligns functions,
+//!   since the rest of the file has other code.)
 //! - the same children have been forked from the process when both came, since a child has all of an object
 //!   or nothing.
 //!
@@ -26,6 +28,9 @@ const MAX_SPAN: u64 = 32 << 20;
 /// How many addresses there may be between functions however little code there is: a file of its own would take
 /// as much on the disk.
 const PAGE: u64 = 0x1000;
+
+/// How many addresses lie between functions at most for no other reason than to align them.
+const ALIGNMENT: u64 = 64;
 
 /// How much there may be to read for the functions of one object, in bytes, so that a few objects at a time
 /// fit into memory whatever there is to write.
@@ -182,6 +187,7 @@ impl<'a> Group<'a> {
             && residence.function.file == self.first.function.file
             && neighbourhood.forks_before(residence.since) == neighbourhood.forks_before(self.first.since)
             && neighbourhood.is_free(gap)
+            && (gap.size() < ALIGNMENT || neighbourhood.ground.is_free(gap))
     }
 
     fn take(&mut self, residence: &Residence, bytes: u64) {
@@ -221,6 +227,8 @@ struct Neighbourhoods {
     all: Vec<Taken>,
     /// Of each that has functions, what it maps itself but for these, and what its copies map.
     others: Vec<Taken>,
+    /// Of each, the files that it had mapped before the first function came.
+    ground: Vec<Taken>,
     /// When copies were made of each, in the order of time.
     forks: Vec<Vec<Time>>,
 }
@@ -228,6 +236,7 @@ struct Neighbourhoods {
 /// What is mapped in one address space, but for its own functions, and in those that share code with it.
 struct Neighbourhood<'a> {
     others: &'a Taken,
+    ground: &'a Taken,
     ancestors: Vec<&'a Taken>,
     forks: &'a [Time],
 }
@@ -237,6 +246,8 @@ impl Neighbourhoods {
         let count = processes.spaces().len();
         let mut functions: Vec<Vec<AddressRange>> = vec![Vec::new(); count];
         let mut others = functions.clone();
+        let mut ground = functions.clone();
+        let mut starts = vec![Time(0); count];
         let put = |lists: &mut Vec<Vec<AddressRange>>, space: SpaceId, range: AddressRange| {
             if let Some(list) = lists.get_mut(space.index()) {
                 list.push(range);
@@ -244,6 +255,11 @@ impl Neighbourhoods {
         };
         for residence in mapped.residences {
             put(&mut functions, residence.space, residence.range);
+            if let Some(start) = starts.get_mut(residence.space.index())
+                && (*start == Time(0) || residence.since < *start)
+            {
+                *start = residence.since;
+            }
         }
         for vacancy in mapped.vacancies {
             put(&mut others, vacancy.space, vacancy.range);
@@ -253,8 +269,10 @@ impl Neighbourhoods {
         }
         let mut forks = vec![Vec::new(); count];
         for (id, space) in processes.iter() {
+            let start = starts.get(id.index()).copied().unwrap_or(Time(0));
             for map in space.maps.iter().filter(|map| map.backing == Backing::File) {
-                put(&mut others, id, map.range);
+                let is_ground = map.time < start;
+                put(if is_ground { &mut ground } else { &mut others }, id, map.range);
             }
             if let Some((parent, time)) = space.parent
                 && let Some(forks) = forks.get_mut(parent.index())
@@ -263,9 +281,9 @@ impl Neighbourhoods {
             }
         }
         forks.iter_mut().for_each(|forks| forks.sort_unstable());
-        let all = functions.iter().zip(&others);
+        let all = functions.iter().zip(&others).zip(&ground);
         let all: Vec<Taken> = all
-            .map(|(functions, others)| Taken::new([&functions[..], others].concat()))
+            .map(|((functions, others), ground)| Taken::new([&functions[..], others, ground].concat()))
             .collect();
         for (id, _) in processes.iter() {
             for ancestor in ancestors(processes, id) {
@@ -283,6 +301,7 @@ impl Neighbourhoods {
         Self {
             all,
             others: others.into_iter().map(Taken::new).collect(),
+            ground: ground.into_iter().map(Taken::new).collect(),
             forks,
         }
     }
@@ -292,6 +311,7 @@ impl Neighbourhoods {
         let ancestors = ancestors(processes, space).filter_map(|ancestor| self.all.get(ancestor.index()));
         Neighbourhood {
             others: self.others.get(space.index()).unwrap_or(NOTHING),
+            ground: self.ground.get(space.index()).unwrap_or(NOTHING),
             ancestors: ancestors.filter(|taken| !taken.0.is_empty()).collect(),
             forks: self.forks.get(space.index()).map_or(&[], Vec::as_slice),
         }
@@ -424,6 +444,15 @@ mod tests {
         assert_eq!(groups(&around(0x8000), &[]).len(), 1);
         assert_eq!(groups(&around(0x9000), &[]).len(), 2, "a file");
         assert_eq!(groups(&around(0xa000), &[]).len(), 2, "a file of a child");
+        let in_file = |gap: u64| [(1, 10, 0x9000, 0x10), (1, 11, 0x9010 + gap, 0x10)];
+        assert_eq!(groups(&in_file(63), &[]).len(), 1);
+        assert_eq!(groups(&in_file(64), &[]).len(), 2, "the file's own code");
+        let before_file = in_file(1).map(|(pid, _, start, size)| (pid, 0, start, size));
+        assert_eq!(
+            groups(&before_file, &[]).len(),
+            2,
+            "a file that took the place of code"
+        );
         let of_child = [&both[..], &[(2, 70, 0x1120, 0x10)]].concat();
         assert_eq!(
             groups(&of_child, &[]).len(),
