@@ -1,11 +1,15 @@
-//! Ctrl-C on a pipeline.
+//! What asks the program to end: Ctrl-C, `kill`, a terminal that closes.
 
+use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use signal_hook::consts::SIGINT;
-use signal_hook::flag;
+use jitinject::files::unfinished;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
 
 /// Lets the first Ctrl-C pass while input is read: the terminal sends it to all programs of a pipeline, and for
 /// the one in front, `perf record`, it is the usual way to end. What that has written is to be used.
@@ -14,16 +18,49 @@ pub struct FirstInterrupt {
 }
 
 impl FirstInterrupt {
-    /// From now on the first one is for others.
-    pub fn pass() -> io::Result<Self> {
-        let is_deadly = Arc::new(AtomicBool::new(false));
-        flag::register_conditional_default(SIGINT, is_deadly.clone())?;
-        flag::register(SIGINT, is_deadly.clone())?;
-        Ok(Self { is_deadly })
-    }
-
-    /// From now on each ends the program, as it does without this.
+    /// From now on each ends the program.
     pub fn end(&self) {
         self.is_deadly.store(true, Ordering::Relaxed);
     }
+}
+
+/// Sees to it that signals which end the program leave nothing unfinished behind. A second one ends it at once.
+pub fn listen() -> io::Result<FirstInterrupt> {
+    let is_deadly = Arc::new(AtomicBool::new(false));
+    // A file that grows beyond what is allowed is an error like others, and no reason to die.
+    flag::register(SIGXFSZ, Arc::default())?;
+    let ignored = ignored_signals();
+    let wanted = [SIGINT, SIGTERM, SIGHUP];
+    let wanted = wanted
+        .into_iter()
+        .filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let is_ending = Arc::new(AtomicBool::new(false));
+    for signal in wanted.clone() {
+        flag::register_conditional_default(signal, is_ending.clone())?;
+    }
+    let mut signals = Signals::new(wanted)?;
+    let first = FirstInterrupt {
+        is_deadly: is_deadly.clone(),
+    };
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in &mut signals {
+            if signal == SIGINT && !is_deadly.swap(true, Ordering::Relaxed) {
+                continue;
+            }
+            is_ending.store(true, Ordering::Relaxed);
+            unfinished::remove();
+            // It only comes back from signals that end nothing.
+            let _ = low_level::emulate_default_handler(signal);
+        }
+    })?;
+    Ok(first)
+}
+
+/// The signals that whoever started the program wants to be ignored, as `nohup` does: bit n - 1 for signal n.
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }

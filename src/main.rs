@@ -10,13 +10,17 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use jitinject::bytes::printable;
+use jitinject::files::out_of_memory::TidyAllocator;
 use jitinject::files::staged::write_whole;
-use jitinject::inject::{inject, is_standard};
+use jitinject::files::standard;
+use jitinject::inject::{self, inject, is_standard};
 use jitinject::summary::Summary;
 
 use crate::cli::Arguments;
-use crate::interrupt::FirstInterrupt;
 use crate::progress::Bar;
+
+#[global_allocator]
+static ALLOCATOR: TidyAllocator = TidyAllocator;
 
 /// Fewer samples have a name than were asked for.
 const TOO_FEW_NAMED: u8 = 3;
@@ -27,13 +31,16 @@ fn main() -> ExitCode {
         Ok(status) => status,
         Err(error) => {
             say(&format!("error: {error:#}"));
+            if let Some(advice) = advice(&error) {
+                say(&format!("note: {advice}"));
+            }
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let interrupt = FirstInterrupt::pass().context("cannot listen to signals")?;
+    let interrupt = interrupt::listen().context("cannot listen to signals")?;
     let mut bar = Bar::new(arguments.quiet, interrupt);
     let summary = inject(&arguments.options(), &mut bar);
     drop(bar);
@@ -45,6 +52,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         write_json(&summary, path).with_context(|| format!("cannot write the summary {}", path.display()))?;
     }
     Ok(verdict(arguments, &summary))
+}
+
+/// What to do about an error, where it does not say that itself.
+fn advice(error: &anyhow::Error) -> Option<&'static str> {
+    let by_run = error.downcast_ref().and_then(inject::Error::advice);
+    let mut chain = error.chain();
+    by_run.or_else(|| chain.find_map(|cause| inject::advice::of(cause.downcast_ref()?)))
 }
 
 /// Prints lines under the program's name, without anything from a file that could steer the terminal.
@@ -61,6 +75,7 @@ fn write_json(summary: &Summary, path: &Path) -> anyhow::Result<()> {
     let mut json = serde_json::to_vec_pretty(summary)?;
     json.push(b'\n');
     if is_standard(path) {
+        anyhow::ensure!(!standard::output_was_closed(), "standard output is closed");
         io::stdout().write_all(&json)?;
     } else {
         write_whole(path, &json)?;

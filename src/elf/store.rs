@@ -169,7 +169,10 @@ impl Store {
         let made = self.staged.create_folder(SOURCES);
         made.and_then(|()| self.staged.create_folder(&format!("{SOURCES}/{folder}")))
             .map_err(|cause| self.error(&path, cause))?;
-        self.write(&path, text)
+        // The text may lie in a map of a file that somebody cuts off just then. What is read of that is zeros,
+        // but to have it written from there fails.
+        let copy = text.to_vec();
+        self.write(&path, &copy)
     }
 
     /// Where a source file will lie: in a folder of its own, whose name is made from its path and text, so

@@ -11,16 +11,25 @@ use memmap2::Mmap;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
+use crate::files::shrinking::Watch;
+
 /// A regular file, mapped read-only.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
     /// `None` for an empty file, which can't be mapped.
-    map: Option<Mmap>,
+    map: Option<Map>,
     /// Device and inode.
     number: (u64, u64),
     owner: u32,
     modified: SystemTime,
+}
+
+#[derive(Debug)]
+struct Map {
+    /// First, so that it is gone before the map is.
+    watch: Watch,
+    bytes: Mmap,
 }
 
 impl MappedFile {
@@ -59,6 +68,25 @@ impl MappedFile {
         self.number
     }
 
+    /// Whether it has got shorter since it was opened, so that some of the bytes may have been read as zeros, as
+    /// far as can be told: what is read from a pipe's file descriptor can't be found again.
+    pub fn has_shrunk(&self) -> bool {
+        let is_torn = self.map.as_ref().is_some_and(|map| map.watch.is_torn());
+        // Up to the end of its last page, what is cut off is zeros without further ado.
+        let is_shorter = || {
+            let found = fs::metadata(&self.path);
+            found.is_ok_and(|found| {
+                (found.dev(), found.ino()) == self.number && found.len() < self.len() as u64
+            })
+        };
+        is_torn || is_shorter()
+    }
+
+    /// The user whom it belongs to.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
     /// Whether it belongs to the user who runs this, or to root: others could have made it for them to read.
     pub fn is_trusted(&self) -> bool {
         self.owner == 0 || self.is_own()
@@ -79,7 +107,7 @@ impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.map.as_deref().unwrap_or_default()
+        self.map.as_ref().map(|map| &map.bytes[..]).unwrap_or_default()
     }
 }
 
@@ -94,9 +122,71 @@ fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
 }
 
 #[allow(unsafe_code)]
-fn map(file: &File) -> io::Result<Mmap> {
+fn map(file: &File) -> io::Result<Map> {
     // SAFETY: The bytes may change while they are looked at, if somebody writes to the file. They are only
     // ever read as bytes, each length in them is checked where it is used, and no decision relies on reading
-    // the same bytes twice.
-    unsafe { Mmap::map(file) }
+    // the same bytes twice. What is cut off is watched over.
+    let bytes = unsafe { Mmap::map(file)? };
+    Ok(Map {
+        watch: Watch::over(&bytes),
+        bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const PAGE: usize = 1 << 16;
+
+    fn file(pages: usize) -> (tempfile::NamedTempFile, MappedFile) {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&vec![7; pages * PAGE]).unwrap();
+        let mapped = MappedFile::open(file.path()).unwrap();
+        (file, mapped)
+    }
+
+    #[test]
+    fn what_is_cut_off_is_read_as_zeros() {
+        for left in [0, 1, PAGE, PAGE + 1, 3 * PAGE] {
+            let (file, mapped) = file(4);
+            assert!(!mapped.has_shrunk());
+            file.as_file().set_len(left as u64).unwrap();
+            // from the end on, each page by itself
+            for at in (0..4 * PAGE).rev() {
+                let expected = if at < left { 7 } else { 0 };
+                assert_eq!(mapped[at], expected, "{at} of {left}");
+            }
+            assert!(mapped.has_shrunk());
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_inside_its_last_page_has_shrunk() {
+        let (file, mapped) = file(1);
+        file.as_file().set_len(PAGE as u64 - 1).unwrap();
+        assert_eq!(mapped[PAGE - 1], 0);
+        assert!(mapped.has_shrunk());
+    }
+
+    /// Maps come and go while others are cut off.
+    #[test]
+    fn threads_do_not_disturb_each_other() {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let (cut, mapped) = file(2);
+                        let (_whole, other) = file(1);
+                        cut.as_file().set_len(PAGE as u64).unwrap();
+                        assert!(mapped[..PAGE].iter().all(|&byte| byte == 7));
+                        assert!(mapped[PAGE..].iter().all(|&byte| byte == 0));
+                        assert!(mapped.has_shrunk() && !other.has_shrunk());
+                        assert!(other.iter().all(|&byte| byte == 7));
+                    }
+                });
+            }
+        });
+    }
 }

@@ -2,10 +2,15 @@
 
 pub mod folder;
 pub mod mapped;
+pub mod out_of_memory;
+mod shrinking;
 pub mod spool;
 pub mod staged;
+pub mod standard;
+pub mod unfinished;
 
 pub use folder::SharedFolder;
 pub use mapped::MappedFile;
 pub use spool::Spool;
 pub use staged::{StagedFile, StagedFolder};
+pub use unfinished::Uninterrupted;

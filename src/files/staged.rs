@@ -1,7 +1,8 @@
 //! Files and folders that get their name only once they are whole.
 //!
 //! Both are made under another name beside their own, by us alone (O_EXCL, O_NOFOLLOW, folders with mode
-//! 0700), and take their name by a rename. Dropped before that, they are removed.
+//! 0700), and take their name by a rename. Dropped before that, they are removed, and so they are when a signal
+//! ends the program.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+
+use crate::files::unfinished::{self, Uninterrupted};
 
 /// How many names are tried for something new before giving up: others may have planted some.
 const ATTEMPTS: u32 = 1000;
@@ -36,7 +39,7 @@ pub(super) fn make_beside<T>(
         // Not made from the target's name, which may be as long as a name can be.
         let hidden = format!(".jitinject-{}-{attempt}.tmp", std::process::id());
         let path = target.with_file_name(hidden);
-        match make(&path) {
+        match unfinished::make(&path, &make) {
             Ok(made) => return Ok((path, made)),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -94,7 +97,9 @@ impl StagedFile {
 
     /// Gives the file its name, in the place of any that had it.
     pub fn commit(mut self) -> io::Result<()> {
+        let _uninterrupted = Uninterrupted::begin();
         fs::rename(&self.staged, &self.target)?;
+        unfinished::end(&self.staged);
         self.is_done = true;
         Ok(())
     }
@@ -105,6 +110,7 @@ impl Drop for StagedFile {
         if !self.is_done {
             // Nothing more can be done about a file that can't be removed.
             let _ = fs::remove_file(&self.staged);
+            unfinished::end(&self.staged);
         }
     }
 }
@@ -125,6 +131,7 @@ impl StagedFolder {
         let handle = rustix::fs::openat(CWD, &staged, flags, Mode::empty());
         let handle = handle.inspect_err(|_| {
             let _ = fs::remove_dir(&staged);
+            unfinished::end(&staged);
         })?;
         Ok(Self {
             target: target.to_owned(),
@@ -135,7 +142,7 @@ impl StagedFolder {
 
     /// Makes a folder in the folder, unless it is there.
     pub fn create_folder(&self, name: &str) -> io::Result<()> {
-        match rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER) {
+        match unfinished::change(|| rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER)) {
             Err(Errno::EXIST) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -143,11 +150,13 @@ impl StagedFolder {
 
     /// Starts a file in the folder, readable for all whom the folder is open to.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
-        Ok(rustix::fs::openat(&self.handle, name, NEW_FILE, OPEN_FILE)?.into())
+        let open = || rustix::fs::openat(&self.handle, name, NEW_FILE, OPEN_FILE);
+        Ok(unfinished::change(open)?.into())
     }
 
     /// Gives the folder its name. A folder that had it goes with the returned value.
     pub fn commit(self) -> io::Result<Committed> {
+        let _uninterrupted = Uninterrupted::begin();
         let rename = |flags| rustix::fs::renameat_with(CWD, &self.staged, CWD, &self.target, flags);
         match rename(RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => rename(RenameFlags::EXCHANGE)?,
@@ -161,10 +170,16 @@ impl StagedFolder {
     fn exchange_in_steps(&self) -> io::Result<()> {
         let make = |path: &Path| rustix::fs::mkdirat(CWD, path, Mode::RWXU);
         let (old, ()) = make_beside(&self.target, make)?;
+        // It holds what must not be lost from here on, or nothing.
+        unfinished::end(&old);
         if self.target.exists() {
             fs::rename(&self.target, &old)?;
         }
-        fs::rename(&self.staged, &self.target)?;
+        if let Err(error) = fs::rename(&self.staged, &self.target) {
+            // The first failure is the one to be told.
+            let _ = fs::rename(&old, &self.target);
+            return Err(error);
+        }
         fs::rename(&old, &self.staged)
     }
 
@@ -177,6 +192,7 @@ impl StagedFolder {
         folder: &Path,
         is_same: impl Fn(&Path, &Path) -> bool,
     ) -> Result<Committed, (PathBuf, io::Error)> {
+        let _uninterrupted = Uninterrupted::begin();
         let mut new = Vec::new();
         for name in names {
             let target = folder.join(name);
@@ -230,6 +246,7 @@ impl Drop for StagedFolder {
     fn drop(&mut self) {
         // Nothing more can be done about a folder that can't be removed.
         let _ = fs::remove_dir_all(&self.staged);
+        unfinished::end(&self.staged);
     }
 }
 

@@ -138,6 +138,14 @@ impl Input {
         std::iter::once(&self.main).chain(&self.parts)
     }
 
+    /// Makes sure that none of the files has got shorter while it was read.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.files().find(|file| file.has_shrunk()) {
+            Some(file) => Err(Error::Shrunk(file.path().to_owned())),
+            None => Ok(()),
+        }
+    }
+
     /// The records of all files as they would be in one, with none of them compressed.
     pub fn expand(&self, profile: &Profile<'_>) -> Result<Expanded, Error> {
         let streams = std::iter::once(profile.data).chain(self.parts.iter().map(|part| &part[..]));

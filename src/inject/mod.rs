@@ -1,5 +1,6 @@
 //! The main job, top to bottom: what to look for, what to write, what to say.
 
+pub mod advice;
 mod cache;
 mod candidates;
 mod dumps;
@@ -124,6 +125,9 @@ pub enum Error {
     /// The profile belongs to somebody else.
     #[error("cannot read {}: it is owned neither by you nor by root (use -f to read it all the same)", .0.display())]
     Owner(PathBuf),
+    /// The profile was cut off while it was read.
+    #[error("{} was changed while it was read, and is shorter now; run this again when nobody writes to it", .0.display())]
+    Shrunk(PathBuf),
     /// The output would destroy an input.
     #[error("the output {} is the same file as the input {}; choose another with -o", output.display(), input.display())]
     SameFile {
@@ -150,6 +154,9 @@ pub enum Error {
     /// An object's path does not fit into a record.
     #[error("the path of an object is too long for a profile: {0}; choose another folder with --elf-dir")]
     PathTooLong(String),
+    /// Nothing is at the other end of standard output.
+    #[error("standard output is closed; redirect it, or choose a file with -o")]
+    Closed,
     /// Standard output is a terminal.
     #[error("a profile is nothing for a terminal; redirect standard output, or choose a file with -o")]
     Terminal,
@@ -196,13 +203,19 @@ pub fn is_standard(path: &Path) -> bool {
 pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary, Error> {
     let input = input::open(options)?;
     progress.input_ended();
+    let result = inject_profile(options, &input, progress);
+    // What went wrong may be no more than what comes of an input that was cut off.
+    result.or_else(|error| input.check().and(Err(error)))
+}
+
+fn inject_profile(options: &Options, input: &Input, progress: &mut dyn Progress) -> Result<Summary, Error> {
     let expanded = OnceCell::new();
-    let (profile, survey) = read_profile(&input, &expanded)?;
+    let (profile, survey) = read_profile(input, &expanded)?;
 
     let recorded = Machine::of_profile(profile.architecture(), profile.order);
     let found = dumps::find(&profile, &survey, options)?;
     let found_maps = perf_maps::find(&profile, &survey, &found.dumps, options)?;
-    output::refuse_conflicts(options, &input, &found, &found_maps)?;
+    output::refuse_conflicts(options, input, &found, &found_maps)?;
     let mut sources = sources::read(&profile, &survey, &found, recorded, options.clock_offset);
     let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
     if sources.has_estimates() {
@@ -245,14 +258,15 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
     })?;
 
     let changes = edits::changes(&profile, &survey, &vacancies, &sources, &objects.placed)?;
-    let left_out = written.finish(Rewrite {
+    let rewrite = Rewrite {
         profile: &profile,
         data_end: survey.data_end,
         auxtrace: &survey.auxtrace,
         edits: changes.edits,
         build_ids: output::build_id_entries(&profile, &objects.placed),
         compression: options.compression,
-    })?;
+    };
+    let left_out = written.finish(rewrite, input)?;
     let cached = cache::fill(options, &objects.placed, progress)?;
     let run = report::Run {
         options,

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use crate::elf::store::{self, Ownership, Store};
 use crate::files::staged::{Committed, leads_to_open_file};
-use crate::files::{StagedFile, StagedFolder};
+use crate::files::standard;
+use crate::files::{StagedFile, StagedFolder, Uninterrupted};
 use crate::inject::dumps::Found;
 use crate::inject::input::Input;
 use crate::inject::objects::PlacedObject;
@@ -95,6 +96,11 @@ fn is_same(one: &Path, other: &Path) -> bool {
 pub fn is_stream(path: &Path) -> bool {
     let is_special = || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
     is_standard(path) || is_special() || leads_to_open_file(path)
+}
+
+/// Whether a path is one of the usual ones for standard output.
+fn leads_to_standard_output(path: &Path) -> bool {
+    is_standard(path) || path == Path::new("/dev/stdout")
 }
 
 /// The folder for objects that belongs to an output.
@@ -208,6 +214,9 @@ impl Output {
         if is_standard(&options.output) && io::stdout().is_terminal() {
             return Err(Error::Terminal);
         }
+        if leads_to_standard_output(&options.output) && standard::output_was_closed() {
+            return Err(Error::Closed);
+        }
         let target = Target::create(&options.output, kernel_copies).map_err(|cause| Error::Write {
             path: options.output.clone(),
             cause,
@@ -235,32 +244,43 @@ impl Output {
         }
     }
 
-    /// Writes the profile, and puts it and the objects in place. Returns what a pipe could not have.
-    pub fn finish(self, rewrite: Rewrite<'_>) -> Result<LeftOut, Error> {
+    /// Writes the profile, and puts it and the objects in place, if `input` is what it was. Returns what a pipe
+    /// could not have.
+    pub fn finish(self, rewrite: Rewrite<'_>, input: &Input) -> Result<LeftOut, Error> {
         let error = |cause| Error::Write {
             path: self.path.clone(),
             cause,
         };
         let has_objects = self.store.is_some();
         let commit_objects = || self.store.map(Store::commit).transpose();
+        // Profile and objects belong together, and so get their names together or not at all.
+        let uninterrupted;
         let (written, objects) = match self.target {
             Target::File(mut file) => {
                 write_file(rewrite, file.file()).map_err(error)?;
+                input.check()?;
+                uninterrupted = Some(Uninterrupted::begin());
                 let objects = commit_objects()?;
                 (file.commit().map(|()| LeftOut::new()), objects)
             }
             Target::Folder(folder, mut file) => {
                 write_file(rewrite, &mut file).map_err(error)?;
+                input.check()?;
+                uninterrupted = Some(Uninterrupted::begin());
                 let objects = commit_objects()?;
                 (folder.commit().map(|_| LeftOut::new()), objects)
             }
             Target::Stream(mut stream) => {
+                input.check()?;
                 // Who reads the stream may look for objects as soon as it reads of them.
                 let objects = commit_objects()?;
-                (write_stream(rewrite, &mut stream), objects)
+                uninterrupted = None;
+                let written = write_stream(rewrite, &mut stream);
+                let is_whole = input.check().map_err(io::Error::other);
+                (is_whole.and(written), objects)
             }
         };
-        match (written, objects) {
+        let result = match (written, objects) {
             (Ok(left_out), objects) => {
                 drop(objects);
                 if !has_objects && self.ownership == Ownership::OfOutput {
@@ -277,7 +297,9 @@ impl Output {
                     })?;
                 Err(error(cause))
             }
-        }
+        };
+        drop(uninterrupted);
+        result
     }
 }
 

@@ -25,6 +25,10 @@ use crate::summary::{
 };
 use crate::tally::Tally;
 
+/// What is said of a file of a runtime that was cut off.
+const SHRUNK: &str =
+    "was changed while it was read, and is shorter now: what was cut off may be missing or be zeros";
+
 /// All that a run found and did.
 pub struct Run<'a> {
     /// What was asked for.
@@ -182,6 +186,12 @@ impl Run<'_> {
             let lines = told(line_faults, path, true);
             let lost = lines.filter(|&(fault, _)| fault != jitdump::Fault::RepairedName);
             warnings.extend(lost.map(|(_, warning)| warning));
+            if used.found.file.has_shrunk() {
+                warnings.push(Warning {
+                    file: path.map(shown),
+                    ..Warning::new(SHRUNK)
+                });
+            }
             if used.ownerless > 0 {
                 warnings.push(Warning {
                     what: "records of a child that may be any of several processes, passed over".into(),
@@ -193,7 +203,14 @@ impl Run<'_> {
         }
         warnings.extend(self.found_maps.warnings.iter().cloned());
         for used in self.maps {
-            warnings.extend(warned(&used.map.faults, Some(used.found.file.path()), true));
+            let path = used.found.file.path();
+            warnings.extend(warned(&used.map.faults, Some(path), true));
+            if used.found.file.has_shrunk() {
+                warnings.push(Warning {
+                    file: Some(shown(path)),
+                    ..Warning::new(SHRUNK)
+                });
+            }
         }
         warnings.extend(warned(&self.objects.faults, None, false));
         if !self.selection.has_all_symbols {

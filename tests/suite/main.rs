@@ -17,6 +17,7 @@ mod clocks;
 mod command_line;
 mod dwarf;
 mod dwarf_units;
+mod faults;
 mod formats;
 mod lines;
 mod live;

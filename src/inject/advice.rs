@@ -1,0 +1,38 @@
+//! What to do about errors of the system, which don't say that themselves.
+
+use std::io;
+
+use crate::elf::{build_id_cache, store};
+use crate::inject::Error;
+
+impl Error {
+    /// What the user can do about it, if more can be said than the error itself does.
+    pub fn advice(&self) -> Option<&'static str> {
+        of(match self {
+            Self::Read { cause, .. } | Self::Spool { cause } | Self::Write { cause, .. } => cause,
+            Self::Objects(store::Error::Folder { cause, .. } | store::Error::Object { cause, .. }) => cause,
+            Self::Cache(build_id_cache::Error { cause, .. }) => cause,
+            _ => return None,
+        })
+    }
+}
+
+/// The same of an error of the system.
+pub fn of(error: &io::Error) -> Option<&'static str> {
+    Some(match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room there, or choose another place; what was there before is unchanged"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "files may not be as large: there is a limit (ulimit -f), or the file system has one; what was there before is unchanged"
+        }
+        io::ErrorKind::OutOfMemory => {
+            "there is a limit for memory (ulimit -v), or not enough of it; what was there before is unchanged"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "choose another place with -o",
+        _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+            "raise the limit for open files (ulimit -n)"
+        }
+        _ => return None,
+    })
+}
