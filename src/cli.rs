@@ -124,7 +124,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_under: Option<f64>,
 
-    /// Read a profile that belongs to another user
+    /// Read files that belong to other users
+    ///
+    /// The profile must belong to you or to root; jitdumps and perf maps that you did not name yourself, to you, to
+    /// root, to the owner of the profile or to that of the process.
     #[arg(short, long)]
     force: bool,
 

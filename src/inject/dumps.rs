@@ -11,13 +11,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::bytes::printable;
 use crate::code::clock::{CLOCK_MONOTONIC, moved};
 use crate::code::survey::{Marker, Survey};
 use crate::files::MappedFile;
 use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, shown};
+use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::perf::event::FileNumber;
@@ -64,7 +65,7 @@ pub struct Missing {
 }
 
 /// Finds the dumps of a profile, in the files and folders that the user named as well.
-pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options) -> Result<Found, Error> {
+pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options, trust: Trust) -> Result<Found, Error> {
     let mut files = Given::default();
     for path in &options.jitdumps {
         files.add(path).map_err(|cause| Error::Read {
@@ -74,7 +75,7 @@ pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options) -> Result
     }
     let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
     let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
-    Ok(Search::new(survey, clock_offset, &options.input, files).run())
+    Ok(Search::new(survey, clock_offset, &options.input, files, trust).run())
 }
 
 /// Where dumps are looked for.
@@ -88,6 +89,9 @@ struct Search<'a> {
     /// The inode of this process' own mount namespace.
     mount_namespace: Option<u64>,
     given: Given,
+    trust: Trust,
+    /// Files that the user named themselves.
+    named: FxHashSet<PathBuf>,
     /// The given files of each base name.
     by_name: FxHashMap<OsString, Vec<usize>>,
     /// The given jitdumps of each process, by their headers.
@@ -142,7 +146,7 @@ impl<'a> Claims<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(survey: &'a Survey, clock_offset: Option<i64>, input: &Path, given: Given) -> Self {
+    fn new(survey: &'a Survey, clock_offset: Option<i64>, input: &Path, given: Given, trust: Trust) -> Self {
         let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
         let mut by_name: FxHashMap<OsString, Vec<usize>> = FxHashMap::default();
         let mut by_pid: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
@@ -153,9 +157,12 @@ impl<'a> Search<'a> {
                 by_pid.entry(candidate.header.pid).or_default().push(at);
             }
         }
+        let named = given.all.iter().filter(|file| file.is_named);
         Self {
             survey,
             clock_offset,
+            trust,
+            named: named.map(|file| file.path.clone()).collect(),
             beside: parent.unwrap_or(Path::new(".")).to_owned(),
             mount_namespace: fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino()),
             given,
@@ -364,7 +371,21 @@ impl<'a> Search<'a> {
 
     /// Makes sure that a file can be the dump of a marker.
     fn check(&self, candidate: &Candidate, group: &Group<'_>) -> Result<(), Rejected> {
-        self.check_times(candidate, group.first.time)
+        self.check_times(candidate, group.first.time)?;
+        // What the process itself has mapped is its own, whoever it belongs to.
+        let (_, inode) = candidate.file.number();
+        if group.identity.number.is_some_and(|number| number.inode == inode) {
+            return Ok(());
+        }
+        self.check_owner(candidate, group.first.pid)
+    }
+
+    /// Makes sure that a file belongs to somebody who may tell about a process, or was named by the user.
+    fn check_owner(&self, candidate: &Candidate, pid: Pid) -> Result<(), Rejected> {
+        if self.named.contains(candidate.file.path()) {
+            return Ok(());
+        }
+        self.trust.check(&candidate.file, pid)
     }
 
     /// Makes sure that a file can have been written while the profile was recorded, and mapped at `marked`,
@@ -399,7 +420,8 @@ impl<'a> Search<'a> {
             let pid = Pid(candidate.header.pid);
             let has_dump = found.dumps.iter().any(|dump| dump.pids.contains(&pid));
             let checked = if self.survey.processes.knows(pid) {
-                self.check_times(candidate, Time(0))
+                let in_time = self.check_times(candidate, Time(0));
+                in_time.and_then(|()| self.check_owner(candidate, pid))
             } else {
                 Err(Rejected::Because(format!(
                     "is of process {pid}, which is not in the profile, and no marker leads to it: not used"

@@ -16,6 +16,7 @@ mod perf_maps;
 mod report;
 mod sources;
 mod symbol_objects;
+mod trust;
 
 use std::cell::OnceCell;
 use std::io;
@@ -29,6 +30,7 @@ use crate::files::Spool;
 use crate::inject::input::{Expanded, Input};
 use crate::inject::lines::LineOptions;
 use crate::inject::perf_maps::UsedMap;
+use crate::inject::trust::Trust;
 use crate::machine::Machine;
 use crate::perf::output::Rewrite;
 use crate::perf::{self, Profile};
@@ -62,7 +64,7 @@ pub struct Options {
     pub summary: Option<PathBuf>,
     /// Whether to write all functions, not only those that samples touch.
     pub all: bool,
-    /// Whether to read a profile that belongs to another user.
+    /// Whether to read a profile that belongs to another user, and files of runtimes that do.
     pub force: bool,
     /// How many functions share an object.
     pub layout: Layout,
@@ -213,8 +215,9 @@ fn inject_profile(options: &Options, input: &Input, progress: &mut dyn Progress)
     let (profile, survey) = read_profile(input, &expanded)?;
 
     let recorded = Machine::of_profile(profile.architecture(), profile.order);
-    let found = dumps::find(&profile, &survey, options)?;
-    let found_maps = perf_maps::find(&profile, &survey, &found.dumps, options)?;
+    let trust = Trust::new(options, input.main.owner());
+    let found = dumps::find(&profile, &survey, options, trust)?;
+    let found_maps = perf_maps::find(&profile, &survey, &found.dumps, options, trust)?;
     output::refuse_conflicts(options, input, &found, &found_maps)?;
     let mut sources = sources::read(&profile, &survey, &found, recorded, options.clock_offset);
     let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));

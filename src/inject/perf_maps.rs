@@ -15,6 +15,7 @@ use crate::code::symbols::SymbolTable;
 use crate::files::MappedFile;
 use crate::inject::candidates::{Rejected, files_below, shown};
 use crate::inject::dumps::FoundDump;
+use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
@@ -92,6 +93,7 @@ pub fn find(
     survey: &Survey,
     dumps: &[FoundDump],
     options: &Options,
+    trust: Trust,
 ) -> Result<FoundMaps, Error> {
     let mut found = FoundMaps::default();
     let given = given(&options.perf_maps, &mut found.notes)?;
@@ -107,6 +109,7 @@ pub fn find(
     let clock = profile.feature(feature::CLOCK_DATA);
     let search = Search {
         survey,
+        trust,
         names: Names::of(survey),
         given,
         given_by_number,
@@ -239,6 +242,7 @@ fn is_later(time: io::Result<SystemTime>, than: SystemTime) -> bool {
 /// Where perf maps are looked for.
 struct Search<'a> {
     survey: &'a Survey,
+    trust: Trust,
     names: Names,
     given: Vec<GivenMap>,
     /// The given maps of each number.
@@ -315,6 +319,9 @@ impl Search<'_> {
         let file = MappedFile::open(&place.path)?;
         if file.is_empty() {
             return Err(Rejected::Missing);
+        }
+        if place.kind != PlaceKind::Named {
+            self.trust.check(&file, pid)?;
         }
         let is_found = matches!(place.kind, PlaceKind::Process | PlaceKind::Temporary);
         let end = self.survey.times.and_then(|(_, end)| self.wall_clock(end));

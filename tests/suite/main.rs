@@ -19,6 +19,7 @@ mod dwarf;
 mod dwarf_units;
 mod faults;
 mod formats;
+mod hostile_files;
 mod lines;
 mod live;
 mod machines;

@@ -44,6 +44,8 @@ pub enum Fault {
     Duplicate,
     /// A LOAD record whose name or code leaves it, or whose code leaves the address space.
     BadLoad,
+    /// A name of a function that is longer than any compiler makes one.
+    LongName,
     /// A MOVE record of a function that was never loaded, or cut.
     BadMove,
     /// Debug information for a function that was never loaded.
@@ -83,6 +85,7 @@ impl fmt::Display for Fault {
             Self::CutTail => "last record cut off by the end of the file",
             Self::Duplicate => "records written twice, used once",
             Self::BadLoad => "LOAD records whose name or code does not fit, passed over",
+            Self::LongName => "names of functions longer than 64 KiB, cut",
             Self::BadMove => "MOVE records of unknown functions, passed over",
             Self::DebugInfoUnpaired => "DEBUG_INFO records without their LOAD record, passed over",
             Self::UnwindingUnpaired => "UNWINDING_INFO records without their LOAD record, passed over",
@@ -278,7 +281,7 @@ impl<'a> Dump<'a> {
         let load = Load::parse(content(function.load)?, order)?;
         Some(FunctionView {
             number,
-            name: load.name,
+            name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
             code: load.code,
             range: AddressRange::new(function.start, function.size.into())?,
             index: load.index,
@@ -559,6 +562,9 @@ impl<'a> Index<'a> {
             self.pending.drop_nameless(&mut self.faults);
             return self.faults.add(Fault::BadLoad, record.offset);
         };
+        if load.name.len() > record::MAX_NAME {
+            self.faults.add(Fault::LongName, record.offset);
+        }
         let range = AddressRange::new(load.start, load.size.into());
         self.functions.push(Function {
             load: record.place(),

@@ -22,6 +22,10 @@ pub const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
 /// Bytes that may stand behind what a record holds: V8 pads some to a multiple of 8.
 pub const MAX_PADDING: usize = 7;
 
+/// How many bytes of a function's name are kept. The longest that compilers make, of C++ templates, have some
+/// thousands; readers show a few hundred.
+pub const MAX_NAME: usize = 1 << 16;
+
 /// Size in bytes of what each record starts with: type, size, time.
 pub const PREFIX_SIZE: usize = 16;
 
