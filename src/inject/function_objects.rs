@@ -35,7 +35,15 @@ pub fn write(
     let mut placed = Vec::with_capacity(jobs.len());
     let mut seen = FxHashSet::default();
     let mut functions = 0;
+    let dumps = input.dumps.iter().map(|used| used.found.file.len() as u64);
+    let mut room = dumps.sum::<u64>().saturating_mul(MAX_GROWTH).max(MIN_ROOM);
     for batch in batches(&jobs) {
+        if room == 0 {
+            let left_out = batch.iter().map(|job| job.members.len() as u64).sum();
+            writer.faults.add_many(Fault::TooMuch, left_out, 0);
+            progress(left_out);
+            continue;
+        }
         let store = output.store()?;
         let folder = store.folder().to_owned();
         let objects: Vec<Object<'_>> = batch
@@ -52,6 +60,7 @@ pub fn write(
                 }
             }
             placed.push(writer.store(job, &object, store)?);
+            room = room.saturating_sub(object.size());
             functions += job.members.len() as u64;
             progress(job.members.len() as u64);
         }
@@ -106,6 +115,14 @@ struct Object<'a> {
     faults: Vec<MemberFaults>,
 }
 
+impl Object<'_> {
+    /// How many bytes are written for it, at most.
+    fn size(&self) -> u64 {
+        let sources = self.sources.iter().map(|source| source.text.len());
+        sources.fold(self.bytes.len(), usize::saturating_add) as u64
+    }
+}
+
 /// What was wrong with a function.
 #[derive(Default)]
 struct MemberFaults {
@@ -130,8 +147,15 @@ impl Job<'_> {
     }
 }
 
-/// How many objects are encoded at a time at most, and how many bytes their records have together before the
-/// last one is added, to keep the memory for them small.
+/// How large all objects may be together: so many times as large as the dumps, or so many bytes. A function has an
+/// object for each place that it is moved to, and functions may share sources and tables: what is made so could fill
+/// any disk. Of real dumps, the objects are up to 15 times as large: of small functions, most is the tables of an ELF
+/// file.
+const MAX_GROWTH: u64 = 64;
+const MIN_ROOM: u64 = 64 << 20;
+
+/// How many objects are encoded at a time at most, and how many bytes of records or memory they are for before
+/// the last one is added, to keep what is needed for them small.
 const BATCH: usize = 1024;
 const BATCH_BYTES: u64 = 8 << 20;
 
@@ -141,7 +165,7 @@ fn batches<'j, 'g>(mut jobs: &'j [Job<'g>]) -> impl Iterator<Item = &'j [Job<'g>
         let mut bytes = 0u64;
         let is_in = |job: &&Job<'_>| {
             let has_room = bytes < BATCH_BYTES;
-            bytes = bytes.saturating_add(job.record_bytes);
+            bytes = bytes.saturating_add(job.record_bytes.max(job.range.size()));
             has_room
         };
         let count = jobs.iter().take(BATCH).take_while(is_in).count();

@@ -51,6 +51,8 @@ pub enum Fault {
     NoPlace,
     /// Its lines can't be written as DWARF.
     LinesTooLarge,
+    /// There are so many objects that it got none.
+    TooMuch,
 }
 
 impl fmt::Display for Fault {
@@ -61,6 +63,9 @@ impl fmt::Display for Fault {
                 "functions without unused addresses within 2 GiB behind them, written without their unwinding tables"
             }
             Self::LinesTooLarge => "functions whose lines are too large for DWARF, written without",
+            Self::TooMuch => {
+                "functions left out, since the objects of others are many times as large as the dumps already"
+            }
         })
     }
 }

@@ -10,6 +10,7 @@
     clippy::indexing_slicing
 )]
 
+mod adversarial;
 mod bad_input;
 mod build_id_cache;
 mod captures;

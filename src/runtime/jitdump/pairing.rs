@@ -175,6 +175,9 @@ impl Pending {
         for (_, waiting) in self.debug_info2.extract_if(is_old) {
             faults.add(Fault::DebugInfoUnpaired, waiting.place.offset);
         }
+        // To look for old ones takes as long as there is room for new ones.
+        self.debug_info.shrink_to(2 * self.debug_info.len());
+        self.debug_info2.shrink_to(2 * self.debug_info2.len());
     }
 
     /// Debug information of an address that is not loaded.
