@@ -4,11 +4,14 @@
 //! process by: in a container that is not the profile's, but the name of a jitdump tells it as well.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustc_hash::FxHashSet;
 
 use crate::code::survey::Survey;
 use crate::code::symbols::SymbolTable;
@@ -115,6 +118,9 @@ pub fn find(
         given_by_number,
         beside: parent.unwrap_or(Path::new(".")).to_owned(),
         dump_folders: dump_folders(dumps),
+        listed_beside: Listing::of(parent.unwrap_or(Path::new("."))),
+        listed_temporary: Listing::of(Path::new(TEMPORARY)),
+        running: Listing::of(Path::new("/proc")),
         clock: clock.and_then(|content| ClockData::parse(content, profile.order)),
     };
     search.run(&mut found);
@@ -239,6 +245,28 @@ fn is_later(time: io::Result<SystemTime>, than: SystemTime) -> bool {
     time.is_ok_and(|time| time > than + SLACK)
 }
 
+/// Where perf maps of processes that are gone lie.
+const TEMPORARY: &str = "/tmp";
+
+/// What is in a folder, so that it is not asked for each process; `None` if that can't be told.
+struct Listing(Option<FxHashSet<OsString>>);
+
+impl Listing {
+    fn of(folder: &Path) -> Self {
+        let names = fs::read_dir(folder).and_then(|entries| {
+            let names = entries.map(|entry| Ok(entry?.file_name()));
+            names.collect::<io::Result<FxHashSet<OsString>>>()
+        });
+        Self(names.ok())
+    }
+
+    fn may_have(&self, name: &str) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|names| names.contains(OsStr::new(name)))
+    }
+}
+
 /// Where perf maps are looked for.
 struct Search<'a> {
     survey: &'a Survey,
@@ -250,6 +278,10 @@ struct Search<'a> {
     /// The folder that the profile lies in.
     beside: PathBuf,
     dump_folders: BTreeMap<Pid, PathBuf>,
+    listed_beside: Listing,
+    listed_temporary: Listing,
+    /// The processes of this machine.
+    running: Listing,
     /// What the wall clock said at some time of the profile.
     clock: Option<ClockData>,
 }
@@ -303,15 +335,20 @@ impl Search<'_> {
             add(kind, file.path.clone());
         }
         for (number, _) in self.names.of_process(pid).filter(|&(_, is_unique)| is_unique) {
-            add(PlaceKind::Given, self.beside.join(name(number)));
+            if self.listed_beside.may_have(&name(number)) {
+                add(PlaceKind::Given, self.beside.join(name(number)));
+            }
         }
         // As long as it lives, its own folder for temporary files, and its own number.
-        if let Some(number) = own_number(pid) {
+        let is_running = self.running.may_have(&pid.to_string());
+        if let Some(number) = is_running.then(|| own_number(pid)).flatten() {
             let folder = PathBuf::from(format!("/proc/{pid}/root/tmp"));
             add(PlaceKind::Process, folder.join(name(number)));
         }
         // Here the numbers of containers mean other processes.
-        add(PlaceKind::Temporary, Path::new("/tmp").join(name(pid.0)));
+        if self.listed_temporary.may_have(&name(pid.0)) {
+            add(PlaceKind::Temporary, Path::new(TEMPORARY).join(name(pid.0)));
+        }
         places
     }
 
