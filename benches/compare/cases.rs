@@ -34,6 +34,12 @@ pub enum Scale {
 /// How often programs run that take long.
 const SLOW_RUNS: usize = 3;
 
+/// The options for an object for each function.
+const FUNCTION: &[&str] = &["--all", "--layout=function"];
+
+/// The options for objects that functions share.
+const IMAGE: &[&str] = &["--all", "--layout=image"];
+
 /// When perf report is stopped at the latest. Some do not end with a hundred thousand objects.
 const REPORT_LIMIT: Duration = Duration::from_secs(60);
 
@@ -324,14 +330,6 @@ fn selection(bench: &Bench<'_>) -> Vec<Section> {
     vec![section(title, rows, ratios)]
 }
 
-/// The options for an object for each function, and for few of them.
-fn layouts() -> (&'static [&'static str], &'static [&'static str]) {
-    match programs::has_layouts() {
-        true => (&["--all", "--layout=function"], &["--all", "--layout=image"]),
-        false => (&["--all"], &["--all"]),
-    }
-}
-
 fn all_functions(bench: &Bench<'_>) -> Vec<Section> {
     let input = Input {
         functions: bench.scaled(100_000),
@@ -339,7 +337,7 @@ fn all_functions(bench: &Bench<'_>) -> Vec<Section> {
         ..Input::default()
     };
     let title = format!("A file for each of {} functions", number(input.functions));
-    vec![all(bench, &input, title, layouts().0)]
+    vec![all(bench, &input, title, FUNCTION)]
 }
 
 fn all_image(bench: &Bench<'_>) -> Vec<Section> {
@@ -350,7 +348,7 @@ fn all_image(bench: &Bench<'_>) -> Vec<Section> {
         ..Input::default()
     };
     let title = format!("All of {} functions with lines", number(input.functions));
-    vec![all(bench, &input, title, layouts().1)]
+    vec![all(bench, &input, title, IMAGE)]
 }
 
 fn all(bench: &Bench<'_>, input: &Input, title: String, arguments: &[&str]) -> Section {
@@ -390,16 +388,14 @@ fn inlined(bench: &Bench<'_>) -> Vec<Section> {
         number(input.functions)
     );
     let case = bench.case(&input);
-    let (function, image) = layouts();
     let runs = bench.runs_of_many_files();
-    bench.prepare(&case, "kept", function);
-    let mut contestants = vec![bench.jitinject(&case, "function", function, runs)];
-    if function != image {
-        contestants.push(bench.jitinject(&case, "image", image, runs));
-    }
-    contestants.push(bench.writer("kept", runs));
-    contestants.push(bench.perf(&case, 1));
-    let rows = bench.run(contestants);
+    bench.prepare(&case, "kept", FUNCTION);
+    let rows = bench.run(vec![
+        bench.jitinject(&case, "function", FUNCTION, runs),
+        bench.jitinject(&case, "image", IMAGE, runs),
+        bench.writer("kept", runs),
+        bench.perf(&case, 1),
+    ]);
     let ratios = [ratio(&rows, &rows[0].program, WRITER, false)];
     vec![section(title, rows, ratios)]
 }
@@ -524,7 +520,6 @@ fn recordings(bench: &Bench<'_>) -> Vec<Section> {
 }
 
 fn growth_of_functions(bench: &Bench<'_>) -> Vec<Section> {
-    let (function, image) = layouts();
     let mut rows = Vec::new();
     for functions in [10_000, 100_000, 1_000_000].map(|functions| bench.scaled(functions)) {
         let input = Input {
@@ -542,12 +537,9 @@ fn growth_of_functions(bench: &Bench<'_>) -> Vec<Section> {
         } else {
             bench.runs_of_many_files()
         };
-        let mut contestants = Vec::new();
-        if function != image {
-            contestants.push(bench.jitinject(&case, "image", image, runs));
-        }
+        let mut contestants = vec![bench.jitinject(&case, "image", IMAGE, runs)];
         if !is_large {
-            contestants.push(bench.jitinject(&case, "function", function, runs));
+            contestants.push(bench.jitinject(&case, "function", FUNCTION, runs));
         }
         let found = bench.run(contestants);
         rows.extend(found.into_iter().map(|row| Row {
@@ -595,20 +587,16 @@ fn growth_of_samples(bench: &Bench<'_>) -> Vec<Section> {
 fn own(bench: &Bench<'_>) -> Vec<Section> {
     let input = bench.options.own.clone().unwrap_or_default();
     let case = bench.case(&input);
-    let (function, image) = layouts();
     let runs = bench.runs_of_many_files();
-    bench.prepare(&case, "kept", function);
-    let mut contestants = vec![
+    bench.prepare(&case, "kept", FUNCTION);
+    let rows = bench.run(vec![
         bench.jitinject(&case, "selection", &[], runs),
-        bench.jitinject(&case, "function", function, runs),
-    ];
-    if function != image {
-        contestants.push(bench.jitinject(&case, "image", image, runs));
-    }
-    contestants.push(bench.writer("kept", runs));
-    contestants.push(bench.copy(&case, "kept", runs));
-    contestants.push(bench.perf(&case, SLOW_RUNS));
-    let rows = bench.run(contestants);
+        bench.jitinject(&case, "function", FUNCTION, runs),
+        bench.jitinject(&case, "image", IMAGE, runs),
+        bench.writer("kept", runs),
+        bench.copy(&case, "kept", runs),
+        bench.perf(&case, SLOW_RUNS),
+    ]);
     let ratios = [
         ratio(&rows, PERF, "jitinject", true),
         ratio(&rows, PERF, &rows[1].program, true),

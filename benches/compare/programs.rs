@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 
 /// A command that says nothing.
 fn silent(program: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -25,17 +24,6 @@ pub fn jitinject(input: &Path, output: &Path, more: &[&str]) -> Command {
         .arg(output)
         .args(more);
     command
-}
-
-/// Whether this jitinject can choose how functions are put into objects.
-pub fn has_layouts() -> bool {
-    static HAS_LAYOUTS: OnceLock<bool> = OnceLock::new();
-    *HAS_LAYOUTS.get_or_init(|| {
-        let help = Command::new(env!("CARGO_BIN_EXE_jitinject"))
-            .arg("--help")
-            .output();
-        String::from_utf8_lossy(&help.unwrap().stdout).contains("--layout")
-    })
 }
 
 /// perf inject, from `input` to `output`, with `cache` for its build-id cache.
