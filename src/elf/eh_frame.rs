@@ -462,7 +462,8 @@ impl Writer {
             .extend_from_slice(&[1, POINTERS, dw::DW_EH_PE_udata4.0, table_encoding]);
         self.distance_to(self.layout.eh_frame)?;
         self.u32(u32::try_from(index.len()).ok()?);
-        index.sort_unstable();
+        // As distances: an entry that starts in front of the object's first address comes before all others.
+        index.sort_unstable_by_key(|&(function, _)| function.wrapping_sub(start) as i64);
         for (function, entry) in index {
             let entry = self.layout.eh_frame.wrapping_add(entry as u64);
             self.u32(signed_distance(start, function)?);

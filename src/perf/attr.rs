@@ -53,7 +53,7 @@ mod offset {
 }
 
 /// The size of the first published `struct perf_event_attr`, which is also what a size of 0 means.
-const SIZE_VERSION_0: usize = 64;
+pub const SIZE_VERSION_0: usize = 64;
 
 /// The fixed-size fields at the start of a sample, in order.
 const SAMPLE_FIELDS: [SampleFormat; 9] = [
@@ -158,12 +158,18 @@ impl Attr {
     }
 }
 
-/// How long an attribute says it is, in bytes; `None` where it ends before it could.
+/// How long an attribute says it is, in bytes; `None` where it ends before it could, or says what can't be.
 pub fn size(attr: &[u8], order: ByteOrder) -> Option<usize> {
-    match order.u32_at(attr, offset::SIZE)? {
+    match order.u32_at(attr, offset::SIZE)? as usize {
         0 => Some(SIZE_VERSION_0),
-        size => Some(size as usize),
+        size => (size >= SIZE_VERSION_0).then_some(size),
     }
+}
+
+/// Makes an attribute say how long it is.
+pub fn set_size(attr: &mut [u8], order: ByteOrder) {
+    let size = u32::try_from(attr.len()).unwrap_or(u32::MAX);
+    order.set_u32(attr, offset::SIZE, size);
 }
 
 /// Bytes from the start of `fields` to `field`, where `format` has it.

@@ -103,10 +103,17 @@ pub fn put_build_ids(out: &mut Vec<u8>, order: ByteOrder, table: &[u8]) {
 }
 
 /// Appends a record with an attribute and its ids; `None` if they are too much for one.
+///
+/// Readers tell the two apart by the size that the attribute says it has; in a file, where the header tells
+/// them apart, it may say anything.
 pub fn put_attr(out: &mut Vec<u8>, order: ByteOrder, entry: &AttrEntry<'_>) -> Option<()> {
-    let size = u16::try_from(HEADER_SIZE + entry.attr.len() + entry.ids.len()).ok()?;
+    let said = attr::size(entry.attr, order);
+    let attr = said.and_then(|size| entry.attr.get(..size)).unwrap_or(entry.attr);
+    let size = u16::try_from(HEADER_SIZE + attr.len() + entry.ids.len()).ok()?;
     record::put_header(out, order, record::HEADER_ATTR, 0, size);
-    out.extend_from_slice(entry.attr);
+    let start = out.len();
+    out.extend_from_slice(attr);
+    attr::set_size(out.get_mut(start..)?, order);
     out.extend_from_slice(entry.ids);
     Some(())
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::perf::attr::Attrs;
+use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, Header, PIPE_HEADER_SIZE, Section, Start};
 use crate::perf::pipe::Head;
@@ -249,7 +249,7 @@ fn attr_entries<'a>(
     };
     let section = header.attrs.slice(file).ok_or_else(|| error.clone())?;
     let entry_size = usize::try_from(header.attr_size).map_err(|_| error.clone())?;
-    if entry_size <= IDS || section.len() < entry_size {
+    if entry_size < attr::SIZE_VERSION_0 + IDS || section.len() < entry_size {
         return Err(error);
     }
     // Many attributes could name the same ids, many times the size of the file.

@@ -151,9 +151,10 @@ impl<'a> Iterator for Records<'a> {
         }
         let (bytes, rest) = self.data.split_at_checked(size)?;
         // The first field is the size of the data that follow.
+        let mut body = Reader::new(bytes.get(HEADER_SIZE..)?, self.order);
         let payload_size = match kind {
-            AUXTRACE => usize::try_from(header.u64()?).ok()?,
-            HEADER_TRACING_DATA => header.u32()? as usize,
+            AUXTRACE => usize::try_from(body.u64()?).ok()?,
+            HEADER_TRACING_DATA => body.u32()? as usize,
             _ => 0,
         };
         let (payload, rest) = rest.split_at_checked(payload_size)?;
@@ -194,6 +195,16 @@ mod tests {
         assert_eq!((next.offset, next.kind), (100 + 16 + 5, COMM));
         assert!(records.next().is_none());
         assert!(records.undecoded().is_none());
+    }
+
+    #[test]
+    fn a_record_too_short_for_the_size_of_its_data_ends_the_walk() {
+        for kind in [AUXTRACE, HEADER_TRACING_DATA] {
+            let data = [record(kind, b""), record(COMM, b"next")].concat();
+            let mut records = Records::new(&data, 0, ByteOrder::Little);
+            assert!(records.next().is_none());
+            assert_eq!(records.undecoded().unwrap().0, 0);
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
 use jitinject::inject::Options;
+use jitinject::perf::Profile;
+use jitinject::perf::output::{Edits, Rewrite};
 
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Generated, Plan, Random, generate};
@@ -344,6 +346,42 @@ fn functions_that_cannot_be_are_passed_over() {
         assert!(said.contains(expected), "{expected}: {said}");
     }
     assert_eq!(perf::leaves(&output)[0].frames, ["good"]);
+}
+
+/// In a pipe, the size of an attribute tells it from the ids behind it; in a file the header does.
+#[test]
+fn attributes_that_lie_about_their_size_reach_a_pipe_whole() {
+    /// Where the first attribute says how long it is.
+    const SIZE: usize = 104 + 2 * 8 + 4;
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.ids = vec![11, 12];
+    profile.comm(1, "name", false, 1);
+    let plain = profile.finish();
+    for says in [0u32, 1, 64, 1000, u32::MAX] {
+        let mut file = plain.clone();
+        file[SIZE..SIZE + 4].copy_from_slice(&says.to_le_bytes());
+        let profile = Profile::parse(&file).unwrap();
+        let rewrite = Rewrite {
+            profile: &profile,
+            data_end: profile.data.len() as u64,
+            auxtrace: &[],
+            edits: Edits::default(),
+            build_ids: Vec::new(),
+            compression: None,
+        };
+        let mut pipe = Vec::new();
+        rewrite.write_pipe(&mut pipe).unwrap();
+        let piped = Profile::parse(&pipe).unwrap();
+        assert!(piped.faults.is_empty(), "{:?}", piped.faults);
+        let ids = |profile: &Profile<'_>| {
+            profile
+                .attr_entries
+                .iter()
+                .map(|it| it.ids.to_vec())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&piped), ids(&profile), "{says}");
+    }
 }
 
 /// Damages a file: bits flipped, bytes cut out or doubled, numbers set to extremes.

@@ -5,6 +5,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use jitinject::bytes::ByteOrder;
+use jitinject::elf::eh_frame::{EhFrame, Entries, TableLayout, Tables};
+use jitinject::units::{Address, AddressRange};
+
 use crate::support::{OBJECT_LAYOUTS, capture, inject_into, model, perf, scratch, tools};
 
 /// The maps of objects with code in an output: file, start of the object, start of the code.
@@ -146,4 +150,50 @@ fn stacks_of_v8_reach_the_start() {
             );
         }
     }
+}
+
+/// An `.eh_frame` with an entry for each range of addresses, as they are.
+fn eh_frame(ranges: &[(u64, u64)]) -> Vec<u8> {
+    let order = ByteOrder::Little;
+    let mut out = Vec::new();
+    // CIE: version 1, no augmentation, factors 1 and -8, return address in column 16
+    let cie = [1, 0, 1, 0x78, 16, 0, 0, 0];
+    order.put_u32(&mut out, 4 + cie.len() as u32);
+    order.put_u32(&mut out, 0);
+    out.extend_from_slice(&cie);
+    for &(start, size) in ranges {
+        order.put_u32(&mut out, 20);
+        let back = out.len() as u32;
+        order.put_u32(&mut out, back);
+        order.put_u64(&mut out, start);
+        order.put_u64(&mut out, size);
+    }
+    out
+}
+
+/// An entry may start before its function does. In the object, whose code starts near address 0, there is no
+/// such address; only its distance counts.
+#[test]
+fn an_entry_in_front_of_the_code_comes_first_in_the_index() {
+    let section = eh_frame(&[(0x0ff0, 0x20), (0x1010, 0x10), (0x1080, 0x20)]);
+    let entries = Entries::read(EhFrame {
+        section: &section,
+        address: Address(0x9000),
+        order: ByteOrder::Little,
+        address_size: 8,
+    });
+    let code = AddressRange::new(Address(0x1000), 0x100).unwrap();
+    let laid_out = |base: u64| {
+        let placed = entries.of(code).map(|entry| {
+            let distance = entry.range.start.0.wrapping_sub(code.start.0);
+            (entry, base.wrapping_add(distance))
+        });
+        let layout = TableLayout {
+            eh_frame: base + 0x2000,
+            order: ByteOrder::Little,
+            address_size: 8,
+        };
+        Tables::lay_out(placed, layout).unwrap().bytes
+    };
+    assert_eq!(laid_out(0), laid_out(0x1_0000_0000));
 }

@@ -1,0 +1,213 @@
+//! A file as its records, which can be damaged: it is known of each record whether it still is what it was.
+
+use jitinject::bytes::ByteOrder;
+use jitinject_fuzz::generator::Random;
+
+/// What a file is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Profile,
+    Dump,
+}
+
+/// A record, or what stands before or behind all records.
+#[derive(Clone)]
+pub struct Piece {
+    /// Which record it was; none of them for what stands before, behind or between them.
+    pub record: Option<usize>,
+    pub bytes: Vec<u8>,
+}
+
+/// A file in pieces.
+#[derive(Clone)]
+pub struct Pieces {
+    format: Format,
+    pub order: ByteOrder,
+    pub pieces: Vec<Piece>,
+}
+
+/// What damage can be done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Damage {
+    Cut,
+    Bits,
+    Length,
+    Doubled,
+    Dropped,
+    Swapped,
+    Zeroed,
+    Inserted,
+    Removed,
+}
+
+pub const DAMAGES: [Damage; 9] = [
+    Damage::Cut,
+    Damage::Bits,
+    Damage::Length,
+    Damage::Doubled,
+    Damage::Dropped,
+    Damage::Swapped,
+    Damage::Zeroed,
+    Damage::Inserted,
+    Damage::Removed,
+];
+
+impl Pieces {
+    /// Takes a sound file apart.
+    pub fn new(file: &[u8], format: Format) -> Option<Self> {
+        let (order, data) = match format {
+            Format::Profile => crate::profile::data(file)?,
+            Format::Dump => {
+                let order = match file.get(..4)? {
+                    b"DTiJ" => ByteOrder::Little,
+                    _ => ByteOrder::Big,
+                };
+                (order, order.u32_at(file, 8)? as usize..file.len())
+            }
+        };
+        let mut pieces = vec![Piece {
+            record: None,
+            bytes: file.get(..data.start)?.to_vec(),
+        }];
+        let mut at = data.start;
+        for record in 0.. {
+            let size = match format {
+                Format::Profile => order.u32_at(file, at + 4).map(|word| half(word, order)),
+                Format::Dump => order.u32_at(file, at + 4),
+            };
+            let size = size.unwrap_or(0) as usize;
+            if at >= data.end || size < 8 || at + size > data.end {
+                break;
+            }
+            pieces.push(Piece {
+                record: Some(record),
+                bytes: file.get(at..at + size)?.to_vec(),
+            });
+            at += size;
+        }
+        pieces.push(Piece {
+            record: None,
+            bytes: file.get(at..)?.to_vec(),
+        });
+        Some(Self {
+            format,
+            order,
+            pieces,
+        })
+    }
+
+    /// The file.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.pieces
+            .iter()
+            .flat_map(|piece| &piece.bytes)
+            .copied()
+            .collect()
+    }
+
+    /// The number of some record's piece; of any piece where there is no record.
+    fn some_record(&self, random: &mut Random) -> usize {
+        random.below(self.pieces.len().saturating_sub(2).max(1) as u64) as usize + 1
+    }
+
+    /// Damages the file somewhere.
+    pub fn damage(&mut self, damage: Damage, random: &mut Random) {
+        let at = self.some_record(random).min(self.pieces.len() - 1);
+        let size: usize = self.pieces.iter().map(|piece| piece.bytes.len()).sum();
+        let place = random.below(size.max(1) as u64) as usize;
+        match damage {
+            Damage::Cut => self.edit(place, size, |bytes| bytes.clear()),
+            Damage::Bits => {
+                for _ in 0..1 + random.below(8) {
+                    let place = (place + random.below(64) as usize).min(size.saturating_sub(1));
+                    let bit = 1 << random.below(8);
+                    self.edit(place, place + 1, |bytes| bytes[0] ^= bit);
+                }
+            }
+            Damage::Length => self.lie(at, random),
+            Damage::Doubled => {
+                let piece = self.pieces[at].clone();
+                self.pieces.insert(at, piece);
+            }
+            Damage::Dropped => drop(self.pieces.remove(at)),
+            Damage::Swapped => {
+                let other = self.some_record(random).min(self.pieces.len() - 1);
+                self.pieces.swap(at, other);
+            }
+            Damage::Zeroed => {
+                let end = place + 8 + random.below(2000) as usize;
+                self.edit(place, end, |bytes| bytes.fill(0));
+            }
+            Damage::Removed => {
+                let end = place + 1 + random.below(300) as usize;
+                self.edit(place, end, |bytes| bytes.clear());
+            }
+            Damage::Inserted => {
+                let junk = (0..8 + random.below(250)).map(|_| random.below(256) as u8);
+                let (record, bytes) = (None, junk.collect());
+                self.pieces.insert(at, Piece { record, bytes });
+            }
+        }
+    }
+
+    /// Edits the parts of pieces that lie between two places of the file; parts may get shorter.
+    fn edit(&mut self, start: usize, end: usize, mut edit: impl FnMut(&mut Vec<u8>)) {
+        let mut offset = 0;
+        for piece in &mut self.pieces {
+            let size = piece.bytes.len();
+            let (from, to) = (start.max(offset), end.min(offset + size));
+            if from < to {
+                let mut part: Vec<u8> = piece.bytes[from - offset..to - offset].to_vec();
+                edit(&mut part);
+                piece.bytes.splice(from - offset..to - offset, part);
+            }
+            offset += size;
+        }
+    }
+
+    /// Gives a length or a count in a record another value.
+    fn lie(&mut self, at: usize, random: &mut Random) {
+        const DUMP_WORDS: [usize; 4] = [16, 24, 32, 40];
+        let order = self.order;
+        let bytes = &mut self.pieces[at].bytes;
+        let size = bytes.len() as u64;
+        let values = [
+            0,
+            1,
+            15,
+            16,
+            size - 1.min(size),
+            size + 1,
+            size * 2,
+            0x7fff_ffff,
+            u64::MAX,
+        ];
+        let value = values[random.below(values.len() as u64) as usize];
+        let mut new = Vec::new();
+        let field = match self.format {
+            Format::Profile => {
+                order.put_u16(&mut new, value as u16);
+                6
+            }
+            Format::Dump if random.below(2) == 0 => {
+                order.put_u32(&mut new, value as u32);
+                4
+            }
+            Format::Dump => {
+                order.put_u64(&mut new, value);
+                DUMP_WORDS[random.below(4) as usize]
+            }
+        };
+        if let Some(place) = bytes.get_mut(field..field + new.len()) {
+            place.copy_from_slice(&new);
+        }
+    }
+}
+
+/// The size in the word that a record of a profile has behind its type.
+fn half(word: u32, order: ByteOrder) -> u32 {
+    match order {
+        ByteOrder::Little => word >> 16,
+        ByteOrder::Big => word & 0xffff,
+    }
+}

@@ -1,0 +1,176 @@
+//! A reading of profiles of its own: samples, and which file's symbol lies at an address at a time. It is as
+//! simple as can be, and knows only files with events of one shape.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use jitinject::bytes::{ByteOrder, Reader, until_nul};
+use object::{Object, ObjectSymbol};
+
+/// The bits of a sample's type: its fields in front of the callers, in their order, and the callers. A sample
+/// that has others there is not understood.
+const IDENTIFIER: u64 = 1 << 16;
+const IP: u64 = 1 << 0;
+const TID: u64 = 1 << 1;
+const TIME: u64 = 1 << 2;
+const READ: u64 = 1 << 4;
+const CALLCHAIN: u64 = 1 << 5;
+const AFTER_TIME: [u64; 5] = [1 << 3, 1 << 6, 1 << 9, 1 << 7, 1 << 8];
+/// Fields of a trailer behind the time: id, stream, processor, identifier.
+const TRAILER: [u64; 4] = [1 << 6, 1 << 9, 1 << 7, 1 << 16];
+
+/// An address that a sample holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Frame {
+    pub pid: u32,
+    pub time: u64,
+    pub address: u64,
+}
+
+/// A map of a file, or of no file.
+#[derive(Clone, Debug)]
+struct Map {
+    pid: u32,
+    time: u64,
+    start: u64,
+    size: u64,
+    path: Vec<u8>,
+}
+
+/// A profile, as far as it matters here.
+#[derive(Default)]
+pub struct Profile {
+    pub frames: Vec<Frame>,
+    /// In the order of time.
+    maps: Vec<Map>,
+}
+
+/// Where the records of a file are; `None` where it is no file.
+pub fn data(file: &[u8]) -> Option<(ByteOrder, std::ops::Range<usize>)> {
+    let order = match file.get(..8)? {
+        b"PERFILE2" => ByteOrder::Little,
+        b"2ELIFREP" => ByteOrder::Big,
+        _ => return None,
+    };
+    let word = |at| order.u64_at(file, at);
+    if word(8)? != 104 {
+        return None;
+    }
+    let start = usize::try_from(word(40)?).ok()?;
+    let end = start.checked_add(usize::try_from(word(48)?).ok()?)?;
+    (end <= file.len()).then_some((order, start..end))
+}
+
+impl Profile {
+    /// Reads a file.
+    pub fn read(file: &[u8]) -> Option<Self> {
+        let (order, data) = data(file)?;
+        let attrs = usize::try_from(order.u64_at(file, 24)?).ok()?;
+        let shape = order.u64_at(file, attrs.checked_add(24)?)?;
+        if shape & READ != 0 {
+            return None;
+        }
+        let mut profile = Self::default();
+        let mut rest = file.get(data)?;
+        while !rest.is_empty() {
+            let size = usize::from(Reader::new(rest.get(6..)?, order).u16()?);
+            let (record, behind) = rest.split_at_checked(size)?;
+            profile.add(record, order, shape);
+            rest = behind;
+        }
+        profile.maps.sort_by_key(|map| map.time);
+        Some(profile)
+    }
+
+    fn add(&mut self, record: &[u8], order: ByteOrder, shape: u64) -> Option<()> {
+        let body = Reader::new(record.get(8..)?, order);
+        match order.u32_at(record, 0)? {
+            9 => self.add_sample(body, shape),
+            kind @ (1 | 10) => {
+                let back = TRAILER.iter().filter(|&&field| shape & field != 0).count() * 8 + 8;
+                let time = order.u64_at(record, record.len().checked_sub(back)?)?;
+                self.add_map(body, kind == 10, time)
+            }
+            _ => None,
+        }
+    }
+
+    fn add_sample(&mut self, mut body: Reader<'_>, shape: u64) -> Option<()> {
+        let has = |field: u64| shape & field != 0;
+        if has(IDENTIFIER) {
+            body.u64()?;
+        }
+        let ip = if has(IP) { body.u64()? } else { 0 };
+        let pid = if has(TID) { body.u32()? } else { 0 };
+        if has(TID) {
+            body.u32()?;
+        }
+        let time = if has(TIME) { body.u64()? } else { 0 };
+        let mut add = |address| self.frames.push(Frame { pid, time, address });
+        add(ip);
+        for field in AFTER_TIME {
+            if has(field) {
+                body.u64()?;
+            }
+        }
+        if has(CALLCHAIN) {
+            for at in 0..body.u64()? {
+                let address = body.u64()?;
+                // Behind the mark that says whose they are, the first is the sampled address again.
+                if at > 1 && address < u64::MAX - 4095 {
+                    add(address.wrapping_sub(1));
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn add_map(&mut self, mut body: Reader<'_>, is_long: bool, time: u64) -> Option<()> {
+        let pid = body.u32()?;
+        body.u32()?;
+        let (start, size) = (body.u64()?, body.u64()?);
+        body.skip(if is_long { 40 } else { 8 })?;
+        self.maps.push(Map {
+            pid,
+            time,
+            start,
+            size,
+            path: until_nul(body.rest()).to_vec(),
+        });
+        Some(())
+    }
+
+    /// The name of what lies at each of some frames, where a file `is_object` that was made for JIT code is
+    /// mapped there.
+    pub fn names(&self, frames: &[Frame], is_object: impl Fn(&[u8]) -> bool) -> Vec<Option<Vec<u8>>> {
+        let mut symbols = HashMap::new();
+        let mut by_pid: HashMap<u32, Vec<&Map>> = HashMap::new();
+        for map in &self.maps {
+            by_pid.entry(map.pid).or_default().push(map);
+        }
+        let mut name = |frame: &Frame| {
+            let maps = by_pid.get(&frame.pid)?;
+            let before = maps.partition_point(|map| map.time <= frame.time);
+            let covers = |map: &&&Map| frame.address.wrapping_sub(map.start) < map.size;
+            let map = maps[..before].iter().rev().find(covers)?;
+            if !is_object(&map.path) {
+                return None;
+            }
+            let symbol = symbols
+                .entry(map.path.clone())
+                .or_insert_with(|| symbol_of(&map.path));
+            symbol.clone()
+        };
+        frames.iter().map(&mut name).collect()
+    }
+}
+
+/// The name of the only function in an object.
+fn symbol_of(path: &[u8]) -> Option<Vec<u8>> {
+    let bytes = std::fs::read(Path::new(std::str::from_utf8(path).ok()?)).ok()?;
+    let file = object::File::parse(&*bytes).ok()?;
+    let symbol = file
+        .symbols()
+        .find(|symbol| symbol.kind() == object::SymbolKind::Text)?;
+    Some(symbol.name_bytes().ok()?.to_vec())
+}

@@ -1,0 +1,226 @@
+//! What is to be said of a run.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use crate::cases::Case;
+use crate::oracle::{self, Expected};
+use crate::pieces::Pieces;
+use crate::profile::Profile;
+use crate::programs::End;
+
+/// What a run left behind.
+pub struct Ran {
+    pub end: End,
+    pub said: String,
+    /// The warnings of its summary, each with its file and how often it came.
+    pub warnings: HashSet<(String, String, u64)>,
+    /// Its output, where there is one that can be read.
+    output: Option<Profile>,
+    /// The folder of its objects.
+    objects: Vec<u8>,
+}
+
+impl Ran {
+    pub fn read(end: End, said: String, output: &str, summary: Option<&Path>) -> Self {
+        let bytes = fs::read(output).ok();
+        Self {
+            end,
+            said,
+            warnings: summary.and_then(warnings).unwrap_or_default(),
+            output: bytes.and_then(|bytes| Profile::read(&bytes)),
+            objects: format!("{output}.elf/").into_bytes(),
+        }
+    }
+}
+
+fn warnings(summary: &Path) -> Option<HashSet<(String, String, u64)>> {
+    let summary: serde_json::Value = serde_json::from_slice(&fs::read(summary).ok()?).ok()?;
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let warnings = summary.get("warnings")?.as_array()?.iter();
+    let warnings = warnings.map(|warning| {
+        let count = warning["count"].as_u64().unwrap_or(0);
+        (text(&warning["what"]), text(&warning["file"]), count)
+    });
+    Some(warnings.collect())
+}
+
+/// What came of a run.
+pub struct Verdict {
+    end: End,
+    has_panicked: bool,
+    /// Whether it left an output that can be read.
+    has_output: bool,
+    /// Frames in functions whose records are whole, and that no damaged record claims.
+    pub expected: u64,
+    /// How many of those have their name in the output.
+    pub named: u64,
+    /// Those that have not.
+    pub lost: Vec<(Expected, Option<Vec<u8>>)>,
+    /// Whether it said anything that it does not say of the sound files.
+    pub is_told: bool,
+    /// Whether the profile was damaged.
+    is_profile_damaged: bool,
+}
+
+/// Compares what came out with what must.
+pub fn of(
+    case: &Case,
+    profile: &Pieces,
+    dumps: &[Pieces],
+    ran: &Ran,
+    sound: &HashSet<(String, String, u64)>,
+) -> Verdict {
+    let whole: Vec<HashSet<usize>> = case.dumps.iter().zip(dumps).map(|it| whole(it.0, it.1)).collect();
+    let claims = claims(&case.dumps, dumps);
+    let is_whole = |&(file, record): &(usize, usize)| whole[file].contains(&record);
+    let is_claimed = |address: u64| {
+        claims
+            .iter()
+            .any(|&(start, size)| address.wrapping_sub(start) < size)
+    };
+    let is_profile_damaged = profile.bytes() != case.profile.bytes();
+    let in_profile = is_profile_damaged.then(|| samples(case, profile)).flatten();
+    let mut expected: Vec<&Expected> = case.expected.iter().collect();
+    expected.retain(|it| {
+        it.records.iter().all(is_whole)
+            && !is_claimed(it.frame.address)
+            && in_profile
+                .as_ref()
+                .is_none_or(|frames| frames.contains(&(it.frame.pid, it.frame.time)))
+    });
+    if is_profile_damaged && in_profile.is_none() {
+        expected.clear();
+    }
+    let frames: Vec<_> = expected.iter().map(|it| it.frame).collect();
+    let is_object = |path: &[u8]| path.starts_with(&ran.objects) || jitted(path);
+    let names = match &ran.output {
+        Some(output) => output.names(&frames, is_object),
+        None => vec![None; frames.len()],
+    };
+    let is_named =
+        |it: &Expected, name: &Option<Vec<u8>>| name.as_ref().is_some_and(|name| same(name, &it.name));
+    let lost: Vec<_> = expected
+        .iter()
+        .zip(names)
+        .filter(|(it, name)| !is_named(it, name))
+        .map(|(it, name)| ((*it).clone(), name))
+        .collect();
+    Verdict {
+        end: ran.end.clone(),
+        has_panicked: ran.said.contains("panicked"),
+        has_output: ran.output.is_some(),
+        expected: expected.len() as u64,
+        named: (expected.len() - lost.len()) as u64,
+        lost,
+        is_told: ran.end != End::Status(0) || ran.warnings.iter().any(|warning| !sound.contains(warning)),
+        is_profile_damaged,
+    }
+}
+
+/// Names of symbols are escaped where they would do something to a terminal.
+fn same(found: &[u8], name: &[u8]) -> bool {
+    found == name || !name.iter().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
+/// Whether perf inject made a file.
+fn jitted(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    name.starts_with(b"jitted-")
+}
+
+/// The records of a file that are what they were.
+fn whole(before: &Pieces, after: &Pieces) -> HashSet<usize> {
+    let originals: std::collections::HashMap<_, _> = before
+        .pieces
+        .iter()
+        .filter_map(|it| Some((it.record?, &it.bytes)))
+        .collect();
+    let records = after.pieces.iter().filter_map(|it| Some((it.record?, &it.bytes)));
+    let whole = records.filter(|(record, bytes)| originals.get(record) == Some(bytes));
+    whole.map(|(record, _)| record).collect()
+}
+
+/// What damaged records claim as they stand.
+fn claims(before: &[Pieces], after: &[Pieces]) -> Vec<(u64, u64)> {
+    let mut claims = Vec::new();
+    for (before, after) in before.iter().zip(after) {
+        let whole = whole(before, after);
+        let damaged = after.pieces.iter();
+        let damaged = damaged.filter(|it| it.record.is_some_and(|record| !whole.contains(&record)));
+        claims.extend(damaged.filter_map(|it| oracle::claims(&it.bytes, after.order)));
+    }
+    claims
+}
+
+/// Process and time of the samples that are whole in a damaged profile; none where anything else than samples
+/// is damaged, so that nobody knows what was mapped.
+fn samples(case: &Case, profile: &Pieces) -> Option<HashSet<(u32, u64)>> {
+    const SAMPLE: u32 = 9;
+    let whole = whole(&case.profile, profile);
+    let order = case.profile.order;
+    let is_sample = |bytes: &[u8]| order.u32_at(bytes, 0) == Some(SAMPLE);
+    let is_sound = case.profile.pieces.iter().all(|it| match it.record {
+        Some(record) => whole.contains(&record) || is_sample(&it.bytes),
+        None => profile
+            .pieces
+            .iter()
+            .any(|other| other.record.is_none() && other.bytes == it.bytes),
+    });
+    if !is_sound {
+        return None;
+    }
+    let mut file = case.profile.clone();
+    file.pieces
+        .retain(|it| it.record.is_none_or(|record| whole.contains(&record)));
+    let mut bytes = file.bytes();
+    // The size of the records in the header.
+    let size: usize = file
+        .pieces
+        .iter()
+        .filter(|it| it.record.is_some())
+        .map(|it| it.bytes.len())
+        .sum();
+    let mut word = Vec::new();
+    order.put_u64(&mut word, size as u64);
+    bytes[48..56].copy_from_slice(&word);
+    let frames = Profile::read(&bytes)?.frames;
+    Some(frames.iter().map(|frame| (frame.pid, frame.time)).collect())
+}
+
+impl Verdict {
+    /// How it ended, in words.
+    pub fn end_text(&self) -> String {
+        match &self.end {
+            End::Status(status) => format!("status {status}"),
+            End::Signal(signal) => format!("signal {signal}"),
+            End::TimeOut => "time-out".into(),
+        }
+    }
+
+    /// What is wrong.
+    pub fn findings(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        let may_fail = self.is_profile_damaged;
+        match self.end {
+            End::Status(0) if self.has_output => {}
+            End::Status(0) => findings.push("status 0 without an output that can be read".into()),
+            End::Status(1) if may_fail && !self.has_panicked => {}
+            _ => findings.push(self.end_text()),
+        }
+        if self.has_panicked {
+            findings.push("a panic".into());
+        }
+        if let (Some((first, name)), false) = (self.lost.first(), self.is_told) {
+            findings.push(format!(
+                "{} frames lost without a word, the first {:x?} of {:?} as {:?}",
+                self.lost.len(),
+                first.frame,
+                String::from_utf8_lossy(&first.name),
+                name.as_deref().map(String::from_utf8_lossy)
+            ));
+        }
+        findings
+    }
+}

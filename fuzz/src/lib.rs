@@ -1,0 +1,16 @@
+//! What the targets and the programs beside them share: how inputs are made and taken apart, and how outputs
+//! are read back by libraries that had no part in writing them.
+//!
+//! A target says that something is wrong by panicking.
+
+pub mod choices;
+pub mod read_back;
+
+#[path = "../../tests/suite/support/dump.rs"]
+pub mod dump;
+#[path = "../../tests/suite/support/generator.rs"]
+pub mod generator;
+#[path = "../../tests/suite/support/lines.rs"]
+pub mod lines;
+#[path = "../../tests/suite/support/profile.rs"]
+pub mod profile;

@@ -1,0 +1,212 @@
+//! Makes the inputs that the targets start from, out of the recordings of `testdata/` and of made-up files:
+//! `seeds FOLDER` writes a folder for each target.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jitinject::bytes::ByteOrder;
+use jitinject::machine::Machine;
+use jitinject::perf::Profile;
+use jitinject::perf::compression::Compressor;
+use jitinject::runtime::jitdump::Dump;
+use jitinject_fuzz::generator::{self, Lines, Plan, Runtimes, Stacks};
+use jitinject_fuzz::lines::LAYOUTS;
+
+/// How long inputs are at most; longer ones only cost time.
+const PROFILE: usize = 24 << 10;
+const DUMP: usize = 12 << 10;
+const MAP: usize = 2 << 10;
+/// How many functions of a dump are looked at.
+const FUNCTIONS: usize = 12;
+
+fn main() {
+    let target = std::env::args_os().nth(1).expect("seeds FOLDER");
+    let seeds = Seeds(target.into());
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata");
+    let mut files = Vec::new();
+    collect(&recordings, &mut files);
+    files.sort();
+    for path in &files {
+        seeds.of_file(path);
+    }
+    for (number, plan) in plans().iter().enumerate() {
+        seeds.of_plan(number, plan);
+    }
+    seeds.write("object", "all", &[0; 64]);
+    seeds.write("object", "text", &[b'a'; 300]);
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => collect(&path, files),
+            false => files.push(path),
+        }
+    }
+}
+
+/// Small files with all that there is.
+fn plans() -> Vec<Plan> {
+    let small = Plan {
+        functions: 12,
+        samples: 20,
+        places: 8,
+        ..Plan::default()
+    };
+    let mut plans = vec![
+        Plan {
+            moves: true,
+            has_trailer: false,
+            ..small.clone()
+        },
+        Plan {
+            stacks: Stacks::Unwound,
+            samples: 6,
+            two_events: true,
+            ..small.clone()
+        },
+        Plan {
+            order: ByteOrder::Big,
+            machine: 22,
+            has_tables: true,
+            features: vec![(2, Vec::new()), (6, b"\0\0\0\x08s390x\0\0\0".to_vec())],
+            ..small.clone()
+        },
+        Plan {
+            runtimes: Runtimes::Many,
+            processes: 6,
+            functions: 4,
+            ..small.clone()
+        },
+    ];
+    plans.extend(LAYOUTS.map(|layout| Plan {
+        lines: Lines::Model(layout),
+        has_tables: true,
+        functions: 4,
+        ..small.clone()
+    }));
+    plans
+}
+
+/// The folder with a folder for each target.
+struct Seeds(PathBuf);
+
+impl Seeds {
+    fn write(&self, target: &str, name: &str, bytes: &[u8]) {
+        let folder = self.0.join(target);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(name), bytes).unwrap();
+    }
+
+    fn of_file(&self, path: &Path) {
+        let bytes = fs::read(path).unwrap();
+        let folder = path.parent().and_then(Path::file_name).unwrap();
+        let file = path.file_name().unwrap();
+        let name = format!("{}-{}", folder.to_string_lossy(), file.to_string_lossy());
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("map") => self.write("perf_map", &name, cut(&bytes, MAP)),
+            Some("dump") => self.of_dump(&name, &bytes),
+            _ if name.contains("perf.") => self.of_profile(&name, &bytes),
+            _ => {}
+        }
+    }
+
+    fn of_plan(&self, number: usize, plan: &Plan) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = generator::write(folder.path(), plan, |_| {});
+        let profile = fs::read(path).unwrap();
+        let dump = fs::read(folder.path().join("jit-5000.dump")).unwrap();
+        let name = format!("made-up-{number}");
+        self.of_profile(&name, &profile);
+        self.of_dump(&name, &dump);
+        self.write("run", &name, &[profile, dump].concat());
+    }
+
+    fn of_profile(&self, name: &str, bytes: &[u8]) {
+        self.write("profile", name, cut(bytes, PROFILE));
+        let Ok(profile) = Profile::parse(bytes) else {
+            return;
+        };
+        let order = order_choice(profile.order);
+        let data = cut(profile.data, PROFILE);
+        self.write("compression", name, &[&[order, 0], data].concat());
+        let mut packed = vec![order, 0];
+        let mut compressor = Compressor::new(1, profile.order).unwrap();
+        compressor.write(data, &mut packed).unwrap();
+        compressor.flush(&mut packed).unwrap();
+        self.write("compression", &format!("{name}-packed"), &packed);
+    }
+
+    fn of_dump(&self, name: &str, bytes: &[u8]) {
+        let Ok(dump) = Dump::parse(bytes, Machine::host()) else {
+            return;
+        };
+        let machine = [machine_choice(dump.machine()), order_choice(dump.header().order)];
+        self.write("jitdump", name, &[&machine, cut(bytes, DUMP)].concat());
+        let mut debug_info = 0;
+        for (offset, kind) in records(bytes, dump.header().order) {
+            let Some(choice) = [2, 827_346_259, 827_346_260, 827_346_261]
+                .iter()
+                .position(|it| *it == kind)
+            else {
+                continue;
+            };
+            let size = dump.header().order.u32_at(bytes, offset + 4).unwrap_or(0) as usize;
+            let Some(content) = bytes.get(offset + 24..offset + size.min(DUMP)) else {
+                continue;
+            };
+            let start = [choice as u8, debug_info as u8, machine[0], machine[1], 0, 2];
+            self.write(
+                "debug_info",
+                &format!("{name}-{offset}"),
+                &[&start, content].concat(),
+            );
+            debug_info += 1;
+            if debug_info == FUNCTIONS {
+                break;
+            }
+        }
+        let views = dump
+            .events()
+            .iter()
+            .filter_map(|event| dump.function(event.function));
+        let with_tables = views.filter_map(|view| Some((view.code.len(), view.unwinding?)));
+        for (number, (size, unwinding)) in with_tables.take(FUNCTIONS).enumerate() {
+            let [low, high] = (size.min(0xffff) as u16).wrapping_sub(1).to_le_bytes();
+            let start = [machine[1], u8::from(!dump.machine().is_64), low, high];
+            let section = cut(unwinding.eh_frame, DUMP);
+            self.write(
+                "unwinding",
+                &format!("{name}-{number}"),
+                &[&start, section].concat(),
+            );
+        }
+    }
+}
+
+fn cut(bytes: &[u8], size: usize) -> &[u8] {
+    &bytes[..size.min(bytes.len())]
+}
+
+fn order_choice(order: ByteOrder) -> u8 {
+    u8::from(order == ByteOrder::Big)
+}
+
+/// Which of the machines of the targets it is.
+fn machine_choice(machine: Machine) -> u8 {
+    (0..8)
+        .find(|&at| jitinject_fuzz::choices::Choices::new(&[at, 0]).machine().number == machine.number)
+        .unwrap_or(0)
+}
+
+/// Offsets and types of the records of a sound dump.
+fn records(bytes: &[u8], order: ByteOrder) -> impl Iterator<Item = (usize, u32)> {
+    let mut at = 40;
+    std::iter::from_fn(move || {
+        let (kind, size) = (order.u32_at(bytes, at)?, order.u32_at(bytes, at + 4)?);
+        let found = (at, kind);
+        at += (size as usize).max(16);
+        Some(found)
+    })
+}

@@ -1,0 +1,34 @@
+//! Compressed records: whatever they hold, they are decompressed within bounds, and what came out of them
+//! comes out again when it is compressed anew.
+
+#![no_main]
+
+use jitinject::perf::compression::{self, Compressor};
+use jitinject::perf::record::Records;
+use jitinject_fuzz::choices::Choices;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let mut choices = Choices::new(input);
+    let order = choices.order();
+    let level = 1 + i32::from(choices.byte() % 3);
+    let packed = choices.rest();
+    let mut plain = Vec::new();
+    compression::expand(Records::new(packed, 0, order), order, &mut plain).unwrap();
+    let whole = Records::new(&plain, 0, order)
+        .map(|record| record.len())
+        .sum::<u64>();
+    let plain = &plain[..whole as usize];
+    // Records that are compressed themselves stay what they are only outside.
+    let mut records = Records::new(plain, 0, order);
+    if records.any(|record| record.is_compressed()) {
+        return;
+    }
+    let mut again = Vec::new();
+    let mut compressor = Compressor::new(level, order).unwrap();
+    compressor.write(plain, &mut again).unwrap();
+    compressor.flush(&mut again).unwrap();
+    let mut expanded = Vec::new();
+    compression::expand(Records::new(&again, 0, order), order, &mut expanded).unwrap();
+    assert_eq!(expanded, plain);
+});

@@ -1,0 +1,64 @@
+//! Objects: whatever they are made of, `object` reads back the same.
+
+#![no_main]
+
+use jitinject::elf::eh_frame::{TableLayout, Tables};
+use jitinject::elf::object::{self, Code, FunctionObject, PlacedTables};
+use jitinject_fuzz::choices::Choices;
+use jitinject_fuzz::read_back;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let mut choices = Choices::new(input);
+    let machine = choices.machine();
+    let (address, time, tables_address) = (choices.u64(), choices.u64(), choices.u64());
+    let name_size = choices.byte().into();
+    let name = choices.bytes(name_size);
+    let code_size = choices.u16().into();
+    let code = match choices.flag() {
+        true => Code::Known(choices.bytes(code_size)),
+        false => Code::Unknown(1 + code_size as u64),
+    };
+    let info_size = choices.u16().into();
+    let info = choices.bytes(info_size);
+    let line = choices.rest();
+    let layout = TableLayout {
+        eh_frame: tables_address,
+        order: machine.order,
+        address_size: machine.address_size(),
+    };
+    let tables = Tables::lay_out(std::iter::empty(), layout).unwrap();
+    let debug = [(".debug_info", info), (".debug_line", line)];
+    let function = FunctionObject {
+        machine,
+        name,
+        code,
+        address,
+        time,
+        tables: PlacedTables {
+            tables: &tables,
+            address: tables_address,
+        },
+        debug: &debug,
+    };
+    let (mut bytes, mut again) = (Vec::new(), vec![1, 2, 3]);
+    let encoded = object::encode(&function, &mut bytes);
+    object::encode(&function, &mut again);
+    assert_eq!(bytes, again, "the same function gives the same bytes");
+
+    let found = read_back::object(&bytes);
+    assert_eq!(found.build_id, encoded.build_id.0);
+    assert_eq!(found.place, (code.address(), code.size()));
+    if let Code::Known(code) = code {
+        assert_eq!(found.text, code);
+    }
+    assert!(!found.name.is_empty());
+    if !name.is_empty() && name.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        assert_eq!(found.name, name);
+    }
+    assert!(std::str::from_utf8(&found.name).is_ok_and(|name| !name.contains(char::is_control)));
+    for (name, content) in debug {
+        assert_eq!(found.sections.get(name).map_or(&[][..], Vec::as_slice), content);
+    }
+    assert!(bytes[encoded.tables_offset as usize..].starts_with(&tables.bytes));
+});

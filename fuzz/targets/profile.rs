@@ -1,0 +1,99 @@
+//! A profile, as a file or from a pipe: whatever it holds, it is read, and what is whole in it is written
+//! again in both forms.
+
+#![no_main]
+
+use std::io::Cursor;
+
+use jitinject::code::survey::Survey;
+use jitinject::perf::event::{self, Fork, Mmap};
+use jitinject::perf::output::{Edits, Rewrite};
+use jitinject::perf::record::{self, Record};
+use jitinject::perf::sample::Sample;
+use jitinject::perf::{Container, Profile};
+use jitinject::runtime::jitdump::marker;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Ok(profile) = Profile::parse(input) else {
+        return;
+    };
+    for record in profile.records() {
+        look_into(&profile, &record);
+    }
+    let survey = Survey::of(&profile, marker::dump_path);
+    assert!(survey.data_end <= profile.data.len() as u64);
+    if let Some((first, last)) = survey.times {
+        assert!(first <= last);
+    }
+    let rewrite = || Rewrite {
+        profile: &profile,
+        data_end: survey.data_end,
+        auxtrace: &survey.auxtrace,
+        edits: Edits::default(),
+        build_ids: Vec::new(),
+        compression: None,
+    };
+    let mut file = Cursor::new(Vec::new());
+    rewrite().write_file(&mut file).unwrap();
+    check_file(&profile, &file.into_inner());
+    let mut pipe = Vec::new();
+    if rewrite().write_pipe(&mut pipe).is_ok() {
+        check_pipe(&profile, &pipe);
+    }
+});
+
+/// Takes a record apart in all ways that there are.
+fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
+    let order = profile.order;
+    let _ = profile.attrs.time_of(record, order);
+    let _ = (Mmap::parse(record, order), Fork::parse(record, order));
+    let _ = (event::exec(record, order), event::mount_namespace(record, order));
+    if let Some(attr) = profile.attrs.of(record, order)
+        && record.kind == record::SAMPLE
+    {
+        let sample = Sample::parse(record, attr, order);
+        let most = record.bytes.len();
+        assert!(sample.callers().count() <= most);
+        assert!(sample.branches.iter().count() <= most);
+        assert!(sample.stack.iter().count() <= most);
+    }
+}
+
+/// The records that are none of a pipe's head.
+fn records<'a>(profile: &Profile<'a>) -> Vec<&'a [u8]> {
+    let head = &profile.head_records;
+    let records = profile.records();
+    let records = records.filter(|record| head.binary_search_by_key(&record.offset, |it| it.0).is_err());
+    records.map(|record| record.bytes).collect()
+}
+
+fn check_file(profile: &Profile<'_>, written: &[u8]) {
+    let again = Profile::parse(written).expect("what was written can be read");
+    assert_eq!(again.container, Container::File);
+    // A file without any record looks like one that was not finished.
+    if records(profile).is_empty() {
+        return;
+    }
+    assert!(again.faults.is_empty(), "{:?}", again.faults);
+    assert_eq!(records(profile), records(&again));
+    assert_eq!(profile.attr_entries.len(), again.attr_entries.len());
+    for (before, after) in profile.attr_entries.iter().zip(&again.attr_entries) {
+        assert_eq!(before.ids, after.ids);
+    }
+}
+
+fn check_pipe(profile: &Profile<'_>, written: &[u8]) {
+    let again = Profile::parse(written).expect("what was written can be read");
+    assert_eq!(again.container, Container::Pipe);
+    assert_eq!(without_head(profile), without_head(&again));
+}
+
+/// The records of types that a pipe's head never has: even from a file, others become a part of it.
+fn without_head<'a>(profile: &Profile<'a>) -> Vec<&'a [u8]> {
+    use record::{HEADER_ATTR, HEADER_BUILD_ID, HEADER_FEATURE, HEADER_TRACING_DATA};
+    let head = [HEADER_ATTR, HEADER_BUILD_ID, HEADER_FEATURE, HEADER_TRACING_DATA];
+    let records = profile.records();
+    let records = records.filter(|record| !head.contains(&record.kind));
+    records.map(|record| record.bytes).collect()
+}

@@ -1,0 +1,83 @@
+//! A whole run on a profile and a dump, which starts where its magic number stands in the input: whatever
+//! they hold, the run ends with an error or with an output, which can be read, and with objects, which can be
+//! read too.
+
+#![no_main]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use jitinject::inject::{Options, inject};
+use jitinject::perf::{Fault, Profile};
+use jitinject::summary::SampleSummary;
+use jitinject_fuzz::read_back;
+use libfuzzer_sys::fuzz_target;
+
+/// The magic number of a dump, in both byte orders.
+const MAGIC: [&[u8]; 2] = [b"DTiJ", b"JiTD"];
+
+/// A folder in memory for files, which stays when the process ends: it may end anywhere. `scripts/fuzz`
+/// removes it.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    // Threads would only wait for each other.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
+    let parent = std::env::var_os("FUZZ_FOLDER").map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = tempfile::Builder::new()
+        .prefix("run-")
+        .tempdir_in(parent)
+        .unwrap();
+    folder.keep()
+});
+
+fuzz_target!(|input: &[u8]| {
+    let (profile, dump) = split(input);
+    let folder = FOLDER.as_path();
+    let options = Options {
+        input: folder.join("perf.data"),
+        output: folder.join("out.data"),
+        jitdumps: vec![folder.join("dumps")],
+        all: profile.len() % 3 == 0,
+        ..Options::default()
+    };
+    fs::create_dir_all(folder.join("dumps")).unwrap();
+    fs::write(&options.input, profile).unwrap();
+    fs::write(folder.join("dumps/jit-5000.dump"), dump).unwrap();
+    let Ok(summary) = inject(&options, &mut ()) else {
+        return;
+    };
+    check(&summary.samples);
+    let written = fs::read(&options.output).unwrap();
+    let written = Profile::parse(&written).expect("the output is a profile");
+    // A file without any record looks like one that was not finished.
+    let is_empty = written.faults.count(Fault::Unfinished) > 0;
+    assert!(is_empty || written.faults.is_empty(), "{:?}", written.faults);
+    let objects = folder.join("out.data.elf");
+    let functions = summary.functions.written + summary.symbols.written;
+    assert!(count_objects(&objects) as u64 <= functions);
+    let _ = fs::remove_dir_all(objects);
+});
+
+fn split(input: &[u8]) -> (&[u8], &[u8]) {
+    let mut places = 0..input.len().saturating_sub(3);
+    let start = places.find(|&at| MAGIC.iter().any(|magic| input[at..].starts_with(magic)));
+    input.split_at(start.unwrap_or(input.len()))
+}
+
+fn check(samples: &SampleSummary) {
+    let unnamed = &samples.unnamed;
+    let reasons = unnamed.before_load + unnamed.not_in_dump + unnamed.dump_unusable + unnamed.no_dump;
+    assert_eq!(samples.jit, samples.named + reasons);
+    assert!(samples.jit <= samples.total && samples.with_named_frame <= samples.total);
+}
+
+fn count_objects(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return 0;
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let objects = paths.filter(|path| path.is_file());
+    objects
+        .map(|path| read_back::object(&fs::read(path).unwrap()))
+        .count()
+}

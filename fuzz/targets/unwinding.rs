@@ -1,0 +1,118 @@
+//! Tables for unwinding, read and laid out anew: whatever they hold, gimli reads back the same entries, each
+//! of which is found through the index.
+
+#![no_main]
+
+use jitinject::elf::eh_frame::{EhFrame, Entries, TableLayout, Tables};
+use jitinject::elf::object::TEXT_OFFSET;
+use jitinject::runtime::jitdump::unwinding::Unwinding;
+use jitinject::units::{Address, AddressRange};
+use jitinject_fuzz::choices::Choices;
+use jitinject_fuzz::read_back::{self, TableEntry, TablePlace};
+use libfuzzer_sys::fuzz_target;
+
+const CODE: u64 = 0x1000_0000;
+/// Where it is moved to, and how far behind its start the tables lie then.
+const BASE: u64 = 0x3000_0000;
+const DISTANCE: u64 = 0x2_0000;
+
+fuzz_target!(|input: &[u8]| {
+    let mut choices = Choices::new(input);
+    let order = choices.order();
+    let address_size = if choices.flag() { 4 } else { 8 };
+    let size = 1 + u64::from(choices.u16());
+    let content = choices.rest();
+    let _ = Unwinding::parse(content, order);
+    let section = content;
+    let code = AddressRange::new(Address(CODE), size).unwrap();
+    // Where perf has it.
+    let address = Address(code.start.0 + size.next_multiple_of(8));
+    let entries = Entries::read(EhFrame {
+        section,
+        address,
+        order,
+        address_size,
+    });
+    let mut wanted: Vec<AddressRange> = entries.of(code).map(|entry| entry.range).collect();
+    wanted.reverse();
+    assert!(wanted.is_sorted_by(|a, b| a.end <= b.start));
+    let lay_out = |base: u64| {
+        let placed = entries
+            .of(code)
+            .map(|entry| (entry, moved(entry.range.start.0, base)));
+        let layout = TableLayout {
+            eh_frame: base + DISTANCE,
+            order,
+            address_size,
+        };
+        Tables::lay_out(placed, layout)
+    };
+    let Some(tables) = lay_out(BASE) else {
+        return;
+    };
+    assert_eq!(tables.entries, wanted.len());
+    // Where objects have their code, what lies in front of it has no address.
+    let at_start = lay_out(TEXT_OFFSET).expect("all depends on distances alone");
+    assert_eq!(tables.bytes, at_start.bytes);
+    let place = TablePlace {
+        eh_frame: BASE + DISTANCE,
+        order,
+        address_size: address_size as u8,
+    };
+    let written = read_back::entries(&tables.bytes[..tables.eh_frame_size], place);
+    // What is carried over byte for byte may have numbers that gimli finds too large.
+    let is_too_large = |error: &gimli::Error| {
+        use gimli::Error::{BadSignedLeb128, BadUnsignedLeb128, UnsupportedRegister};
+        matches!(
+            error,
+            BadUnsignedLeb128 | BadSignedLeb128 | UnsupportedRegister(_)
+        )
+    };
+    if written
+        .iter()
+        .any(|entry| entry.as_ref().is_err_and(is_too_large))
+    {
+        return;
+    }
+    let mut written: Vec<TableEntry> = written.into_iter().map(Result::unwrap).collect();
+    written.sort_by_key(|entry| entry.start);
+    let places: Vec<(u64, u64)> = written.iter().map(|entry| (entry.start, entry.size)).collect();
+    let expected = wanted
+        .iter()
+        .map(|range| (moved(range.start.0, BASE), range.size()));
+    assert_eq!(places, expected.collect::<Vec<_>>());
+    if !written.is_empty() {
+        read_back::check_index(&tables, place, &written);
+    }
+    check_instructions(
+        section,
+        TablePlace {
+            eh_frame: address.0,
+            ..place
+        },
+        &written,
+    );
+});
+
+/// Where an address comes to lie when the code is moved to `base`.
+fn moved(address: u64, base: u64) -> u64 {
+    base.wrapping_add(address.wrapping_sub(CODE))
+}
+
+/// Entries that gimli finds where they were have the same instructions where they are.
+fn check_instructions(section: &[u8], place: TablePlace, written: &[TableEntry]) {
+    let before: Vec<TableEntry> = read_back::entries(section, place).into_iter().flatten().collect();
+    for entry in written {
+        let start = CODE.wrapping_add(entry.start.wrapping_sub(BASE));
+        let mut same_place = before
+            .iter()
+            .filter(|it| (it.start, it.size) == (start, entry.size))
+            .peekable();
+        if same_place.peek().is_some() {
+            assert!(
+                same_place.any(|it| it.instructions == entry.instructions),
+                "{entry:?} {before:?}"
+            );
+        }
+    }
+}
