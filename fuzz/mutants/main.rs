@@ -80,7 +80,8 @@ struct Totals {
     ends: BTreeMap<String, u64>,
     expected: u64,
     named: u64,
-    told: u64,
+    /// In runs whose profile was damaged, and in others.
+    told: [u64; 2],
     silent: u64,
     /// Runs that lost something without a word, or with status 0.
     silent_runs: u64,
@@ -93,7 +94,7 @@ impl Totals {
         self.named += verdict.named;
         let lost = verdict.expected - verdict.named;
         if verdict.is_told {
-            self.told += lost;
+            self.told[usize::from(!verdict.is_profile_damaged)] += lost;
         } else {
             self.silent += lost;
             self.silent_runs += u64::from(lost > 0);
@@ -106,8 +107,9 @@ impl Totals {
             println!("  {count:>8}  {end}");
         }
         println!(
-            "  of {} frames in functions that are whole: {} named, {} lost and told, {} lost without a word (in {} runs)",
-            self.expected, self.named, self.told, self.silent, self.silent_runs
+            "  of {} frames in functions that are whole: {} named, {} lost with the profile and told, {} lost with a dump \
+             and told, {} lost without a word (in {} runs)",
+            self.expected, self.named, self.told[0], self.told[1], self.silent, self.silent_runs
         );
     }
 }
@@ -134,6 +136,13 @@ fn main() -> ExitCode {
         );
         sound.push(ran.warnings);
     }
+    let perf_reads: Vec<bool> = match options.against_perf {
+        true => cases
+            .iter()
+            .map(|case| can_perf_read(case, work.path()))
+            .collect(),
+        false => vec![false; cases.len()],
+    };
     let (mut ours, mut perfs) = (Totals::default(), Totals::default());
     let mut by_damage: BTreeMap<Damage, (u64, u64, u64)> = BTreeMap::new();
     let mut findings = 0;
@@ -158,8 +167,8 @@ fn main() -> ExitCode {
             );
             keep(&options.keep.join(number.to_string()), case, &mutant, &ran);
         }
-        if options.against_perf {
-            let ran = perf_inject(case, &mutant, work.path());
+        if perf_reads[at] {
+            let ran = perf_inject(case, &mutant.profile, &mutant.dumps, work.path());
             perfs.add(&verdict::of(
                 case,
                 &mutant.profile,
@@ -177,7 +186,7 @@ fn main() -> ExitCode {
         println!("  {damage:>8?}: {mutants} times, {named} of {expected} frames named");
     }
     if options.against_perf {
-        perfs.print("perf inject --jit");
+        perfs.print("perf inject --jit, of cases that it can read when they are sound");
     }
     println!("{findings} findings");
     ExitCode::from(u8::from(findings > 0))
@@ -197,10 +206,18 @@ fn jitinject(case: &Case, profile: &Pieces, dumps: &[Pieces], options: &Options,
     Ran::read(end, said, &output, Some(Path::new(&summary)))
 }
 
-fn perf_inject(case: &Case, mutant: &Mutant, work: &Path) -> Ran {
+/// Whether `perf inject --jit` names all in the sound files.
+fn can_perf_read(case: &Case, work: &Path) -> bool {
+    let ran = perf_inject(case, &case.profile, &case.dumps, work);
+    let verdict = verdict::of(case, &case.profile, &case.dumps, &ran, &HashSet::new());
+    println!("{}: {} named by perf", case.name, verdict.named);
+    verdict.named == verdict.expected
+}
+
+fn perf_inject(case: &Case, profile: &Pieces, dumps: &[Pieces], work: &Path) -> Ran {
     let (input, output, _) = paths(work);
-    case.put_dumps(&mutant.dumps);
-    fs::write(&input, mutant.profile.bytes()).unwrap();
+    case.put_dumps(dumps);
+    fs::write(&input, profile.bytes()).unwrap();
     let cache = work.join("debug");
     let text = |path: &PathBuf| path.to_str().unwrap().to_owned();
     let (input, output, cache) = (text(&input), text(&output), text(&cache));

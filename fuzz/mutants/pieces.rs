@@ -1,5 +1,7 @@
 //! A file as its records, which can be damaged: it is known of each record whether it still is what it was.
 
+use std::ops::Range;
+
 use jitinject::bytes::ByteOrder;
 use jitinject_fuzz::generator::Random;
 
@@ -25,6 +27,9 @@ pub struct Pieces {
     pub order: ByteOrder,
     pub pieces: Vec<Piece>,
 }
+
+/// Where the header of a profile says how many bytes of records there are.
+pub const RECORDS_SIZE: Range<usize> = 48..56;
 
 /// What damage can be done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -127,9 +132,13 @@ impl Pieces {
             Damage::Length => self.lie(at, random),
             Damage::Doubled => {
                 let piece = self.pieces[at].clone();
+                self.grow(piece.bytes.len() as u64);
                 self.pieces.insert(at, piece);
             }
-            Damage::Dropped => drop(self.pieces.remove(at)),
+            Damage::Dropped => {
+                let piece = self.pieces.remove(at);
+                self.grow((piece.bytes.len() as u64).wrapping_neg());
+            }
             Damage::Swapped => {
                 let other = self.some_record(random).min(self.pieces.len() - 1);
                 self.pieces.swap(at, other);
@@ -147,6 +156,18 @@ impl Pieces {
                 let (record, bytes) = (None, junk.collect());
                 self.pieces.insert(at, Piece { record, bytes });
             }
+        }
+    }
+
+    /// Lets the header of a profile say that there are so many more bytes of records.
+    fn grow(&mut self, bytes: u64) {
+        let order = self.order;
+        let place = self.pieces[0].bytes.get_mut(RECORDS_SIZE);
+        if let (Format::Profile, Some(place)) = (self.format, place) {
+            let size = order.u64_at(place, 0).unwrap_or(0).wrapping_add(bytes);
+            let mut word = Vec::new();
+            order.put_u64(&mut word, size);
+            place.copy_from_slice(&word);
         }
     }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::cases::Case;
 use crate::oracle::{self, Expected};
-use crate::pieces::Pieces;
-use crate::profile::Profile;
+use crate::pieces::{Piece, Pieces, RECORDS_SIZE};
+use crate::profile::{Frame, Profile};
 use crate::programs::End;
 
 /// What a run left behind.
@@ -58,10 +58,12 @@ pub struct Verdict {
     pub named: u64,
     /// Those that have not.
     pub lost: Vec<(Expected, Option<Vec<u8>>)>,
+    /// Frames in functions whose records are there in part, and that have no name.
+    torn: u64,
     /// Whether it said anything that it does not say of the sound files.
     pub is_told: bool,
     /// Whether the profile was damaged.
-    is_profile_damaged: bool,
+    pub is_profile_damaged: bool,
 }
 
 /// Compares what came out with what must.
@@ -93,12 +95,18 @@ pub fn of(
     if is_profile_damaged && in_profile.is_none() {
         expected.clear();
     }
+    let torn = if is_profile_damaged {
+        Vec::new()
+    } else {
+        torn(case, dumps)
+    };
     let frames: Vec<_> = expected.iter().map(|it| it.frame).collect();
     let is_object = |path: &[u8]| path.starts_with(&ran.objects) || jitted(path);
-    let names = match &ran.output {
-        Some(output) => output.names(&frames, is_object),
+    let names_of = |frames: &[Frame]| match &ran.output {
+        Some(output) => output.names(frames, is_object),
         None => vec![None; frames.len()],
     };
+    let names = names_of(&frames);
     let is_named =
         |it: &Expected, name: &Option<Vec<u8>>| name.as_ref().is_some_and(|name| same(name, &it.name));
     let lost: Vec<_> = expected
@@ -114,6 +122,7 @@ pub fn of(
         expected: expected.len() as u64,
         named: (expected.len() - lost.len()) as u64,
         lost,
+        torn: names_of(&torn).iter().filter(|name| name.is_none()).count() as u64,
         is_told: ran.end != End::Status(0) || ran.warnings.iter().any(|warning| !sound.contains(warning)),
         is_profile_damaged,
     }
@@ -142,6 +151,24 @@ fn whole(before: &Pieces, after: &Pieces) -> HashSet<usize> {
     whole.map(|(record, _)| record).collect()
 }
 
+/// The frames in functions whose records have more or fewer bytes than they had, but some. What has changed
+/// in other ways may say something else, which nobody can tell.
+fn torn(case: &Case, dumps: &[Pieces]) -> Vec<Frame> {
+    let mut torn = HashSet::new();
+    for (file, (before, after)) in case.dumps.iter().zip(dumps).enumerate() {
+        for piece in &after.pieces {
+            let original = before.pieces.iter().find(|it| it.record == piece.record);
+            let is_torn = original.is_some_and(|it| it.bytes.len() != piece.bytes.len());
+            if let (Some(record), true, false) = (piece.record, is_torn, piece.bytes.is_empty()) {
+                torn.insert((file, record));
+            }
+        }
+    }
+    let frames = case.expected.iter();
+    let frames = frames.filter(|it| it.records.iter().any(|record| torn.contains(record)));
+    frames.map(|it| it.frame).collect()
+}
+
 /// What damaged records claim as they stand.
 fn claims(before: &[Pieces], after: &[Pieces]) -> Vec<(u64, u64)> {
     let mut claims = Vec::new();
@@ -163,10 +190,7 @@ fn samples(case: &Case, profile: &Pieces) -> Option<HashSet<(u32, u64)>> {
     let is_sample = |bytes: &[u8]| order.u32_at(bytes, 0) == Some(SAMPLE);
     let is_sound = case.profile.pieces.iter().all(|it| match it.record {
         Some(record) => whole.contains(&record) || is_sample(&it.bytes),
-        None => profile
-            .pieces
-            .iter()
-            .any(|other| other.record.is_none() && other.bytes == it.bytes),
+        None => profile.pieces.iter().any(|other| is_same_head(it, other)),
     });
     if !is_sound {
         return None;
@@ -174,19 +198,24 @@ fn samples(case: &Case, profile: &Pieces) -> Option<HashSet<(u32, u64)>> {
     let mut file = case.profile.clone();
     file.pieces
         .retain(|it| it.record.is_none_or(|record| whole.contains(&record)));
-    let mut bytes = file.bytes();
-    // The size of the records in the header.
-    let size: usize = file
-        .pieces
-        .iter()
-        .filter(|it| it.record.is_some())
-        .map(|it| it.bytes.len())
-        .sum();
+    let records = file.pieces.iter().filter(|it| it.record.is_some());
+    let size: usize = records.map(|it| it.bytes.len()).sum();
     let mut word = Vec::new();
     order.put_u64(&mut word, size as u64);
-    bytes[48..56].copy_from_slice(&word);
+    let mut bytes = file.bytes();
+    bytes[RECORDS_SIZE].copy_from_slice(&word);
     let frames = Profile::read(&bytes)?.frames;
     Some(frames.iter().map(|frame| (frame.pid, frame.time)).collect())
+}
+
+/// Whether what stands before or behind all records is the same, whatever the size of these.
+fn is_same_head(one: &Piece, other: &Piece) -> bool {
+    let without_size = |piece: &Piece| {
+        let mut bytes = piece.bytes.clone();
+        bytes.get_mut(RECORDS_SIZE).unwrap_or_default().fill(0);
+        bytes
+    };
+    other.record.is_none() && without_size(one) == without_size(other)
 }
 
 impl Verdict {
@@ -211,6 +240,12 @@ impl Verdict {
         }
         if self.has_panicked {
             findings.push("a panic".into());
+        }
+        if self.torn > 0 && !self.is_told {
+            findings.push(format!(
+                "{} frames in functions with torn records lost without a word",
+                self.torn
+            ));
         }
         if let (Some((first, name)), false) = (self.lost.first(), self.is_told) {
             findings.push(format!(

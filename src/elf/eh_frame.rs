@@ -435,12 +435,13 @@ impl Writer {
     }
 
     fn fde(&mut self, entry: &Entry<'_>, cie: usize, start: u64) -> Option<usize> {
-        let size = u32::try_from(entry.range.size()).ok()?;
+        // Sizes have the form of pointers, and so a sign.
+        let size = i32::try_from(entry.range.size()).ok()?;
         self.entry(|writer| {
             let back = writer.out.len().checked_sub(cie)?;
             writer.u32(u32::try_from(back).ok()?);
             writer.distance_to(start)?;
-            writer.u32(size);
+            writer.u32(size as u32);
             // no augmentation data
             writer.out.push(0);
             writer.out.extend_from_slice(entry.instructions);

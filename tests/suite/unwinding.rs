@@ -171,6 +171,32 @@ fn eh_frame(ranges: &[(u64, u64)]) -> Vec<u8> {
     out
 }
 
+/// Sizes in the tables are 32 bits with a sign.
+#[test]
+fn an_entry_for_2_gib_is_refused() {
+    let code = AddressRange::new(Address(0x1000), 0x100).unwrap();
+    for (size, fits) in [
+        (i32::MAX as u64, true),
+        (1 << 31, false),
+        (u64::from(u32::MAX), false),
+    ] {
+        let section = eh_frame(&[(0x1000, size)]);
+        let entries = Entries::read(EhFrame {
+            section: &section,
+            address: Address(0x9000),
+            order: ByteOrder::Little,
+            address_size: 8,
+        });
+        let placed = entries.of(code).map(|entry| (entry, 0x40));
+        let layout = TableLayout {
+            eh_frame: 0x2000,
+            order: ByteOrder::Little,
+            address_size: 8,
+        };
+        assert_eq!(Tables::lay_out(placed, layout).is_some(), fits, "{size:#x}");
+    }
+}
+
 /// An entry may start before its function does. In the object, whose code starts near address 0, there is no
 /// such address; only its distance counts.
 #[test]
