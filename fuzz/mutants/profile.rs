@@ -8,7 +8,7 @@ use jitinject::bytes::{ByteOrder, Reader, until_nul};
 use object::{Object, ObjectSymbol};
 
 /// The bits of a sample's type: its fields in front of the callers, in their order, and the callers. A sample
-/// that has others there is not understood.
+/// that has others there is passed over.
 const IDENTIFIER: u64 = 1 << 16;
 const IP: u64 = 1 << 0;
 const TID: u64 = 1 << 1;
@@ -67,16 +67,19 @@ impl Profile {
         let (order, data) = data(file)?;
         let attrs = usize::try_from(order.u64_at(file, 24)?).ok()?;
         let shape = order.u64_at(file, attrs.checked_add(24)?)?;
-        if shape & READ != 0 {
-            return None;
-        }
         let mut profile = Self::default();
         let mut rest = file.get(data)?;
         while !rest.is_empty() {
             let size = usize::from(Reader::new(rest.get(6..)?, order).u16()?);
             let (record, behind) = rest.split_at_checked(size)?;
             profile.add(record, order, shape);
-            rest = behind;
+            // Formats of tracepoints and AUX data stand behind their records.
+            let payload = match order.u32_at(record, 0)? {
+                66 => u64::from(order.u32_at(record, 8)?),
+                71 => order.u64_at(record, 8)?,
+                _ => 0,
+            };
+            rest = behind.get(usize::try_from(payload).ok()?..)?;
         }
         profile.maps.sort_by_key(|map| map.time);
         Some(profile)
@@ -85,7 +88,7 @@ impl Profile {
     fn add(&mut self, record: &[u8], order: ByteOrder, shape: u64) -> Option<()> {
         let body = Reader::new(record.get(8..)?, order);
         match order.u32_at(record, 0)? {
-            9 => self.add_sample(body, shape),
+            9 if shape & READ == 0 => self.add_sample(body, shape),
             kind @ (1 | 10) => {
                 let back = TRAILER.iter().filter(|&&field| shape & field != 0).count() * 8 + 8;
                 let time = order.u64_at(record, record.len().checked_sub(back)?)?;

@@ -151,15 +151,17 @@ fn whole(before: &Pieces, after: &Pieces) -> HashSet<usize> {
     whole.map(|(record, _)| record).collect()
 }
 
-/// The frames in functions whose records have more or fewer bytes than they had, but some. What has changed
-/// in other ways may say something else, which nobody can tell.
+/// The frames in functions whose records have more or fewer bytes than they had, but some other than zero, of
+/// which space that was set aside is made. What has changed in other ways may say something else, which nobody
+/// can tell.
 fn torn(case: &Case, dumps: &[Pieces]) -> Vec<Frame> {
     let mut torn = HashSet::new();
     for (file, (before, after)) in case.dumps.iter().zip(dumps).enumerate() {
         for piece in &after.pieces {
             let original = before.pieces.iter().find(|it| it.record == piece.record);
             let is_torn = original.is_some_and(|it| it.bytes.len() != piece.bytes.len());
-            if let (Some(record), true, false) = (piece.record, is_torn, piece.bytes.is_empty()) {
+            let is_there = piece.bytes.iter().any(|&byte| byte != 0);
+            if let (Some(record), true, true) = (piece.record, is_torn, is_there) {
                 torn.insert((file, record));
             }
         }

@@ -202,7 +202,7 @@ fn read_entry<'a>(
         while let Some(instruction) = iterator.next()? {
             // Padding.
             if !matches!(instruction, gimli::CallFrameInstruction::Nop) {
-                instructions.push(format!("{part} {instruction:?}"));
+                instructions.push(format!("{part} {}", text(&instruction, frame)?));
             }
         }
     }
@@ -216,6 +216,24 @@ fn read_entry<'a>(
         start: entry.initial_address(),
         size: entry.len(),
         instructions,
+    })
+}
+
+/// What an instruction says, wherever it stands.
+fn text(
+    instruction: &gimli::CallFrameInstruction<usize>,
+    frame: &gimli::EhFrame<Slice<'_>>,
+) -> Result<String, gimli::Error> {
+    use gimli::CallFrameInstruction::{DefCfaExpression, Expression, ValExpression};
+    Ok(match instruction {
+        DefCfaExpression { expression } => format!("CFA {:?}", expression.get(frame)?.0.slice()),
+        Expression { register, expression } => {
+            format!("at {register:?} {:?}", expression.get(frame)?.0.slice())
+        }
+        ValExpression { register, expression } => {
+            format!("in {register:?} {:?}", expression.get(frame)?.0.slice())
+        }
+        other => format!("{other:?}"),
     })
 }
 
