@@ -3,7 +3,7 @@
 #![no_main]
 
 use jitinject::elf::eh_frame::{TableLayout, Tables};
-use jitinject::elf::object::{self, Code, FunctionObject, PlacedTables};
+use jitinject::elf::object::{self, Code, Content, Function, PlacedTables};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;
 use libfuzzer_sys::fuzz_target;
@@ -29,10 +29,13 @@ fuzz_target!(|input: &[u8]| {
     };
     let tables = Tables::lay_out(std::iter::empty(), layout).unwrap();
     let debug = [(".debug_info", info), (".debug_line", line)];
-    let function = FunctionObject {
+    let content = Content {
         machine,
-        name,
-        code,
+        functions: &[Function {
+            name,
+            code,
+            offset: 0,
+        }],
         address,
         time,
         tables: PlacedTables {
@@ -42,9 +45,9 @@ fuzz_target!(|input: &[u8]| {
         debug: &debug,
     };
     let (mut bytes, mut again) = (Vec::new(), vec![1, 2, 3]);
-    let encoded = object::encode(&function, &mut bytes);
-    object::encode(&function, &mut again);
-    assert_eq!(bytes, again, "the same function gives the same bytes");
+    let encoded = object::encode(&content, &mut bytes);
+    object::encode(&content, &mut again);
+    assert_eq!(bytes, again, "the same content gives the same bytes");
 
     let found = read_back::object(&bytes);
     assert_eq!(found.build_id, encoded.build_id.0);

@@ -163,7 +163,8 @@ fn signals_that_end_the_program_leave_nothing_behind() {
     fs::write(&output, "the old one").unwrap();
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         let mut running = jitinject()
-            .args(["-q", "--all", "-i", tools::text(&generated.profile)])
+            .args(["-q", "--all", "--layout=function"])
+            .args(["-i", tools::text(&generated.profile)])
             .args(["-o", tools::text(&output)])
             .spawn()
             .unwrap();
@@ -184,7 +185,8 @@ fn signals_that_are_ignored_stay_so() {
     let output = folder.path().join("out.data");
     let mut running = Command::new("nohup")
         .arg(env!("CARGO_BIN_EXE_jitinject"))
-        .args(["-q", "--all", "-i", tools::text(&generated.profile)])
+        .args(["-q", "--all", "--layout=function"])
+        .args(["-i", tools::text(&generated.profile)])
         .args(["-o", tools::text(&output)])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
