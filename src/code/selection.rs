@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
-use crate::code::timeline::{Occupant, Stay, Timeline};
+use crate::code::timeline::{Code, Occupant, Stay, Timeline};
 use crate::perf::Profile;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::{Sample, deferred_callers};
@@ -299,11 +299,20 @@ struct Walk<'a> {
 /// processor's caches here, which all functions together would leave.
 struct Recent {
     /// By a part of the address.
-    found: Vec<Option<(SpaceId, Stay, Occupant)>>,
+    found: Vec<Option<Found>>,
+}
+
+/// Code that was found: what it is, and where and when.
+#[derive(Clone, Copy)]
+struct Found {
+    stay: Stay,
+    space: SpaceId,
+    code: Code,
 }
 
 impl Recent {
-    const SIZE: usize = 4096;
+    /// As many as fit into the second of the processor's caches.
+    const SIZE: usize = 1 << 14;
     /// Neighbouring addresses that share a place: functions are rarely shorter.
     const NEIGHBOURS: u64 = 64;
 
@@ -314,7 +323,7 @@ impl Recent {
     }
 
     /// The place for what is at an address.
-    fn place(&mut self, space: SpaceId, address: Address) -> Option<&mut Option<(SpaceId, Stay, Occupant)>> {
+    fn place(&mut self, space: SpaceId, address: Address) -> Option<&mut Option<Found>> {
         let key = (address.0 / Self::NEIGHBOURS) as usize;
         let key = key.wrapping_add(space.index().wrapping_mul(31));
         self.found.get_mut(key % Self::SIZE)
@@ -426,15 +435,15 @@ impl Walk<'_> {
     /// What is at an address at a time, and if it is code, where around there.
     fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Occupant, Option<Stay>) {
         let place = self.recent.place(space, address);
-        if let Some(&mut Some((of, stay, occupant))) = place
-            && of == space
-            && stay.holds(address, time)
+        if let Some(&mut Some(found)) = place
+            && found.space == space
+            && found.stay.holds(address, time)
         {
-            return (occupant, Some(stay));
+            return (found.code.into(), Some(found.stay));
         }
         let (occupant, stay) = self.selector.timeline.around(space, address, time);
-        if let (Some(place), Some(stay)) = (place, stay) {
-            *place = Some((space, stay, occupant));
+        if let (Some(place), Some(stay), Some(code)) = (place, stay, occupant.code()) {
+            *place = Some(Found { stay, space, code });
         }
         (occupant, stay)
     }

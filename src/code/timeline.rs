@@ -127,10 +127,33 @@ enum Memory {
     Anonymous,
 }
 
+/// What a dump says is at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Code {
+pub enum Code {
+    /// The code of a function: an index into [`Timeline::residences`].
     Function(u32),
+    /// Nothing since it was moved away: an index into [`Timeline::vacancies`].
     Vacated(u32),
+}
+
+impl From<Code> for Occupant {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::Function(residence) => Self::Function(residence),
+            Code::Vacated(vacancy) => Self::Vacated(vacancy),
+        }
+    }
+}
+
+impl Occupant {
+    /// It, if a dump says that it is there.
+    pub fn code(self) -> Option<Code> {
+        match self {
+            Self::Function(residence) => Some(Code::Function(residence)),
+            Self::Vacated(vacancy) => Some(Code::Vacated(vacancy)),
+            Self::Symbol(_) | Self::Anonymous | Self::File | Self::Unmapped => None,
+        }
+    }
 }
 
 /// An address space whose code is being put in place.
@@ -334,17 +357,13 @@ impl Timeline {
         let mut stretch = None;
         for (generation, (of, layers, time)) in self.lookups(space, time).enumerate() {
             if let Some(code) = layers.code.at(address, time) {
-                let occupant = match code.value {
-                    Code::Function(residence) => Occupant::Function(residence),
-                    Code::Vacated(vacancy) => Occupant::Vacated(vacancy),
-                };
                 // Over a part of what is inherited there may be something else.
                 let stay = Stay {
                     range: code.range,
                     from: code.from,
                     until: code.until,
                 };
-                return (occupant, (generation == 0).then_some(stay));
+                return (code.value.into(), (generation == 0).then_some(stay));
             }
             match layers.maps.at(address, time) {
                 Some(episode) if episode.value == Memory::File => {

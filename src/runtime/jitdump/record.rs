@@ -162,6 +162,9 @@ impl<'a> Records<'a> {
         let record = self.record(at, prefix)?;
         let behind = at.checked_add(prefix.size)?;
         if self.follows(behind, &record) {
+            if let Some(repaired) = self.without_swallowed(at, prefix, &record) {
+                return Some(repaired);
+            }
             return Some((Step::Record(record), behind));
         }
         if !is_sound(&record, self.order) {
@@ -176,6 +179,21 @@ impl<'a> Records<'a> {
         let size = next.saturating_sub(at);
         let record = self.record(at, Prefix { size, ..prefix })?;
         is_sound(&record, self.order).then_some((Step::Repaired(record), next))
+    }
+
+    /// A LOAD record as far as it is one, if its size takes in others behind it whole, and so leads to a record
+    /// all the same: between its name and its code there is far more room than for padding, and where the code
+    /// would end without it, records start.
+    fn without_swallowed(&self, at: usize, prefix: Prefix, record: &Record<'a>) -> Option<(Step<'a>, usize)> {
+        let size = PREFIX_SIZE.checked_add(unpadded_size(record, self.order)?)?;
+        let spare = prefix.size.checked_sub(size)?;
+        if spare <= MAX_PADDING {
+            return None;
+        }
+        let size = (size..=size.checked_add(MAX_PADDING)?)
+            .find(|&size| at.checked_add(size).is_some_and(|behind| self.starts_run(behind)))?;
+        let record = self.record(at, Prefix { size, ..prefix })?;
+        Some((Step::Repaired(record), at.checked_add(size)?))
     }
 
     /// Whether what stands at `at` is the end of the file or looks like a record that was written after
@@ -283,6 +301,25 @@ fn is_known(kind: u32) -> bool {
 /// Whether a record is of a known type and the sizes inside it fit into it.
 fn is_sound(record: &Record<'_>, order: ByteOrder) -> bool {
     is_known(record.kind) && sizes_fit(record, order) == Some(true)
+}
+
+/// How many bytes the content of a LOAD record has without padding: the fixed fields, the name with its NUL, and
+/// the code.
+fn unpadded_size(record: &Record<'_>, order: ByteOrder) -> Option<usize> {
+    /// Up to the size of the code, and behind it.
+    const BEFORE: u64 = 24;
+    const FIXED: usize = 40;
+    let mut content = Reader::new(record.content, order);
+    content.skip(BEFORE)?;
+    let code_size = usize::try_from(content.u64()?).ok()?;
+    let name_size = memchr::memchr(0, record.content.get(FIXED..)?)?;
+    let is_load = record.kind == LOAD;
+    is_load.then_some(
+        FIXED
+            .checked_add(name_size)?
+            .checked_add(1)?
+            .checked_add(code_size)?,
+    )
 }
 
 fn sizes_fit(record: &Record<'_>, order: ByteOrder) -> Option<bool> {
@@ -402,6 +439,7 @@ mod tests {
             1,
             15,
             first.len() as u32 + 60,
+            (first.len() + load(2, b"d").len()) as u32,
             first.len() as u32 + 100,
             u32::MAX,
         ] {
