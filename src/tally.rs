@@ -34,6 +34,9 @@ impl<K: Ord + Copy> Tally<K> {
 
     /// Notes `count` faults, the first of them at `offset` bytes into the file.
     pub fn add_many(&mut self, kind: K, count: u64, offset: u64) {
+        if count == 0 {
+            return;
+        }
         let seen = self.seen.entry(kind).or_insert(Seen {
             count: 0,
             first_offset: offset,

@@ -123,18 +123,22 @@ fn main() -> ExitCode {
     let cases = cases::all(work.path());
     let mut sound = Vec::new();
     for case in &cases {
-        let ran = jitinject(case, &case.profile, &case.dumps, &options, work.path());
-        let verdict = verdict::of(case, &case.profile, &case.dumps, &ran, &HashSet::new());
-        println!(
-            "{}: {} frames, {} named",
-            case.name, verdict.expected, verdict.named
-        );
-        assert!(
-            verdict.expected > 0 && verdict.named == verdict.expected,
-            "{:?}",
-            verdict.lost
-        );
-        sound.push(ran.warnings);
+        let mut warnings = HashSet::new();
+        for layout in LAYOUTS {
+            let ran = jitinject(case, &case.profile, &case.dumps, layout, &options, work.path());
+            let verdict = verdict::of(case, &case.profile, &case.dumps, &ran, &HashSet::new());
+            println!(
+                "{}, {layout}: {} frames, {} named",
+                case.name, verdict.expected, verdict.named
+            );
+            assert!(
+                verdict.expected > 0 && verdict.named == verdict.expected,
+                "{:?}",
+                verdict.lost
+            );
+            warnings.extend(ran.warnings);
+        }
+        sound.push(warnings);
     }
     let perf_reads: Vec<bool> = match options.against_perf {
         true => cases
@@ -150,7 +154,15 @@ fn main() -> ExitCode {
         let at = (number % cases.len() as u64) as usize;
         let case = &cases[at];
         let mutant = Mutant::new(case, number);
-        let ran = jitinject(case, &mutant.profile, &mutant.dumps, &options, work.path());
+        let layout = LAYOUTS[(number / cases.len() as u64 % 2) as usize];
+        let ran = jitinject(
+            case,
+            &mutant.profile,
+            &mutant.dumps,
+            layout,
+            &options,
+            work.path(),
+        );
         let verdict = verdict::of(case, &mutant.profile, &mutant.dumps, &ran, &sound[at]);
         ours.add(&verdict);
         for &damage in &mutant.damages {
@@ -192,7 +204,17 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(findings > 0))
 }
 
-fn jitinject(case: &Case, profile: &Pieces, dumps: &[Pieces], options: &Options, work: &Path) -> Ran {
+/// How functions are laid out, in turns.
+const LAYOUTS: [&str; 2] = ["function", "image"];
+
+fn jitinject(
+    case: &Case,
+    profile: &Pieces,
+    dumps: &[Pieces],
+    layout: &str,
+    options: &Options,
+    work: &Path,
+) -> Ran {
     let (input, output, summary) = paths(work);
     case.put_dumps(dumps);
     let bytes = profile.bytes();
@@ -200,7 +222,8 @@ fn jitinject(case: &Case, profile: &Pieces, dumps: &[Pieces], options: &Options,
     let program = options.jitinject.to_str().unwrap();
     let text = |path: &PathBuf| path.to_str().unwrap().to_owned();
     let (input, output, summary) = (text(&input), text(&output), text(&summary));
-    let arguments = [program, "-i", &input, "-o", &output, "--summary", &summary];
+    let files = [program, "-i", &input, "-o", &output, "--summary", &summary];
+    let arguments = [&files[..], &["--layout", layout]].concat();
     let size = bytes.len() + dumps.iter().map(|dump| dump.bytes().len()).sum::<usize>();
     let (end, said) = programs::run(&arguments, work, size as u64);
     Ran::read(end, said, &output, Some(Path::new(&summary)))

@@ -34,6 +34,8 @@ struct Map {
     time: u64,
     start: u64,
     size: u64,
+    /// The offset in the file of the first byte.
+    offset: u64,
     path: Vec<u8>,
 }
 
@@ -132,12 +134,14 @@ impl Profile {
         let pid = body.u32()?;
         body.u32()?;
         let (start, size) = (body.u64()?, body.u64()?);
-        body.skip(if is_long { 40 } else { 8 })?;
+        let offset = body.u64()?;
+        body.skip(if is_long { 32 } else { 0 })?;
         self.maps.push(Map {
             pid,
             time,
             start,
             size,
+            offset,
             path: until_nul(body.rest()).to_vec(),
         });
         Some(())
@@ -159,21 +163,42 @@ impl Profile {
             if !is_object(&map.path) {
                 return None;
             }
-            let symbol = symbols
+            let symbols: &mut Vec<Symbol> = symbols
                 .entry(map.path.clone())
-                .or_insert_with(|| symbol_of(&map.path));
-            symbol.clone()
+                .or_insert_with(|| symbols_of(&map.path).unwrap_or_default());
+            // In objects of several functions, offsets are addresses.
+            let address = frame.address.wrapping_sub(map.start).wrapping_add(map.offset);
+            let holds = |symbol: &&Symbol| address.wrapping_sub(symbol.start) < symbol.size;
+            let symbol = match &symbols[..] {
+                [only] => Some(only),
+                several => several.iter().find(holds),
+            };
+            Some(symbol?.name.clone())
         };
         frames.iter().map(&mut name).collect()
     }
 }
 
-/// The name of the only function in an object.
-fn symbol_of(path: &[u8]) -> Option<Vec<u8>> {
+/// A function in an object.
+struct Symbol {
+    start: u64,
+    size: u64,
+    name: Vec<u8>,
+}
+
+/// The functions in an object.
+fn symbols_of(path: &[u8]) -> Option<Vec<Symbol>> {
     let bytes = std::fs::read(Path::new(std::str::from_utf8(path).ok()?)).ok()?;
     let file = object::File::parse(&*bytes).ok()?;
-    let symbol = file
+    let functions = file
         .symbols()
-        .find(|symbol| symbol.kind() == object::SymbolKind::Text)?;
-    Some(symbol.name_bytes().ok()?.to_vec())
+        .filter(|symbol| symbol.kind() == object::SymbolKind::Text);
+    let symbols = functions.map(|symbol| {
+        Some(Symbol {
+            start: symbol.address(),
+            size: symbol.size(),
+            name: symbol.name_bytes().ok()?.to_vec(),
+        })
+    });
+    symbols.collect()
 }

@@ -62,6 +62,8 @@ pub struct Store {
     is_merged: bool,
     /// The names given out, each with how many objects asked for it.
     names: FxHashMap<String, u32>,
+    /// How many bytes were written so far.
+    bytes_written: u64,
     /// The names of the files written so far, if they are to be moved.
     written: Vec<String>,
     /// Those of source files.
@@ -120,6 +122,7 @@ impl Store {
             folder,
             is_merged,
             names: FxHashMap::default(),
+            bytes_written: 0,
             written: Vec::new(),
             sources: FxHashSet::default(),
         })
@@ -128,6 +131,11 @@ impl Store {
     /// The folder that it will be.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// How many bytes were written so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
     }
 
     /// A name for an object of `content`: `stem.so`, or `stem-N.so` if that is taken in this run. In a folder
@@ -153,6 +161,7 @@ impl Store {
         let file = self.staged.create_file(name);
         file.and_then(|mut file| file.write_all(content))
             .map_err(|cause| self.error(name, cause))?;
+        self.bytes_written = self.bytes_written.saturating_add(content.len() as u64);
         if self.is_merged {
             self.written.push(name.to_owned());
         }

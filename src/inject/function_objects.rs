@@ -36,15 +36,15 @@ pub fn write(
     let mut seen = FxHashSet::default();
     let mut functions = 0;
     let dumps = input.dumps.iter().map(|used| used.found.file.len() as u64);
-    let mut room = dumps.sum::<u64>().saturating_mul(MAX_GROWTH).max(MIN_ROOM);
+    let room = dumps.sum::<u64>().saturating_mul(MAX_GROWTH).max(MIN_ROOM);
     for batch in batches(&jobs) {
-        if room == 0 {
+        let store = output.store()?;
+        if store.bytes_written() >= room {
             let left_out = batch.iter().map(|job| job.members.len() as u64).sum();
             writer.faults.add_many(Fault::TooMuch, left_out, 0);
             progress(left_out);
             continue;
         }
-        let store = output.store()?;
         let folder = store.folder().to_owned();
         let objects: Vec<Object<'_>> = batch
             .par_iter()
@@ -60,7 +60,6 @@ pub fn write(
                 }
             }
             placed.push(writer.store(job, &object, store)?);
-            room = room.saturating_sub(object.size());
             functions += job.members.len() as u64;
             progress(job.members.len() as u64);
         }
@@ -95,8 +94,8 @@ struct Job<'g> {
     machine: Machine,
     /// How many bytes their records have together.
     record_bytes: u64,
-    /// Whether there are tables for any of them.
-    has_unwinding: bool,
+    /// For how many of them the dump has tables.
+    with_tables: u64,
     /// From where the first one starts to where the last one ends.
     range: AddressRange,
     /// Where its tables are to lie, if they hold anything.
@@ -113,14 +112,6 @@ struct Object<'a> {
     sources: Vec<SourceToWrite<'a>>,
     /// Those of each function.
     faults: Vec<MemberFaults>,
-}
-
-impl Object<'_> {
-    /// How many bytes are written for it, at most.
-    fn size(&self) -> u64 {
-        let sources = self.sources.iter().map(|source| source.text.len());
-        sources.fold(self.bytes.len(), usize::saturating_add) as u64
-    }
 }
 
 /// What was wrong with a function.
@@ -202,12 +193,12 @@ impl<'a> ObjectWriter<'a> {
         let (lowest, highest) = (members.first()?, members.last()?);
         let dump = &self.input.dumps.get(lowest.function.file as usize)?.dump;
         let machine = dump.machine();
-        let mut has_unwinding = false;
+        let mut with_tables = 0;
         for unwinding in members
             .iter()
             .filter_map(|member| dump.unwinding(member.function.function))
         {
-            has_unwinding = true;
+            with_tables += 1;
             if let Placement::At(address) = unwinding.placement {
                 let key = unwinding.eh_frame.as_ptr() as usize;
                 let frame = eh_frame(&unwinding, address, machine);
@@ -224,7 +215,7 @@ impl<'a> ObjectWriter<'a> {
             first: first_of(members)?,
             machine,
             record_bytes: bytes.fold(0, u64::saturating_add),
-            has_unwinding,
+            with_tables,
             range: AddressRange {
                 start: lowest.range.start,
                 end: highest.range.end,
@@ -256,6 +247,16 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
+    /// How many functions of an object with entries have unwinding information without any for themselves.
+    fn without_entry(&self, job: &Job<'_>) -> u64 {
+        if let [_] = job.members {
+            return 0;
+        }
+        let has_entry = |member: &&Residence| !self.entries(member, job.machine).is_empty();
+        let with_entry = job.members.iter().filter(has_entry).count();
+        job.with_tables.saturating_sub(with_entry as u64)
+    }
+
     /// The tables of an object if their first byte lies at `address` of its process.
     fn tables(&self, job: &Job<'_>, address: Address) -> Option<Tables> {
         let entries = job.members.iter().flat_map(|member| {
@@ -273,19 +274,17 @@ impl<'a> ObjectWriter<'a> {
     /// Gives the tables of all objects that have any addresses near the code, where their process never maps
     /// anything.
     fn place_tables(&mut self, jobs: &mut [Job<'_>]) {
-        if !jobs.iter().any(|job| job.has_unwinding) {
+        if jobs.iter().all(|job| job.with_tables == 0) {
             return;
         }
         // The size of tables does not depend on where they lie, as long as it is near.
-        let sizes: Vec<Option<u64>> = jobs
-            .par_iter()
-            .map(|job| {
-                job.has_unwinding.then_some(())?;
-                let tables = self.tables(job, job.range.end)?;
-                let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
-                (tables.entries > 0).then_some(size)
-            })
-            .collect();
+        let size = |job: &Job<'_>| {
+            (job.with_tables > 0).then_some(())?;
+            let tables = self.tables(job, job.range.end)?;
+            let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
+            (tables.entries > 0).then(|| (size, self.without_entry(job)))
+        };
+        let sizes: Vec<Option<(u64, u64)>> = jobs.par_iter().map(size).collect();
         let code = jobs.iter().map(|job| (job.first.space, job.range));
         let mut free = FreeAddresses::new(self.input.processes, code);
         let mut order: Vec<usize> = (0..jobs.len()).collect();
@@ -298,7 +297,8 @@ impl<'a> ObjectWriter<'a> {
             let (Some(job), Some(&size)) = (jobs.get_mut(at), sizes.get(at)) else {
                 continue;
             };
-            if let Some(size) = size {
+            if let Some((size, without_entry)) = size {
+                self.faults.add_many(Fault::NoEntry, without_entry, 0);
                 // Aligned in the object, in which the code is: in the process it need not be (capture erlang25).
                 let skew = job.range.start.0 % TABLE_ALIGN;
                 let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
@@ -306,10 +306,11 @@ impl<'a> ObjectWriter<'a> {
                 let free = free.take(space, job.range, room, !job.machine.is_64);
                 job.tables = free.and_then(|address| address.checked_add(skew));
                 if job.tables.is_none() {
-                    self.faults.add(Fault::NoPlace, 0);
+                    let with_entry = job.with_tables.saturating_sub(without_entry);
+                    self.faults.add_many(Fault::NoPlace, with_entry, 0);
                 }
-            } else if job.has_unwinding {
-                self.faults.add(Fault::NoEntry, 0);
+            } else {
+                self.faults.add_many(Fault::NoEntry, job.with_tables, 0);
             }
         }
     }
