@@ -15,7 +15,7 @@
 //!
 //! All this is asked of the address space, of those that it is a copy of, and of those that are copies of it.
 
-use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
+use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::{Residence, Vacancy};
 use crate::perf::event::Backing;
@@ -247,7 +247,7 @@ impl Neighbourhoods {
         let mut functions: Vec<Vec<AddressRange>> = vec![Vec::new(); count];
         let mut others = functions.clone();
         let mut ground = functions.clone();
-        let mut starts = vec![Time(0); count];
+        let mut starts = vec![Time::MAX; count];
         let put = |lists: &mut Vec<Vec<AddressRange>>, space: SpaceId, range: AddressRange| {
             if let Some(list) = lists.get_mut(space.index()) {
                 list.push(range);
@@ -255,10 +255,8 @@ impl Neighbourhoods {
         };
         for residence in mapped.residences {
             put(&mut functions, residence.space, residence.range);
-            if let Some(start) = starts.get_mut(residence.space.index())
-                && (*start == Time(0) || residence.since < *start)
-            {
-                *start = residence.since;
+            if let Some(start) = starts.get_mut(residence.space.index()) {
+                *start = residence.since.min(*start);
             }
         }
         for vacancy in mapped.vacancies {
@@ -269,7 +267,7 @@ impl Neighbourhoods {
         }
         let mut forks = vec![Vec::new(); count];
         for (id, space) in processes.iter() {
-            let start = starts.get(id.index()).copied().unwrap_or(Time(0));
+            let start = starts.get(id.index()).copied().unwrap_or(Time::MAX);
             for map in space.maps.iter().filter(|map| map.backing == Backing::File) {
                 let is_ground = map.time < start;
                 put(if is_ground { &mut ground } else { &mut others }, id, map.range);
@@ -286,7 +284,7 @@ impl Neighbourhoods {
             .map(|((functions, others), ground)| Taken::new([&functions[..], others, ground].concat()))
             .collect();
         for (id, _) in processes.iter() {
-            for ancestor in ancestors(processes, id) {
+            for (ancestor, _) in processes.ancestors(id) {
                 let has_functions = functions
                     .get(ancestor.index())
                     .is_some_and(|functions| !functions.is_empty());
@@ -308,7 +306,8 @@ impl Neighbourhoods {
 
     fn of(&self, processes: &Processes, space: SpaceId) -> Neighbourhood<'_> {
         const NOTHING: &Taken = &Taken(Vec::new());
-        let ancestors = ancestors(processes, space).filter_map(|ancestor| self.all.get(ancestor.index()));
+        let ancestors = processes.ancestors(space);
+        let ancestors = ancestors.filter_map(|(ancestor, _)| self.all.get(ancestor.index()));
         Neighbourhood {
             others: self.others.get(space.index()).unwrap_or(NOTHING),
             ground: self.ground.get(space.index()).unwrap_or(NOTHING),
@@ -329,12 +328,6 @@ impl Neighbourhood<'_> {
     fn forks_before(&self, time: Time) -> usize {
         self.forks.partition_point(|&fork| fork < time)
     }
-}
-
-/// The address spaces that one is a copy of, from the nearest up.
-fn ancestors(processes: &Processes, space: SpaceId) -> impl Iterator<Item = SpaceId> {
-    let parent = move |&space: &SpaceId| processes.space(space)?.parent.map(|(parent, _)| parent);
-    std::iter::successors(parent(&space), parent).take(MAX_GENERATIONS)
 }
 
 #[cfg(test)]

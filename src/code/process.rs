@@ -166,14 +166,17 @@ impl Processes {
             return false;
         };
         self.ancestors(space)
-            .any(|space| space.pid == ancestor && pid != ancestor)
+            .any(|(_, space)| space.pid == ancestor && pid != ancestor)
     }
 
     /// The address spaces that this one is a copy of, from the nearest up.
-    pub fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = &Space> {
-        let parent = |space: &&Space| self.space(space.parent?.0);
-        let first = self.space(space).and_then(|space| parent(&space));
-        std::iter::successors(first, parent).take(MAX_GENERATIONS)
+    pub fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, &Space)> {
+        let parent = |space: &Space| {
+            let (parent, _) = space.parent?;
+            Some((parent, self.space(parent)?))
+        };
+        let first = self.space(space).and_then(parent);
+        std::iter::successors(first, move |&(_, space)| parent(space)).take(MAX_GENERATIONS)
     }
 }
 

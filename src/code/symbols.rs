@@ -126,12 +126,10 @@ impl Symbols {
     /// that its own is a copy of.
     fn meetings(&self, processes: &Processes) -> FxHashSet<(u32, SpaceId)> {
         let mut meetings = FxHashSet::default();
-        let parent = |&id: &SpaceId| processes.space(id)?.parent.map(|(parent, _)| parent);
         for (id, _) in processes.iter() {
             meetings.extend(self.chain(id).map(|(_, table)| (table, id)));
             if let Some(table) = self.spaces.get(id.index()).and_then(|space| space.own) {
-                let ancestors = std::iter::successors(parent(&id), parent).take(MAX_GENERATIONS);
-                meetings.extend(ancestors.map(|ancestor| (table, ancestor)));
+                meetings.extend(processes.ancestors(id).map(|(ancestor, _)| (table, ancestor)));
             }
         }
         meetings
