@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::grouping::{Groups, first_of};
 use crate::code::timeline::Residence;
-use crate::elf::dwarf::{Buffers, Encoder, FunctionUnit};
+use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
 use crate::elf::object::{self, Code, Content, Encoded, Function, PlacedTables};
 use crate::elf::store::{self, FUNCTION_PREFIX, IMAGE_PREFIX, Store};
@@ -247,28 +247,38 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// How many functions of an object with entries have unwinding information without any for themselves.
-    fn without_entry(&self, job: &Job<'_>) -> u64 {
-        if let [_] = job.members {
-            return 0;
+    /// The entries of an object with the addresses in it that their first ones become, and how many of its
+    /// functions have any.
+    fn object_entries(&self, job: &Job<'_>) -> (Vec<(Entry<'a>, u64)>, u64) {
+        let mut entries = Vec::new();
+        let mut with_entry = 0;
+        for member in job.members {
+            let before = entries.len();
+            let start = object::TEXT_OFFSET.wrapping_add(job.offset(member));
+            let own = self.entries(member, job.machine).into_iter();
+            entries.extend(own.map(|(entry, into_code)| (entry, start.wrapping_add(into_code))));
+            with_entry += u64::from(entries.len() > before);
         }
-        let has_entry = |member: &&Residence| !self.entries(member, job.machine).is_empty();
-        let with_entry = job.members.iter().filter(has_entry).count();
-        job.with_tables.saturating_sub(with_entry as u64)
+        // One entry may be for several functions.
+        entries.sort_by_key(|&(_, start)| start);
+        entries.dedup_by_key(|&mut (_, start)| start);
+        (entries, with_entry)
     }
 
     /// The tables of an object if their first byte lies at `address` of its process.
     fn tables(&self, job: &Job<'_>, address: Address) -> Option<Tables> {
-        let entries = job.members.iter().flat_map(|member| {
-            let start = object::TEXT_OFFSET.wrapping_add(job.offset(member));
-            let entries = self.entries(member, job.machine).into_iter();
-            entries.map(move |(entry, into_code)| (entry, start.wrapping_add(into_code)))
-        });
-        let mut entries: Vec<_> = entries.collect();
-        // One entry may be for several functions.
-        entries.sort_by_key(|&(_, start)| start);
-        entries.dedup_by_key(|&mut (_, start)| start);
+        let (entries, _) = self.object_entries(job);
         Tables::lay_out(entries.into_iter(), job.table_layout(address))
+    }
+
+    /// How large the tables of an object are, and how many of its functions have entries in them; `None` if
+    /// none has.
+    fn tables_size(&self, job: &Job<'_>) -> Option<(u64, u64)> {
+        let (entries, with_entry) = self.object_entries(job);
+        // It does not depend on where they lie, as long as it is near.
+        let tables = Tables::lay_out(entries.into_iter(), job.table_layout(job.range.end))?;
+        let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
+        (with_entry > 0).then_some((size, with_entry))
     }
 
     /// Gives the tables of all objects that have any addresses near the code, where their process never maps
@@ -277,13 +287,7 @@ impl<'a> ObjectWriter<'a> {
         if jobs.iter().all(|job| job.with_tables == 0) {
             return;
         }
-        // The size of tables does not depend on where they lie, as long as it is near.
-        let size = |job: &Job<'_>| {
-            (job.with_tables > 0).then_some(())?;
-            let tables = self.tables(job, job.range.end)?;
-            let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
-            (tables.entries > 0).then(|| (size, self.without_entry(job)))
-        };
+        let size = |job: &Job<'_>| (job.with_tables > 0).then(|| self.tables_size(job)).flatten();
         let sizes: Vec<Option<(u64, u64)>> = jobs.par_iter().map(size).collect();
         let code = jobs.iter().map(|job| (job.first.space, job.range));
         let mut free = FreeAddresses::new(self.input.processes, code);
@@ -297,7 +301,8 @@ impl<'a> ObjectWriter<'a> {
             let (Some(job), Some(&size)) = (jobs.get_mut(at), sizes.get(at)) else {
                 continue;
             };
-            if let Some((size, without_entry)) = size {
+            if let Some((size, with_entry)) = size {
+                let without_entry = job.with_tables.saturating_sub(with_entry);
                 self.faults.add_many(Fault::NoEntry, without_entry, 0);
                 // Aligned in the object, in which the code is: in the process it need not be (capture erlang25).
                 let skew = job.range.start.0 % TABLE_ALIGN;
@@ -306,7 +311,6 @@ impl<'a> ObjectWriter<'a> {
                 let free = free.take(space, job.range, room, !job.machine.is_64);
                 job.tables = free.and_then(|address| address.checked_add(skew));
                 if job.tables.is_none() {
-                    let with_entry = job.with_tables.saturating_sub(without_entry);
                     self.faults.add_many(Fault::NoPlace, with_entry, 0);
                 }
             } else {
@@ -348,24 +352,15 @@ impl<'a> ObjectWriter<'a> {
         };
         let found = used.dump.sources(view);
         faults.lines = found.faults;
-        let Some(mut info) = found.info else {
+        let Some(info) = found.info else {
             return Vec::new();
         };
-        let sources = self
-            .input
-            .lines
-            .place_files(&mut info, store, &self.source_folders);
-        let added = encoder.add(&FunctionUnit {
-            symbol: function.name,
-            address: function.address(),
-            size: u32::try_from(function.code.size()).unwrap_or(u32::MAX),
-            info: &info,
-        });
-        if added.is_err() {
+        let lines = &self.input.lines;
+        let added = lines.add(info, function, store, &self.source_folders, encoder);
+        added.unwrap_or_else(|_| {
             faults.object.add(Fault::LinesTooLarge, 0);
-            return Vec::new();
-        }
-        sources
+            Vec::new()
+        })
     }
 
     /// The tables of an object, and where they lie in its process.

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use sha1::{Digest, Sha1};
 
 use crate::debug_info::{DebugInfo, SourceFile};
-use crate::elf::dwarf::{self, FunctionUnit, Version};
-use crate::elf::object::Code;
+use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
+use crate::elf::object::Function;
 use crate::elf::store::{SOURCE_FOLDER_LENGTH, Store};
 use crate::machine::Machine;
 
@@ -37,48 +37,25 @@ pub struct SourceToWrite<'a> {
     pub text: &'a [u8],
 }
 
-/// The code that lines are written for.
-#[derive(Clone, Copy, Debug)]
-pub struct DescribedCode<'a> {
-    /// The name of its symbol.
-    pub symbol: &'a [u8],
-    /// It.
-    pub code: Code<'a>,
-    /// Its machine.
-    pub machine: Machine,
-}
-
-/// Lines as sections of an object.
-#[derive(Clone, Debug, Default)]
-pub struct EncodedLines<'a, 'b> {
-    /// The sections.
-    pub sections: dwarf::Sections<'b>,
-    /// The source files that they lead to among the objects.
-    pub sources: Vec<SourceToWrite<'a>>,
-}
-
 impl LineOptions {
-    /// Encodes what is known of a function for an object in `store` that holds nothing else.
-    pub fn encode<'a, 'b>(
+    /// Adds what is known of a function to the lines of its object in `store`. Returns the source files that
+    /// these lead to.
+    pub fn add<'a>(
         &self,
         mut info: DebugInfo<'a>,
-        function: &DescribedCode<'_>,
+        function: &Function<'_>,
         store: &Path,
         folders: &SourceFolders,
-        buffers: &'b mut dwarf::Buffers,
-    ) -> Result<EncodedLines<'a, 'b>, dwarf::TooLarge> {
+        encoder: &mut Encoder<'_, '_>,
+    ) -> Result<Vec<SourceToWrite<'a>>, dwarf::TooLarge> {
         let sources = self.place_files(&mut info, store, folders);
-        let mut encoder = dwarf::Encoder::new(buffers, self.settings(function.machine));
         encoder.add(&FunctionUnit {
-            symbol: function.symbol,
-            address: function.code.address(),
+            symbol: function.name,
+            address: function.address(),
             size: u32::try_from(function.code.size()).unwrap_or(u32::MAX),
             info: &info,
         })?;
-        Ok(EncodedLines {
-            sections: encoder.finish(),
-            sources,
-        })
+        Ok(sources)
     }
 
     /// What all functions of an object share.
@@ -93,7 +70,7 @@ impl LineOptions {
 
     /// Makes paths lead to files on this machine, those whose text is known to files in `store`, which are to
     /// be written.
-    pub fn place_files<'a>(
+    fn place_files<'a>(
         &self,
         info: &mut DebugInfo<'a>,
         store: &Path,

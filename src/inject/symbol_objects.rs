@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use crate::code::symbols::PlacedSymbol;
-use crate::elf::dwarf::Buffers;
+use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Content, Function, PlacedTables};
 use crate::elf::store::{self, FUNCTION_PREFIX};
-use crate::inject::lines::{DescribedCode, EncodedLines, SourceFolders};
+use crate::inject::lines::SourceFolders;
 use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::machine::Machine;
@@ -43,9 +43,8 @@ pub fn write(
         };
         let store = output.store()?;
         let name = writer.name(symbol);
-        let lines = writer.lines(symbol, &name, store.folder(), &mut objects.faults, &mut buffers);
-        let mut bytes = Vec::new();
-        let build_id = writer.encode(symbol, &name, &lines, &mut bytes);
+        let (bytes, build_id) =
+            writer.encode(symbol, &name, store.folder(), &mut objects.faults, &mut buffers);
         let stem = format!("{FUNCTION_PREFIX}{pid}-map-{:x}", symbol.range.start.0);
         let file = store.name(&stem, &bytes, &build_id);
         store.write(&file, &bytes)?;
@@ -93,41 +92,30 @@ impl<'a> SymbolWriter<'a> {
         }
     }
 
-    /// What the name tells of the place in the sources.
-    fn lines<'b>(
+    /// Encodes the object of a symbol, with what its name tells of the place in the sources.
+    fn encode(
         &self,
         symbol: Symbol<'a>,
         name: &[u8],
         store: &Path,
         faults: &mut Tally<Fault>,
-        buffers: &'b mut Buffers,
-    ) -> EncodedLines<'a, 'b> {
-        let Some(info) = names::declaration(symbol.name) else {
-            return EncodedLines::default();
-        };
-        let function = DescribedCode {
-            symbol: name,
-            code: Code::Unknown(symbol.range.size()),
-            machine: self.machine,
-        };
-        let encoded = self
-            .input
-            .lines
-            .encode(info, &function, store, &SourceFolders::default(), buffers);
-        encoded.unwrap_or_else(|_| {
-            faults.add(Fault::LinesTooLarge, 0);
-            EncodedLines::default()
-        })
-    }
-
-    fn encode(
-        &self,
-        symbol: Symbol<'a>,
-        name: &[u8],
-        lines: &EncodedLines<'_, '_>,
-        bytes: &mut Vec<u8>,
-    ) -> BuildId {
+        buffers: &mut Buffers,
+    ) -> (Vec<u8>, BuildId) {
         let code = Code::Unknown(symbol.range.size());
+        let function = Function {
+            name,
+            code,
+            offset: 0,
+        };
+        let lines = &self.input.lines;
+        let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
+        if let Some(info) = names::declaration(symbol.name) {
+            // It has no texts of sources.
+            let added = lines.add(info, &function, store, &SourceFolders::default(), &mut encoder);
+            if added.is_err() {
+                faults.add(Fault::LinesTooLarge, 0);
+            }
+        }
         // An index that holds nothing makes libunwind follow the frame pointer; nobody looks at its address.
         let eh_frame = (code.address() + code.size()).next_multiple_of(TABLE_ALIGN);
         let layout = TableLayout {
@@ -138,19 +126,17 @@ impl<'a> SymbolWriter<'a> {
         let tables = Tables::lay_out(std::iter::empty(), layout).unwrap_or_default();
         let content = Content {
             machine: self.machine,
-            functions: &[Function {
-                name,
-                code,
-                offset: 0,
-            }],
+            functions: &[function],
             address: symbol.range.start.0,
             time: 0,
             tables: PlacedTables {
                 tables: &tables,
                 address: eh_frame,
             },
-            debug: &lines.sections,
+            debug: &encoder.finish(),
         };
-        object::encode(&content, bytes).build_id
+        let mut bytes = Vec::new();
+        let build_id = object::encode(&content, &mut bytes).build_id;
+        (bytes, build_id)
     }
 }
