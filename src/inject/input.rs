@@ -108,10 +108,8 @@ fn open_folder(options: &Options) -> Result<Input, Error> {
             input.kernel_copies.push(entry.path());
         }
         let number = name.to_str().and_then(|name| name.strip_prefix("data."));
-        let is_file = fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file());
-        if let Some(number) = number
-            .and_then(|number| number.parse::<u32>().ok())
-            .filter(|_| is_file)
+        if let Some(number) = number.and_then(|number| number.parse::<u32>().ok())
+            && fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file())
         {
             parts.push((number, entry.path()));
         }

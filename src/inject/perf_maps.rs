@@ -110,6 +110,14 @@ pub fn find(
     let parent = options.input.parent();
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
     let clock = profile.feature(feature::CLOCK_DATA);
+    let has_many = survey.processes.spaces().len() > MANY_SPACES;
+    let listing = |folder| {
+        if has_many {
+            Listing::of(folder)
+        } else {
+            Listing(None)
+        }
+    };
     let search = Search {
         survey,
         trust,
@@ -118,9 +126,9 @@ pub fn find(
         given_by_number,
         beside: parent.unwrap_or(Path::new(".")).to_owned(),
         dump_folders: dump_folders(dumps),
-        listed_beside: Listing::of(parent.unwrap_or(Path::new("."))),
-        listed_temporary: Listing::of(Path::new(TEMPORARY)),
-        running: Listing::of(Path::new("/proc")),
+        listed_beside: listing(parent.unwrap_or(Path::new("."))),
+        listed_temporary: listing(Path::new(TEMPORARY)),
+        running: listing(Path::new("/proc")),
         clock: clock.and_then(|content| ClockData::parse(content, profile.order)),
     };
     search.run(&mut found);
@@ -248,7 +256,11 @@ fn is_later(time: io::Result<SystemTime>, than: SystemTime) -> bool {
 /// Where perf maps of processes that are gone lie.
 const TEMPORARY: &str = "/tmp";
 
-/// What is in a folder, so that it is not asked for each process; `None` if that can't be told.
+/// From how many address spaces on folders are listed once: they may hold far more files than a profile has
+/// processes.
+const MANY_SPACES: usize = 100;
+
+/// What is in a folder, so that it is not asked for each process; `None` if it is to be asked.
 struct Listing(Option<FxHashSet<OsString>>);
 
 impl Listing {

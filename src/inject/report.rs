@@ -12,6 +12,7 @@ use crate::code::cover;
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, Timeline};
+use crate::files::MappedFile;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
@@ -25,9 +26,15 @@ use crate::summary::{
 };
 use crate::tally::Tally;
 
-/// What is said of a file of a runtime that was cut off.
-const SHRUNK: &str =
-    "was changed while it was read, and is shorter now: what was cut off may be missing or be zeros";
+/// What is said of a file of a runtime if it was cut off.
+fn shrunk(file: &MappedFile) -> Option<Warning> {
+    let what =
+        "was changed while it was read, and is shorter now: what was cut off may be missing or be zeros";
+    file.has_shrunk().then(|| Warning {
+        file: Some(shown(file.path())),
+        ..Warning::new(what)
+    })
+}
 
 /// All that a run found and did.
 pub struct Run<'a> {
@@ -186,12 +193,7 @@ impl Run<'_> {
             let lines = told(line_faults, path, true);
             let lost = lines.filter(|&(fault, _)| fault != jitdump::Fault::RepairedName);
             warnings.extend(lost.map(|(_, warning)| warning));
-            if used.found.file.has_shrunk() {
-                warnings.push(Warning {
-                    file: path.map(shown),
-                    ..Warning::new(SHRUNK)
-                });
-            }
+            warnings.extend(shrunk(&used.found.file));
             if used.ownerless > 0 {
                 warnings.push(Warning {
                     what: "records of a child that may be any of several processes, passed over".into(),
@@ -205,12 +207,7 @@ impl Run<'_> {
         for used in self.maps {
             let path = used.found.file.path();
             warnings.extend(warned(&used.map.faults, Some(path), true));
-            if used.found.file.has_shrunk() {
-                warnings.push(Warning {
-                    file: Some(shown(path)),
-                    ..Warning::new(SHRUNK)
-                });
-            }
+            warnings.extend(shrunk(&used.found.file));
         }
         warnings.extend(warned(&self.objects.faults, None, false));
         if !self.selection.has_all_symbols {

@@ -309,17 +309,17 @@ fn unpadded_size(record: &Record<'_>, order: ByteOrder) -> Option<usize> {
     /// Up to the size of the code, and behind it.
     const BEFORE: u64 = 24;
     const FIXED: usize = 40;
+    if record.kind != LOAD {
+        return None;
+    }
     let mut content = Reader::new(record.content, order);
     content.skip(BEFORE)?;
     let code_size = usize::try_from(content.u64()?).ok()?;
     let name_size = memchr::memchr(0, record.content.get(FIXED..)?)?;
-    let is_load = record.kind == LOAD;
-    is_load.then_some(
-        FIXED
-            .checked_add(name_size)?
-            .checked_add(1)?
-            .checked_add(code_size)?,
-    )
+    FIXED
+        .checked_add(name_size)?
+        .checked_add(1)?
+        .checked_add(code_size)
 }
 
 fn sizes_fit(record: &Record<'_>, order: ByteOrder) -> Option<bool> {
