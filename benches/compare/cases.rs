@@ -300,13 +300,18 @@ fn number(number: u64) -> String {
     groups.join(",")
 }
 
-fn selection(bench: &Bench<'_>) -> Vec<Section> {
-    let input = Input {
+/// Samples that touch few of many functions.
+fn touched_little(bench: &Bench<'_>, samples: u64) -> Input {
+    Input {
         functions: bench.scaled(100_000),
-        samples: bench.scaled(1_000_000),
+        samples: bench.scaled(samples),
         touched: Some(bench.scaled(1000)),
         ..Input::default()
-    };
+    }
+}
+
+fn selection(bench: &Bench<'_>) -> Vec<Section> {
+    let input = touched_little(bench, 1_000_000);
     let title = format!(
         "What samples touch: {} of {} functions, {} samples",
         number(input.touched.unwrap_or(0)),
@@ -402,12 +407,7 @@ fn inlined(bench: &Bench<'_>) -> Vec<Section> {
 
 /// The same profile in other formats than a file with plain records.
 fn formats(bench: &Bench<'_>) -> Vec<Section> {
-    let input = Input {
-        functions: bench.scaled(100_000),
-        samples: bench.scaled(1_000_000),
-        touched: Some(bench.scaled(1000)),
-        ..Input::default()
-    };
+    let input = touched_little(bench, 1_000_000);
     let case = bench.case(&input);
     let compressed = bench.path("compressed");
     let pipe = bench.path("pipe");
@@ -558,12 +558,7 @@ fn growth_of_samples(bench: &Bench<'_>) -> Vec<Section> {
     }
     let mut rows = Vec::new();
     for samples in sizes {
-        let input = Input {
-            functions: bench.scaled(100_000),
-            samples: bench.scaled(samples),
-            touched: Some(bench.scaled(1000)),
-            ..Input::default()
-        };
+        let input = touched_little(bench, samples);
         let name = number(input.samples);
         let case = bench.case_in(&name, &input);
         bench.prepare(&case, "kept", &[]);

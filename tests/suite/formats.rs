@@ -315,12 +315,15 @@ fn a_summary_does_not_get_into_the_profile() {
 #[test]
 fn the_interrupt_that_ends_the_recording_does_not_end_the_reading() {
     let folder = scratch();
-    let mut child = jitinject()
-        .args(["-q", "-i", "-", "-o", "out.data"])
-        .current_dir(folder.path())
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let start = || {
+        jitinject()
+            .args(["-q", "-i", "-", "-o", "out.data"])
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut child = start();
     let mut stdin = child.stdin.take().unwrap();
     let capture = std::fs::read(capture::profile("node20-pipe")).unwrap();
     let (first, rest) = capture.split_at(1000);
@@ -341,12 +344,7 @@ fn the_interrupt_that_ends_the_recording_does_not_end_the_reading() {
     assert!(child.wait().unwrap().success());
     assert_eq!(perf::leaves(&folder.path().join("out.data")).len(), 320);
     // A second one ends it.
-    let mut child = jitinject()
-        .args(["-q", "-i", "-", "-o", "out.data"])
-        .current_dir(folder.path())
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = start();
     std::thread::sleep(std::time::Duration::from_millis(300));
     for _ in 0..2 {
         tools::run("kill", &["-INT", &child.id().to_string()]);

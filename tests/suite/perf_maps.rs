@@ -420,12 +420,12 @@ fn numbers_of_containers_are_those_of_the_dump() {
     case.write("perf-1.map", &lines(&[(0x100, 0x40, "of one")]));
     // Process 1 of the machine itself writes no perf map.
     case.exec(1);
-    case.map(10, 0x6000_0000, 0x1000, "/work/jit-1.dump");
+    case.map(10, 0x6000_0000, 0x1000, "/app/jit-1.dump");
     case.sample(10, 0x104, "of one");
     case.check(&[]);
     // Which of the two?
     case.anonymous(20, REGION, 0x1000);
-    case.map(20, 0x6000_0000, 0x1000, "/work/jit-1.dump");
+    case.map(20, 0x6000_0000, 0x1000, "/app/jit-1.dump");
     case.expected.last_mut().unwrap().frames = vec![UNKNOWN.into()];
     let map = case.path("perf-1.map");
     let said = case.check(&["--perf-map", tools::text(&map)]);
@@ -444,8 +444,8 @@ fn numbers_that_meet_are_kept_apart() {
     // A server and its child, both there before the profile, with the dump of the server mapped.
     let mut case = Case::with_process(10);
     case.write("perf-10.map", &lines(&[(0x100, 0x40, "of ten")]));
-    case.map(10, 0x6000_0000, 0x1000, "/work/jit-10.dump");
-    case.map(11, 0x6000_0000, 0x1000, "/work/jit-10.dump");
+    case.map(10, 0x6000_0000, 0x1000, "/app/jit-10.dump");
+    case.map(11, 0x6000_0000, 0x1000, "/app/jit-10.dump");
     case.sample(10, 0x104, "of ten");
     case.check(&[]);
     // Two containers, both with a process 3, of which one wrote a dump: the map beside that is its.
@@ -455,7 +455,7 @@ fn numbers_that_meet_are_kept_apart() {
     case.write("saved/a/perf-3.map", &lines(&[(0x100, 0x40, "of a")]));
     case.write("saved/b/perf-3.map", &lines(&[(0x100, 0x40, "of b")]));
     std::fs::write(case.path("saved/b/jit-3.dump"), dump.bytes).unwrap();
-    case.map(20, 0x6000_0000, 0x1000, "/work/jit-3.dump");
+    case.map(20, 0x6000_0000, 0x1000, "/app/jit-3.dump");
     case.sample(20, 0x104, "of b");
     let saved = case.path("saved");
     let said = case.check(&[
