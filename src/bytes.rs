@@ -1,5 +1,7 @@
 //! Reading and writing integers of either byte order in byte strings that can't be trusted.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use byteorder::{BE, ByteOrder as _, LE};
 
 /// The byte order of a file.
@@ -51,6 +53,13 @@ impl ByteOrder {
                 Self::Big => value.to_be_bytes(),
             };
         }
+    }
+
+    /// Overwrites the 32-bit length at byte `at`, which does not count itself, with how many bytes stand behind
+    /// it.
+    pub fn set_length(self, bytes: &mut [u8], at: usize) {
+        let behind = bytes.len().saturating_sub(at.saturating_add(4));
+        self.set_u32(bytes, at, behind as u32);
     }
 
     /// The 32-bit integer at byte `at`, where `bytes` holds one.
@@ -128,11 +137,31 @@ impl<'a> Reader<'a> {
 
     /// The bytes up to the next NUL, which is passed over; `None` where there is no NUL.
     pub fn c_string(&mut self) -> Option<&'a [u8]> {
-        let end = memchr::memchr(0, self.bytes)?;
-        let (string, rest) = self.bytes.split_at_checked(end)?;
-        self.bytes = rest.get(1..)?;
+        let (string, rest) = split_once(self.bytes, 0)?;
+        self.bytes = rest;
         Some(string)
     }
+}
+
+/// What stands in front of the first `byte`, and what behind it.
+pub fn split_once(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    split_around(bytes, memchr::memchr(byte, bytes)?)
+}
+
+/// What stands in front of the last `byte`, and what behind it.
+pub fn rsplit_once(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    split_around(bytes, memchr::memrchr(byte, bytes)?)
+}
+
+fn split_around(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
+    let (before, rest) = bytes.split_at_checked(at)?;
+    Some((before, rest.get(1..)?))
+}
+
+/// Appends `bytes`, and NULs up to `size` bytes.
+pub fn put_padded(out: &mut Vec<u8>, bytes: &[u8], size: usize) {
+    out.extend_from_slice(bytes);
+    out.extend(std::iter::repeat_n(0, size.saturating_sub(bytes.len())));
 }
 
 /// `bytes` up to the first NUL, or all of them: how the kernel and perf pad names.

@@ -4,6 +4,8 @@
 //! consistent, so that what is made of it need not check anything: rows are sorted, ranges lie in those of
 //! the caller and don't overlap each other, and all indices lead somewhere.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -116,18 +118,17 @@ impl DebugInfo<'_> {
         for function in &mut self.functions {
             function.file = valid_file(function.file);
         }
-        let mut bad_files = 0;
+        let is_bad = |row: &&Row| valid_file(row.file).is_none() && (row.file.is_some() || row.line > 0);
+        let bad_files = self.rows.iter().filter(is_bad).count();
         for row in &mut self.rows {
-            let file = valid_file(row.file);
-            bad_files += u64::from(file.is_none() && (row.file.is_some() || row.line > 0));
-            row.file = file;
-            if file.is_none() {
+            row.file = valid_file(row.file);
+            if row.file.is_none() {
                 // a line of nowhere
                 (row.line, row.column, row.discriminator) = (0, 0, 0);
             }
         }
         let dropped = Dropped {
-            files: bad_files,
+            files: bad_files as u64,
             rows: self.normalise_rows(size),
             calls: self.normalise_calls(size),
         };
@@ -143,21 +144,22 @@ impl DebugInfo<'_> {
         borders.retain(|&border| border < size);
         borders.sort_unstable();
         borders.dedup();
-        let mut next = 0;
-        let before = self.rows.len();
+        let mut added = Vec::new();
+        let mut rows = self.rows.iter().peekable();
+        let mut last = None;
         for border in borders {
-            // Rows that are added stand behind those that are there, until all are sorted.
-            let rows = self.rows.get(next..before).unwrap_or_default();
-            next += rows.iter().take_while(|row| row.offset <= border).count();
-            let last = next.checked_sub(1).and_then(|last| self.rows.get(last).copied());
-            // A row that starts there already, or none to go on with.
-            if let Some(last) = last.filter(|last| last.offset < border) {
-                self.rows.push(Row {
+            while let Some(row) = rows.next_if(|row| row.offset <= border) {
+                last = Some(row);
+            }
+            // Unless a row starts there already, or there is none to go on with.
+            if let Some(&last) = last.filter(|last| last.offset < border) {
+                added.push(Row {
                     offset: border,
                     ..last
                 });
             }
         }
+        self.rows.append(&mut added);
         self.rows.sort_unstable_by_key(|row| row.offset);
     }
 
@@ -166,7 +168,7 @@ impl DebugInfo<'_> {
     fn normalise_rows(&mut self, size: u32) -> u64 {
         let before = self.rows.len();
         self.rows.retain(|row| row.offset < size);
-        let dropped = before - self.rows.len();
+        let dropped = before.saturating_sub(self.rows.len());
         // Mostly they are, and sorting takes memory.
         if !self.rows.is_sorted_by_key(|row| row.offset) {
             self.rows.sort_by_key(|row| row.offset);
@@ -214,14 +216,16 @@ impl DebugInfo<'_> {
             if let Some(caller) = open.last_mut().filter(|_| is_sound) {
                 take(caller.free(before), &wanted, &mut call.ranges);
             }
-            if !call.ranges.is_empty() && call.ranges.len() <= ranges_left {
-                ranges_left -= call.ranges.len();
+            if !call.ranges.is_empty()
+                && let Some(left) = ranges_left.checked_sub(call.ranges.len())
+            {
+                ranges_left = left;
                 open.push(Open::new(kept));
                 self.calls.swap(kept, at);
-                kept += 1;
+                kept = kept.saturating_add(1);
             }
         }
-        let dropped = self.calls.len() - kept;
+        let dropped = self.calls.len().saturating_sub(kept);
         self.calls.truncate(kept);
         dropped as u64
     }

@@ -1,5 +1,7 @@
 //! Values at ranges of addresses, of which the one put last holds.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::collections::BTreeMap;
 
 use crate::units::{Address, AddressRange};

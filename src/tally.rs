@@ -1,6 +1,8 @@
 //! Counting what went wrong, by kind, with the place of the first of each kind: a damaged file tells its
 //! story in a few lines, not in one line a record.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::collections::BTreeMap;
 
 /// How often each kind of fault was met, and where first.

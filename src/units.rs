@@ -1,5 +1,7 @@
 //! Kinds of numbers as types, so that an address can't be taken for a time.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::fmt;
 
 /// A virtual address in a profiled process.

@@ -62,6 +62,10 @@ pub fn section(machine: Machine) -> Option<Section> {
 }
 
 /// One vendor's attributes of the whole file.
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "all attributes are constants, a hundred bytes together"
+)]
 fn encode(vendor: &str, attributes: &[(u8, Value)], order: ByteOrder) -> Vec<u8> {
     const VERSION: u8 = b'A';
     const TAG_FILE: u8 = 1;

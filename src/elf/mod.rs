@@ -12,6 +12,8 @@
 //!
 //! How an object must lie for each reader to find everything in it is written down in [`object`].
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 pub mod attributes;
 pub mod build_id_cache;
 pub mod dwarf;

@@ -289,11 +289,12 @@ struct Writer<'o> {
 impl Writer<'_> {
     /// Adds a section; returns its number.
     fn section(&mut self, name: &str, mut header: SectionHeader) -> u32 {
+        let number = self.sections.len() as u32;
         header.sh_name = self.names.len() as u32;
         self.names.extend_from_slice(name.as_bytes());
         self.names.push(0);
         self.sections.push(header);
-        self.sections.len() as u32 - 1
+        number
     }
 
     fn align(&mut self, to: u64) -> u64 {
@@ -305,8 +306,8 @@ impl Writer<'_> {
     /// Leaves room for the program headers; returns its offset.
     fn set_aside_segments(&mut self) -> u64 {
         let offset = self.align(self.encoder.address_size());
-        let size = SEGMENTS as u64 * self.encoder.program_header_size();
-        self.out.resize((offset + size) as usize, 0);
+        let size = self.encoder.program_header_size().saturating_mul(SEGMENTS as u64);
+        self.out.resize(offset.saturating_add(size) as usize, 0);
         offset
     }
 
@@ -374,8 +375,8 @@ impl Writer<'_> {
         let offset = self.align(ALIGN);
         self.out.extend_from_slice(&placed.tables.bytes);
         let frame_size = placed.tables.eh_frame_size as u64;
-        let header_size = placed.tables.bytes.len() as u64 - frame_size;
-        let header_offset = offset + frame_size;
+        let header_size = (placed.tables.bytes.len() as u64).saturating_sub(frame_size);
+        let header_offset = offset.saturating_add(frame_size);
         let header_address = placed.address.wrapping_add(frame_size);
         let frame = SectionHeader {
             sh_type: elf::SHT_PROGBITS,
@@ -443,11 +444,12 @@ impl Writer<'_> {
         }
         let strtab_offset = self.out.len() as u64;
         self.out.extend_from_slice(&names);
-        let strtab = self.sections.len() as u32 + 1;
-        let locals = content.functions.len() as u32 + 1;
+        // That table is the section behind this one, and the first symbol is the empty one.
+        let strtab = (self.sections.len() as u32).saturating_add(1);
+        let locals = (content.functions.len() as u32).saturating_add(1);
         let symtab = SectionHeader {
             sh_offset: symtab_offset,
-            sh_size: strtab_offset - symtab_offset,
+            sh_size: strtab_offset.saturating_sub(symtab_offset),
             ..self.encoder.symtab_section_header(strtab, locals)
         };
         self.section(".symtab", symtab);
@@ -458,7 +460,7 @@ impl Writer<'_> {
     fn strings(&mut self, name: &str, offset: u64) -> u32 {
         let header = SectionHeader {
             sh_offset: offset,
-            sh_size: self.out.len() as u64 - offset,
+            sh_size: (self.out.len() as u64).saturating_sub(offset),
             ..self.encoder.strtab_section_header()
         };
         self.section(name, header)

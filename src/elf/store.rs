@@ -286,10 +286,9 @@ fn only_objects(folder: &Path) -> Result<bool, Error> {
     })?;
     for entry in folders {
         // One file in each.
-        let mut files = 0;
+        let mut is_first = true;
         each_is_ours(&entry.path(), |_, kind| {
-            files += 1;
-            kind.is_file() && files == 1
+            kind.is_file() && std::mem::take(&mut is_first)
         })?;
     }
     Ok(has_objects)

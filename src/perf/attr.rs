@@ -178,12 +178,17 @@ fn field_offset(format: SampleFormat, fields: &[SampleFormat], field: SampleForm
         return None;
     }
     let before = fields.iter().take_while(|&&other| other != field);
-    Some(before.filter(|&&other| format.contains(other)).count() * FIELD_SIZE)
+    Some(size_of_fields(format, before))
 }
 
 fn trailer_size(format: SampleFormat) -> usize {
-    let fields = TRAILER_FIELDS.iter();
-    fields.filter(|&&field| format.contains(field)).count() * FIELD_SIZE
+    size_of_fields(format, TRAILER_FIELDS.iter())
+}
+
+/// How many bytes those of some fields take that `format` has.
+fn size_of_fields<'a>(format: SampleFormat, fields: impl Iterator<Item = &'a SampleFormat>) -> usize {
+    let present = fields.filter(|&&field| format.contains(field));
+    present.map(|_| FIELD_SIZE).sum()
 }
 
 /// All events of a profile.

@@ -127,7 +127,7 @@ impl Expander<'_> {
             let mut output = OutBuffer::around_pos(&mut self.pending, before);
             let result = self.context.decompress_stream(&mut output, &mut input);
             let after = output.pos();
-            self.budget = self.budget.saturating_sub((after - before) as u64);
+            self.budget = self.budget.saturating_sub(after.saturating_sub(before) as u64);
             if after > before {
                 decoded = Decoded::Some;
             }
@@ -231,20 +231,20 @@ impl Compressor {
     /// Writes whole records, those that perf wrote as they are; returns how many bytes were written. The last
     /// ones may stay until [`Compressor::flush`].
     pub fn write(&mut self, records: &[u8], out: &mut dyn Write) -> io::Result<u64> {
-        let mut written = 0;
+        let mut written = 0u64;
         let mut walk = Records::new(records, 0, self.order);
         for record in walk.by_ref() {
             if record.kind < USER_TYPE_START {
-                if self.pending.len() + record.bytes.len() > CHUNK {
-                    written += self.flush(out)?;
+                if self.pending.len().saturating_add(record.bytes.len()) > CHUNK {
+                    written = written.saturating_add(self.flush(out)?);
                 }
                 self.pending.extend_from_slice(record.bytes);
                 continue;
             }
-            written += self.flush(out)?;
+            written = written.saturating_add(self.flush(out)?);
             out.write_all(record.bytes)?;
             out.write_all(record.payload)?;
-            written += record.len();
+            written = written.saturating_add(record.len());
         }
         Ok(written)
     }
@@ -255,7 +255,7 @@ impl Compressor {
             return Ok(0);
         }
         let mut input = InBuffer::around(&self.pending);
-        let mut written = 0;
+        let mut written = 0u64;
         loop {
             self.packed.clear();
             self.packed.reserve(MAX_RECORD);
@@ -265,11 +265,11 @@ impl Compressor {
             let left = left.map_err(error)?;
             for part in self.packed.chunks(MAX_RECORD - HEADER_SIZE) {
                 let mut header = Vec::with_capacity(HEADER_SIZE);
-                let size = u16::try_from(HEADER_SIZE + part.len()).unwrap_or(u16::MAX);
+                let size = u16::try_from(part.len().saturating_add(HEADER_SIZE)).unwrap_or(u16::MAX);
                 record::put_header(&mut header, self.order, record::COMPRESSED, 0, size);
                 out.write_all(&header)?;
                 out.write_all(part)?;
-                written += u64::from(size);
+                written = written.saturating_add(size.into());
             }
             if left == 0 {
                 self.pending.clear();

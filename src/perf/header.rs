@@ -34,6 +34,11 @@ impl Section {
         })
     }
 
+    /// Where it ends, from the start of the file.
+    pub fn end(self) -> u64 {
+        self.offset.saturating_add(self.size)
+    }
+
     /// The section's bytes, where the file has them all.
     pub fn slice(self, file: &[u8]) -> Option<&[u8]> {
         let start = usize::try_from(self.offset).ok()?;

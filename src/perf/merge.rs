@@ -99,14 +99,14 @@ impl Cursor<'_> {
     /// Passes over all records that belong before `limit`, and returns their size in bytes; says whether
     /// there are more.
     fn advance(&mut self, limit: Option<Place>, attrs: &Attrs, order: ByteOrder) -> (u64, bool) {
-        let mut passed = 0;
+        let mut passed = 0u64;
         while let Some(record) = self.records.peek() {
             let time = attrs.time_of(record, order).unwrap_or(self.next.0);
             self.next = (time, self.next.1, record.offset);
             if limit.is_some_and(|limit| limit <= self.next) {
                 return (passed, true);
             }
-            passed += record.len();
+            passed = passed.saturating_add(record.len());
             self.records.next();
         }
         (passed, false)
@@ -125,7 +125,7 @@ fn write_merged(
     let mut cursors: Vec<Cursor<'_>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut heap: BinaryHeap<Reverse<(Place, usize)>> = BinaryHeap::new();
-    let mut since_round = 0;
+    let mut since_round = 0u64;
     loop {
         let is_due = |run: &&Run| {
             let earliest = heap.peek().map(|&Reverse((place, _))| place);
@@ -166,7 +166,7 @@ fn write_merged(
         } else {
             free.push(at);
         }
-        since_round += passed;
+        since_round = since_round.saturating_add(passed);
         if since_round >= ROUND {
             since_round = 0;
             write_round(order, out)?;

@@ -17,6 +17,8 @@
 //! `include/uapi/linux/perf_event.h`. linux-perf-data can't serve here: it has no writer, hides offsets and
 //! header, and drops or reorders records.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 pub mod attr;
 pub mod compression;
 pub mod event;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, put_padded};
 use crate::perf::compression::{self, Compressor};
 use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, Header, Section, put_pipe_header};
@@ -95,7 +95,7 @@ impl<'a> Rewrite<'a> {
         header.data.offset = head.len() as u64;
         let mut stream = Stream::new(out, header.data.offset, self.compression, order)?;
         let auxtrace = self.write_records(&mut stream)?;
-        header.data.size = stream.written - header.data.offset;
+        header.data.size = stream.written.saturating_sub(header.data.offset);
         let ratio = stream.records.checked_div(header.data.size).unwrap_or(1);
         let mut features = self.features(u32::try_from(ratio).unwrap_or(u32::MAX));
         if !auxtrace.is_empty() {
@@ -270,23 +270,26 @@ impl<'o, W: Write + ?Sized> Stream<'o, W> {
 
     /// Writes whole records.
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
-        self.records += records.len() as u64;
-        self.written += match &mut self.compressor {
+        let size = records.len() as u64;
+        let written = match &mut self.compressor {
             Some(compressor) => compressor.write(records, &mut self.out)?,
             None => {
                 for piece in records.chunks(PIECE) {
                     self.out.write_all(piece)?;
                 }
-                records.len() as u64
+                size
             }
         };
+        self.records = self.records.saturating_add(size);
+        self.written = self.written.saturating_add(written);
         Ok(())
     }
 
     /// Where the next record will be, if it is one of perf's own.
     fn place(&mut self) -> io::Result<u64> {
         if let Some(compressor) = &mut self.compressor {
-            self.written += compressor.flush(&mut self.out)?;
+            let written = compressor.flush(&mut self.out)?;
+            self.written = self.written.saturating_add(written);
         }
         Ok(self.written)
     }
@@ -306,14 +309,12 @@ fn put_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
     let size = sizes.max().unwrap_or(0);
     header.attrs.offset = out.len() as u64;
     for (entry, ids) in profile.attr_entries.iter().zip(places) {
-        let end = out.len() + size;
-        out.extend_from_slice(entry.attr);
-        out.resize(end, 0);
+        put_padded(out, entry.attr, size);
         profile.order.put_u64(out, ids.offset);
         profile.order.put_u64(out, ids.size);
     }
-    header.attrs.size = out.len() as u64 - header.attrs.offset;
-    header.attr_size = size as u64 + 16;
+    header.attrs.size = (out.len() as u64).saturating_sub(header.attrs.offset);
+    header.attr_size = (size as u64).saturating_add(16);
 }
 
 fn span(data: &[u8], start: u64, end: u64) -> &[u8] {
@@ -327,8 +328,8 @@ fn span(data: &[u8], start: u64, end: u64) -> &[u8] {
 fn write_features(header: &mut Header, features: &[Feature<'_>], out: &mut dyn Write) -> io::Result<()> {
     /// Bytes of one entry of the table: offset and size.
     const ENTRY: u64 = 16;
-    let table_offset = header.data.offset + header.data.size;
-    let mut offset = table_offset + ENTRY * features.len() as u64;
+    let table_size = ENTRY.saturating_mul(features.len() as u64);
+    let mut offset = header.data.end().saturating_add(table_size);
     let mut table = Vec::new();
     for Feature { id, content } in features {
         if let Some(word) = header.features.get_mut(usize::from(id / 64)) {
@@ -336,7 +337,7 @@ fn write_features(header: &mut Header, features: &[Feature<'_>], out: &mut dyn W
         }
         header.order.put_u64(&mut table, offset);
         header.order.put_u64(&mut table, content.len() as u64);
-        offset += content.len() as u64;
+        offset = offset.saturating_add(content.len() as u64);
     }
     out.write_all(&table)?;
     for Feature { content, .. } in features {

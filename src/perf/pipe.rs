@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, put_padded};
 use crate::perf::attr;
 use crate::perf::feature::{self, Feature};
 use crate::perf::profile::{AttrEntry, Fault};
@@ -109,7 +109,8 @@ pub fn put_build_ids(out: &mut Vec<u8>, order: ByteOrder, table: &[u8]) {
 pub fn put_attr(out: &mut Vec<u8>, order: ByteOrder, entry: &AttrEntry<'_>) -> Option<()> {
     let said = attr::size(entry.attr, order);
     let attr = said.and_then(|size| entry.attr.get(..size)).unwrap_or(entry.attr);
-    let size = u16::try_from(HEADER_SIZE + attr.len() + entry.ids.len()).ok()?;
+    let body_size = attr.len().checked_add(entry.ids.len())?;
+    let size = u16::try_from(body_size.checked_add(HEADER_SIZE)?).ok()?;
     record::put_header(out, order, record::HEADER_ATTR, 0, size);
     let start = out.len();
     out.extend_from_slice(attr);
@@ -134,7 +135,7 @@ pub fn is_for_pipes(id: u8) -> bool {
 
 /// Appends a record with a feature section; `None` if that is too large for one, or came after Linux 6.1.
 pub fn put_feature(out: &mut Vec<u8>, order: ByteOrder, id: u8, content: &[u8]) -> Option<()> {
-    let size = u16::try_from(HEADER_SIZE + 8 + content.len()).ok()?;
+    let size = u16::try_from(content.len().checked_add(HEADER_SIZE + 8)?).ok()?;
     if id >= LAST_FEATURE {
         return None;
     }
@@ -151,8 +152,6 @@ pub fn put_tracing_data(out: &mut Vec<u8>, order: ByteOrder, content: &[u8]) -> 
     let size = u32::try_from(padded).ok()?;
     record::put_header(out, order, record::HEADER_TRACING_DATA, 0, 12);
     order.put_u32(out, size);
-    let end = out.len() + padded;
-    out.extend_from_slice(content);
-    out.resize(end, 0);
+    put_padded(out, content, padded);
     Some(())
 }

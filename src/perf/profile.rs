@@ -256,7 +256,9 @@ fn attr_entries<'a>(
     let mut ids_left = file.len();
     let mut entries = Vec::new();
     for entry in section.chunks_exact(entry_size) {
-        let (attr, place) = entry.split_at_checked(entry_size - IDS).unwrap_or_default();
+        let (attr, place) = entry
+            .split_at_checked(entry_size.saturating_sub(IDS))
+            .unwrap_or_default();
         let ids = Section::read(&mut Reader::new(place, header.order))
             .and_then(|section| section.slice(file))
             .filter(|ids| ids.len() <= ids_left);
@@ -272,7 +274,7 @@ fn attr_entries<'a>(
 
 /// The sections that the table behind the records lists, one entry for each bit of the set.
 fn features<'a>(file: &'a [u8], header: &Header, faults: &mut Tally<Fault>) -> Vec<Feature<'a>> {
-    let table_offset = header.data.offset.saturating_add(header.data.size);
+    let table_offset = header.data.end();
     let mut table = Reader::new(tail(file, table_offset), header.order);
     // Sections could overlap, so that copies of them are many times the size of the file.
     let mut bytes_left = file.len();

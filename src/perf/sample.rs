@@ -181,15 +181,19 @@ pub fn deferred_callers<'a>(
 
 /// Passes over a counter's value, or those of its group.
 fn skip_read(body: &mut Reader<'_>, format: ReadFormat) -> Option<()> {
-    let bits = format.bits();
-    let times = u64::from(format.contains(ReadFormat::TOTAL_TIME_ENABLED))
-        + u64::from(format.contains(ReadFormat::TOTAL_TIME_RUNNING));
-    let per_value = 1 + u64::from(format.contains(ReadFormat::ID)) + u64::from(bits & READ_FORMAT_LOST != 0);
-    let words = if format.contains(ReadFormat::GROUP) {
-        body.u64()?.checked_mul(per_value)?.checked_add(times)?
+    let has_lost = format.bits() & READ_FORMAT_LOST != 0;
+    let words_of = |parts: &[bool]| parts.iter().filter(|&&is_there| is_there).count() as u64;
+    let times = words_of(&[
+        format.contains(ReadFormat::TOTAL_TIME_ENABLED),
+        format.contains(ReadFormat::TOTAL_TIME_RUNNING),
+    ]);
+    let per_value = words_of(&[true, format.contains(ReadFormat::ID), has_lost]);
+    let values = if format.contains(ReadFormat::GROUP) {
+        body.u64()?
     } else {
-        per_value + times
+        1
     };
+    let words = values.checked_mul(per_value)?.checked_add(times)?;
     body.skip(words.checked_mul(8)?)
 }
 

@@ -3,7 +3,7 @@
 use linux_perf_event_reader::SampleFormat;
 use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, put_padded};
 use crate::perf::attr::{Attr, TRAILER_FIELDS};
 use crate::perf::record::{self, Record};
 use crate::units::{AddressRange, BuildId, Pid, Time};
@@ -44,7 +44,9 @@ pub fn put_mmap2(out: &mut Vec<u8>, order: ByteOrder, mapping: &Mapping<'_>, eve
     /// All but the name and the trailer.
     const FIXED: usize = 72;
     let name_size = padded(mapping.name.len(), 8);
-    let size = FIXED + name_size + event.attr.trailer_size();
+    let size = FIXED
+        .saturating_add(name_size)
+        .saturating_add(event.attr.trailer_size());
     let build_id_misc = mapping.build_id.map_or(0, |_| record::MISC_MMAP_BUILD_ID);
     let size = u16::try_from(size).unwrap_or(u16::MAX);
     record::put_header(out, order, record::MMAP2, record::MISC_USER | build_id_misc, size);
@@ -121,7 +123,7 @@ pub fn put_build_id_entry(out: &mut Vec<u8>, order: ByteOrder, build_id: &BuildI
     const FIXED: usize = 8 + 4 + 24;
     const ANY_PID: u32 = u32::MAX;
     let name_size = padded(name.len(), 64);
-    let size = u16::try_from(FIXED + name_size).unwrap_or(u16::MAX);
+    let size = u16::try_from(name_size.saturating_add(FIXED)).unwrap_or(u16::MAX);
     let misc = record::MISC_USER | PERF_RECORD_MISC_BUILD_ID_SIZE;
     record::put_header(out, order, 0, misc, size);
     order.put_u32(out, ANY_PID);
@@ -132,13 +134,7 @@ pub fn put_build_id_entry(out: &mut Vec<u8>, order: ByteOrder, build_id: &BuildI
 
 /// The size of a name with its NUL, rounded up to a multiple of `align`.
 fn padded(length: usize, align: usize) -> usize {
-    (length + 1).next_multiple_of(align)
-}
-
-fn put_padded(out: &mut Vec<u8>, name: &[u8], size: usize) {
-    let end = out.len() + size;
-    out.extend_from_slice(name);
-    out.resize(end, 0);
+    length.saturating_add(1).next_multiple_of(align)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! them need not know who wrote them. Perf maps know of no events: they have names for addresses, without any
 //! time.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 pub mod jitdump;
 pub mod names;
 pub mod perf_map;

@@ -1,5 +1,6 @@
 //! What the names of functions tell beside the name. There is no rule for them; each runtime has its own.
 
+use crate::bytes::{rsplit_once, split_once};
 use crate::debug_info::{DebugInfo, SourceFunction};
 
 /// The prefixes of V8's names for what it compiles from sources. `LazyCompile` is that of Node.js 18.
@@ -47,7 +48,11 @@ pub fn places(name: &[u8]) -> Vec<Place<'_>> {
             return Vec::new();
         };
         let paths = memchr::memmem::find_iter(head, b" (").take(MAX_PATHS);
-        return likeliest_first(paths.filter_map(|open| head.get(open + 2..)), line, column);
+        return likeliest_first(
+            paths.filter_map(|open| head.get(open..)?.strip_prefix(b" (")),
+            line,
+            column,
+        );
     }
     let without_column = || {
         let (head, line) = split_number(name).filter(|_| is_v8(name))?;
@@ -57,7 +62,11 @@ pub fn places(name: &[u8]) -> Vec<Place<'_>> {
         return Vec::new();
     };
     let spaces = memchr::memchr_iter(b' ', head).take(MAX_PATHS);
-    likeliest_first(spaces.filter_map(|space| head.get(space + 1..)), line, column)
+    likeliest_first(
+        spaces.filter_map(|space| head.get(space..)?.strip_prefix(b" ")),
+        line,
+        column,
+    )
 }
 
 /// What is known of a function of which nothing else is told.
@@ -94,7 +103,7 @@ fn is_whole(path: &[u8]) -> bool {
 
 /// `FUNCTION:FILE`.
 fn python_place(rest: &[u8]) -> Option<Place<'_>> {
-    let path = rest.get(memchr::memchr(b':', rest)? + 1..)?;
+    let (_, path) = split_once(rest, b':')?;
     // `<frozen importlib>` and the like are no files.
     (!path.is_empty() && !path.starts_with(b"<")).then_some(Place {
         path,
@@ -112,10 +121,10 @@ fn split_position(text: &[u8]) -> Option<(&[u8], u32, u32)> {
 
 /// `text:number`.
 fn split_number(text: &[u8]) -> Option<(&[u8], u32)> {
-    let colon = memchr::memrchr(b':', text)?;
-    let number = std::str::from_utf8(text.get(colon + 1..)?).ok()?;
+    let (head, number) = rsplit_once(text, b':')?;
+    let number = std::str::from_utf8(number).ok()?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    Some((text.get(..colon)?, is_number.then(|| number.parse().ok())??))
+    Some((head, is_number.then(|| number.parse().ok())??))
 }
 
 /// V8's tiers by the mark behind its prefix; `'` and others may follow it for variants.

@@ -1,5 +1,6 @@
 //! The source files of a unit, and the folders that they lie in.
 
+use crate::bytes::rsplit_once;
 use crate::debug_info::{DebugInfo, SourceFile};
 use crate::elf::dwarf::Version;
 
@@ -64,7 +65,7 @@ impl Files {
         let known = last_of(&self.used, |used| path_of(used) == Some(&source.path));
         let at = known.unwrap_or(self.used.len() as u32);
         if let Some(number) = self.numbers.get_mut(file as usize) {
-            *number = Some(version.first_file() + at);
+            *number = Some(version.first_file().saturating_add(at));
         }
         if known.is_none() {
             let directory = self.directory(file, source, info);
@@ -78,11 +79,13 @@ impl Files {
             return 0;
         };
         let is_wanted = |&known: &u32| directory_of(info, known) == Some(wanted);
-        let known = last_of(&self.directories, is_wanted);
-        1 + known.unwrap_or_else(|| {
-            self.directories.push(file);
-            self.directories.len() as u32 - 1
-        })
+        match last_of(&self.directories, is_wanted) {
+            Some(known) => known.saturating_add(1),
+            None => {
+                self.directories.push(file);
+                self.directories.len() as u32
+            }
+        }
     }
 
     /// The number of a file, if it has one.
@@ -123,10 +126,10 @@ impl Files {
 }
 
 /// The place of the last thing in a list that is the one, if it is not far from the end.
-fn last_of<T>(list: &[T], is_it: impl FnMut(&T) -> bool) -> Option<u32> {
-    let start = list.len().saturating_sub(LOOK_BACK);
-    let at = list.get(start..)?.iter().rposition(is_it)?;
-    Some((start + at) as u32)
+fn last_of<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> Option<u32> {
+    let mut last = list.iter().enumerate().rev().take(LOOK_BACK);
+    let (at, _) = last.find(|(_, thing)| is_it(thing))?;
+    Some(at as u32)
 }
 
 fn directory_of<'i>(info: &'i DebugInfo<'_>, file: u32) -> Option<&'i [u8]> {
@@ -135,13 +138,9 @@ fn directory_of<'i>(info: &'i DebugInfo<'_>, file: u32) -> Option<&'i [u8]> {
 
 /// A path as folder and name.
 pub fn split(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
-    match memchr::memrchr(b'/', path) {
+    match rsplit_once(path, b'/') {
+        Some((directory, name)) if !directory.is_empty() && !name.is_empty() => (Some(directory), name),
         // What is left of a path from the root is a whole one, and so is one that ends in a slash.
-        Some(0) | None => (None, path),
-        Some(slash) if slash + 1 == path.len() => (None, path),
-        Some(slash) => {
-            let (directory, name) = path.split_at(slash);
-            (Some(directory), name.get(1..).unwrap_or_default())
-        }
+        _ => (None, path),
     }
 }

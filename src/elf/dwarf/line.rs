@@ -45,11 +45,9 @@ pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut B
         Version::Four => put_files(line, files, function.info),
         Version::Five => put_files_5(line, line_strings, files, function.info, settings),
     }
-    let header_length = line.len() - header - 4;
-    order.set_u32(line, header, header_length as u32);
+    order.set_length(line, header);
     put_rows(line, files, function, settings);
-    let length = line.len() - start - 4;
-    order.set_u32(line, start, length as u32);
+    order.set_length(line, start);
     Some(start as u32)
 }
 
@@ -105,7 +103,7 @@ fn put_files_5(
     };
     let path = (dw::DW_LNCT_path, dw::DW_FORM_line_strp);
     put_formats(out, &[path]);
-    leb128::put_unsigned(out, 1 + files.directory_count() as u64);
+    leb128::put_unsigned(out, (files.directory_count() as u64).saturating_add(1));
     for directory in std::iter::once(settings.directory).chain(files.directories(info)) {
         order.put_u32(out, strings.add(|out| put_path(out, directory)));
     }
@@ -207,6 +205,10 @@ struct Registers {
 
 impl Registers {
     /// Appends what leads to the next row, and makes it.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "lines have 32 bits, their difference 64; a step is less than LINE_RANGE"
+    )]
     fn advance(&mut self, next: Self, out: &mut Vec<u8>) {
         if next.file != self.file {
             out.push(dw::DW_LNS_set_file.0);
@@ -244,7 +246,8 @@ impl Registers {
 /// The opcode that goes on by so many bytes, takes a step in lines and makes a row, if there is one.
 fn special_opcode(step: u8, bytes: Option<u32>) -> Option<u8> {
     let bytes = u8::try_from(bytes?).ok()?;
-    bytes.checked_mul(LINE_RANGE)?.checked_add(OPCODE_BASE + step)
+    let of_no_step = bytes.checked_mul(LINE_RANGE)?.checked_add(OPCODE_BASE)?;
+    of_no_step.checked_add(step)
 }
 
 fn put_advance_pc(out: &mut Vec<u8>, bytes: u32) {
@@ -254,10 +257,10 @@ fn put_advance_pc(out: &mut Vec<u8>, bytes: u32) {
 
 /// Appends an opcode that tells how many bytes its operand has, which is to follow.
 fn put_extended(out: &mut Vec<u8>, opcode: dw::DwLne, operand: u64) {
-    out.extend_from_slice(&[0, 1 + operand as u8, opcode.0]);
+    out.extend_from_slice(&[0, operand.saturating_add(1) as u8, opcode.0]);
 }
 
 /// How many bytes a number has as LEB128.
 fn leb128_length(value: u32) -> u64 {
-    u64::from((value | 1).ilog2()) / 7 + 1
+    u64::from((value | 1).ilog2() / 7).saturating_add(1)
 }

@@ -50,8 +50,7 @@ fn put_lists_header(out: &mut Vec<u8>, settings: &Settings<'_>) {
 /// Writes the size of the lists where it belongs, when all are there.
 pub fn finish_lists(out: &mut [u8], settings: &Settings<'_>) {
     if settings.version == Version::Five {
-        let length = out.len().saturating_sub(4);
-        settings.machine.order.set_u32(out, 0, length as u32);
+        settings.machine.order.set_length(out, 0);
     }
 }
 
@@ -62,17 +61,16 @@ pub fn put_code(out: &mut Vec<u8>, unit: u32, address: u64, size: u32, settings:
     let machine = settings.machine;
     let order = machine.order;
     let address_size = machine.address_size() as usize;
-    // What stands behind the length: the header up to where the first pair is aligned, that pair, and one of
-    // zeros.
-    let pair = 2 * address_size;
-    let header = 12usize.next_multiple_of(pair);
     let start = out.len();
-    order.put_u32(out, (header - 4 + 2 * pair) as u32);
+    order.put_u32(out, 0);
     order.put_u16(out, VERSION);
     order.put_u32(out, unit);
     out.extend_from_slice(&[address_size as u8, SEGMENT_SIZE]);
-    out.resize(start + header, 0);
+    // The header ends where the first pair is aligned; there is that pair, and one of zeros.
+    let pair = address_size.saturating_mul(2);
+    out.resize(start.saturating_add(12usize.next_multiple_of(pair)), 0);
     for number in [address, size.into(), 0, 0] {
         put_address(out, number, machine);
     }
+    order.set_length(out, start);
 }

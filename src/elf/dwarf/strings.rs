@@ -38,10 +38,11 @@ impl Strings {
 
     /// Forgets all strings, and gives back memory above `kept` bytes.
     pub fn clear(&mut self, kept: usize) {
+        const PLACE: usize = size_of::<(u64, u32)>();
         self.bytes.clear();
         self.bytes.shrink_to(kept);
         self.places.clear();
-        self.places.shrink_to(kept / size_of::<(u64, u32)>());
+        self.places.shrink_to(kept / PLACE);
     }
 }
 

@@ -113,7 +113,7 @@ impl UnitWriter<'_> {
             let Some(function) = info.functions.get(at) else {
                 continue;
             };
-            let here = (self.buffers.info.len() - self.start) as u32;
+            let here = self.buffers.info.len().saturating_sub(self.start) as u32;
             if let Some(origin) = self.buffers.origins.get_mut(at).filter(|origin| **origin == 0) {
                 *origin = here;
                 // The function itself may be inlined into itself, and be known by its symbol only.
@@ -174,12 +174,13 @@ impl UnitWriter<'_> {
         // The functions that the next call lies in.
         self.buffers.callers.clear();
         self.buffers.callers.push(0);
-        for (at, call) in info.calls.iter().enumerate() {
-            while self.buffers.callers.len() > call.depth as usize + 1 {
+        let mut calls = info.calls.iter().peekable();
+        while let Some(call) = calls.next() {
+            while self.buffers.callers.len() > (call.depth as usize).saturating_add(1) {
                 self.buffers.callers.pop();
                 self.end_children();
             }
-            let has_calls = info.calls.get(at + 1).is_some_and(|next| next.depth > call.depth);
+            let has_calls = calls.peek().is_some_and(|next| next.depth > call.depth);
             self.call(call, has_calls);
             if has_calls {
                 self.buffers.callers.push(call.function);
@@ -218,12 +219,8 @@ impl UnitWriter<'_> {
     fn finish(self) {
         let mut unit = self;
         unit.end_children();
-        let out = &mut unit.buffers.info;
-        let length = out.len() - unit.start - 4;
-        unit.settings
-            .machine
-            .order
-            .set_u32(out, unit.start, length as u32);
+        let order = unit.settings.machine.order;
+        order.set_length(&mut unit.buffers.info, unit.start);
     }
 
     /// Starts an entry.

@@ -46,6 +46,10 @@ pub struct Subject<'a> {
 
 impl Subject<'_> {
     /// How far behind its start an entry lies.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "numbers of 64 bits, their differences 128"
+    )]
     fn offset(&self, entry: &Entry<'_>, bias: u64) -> i128 {
         i128::from(entry.address) - i128::from(self.range.start.0) - i128::from(bias)
     }
@@ -97,6 +101,10 @@ impl Conventions {
     /// names. LLVM has an entry exactly there in nearly all functions, and its last ones lie behind the code.
     /// Neither has any below, but for rows of other functions, which LLVM 19 adds to some. No other runtime
     /// looks like that (captures java17, erlang25, qemu).
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes have 64 bits, their sums 128; `below` is not more than `functions`, which is not more than the records"
+    )]
     pub fn find<'a>(
         records: impl Iterator<Item = (Subject<'a>, &'a [u8])>,
         order: ByteOrder,
@@ -148,10 +156,10 @@ pub fn parse<'a>(
     // Whose file is not named is of the function's own.
     let own_file = places.first().map(|place| place.path);
     lines.info.rows.reserve_exact(entries.len());
+    lines.repaired = entries.iter().filter(|entry| entry.is_repaired).count() as u64;
     for (at, entry) in entries.iter().enumerate() {
-        lines.repaired += u64::from(entry.is_repaired);
         if entry.is_odd() {
-            lines.astray += 1;
+            lines.astray = lines.astray.saturating_add(1);
             continue;
         }
         let mut offset = offset(entry);
@@ -164,7 +172,8 @@ pub fn parse<'a>(
         }
         if !(0..size).contains(&offset) {
             // Where the code ends is known without being told.
-            lines.outside += u64::from(!entry.is_end() && offset != size);
+            let is_the_end = entry.is_end() || offset == size;
+            lines.outside = lines.outside.saturating_add(u64::from(!is_the_end));
             continue;
         }
         let (column, discriminator) = match conventions.has_discriminators {
@@ -245,15 +254,11 @@ fn walk<'a>(body: &'a [u8], count: u64, order: ByteOrder, path: Option<&'a [u8]>
         let damaged = path.filter(|path| is_damaged(reader.rest(), path));
         let name = match damaged {
             Some(path) => {
-                reader.skip(path.len() as u64 + 1)?;
+                reader.skip(path.len() as u64)?;
+                reader.skip(1)?;
                 path
             }
-            None => {
-                let end = memchr::memchr(0, reader.rest())?;
-                let name = reader.bytes(end as u64)?;
-                reader.skip(1)?;
-                name
-            }
+            None => reader.c_string()?,
         };
         let name = match entries.last() {
             Some(last) if name == SAME_NAME => last.name,
@@ -292,7 +297,7 @@ fn stride<'a>(
     path: &'a [u8],
     subject: Subject<'_>,
 ) -> Option<Vec<Entry<'a>>> {
-    let size = ENTRY_SIZE + path.len() + 1;
+    let size = path.len().checked_add(ENTRY_SIZE + 1)?;
     let total = usize::try_from(count).ok()?.checked_mul(size)?;
     let padding = body.len().checked_sub(total)?;
     if padding > MAX_PADDING {
@@ -330,8 +335,9 @@ struct Files<'a> {
 impl<'a> Files<'a> {
     fn add(&mut self, path: &'a [u8]) -> u32 {
         *self.known.entry(path).or_insert_with(|| {
+            let number = self.paths.len() as u32;
             self.paths.push(path);
-            self.paths.len() as u32 - 1
+            number
         })
     }
 

@@ -49,10 +49,10 @@ impl<'a> Strings<'a> {
     fn split(bytes: &'a [u8], count: u64, max_padding: usize) -> Option<Self> {
         let last = usize::try_from(count).ok()?.checked_sub(1);
         let end = match last {
-            Some(last) => memchr::memchr_iter(0, bytes).nth(last)? + 1,
+            Some(last) => memchr::memchr_iter(0, bytes).nth(last)?.saturating_add(1),
             None => 0,
         };
-        (bytes.len() - end <= max_padding).then_some(Self { bytes, count })
+        (bytes.get(end..)?.len() <= max_padding).then_some(Self { bytes, count })
     }
 
     /// All of them by their numbers.

@@ -156,7 +156,7 @@ impl Pending {
     fn start_batch(&mut self, faults: &mut Tally<Fault>) {
         if std::mem::take(&mut self.has_loaded) {
             self.drop_before(self.batch, faults);
-            self.batch += 1;
+            self.batch = self.batch.saturating_add(1);
         }
     }
 
@@ -176,8 +176,9 @@ impl Pending {
             faults.add(Fault::DebugInfoUnpaired, waiting.place.offset);
         }
         // To look for old ones takes as long as there is room for new ones.
-        self.debug_info.shrink_to(2 * self.debug_info.len());
-        self.debug_info2.shrink_to(2 * self.debug_info2.len());
+        self.debug_info.shrink_to(self.debug_info.len().saturating_mul(2));
+        self.debug_info2
+            .shrink_to(self.debug_info2.len().saturating_mul(2));
     }
 
     /// Debug information of an address that is not loaded.

@@ -248,7 +248,7 @@ impl<'a> Records<'a> {
         while let Some(rest) = self.file.get(at..end).filter(|rest| !rest.is_empty()) {
             let zeros = rest.iter().take_while(|&&byte| byte == 0).count();
             if zeros > LEADING_ZEROS {
-                at = at.saturating_add(zeros - LEADING_ZEROS);
+                at = at.saturating_add(zeros.saturating_sub(LEADING_ZEROS));
             } else if self.starts_run(at) {
                 return at;
             } else {

@@ -11,7 +11,7 @@
 //! The path is spelled as in the debug information. A record may stand before or behind the functions of its
 //! file; where there are several of one path, each function has the last one before it, or else the first.
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::{ByteOrder, Reader, split_once};
 use crate::runtime::jitdump::record::MAX_PADDING;
 
 /// A file's path and text.
@@ -45,16 +45,11 @@ impl<'a> EmbeddedSource<'a> {
     }
 
     fn with_nul(content: &'a [u8]) -> Option<Self> {
-        let end = memchr::memchr(0, content)?;
-        let text = content.get(end + 1..)?;
-        let used = text
-            .iter()
-            .rposition(|&byte| byte != 0)
-            .map_or(0, |last| last + 1);
-        Some(Self {
-            path: content.get(..end)?,
-            text: text.get(..used)?,
-        })
+        let (path, mut text) = split_once(content, 0)?;
+        while let [rest @ .., 0] = text {
+            text = rest;
+        }
+        Some(Self { path, text })
     }
 }
 

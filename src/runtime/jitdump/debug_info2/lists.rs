@@ -107,7 +107,7 @@ impl<'a> Parts<'a> {
     /// The numbers of each entry of a list.
     fn records<const N: usize>(&self, list: &'a [u8]) -> impl Iterator<Item = [u32; N]> + use<'a, N> {
         let order = self.order;
-        list.chunks_exact(N * 4).map(move |bytes| {
+        list.chunks_exact(size_of::<[u32; N]>()).map(move |bytes| {
             let mut reader = Reader::new(bytes, order);
             std::array::from_fn(|_| reader.u32().unwrap_or(u32::MAX))
         })

@@ -87,7 +87,7 @@ impl<'a> Parts<'a> {
         let mut tree = Tree::new(self.positions(), max_ranges);
         for (&(offset, at), end) in offsets.iter().zip(ends) {
             let Some((position, call)) = tree.visit(at) else {
-                found.astray += 1;
+                found.astray = found.astray.saturating_add(1);
                 tree.close(0);
                 continue;
             };
@@ -242,15 +242,16 @@ impl Tree {
         };
         let depth = parent
             .and_then(|parent| self.calls.get(parent as usize))
-            .map_or(0, |call| call.info.depth + 1);
+            .map_or(0, |call| call.info.depth.saturating_add(1));
         if depth >= MAX_DEPTH {
             // What is too deep counts as its caller's.
-            self.lost += 1;
+            self.lost = self.lost.saturating_add(1);
             return Visited::In(parent);
         }
         let function = self.function(position.function);
         let key = (parent, site.line, site.column, function);
         let number = *self.call_numbers.entry(key).or_insert_with(|| {
+            let number = self.calls.len() as u32;
             self.calls.push(Call {
                 parent,
                 info: InlinedCall {
@@ -261,7 +262,7 @@ impl Tree {
                     column: site.column,
                 },
             });
-            self.calls.len() as u32 - 1
+            number
         });
         Visited::In(Some(number))
     }
@@ -270,8 +271,9 @@ impl Tree {
     /// first code.
     fn function(&mut self, function: Function) -> u32 {
         *self.function_numbers.entry(function).or_insert_with(|| {
+            let number = self.functions.len() as u32;
             self.functions.push(function);
-            self.functions.len() as u32 - 1
+            number
         })
     }
 
@@ -307,12 +309,13 @@ impl Tree {
             let Some(call) = self.calls.get_mut(call as usize) else {
                 continue;
             };
-            if self.ranges_left == 0 {
-                self.lost += 1;
-                continue;
+            match self.ranges_left.checked_sub(1) {
+                Some(left) => {
+                    self.ranges_left = left;
+                    call.info.ranges.push(start..self.end);
+                }
+                None => self.lost = self.lost.saturating_add(1),
             }
-            self.ranges_left -= 1;
-            call.info.ranges.push(start..self.end);
         }
     }
 
