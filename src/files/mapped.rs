@@ -121,7 +121,7 @@ fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-#[allow(unsafe_code)]
+#[expect(unsafe_code, reason = "maps a file that others may write to")]
 fn map(file: &File) -> io::Result<Map> {
     // SAFETY: The bytes may change while they are looked at, if somebody writes to the file. They are only
     // ever read as bytes, each length in them is checked where it is used, and no decision relies on reading

@@ -16,7 +16,7 @@ pub struct TidyAllocator;
 
 // SAFETY: Everything is left to the system's allocator; what comes from it is returned unless it is null, and
 // then nothing is returned.
-#[allow(unsafe_code)]
+#[expect(unsafe_code, reason = "an allocator can't be written without it")]
 unsafe impl GlobalAlloc for TidyAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: The caller's promises are those that are asked for, here and below.
@@ -67,7 +67,7 @@ fn give_up(size: usize) -> ! {
         thread::sleep(Duration::from_secs(5));
     }
     // SAFETY: It ends the program at once, with nothing of it being used any more.
-    #[allow(unsafe_code)]
+    #[expect(unsafe_code, reason = "ends the program without what runs at its end")]
     unsafe {
         libc::_exit(1)
     }

@@ -110,7 +110,7 @@ impl Drop for Watch {
 /// Who handled the signal before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-#[allow(unsafe_code)]
+#[expect(unsafe_code, reason = "handles a signal")]
 fn handle_signal() {
     BEFORE.get_or_init(|| {
         // The handler needs it, and only the first one to ask has to do more than a handler may.
@@ -129,7 +129,7 @@ fn handle_signal() {
     });
 }
 
-#[allow(unsafe_code)]
+#[expect(unsafe_code, reason = "is called by the kernel")]
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
     // SAFETY: With SA_SIGINFO, the kernel passes a valid structure, and for this signal one with an address.
     let (address, code) = unsafe { ((*info).si_addr().addr(), (*info).si_code) };
@@ -149,7 +149,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, _context: 
 }
 
 /// Puts zeros in the place of what a map has at `address` and behind; `false` if there is no map.
-#[allow(unsafe_code)]
+#[expect(unsafe_code, reason = "puts pages in the place of others")]
 fn put_zeros(address: usize) -> bool {
     let mut regions = std::iter::successors(Some(&FIRST), |region| region.next.get().copied());
     let found = regions.find_map(|region| {

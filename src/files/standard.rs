@@ -13,14 +13,14 @@ pub fn output_was_closed() -> bool {
 /// Looks before Rust does.
 extern "C" fn look() {
     // SAFETY: It is only asked whether that number is an open file; if it is none, nothing else happens.
-    #[allow(unsafe_code)]
+    #[expect(unsafe_code, reason = "asks for a number that need not be an open file")]
     let result = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     OUTPUT_WAS_CLOSED.store(result < 0, Ordering::Relaxed);
 }
 
 // SAFETY: The functions that this section lists are called before `main`, one after another and with the C
 // library ready, and this one needs nothing of Rust's own runtime.
-#[allow(unsafe_code)]
+#[expect(unsafe_code, reason = "is called before Rust opens what is closed")]
 #[unsafe(link_section = ".init_array")]
 #[used]
 static LOOK: extern "C" fn() = look;

@@ -31,4 +31,5 @@ mod readers;
 mod records;
 mod support;
 mod synthetic;
+mod unsafe_code;
 mod unwinding;
