@@ -30,6 +30,8 @@ pub struct Survey {
     pub has_injected: bool,
     /// Whether some records are compressed, so that nothing is known of what is in them.
     pub has_compressed: bool,
+    /// Whether something among the records is damaged, so that walks that trust sizes would go astray.
+    pub has_damage: bool,
     /// How cycle counts become times, if the profile says so.
     pub time_conversion: Option<TimeConversion>,
     /// When the first sample was taken.
@@ -62,15 +64,14 @@ impl Survey {
     pub fn of(profile: &Profile<'_>, marked_path: impl Fn(&[u8]) -> Option<&[u8]>) -> Self {
         let mut survey = Self::default();
         let mut events = Vec::new();
-        let mut records = profile.records();
+        let mut records = profile.whole_records();
         for record in records.by_ref() {
             let time = profile.attrs.time_of(&record, profile.order);
             survey.marks.pass(&record, time);
             survey.add(profile, &record, time, &marked_path, &mut events);
         }
-        survey.data_end = records
-            .undecoded()
-            .map_or(profile.data.len() as u64, |(offset, _)| offset);
+        survey.data_end = records.undecoded().unwrap_or(profile.data.len() as u64);
+        survey.has_damage = !records.damage().is_empty();
         survey.marks.data_end = survey.data_end;
         survey.processes = Processes::new(events);
         survey.markers.sort_by_key(|marker| marker.time);

@@ -1,4 +1,5 @@
-//! Opening the profile, whatever it lies in: a file, a folder, a pipe; its records compressed or not.
+//! Opening the profile, whatever it lies in: a file, a folder, a pipe; its records compressed, damaged or
+//! neither.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,6 +12,7 @@ use rayon::prelude::*;
 use crate::files::{MappedFile, Spool};
 use crate::inject::{Error, Options, is_standard};
 use crate::perf::record::Records;
+use crate::perf::resync::{self, Damage, WholeRecords};
 use crate::perf::{Fault, Profile, compression, merge};
 use crate::tally::Tally;
 
@@ -25,13 +27,15 @@ pub struct Input {
     pub kernel_copies: Vec<PathBuf>,
 }
 
-/// What the records of a profile were made into, to be read as those of one file.
+/// What the records of a profile were made into, whole and plain, to be read as those of one file.
 #[derive(Debug)]
 pub struct Expanded {
     /// The records and nothing else.
     pub file: MappedFile,
     /// What had to be left out, of which file.
     pub faults: Vec<(PathBuf, Tally<Fault>)>,
+    /// What of which file was passed over, since it is damaged.
+    pub damage: Vec<(PathBuf, Damage)>,
 }
 
 /// Opens the profile.
@@ -144,7 +148,7 @@ impl Input {
         }
     }
 
-    /// The records of all files as they would be in one, with none of them compressed.
+    /// The records of all files as they would be in one, without damage and with none of them compressed.
     pub fn expand(&self, profile: &Profile<'_>) -> Result<Expanded, Error> {
         let streams = std::iter::once(profile.data).chain(self.parts.iter().map(|part| &part[..]));
         let streams: Vec<(&Path, &[u8])> = self.files().map(MappedFile::path).zip(streams).collect();
@@ -154,15 +158,16 @@ impl Input {
             .collect();
         let mut plain = plain.map_err(spool_error)?;
         let starts = std::iter::once(profile.data_offset).chain(std::iter::repeat(0));
-        let mut faults = Vec::new();
+        let (mut faults, mut damage) = (Vec::new(), Vec::new());
         for ((part, start), &(path, _)) in plain.iter_mut().zip(starts).zip(&streams) {
             let found = std::mem::take(&mut part.faults);
             faults.push((path.to_owned(), found.moved(start)));
+            damage.push((path.to_owned(), part.damage.moved(start)));
         }
         if let [Plain { file: Some(_), .. }] = plain[..]
             && let Some(file) = plain.pop().and_then(|part| part.file)
         {
-            return Ok(Expanded { file, faults });
+            return Ok(Expanded { file, faults, damage });
         }
         let parts: Vec<&[u8]> = plain.iter().map(Plain::bytes).collect();
         let merged = || {
@@ -173,35 +178,66 @@ impl Input {
         Ok(Expanded {
             file: merged().map_err(spool_error)?,
             faults,
+            damage,
+        })
+    }
+
+    /// The same once more, for records that are damaged inside of compressed ones.
+    pub fn mend(&self, profile: &Profile<'_>) -> Result<Expanded, Error> {
+        let path = self.main.path();
+        let (file, damage) = mend(profile.whole_records(), path).map_err(spool_error)?;
+        Ok(Expanded {
+            file,
+            faults: Vec::new(),
+            damage: vec![(path.to_owned(), damage)],
         })
     }
 }
 
-/// The records of one file, none of them compressed.
+fn mend(records: WholeRecords<'_>, path: &Path) -> io::Result<(MappedFile, Damage)> {
+    let mut spool = Spool::create()?;
+    let damage = resync::mend(records, &mut spool)?;
+    Ok((spool.map(path)?, damage))
+}
+
+/// The records of one file, whole and none of them compressed.
 struct Plain<'a> {
     stream: &'a [u8],
-    /// What they were made into, if some were compressed.
+    /// What they were made into, if some were compressed or damaged.
     file: Option<MappedFile>,
     faults: Tally<Fault>,
+    damage: Damage,
 }
 
 impl<'a> Plain<'a> {
     fn of(stream: &'a [u8], profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
-        let records = Records::new(stream, 0, profile.order);
+        let order = profile.order;
+        let records = WholeRecords::new(stream, &profile.attrs, order);
         let mut walk = records.clone();
-        let is_compressed = walk.any(|record| record.is_compressed());
-        let (file, faults) = if is_compressed {
-            let mut spool = Spool::create()?;
-            let faults = compression::expand(records, profile.order, &mut spool)?;
-            (Some(spool.map(path)?), faults)
-        } else {
-            let mut faults = Tally::default();
-            if let Some((offset, _)) = walk.undecoded() {
-                faults.add(Fault::RecordsCut, offset);
-            }
-            (None, faults)
+        let mut is_compressed = false;
+        for record in walk.by_ref() {
+            is_compressed |= record.is_compressed();
+        }
+        let mut plain = Self {
+            stream,
+            file: None,
+            faults: Tally::default(),
+            damage: walk.damage(),
         };
-        Ok(Self { stream, file, faults })
+        if !plain.damage.is_empty() {
+            plain.file = Some(mend(records, path)?.0);
+        }
+        if is_compressed {
+            let mut spool = Spool::create()?;
+            let faults = compression::expand(Records::new(plain.bytes(), 0, order), order, &mut spool)?;
+            // Places in what was mended are not those of the file.
+            plain.faults = faults.moved(plain.damage.bytes);
+            plain.file = Some(spool.map(path)?);
+        }
+        if let Some(offset) = walk.undecoded() {
+            plain.faults.add(Fault::RecordsCut, offset);
+        }
+        Ok(plain)
     }
 
     fn bytes(&self) -> &[u8] {

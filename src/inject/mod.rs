@@ -211,7 +211,7 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
 }
 
 fn inject_profile(options: &Options, input: &Input, progress: &mut dyn Progress) -> Result<Summary, Error> {
-    let expanded = OnceCell::new();
+    let expanded = Default::default();
     let (profile, survey) = read_profile(input, &expanded)?;
 
     let recorded = Machine::of_profile(profile.architecture(), profile.order);
@@ -274,7 +274,7 @@ fn inject_profile(options: &Options, input: &Input, progress: &mut dyn Progress)
     let run = report::Run {
         options,
         profile: &profile,
-        expansion_faults: expanded.get().map_or(&[], |expanded| &expanded.faults),
+        expanded: &expanded,
         survey: &survey,
         timeline: &timeline,
         selection: &selection,
@@ -291,22 +291,28 @@ fn inject_profile(options: &Options, input: &Input, progress: &mut dyn Progress)
     Ok(run.summary())
 }
 
+/// What the records of a profile had to be made into, and what that had to be made into if it was damaged
+/// itself.
+type Stages = [OnceCell<Expanded>; 2];
+
 /// Reads what the profile says of itself, from plain records: what its own had to be made into first is kept
 /// in `expanded`.
-fn read_profile<'a>(
-    input: &'a Input,
-    expanded: &'a OnceCell<Expanded>,
-) -> Result<(Profile<'a>, Survey), Error> {
-    let profile = Profile::parse(&input.main).map_err(|cause| Error::Profile {
+fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'a>, Survey), Error> {
+    let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile {
         path: input.main.path().to_owned(),
         cause,
     })?;
-    let survey = Survey::of(&profile, marker::dump_path);
-    if !survey.has_compressed && input.parts.is_empty() {
-        return Ok((profile, survey));
+    let [plain, mended] = expanded;
+    let mut survey = Survey::of(&profile, marker::dump_path);
+    if survey.has_compressed || survey.has_damage || !input.parts.is_empty() {
+        let made = input.expand(&profile)?;
+        profile = profile.with_records(&plain.get_or_init(|| made).file);
+        survey = Survey::of(&profile, marker::dump_path);
     }
-    let made = input.expand(&profile)?;
-    let profile = profile.with_records(&expanded.get_or_init(|| made).file);
-    let survey = Survey::of(&profile, marker::dump_path);
+    if survey.has_damage {
+        let made = input.mend(&profile)?;
+        profile = profile.with_records(&mended.get_or_init(|| made).file);
+        survey = Survey::of(&profile, marker::dump_path);
+    }
     Ok((profile, survey))
 }

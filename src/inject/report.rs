@@ -1,8 +1,9 @@
 //! Telling what happened.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustc_hash::FxHashSet;
 
@@ -17,8 +18,8 @@ use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
 use crate::inject::sources::{Sources, UsedDump};
-use crate::inject::{Options, Tiers, is_standard, output};
-use crate::perf::{self, Profile};
+use crate::inject::{Options, Stages, Tiers, is_standard, output};
+use crate::perf::Profile;
 use crate::runtime::{Change, jitdump, names};
 use crate::summary::{
     CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
@@ -42,8 +43,8 @@ pub struct Run<'a> {
     pub options: &'a Options,
     /// The profile.
     pub profile: &'a Profile<'a>,
-    /// What had to be left out of it when its records were decompressed or put together, of which file.
-    pub expansion_faults: &'a [(PathBuf, Tally<perf::Fault>)],
+    /// What its records had to be made into.
+    pub expanded: &'a Stages,
     /// What the first walk over it found.
     pub survey: &'a Survey,
     /// Which code was where.
@@ -165,8 +166,20 @@ impl Run<'_> {
             let what = "compressed records inside compressed ones, which nobody reads, kept as they are";
             warnings.push(of_input(Warning::new(what)));
         }
-        for (path, faults) in self.expansion_faults {
-            warnings.extend(warned(faults, Some(path), true));
+        for expanded in self.expanded.iter().filter_map(OnceCell::get) {
+            for (path, faults) in &expanded.faults {
+                warnings.extend(warned(faults, Some(path), true));
+            }
+            let damage = expanded.damage.iter().filter(|(_, damage)| !damage.is_empty());
+            warnings.extend(damage.map(|(path, damage)| Warning {
+                what: format!(
+                    "damage among its records, {} bytes of them left out",
+                    damage.bytes
+                ),
+                count: damage.places,
+                file: Some(shown(path)),
+                first_offset: Some(damage.first_offset),
+            }));
         }
         let lost = (self.profile.data.len() as u64).saturating_sub(self.survey.data_end);
         if lost > 0 {

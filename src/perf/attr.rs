@@ -23,6 +23,8 @@ pub struct Attr {
     pub branch_format: u64,
     /// Which registers a sample holds (`sample_regs_user`).
     pub user_registers: u64,
+    /// Which registers of the moment of the interrupt it holds (`sample_regs_intr`).
+    pub interrupt_registers: u64,
     /// The clock that `use_clockid` chose; `None` is the scheduler's clock, perf's default.
     pub clock_id: Option<i32>,
     /// Whether records other than samples end in a trailer of pid, tid, time, and so on (`sample_id_all`).
@@ -50,6 +52,7 @@ mod offset {
     pub const BRANCH_SAMPLE_TYPE: usize = 72;
     pub const SAMPLE_REGS_USER: usize = 80;
     pub const CLOCKID: usize = 92;
+    pub const SAMPLE_REGS_INTR: usize = 96;
 }
 
 /// The size of the first published `struct perf_event_attr`, which is also what a size of 0 means.
@@ -105,6 +108,7 @@ impl Attr {
             read_format: ReadFormat::from_bits_retain(word(offset::READ_FORMAT)),
             branch_format: word(offset::BRANCH_SAMPLE_TYPE),
             user_registers: word(offset::SAMPLE_REGS_USER),
+            interrupt_registers: word(offset::SAMPLE_REGS_INTR),
             clock_id: flags.contains(AttrFlags::USE_CLOCKID).then_some(clock_id as i32),
             has_trailer,
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
@@ -191,6 +195,17 @@ fn size_of_fields<'a>(format: SampleFormat, fields: impl Iterator<Item = &'a Sam
     present.map(|_| FIELD_SIZE).sum()
 }
 
+/// What is known of the id in a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IdMatch {
+    /// It is that of a counter.
+    Known,
+    /// It was left 0.
+    Unset,
+    /// It is none that the profile has.
+    Unknown,
+}
+
 /// All events of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Attrs {
@@ -229,6 +244,20 @@ impl Attrs {
     /// The event with a counter of this id.
     pub fn by_id(&self, id: u64) -> Option<&Attr> {
         self.all.get(*self.by_id.get(&id)?)
+    }
+
+    /// Whether the id that a record holds is that of a counter; `None` where records have none, or the profile
+    /// does not tell which there are.
+    pub fn knows_id_of(&self, record: &Record<'_>, order: ByteOrder) -> Option<IdMatch> {
+        if self.by_id.is_empty() || record.kind >= record::USER_TYPE_START {
+            return None;
+        }
+        Some(match self.all.first()?.id_of(record, order)? {
+            id if self.by_id.contains_key(&id) => IdMatch::Known,
+            // What perf makes up itself, such as the maps of processes that were there before, has no other.
+            0 if record.kind != record::SAMPLE => IdMatch::Unset,
+            _ => IdMatch::Unknown,
+        })
     }
 
     /// The event that a record belongs to: by the id in the record, which lies at the same place for all

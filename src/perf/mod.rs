@@ -6,7 +6,8 @@
 //! ```
 //!
 //! What was written to a pipe has records in place of the header's sections ([`pipe`]); records may be
-//! compressed ([`compression`]), or lie in several files ([`merge`]), and are made plain and one first.
+//! compressed ([`compression`]), damaged ([`resync`]), or lie in several files ([`merge`]), and are made plain,
+//! whole and one first.
 //!
 //! Reading keeps every byte: a [`Profile`] borrows the mapped file, a [`record::Record`] is a slice of it
 //! with its place, and the views in [`event`] and [`sample`] take out only what placing JIT code needs. What
@@ -27,8 +28,10 @@ pub mod header;
 pub mod merge;
 pub mod output;
 pub mod pipe;
+pub mod plausible;
 pub mod profile;
 pub mod record;
+pub mod resync;
 pub mod sample;
 pub mod synthesis;
 

@@ -9,6 +9,7 @@ use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, Header, PIPE_HEADER_SIZE, Section, Start};
 use crate::perf::pipe::Head;
 use crate::perf::record::Records;
+use crate::perf::resync::WholeRecords;
 use crate::tally::Tally;
 
 /// Why a file can't be read as a profile at all.
@@ -184,17 +185,28 @@ impl<'a> Profile<'a> {
     /// The same profile with other records in the place of its own: those that were compressed as they were
     /// before, or those of several files as one.
     pub fn with_records(self, data: &'a [u8]) -> Self {
-        let mut unused = Tally::default();
-        let head_records = match self.container {
-            Container::File => Vec::new(),
-            Container::Pipe => Head::read(Records::new(data, 0, self.order), self.order, &mut unused).records,
-        };
-        Self {
+        let mut profile = Self {
             data,
             data_offset: 0,
-            head_records,
             ..self
+        };
+        if profile.container == Container::Pipe {
+            let mut unused = Tally::default();
+            let head = Head::read(profile.records(), profile.order, &mut unused);
+            profile.head_records = head.records;
+            // Behind damage, there may be more of both.
+            profile.features = head.features;
+            if head.attr_entries.len() > profile.attr_entries.len() {
+                profile.attrs = Attrs::read(&head.attr_entries, profile.order);
+                profile.attr_entries = head.attr_entries;
+            }
         }
+        profile
+    }
+
+    /// The records that are whole, in file order.
+    pub fn whole_records(&self) -> WholeRecords<'_> {
+        WholeRecords::new(self.data, &self.attrs, self.order)
     }
 
     /// The records, in file order.

@@ -6,6 +6,8 @@ use crate::bytes::{ByteOrder, Reader};
 pub const MMAP: u32 = 1;
 /// `PERF_RECORD_COMM`: a process changed its name, or executed another program.
 pub const COMM: u32 = 3;
+/// `PERF_RECORD_EXIT`.
+pub const EXIT: u32 = 4;
 /// `PERF_RECORD_FORK`.
 pub const FORK: u32 = 7;
 /// `PERF_RECORD_SAMPLE`.
@@ -39,6 +41,8 @@ pub const TIME_CONV: u32 = 79;
 pub const HEADER_FEATURE: u32 = 80;
 /// `PERF_RECORD_COMPRESSED`: other records, compressed.
 pub const COMPRESSED: u32 = 81;
+/// `PERF_RECORD_FINISHED_INIT`: what was there before the recording has been told.
+pub const FINISHED_INIT: u32 = 82;
 /// `PERF_RECORD_COMPRESSED2`: the same, with its size and padding (`perf record -z` since Linux 6.16).
 pub const COMPRESSED2: u32 = 83;
 

@@ -74,10 +74,9 @@ impl<'a> Sample<'a> {
         callchain.filter(|address| address.0 < CONTEXT_MARKS)
     }
 
-    /// Reads a sample of an event. Nothing is refused: what can't be there is missing.
-    pub fn parse(record: &Record<'a>, attr: &Attr, order: ByteOrder) -> Self {
+    fn empty(order: ByteOrder) -> Self {
         let none = Addresses::new(&[], order, 8);
-        let mut sample = Self {
+        Self {
             ip: None,
             pid: None,
             callchain: none,
@@ -85,13 +84,18 @@ impl<'a> Sample<'a> {
             registers: none,
             stack: none,
             is_cut: false,
-        };
-        sample.is_cut = sample.fill(record.body(order), attr, order).is_none();
+        }
+    }
+
+    /// Reads a sample of an event. Nothing is refused: what can't be there is missing.
+    pub fn parse(record: &Record<'a>, attr: &Attr, order: ByteOrder) -> Self {
+        let mut sample = Self::empty(order);
+        sample.is_cut = sample.fill(&mut record.body(order), attr, order).is_none();
         sample
     }
 
     /// The order and size of the fields are those of `perf_output_sample` in Linux' kernel/events/core.c.
-    fn fill(&mut self, mut body: Reader<'a>, attr: &Attr, order: ByteOrder) -> Option<()> {
+    fn fill(&mut self, body: &mut Reader<'a>, attr: &Attr, order: ByteOrder) -> Option<()> {
         let has = |field| attr.sample_format.contains(field);
         if has(SampleFormat::IDENTIFIER) {
             body.skip(8)?;
@@ -118,7 +122,7 @@ impl<'a> Sample<'a> {
             }
         }
         if has(SampleFormat::READ) {
-            skip_read(&mut body, attr.read_format)?;
+            skip_read(body, attr.read_format)?;
         }
         if has(SampleFormat::CALLCHAIN) {
             let count = body.u64()?;
@@ -161,6 +165,65 @@ impl<'a> Sample<'a> {
         }
         Some(())
     }
+}
+
+/// Where the fields of a sample end in its record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// So many bytes from the record's start.
+    At(usize),
+    /// Behind the record's end.
+    Outside,
+    /// The event has fields whose size is not known.
+    Unknown,
+}
+
+/// Finds where a sample's fields end: the kernel writes nothing behind them.
+pub fn end(record: &Record<'_>, attr: &Attr, order: ByteOrder) -> End {
+    let known = SampleFormat::all().contains(attr.sample_format)
+        && ReadFormat::all().bits() | READ_FORMAT_LOST | attr.read_format.bits() == ReadFormat::all().bits() | READ_FORMAT_LOST
+        // Samples without branches may lack the index all the same.
+        && attr.branch_format & PERF_SAMPLE_BRANCH_HW_INDEX == 0;
+    if !known {
+        return End::Unknown;
+    }
+    let mut body = record.body(order);
+    let filled = Sample::empty(order).fill(&mut body, attr, order);
+    if filled.and_then(|()| skip_last(&mut body, attr)).is_none() {
+        return End::Outside;
+    }
+    End::At(record.bytes.len().saturating_sub(body.rest().len()))
+}
+
+/// Passes over the fields behind those that hold addresses.
+fn skip_last(body: &mut Reader<'_>, attr: &Attr) -> Option<()> {
+    let has = |field| attr.sample_format.contains(field);
+    let has_weight = attr
+        .sample_format
+        .intersects(SampleFormat::WEIGHT | SampleFormat::WEIGHT_STRUCT);
+    for is_there in [
+        has_weight,
+        has(SampleFormat::DATA_SRC),
+        has(SampleFormat::TRANSACTION),
+    ] {
+        body.skip(if is_there { 8 } else { 0 })?;
+    }
+    if has(SampleFormat::REGS_INTR) && body.u64()? != 0 {
+        body.skip(u64::from(attr.interrupt_registers.count_ones()).checked_mul(8)?)?;
+    }
+    for field in [
+        SampleFormat::PHYS_ADDR,
+        SampleFormat::CGROUP,
+        SampleFormat::DATA_PAGE_SIZE,
+        SampleFormat::CODE_PAGE_SIZE,
+    ] {
+        body.skip(if has(field) { 8 } else { 0 })?;
+    }
+    if has(SampleFormat::AUX) {
+        let size = body.u64()?;
+        body.skip(size)?;
+    }
+    Some(())
 }
 
 /// The call chain of an earlier sample, in a [`super::record::CALLCHAIN_DEFERRED`] record: newer kernels

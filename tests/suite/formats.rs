@@ -152,9 +152,9 @@ fn formats_of_tracepoints_and_unknown_records_pass_through_pipes() {
     let folder = scratch();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.comm(1, "first", false, 1);
-    // HEADER_EVENT_TYPE, as perf before Linux 3.14 wrote it to pipes, and one that nobody knows
+    // HEADER_EVENT_TYPE, as perf before Linux 3.14 wrote it to pipes, and one that nobody knows yet
     profile.record(65, 0, &[7; 72]);
-    profile.record(200, 0, b"whatever");
+    profile.record(90, 0, b"whatever");
     profile.comm(1, "second", false, 2);
     let formats = b"tracing data of no multiple of 8".repeat(9)[..285].to_vec();
     profile.features = vec![
