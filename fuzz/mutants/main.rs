@@ -6,6 +6,7 @@ mod oracle;
 mod pieces;
 mod profile;
 mod programs;
+mod told;
 mod verdict;
 
 use std::collections::{BTreeMap, HashSet};

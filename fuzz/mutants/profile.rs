@@ -43,6 +43,8 @@ struct Map {
 #[derive(Default)]
 pub struct Profile {
     pub frames: Vec<Frame>,
+    /// Whether a record is of a type that no perf has ever written.
+    pub stops_perf: bool,
     /// In the order of time.
     maps: Vec<Map>,
 }
@@ -89,7 +91,9 @@ impl Profile {
 
     fn add(&mut self, record: &[u8], order: ByteOrder, shape: u64) -> Option<()> {
         let body = Reader::new(record.get(8..)?, order);
-        match order.u32_at(record, 0)? {
+        let kind = order.u32_at(record, 0)?;
+        self.stops_perf |= !matches!(kind, 1..=22 | 64..=84);
+        match kind {
             9 if shape & READ == 0 => self.add_sample(body, shape),
             kind @ (1 | 10) => {
                 let back = TRAILER.iter().filter(|&&field| shape & field != 0).count() * 8 + 8;

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use crate::cases::Case;
 use crate::oracle::{self, Expected};
-use crate::pieces::{Piece, Pieces, RECORDS_SIZE};
+use crate::pieces::Pieces;
 use crate::profile::{Frame, Profile};
 use crate::programs::End;
+use crate::told;
 
 /// What a run left behind.
 pub struct Ran {
@@ -64,6 +65,10 @@ pub struct Verdict {
     pub is_told: bool,
     /// Whether the profile was damaged.
     pub is_profile_damaged: bool,
+    /// Whether all dumps are sound.
+    has_sound_dumps: bool,
+    /// Whether there is a record in the output that perf stops at.
+    stops_perf: bool,
 }
 
 /// Compares what came out with what must.
@@ -83,14 +88,14 @@ pub fn of(
             .any(|&(start, size)| address.wrapping_sub(start) < size)
     };
     let is_profile_damaged = profile.bytes() != case.profile.bytes();
-    let in_profile = is_profile_damaged.then(|| samples(case, profile)).flatten();
+    let in_profile = is_profile_damaged.then(|| told::of(case, profile)).flatten();
     let mut expected: Vec<&Expected> = case.expected.iter().collect();
     expected.retain(|it| {
         it.records.iter().all(is_whole)
             && !is_claimed(it.frame.address)
             && in_profile
                 .as_ref()
-                .is_none_or(|frames| frames.contains(&(it.frame.pid, it.frame.time)))
+                .is_none_or(|told| told.has(it.frame.pid, it.frame.time))
     });
     if is_profile_damaged && in_profile.is_none() {
         expected.clear();
@@ -125,6 +130,12 @@ pub fn of(
         torn: names_of(&torn).iter().filter(|name| name.is_none()).count() as u64,
         is_told: ran.end != End::Status(0) || ran.warnings.iter().any(|warning| !sound.contains(warning)),
         is_profile_damaged,
+        has_sound_dumps: case
+            .dumps
+            .iter()
+            .zip(dumps)
+            .all(|(before, after)| before.bytes() == after.bytes()),
+        stops_perf: ran.output.as_ref().is_some_and(|output| output.stops_perf),
     }
 }
 
@@ -140,7 +151,7 @@ fn jitted(path: &[u8]) -> bool {
 }
 
 /// The records of a file that are what they were.
-fn whole(before: &Pieces, after: &Pieces) -> HashSet<usize> {
+pub fn whole(before: &Pieces, after: &Pieces) -> HashSet<usize> {
     let originals: std::collections::HashMap<_, _> = before
         .pieces
         .iter()
@@ -183,43 +194,6 @@ fn claims(before: &[Pieces], after: &[Pieces]) -> Vec<(u64, u64)> {
     claims
 }
 
-/// Process and time of the samples that are whole in a damaged profile; none where anything else than samples
-/// is damaged, so that nobody knows what was mapped.
-fn samples(case: &Case, profile: &Pieces) -> Option<HashSet<(u32, u64)>> {
-    const SAMPLE: u32 = 9;
-    let whole = whole(&case.profile, profile);
-    let order = case.profile.order;
-    let is_sample = |bytes: &[u8]| order.u32_at(bytes, 0) == Some(SAMPLE);
-    let is_sound = case.profile.pieces.iter().all(|it| match it.record {
-        Some(record) => whole.contains(&record) || is_sample(&it.bytes),
-        None => profile.pieces.iter().any(|other| is_same_head(it, other)),
-    });
-    if !is_sound {
-        return None;
-    }
-    let mut file = case.profile.clone();
-    file.pieces
-        .retain(|it| it.record.is_none_or(|record| whole.contains(&record)));
-    let records = file.pieces.iter().filter(|it| it.record.is_some());
-    let size: usize = records.map(|it| it.bytes.len()).sum();
-    let mut word = Vec::new();
-    order.put_u64(&mut word, size as u64);
-    let mut bytes = file.bytes();
-    bytes[RECORDS_SIZE].copy_from_slice(&word);
-    let frames = Profile::read(&bytes)?.frames;
-    Some(frames.iter().map(|frame| (frame.pid, frame.time)).collect())
-}
-
-/// Whether what stands before or behind all records is the same, whatever the size of these.
-fn is_same_head(one: &Piece, other: &Piece) -> bool {
-    let without_size = |piece: &Piece| {
-        let mut bytes = piece.bytes.clone();
-        bytes.get_mut(RECORDS_SIZE).unwrap_or_default().fill(0);
-        bytes
-    };
-    other.record.is_none() && without_size(one) == without_size(other)
-}
-
 impl Verdict {
     /// How it ended, in words.
     pub fn end_text(&self) -> String {
@@ -249,10 +223,20 @@ impl Verdict {
                 self.torn
             ));
         }
-        if let (Some((first, name)), false) = (self.lost.first(), self.is_told) {
+        if self.stops_perf {
+            findings.push("an output with a record of a type that perf stops at".into());
+        }
+        // Damage in a profile is no reason to lose what is whole in it.
+        let must_have_all = self.is_profile_damaged && self.has_sound_dumps && self.has_output;
+        if let (Some((first, name)), true) = (self.lost.first(), must_have_all || !self.is_told) {
             findings.push(format!(
-                "{} frames lost without a word, the first {:x?} of {:?} as {:?}",
+                "{} frames lost {}, the first {:x?} of {:?} as {:?}",
                 self.lost.len(),
+                if self.is_told {
+                    "behind damage in the profile"
+                } else {
+                    "without a word"
+                },
                 first.frame,
                 String::from_utf8_lossy(&first.name),
                 name.as_deref().map(String::from_utf8_lossy)

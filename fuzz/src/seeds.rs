@@ -13,8 +13,8 @@ use jitinject_fuzz::generator::{self, Lines, Plan, Runtimes, Stacks};
 use jitinject_fuzz::lines::LAYOUTS;
 
 /// How long inputs are at most; longer ones only cost time.
-const PROFILE: usize = 24 << 10;
-const DUMP: usize = 12 << 10;
+const PROFILE: usize = 8 << 10;
+const DUMP: usize = 4 << 10;
 const MAP: usize = 2 << 10;
 /// How many functions of a dump are looked at.
 const FUNCTIONS: usize = 12;
@@ -49,9 +49,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 /// Small files with all that there is.
 fn plans() -> Vec<Plan> {
     let small = Plan {
-        functions: 12,
-        samples: 20,
-        places: 8,
+        functions: 5,
+        samples: 8,
+        places: 3,
         ..Plan::default()
     };
     let mut plans = vec![
@@ -75,15 +75,15 @@ fn plans() -> Vec<Plan> {
         },
         Plan {
             runtimes: Runtimes::Many,
-            processes: 6,
-            functions: 4,
+            processes: 4,
+            functions: 3,
             ..small.clone()
         },
     ];
     plans.extend(LAYOUTS.map(|layout| Plan {
         lines: Lines::Model(layout),
         has_tables: true,
-        functions: 4,
+        functions: 3,
         ..small.clone()
     }));
     plans

@@ -1,5 +1,5 @@
-//! A profile, as a file or from a pipe: whatever it holds, it is read, and what is whole in it is written
-//! again in both forms.
+//! A profile, as a file or from a pipe: whatever it holds, it is read, damage is passed over, and what is whole in
+//! it is written again in both forms.
 
 #![no_main]
 
@@ -9,19 +9,27 @@ use jitinject::code::survey::Survey;
 use jitinject::perf::event::{self, Fork, Mmap};
 use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::perf::record::{self, Record};
+use jitinject::perf::resync;
 use jitinject::perf::sample::Sample;
 use jitinject::perf::{Container, Profile};
 use jitinject::runtime::jitdump::marker;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let Ok(profile) = Profile::parse(input) else {
+    let Ok(mut profile) = Profile::parse(input) else {
         return;
     };
+    let mut mended = Vec::new();
+    let mut survey = Survey::of(&profile, marker::dump_path);
+    if survey.has_damage {
+        let damage = resync::mend(profile.whole_records(), &mut mended).unwrap();
+        assert!(damage.bytes + mended.len() as u64 <= profile.data.len() as u64);
+        profile = profile.with_records(&mended);
+        survey = Survey::of(&profile, marker::dump_path);
+    }
     for record in profile.records() {
         look_into(&profile, &record);
     }
-    let survey = Survey::of(&profile, marker::dump_path);
     assert!(survey.data_end <= profile.data.len() as u64);
     if let Some((first, last)) = survey.times {
         assert!(first <= last);
@@ -36,10 +44,10 @@ fuzz_target!(|input: &[u8]| {
     };
     let mut file = Cursor::new(Vec::new());
     rewrite().write_file(&mut file).unwrap();
-    check_file(&profile, &file.into_inner());
+    check_file(&profile, survey.data_end, &file.into_inner());
     let mut pipe = Vec::new();
     if rewrite().write_pipe(&mut pipe).is_ok() {
-        check_pipe(&profile, &pipe);
+        check_pipe(&profile, survey.data_end, &pipe);
     }
 });
 
@@ -60,40 +68,41 @@ fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
     }
 }
 
-/// The records that are none of a pipe's head.
-fn records<'a>(profile: &Profile<'a>) -> Vec<&'a [u8]> {
+/// The records up to byte `end` that are none of a pipe's head.
+fn records<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
     let head = &profile.head_records;
-    let records = profile.records();
+    let records = profile.records_between(0, end);
     let records = records.filter(|record| head.binary_search_by_key(&record.offset, |it| it.0).is_err());
     records.map(|record| record.bytes).collect()
 }
 
-fn check_file(profile: &Profile<'_>, written: &[u8]) {
+fn check_file(profile: &Profile<'_>, end: u64, written: &[u8]) {
     let again = Profile::parse(written).expect("what was written can be read");
     assert_eq!(again.container, Container::File);
     // A file without any record looks like one that was not finished.
-    if records(profile).is_empty() {
+    if records(profile, end).is_empty() {
         return;
     }
     assert!(again.faults.is_empty(), "{:?}", again.faults);
-    assert_eq!(records(profile), records(&again));
+    assert_eq!(records(profile, end), records(&again, u64::MAX));
     assert_eq!(profile.attr_entries.len(), again.attr_entries.len());
     for (before, after) in profile.attr_entries.iter().zip(&again.attr_entries) {
         assert_eq!(before.ids, after.ids);
     }
 }
 
-fn check_pipe(profile: &Profile<'_>, written: &[u8]) {
+fn check_pipe(profile: &Profile<'_>, end: u64, written: &[u8]) {
     let again = Profile::parse(written).expect("what was written can be read");
     assert_eq!(again.container, Container::Pipe);
-    assert_eq!(without_head(profile), without_head(&again));
+    assert_eq!(without_head(profile, end), without_head(&again, u64::MAX));
 }
 
-/// The records of types that a pipe's head never has: even from a file, others become a part of it.
-fn without_head<'a>(profile: &Profile<'a>) -> Vec<&'a [u8]> {
+/// The records up to byte `end` of types that a pipe's head never has: even from a file, others become a part of
+/// it.
+fn without_head<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
     use record::{HEADER_ATTR, HEADER_BUILD_ID, HEADER_FEATURE, HEADER_TRACING_DATA};
     let head = [HEADER_ATTR, HEADER_BUILD_ID, HEADER_FEATURE, HEADER_TRACING_DATA];
-    let records = profile.records();
+    let records = profile.records_between(0, end);
     let records = records.filter(|record| !head.contains(&record.kind));
     records.map(|record| record.bytes).collect()
 }

@@ -78,7 +78,7 @@ impl<'a> Rewrite<'a> {
     /// table, features.
     pub fn write_file(mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
         let order = self.profile.order;
-        for &(at, skip) in &self.profile.head_records {
+        for (at, skip) in self.head_records() {
             self.edits.push(at, skip, |_| {});
         }
         let mut header = Header {
@@ -162,11 +162,18 @@ impl<'a> Rewrite<'a> {
         Ok(())
     }
 
+    /// The records of a pipe's head, as offset and length, as far as records are whole.
+    fn head_records(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+        let end = self.data_end;
+        let records = self.profile.head_records.iter().copied();
+        records.take_while(move |&(at, _)| at < end)
+    }
+
     /// Makes the head of a pipe say how records are compressed from now on.
     fn edit_head(&mut self) {
         let order = self.profile.order;
         let mut end = 0;
-        for &(at, size) in &self.profile.head_records {
+        for (at, size) in self.head_records() {
             let record = self.profile.records_from(at).next();
             let is_leading = at == end;
             if is_leading {

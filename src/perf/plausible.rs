@@ -1,6 +1,6 @@
 //! What is known of every record, by which records are told from other bytes.
 //!
-//! Two questions are asked. Of what is met where a record must be: can it be one ([`Plausible::is_possible`])?
+//! Two questions are asked. Of what is met where a record must be: is it one ([`Plausible::is_record`])?
 //! No record of a sound profile may fail that. And of a place behind damage: do records start here
 //! ([`Plausible::starts_at`])? That may be strict, since nothing is lost by passing over a record too many but
 //! that record.
@@ -21,10 +21,13 @@ use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::perf::sample::{self, End};
 use crate::units::Time;
 
-/// The kernel's last type in Linux 6.17, and the last one that is taken for a type to come.
-const KERNEL_TYPES: (u32, u32) = (record::CALLCHAIN_DEFERRED, 31);
-/// The same of perf's own.
-const USER_TYPES: (u32, u32) = (84, 95);
+/// The kernel's last type, in Linux 6.17.
+const LAST_KERNEL_TYPE: u32 = record::CALLCHAIN_DEFERRED;
+/// perf's own last one there (`PERF_RECORD_BPF_METADATA`).
+const LAST_USER_TYPE: u32 = 84;
+/// The last ones that are taken for types to come; there was about one a year.
+const LAST_KERNEL_TYPE_TO_COME: u32 = 31;
+const LAST_USER_TYPE_TO_COME: u32 = 95;
 
 /// How many nanoseconds or cycles may lie between two records that follow each other: an hour and less. Buffers
 /// of several processors are written in turns, so times go back as well.
@@ -43,36 +46,25 @@ pub struct Plausible<'a> {
     pub order: ByteOrder,
 }
 
+/// What is asked of a record more than once.
+struct Look {
+    /// What is known of its id.
+    id: Option<IdMatch>,
+    /// Where its fields end, if it is a sample.
+    end: End,
+}
+
 impl Plausible<'_> {
-    /// Whether a record of a sound profile could be like that.
-    pub fn is_possible(&self, record: &Record<'_>) -> bool {
-        let size = record.bytes.len();
-        if record.kind >= record::USER_TYPE_START {
-            let is_exact = matches!(record.kind, record::FINISHED_ROUND | record::FINISHED_INIT);
-            return record.kind <= USER_TYPES.1
-                && size >= least_size(record.kind)
-                && (size == HEADER_SIZE || !is_exact);
-        }
-        let is_known = (1..=KERNEL_TYPES.0).contains(&record.kind);
-        let may_come = || record.kind <= KERNEL_TYPES.1 && self.is_marked(record, None);
-        size % 8 == 0
-            && size >= least_size(record.kind)
-            && (is_known || record.kind != 0 && may_come())
-            && self.end_of_fields(record) != End::Outside
-    }
-
-    /// Whether a record holds the id of a counter, or has a time near to another one where there are no ids.
-    fn is_marked(&self, record: &Record<'_>, near: Option<Time>) -> bool {
-        match self.attrs.knows_id_of(record, self.order) {
-            Some(id) => id == IdMatch::Known,
-            None => self.is_near(record, near) == Some(true),
-        }
-    }
-
-    /// Whether a record's time is near to another; `None` where either has none.
-    fn is_near(&self, record: &Record<'_>, near: Option<Time>) -> Option<bool> {
-        let time = self.time_of(record)?;
-        Some(time.0.abs_diff(near?.0) <= NEAR)
+    fn look(&self, record: &Record<'_>) -> Look {
+        let id = self.attrs.knows_id_of(record, self.order);
+        let is_sample = record.kind == record::SAMPLE;
+        // Of an event that is not known, nothing is.
+        let is_clear = id != Some(IdMatch::Unknown) || self.attrs.all().len() == 1;
+        let end = match self.attrs.of(record, self.order) {
+            Some(attr) if is_sample && is_clear => sample::end(record, attr, self.order),
+            _ => End::Unknown,
+        };
+        Look { id, end }
     }
 
     /// The time in a record, if it has one.
@@ -84,79 +76,101 @@ impl Plausible<'_> {
         time.filter(|&time| time != Time(0))
     }
 
-    /// Where in a record its fields end, as far as that can be told at little cost.
-    fn end_of_fields(&self, record: &Record<'_>) -> End {
-        if record.kind != record::SAMPLE {
-            return End::Unknown;
+    /// Whether a record of a sound profile could be like that. `near` is the time of one before it.
+    fn is_possible(&self, record: &Record<'_>, look: &Look, near: Option<Time>) -> bool {
+        let size = record.bytes.len();
+        if size < least_size(record.kind) {
+            return false;
         }
-        let has_id = self.attrs.knows_id_of(record, self.order) != Some(IdMatch::Unknown);
-        match self.attrs.of(record, self.order) {
-            Some(attr) if has_id || self.attrs.all().len() == 1 => sample::end(record, attr, self.order),
-            _ => End::Unknown,
+        match record.kind {
+            record::FINISHED_ROUND | record::FINISHED_INIT => size == HEADER_SIZE,
+            record::USER_TYPE_START.. => record.kind <= LAST_USER_TYPE_TO_COME,
+            0 => false,
+            kind => {
+                let is_known = kind <= LAST_KERNEL_TYPE;
+                let may_come = || kind <= LAST_KERNEL_TYPE_TO_COME && self.is_marked(record, look, near);
+                size.is_multiple_of(8) && look.end != End::Outside && (is_known || may_come())
+            }
         }
     }
 
-    /// Where in a record others start, if its size or type is wrong: behind its fields, where mostly nothing
-    /// is.
-    fn rest(&self, record: &Record<'_>) -> Option<usize> {
-        let size = record.bytes.len();
+    /// Whether a record holds the id of a counter, or has a time near to another one where there are no ids.
+    fn is_marked(&self, record: &Record<'_>, look: &Look, near: Option<Time>) -> bool {
+        let is_near = || {
+            let distance = self.time_of(record)?.0.abs_diff(near?.0);
+            Some(distance <= NEAR)
+        };
+        match look.id {
+            Some(id) => id == IdMatch::Known,
+            None => is_near() == Some(true),
+        }
+    }
+
+    /// Where in a record others may start, if its size or type is wrong: behind its fields, where mostly
+    /// nothing is.
+    fn rest(&self, record: &Record<'_>, look: &Look) -> Option<usize> {
         let fixed = least_size(record.kind);
         let end = match record.kind {
-            record::SAMPLE => match self.end_of_fields(record) {
+            record::SAMPLE => match look.end {
                 End::At(end) => end,
                 End::Outside | End::Unknown => return None,
             },
             record::MMAP | record::MMAP2 | record::COMM => {
                 let name = record.bytes.get(fixed..)?;
                 let length = name.iter().position(|&byte| byte == 0)?;
-                let named = fixed.checked_add(length)?.checked_add(1)?.next_multiple_of(8);
-                named.checked_add(self.attrs.of(record, self.order)?.trailer_size())?
+                let named = fixed.checked_add(length)?.checked_add(1)?;
+                let trailer = self.attrs.of(record, self.order)?.trailer_size();
+                named.checked_next_multiple_of(8)?.checked_add(trailer)?
             }
-            record::EXIT | record::FORK => fixed.checked_add(self.attrs.all().first()?.trailer_size())?,
-            _ if record.payload.is_empty() => return None,
-            _ => return Some(size),
+            record::EXIT | record::FORK => {
+                let trailer = self.attrs.of(record, self.order)?.trailer_size();
+                fixed.checked_add(trailer)?
+            }
+            _ => record.bytes.len(),
         };
-        (end < size).then_some(end)
+        let end_of_all = usize::try_from(record.len()).unwrap_or(usize::MAX);
+        (end < end_of_all).then_some(end)
     }
 
     /// Whether what is met where a record must be is one. `data` are the bytes from its start on, `last` is the
     /// time of one before it.
     pub fn is_record(&self, record: &Record<'_>, data: &[u8], last: Option<Time>) -> bool {
-        if !self.is_possible(record) {
+        let look = self.look(record);
+        if !self.is_possible(record, &look, last) {
             return false;
         }
         let from = |at: usize| data.get(at..).unwrap_or_default();
-        if let Some(rest) = self.rest(record)
+        if let Some(rest) = self.rest(record, &look)
             && self.starts_at(from(rest), last)
         {
             return false;
         }
-        let is_strange = self.attrs.knows_id_of(record, self.order) == Some(IdMatch::Unknown);
         let end = usize::try_from(record.len()).unwrap_or(usize::MAX);
-        !is_strange || self.is_followed(from(end))
+        look.id != Some(IdMatch::Unknown) || self.is_followed(from(end), last)
     }
 
     /// Whether a few possible records, or nothing, stand at the start of `data`.
-    fn is_followed(&self, data: &[u8]) -> bool {
+    fn is_followed(&self, data: &[u8], last: Option<Time>) -> bool {
         let mut records = Records::new(data, 0, self.order);
-        let are_possible = records
-            .by_ref()
-            .take(ENOUGH as usize)
-            .all(|record| self.is_possible(&record));
+        let mut next = records.by_ref().take(ENOUGH as usize);
+        let are_possible = next.all(|record| self.is_possible(&record, &self.look(&record), last));
         // What comes then may be cut off, but starts as a record.
-        are_possible && records.undecoded().is_none_or(|(_, rest)| self.can_start(rest))
+        are_possible
+            && records
+                .undecoded()
+                .is_none_or(|(_, rest)| self.has_known_type(rest))
     }
 
     /// Whether records start at the start of `data`: enough of them follow each other, or reach its end.
     /// `last` is the time of one before.
     pub fn starts_at(&self, data: &[u8], last: Option<Time>) -> bool {
-        if !self.can_start(data) {
+        if !self.has_known_type(data) {
             return false;
         }
         let mut records = Records::new(data, 0, self.order);
         let mut found = 0;
         let mut near = last;
-        while let Some(record) = records.next() {
+        for record in records.by_ref() {
             let Some(weight) = self.weight(&record, near) else {
                 return false;
             };
@@ -170,21 +184,26 @@ impl Plausible<'_> {
     }
 
     /// What can be seen of a start at once.
-    fn can_start(&self, data: &[u8]) -> bool {
-        let known = |kind| (1..=KERNEL_TYPES.0).contains(&kind) || (record::USER_TYPE_START..=USER_TYPES.0).contains(&kind);
-        self.order.u32_at(data, 0).is_some_and(known)
+    fn has_known_type(&self, data: &[u8]) -> bool {
+        matches!(
+            self.order.u32_at(data, 0),
+            Some(1..=LAST_KERNEL_TYPE | record::USER_TYPE_START..=LAST_USER_TYPE)
+        )
     }
 
     /// How much a record speaks for the start of a chain that it is part of; `None` if there is something
     /// against it.
     fn weight(&self, record: &Record<'_>, near: Option<Time>) -> Option<u32> {
-        let is_known = self.can_start(record.bytes) && self.is_possible(record);
-        let has_rest = matches!(self.end_of_fields(record), End::At(end) if end < record.bytes.len());
-        if !is_known || has_rest || self.attrs.knows_id_of(record, self.order) == Some(IdMatch::Unknown) {
+        if !self.has_known_type(record.bytes) {
             return None;
         }
-        let is_marked = self.is_marked(record, near);
-        Some(if is_marked { 2 } else { 1 })
+        let look = self.look(record);
+        let has_rest = matches!(look.end, End::At(end) if end < record.bytes.len());
+        let is_strange = look.id == Some(IdMatch::Unknown);
+        if has_rest || is_strange || !self.is_possible(record, &look, near) {
+            return None;
+        }
+        Some(if self.is_marked(record, &look, near) { 2 } else { 1 })
     }
 }
 

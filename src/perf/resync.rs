@@ -132,3 +132,146 @@ pub fn mend(mut records: WholeRecords<'_>, out: &mut dyn Write) -> io::Result<Da
     }
     Ok(records.damage())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::attr::Attr;
+    use crate::perf::record;
+
+    const ORDER: ByteOrder = ByteOrder::Little;
+
+    /// Two events whose records hold an id, an address, a process and a time.
+    fn attrs() -> Attrs {
+        let mut bytes = vec![0; 64];
+        bytes[4..8].copy_from_slice(&64u32.to_le_bytes());
+        bytes[24..32].copy_from_slice(&(1u64 << 16 | 0b111).to_le_bytes());
+        bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
+        let mut attrs = Attrs::default();
+        for id in [70, 71] {
+            attrs.push(Attr::parse(&bytes, ORDER), std::iter::once(id));
+        }
+        attrs
+    }
+
+    fn sample(number: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        record::put_header(&mut out, ORDER, record::SAMPLE, 2, 40);
+        for word in [70 + number % 2, 0x1000 + number, 5 | 5 << 32, 1_000_000 + number] {
+            ORDER.put_u64(&mut out, word);
+        }
+        out
+    }
+
+    const SIZE: usize = 40;
+
+    fn samples(count: u64) -> Vec<u8> {
+        (0..count).flat_map(sample).collect()
+    }
+
+    /// The addresses of the samples that are read, and what was passed over.
+    fn read(data: &[u8]) -> (Vec<u64>, Damage, Option<u64>) {
+        let attrs = attrs();
+        let mut walk = WholeRecords::new(data, &attrs, ORDER);
+        let addresses = walk
+            .by_ref()
+            .map(|record| ORDER.u64_at(record.bytes, 16).unwrap() - 0x1000)
+            .collect();
+        (addresses, walk.damage(), walk.undecoded())
+    }
+
+    fn without(count: u64, lost: &[u64]) -> Vec<u64> {
+        (0..count).filter(|number| !lost.contains(number)).collect()
+    }
+
+    #[test]
+    fn sound_records_are_read_and_nothing_is_told() {
+        assert_eq!(read(&samples(20)), (without(20, &[]), Damage::default(), None));
+    }
+
+    #[test]
+    fn records_behind_a_damaged_header_are_found_again() {
+        type Spoil = fn(&mut Vec<u8>, usize);
+        let spoil: [(Spoil, u64); 6] = [
+            (|data, at| data[at..at + 8].fill(0), 1),
+            (|data, at| data[at..at + 8].fill(0xff), 1),
+            // sizes: none, too small, not a multiple of 8, doubled
+            (|data, at| data[at + 6] = 0, 1),
+            (|data, at| data[at + 6] = 16, 1),
+            (|data, at| data[at + 6] += 1, 1),
+            (|data, at| data[at + 6] *= 2, 1),
+        ];
+        for (number, (spoil, lost)) in spoil.into_iter().enumerate() {
+            let mut data = samples(20);
+            spoil(&mut data, 7 * SIZE);
+            let (found, damage, end) = read(&data);
+            assert_eq!(found, without(20, &[7]), "{number}");
+            assert_eq!((damage.places, damage.first_offset), (lost, 7 * SIZE as u64));
+            assert_eq!((damage.bytes, end), (SIZE as u64, None));
+        }
+    }
+
+    #[test]
+    fn missing_and_surplus_bytes_of_any_number_cost_only_the_records_they_are_in() {
+        for size in 1..SIZE {
+            let mut shorter = samples(20);
+            shorter.drain(7 * SIZE + 3..7 * SIZE + 3 + size);
+            let found = read(&shorter).0;
+            let rest = without(20, &[7, 8]);
+            assert!(
+                rest.iter().all(|number| found.contains(number)),
+                "{size}: {found:?}"
+            );
+            let mut longer = samples(20);
+            longer.splice(7 * SIZE..7 * SIZE, vec![0xa5; size]);
+            let (found, damage, _) = read(&longer);
+            assert_eq!(found, without(20, &[]), "{size}");
+            assert_eq!(damage.bytes, size as u64);
+        }
+    }
+
+    #[test]
+    fn what_is_whole_stays_the_same_when_it_is_read_again() {
+        let mut data = samples(40);
+        for at in [3, 11, 25] {
+            data[at * SIZE + 4..at * SIZE + 30].fill(0x3a);
+        }
+        let attrs = attrs();
+        let mut once = Vec::new();
+        let damage = mend(WholeRecords::new(&data, &attrs, ORDER), &mut once).unwrap();
+        assert_eq!((damage.places, damage.first_offset), (3, 3 * SIZE as u64));
+        let mut twice = Vec::new();
+        assert!(
+            mend(WholeRecords::new(&once, &attrs, ORDER), &mut twice)
+                .unwrap()
+                .is_empty()
+        );
+        assert!(once == twice);
+    }
+
+    #[test]
+    fn a_file_that_ends_inside_a_record_is_cut_and_not_damaged() {
+        let data = samples(20);
+        let (found, damage, end) = read(&data[..data.len() - 9]);
+        assert_eq!(found, without(20, &[19]));
+        assert!(damage.is_empty());
+        assert_eq!(end, Some(19 * SIZE as u64));
+    }
+
+    #[test]
+    fn walks_are_linear_in_what_can_look_like_records() {
+        let round = [68, 0, 0, 0, 0, 0, 8, 0];
+        let chain: Vec<u8> = round.repeat(3).into_iter().chain([0; 8]).collect();
+        let jump = [81, 0, 0, 0, 0, 0, 0xf8, 0xff];
+        for data in [vec![0; 1 << 21], chain.repeat(1 << 16), jump.repeat(1 << 18)] {
+            let start = std::time::Instant::now();
+            let _ = read_all(&data);
+            assert!(start.elapsed().as_secs() < 5);
+        }
+    }
+
+    fn read_all(data: &[u8]) -> usize {
+        let attrs = attrs();
+        WholeRecords::new(data, &attrs, ORDER).count()
+    }
+}

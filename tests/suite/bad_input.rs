@@ -451,3 +451,76 @@ fn damage_of_any_kind_neither_panics_nor_hangs() {
         "most damage leaves something to save: {outcomes:?}"
     );
 }
+
+/// Damage in the middle of a recording costs the records that it lies in, and no more.
+#[test]
+fn samples_outside_damage_in_a_profile_keep_their_names() {
+    type Spoil = fn(&mut [u8]);
+    let spoil: [(&str, Spoil); 3] = [
+        ("a header of zeros", |bytes| bytes[..8].fill(0)),
+        ("a size doubled", |bytes| {
+            let size = u16::from_le_bytes([bytes[6], bytes[7]]) * 2;
+            bytes[6..8].copy_from_slice(&size.to_le_bytes());
+        }),
+        ("noise", |bytes| {
+            let mut random = Random::new(7);
+            bytes[..4096].fill_with(|| random.below(256) as u8);
+        }),
+    ];
+    for name in ["node22", "java17", "llvm19-jitlink"] {
+        let folder = scratch();
+        for entry in std::fs::read_dir(capture::folder(name)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+            }
+        }
+        let input = folder.path().join("perf.data");
+        let output = folder.path().join("out.data");
+        let sound = std::fs::read(&input).unwrap();
+        inject(&input, &output, &[]);
+        let expected = perf::stacks(&output, &[]);
+        let (start, end) = middle(&sound);
+        for (what, spoil) in spoil {
+            let mut damaged = sound.clone();
+            spoil(&mut damaged[start..end]);
+            std::fs::write(&input, &damaged).unwrap();
+            let said = inject(&input, &output, &[]);
+            assert!(
+                said.contains("damage among its records, "),
+                "{name}, {what}: {said}"
+            );
+            let shown = perf::stacks(&output, &[]);
+            let profile = Profile::parse(&sound).unwrap();
+            let base = profile.data_offset as usize;
+            // What the damage lies in may be one sample or many.
+            let reach = damaged
+                .iter()
+                .zip(&sound)
+                .rposition(|(one, other)| one != other)
+                .unwrap();
+            let touched = profile.records().filter(|record| {
+                let (from, to) = (base + record.offset as usize, base + record.end() as usize);
+                record.kind == 9 && start < to && from <= reach
+            });
+            let touched = touched.count();
+            assert_eq!(shown.len(), expected.len() - touched, "{name}, {what}");
+            let mut left = expected.iter();
+            // Those that are shown are the same, in the same order.
+            assert!(
+                shown.iter().all(|sample| left.any(|other| other == sample)),
+                "{name}, {what}"
+            );
+        }
+    }
+}
+
+/// Where in a file the sample in the middle of its records starts, and where records end.
+fn middle(file: &[u8]) -> (usize, usize) {
+    let profile = Profile::parse(file).unwrap();
+    let base = profile.data_offset as usize;
+    let half = profile.data.len() as u64 / 2;
+    let mut samples = profile.records().filter(|record| record.kind == 9);
+    let sample = samples.find(|record| record.offset >= half).unwrap();
+    (base + sample.offset as usize, base + profile.data.len())
+}
