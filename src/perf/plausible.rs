@@ -168,13 +168,13 @@ impl Plausible<'_> {
             return false;
         }
         let mut records = Records::new(data, 0, self.order);
-        let mut found = 0;
+        let mut found = 0_u32;
         let mut near = last;
         for record in records.by_ref() {
             let Some(weight) = self.weight(&record, near) else {
                 return false;
             };
-            found += weight;
+            found = found.saturating_add(weight);
             if found >= ENOUGH {
                 return true;
             }
