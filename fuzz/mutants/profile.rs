@@ -43,7 +43,7 @@ struct Map {
 #[derive(Default)]
 pub struct Profile {
     pub frames: Vec<Frame>,
-    /// Whether a record is of a type that no perf has ever written.
+    /// Whether a record is of a type that no perf has ever written, nor is taken for one to come.
     pub stops_perf: bool,
     /// In the order of time.
     maps: Vec<Map>,
@@ -92,7 +92,7 @@ impl Profile {
     fn add(&mut self, record: &[u8], order: ByteOrder, shape: u64) -> Option<()> {
         let body = Reader::new(record.get(8..)?, order);
         let kind = order.u32_at(record, 0)?;
-        self.stops_perf |= !matches!(kind, 1..=22 | 64..=84);
+        self.stops_perf |= !matches!(kind, 1..=31 | 64..=95);
         match kind {
             9 if shape & READ == 0 => self.add_sample(body, shape),
             kind @ (1 | 10) => {

@@ -130,8 +130,8 @@ impl Seeds {
         };
         let order = order_choice(profile.order);
         let data = cut(profile.data, PROFILE);
-        self.write("compression", name, &[&[order, 0], data].concat());
-        let mut packed = vec![order, 0];
+        self.write("compression", name, &[&[order], data].concat());
+        let mut packed = vec![order];
         let mut compressor = Compressor::new(1, profile.order).unwrap();
         compressor.write(data, &mut packed).unwrap();
         compressor.flush(&mut packed).unwrap();

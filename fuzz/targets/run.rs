@@ -17,17 +17,13 @@ use libfuzzer_sys::fuzz_target;
 /// The magic number of a dump, in both byte orders.
 const MAGIC: [&[u8]; 2] = [b"DTiJ", b"JiTD"];
 
-/// A folder in memory for files, which stays when the process ends: it may end anywhere. `scripts/fuzz`
-/// removes it.
+/// A folder for files, which stays when the process ends: it may end anywhere. `scripts/fuzz` removes it, and
+/// has put it in memory.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     // Threads would only wait for each other.
-    let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
-    let parent = std::env::var_os("FUZZ_FOLDER").map_or_else(std::env::temp_dir, PathBuf::from);
-    let folder = tempfile::Builder::new()
-        .prefix("run-")
-        .tempdir_in(parent)
-        .unwrap();
-    folder.keep()
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1);
+    pool.use_current_thread().build_global().unwrap();
+    tempfile::Builder::new().prefix("run-").tempdir().unwrap().keep()
 });
 
 fuzz_target!(|input: &[u8]| {

@@ -8,8 +8,8 @@
 //! The facts are those of Linux' `kernel/events/core.c` and `tools/perf/util/`:
 //!
 //! - The kernel's types count up from 1, perf's from 64; a reader stops at a type that it does not know.
-//! - The kernel's records are multiples of 8 bytes long. perf's mostly are, but for compressed ones and some of
-//!   those in pipes, so that nothing need be aligned behind them.
+//! - The kernel's records are multiples of 8 bytes long. perf's are, but for compressed ones and some of those in
+//!   pipes, so that nothing need be aligned behind them.
 //! - No record of a type is shorter than its fixed fields, no sample than its fields, and nothing stands behind
 //!   the fields of a sample or the name of a map.
 //! - A record that has an id has that of a counter, unless perf made it up; one that has a time was written
@@ -28,6 +28,14 @@ const LAST_USER_TYPE: u32 = 84;
 /// The last ones that are taken for types to come; there was about one a year.
 const LAST_KERNEL_TYPE_TO_COME: u32 = 31;
 const LAST_USER_TYPE_TO_COME: u32 = 95;
+
+/// perf's own types whose records need not be multiples of 8 bytes long.
+const UNEVEN: [u32; 4] = [
+    record::HEADER_TRACING_DATA,
+    record::HEADER_BUILD_ID,
+    record::HEADER_FEATURE,
+    record::COMPRESSED,
+];
 
 /// How many nanoseconds or cycles may lie between two records that follow each other: an hour and less. Buffers
 /// of several processors are written in turns, so times go back as well.
@@ -84,7 +92,10 @@ impl Plausible<'_> {
         }
         match record.kind {
             record::FINISHED_ROUND | record::FINISHED_INIT => size == HEADER_SIZE,
-            record::USER_TYPE_START.. => record.kind <= LAST_USER_TYPE_TO_COME,
+            record::USER_TYPE_START.. => {
+                record.kind <= LAST_USER_TYPE_TO_COME
+                    && (size.is_multiple_of(8) || UNEVEN.contains(&record.kind))
+            }
             0 => false,
             kind => {
                 let is_known = kind <= LAST_KERNEL_TYPE;
@@ -126,10 +137,19 @@ impl Plausible<'_> {
                 let trailer = self.attrs.of(record, self.order)?.trailer_size();
                 fixed.checked_add(trailer)?
             }
+            record::ID_INDEX => self.end_of_entries(record, ID_INDEX_ENTRY)?,
+            record::THREAD_MAP => self.end_of_entries(record, THREAD_MAP_ENTRY)?,
             _ => record.bytes.len(),
         };
         let end_of_all = usize::try_from(record.len()).unwrap_or(usize::MAX);
         (end < end_of_all).then_some(end)
+    }
+
+    /// Where the entries of a record end that starts with their number.
+    fn end_of_entries(&self, record: &Record<'_>, size: usize) -> Option<usize> {
+        const COUNT: usize = HEADER_SIZE;
+        let count = usize::try_from(self.order.u64_at(record.bytes, COUNT)?).ok()?;
+        count.checked_mul(size)?.checked_add(COUNT + 8)
     }
 
     /// Whether what is met where a record must be is one. `data` are the bytes from its start on, `last` is the
@@ -146,7 +166,8 @@ impl Plausible<'_> {
             return false;
         }
         let end = usize::try_from(record.len()).unwrap_or(usize::MAX);
-        look.id != Some(IdMatch::Unknown) || self.is_followed(from(end), last)
+        let is_strange = look.id == Some(IdMatch::Unknown) || record.kind > LAST_USER_TYPE;
+        !is_strange || self.is_followed(from(end), last)
     }
 
     /// Whether a few possible records, or nothing, stand at the start of `data`.
@@ -206,6 +227,11 @@ impl Plausible<'_> {
         Some(if self.is_marked(record, &look, near) { 2 } else { 1 })
     }
 }
+
+/// The bytes of an entry of [`record::ID_INDEX`] (id, index, processor, thread) and of [`record::THREAD_MAP`]
+/// (thread, name).
+const ID_INDEX_ENTRY: usize = 32;
+const THREAD_MAP_ENTRY: usize = 24;
 
 /// The size in bytes of a record's fixed fields, with its header.
 fn least_size(kind: u32) -> usize {

@@ -31,10 +31,14 @@ pub const HEADER_TRACING_DATA: u32 = 66;
 pub const HEADER_BUILD_ID: u32 = 67;
 /// `PERF_RECORD_FINISHED_ROUND`: no record behind it is earlier than the latest before the one before it.
 pub const FINISHED_ROUND: u32 = 68;
+/// `PERF_RECORD_ID_INDEX`: which counter has which id.
+pub const ID_INDEX: u32 = 69;
 /// `PERF_RECORD_AUXTRACE_INFO`.
 pub const AUXTRACE_INFO: u32 = 70;
 /// `PERF_RECORD_AUXTRACE`: a piece of AUX data, which follows the record and is not part of its size.
 pub const AUXTRACE: u32 = 71;
+/// `PERF_RECORD_THREAD_MAP`: which threads are recorded.
+pub const THREAD_MAP: u32 = 73;
 /// `PERF_RECORD_TIME_CONV`: how cycle counts become times.
 pub const TIME_CONV: u32 = 79;
 /// `PERF_RECORD_HEADER_FEATURE`: in a pipe, a feature section.

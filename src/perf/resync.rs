@@ -2,22 +2,24 @@
 //!
 //! Records have no mark that they start with, and only sizes lead from one to the next: behind the first wrong
 //! one, a reader that trusts them reads nonsense, or nothing. What is met where a record must be is therefore
-//! asked whether it can be one. Where it can't, reading goes on at the first byte behind from which records
-//! follow that have everything that is known of records ([`crate::perf::plausible`]). They may start anywhere, since bytes
-//! may be missing or too many.
+//! asked whether it can be one. Where it can't, reading goes on at the first byte from which records follow that
+//! have everything that is known of records ([`crate::perf::plausible`]). They may start anywhere, since bytes
+//! may be missing or too many: also inside of the record before, which took its size from what followed it when
+//! it had lost bytes itself.
 //!
 //! What can't be noticed this way: values other than those looked at; and up to three records behind damage,
 //! where the next damage comes too soon for them to be believed.
 //!
-//! Each byte is passed once as part of a record and once as a place where one could start, and what is asked at
-//! such a place is bounded: so a walk is linear in the file, whatever is in it.
+//! Each byte is a place where a record could start twice at most, inside of a record and behind it, and what is
+//! asked at such a place is bounded: so a walk is linear in the file, whatever is in it.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use crate::bytes::ByteOrder;
 use crate::perf::attr::Attrs;
 use crate::perf::plausible::Plausible;
-use crate::perf::record::{Record, Records};
+use crate::perf::record::{HEADER_SIZE, Record, Records};
 use crate::units::Time;
 
 /// What was passed over.
@@ -57,6 +59,8 @@ impl Damage {
 pub struct WholeRecords<'a> {
     plausible: Plausible<'a>,
     records: Records<'a>,
+    /// A record that can be one, and all from its start on; what follows it may still speak against it.
+    held: Option<(Record<'a>, &'a [u8])>,
     /// The time of the last record that has one.
     last: Option<Time>,
     has_ended: bool,
@@ -69,6 +73,7 @@ impl<'a> WholeRecords<'a> {
         Self {
             plausible: Plausible { attrs, order },
             records: Records::new(data, 0, order),
+            held: None,
             last: None,
             has_ended: false,
             damage: Damage::default(),
@@ -86,14 +91,27 @@ impl<'a> WholeRecords<'a> {
         self.records.undecoded().map(|(offset, _)| offset)
     }
 
-    /// Goes on to the next place where records start; says whether there is one.
-    fn resync(&mut self) -> bool {
-        let (offset, data) = self.records.undecoded().unwrap_or_default();
+    /// Reads what can be a record.
+    fn read(&mut self) -> Option<(Record<'a>, &'a [u8])> {
+        let (_, data) = self.records.undecoded()?;
+        let before = self.records.clone();
+        if let Some(record) = self.records.next()
+            && self.plausible.is_record(&record, data, self.last)
+        {
+            return Some((record, data));
+        }
+        self.records = before;
+        None
+    }
+
+    /// Goes on to the next place where records start, of `places` in `data`, which are bytes `offset` on; says
+    /// whether there is one.
+    fn resync(&mut self, offset: u64, data: &'a [u8], mut places: Range<usize>) -> bool {
         let starts_at = |at: &usize| {
             let rest = data.get(*at..).unwrap_or_default();
             self.plausible.starts_at(rest, self.last)
         };
-        let Some(distance) = (1..data.len()).find(starts_at) else {
+        let Some(distance) = places.find(starts_at) else {
             return false;
         };
         let start = offset.saturating_add(distance as u64);
@@ -102,6 +120,13 @@ impl<'a> WholeRecords<'a> {
         self.records = Records::new(rest, start, self.plausible.order);
         true
     }
+
+    /// Whether a record that is followed by damage has lost bytes, so that others start inside of it; goes on
+    /// there.
+    fn is_torn(&mut self, record: &Record<'a>, data: &'a [u8]) -> bool {
+        let size = usize::try_from(record.len()).unwrap_or(usize::MAX);
+        self.resync(record.offset, data, HEADER_SIZE..size)
+    }
 }
 
 impl<'a> Iterator for WholeRecords<'a> {
@@ -109,16 +134,20 @@ impl<'a> Iterator for WholeRecords<'a> {
 
     fn next(&mut self) -> Option<Record<'a>> {
         while !self.has_ended {
-            let (_, data) = self.records.undecoded()?;
-            let before = self.records.clone();
-            if let Some(record) = self.records.next()
-                && self.plausible.is_record(&record, data, self.last)
-            {
-                self.last = self.plausible.time_of(&record).or(self.last);
-                return Some(record);
+            let next = self.read();
+            let rest = self.records.undecoded();
+            let is_followed = next.is_some() || rest.is_none();
+            let held = std::mem::replace(&mut self.held, next);
+            if let Some((record, data)) = held {
+                if is_followed || !self.is_torn(&record, data) {
+                    self.last = self.plausible.time_of(&record).or(self.last);
+                    return Some(record);
+                }
+            } else if let (None, Some((offset, data))) = (next, rest) {
+                self.has_ended = !self.resync(offset, data, 1..data.len());
+            } else {
+                self.has_ended = next.is_none();
             }
-            self.records = before;
-            self.has_ended = !self.resync();
         }
         None
     }
@@ -231,6 +260,56 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_lost_bytes_takes_none_of_the_next() {
+        for size in 1..=8 {
+            let mut data = samples(20);
+            let end = 8 * SIZE;
+            data.drain(end - size..end);
+            let (found, damage, _) = read(&data);
+            assert_eq!(found, without(20, &[7]), "{size}");
+            assert_eq!((damage.places, damage.bytes), (1, (SIZE - size) as u64));
+        }
+    }
+
+    #[test]
+    fn records_of_perf_that_say_they_are_longer_take_none_of_the_next() {
+        let index = [record::ID_INDEX, record::THREAD_MAP].map(|kind| {
+            let mut out = Vec::new();
+            let entries = if kind == record::ID_INDEX {
+                [0; 32].as_slice()
+            } else {
+                &[0; 24]
+            };
+            record::put_header(&mut out, ORDER, kind, 0, (16 + entries.len()) as u16);
+            ORDER.put_u64(&mut out, 1);
+            [&out, entries].concat()
+        });
+        let cpus = [74, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0].to_vec();
+        let [ids, threads] = index;
+        for (whole, sizes) in [
+            (ids, &[96, 800, 801][..]),
+            (threads, &[80, 800]),
+            (cpus, &[799, 17]),
+        ] {
+            for size in sizes {
+                let mut data = [&whole, &samples(30)[..]].concat();
+                assert_eq!(read_all(&data), 31);
+                data[6..8].copy_from_slice(&u16::to_le_bytes(*size));
+                assert_eq!(read_all(&data), 30, "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_be_of_a_type_to_come_is_followed_by_records() {
+        let mut data = samples(30);
+        data[7 * SIZE..7 * SIZE + 8].copy_from_slice(&[89, 0, 0, 0, 0, 0, SIZE as u8, 0]);
+        assert_eq!(read_all(&data), 30);
+        data[7 * SIZE + 6] = 3 * SIZE as u8 + 8;
+        assert_eq!(read_all(&data), 29);
+    }
+
+    #[test]
     fn what_is_whole_stays_the_same_when_it_is_read_again() {
         let mut data = samples(40);
         for at in [3, 11, 25] {
@@ -263,7 +342,14 @@ mod tests {
         let round = [68, 0, 0, 0, 0, 0, 8, 0];
         let chain: Vec<u8> = round.repeat(3).into_iter().chain([0; 8]).collect();
         let jump = [81, 0, 0, 0, 0, 0, 0xf8, 0xff];
-        for data in [vec![0; 1 << 21], chain.repeat(1 << 16), jump.repeat(1 << 18)] {
+        // The largest records, each followed by damage.
+        let torn = [&jump[..], &[0; 0xfff8]].concat();
+        for data in [
+            vec![0; 1 << 21],
+            chain.repeat(1 << 16),
+            jump.repeat(1 << 18),
+            torn.repeat(1 << 5),
+        ] {
             let start = std::time::Instant::now();
             let _ = read_all(&data);
             assert!(start.elapsed().as_secs() < 5);
