@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
 
+use rustc_hash::FxHashSet;
+
 use crate::bytes::{ByteOrder, put_padded};
 use crate::perf::compression::{self, Compressor};
 use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, Header, Section, put_pipe_header};
 use crate::perf::pipe;
-use crate::perf::profile::{Container, Profile};
-use crate::perf::record::{self, Record};
+use crate::perf::profile::{AttrEntry, Container, Profile};
+use crate::perf::record::{self, HEADER_SIZE, Record};
 
 /// What to change in the stream of records.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +123,10 @@ impl<'a> Rewrite<'a> {
         put_pipe_header(&mut head, order);
         match self.profile.container {
             Container::File => self.put_head(&mut head, &mut left_out)?,
-            Container::Pipe => self.edit_head(),
+            Container::Pipe => {
+                self.put_lost_attrs(&mut head)?;
+                self.edit_head();
+            }
         }
         out.write_all(&head)?;
         let mut stream = Stream::new(out, head.len() as u64, self.compression, order)?;
@@ -138,9 +143,7 @@ impl<'a> Rewrite<'a> {
     fn put_head(&mut self, head: &mut Vec<u8>, left_out: &mut LeftOut) -> io::Result<()> {
         let order = self.profile.order;
         for entry in &self.profile.attr_entries {
-            let too_many = "an event has more counters than fit into a pipe; write to a file";
-            pipe::put_attr(head, order, entry)
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, too_many))?;
+            put_attr_record(head, order, entry)?;
         }
         for Feature { id, content } in self
             .features(1)
@@ -167,6 +170,23 @@ impl<'a> Rewrite<'a> {
         let end = self.data_end;
         let records = self.profile.head_records.iter().copied();
         records.take_while(move |&(at, _)| at < end)
+    }
+
+    /// Appends the attributes that are in none of a pipe's records, those being damaged: readers need them for all
+    /// others.
+    fn put_lost_attrs(&self, head: &mut Vec<u8>) -> io::Result<()> {
+        let records = self.head_records();
+        let records = records.filter_map(|(at, _)| self.profile.records_from(at).next());
+        let attrs = records.filter(|record| record.kind == record::HEADER_ATTR);
+        let left: FxHashSet<&[u8]> = attrs
+            .filter_map(|record| record.bytes.get(HEADER_SIZE..))
+            .collect();
+        for entry in &self.profile.attr_entries {
+            if !left.contains(&*[entry.attr, entry.ids].concat()) {
+                put_attr_record(head, self.profile.order, entry)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the head of a pipe say how records are compressed from now on.
@@ -302,6 +322,12 @@ impl<'o, W: Write + ?Sized> Stream<'o, W> {
     }
 }
 
+/// Appends the record of an attribute for a pipe.
+fn put_attr_record(out: &mut Vec<u8>, order: ByteOrder, entry: &AttrEntry<'_>) -> io::Result<()> {
+    let too_many = "an event has more counters than fit into a pipe; write to a file";
+    pipe::put_attr(out, order, entry).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, too_many))
+}
+
 /// Appends the ids and then the attributes, as they are but for where the ids lie, and says so in the header.
 fn put_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
     let mut places = Vec::new();
@@ -351,4 +377,49 @@ fn write_features(header: &mut Header, features: &[Feature<'_>], out: &mut dyn W
         out.write_all(content)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::resync;
+
+    const ORDER: ByteOrder = ByteOrder::Little;
+
+    #[test]
+    fn a_pipe_whose_attribute_is_damaged_is_written_with_it() {
+        let mut attr = vec![0; 64];
+        ORDER.set_u32(&mut attr, 4, 64);
+        let ids = 70_u64.to_le_bytes().repeat(4);
+        let entry = AttrEntry {
+            attr: &attr,
+            ids: &ids,
+        };
+        let mut bytes = Vec::new();
+        put_pipe_header(&mut bytes, ORDER);
+        pipe::put_attr(&mut bytes, ORDER, &entry).unwrap();
+        // It lost a byte, and takes one of the next.
+        bytes.pop();
+        for _ in 0..10 {
+            pipe::put_feature(&mut bytes, ORDER, feature::ARCH, &[0; 8]).unwrap();
+        }
+        let profile = Profile::parse(&bytes).unwrap();
+        let mut mended = Vec::new();
+        let damage = resync::mend(profile.whole_records(), &mut mended).unwrap();
+        assert_eq!(damage.places, 1);
+        let profile = profile.with_records(&mended);
+        let rewrite = Rewrite {
+            profile: &profile,
+            data_end: mended.len() as u64,
+            auxtrace: &[],
+            edits: Edits::default(),
+            build_ids: Vec::new(),
+            compression: None,
+        };
+        let mut written = Vec::new();
+        rewrite.write_pipe(&mut written).unwrap();
+        let again = Profile::parse(&written).unwrap();
+        assert_eq!(again.attr_entries.len(), 1);
+        assert_eq!(again.records().count(), 11);
+    }
 }
