@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 /// The version of the JSON form. It changes when a field changes its meaning or goes.
@@ -148,7 +149,7 @@ pub struct Unnamed {
 }
 
 /// Something that went wrong, as often as it did.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 pub struct Warning {
     /// What.
     pub what: String,
@@ -192,12 +193,8 @@ impl Summary {
     /// line for each dump.
     pub fn text(&self, is_verbose: bool) -> String {
         let mut text = String::new();
-        for warning in &self.warnings {
-            let _ = writeln!(text, "warning: {warning}");
-        }
-        for note in &self.notes {
-            let _ = writeln!(text, "note: {note}");
-        }
+        self.put_warnings(&mut text);
+        self.put_notes(&mut text);
         for dump in &self.dumps {
             if is_verbose || !dump.same_clock {
                 let _ = writeln!(text, "{}", dump.text());
@@ -262,6 +259,48 @@ impl Summary {
             let _ = writeln!(text, "next: perf report -i {}", shell_word(&self.output));
         }
         text
+    }
+}
+
+/// How many warnings of one kind are shown, and how many warnings and notes at all: of thousands of files, each may
+/// have its own.
+const SHOWN_OF_A_KIND: u64 = 10;
+const SHOWN: u64 = 100;
+
+impl Summary {
+    fn put_warnings(&self, text: &mut String) {
+        let mut kinds: FxHashMap<&str, u64> = FxHashMap::default();
+        let (mut shown, mut hidden) = (0, 0);
+        for warning in &self.warnings {
+            let of_kind = kinds.entry(&warning.what).or_default();
+            *of_kind += 1;
+            if *of_kind > SHOWN_OF_A_KIND || shown == SHOWN {
+                hidden += 1;
+                continue;
+            }
+            shown += 1;
+            let _ = writeln!(text, "warning: {warning}");
+        }
+        if hidden > 0 {
+            let _ = writeln!(
+                text,
+                "warning: there are {hidden} more; --summary FILE tells them all"
+            );
+        }
+    }
+
+    fn put_notes(&self, text: &mut String) {
+        let shown = self.notes.len().min(SHOWN as usize);
+        for note in self.notes.iter().take(shown) {
+            let _ = writeln!(text, "note: {note}");
+        }
+        let hidden = self.notes.len() - shown;
+        if hidden > 0 {
+            let _ = writeln!(
+                text,
+                "note: there are {hidden} more; --summary FILE tells them all"
+            );
+        }
     }
 }
 

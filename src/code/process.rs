@@ -147,6 +147,12 @@ impl Processes {
         (0u32..).map(SpaceId).zip(&self.spaces)
     }
 
+    /// The address spaces of one process, in the order of time.
+    pub fn spaces_of(&self, pid: Pid) -> impl Iterator<Item = (SpaceId, &Space)> {
+        let ids = self.by_pid.get(&pid).into_iter().flatten();
+        ids.filter_map(|&(_, id)| Some((id, self.space(id)?)))
+    }
+
     /// Whether the profile knows a process of this number.
     pub fn knows(&self, pid: Pid) -> bool {
         self.by_pid.contains_key(&pid)

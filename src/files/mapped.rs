@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use memmap2::Mmap;
@@ -25,6 +26,9 @@ pub struct MappedFile {
     modified: SystemTime,
 }
 
+/// How many files are mapped now.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
 #[derive(Debug)]
 struct Map {
     /// First, so that it is gone before the map is.
@@ -32,7 +36,19 @@ struct Map {
     bytes: Mmap,
 }
 
+impl Drop for Map {
+    fn drop(&mut self) {
+        MAPPED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl MappedFile {
+    /// How many files this process has mapped now. The kernel allows 65,530 maps (vm.max_map_count), those of memory
+    /// included.
+    pub fn mapped_now() -> usize {
+        MAPPED.load(Ordering::Relaxed)
+    }
+
     /// Opens and maps a file. What is not a regular file is refused, as far as can be without opening it,
     /// which does things to some devices; and opening never waits: a FIFO could make it wait for ever.
     pub fn open(path: &Path) -> io::Result<Self> {
@@ -127,6 +143,7 @@ fn map(file: &File) -> io::Result<Map> {
     // ever read as bytes, each length in them is checked where it is used, and no decision relies on reading
     // the same bytes twice. What is cut off is watched over.
     let bytes = unsafe { Mmap::map(file)? };
+    MAPPED.fetch_add(1, Ordering::Relaxed);
     Ok(Map {
         watch: Watch::over(&bytes),
         bytes,

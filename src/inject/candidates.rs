@@ -7,13 +7,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use rustc_hash::FxHashSet;
+
 use crate::bytes::printable;
 use crate::code::clock::moved;
+use crate::code::process::Processes;
+use crate::code::survey::Survey;
 use crate::files::MappedFile;
 use crate::runtime::RuntimeTime;
-use crate::runtime::jitdump::marker::is_dump_name;
+use crate::runtime::jitdump::marker::{base_name, is_dump_name, pid_in_name};
 use crate::runtime::jitdump::{self, Header, first_time, last_time};
-use crate::units::Time;
+use crate::units::{Pid, Time};
 
 /// How deep folders are searched.
 const MAX_DEPTH: usize = 64;
@@ -21,6 +25,19 @@ const MAX_DEPTH: usize = 64;
 /// Nanoseconds by which a marker may be later than the code: some runtimes map their dump only after they
 /// have written to it.
 const SLACK: u64 = 1_000_000_000;
+
+/// How many files there may be mapped at a time when one of a runtime is to be used. The kernel allows 65,530 maps
+/// (vm.max_map_count); what is left is for the memory of the program itself.
+const MAX_FILES: usize = 50_000;
+
+/// Opens a file that a runtime may have written.
+pub fn open_mapped(path: &Path) -> Result<MappedFile, Rejected> {
+    let file = MappedFile::open(path)?;
+    if MappedFile::mapped_now() > MAX_FILES {
+        return Err(Rejected::TooMany);
+    }
+    Ok(file)
+}
 
 /// A jitdump, of which only the header and the first record were looked at.
 #[derive(Clone, Debug)]
@@ -40,16 +57,19 @@ pub struct Candidate {
 pub enum Rejected {
     /// There is none.
     Missing,
+    /// There are too many beside it.
+    TooMany,
     /// The rest of a sentence about it.
     Because(String),
 }
 
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "is missing",
-            Self::Because(reason) => reason,
-        })
+        match self {
+            Self::Missing => f.write_str("is missing"),
+            Self::TooMany => write!(f, "is not used: {MAX_FILES} other jitdumps and perf maps are"),
+            Self::Because(reason) => f.write_str(reason),
+        }
     }
 }
 
@@ -72,7 +92,7 @@ impl From<jitdump::Error> for Rejected {
 impl Candidate {
     /// Opens a file, which must be a jitdump.
     pub fn open(path: &Path) -> Result<Self, Rejected> {
-        let file = MappedFile::open(path)?;
+        let file = open_mapped(path)?;
         let header = Header::parse(&file)?;
         Ok(Self {
             first: first_time(&file, &header),
@@ -85,11 +105,6 @@ impl Candidate {
     /// Its path, to be shown.
     pub fn name(&self) -> String {
         shown(self.file.path())
-    }
-
-    /// Whether both are the same file, or have the same content.
-    pub fn is_copy_of(&self, other: &MappedFile) -> bool {
-        self.file.number() == other.number() || self.file[..] == other[..]
     }
 
     /// Makes sure that it can have been written while a profile was recorded whose clock is `offset`
@@ -126,10 +141,38 @@ pub fn shown(path: &Path) -> String {
 /// What the user named with `--jitdump`.
 #[derive(Debug, Default)]
 pub struct Given {
-    /// Files and the jitdumps in folders, in that order.
+    /// Files and the wanted jitdumps in folders, in that order.
     pub all: Vec<GivenFile>,
+    /// The paths of all of them, wanted or not.
+    pub paths: Vec<PathBuf>,
     /// What could not be searched.
     pub notes: Vec<String>,
+}
+
+/// Which of the jitdumps in a folder may be of the profile, which may be a few among any number of them.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    names: FxHashSet<&'a [u8]>,
+    numbers: FxHashSet<u32>,
+    processes: &'a Processes,
+}
+
+impl<'a> Wanted<'a> {
+    /// Those that a marker may lead to, and those of the profile's processes.
+    pub fn of(survey: &'a Survey) -> Self {
+        let names = survey.markers.iter().map(|marker| base_name(&marker.path));
+        Self {
+            names: names.clone().collect(),
+            numbers: names.filter_map(pid_in_name).collect(),
+            processes: &survey.processes,
+        }
+    }
+
+    fn has(&self, name: &[u8], opened: &Result<Candidate, Rejected>) -> bool {
+        let pid = opened.as_ref().map(|candidate| candidate.header.pid);
+        let is_known = |pid| self.numbers.contains(&pid) || self.processes.knows(Pid(pid));
+        self.names.contains(name) || pid.is_ok_and(is_known)
+    }
 }
 
 /// One file of [`Given`].
@@ -144,12 +187,13 @@ pub struct GivenFile {
 }
 
 impl Given {
-    /// Adds a file, or all in a folder and below that is a jitdump by its first bytes or its name.
-    pub fn add(&mut self, path: &Path) -> io::Result<()> {
+    /// Adds a file, or all in a folder and below that is a jitdump by its first bytes or its name and wanted.
+    pub fn add(&mut self, path: &Path, wanted: &Wanted<'_>) -> io::Result<()> {
         if fs::metadata(path)?.is_dir() {
-            self.add_folder(path);
+            self.add_folder(path, wanted);
             return Ok(());
         }
+        self.paths.push(path.to_owned());
         self.all.push(GivenFile {
             path: path.to_owned(),
             is_named: true,
@@ -158,17 +202,31 @@ impl Given {
         Ok(())
     }
 
-    fn add_folder(&mut self, folder: &Path) {
+    fn add_folder(&mut self, folder: &Path, wanted: &Wanted<'_>) {
+        let mut left_out = 0;
         for path in files_below(folder, &mut self.notes) {
             let opened = Candidate::open(&path);
-            let name = path.file_name().unwrap_or_default();
-            if opened.is_ok() || is_dump_name(name.as_bytes()) {
+            let name = path.file_name().unwrap_or_default().as_bytes();
+            if matches!(opened, Err(Rejected::TooMany)) {
+                left_out += 1u64;
+            }
+            if opened.is_err() && !is_dump_name(name) {
+                continue;
+            }
+            self.paths.push(path.clone());
+            if wanted.has(name, &opened) {
                 self.all.push(GivenFile {
                     path,
                     is_named: false,
                     opened,
                 });
             }
+        }
+        if left_out > 0 {
+            self.notes.push(format!(
+                "{left_out} files in {} were not looked at: {MAX_FILES} others are jitdumps that the profile may have",
+                shown(folder)
+            ));
         }
     }
 }

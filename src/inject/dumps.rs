@@ -4,6 +4,7 @@
 //! several files of that name, or one that was renamed, or one of another run. First each marker gets the
 //! file that is certainly its own; then the others choose among what is left.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +18,8 @@ use crate::bytes::printable;
 use crate::code::clock::{CLOCK_MONOTONIC, moved};
 use crate::code::survey::{Marker, Survey};
 use crate::files::MappedFile;
-use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, shown};
+use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, Wanted, shown};
+use crate::inject::copies::Copies;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
@@ -51,6 +53,9 @@ pub struct Found {
     pub notes: Vec<String>,
     /// All files that the user named as jitdumps, used or not, those in folders as well.
     pub given: Vec<PathBuf>,
+    /// Which of the dumps has a file of some number, and a process.
+    by_number: FxHashMap<(u64, u64), usize>,
+    by_pid: FxHashSet<(usize, Pid)>,
 }
 
 /// A marker without its dump.
@@ -67,8 +72,9 @@ pub struct Missing {
 /// Finds the dumps of a profile, in the files and folders that the user named as well.
 pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options, trust: Trust) -> Result<Found, Error> {
     let mut files = Given::default();
+    let wanted = Wanted::of(survey);
     for path in &options.jitdumps {
-        files.add(path).map_err(|cause| Error::Read {
+        files.add(path, &wanted).map_err(|cause| Error::Read {
             path: path.clone(),
             cause,
         })?;
@@ -96,7 +102,23 @@ struct Search<'a> {
     by_name: FxHashMap<OsString, Vec<usize>>,
     /// The given jitdumps of each process, by their headers.
     by_pid: FxHashMap<u32, Vec<usize>>,
+    /// How many more times given files may be tried for markers, and how many times they were not.
+    tries: Cell<usize>,
+    untried: Cell<usize>,
+    /// The files that were tried for markers in vain.
+    rejected: RefCell<FxHashSet<PathBuf>>,
+    open_files: RefCell<FxHashMap<Pid, OpenFiles>>,
 }
+
+/// The files that a running process has open, by their inodes.
+type OpenFiles = FxHashMap<u64, Vec<PathBuf>>;
+
+/// How many times given files are tried for markers, all together: a thousand containers that each have a dump of the
+/// same name are a million pairs.
+const MAX_TRIES: usize = 1 << 20;
+
+/// Of how many files it is told why they are not the one of a marker.
+const MAX_REASONS: usize = 10;
 
 /// What tells the files of markers apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -168,6 +190,10 @@ impl<'a> Search<'a> {
             given,
             by_name,
             by_pid,
+            tries: Cell::new(MAX_TRIES),
+            untried: Cell::default(),
+            rejected: RefCell::default(),
+            open_files: RefCell::default(),
         }
     }
 
@@ -192,7 +218,7 @@ impl<'a> Search<'a> {
         for group in groups {
             match group.chosen {
                 Some(Ok(candidate)) => {
-                    let is_open = open_in_process(group.first.pid, &group.identity).next().is_some();
+                    let is_open = !self.open_in_process(group.first.pid, &group.identity).is_empty();
                     if is_open {
                         found.notes.push(format!(
                             "process {} still runs, and may not have written all of {}; run this again when it has ended",
@@ -219,8 +245,17 @@ impl<'a> Search<'a> {
             }
         }
         self.add_unmarked(&mut found);
-        found.notes.extend(self.given.notes);
-        found.given = self.given.all.into_iter().map(|file| file.path).collect();
+        // What is left out is told first.
+        let mut notes = self.given.notes;
+        if self.untried.get() > 0 {
+            notes.push(format!(
+                "files of the same name are not compared with all processes that they may be of: {} pairs are left out",
+                self.untried.get()
+            ));
+        }
+        notes.append(&mut found.notes);
+        found.notes = notes;
+        found.given = self.given.paths;
         found
     }
 
@@ -254,9 +289,20 @@ impl<'a> Search<'a> {
         let at_path = is_here.then(|| recorded.to_owned());
         let paths = at_path
             .into_iter()
-            .chain(open_in_process(group.first.pid, &group.identity));
+            .chain(self.open_in_process(group.first.pid, &group.identity));
         let mut opened = paths.filter_map(|path| Candidate::open(&path).ok());
         opened.find(|candidate| self.check(candidate, group).is_ok())
+    }
+
+    /// The file of a marker among those that its process has open, if that still runs. It may have been removed,
+    /// as V8 does it with `--perf-prof-delete-file`, or lie in a container.
+    fn open_in_process(&self, pid: Pid, identity: &Identity<'_>) -> Vec<PathBuf> {
+        let Some(number) = identity.number else {
+            return Vec::new();
+        };
+        let mut open_files = self.open_files.borrow_mut();
+        let files = open_files.entry(pid).or_insert_with(|| open_files_of(pid));
+        files.get(&number.inode).cloned().unwrap_or_default()
     }
 
     /// Whether the recorded path means another file here than it did to the process: it ran in another mount
@@ -301,7 +347,7 @@ impl<'a> Search<'a> {
                     }
                 }
                 Err(Rejected::Missing) => {}
-                Err(reason) => tried.push(format!("{} {reason}", shown(&path))),
+                Err(reason) => tried.push((path, reason)),
             }
         }
         if let Some((_, candidate)) = best {
@@ -312,8 +358,19 @@ impl<'a> Search<'a> {
                 "not found there, nor beside the profile; if you have it elsewhere, name it with --jitdump";
             return Err(reason.into());
         }
-        tried.dedup();
-        Err(tried.join("; "))
+        let more = tried.len().saturating_sub(MAX_REASONS);
+        let told = tried.iter().take(MAX_REASONS);
+        let mut told: Vec<String> = told
+            .map(|(path, reason)| format!("{} {reason}", shown(path)))
+            .collect();
+        told.dedup();
+        if more > 0 {
+            told.push(format!("nor is it any of {more} others"));
+        }
+        self.rejected
+            .borrow_mut()
+            .extend(tried.into_iter().map(|(path, _)| path));
+        Err(told.join("; "))
     }
 
     /// How far the first record of a file is from its marker, in nanoseconds, where that can be told.
@@ -342,7 +399,7 @@ impl<'a> Search<'a> {
         }
         all.push(open(self.beside.join(name)));
         let given = |places: Option<&Vec<usize>>| {
-            let places = places.into_iter().flatten();
+            let places = self.within_tries(places.map_or(&[], Vec::as_slice)).iter();
             let mut given: Vec<&GivenFile> = places.filter_map(|&at| self.given.all.get(at)).collect();
             // Several files of the same name, as containers make them: the one whose path is most like the
             // recorded one.
@@ -367,6 +424,15 @@ impl<'a> Search<'a> {
             all.append(&mut renamed);
         }
         all
+    }
+
+    /// As many of some given files as may still be tried.
+    fn within_tries<'p>(&self, places: &'p [usize]) -> &'p [usize] {
+        let tries = self.tries.get();
+        self.tries.set(tries.saturating_sub(places.len()));
+        let (tried, untried) = places.split_at_checked(tries).unwrap_or((places, &[]));
+        self.untried.set(self.untried.get().saturating_add(untried.len()));
+        tried
     }
 
     /// Makes sure that a file can be the dump of a marker.
@@ -401,24 +467,26 @@ impl<'a> Search<'a> {
     /// Adds the given files that no marker leads to, for the process that their header tells. Of those in
     /// folders, only what nothing else is there for.
     fn add_unmarked(&self, found: &mut Found) {
+        let mut copies = Copies::default();
+        for dump in &found.dumps {
+            copies.add(&dump.file);
+        }
+        let mut with_dump: FxHashSet<Pid> = found.dumps.iter().flat_map(|dump| &dump.pids).copied().collect();
         for given in &self.given.all {
             let candidate = match &given.opened {
                 Ok(candidate) => candidate,
                 Err(reason) => {
-                    let name = shown(&given.path);
-                    let is_told = found.missing.iter().any(|missing| missing.reason.contains(&name));
-                    if given.is_named && !is_told {
-                        found.notes.push(format!("{name} {reason}"));
+                    if given.is_named && !self.rejected.borrow().contains(&given.path) {
+                        found.notes.push(format!("{} {reason}", shown(&given.path)));
                     }
                     continue;
                 }
             };
-            let is_there = found.dumps.iter().any(|dump| candidate.is_copy_of(&dump.file));
-            if is_there {
+            if copies.has(&candidate.file) {
                 continue;
             }
             let pid = Pid(candidate.header.pid);
-            let has_dump = found.dumps.iter().any(|dump| dump.pids.contains(&pid));
+            let has_dump = with_dump.contains(&pid);
             let checked = if self.survey.processes.knows(pid) {
                 let in_time = self.check_times(candidate, Time(0));
                 in_time.and_then(|()| self.check_owner(candidate, pid))
@@ -433,6 +501,8 @@ impl<'a> Search<'a> {
                         "{} is used for process {pid}, as its header says: no marker leads to it",
                         candidate.name()
                     ));
+                    copies.add(&candidate.file);
+                    with_dump.insert(pid);
                     found.dumps.push(FoundDump {
                         file: candidate.file.clone(),
                         pids: vec![pid],
@@ -454,9 +524,8 @@ impl Found {
     /// Notes that a marker leads to a file, which may be there already.
     fn add(&mut self, candidate: Candidate, marker: &Marker, records: &[u64]) {
         let number = candidate.file.number();
-        let known = self.dumps.iter().position(|dump| dump.file.number() == number);
-        let at = known.unwrap_or(self.dumps.len());
-        if known.is_none() {
+        let at = *self.by_number.entry(number).or_insert(self.dumps.len());
+        if at == self.dumps.len() {
             self.dumps.push(FoundDump {
                 file: candidate.file,
                 pids: Vec::new(),
@@ -469,7 +538,7 @@ impl Found {
             return;
         };
         dump.markers.extend_from_slice(records);
-        if !dump.pids.contains(&marker.pid) {
+        if self.by_pid.insert((at, marker.pid)) {
             dump.pids.push(marker.pid);
             if marker.time == Time(0) {
                 dump.pids_before.push(marker.pid);
@@ -478,15 +547,17 @@ impl Found {
     }
 }
 
-/// The file of a marker among those that its process has open, if that still runs. It may have been removed,
-/// as V8 does it with `--perf-prof-delete-file`, or lie in a container.
-fn open_in_process(pid: Pid, identity: &Identity<'_>) -> impl Iterator<Item = PathBuf> + use<> {
-    let inode = identity.number.map(|number| number.inode);
+/// The files that a process has open, if it still runs.
+fn open_files_of(pid: Pid) -> OpenFiles {
+    let mut open = OpenFiles::default();
     let files = fs::read_dir(format!("/proc/{pid}/fd"));
-    let files = files.into_iter().flatten().filter_map(Result::ok);
-    files
-        .map(|file| file.path())
-        .filter(move |path| fs::metadata(path).is_ok_and(|file| Some(file.ino()) == inode))
+    for file in files.into_iter().flatten().filter_map(Result::ok) {
+        let path = file.path();
+        if let Ok(metadata) = fs::metadata(&path) {
+            open.entry(metadata.ino()).or_default().push(path);
+        }
+    }
+    open
 }
 
 /// Whether a file has the base name that its process knew it by.

@@ -3,6 +3,7 @@
 pub mod advice;
 mod cache;
 mod candidates;
+mod copies;
 mod dumps;
 mod edits;
 mod free_addresses;

@@ -14,6 +14,8 @@ use crate::units::Pid;
 pub struct Owners {
     /// The processes without a dump of their own that descend from one with a dump.
     heirs: FxHashMap<Pid, Heirs>,
+    /// Which file each process with a dump has mapped.
+    mapped: FxHashSet<((u64, u64), Pid)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +28,11 @@ impl Owners {
     /// Looks at the families of all processes with a dump.
     pub fn new<'a>(dumps: impl Iterator<Item = &'a FoundDump> + Clone, processes: &Processes) -> Self {
         let with_dump: FxHashSet<Pid> = dumps.clone().flat_map(|dump| &dump.pids).copied().collect();
+        let pairs = dumps.clone().flat_map(|dump| {
+            let number = dump.file.number();
+            dump.pids.iter().map(move |&pid| (number, pid))
+        });
+        let mapped = pairs.collect();
         let firsts: FxHashSet<Pid> = dumps.filter_map(|dump| dump.pids.first()).copied().collect();
         let mut heirs: FxHashMap<Pid, Heirs> = FxHashMap::default();
         for (id, space) in processes.iter() {
@@ -40,7 +47,7 @@ impl Owners {
                 }
             }
         }
-        Self { heirs }
+        Self { heirs, mapped }
     }
 
     /// The process that `dump`, whose header names `header_pid`, means by `pid`; `None` if it may be one of
@@ -50,7 +57,7 @@ impl Owners {
         let Some((&first, others)) = dump.pids.split_first() else {
             return Some(says);
         };
-        if dump.pids.contains(&says) {
+        if self.mapped.contains(&(dump.file.number(), says)) {
             return Some(says);
         }
         if pid == header_pid {

@@ -3,20 +3,20 @@
 //! Nothing in a profile leads to them. A runtime writes `/tmp/perf-PID.map`, with the number that it knows its
 //! process by: in a container that is not the profile's, but the name of a jitdump tells it as well.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::survey::Survey;
 use crate::code::symbols::SymbolTable;
 use crate::files::MappedFile;
-use crate::inject::candidates::{Rejected, files_below, shown};
+use crate::inject::candidates::{Rejected, files_below, open_mapped, shown};
 use crate::inject::dumps::FoundDump;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
@@ -63,14 +63,6 @@ pub struct UsedMap<'a> {
     pub map: PerfMap<'a>,
 }
 
-impl FoundMaps {
-    fn warn(&mut self, warning: Warning) {
-        if !self.warnings.contains(&warning) {
-            self.warnings.push(warning);
-        }
-    }
-}
-
 impl UsedMap<'_> {
     /// Where its symbols lie.
     pub fn table(&self) -> SymbolTable {
@@ -102,33 +94,38 @@ pub fn find(
     let given = given(&options.perf_maps, &mut found.notes)?;
     found.given = given.iter().map(|file| file.path.clone()).collect();
     let mut given_by_number: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    let mut given_by_place: FxHashMap<(u32, PathBuf), Vec<usize>> = FxHashMap::default();
     for (at, file) in given.iter().enumerate() {
         if let Some(number) = file.number {
             given_by_number.entry(number).or_default().push(at);
+            let folder = file.path.parent().unwrap_or(Path::new("")).to_owned();
+            given_by_place.entry((number, folder)).or_default().push(at);
         }
     }
     let parent = options.input.parent();
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
     let clock = profile.feature(feature::CLOCK_DATA);
     let has_many = survey.processes.spaces().len() > MANY_SPACES;
-    let listing = |folder| {
+    let listing = |folder: &Path, number: fn(&[u8]) -> Option<u32>| {
         if has_many {
-            Listing::of(folder)
+            Listing::of(folder, number)
         } else {
             Listing(None)
         }
     };
+    let process = |name: &[u8]| std::str::from_utf8(name).ok()?.parse().ok();
     let search = Search {
         survey,
         trust,
         names: Names::of(survey),
         given,
         given_by_number,
+        given_by_place,
         beside: parent.unwrap_or(Path::new(".")).to_owned(),
         dump_folders: dump_folders(dumps),
-        listed_beside: listing(parent.unwrap_or(Path::new("."))),
-        listed_temporary: listing(Path::new(TEMPORARY)),
-        running: listing(Path::new("/proc")),
+        listed_beside: listing(parent.unwrap_or(Path::new(".")), pid_in_name),
+        listed_temporary: listing(Path::new(TEMPORARY), pid_in_name),
+        running: listing(Path::new("/proc"), process),
         clock: clock.and_then(|content| ClockData::parse(content, profile.order)),
     };
     search.run(&mut found);
@@ -216,14 +213,16 @@ impl Names {
     }
 
     /// The processes that may mean themselves by a number.
-    fn owners(&self, number: u32) -> Vec<Pid> {
-        let by_dump = self.by_number.get(&number).cloned();
-        by_dump.unwrap_or_else(|| vec![Pid(number)])
+    fn owners(&self, number: u32) -> Cow<'_, [Pid]> {
+        match self.by_number.get(&number) {
+            Some(pids) => Cow::Borrowed(pids),
+            None => Cow::Owned(vec![Pid(number)]),
+        }
     }
 
     /// The numbers by which a process may mean itself, its own first, and whether no other does.
     fn of_process(&self, pid: Pid) -> impl Iterator<Item = (u32, bool)> {
-        let own = (self.owners(pid.0) == [pid]).then_some((pid.0, true));
+        let own = (*self.owners(pid.0) == [pid]).then_some((pid.0, true));
         let by_dump = self.by_pid.get(&pid).into_iter().flatten().copied();
         own.into_iter().chain(by_dump)
     }
@@ -260,22 +259,21 @@ const TEMPORARY: &str = "/tmp";
 /// processes.
 const MANY_SPACES: usize = 100;
 
-/// What is in a folder, so that it is not asked for each process; `None` if it is to be asked.
-struct Listing(Option<FxHashSet<OsString>>);
+/// Which numbers of processes there are in the names in a folder, so that it is not asked for each process; `None` if
+/// it is to be asked.
+struct Listing(Option<FxHashSet<u32>>);
 
 impl Listing {
-    fn of(folder: &Path) -> Self {
-        let names = fs::read_dir(folder).and_then(|entries| {
-            let names = entries.map(|entry| Ok(entry?.file_name()));
-            names.collect::<io::Result<FxHashSet<OsString>>>()
+    fn of(folder: &Path, number: fn(&[u8]) -> Option<u32>) -> Self {
+        let numbers = fs::read_dir(folder).and_then(|entries| {
+            let names = entries.map(|entry| Ok(number(entry?.file_name().as_bytes())));
+            names.filter_map(io::Result::transpose).collect()
         });
-        Self(names.ok())
+        Self(numbers.ok())
     }
 
-    fn may_have(&self, name: &str) -> bool {
-        self.0
-            .as_ref()
-            .is_none_or(|names| names.contains(OsStr::new(name)))
+    fn may_have(&self, number: u32) -> bool {
+        self.0.as_ref().is_none_or(|numbers| numbers.contains(&number))
     }
 }
 
@@ -287,6 +285,8 @@ struct Search<'a> {
     given: Vec<GivenMap>,
     /// The given maps of each number.
     given_by_number: BTreeMap<u32, Vec<usize>>,
+    /// The given maps of each number in each folder.
+    given_by_place: FxHashMap<(u32, PathBuf), Vec<usize>>,
     /// The folder that the profile lies in.
     beside: PathBuf,
     dump_folders: BTreeMap<Pid, PathBuf>,
@@ -304,6 +304,7 @@ impl Search<'_> {
         let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();
         pids.sort_unstable();
         pids.dedup();
+        let mut warned = FxHashSet::default();
         for pid in pids {
             for place in self.candidates(pid) {
                 match self.open(&place, pid) {
@@ -313,10 +314,15 @@ impl Search<'_> {
                     }
                     Err(Rejected::Missing) => {}
                     Err(_) if place.kind == PlaceKind::Process => found.unreadable += 1,
-                    Err(reason) => found.warn(Warning {
-                        file: Some(shown(&place.path)),
-                        ..Warning::new(reason.to_string())
-                    }),
+                    Err(reason) => {
+                        let warning = Warning {
+                            file: Some(shown(&place.path)),
+                            ..Warning::new(reason.to_string())
+                        };
+                        if warned.insert(warning.clone()) {
+                            found.warnings.push(warning);
+                        }
+                    }
                 }
             }
         }
@@ -332,9 +338,12 @@ impl Search<'_> {
         let is_with_dump = |file: &GivenMap| dump_folder.is_some() && file.path.parent() == dump_folder;
         let mut given: Vec<&GivenMap> = Vec::new();
         for (number, is_unique) in self.names.of_process(pid) {
-            let files = self.given_by_number.get(&number).into_iter().flatten();
-            let files = files.filter_map(|&at| self.given.get(at));
-            given.extend(files.filter(|&file| is_unique || is_with_dump(file)));
+            let files = if is_unique {
+                self.given_by_number.get(&number)
+            } else {
+                dump_folder.and_then(|folder| self.given_by_place.get(&(number, folder.to_owned())))
+            };
+            given.extend(files.into_iter().flatten().filter_map(|&at| self.given.get(at)));
         }
         // Several of one name, as containers make them: the one that lies with the dump of the process.
         given.sort_by_key(|file| !file.is_named && !is_with_dump(file));
@@ -347,25 +356,25 @@ impl Search<'_> {
             add(kind, file.path.clone());
         }
         for (number, _) in self.names.of_process(pid).filter(|&(_, is_unique)| is_unique) {
-            if self.listed_beside.may_have(&name(number)) {
+            if self.listed_beside.may_have(number) {
                 add(PlaceKind::Given, self.beside.join(name(number)));
             }
         }
         // As long as it lives, its own folder for temporary files, and its own number.
-        let is_running = self.running.may_have(&pid.to_string());
+        let is_running = self.running.may_have(pid.0);
         if let Some(number) = is_running.then(|| own_number(pid)).flatten() {
             let folder = PathBuf::from(format!("/proc/{pid}/root/tmp"));
             add(PlaceKind::Process, folder.join(name(number)));
         }
         // Here the numbers of containers mean other processes.
-        if self.listed_temporary.may_have(&name(pid.0)) {
+        if self.listed_temporary.may_have(pid.0) {
             add(PlaceKind::Temporary, Path::new(TEMPORARY).join(name(pid.0)));
         }
         places
     }
 
     fn open(&self, place: &Place, pid: Pid) -> Result<MappedFile, Rejected> {
-        let file = MappedFile::open(&place.path)?;
+        let file = open_mapped(&place.path)?;
         if file.is_empty() {
             return Err(Rejected::Missing);
         }
@@ -410,6 +419,7 @@ impl Search<'_> {
     /// preferred to.
     fn tell_unused(&self, found: &mut FoundMaps) {
         let used: BTreeMap<Pid, &Path> = found.maps.iter().map(|map| (map.pid, map.file.path())).collect();
+        let used_paths: BTreeSet<&Path> = used.values().copied().collect();
         let told: BTreeSet<&str> = found
             .warnings
             .iter()
@@ -422,13 +432,15 @@ impl Search<'_> {
                 .number
                 .map(|number| self.names.owners(number))
                 .unwrap_or_default();
-            let is_used = owners.iter().any(|pid| used.get(pid) == Some(&&*given.path));
-            if is_used || told.contains(&*name) {
+            if used_paths.contains(&*given.path) || told.contains(&*name) {
                 continue;
             }
-            let preferred = owners.iter().find_map(|pid| Some((pid, used.get(pid)?)));
+            let preferred = match &owners[..] {
+                [pid] => used.get(pid).map(|path| (pid, path)),
+                _ => None,
+            };
             notes.push(match (preferred, &owners[..]) {
-                (Some((pid, path)), [_]) => {
+                (Some((pid, path)), _) => {
                     format!("{name} is not used: process {pid} has {} already", shown(path))
                 }
                 _ if !given.is_named => continue,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::bytes::printable;
 use crate::code::clock::Alignment;
@@ -26,6 +26,7 @@ use crate::summary::{
     SymbolSummary, TierSummary, Unnamed, Warning,
 };
 use crate::tally::Tally;
+use crate::units::Pid;
 
 /// What is said of a file of a runtime if it was cut off.
 fn shrunk(file: &MappedFile) -> Option<Warning> {
@@ -207,6 +208,14 @@ impl Run<'_> {
             let lost = lines.filter(|&(fault, _)| fault != jitdump::Fault::RepairedName);
             warnings.extend(lost.map(|(_, warning)| warning));
             warnings.extend(shrunk(&used.found.file));
+            if used.uncopied > 0 {
+                warnings.push(Warning {
+                    what: "records left out for processes that had the dump before the profile began: too many of them".into(),
+                    count: used.uncopied,
+                    file: path.map(shown),
+                    first_offset: None,
+                });
+            }
             if used.ownerless > 0 {
                 warnings.push(Warning {
                     what: "records of a child that may be any of several processes, passed over".into(),
@@ -244,16 +253,20 @@ impl Run<'_> {
                 *has_hits = true;
             }
         }
+        let mut early: FxHashMap<Pid, u64> = FxHashMap::default();
+        let spaces = self.survey.processes.spaces().iter();
+        for (space, &count) in spaces.zip(&self.selection.before_load) {
+            *early.entry(space.pid).or_default() += u64::from(count);
+        }
         let without_hits = self
             .sources
             .used
             .iter()
             .zip(has_hits)
             .filter(|&(_, has_hits)| !has_hits);
-        without_hits.filter_map(|(used, _)| {
-            let spaces = self.survey.processes.spaces().iter().zip(&self.selection.before_load);
-            let own = spaces.filter(|(space, _)| used.found.pids.contains(&space.pid));
-            let count: u64 = own.map(|(_, &count)| u64::from(count)).sum();
+        without_hits.filter_map(move |(used, _)| {
+            let counts = used.found.pids.iter().filter_map(|pid| early.get(pid));
+            let count: u64 = counts.sum();
             (count > 0).then(|| Warning {
                 what: "all samples in its process' JIT code were taken before a function was loaded there, so its clock must be another \
                        than the profile's; record with perf record -k mono, or give the distance with --clock-offset"

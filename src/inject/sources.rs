@@ -29,6 +29,8 @@ pub struct UsedDump<'a> {
     pub alignment: Alignment,
     /// How many of its events are of a process that can't be told.
     pub ownerless: u64,
+    /// How many of its events are left out for the processes that had it before the profile began.
+    pub uncopied: u64,
 }
 
 /// All that runtimes wrote about a profile's processes.
@@ -74,8 +76,11 @@ pub fn read<'a>(
         notes: &found.notes,
     };
     sources.add_missing(&found.missing);
+    let spaces = survey.processes.spaces().iter();
+    let maps: usize = spaces.map(|space| space.maps.len()).sum();
+    let mut looks = maps.saturating_mul(MAX_LOOKS);
     for dump in &found.dumps {
-        match use_dump(dump, &clock, recorded, &survey.processes) {
+        match use_dump(dump, &clock, recorded, &survey.processes, &mut looks) {
             Ok(used) => sources.used.push(used),
             Err(reason) => {
                 sources.unusable.extend(&dump.pids);
@@ -95,11 +100,14 @@ fn use_dump<'a>(
     clock: &ProfileClock,
     recorded: Machine,
     processes: &Processes,
+    looks: &mut usize,
 ) -> Result<UsedDump<'a>, String> {
     let dump = Dump::parse(&found.file, recorded).map_err(|error| error.to_string())?;
     let needs_maps = found.marked.is_none() && clock.id != Some(CLOCK_MONOTONIC);
     let runtime_clock = RuntimeClock {
-        distance_by_maps: needs_maps.then(|| by_maps(found, &dump, processes)).flatten(),
+        distance_by_maps: needs_maps
+            .then(|| by_maps(found, &dump, processes, looks))
+            .flatten(),
         counts_cycles: dump.header().counts_cycles(),
         made: dump.header().time,
         first: dump.first_time().unwrap_or_default(),
@@ -114,14 +122,28 @@ fn use_dump<'a>(
         dump,
         alignment: alignment.map_err(|reason| reason.to_string())?,
         ownerless: 0,
+        uncopied: 0,
     })
 }
 
+/// How many programs of one process are looked at for how far its clock is from the profile's, each with all the
+/// dump's loads, and how often each map may be, for one dump after the other. A process starts one program or two, and
+/// writes one dump.
+const MAX_PROGRAMS: usize = 16;
+const MAX_LOOKS: usize = 16;
+
+/// How many loads may be copied, all together, to processes that had a dump mapped before the profile began. A server
+/// with 200 processes and 10,000 functions needs that.
+const MAX_COPIES: usize = 1 << 21;
+
 /// How far a dump's clock is from the profile's, by the maps of the process that wrote it.
-fn by_maps(found: &FoundDump, dump: &Dump<'_>, processes: &Processes) -> Option<i128> {
+///
+/// `looks` is how many maps may still be looked at.
+fn by_maps(found: &FoundDump, dump: &Dump<'_>, processes: &Processes, looks: &mut usize) -> Option<i128> {
     let pid = found.pids.first()?;
-    let spaces = processes.spaces().iter().filter(|space| space.pid == *pid);
-    let distances = spaces.filter_map(|space| {
+    let spaces = processes.spaces_of(*pid).take(MAX_PROGRAMS);
+    let distances = spaces.filter_map(|(_, space)| {
+        *looks = looks.checked_sub(space.maps.len())?;
         let loads = dump.events().iter().filter(|event| event.change == Change::Load);
         let placed = loads.filter_map(|event| Some((dump.range(event.function)?.start, event.time)));
         distance_by_maps(&space.maps, placed)
@@ -180,27 +202,32 @@ impl Sources<'_> {
     pub fn events(&mut self, processes: &Processes) -> Vec<PlacedEvent> {
         let owners = Owners::new(self.used.iter().map(|used| used.found), processes);
         let mut events = Vec::new();
+        let mut copies_left = MAX_COPIES;
         for (file, used) in (0u32..).zip(&mut self.used) {
             let header_pid = used.dump.header().pid;
             let owner_of = |pid| owners.of(used.found, header_pid, pid, processes);
             let creator = owner_of(header_pid);
             let mut known: FxHashMap<u32, Option<Pid>> = FxHashMap::default();
-            let mut ownerless = 0;
+            (used.ownerless, used.uncopied) = (0, 0);
             for event in used.dump.events() {
                 let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
                 let Some(pid) = owner else {
-                    ownerless += 1;
+                    used.ownerless += 1;
                     continue;
                 };
                 events.extend(used.place(file, event, pid, processes));
                 // Processes that were forked before the profile began have what there was by then, and no
                 // record says that they were forked.
                 if owner == creator && used.alignment.time(event.time) <= self.start {
+                    let Some(left) = copies_left.checked_sub(used.found.pids_before.len()) else {
+                        used.uncopied += 1;
+                        continue;
+                    };
+                    copies_left = left;
                     let copies = used.found.pids_before.iter().filter(|&&other| other != pid);
                     events.extend(copies.filter_map(|&other| used.place(file, event, other, processes)));
                 }
             }
-            used.ownerless = ownerless;
         }
         events
     }
