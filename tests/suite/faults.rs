@@ -212,7 +212,7 @@ fn kill_at_any_moment(count: usize, signals: &[i32]) {
     // The same processes and functions, so that the objects have the same names.
     let inputs: Vec<PathBuf> = ["one", "other"]
         .iter()
-        .zip([300, 301])
+        .zip([100, 101])
         .map(|(name, functions)| {
             let below = folder.path().join(name);
             fs::create_dir(&below).unwrap();
