@@ -107,6 +107,8 @@ struct Search<'a> {
     untried: Cell<usize>,
     /// The files that were tried for markers in vain.
     rejected: RefCell<FxHashSet<PathBuf>>,
+    /// What was opened already: any number of processes may share a dump.
+    opened: RefCell<FxHashMap<PathBuf, Result<Candidate, Rejected>>>,
     open_files: RefCell<FxHashMap<Pid, OpenFiles>>,
 }
 
@@ -193,6 +195,7 @@ impl<'a> Search<'a> {
             tries: Cell::new(MAX_TRIES),
             untried: Cell::default(),
             rejected: RefCell::default(),
+            opened: RefCell::default(),
             open_files: RefCell::default(),
         }
     }
@@ -290,7 +293,7 @@ impl<'a> Search<'a> {
         let paths = at_path
             .into_iter()
             .chain(self.open_in_process(group.first.pid, &group.identity));
-        let mut opened = paths.filter_map(|path| Candidate::open(&path).ok());
+        let mut opened = paths.filter_map(|path| self.open(&path).ok());
         opened.find(|candidate| self.check(candidate, group).is_ok())
     }
 
@@ -317,10 +320,21 @@ impl<'a> Search<'a> {
             return true;
         }
         // The device is not compared: overlay file systems show another one to perf.
-        match (fs::metadata(recorded), number) {
-            (Ok(here), Some(number)) => here.ino() != number.inode,
-            _ => false,
+        let Some(number) = number else { return false };
+        match self.open(recorded) {
+            Ok(candidate) => candidate.file.number().1 != number.inode,
+            Err(Rejected::Missing) => false,
+            Err(_) => fs::metadata(recorded).is_ok_and(|here| here.ino() != number.inode),
         }
+    }
+
+    fn open(&self, path: &Path) -> Result<Candidate, Rejected> {
+        if let Some(opened) = self.opened.borrow().get(path) {
+            return opened.clone();
+        }
+        let opened = Candidate::open(path);
+        self.opened.borrow_mut().insert(path.to_owned(), opened.clone());
+        opened
     }
 
     /// The likeliest file for a marker, or why there is none.
@@ -390,7 +404,7 @@ impl<'a> Search<'a> {
         let name = OsStr::from_bytes(base_name(&marker.path));
         let mut all = Vec::new();
         let open = |path: PathBuf| {
-            let opened = Candidate::open(&path);
+            let opened = self.open(&path);
             (path, opened)
         };
         let is_elsewhere = self.is_elsewhere(group, recorded);
