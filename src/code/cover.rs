@@ -70,9 +70,9 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How many parts may be left of maps altogether, beside four for each map of ours. Real maps leave fewer
-/// than two for each.
-const MAX_PARTS: usize = 1 << 20;
+/// How many parts may be left of maps altogether, beside four for each map of ours and two for each of the profile's.
+/// Real maps leave fewer than two for each.
+const MAX_PARTS: usize = 1 << 14;
 
 /// How many ranges all forked processes together may inherit. A server with 200 processes and 10,000
 /// functions needs half of that.
@@ -152,11 +152,13 @@ impl Cover {
                 *has = true;
             }
         }
+        let maps: usize = spaces.iter().map(|space| space.maps.len()).sum();
+        let parts = own.len().saturating_mul(4).saturating_add(maps.saturating_mul(2));
         let both = has_functions.iter().zip(&has_maps);
         Self {
             spaces: vec![SpaceCover::default(); spaces.len()],
             is_watched: both.map(|(&functions, &maps)| functions && maps).collect(),
-            parts: own.len().saturating_mul(4).saturating_add(MAX_PARTS),
+            parts: parts.saturating_add(MAX_PARTS),
             copies: MAX_COPIES,
             covering: Covering::default(),
         }
@@ -337,7 +339,7 @@ mod tests {
         let own: Vec<_> = places.map(|range| function(&processes, 1, 5, range)).collect();
         let covering = reduced_maps(&processes, &own);
         let parts: usize = covering.reduced.iter().map(|reduced| reduced.parts.len()).sum();
-        assert!(parts <= MAX_PARTS + 4 * own.len(), "{parts}");
+        assert!(parts <= MAX_PARTS + 4 * own.len() + 2 * 5000, "{parts}");
         assert!(covering.faults.count(Fault::TooManyParts) > 4000);
     }
 }

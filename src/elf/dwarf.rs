@@ -163,8 +163,14 @@ impl<'b, 's> Encoder<'b, 's> {
         for (section, length) in sections.iter_mut().zip(lengths) {
             section.truncate(length);
         }
+        self.buffers.line_strings.forget_texts();
         self.buffers.codes = codes;
         Err(TooLarge)
+    }
+
+    /// How many bytes the texts of source files and the names of files have so far.
+    pub fn text_size(&self) -> u64 {
+        self.buffers.line_strings.bytes.len() as u64
     }
 
     /// The sections with all units.

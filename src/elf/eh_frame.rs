@@ -9,6 +9,7 @@
 //! The format is that of the Linux Standard Base 5.0, "Exception Frames", and DWARF 5, section 6.4.
 
 use gimli::constants as dw;
+use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::units::{Address, AddressRange};
@@ -54,6 +55,8 @@ struct Cie<'a> {
 pub struct Entries<'a> {
     /// In the order of their addresses, which don't overlap.
     sorted: Vec<Entry<'a>>,
+    /// How many bytes all that stand before each may need, and all of them.
+    sizes: Vec<u64>,
 }
 
 impl<'a> Entries<'a> {
@@ -61,9 +64,9 @@ impl<'a> Entries<'a> {
     pub fn read(frame: EhFrame<'a>) -> Self {
         let mut sorted = Vec::new();
         let mut offset = 0;
-        let mut last_cie = None;
+        let mut cies = FxHashMap::default();
         while let Some((content, next)) = frame.content(offset) {
-            sorted.extend(frame.entry(offset, content, &mut last_cie));
+            sorted.extend(frame.entry(offset, content, &mut cies));
             offset = next;
         }
         sorted.sort_by_key(|entry: &Entry<'_>| entry.range);
@@ -77,7 +80,22 @@ impl<'a> Entries<'a> {
             }
             is_behind
         });
-        Self { sorted }
+        let mut size = 0u64;
+        let mut sizes = vec![0];
+        sizes.extend(sorted.iter().map(|entry| {
+            size = size.saturating_add(entry.max_size());
+            size
+        }));
+        Self { sorted, sizes }
+    }
+
+    /// How many bytes the tables for addresses in `code` need at most; as good as known beforehand, however many
+    /// entries there are.
+    pub fn max_size_of(&self, code: AddressRange) -> u64 {
+        let first = self.sorted.partition_point(|entry| entry.range.end <= code.start);
+        let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
+        let size = |at: usize| self.sizes.get(at).copied().unwrap_or_default();
+        size(behind).saturating_sub(size(first))
     }
 
     /// The entries for addresses in `code`, from the highest down.
@@ -91,11 +109,22 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Common parts are a few dozen bytes long. What is longer than this is none, and would be read again and
+/// Common parts are a few dozen bytes long. What is longer than this is none, and would be written again and
 /// again.
 const MAX_CIE_SIZE: usize = 512;
 
 impl Entry<'_> {
+    /// How many bytes it needs at most with its common part, its place in the index, and what else is written.
+    fn max_size(&self) -> u64 {
+        const FIELDS: u64 = 64;
+        let cie = self
+            .cie
+            .instructions
+            .len()
+            .saturating_add(self.cie.augmentation.len());
+        FIELDS.saturating_add(cie.saturating_add(self.instructions.len()) as u64)
+    }
+
     /// The same entry, for no address from `end` on.
     pub fn until(mut self, end: Address) -> Self {
         self.range.end = self.range.end.min(end);
@@ -118,12 +147,12 @@ impl<'a> EhFrame<'a> {
         Some((content, next))
     }
 
-    /// The entry at `offset`, unless it is a common part; `last_cie` is the one read last, with its offset.
+    /// The entry at `offset`, unless it is a common part; `cies` are those that were read, by their offsets.
     fn entry(
         self,
         offset: usize,
         content: &'a [u8],
-        last_cie: &mut Option<(usize, Cie<'a>)>,
+        cies: &mut FxHashMap<usize, Option<Cie<'a>>>,
     ) -> Option<Entry<'a>> {
         let mut reader = Reader::new(content, self.order);
         let back_to_cie = usize::try_from(reader.u32()?).ok()?;
@@ -131,11 +160,10 @@ impl<'a> EhFrame<'a> {
             return None;
         }
         let cie_offset = offset.checked_add(4)?.checked_sub(back_to_cie)?;
-        let cie = match *last_cie {
-            Some((known, cie)) if known == cie_offset => cie,
-            _ => self.cie(self.content(cie_offset)?.0)?,
-        };
-        *last_cie = Some((cie_offset, cie));
+        let cie = *cies
+            .entry(cie_offset)
+            .or_insert_with(|| self.cie(self.content(cie_offset)?.0));
+        let cie = cie?;
         let read = content.len().checked_sub(reader.rest().len())?;
         let position = self.position(offset, read)?;
         let start = self.pointer(&mut reader, cie.pointers, position)?;

@@ -1,9 +1,10 @@
 //! Addresses for tables that the process itself never mapped.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use crate::code::process::{Processes, SpaceId};
-use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
 /// Addresses near code that no process with that code maps anything at.
@@ -11,7 +12,7 @@ pub struct FreeAddresses {
     /// For each address space, the one that all of its family descend from: they share code.
     families: Vec<SpaceId>,
     /// What each family maps, ever.
-    used: FxHashMap<SpaceId, RangeMap<()>>,
+    used: FxHashMap<SpaceId, Obstacles>,
     /// The stretch that addresses are given out from, and to whom.
     stretch: Option<(SpaceId, AddressRange)>,
 }
@@ -29,24 +30,24 @@ impl FreeAddresses {
             let parent = space.parent.and_then(|(parent, _)| families.get(parent.index()));
             families.push(parent.copied().unwrap_or(id));
         }
-        let mut used: FxHashMap<SpaceId, RangeMap<()>> = FxHashMap::default();
+        let mut used: FxHashMap<SpaceId, Vec<AddressRange>> = FxHashMap::default();
         let mut free = Self {
             families,
             used: FxHashMap::default(),
             stretch: None,
         };
         for (space, range) in code {
-            let family = used.entry(free.family(space)).or_default();
-            family.insert(range, (), |_, ()| {});
+            used.entry(free.family(space)).or_default().push(range);
         }
         for (id, space) in processes.iter() {
             if let Some(family) = used.get_mut(&free.family(id)) {
-                for map in &space.maps {
-                    family.insert(map.range, (), |_, ()| {});
-                }
+                family.extend(space.maps.iter().map(|map| map.range));
             }
         }
-        free.used = used;
+        let used = used.into_iter();
+        free.used = used
+            .map(|(family, ranges)| (family, Obstacles::new(ranges)))
+            .collect();
         free
     }
 
@@ -90,7 +91,10 @@ impl FreeAddresses {
         size: u64,
         is_32: bool,
     ) -> Option<AddressRange> {
-        let used = self.used.entry(family).or_default();
+        let used = self
+            .used
+            .entry(family)
+            .or_insert_with(|| Obstacles::new(Vec::new()));
         let size = size.max(Self::STRETCH).next_multiple_of(Self::STRETCH);
         let limit = code.start.0.saturating_add(Self::REACH);
         let limit = if is_32 { limit.min(1 << 32) } else { limit };
@@ -98,17 +102,109 @@ impl FreeAddresses {
             .end
             .0
             .checked_add(Self::distance(is_32))?
-            .checked_next_multiple_of(0x1000)?;
+            .checked_next_multiple_of(PAGE)?;
         loop {
             let range = AddressRange::new(Address(start), size)?;
             if range.end.0 > limit {
                 return None;
             }
-            let Some((obstacle, ())) = used.overlapping(range).next() else {
-                used.insert(range, (), |_, ()| {});
+            let Some(end) = used.end_of_last_in(range) else {
+                used.add(range);
                 return Some(range);
             };
-            start = obstacle.end.0.checked_next_multiple_of(0x1000)?;
+            start = end.0.checked_next_multiple_of(PAGE)?;
         }
+    }
+}
+
+/// Addresses start at multiples of this.
+const PAGE: u64 = 0x1000;
+
+/// Ranges of addresses that are taken. What lies so close together that nothing ever fits in between is one, so that
+/// a search does not meet more of them than it could have had places.
+struct Obstacles {
+    /// The end of each by its start.
+    ends: BTreeMap<Address, Address>,
+}
+
+impl Obstacles {
+    fn new(mut ranges: Vec<AddressRange>) -> Self {
+        ranges.sort_unstable();
+        ranges.dedup_by(|range, before| {
+            let is_joined = is_joined(before.end, range.start);
+            if is_joined {
+                before.end = before.end.max(range.end);
+            }
+            is_joined
+        });
+        Self {
+            ends: ranges.into_iter().map(|range| (range.start, range.end)).collect(),
+        }
+    }
+
+    /// The end of the last one that overlaps a range.
+    fn end_of_last_in(&self, range: AddressRange) -> Option<Address> {
+        let (_, &end) = self.ends.range(..range.end).next_back()?;
+        (end > range.start).then_some(end)
+    }
+
+    /// Adds a range in which there is none.
+    fn add(&mut self, mut range: AddressRange) {
+        let behind = self
+            .ends
+            .range(range.end..)
+            .next()
+            .map(|(&start, &end)| (start, end));
+        if let Some((start, end)) = behind.filter(|&(start, _)| is_joined(range.end, start)) {
+            self.ends.remove(&start);
+            range.end = end;
+        }
+        let before = self.ends.range_mut(..range.start).next_back();
+        match before.filter(|(_, end)| is_joined(**end, range.start)) {
+            Some((_, end)) => *end = range.end,
+            None => drop(self.ends.insert(range.start, range.end)),
+        }
+    }
+}
+
+/// Whether what is set aside never fits between the end of one range and the start of the next.
+fn is_joined(end: Address, start: Address) -> bool {
+    let first = end.0.checked_next_multiple_of(PAGE);
+    let behind = first.and_then(|first| first.checked_add(FreeAddresses::STRETCH));
+    behind.is_none_or(|behind| behind > start.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STRETCH: u64 = FreeAddresses::STRETCH;
+
+    fn range(start: u64, size: u64) -> AddressRange {
+        AddressRange::new(Address(start), size).unwrap()
+    }
+
+    #[test]
+    fn what_nothing_fits_between_is_one_obstacle() {
+        let mut obstacles = Obstacles::new(vec![
+            range(4 * STRETCH, PAGE),
+            range(0, PAGE),
+            range(2 * PAGE, PAGE),
+            range(STRETCH, PAGE),
+        ]);
+        assert_eq!(obstacles.ends.len(), 2);
+        assert_eq!(
+            obstacles.end_of_last_in(range(PAGE, PAGE)),
+            Some(Address(STRETCH + PAGE))
+        );
+        obstacles.add(range(STRETCH + PAGE, STRETCH));
+        assert_eq!(obstacles.ends.len(), 2);
+        obstacles.add(range(3 * STRETCH, STRETCH - PAGE));
+        assert_eq!(obstacles.ends.len(), 1);
+        assert_eq!(
+            obstacles.end_of_last_in(range(0, 5 * STRETCH)),
+            Some(Address(4 * STRETCH + PAGE))
+        );
+        assert_eq!(obstacles.end_of_last_in(range(5 * STRETCH, PAGE)), None);
     }
 }

@@ -30,13 +30,16 @@ pub fn write(
     mut progress: impl FnMut(u64),
 ) -> Result<Objects, store::Error> {
     let mut writer = ObjectWriter::new(input);
+    let dumps = input.dumps.iter().map(|used| used.found.file.len() as u64);
+    let dump_bytes = dumps.sum::<u64>();
     let mut jobs: Vec<Job<'_>> = groups.iter().filter_map(|members| writer.job(members)).collect();
+    writer.text_room = dump_bytes.saturating_mul(MAX_TEXT_GROWTH).max(MIN_TEXT_ROOM);
+    writer.limit_tables(&mut jobs, dump_bytes);
     writer.place_tables(&mut jobs);
     let mut placed = Vec::with_capacity(jobs.len());
     let mut seen = FxHashSet::default();
     let mut functions = 0;
-    let dumps = input.dumps.iter().map(|used| used.found.file.len() as u64);
-    let room = dumps.sum::<u64>().saturating_mul(MAX_GROWTH).max(MIN_ROOM);
+    let room = dump_bytes.saturating_mul(MAX_GROWTH).max(MIN_ROOM);
     for batch in batches(&jobs) {
         let store = output.store()?;
         if store.bytes_written() >= room {
@@ -59,6 +62,7 @@ pub fn write(
                     writer.note(member, faults);
                 }
             }
+            writer.text_room = writer.text_room.saturating_sub(object.text_size);
             placed.push(writer.store(job, &object, store)?);
             functions += job.members.len() as u64;
             progress(job.members.len() as u64);
@@ -82,6 +86,10 @@ struct ObjectWriter<'a> {
     faults: Tally<Fault>,
     line_faults: Vec<Tally<jitdump::Fault>>,
     source_folders: SourceFolders,
+    /// How many bytes of texts of sources an object may have, for each dump.
+    source_bytes: Vec<u64>,
+    /// How many more bytes of texts of sources objects may have.
+    text_room: u64,
 }
 
 /// An object to be written.
@@ -92,7 +100,7 @@ struct Job<'g> {
     /// The one that came first.
     first: &'g Residence,
     machine: Machine,
-    /// How many bytes their records have together.
+    /// How many bytes their records have together, and the sources whose text may be in the object.
     record_bytes: u64,
     /// For how many of them the dump has tables.
     with_tables: u64,
@@ -107,6 +115,7 @@ struct Object<'a> {
     bytes: Vec<u8>,
     encoded: Encoded,
     tables_size: u64,
+    text_size: u64,
     /// The number that the runtime knows the first function under.
     index: u64,
     sources: Vec<SourceToWrite<'a>>,
@@ -145,6 +154,16 @@ impl Job<'_> {
 const MAX_GROWTH: u64 = 64;
 const MIN_ROOM: u64 = 64 << 20;
 
+/// How large the tables for unwinding of all objects may be together, in the same way. Of real dumps they are smaller
+/// than the dump. But one table may serve any number of functions, and each place that a function is moved to.
+const MAX_TABLE_GROWTH: u64 = 2;
+const MIN_TABLE_ROOM: u64 = 16 << 20;
+
+/// How large the texts of sources in all objects may be together, in the same way: with DWARF 5, each object has those of
+/// its functions.
+const MAX_TEXT_GROWTH: u64 = 4;
+const MIN_TEXT_ROOM: u64 = 64 << 20;
+
 /// How many objects are encoded at a time at most, and how many bytes of records or memory they are for before
 /// the last one is added, to keep what is needed for them small.
 const BATCH: usize = 1024;
@@ -174,6 +193,13 @@ impl<'a> ObjectWriter<'a> {
             faults: Tally::default(),
             line_faults: vec![Tally::default(); input.dumps.len()],
             source_folders: SourceFolders::default(),
+            source_bytes: if input.lines.holds_texts() {
+                let dumps = input.dumps.iter();
+                dumps.map(|used| used.dump.source_bytes()).collect()
+            } else {
+                Vec::new()
+            },
+            text_room: 0,
         }
     }
 
@@ -210,11 +236,12 @@ impl<'a> ObjectWriter<'a> {
         let bytes = members
             .iter()
             .map(|member| self.input.record_bytes(member.function));
+        let sources = self.source_bytes.get(lowest.function.file as usize).copied();
         Some(Job {
             members,
             first: first_of(members)?,
             machine,
-            record_bytes: bytes.fold(0, u64::saturating_add),
+            record_bytes: bytes.fold(sources.unwrap_or(0), u64::saturating_add),
             with_tables,
             range: AddressRange {
                 start: lowest.range.start,
@@ -222,6 +249,34 @@ impl<'a> ObjectWriter<'a> {
             },
             tables: None,
         })
+    }
+
+    /// Leaves out the tables of the objects from which on all of them together would be too large.
+    fn limit_tables(&mut self, jobs: &mut [Job<'_>], dump_bytes: u64) {
+        let mut room = dump_bytes.saturating_mul(MAX_TABLE_GROWTH).max(MIN_TABLE_ROOM);
+        for job in jobs.iter_mut().filter(|job| job.with_tables > 0) {
+            let sizes = job.members.iter().map(|member| self.max_table_size(member));
+            let size = sizes.fold(0, u64::saturating_add);
+            room = room.checked_sub(size).unwrap_or_else(|| {
+                self.faults.add_many(Fault::TablesTooLarge, job.with_tables, 0);
+                job.with_tables = 0;
+                0
+            });
+        }
+    }
+
+    /// How large the tables of a function can be; what it has for itself is read for each place that it was at.
+    fn max_table_size(&self, member: &Residence) -> u64 {
+        let dump = self.input.dumps.get(member.function.file as usize);
+        let Some(unwinding) = dump.and_then(|used| used.dump.unwinding(member.function.function)) else {
+            return 0;
+        };
+        let range = dump.and_then(|used| used.dump.range(member.function.function));
+        let shared = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
+        match (unwinding.placement, shared, range) {
+            (Placement::At(_), Some(entries), Some(range)) => entries.max_size_of(range),
+            _ => unwinding.eh_frame.len() as u64,
+        }
     }
 
     /// The entries for unwinding a function, each with how many bytes behind the start of its code it starts.
@@ -356,7 +411,11 @@ impl<'a> ObjectWriter<'a> {
             return Vec::new();
         };
         let lines = &self.input.lines;
-        let added = lines.add(info, function, store, &self.source_folders, encoder);
+        let has_texts = self.text_room > 0;
+        if !has_texts && lines.holds_texts() && info.files.iter().any(|file| file.text.is_some()) {
+            faults.object.add(Fault::TextsTooLarge, 0);
+        }
+        let added = lines.add(info, function, store, &self.source_folders, has_texts, encoder);
         added.unwrap_or_else(|_| {
             faults.object.add(Fault::LinesTooLarge, 0);
             Vec::new()
@@ -403,6 +462,7 @@ impl<'a> ObjectWriter<'a> {
             faults
         });
         let faults = faults.collect();
+        let text_size = encoder.text_size();
         let content = Content {
             machine: job.machine,
             functions: &functions,
@@ -420,6 +480,7 @@ impl<'a> ObjectWriter<'a> {
             bytes,
             encoded,
             tables_size: tables.bytes.len() as u64,
+            text_size,
             index: views.first().map_or(0, |(view, _)| view.index),
             sources,
             faults,

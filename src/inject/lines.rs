@@ -38,7 +38,8 @@ pub struct SourceToWrite<'a> {
 }
 
 impl LineOptions {
-    /// Adds what is known of a function to the lines of its object in `store`. Returns the source files that
+    /// Adds what is known of a function to the lines of its object in `store`, the texts of its sources if that is
+    /// asked for. Returns the source files that
     /// these lead to.
     pub fn add<'a>(
         &self,
@@ -46,9 +47,13 @@ impl LineOptions {
         function: &Function<'_>,
         store: &Path,
         folders: &SourceFolders,
+        has_texts: bool,
         encoder: &mut Encoder<'_, '_>,
     ) -> Result<Vec<SourceToWrite<'a>>, dwarf::TooLarge> {
         let sources = self.place_files(&mut info, store, folders);
+        if !has_texts {
+            info.files.iter_mut().for_each(|file| file.text = None);
+        }
         encoder.add(&FunctionUnit {
             symbol: function.name,
             address: function.address(),
@@ -56,6 +61,11 @@ impl LineOptions {
             info: &info,
         })?;
         Ok(sources)
+    }
+
+    /// Whether objects hold the texts of their sources.
+    pub fn holds_texts(&self) -> bool {
+        self.version == Version::Five
     }
 
     /// What all functions of an object share.

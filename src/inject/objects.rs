@@ -47,10 +47,14 @@ pub struct PlacedObject {
 pub enum Fault {
     /// The unwinding information has no entry for the function.
     NoEntry,
+    /// The unwinding information of all functions is many times as large as the dumps.
+    TablesTooLarge,
     /// There is no place for tables within 2 GiB behind the function.
     NoPlace,
     /// Its lines can't be written as DWARF.
     LinesTooLarge,
+    /// The texts of sources in all objects are many times as large as the dumps.
+    TextsTooLarge,
     /// There are so many objects that it got none.
     TooMuch,
 }
@@ -59,10 +63,16 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoEntry => "functions whose unwinding information has no usable entry for them, written without",
+            Self::TablesTooLarge => {
+                "functions written without their unwinding tables, since those of others are larger than the dumps already"
+            }
             Self::NoPlace => {
                 "functions without unused addresses within 2 GiB behind them, written without their unwinding tables"
             }
             Self::LinesTooLarge => "functions whose lines are too large for DWARF, written without",
+            Self::TextsTooLarge => {
+                "functions written without the text of their sources, since those of others are many times as large as the dumps already"
+            }
             Self::TooMuch => {
                 "functions left out, since the objects of others are many times as large as the dumps already"
             }

@@ -111,7 +111,14 @@ impl<'a> SymbolWriter<'a> {
         let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
         if let Some(info) = names::declaration(symbol.name) {
             // It has no texts of sources.
-            let added = lines.add(info, &function, store, &SourceFolders::default(), &mut encoder);
+            let added = lines.add(
+                info,
+                &function,
+                store,
+                &SourceFolders::default(),
+                true,
+                &mut encoder,
+            );
             if added.is_err() {
                 faults.add(Fault::LinesTooLarge, 0);
             }

@@ -26,7 +26,7 @@ struct UsedFile {
 
 /// How far to look back for a file or folder with the same path. Runtimes name each file once; one that is
 /// there a second time does no harm.
-const LOOK_BACK: usize = 16;
+const LOOK_BACK: usize = 4;
 
 impl Files {
     /// Numbers the files of a function.

@@ -108,7 +108,14 @@ fn put_files_5(
         order.put_u32(out, strings.add(|out| put_path(out, directory)));
     }
 
-    let has_text = files.iter(info).any(|(file, _)| text(file).is_some());
+    // A string ends at a NUL: a text that has any is no text.
+    let text = |file: &SourceFile<'_>, strings: &mut Strings| match file.text {
+        Some(text) if strings.can_add(text) => Some(strings.add_text(text)),
+        _ => None,
+    };
+    let has_text = files
+        .iter(info)
+        .any(|(file, _)| file.text.is_some_and(|text| strings.can_add(text)));
     let directory_index = (dw::DW_LNCT_directory_index, dw::DW_FORM_udata);
     let source = (dw::DW_LNCT_LLVM_source, dw::DW_FORM_line_strp);
     let formats = [path, directory_index, source];
@@ -119,15 +126,10 @@ fn put_files_5(
         order.put_u32(out, strings.add(|out| put_path(out, split(&file.path).1)));
         leb128::put_unsigned(out, directory.into());
         if has_text {
-            let text = text(file).unwrap_or_default();
-            order.put_u32(out, strings.add(|out| out.extend_from_slice(text)));
+            let place = text(file, strings).unwrap_or_else(|| strings.add(|_| {}));
+            order.put_u32(out, place);
         }
     }
-}
-
-/// The text of a file, if there is any. A string ends at a NUL: a text that has any is no text.
-fn text<'a>(file: &SourceFile<'a>) -> Option<&'a [u8]> {
-    file.text.filter(|text| memchr::memchr(0, text).is_none())
 }
 
 /// Appends the sequence of a function's rows.

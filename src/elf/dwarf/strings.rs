@@ -12,6 +12,17 @@ pub struct Strings {
     /// Where the last string with a hash starts. What is found here is compared with the string, so it may
     /// lead to bytes that are not there any more.
     places: FxHashMap<u64, u32>,
+    /// What is known of texts, by where they lie in memory here.
+    texts: FxHashMap<(usize, usize), Text>,
+}
+
+/// A string that may be long.
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    /// Whether it has no NUL.
+    is_string: bool,
+    /// Where it starts, once it was added.
+    place: Option<u32>,
 }
 
 impl Strings {
@@ -36,12 +47,42 @@ impl Strings {
         start as u32
     }
 
+    /// Whether a text has no NUL. Each text is looked at once, however often it is asked for: it must stay in memory
+    /// until all is forgotten.
+    pub fn can_add(&mut self, text: &[u8]) -> bool {
+        self.text(text).is_string
+    }
+
+    /// The offset of a text, which is appended the first time.
+    pub fn add_text(&mut self, text: &[u8]) -> u32 {
+        if let Some(place) = self.text(text).place {
+            return place;
+        }
+        let place = self.add(|out| out.extend_from_slice(text));
+        self.text(text).place = Some(place);
+        place
+    }
+
+    fn text(&mut self, text: &[u8]) -> &mut Text {
+        let key = (text.as_ptr() as usize, text.len());
+        self.texts.entry(key).or_insert_with(|| Text {
+            is_string: memchr::memchr(0, text).is_none(),
+            place: None,
+        })
+    }
+
+    /// Forgets where texts start, since some may be gone.
+    pub fn forget_texts(&mut self) {
+        self.texts.clear();
+    }
+
     /// Forgets all strings, and gives back memory above `kept` bytes.
     pub fn clear(&mut self, kept: usize) {
         const PLACE: usize = size_of::<(u64, u32)>();
         self.bytes.clear();
         self.bytes.shrink_to(kept);
         self.places.clear();
+        self.forget_texts();
         self.places.shrink_to(kept / PLACE);
     }
 }

@@ -19,7 +19,7 @@ use crate::runtime::jitdump::pairing::Pending;
 use crate::runtime::jitdump::record::{self, Place, Record, Records, Step};
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
-use crate::runtime::jitdump::unwinding::Unwinding;
+use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::runtime::{Change, CodeEvent, RuntimeTime, names};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
@@ -296,12 +296,21 @@ impl<'a> Dump<'a> {
         Unwinding::parse(Records::content(self.file, place)?, self.header.order).ok()?
     }
 
-    /// How many bytes the records of a function have together.
+    /// How many bytes the texts of source files in it have together.
+    pub fn source_bytes(&self) -> u64 {
+        let texts = self.sources.values().flatten();
+        texts.map(|(_, text)| text.len() as u64).sum()
+    }
+
+    /// How many bytes the records of a function have together, but for tables that serve others too.
     pub fn record_bytes(&self, function: u32) -> u64 {
+        let unwinding = self.unwinding(function);
+        let has_own = unwinding.is_some_and(|it| matches!(it.placement, Placement::BehindCode(_)));
         let Some(function) = self.records(function) else {
             return 0;
         };
-        let more = [function.debug_info, function.debug_info2, function.unwinding];
+        let tables = function.unwinding.filter(|_| has_own);
+        let more = [function.debug_info, function.debug_info2, tables];
         let places = more.into_iter().flatten().chain([function.load]);
         places.map(|place| u64::from(place.size)).sum()
     }
