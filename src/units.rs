@@ -94,6 +94,10 @@ impl fmt::Display for Pid {
     }
 }
 
+/// A thread, by the number that the profile knows it under.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Tid(pub u32);
+
 /// The identity of an object: 20 bytes, as `ld --build-id` makes them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BuildId(pub [u8; BuildId::SIZE]);

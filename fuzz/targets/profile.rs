@@ -1,5 +1,5 @@
 //! A profile, as a file or from a pipe: whatever it holds, it is read, damage is passed over, and what is whole in
-//! it is written again in both forms.
+//! it is written again in both forms, and with events of our own among it.
 
 #![no_main]
 
@@ -11,8 +11,10 @@ use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::perf::record::{self, Record};
 use jitinject::perf::resync;
 use jitinject::perf::sample::Sample;
+use jitinject::perf::synthesis::{self, Definition, Loss, Measure, Synthesis, Thread};
 use jitinject::perf::{Container, Profile};
 use jitinject::runtime::jitdump::marker;
+use jitinject::units::{Address, Pid, Time};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -49,6 +51,8 @@ fuzz_target!(|input: &[u8]| {
     if rewrite().write_pipe(&mut pipe).is_ok() {
         check_pipe(&profile, survey.data_end, &pipe);
     }
+    let (first, last) = survey.times.unwrap_or_default();
+    check_synthesis(&profile, [Time(0), first, last, Time::MAX]);
 });
 
 /// Takes a record apart in all ways that there are.
@@ -105,4 +109,55 @@ fn without_head<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
     let records = profile.records_between(0, end);
     let records = records.filter(|record| !head.contains(&record.kind));
     records.map(|record| record.bytes).collect()
+}
+
+/// At the end of each sample of our own.
+const OWN: &[u8; 12] = b"of our own..";
+
+/// Puts samples of our own among the records, which then are what they were.
+fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
+    let definitions = [Definition {
+        name: b"own/",
+        measure: Measure::Bytes,
+    }];
+    let mut synthesis = Synthesis::beside(profile, &definitions, Vec::new()).unwrap();
+    for time in times {
+        let sample = synthesis::Sample {
+            event: 0,
+            thread: Thread::first_of(Pid(1)),
+            time,
+            cpu: 0,
+            period: 1,
+            chain: &[Address(1)],
+            raw: OWN,
+        };
+        synthesis.sample(&sample).unwrap();
+    }
+    let (synthesized, written) = synthesis.finish().unwrap();
+    let again = synthesized.profile(&written);
+    assert_eq!(again.attr_entries.len(), profile.attr_entries.len() + 1);
+    let is_own = |record: &Record<'_>| record.kind == record::SAMPLE && record.bytes.ends_with(OWN);
+    let own = again.records().filter(is_own).count();
+    let others: Vec<_> = again.records().filter(|record| !is_own(record)).collect();
+    let head = &profile.head_records;
+    let before = profile.records();
+    let before: Vec<_> = before
+        .filter(|record| !is_own(record) && head.binary_search_by_key(&record.offset, |it| it.0).is_err())
+        .collect();
+    assert!(own >= times.len());
+    let lost = synthesized.losses.count(Loss::Record);
+    // The first one may be the name of our own event.
+    let name = (others.len() as u64 + lost).saturating_sub(before.len() as u64);
+    assert!(name <= 1);
+    let others = &others[name as usize..];
+    assert_eq!(others.len() as u64 + lost, before.len() as u64);
+    // Ids that several events have, or none, may lead to another event than before.
+    if lost > 0 || profile.attr_entries.len() > 1 || !profile.attrs.has_times() {
+        return;
+    }
+    for (before, after) in before.iter().zip(others) {
+        assert_eq!((before.kind, before.misc), (after.kind, after.misc));
+        let time = profile.attrs.time_of(before, profile.order);
+        assert_eq!(time, again.attrs.time_of(after, profile.order));
+    }
 }

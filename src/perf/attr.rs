@@ -44,7 +44,7 @@ pub struct Attr {
 }
 
 /// Offsets in `struct perf_event_attr`.
-mod offset {
+pub(super) mod offset {
     pub const SIZE: usize = 4;
     pub const SAMPLE_TYPE: usize = 24;
     pub const READ_FORMAT: usize = 32;
@@ -174,6 +174,20 @@ pub fn size(attr: &[u8], order: ByteOrder) -> Option<usize> {
 pub fn set_size(attr: &mut [u8], order: ByteOrder) {
     let size = u32::try_from(attr.len()).unwrap_or(u32::MAX);
     order.set_u32(attr, offset::SIZE, size);
+}
+
+/// Makes an attribute say that records begin or end with the id of their event (`PERF_SAMPLE_IDENTIFIER`).
+pub fn add_identifier(attr: &mut [u8], order: ByteOrder) {
+    let Some(format) = order.u64_at(attr, offset::SAMPLE_TYPE) else {
+        return;
+    };
+    let mut word = Vec::new();
+    order.put_u64(&mut word, format | SampleFormat::IDENTIFIER.bits());
+    if let Some(place) = attr.get_mut(offset::SAMPLE_TYPE..)
+        && let Some(place) = place.get_mut(..word.len())
+    {
+        place.copy_from_slice(&word);
+    }
 }
 
 /// Bytes from the start of `fields` to `field`, where `format` has it.

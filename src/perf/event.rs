@@ -132,6 +132,32 @@ impl Fork {
     }
 }
 
+/// What happened to a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ThreadChange<'a> {
+    /// It was started.
+    Start,
+    /// It got a name, of at most 15 bytes (`TASK_COMM_LEN`).
+    Name(&'a [u8]),
+    /// It is gone.
+    End,
+}
+
+/// A [`record::FORK`], [`record::COMM`] or [`record::EXIT`] record: the process and the number of a thread,
+/// and what happened to it. `None` for any other type.
+pub fn thread_change<'a>(record: &Record<'a>, order: ByteOrder) -> Option<(Pid, u32, ThreadChange<'a>)> {
+    let mut body = record.body(order);
+    let pid = Pid(body.u32()?);
+    let second = body.u32()?;
+    match record.kind {
+        record::COMM => Some((pid, second, ThreadChange::Name(until_nul(body.rest())))),
+        // The second number is the process of the one that started it, or waits for its end.
+        record::FORK => Some((pid, body.u32()?, ThreadChange::Start)),
+        record::EXIT => Some((pid, body.u32()?, ThreadChange::End)),
+        _ => None,
+    }
+}
+
 /// The time that a [`record::FORK`] record holds in its body, whether or not it has a trailer.
 pub fn fork_time(record: &Record<'_>, order: ByteOrder) -> Option<Time> {
     if record.kind != record::FORK {

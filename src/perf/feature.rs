@@ -12,8 +12,18 @@ use crate::bytes::{ByteOrder, Reader, until_nul};
 pub const TRACING_DATA: u8 = 1;
 /// `HEADER_BUILD_ID`: the build-ids of mapped files.
 pub const BUILD_ID: u8 = 2;
+/// `HEADER_HOSTNAME`: what `uname -n` says.
+pub const HOSTNAME: u8 = 3;
+/// `HEADER_OSRELEASE`: what `uname -r` says.
+pub const OS_RELEASE: u8 = 4;
+/// `HEADER_VERSION`: of the program that recorded.
+pub const VERSION: u8 = 5;
 /// `HEADER_ARCH`: what `uname -m` says.
 pub const ARCH: u8 = 6;
+/// `HEADER_CMDLINE`: of the program that recorded.
+pub const COMMAND_LINE: u8 = 11;
+/// `HEADER_EVENT_DESC`: names and ids of the events.
+pub const EVENT_DESC: u8 = 12;
 /// `HEADER_BRANCH_STACK`: samples have their last branches.
 pub const BRANCH_STACK: u8 = 15;
 /// `HEADER_AUXTRACE`: where AUX data lie in the file.
@@ -22,6 +32,10 @@ pub const AUXTRACE: u8 = 18;
 pub const STAT: u8 = 19;
 /// `HEADER_CACHE`: the processor's caches.
 pub const CACHE: u8 = 20;
+/// `HEADER_SAMPLE_TIME`: when the first and the last sample were taken.
+pub const SAMPLE_TIME: u8 = 21;
+/// `HEADER_CLOCKID`: how fine the clock is that `use_clockid` chose, in nanoseconds.
+pub const CLOCK_ID: u8 = 23;
 /// `HEADER_DIR_FORMAT`: the profile is a folder with several files of records.
 pub const DIR_FORMAT: u8 = 24;
 /// `HEADER_COMPRESSED`: how records are compressed.
@@ -45,6 +59,17 @@ pub fn string(content: &[u8], order: ByteOrder) -> Option<&[u8]> {
     let mut reader = Reader::new(content, order);
     let size = reader.u32()?;
     Some(until_nul(reader.bytes(size.into())?))
+}
+
+/// Appends a string as features have them: its size with the NULs that fill it up, and itself.
+pub fn put_string(out: &mut Vec<u8>, order: ByteOrder, string: &[u8]) {
+    /// `NAME_ALIGN` in perf.
+    const ALIGN: usize = 64;
+    let size = string.len().saturating_add(1).next_multiple_of(ALIGN);
+    order.put_u32(out, u32::try_from(size).unwrap_or(u32::MAX));
+    let end = out.len().saturating_add(size);
+    out.extend_from_slice(string);
+    out.resize(end, 0);
 }
 
 /// One moment on two clocks.

@@ -15,7 +15,7 @@ use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::units::Time;
 
 /// After so many bytes, readers are told that nothing earlier will come, so that they need not keep all.
-const ROUND: u64 = 1 << 20;
+pub(super) const ROUND: u64 = 1 << 20;
 
 /// Writes the records of `parts` in the order of time, those of the same time in the order of the parts.
 /// Records without a time follow the one before them. Where no record has a time, the parts follow each
@@ -175,7 +175,8 @@ fn write_merged(
     write_round(order, out)
 }
 
-fn write_round(order: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+/// Tells readers that nothing earlier will come than what they have seen before the last time they were told.
+pub(super) fn write_round(order: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     let mut round = Vec::with_capacity(HEADER_SIZE);
     record::put_header(&mut round, order, record::FINISHED_ROUND, 0, HEADER_SIZE as u16);
     out.write_all(&round)

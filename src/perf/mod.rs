@@ -12,7 +12,8 @@
 //! Reading keeps every byte: a [`Profile`] borrows the mapped file, a [`record::Record`] is a slice of it
 //! with its place, and the views in [`event`] and [`sample`] take out only what placing JIT code needs. What
 //! they don't know passes through untouched. Writing ([`output`]) lays the same parts out again, with records
-//! added, replaced or left out.
+//! added, replaced or left out. Events that nobody recorded become a profile, or a part of one, in
+//! [`synthesis`].
 //!
 //! The format is that of Linux' `tools/perf/Documentation/perf.data-file-format.txt` and of
 //! `include/uapi/linux/perf_event.h`. linux-perf-data can't serve here: it has no writer, hides offsets and
@@ -21,6 +22,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 pub mod attr;
+pub mod callchain;
 pub mod compression;
 pub mod event;
 pub mod feature;

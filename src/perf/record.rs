@@ -6,9 +6,9 @@ use crate::bytes::{ByteOrder, Reader};
 pub const MMAP: u32 = 1;
 /// `PERF_RECORD_COMM`: a process changed its name, or executed another program.
 pub const COMM: u32 = 3;
-/// `PERF_RECORD_EXIT`.
+/// `PERF_RECORD_EXIT`: a thread is gone.
 pub const EXIT: u32 = 4;
-/// `PERF_RECORD_FORK`.
+/// `PERF_RECORD_FORK`: a process or thread was started.
 pub const FORK: u32 = 7;
 /// `PERF_RECORD_SAMPLE`.
 pub const SAMPLE: u32 = 9;
@@ -39,6 +39,8 @@ pub const AUXTRACE_INFO: u32 = 70;
 pub const AUXTRACE: u32 = 71;
 /// `PERF_RECORD_THREAD_MAP`: which threads are recorded.
 pub const THREAD_MAP: u32 = 73;
+/// `PERF_RECORD_EVENT_UPDATE`: something about an event, such as its name.
+pub const EVENT_UPDATE: u32 = 78;
 /// `PERF_RECORD_TIME_CONV`: how cycle counts become times.
 pub const TIME_CONV: u32 = 79;
 /// `PERF_RECORD_HEADER_FEATURE`: in a pipe, a feature section.

@@ -5,8 +5,8 @@ use linux_perf_event_reader::{ReadFormat, SampleFormat};
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::perf::attr::Attr;
-use crate::perf::record::Record;
-use crate::units::{Address, Pid};
+use crate::perf::record::{HEADER_SIZE, Record};
+use crate::units::{Address, Pid, Tid};
 
 /// `PERF_FORMAT_LOST`, which linux-perf-event-reader doesn't know.
 const READ_FORMAT_LOST: u64 = 1 << 4;
@@ -21,15 +21,21 @@ pub struct Sample<'a> {
     pub ip: Option<Address>,
     /// Its process.
     pub pid: Option<Pid>,
+    /// Its thread.
+    pub tid: Option<Tid>,
     /// The callers, innermost first, the sampled address among them; marks of the kind `PERF_CONTEXT_USER`
     /// stand between.
     pub callchain: Addresses<'a>,
+    /// Bytes from the record's start to the number of those.
+    pub callchain_offset: Option<usize>,
     /// The last branches: source, target and flags of each in turn.
     pub branches: Addresses<'a>,
     /// The user registers.
     pub registers: Addresses<'a>,
     /// The top of the user stack, for unwinding later.
     pub stack: Addresses<'a>,
+    /// Bytes from the record's start to the size of that.
+    pub stack_offset: Option<usize>,
     /// Whether the record ends before its fields do; what stands before the cut is there.
     pub is_cut: bool,
 }
@@ -46,6 +52,16 @@ pub struct Addresses<'a> {
 impl<'a> Addresses<'a> {
     fn new(bytes: &'a [u8], order: ByteOrder, width: usize) -> Self {
         Self { bytes, order, width }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.bytes.chunks_exact(self.width).len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The numbers in the order of the record.
@@ -65,7 +81,7 @@ impl<'a> Addresses<'a> {
 
 /// The lowest of the marks that stand between the parts of a call chain, such as `PERF_CONTEXT_USER`
 /// (`PERF_CONTEXT_MAX`).
-const CONTEXT_MARKS: u64 = -4095i64 as u64;
+pub const CONTEXT_MARKS: u64 = -4095i64 as u64;
 
 impl<'a> Sample<'a> {
     /// The addresses of the call chain, without the marks between its parts.
@@ -79,10 +95,13 @@ impl<'a> Sample<'a> {
         Self {
             ip: None,
             pid: None,
+            tid: None,
             callchain: none,
+            callchain_offset: None,
             branches: none,
             registers: none,
             stack: none,
+            stack_offset: None,
             is_cut: false,
         }
     }
@@ -96,6 +115,8 @@ impl<'a> Sample<'a> {
 
     /// The order and size of the fields are those of `perf_output_sample` in Linux' kernel/events/core.c.
     fn fill(&mut self, body: &mut Reader<'a>, attr: &Attr, order: ByteOrder) -> Option<()> {
+        let size = body.rest().len().saturating_add(HEADER_SIZE);
+        let offset = |body: &Reader<'a>| size.checked_sub(body.rest().len());
         let has = |field| attr.sample_format.contains(field);
         if has(SampleFormat::IDENTIFIER) {
             body.skip(8)?;
@@ -105,7 +126,7 @@ impl<'a> Sample<'a> {
         }
         if has(SampleFormat::TID) {
             self.pid = Some(Pid(body.u32()?));
-            body.skip(4)?;
+            self.tid = Some(Tid(body.u32()?));
         }
         if has(SampleFormat::TIME) {
             body.skip(8)?;
@@ -125,6 +146,7 @@ impl<'a> Sample<'a> {
             skip_read(body, attr.read_format)?;
         }
         if has(SampleFormat::CALLCHAIN) {
+            self.callchain_offset = offset(body);
             let count = body.u64()?;
             self.callchain = Addresses::new(body.bytes(count.checked_mul(8)?)?, order, 8);
         }
@@ -155,6 +177,7 @@ impl<'a> Sample<'a> {
             }
         }
         if has(SampleFormat::STACK_USER) {
+            self.stack_offset = offset(body);
             let size = body.u64()?;
             if size > 0 {
                 let stack = body.bytes(size)?;

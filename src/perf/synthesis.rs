@@ -1,4 +1,22 @@
-//! Records and table entries of our own making.
+//! Records and table entries of our own making, and whole events: [`Synthesis`] makes a profile of them, or adds
+//! them to a recorded one.
+//!
+//! ```text
+//!                        definitions ──► attributes, ids, names ───────┐
+//! samples, names, forks, maps ──► records ──┐                          ▼
+//! recorded profile ──► with identifiers ────┴── in order of time ──► a profile like any other
+//! ```
+
+mod definition;
+mod event_desc;
+mod identifier;
+mod loss;
+mod parts;
+mod process;
+mod recording;
+mod sample;
+mod stand_alone;
+mod stream;
 
 use linux_perf_event_reader::SampleFormat;
 use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
@@ -7,6 +25,14 @@ use crate::bytes::{ByteOrder, put_padded};
 use crate::perf::attr::{Attr, TRAILER_FIELDS};
 use crate::perf::record::{self, Record};
 use crate::units::{AddressRange, BuildId, Pid, Time};
+
+pub use definition::{Definition, Measure};
+pub use loss::Loss;
+pub use parts::Synthesized;
+pub use process::{Comm, Task, Thread, put_comm, put_exit, put_fork};
+pub use sample::Sample;
+pub use stand_alone::Origin;
+pub use stream::Synthesis;
 
 /// A map that an MMAP2 record is to announce.
 #[derive(Clone, Copy, Debug)]
@@ -71,12 +97,12 @@ pub fn put_mmap2(out: &mut Vec<u8>, order: ByteOrder, mapping: &Mapping<'_>, eve
     order.put_u32(out, protection);
     order.put_u32(out, MAP_PRIVATE);
     put_padded(out, mapping.name, name_size);
-    put_trailer(out, order, mapping.pid, mapping.time, event);
+    put_trailer(out, order, Thread::first_of(mapping.pid), mapping.time, event);
 }
 
 /// The trailer that every record has when the profile was recorded with `sample_id_all`, as all are since
 /// Linux 2.6.38.
-fn put_trailer(out: &mut Vec<u8>, order: ByteOrder, pid: Pid, time: Time, event: Event<'_>) {
+fn put_trailer(out: &mut Vec<u8>, order: ByteOrder, thread: Thread, time: Time, event: Event<'_>) {
     if !event.attr.has_trailer {
         return;
     }
@@ -85,8 +111,8 @@ fn put_trailer(out: &mut Vec<u8>, order: ByteOrder, pid: Pid, time: Time, event:
             continue;
         }
         if field == SampleFormat::TID {
-            order.put_u32(out, pid.0);
-            order.put_u32(out, pid.0);
+            order.put_u32(out, thread.pid.0);
+            order.put_u32(out, thread.tid.0);
         } else if field == SampleFormat::TIME {
             order.put_u64(out, time.0);
         } else if field == SampleFormat::CPU {

@@ -1,0 +1,197 @@
+//! Samples with other callers: where something else knows the stack better than the frame pointers that the kernel
+//! followed.
+
+use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
+
+use crate::bytes::{ByteOrder, Reader};
+use crate::perf::attr::Attr;
+use crate::perf::record::{self, HEADER_SIZE, Record};
+use crate::perf::sample::{CONTEXT_MARKS, Sample};
+use crate::units::Address;
+
+/// Where in user space a sample was taken, or where the program went into the kernel from: the first user address in
+/// its call chain. `None` if it has none, as in threads of the kernel and in samples of a call chain's kernel part
+/// alone.
+pub fn user_address(record: &Record<'_>, sample: &Sample<'_>) -> Option<Address> {
+    let is_user = record.cpu_mode() == record::MISC_USER;
+    split(record, sample)
+        .and_then(|(_, leaf)| leaf)
+        .or(sample.ip.filter(|_| is_user))
+}
+
+/// How many numbers of a call chain come before the callers of its first user address, and that one, if it is there.
+fn split(record: &Record<'_>, sample: &Sample<'_>) -> Option<(usize, Option<Address>)> {
+    sample.callchain_offset?;
+    let mut is_user = record.cpu_mode() == record::MISC_USER;
+    let mut count = 0_usize;
+    for address in sample.callchain.iter() {
+        count = count.saturating_add(1);
+        if address.0 >= CONTEXT_MARKS {
+            is_user = address.0 == PERF_CONTEXT_USER;
+        } else if is_user {
+            return Some((count, Some(address)));
+        }
+    }
+    Some((count, None))
+}
+
+/// Appends a sample with `callers` in place of those of its first user address, innermost first. A copy of the stack
+/// is left out, since readers would add what they make of it. `None` if the sample has no call chain, no user address
+/// or no room.
+pub fn put_with_callers(
+    out: &mut Vec<u8>,
+    order: ByteOrder,
+    record: &Record<'_>,
+    attr: &Attr,
+    callers: impl ExactSizeIterator<Item = Address>,
+) -> Option<()> {
+    const WORD: usize = 8;
+    let sample = Sample::parse(record, attr, order);
+    if sample.is_cut {
+        return None;
+    }
+    let start = sample.callchain_offset?;
+    let (kept, leaf) = split(record, &sample)?;
+    // Where stacks are copied, the chain has the kernel's part only.
+    let added = match leaf {
+        Some(_) => None,
+        None => Some(user_address(record, &sample)?),
+    };
+    let marks = if added.is_some() { 2 } else { 0 };
+    let count = kept.checked_add(marks)?.checked_add(callers.len())?;
+    let chain = start.checked_add(WORD)?;
+    let chain_end = chain.checked_add(sample.callchain.len().checked_mul(WORD)?)?;
+    let stack = sample.stack_offset.unwrap_or(record.bytes.len());
+    let behind_chain = record.bytes.get(chain_end..stack)?;
+    let behind_stack = match sample.stack_offset {
+        Some(offset) => behind_stack(record.bytes.get(offset..)?, order)?,
+        None => &[],
+    };
+
+    let before = out.len();
+    out.extend_from_slice(record.bytes.get(..start)?);
+    order.put_u64(out, count as u64);
+    out.extend_from_slice(record.bytes.get(chain..)?.get(..kept.checked_mul(WORD)?)?);
+    if let Some(leaf) = added {
+        order.put_u64(out, PERF_CONTEXT_USER);
+        order.put_u64(out, leaf.0);
+    }
+    for caller in callers {
+        order.put_u64(out, caller.0);
+    }
+    out.extend_from_slice(behind_chain);
+    if sample.stack_offset.is_some() {
+        order.put_u64(out, 0);
+        out.extend_from_slice(behind_stack);
+    }
+    let size = out.len().saturating_sub(before);
+    let Ok(size) = u16::try_from(size) else {
+        out.truncate(before);
+        return None;
+    };
+    let mut header = Vec::with_capacity(HEADER_SIZE);
+    record::put_header(&mut header, order, record.kind, record.misc, size);
+    let place = before.checked_add(HEADER_SIZE)?;
+    out.get_mut(before..place)?.copy_from_slice(&header);
+    Some(())
+}
+
+/// What follows a copy of the stack.
+fn behind_stack(bytes: &[u8], order: ByteOrder) -> Option<&[u8]> {
+    let mut reader = Reader::new(bytes, order);
+    let size = reader.u64()?;
+    if size > 0 {
+        reader.skip(size)?;
+        reader.skip(8)?;
+    }
+    Some(reader.rest())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::record::Records;
+    use linux_perf_event_reader::SampleFormat;
+
+    const KERNEL: u64 = -128i64 as u64;
+
+    fn attr(format: SampleFormat) -> Attr {
+        let mut bytes = vec![0; 128];
+        bytes[4..8].copy_from_slice(&128u32.to_le_bytes());
+        bytes[24..32].copy_from_slice(&format.bits().to_le_bytes());
+        Attr::parse(&bytes, ByteOrder::Little)
+    }
+
+    fn sample(misc: u16, words: &[u64]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let size = HEADER_SIZE + 8 * words.len();
+        record::put_header(&mut out, ByteOrder::Little, record::SAMPLE, misc, size as u16);
+        for &word in words {
+            ByteOrder::Little.put_u64(&mut out, word);
+        }
+        out
+    }
+
+    fn spliced(format: SampleFormat, bytes: &[u8], callers: &[u64]) -> Option<Vec<u8>> {
+        let record = Records::new(bytes, 0, ByteOrder::Little).next().unwrap();
+        let callers: Vec<Address> = callers.iter().copied().map(Address).collect();
+        let mut out = Vec::new();
+        let callers = callers.into_iter();
+        put_with_callers(&mut out, ByteOrder::Little, &record, &attr(format), callers)?;
+        Some(out)
+    }
+
+    #[test]
+    fn what_follows_the_first_user_address_is_replaced_and_all_else_kept() {
+        let format = SampleFormat::IP | SampleFormat::CALLCHAIN | SampleFormat::RAW;
+        let raw = 4 | 0x6161_6161 << 32;
+        let bytes = sample(
+            1,
+            &[
+                0xffff_1000,
+                6,
+                KERNEL,
+                0xffff_1000,
+                PERF_CONTEXT_USER,
+                0x10,
+                0xbad,
+                0xbad,
+                raw,
+            ],
+        );
+        let expected = sample(
+            1,
+            &[
+                0xffff_1000,
+                5,
+                KERNEL,
+                0xffff_1000,
+                PERF_CONTEXT_USER,
+                0x10,
+                0x20,
+                raw,
+            ],
+        );
+        assert_eq!(spliced(format, &bytes, &[0x20]), Some(expected));
+    }
+
+    #[test]
+    fn a_copy_of_the_stack_makes_place_for_callers() {
+        let format = SampleFormat::IP | SampleFormat::CALLCHAIN | SampleFormat::STACK_USER;
+        let bytes = sample(record::MISC_USER, &[0x10, 0, 16, 1, 2, 16]);
+        let expected = sample(record::MISC_USER, &[0x10, 3, PERF_CONTEXT_USER, 0x10, 0x20, 0]);
+        assert_eq!(spliced(format, &bytes, &[0x20]), Some(expected));
+    }
+
+    #[test]
+    fn samples_without_user_address_chain_or_room_stay() {
+        let format = SampleFormat::IP | SampleFormat::CALLCHAIN;
+        assert_eq!(
+            spliced(format, &sample(1, &[0xffff_1000, 1, 0xffff_1000]), &[0x20]),
+            None
+        );
+        assert_eq!(spliced(SampleFormat::IP, &sample(2, &[0x10]), &[0x20]), None);
+        let room = sample(2, &[0x10, 1, 0x10]);
+        assert_eq!(spliced(format, &room, &vec![0x20; 9000]), None);
+    }
+}
