@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 pub mod jitdump;
+pub mod mono;
 pub mod names;
 pub mod perf_map;
 

@@ -1,0 +1,148 @@
+//! Events of what was measured: samples, native symbols, counters, coverage.
+
+use crate::runtime::mono::cursor::Encoding;
+use crate::runtime::mono::decode::{Decoder, PLAIN};
+use crate::runtime::mono::event::{CounterChange, Covered, Kind, ThreadId};
+use crate::runtime::mono::list::{Form, Frames, List};
+use crate::runtime::mono::log::Fault;
+
+/// The data version that brought managed methods to samples.
+const WITH_METHODS: u8 = 6;
+
+/// The data version that brought the thread to samples.
+const WITH_THREAD: u8 = 11;
+
+/// The data version in which samples have no type any more, and binaries' addresses are counted like others.
+const WITHOUT_TYPE: u8 = 14;
+
+/// The data version in which there are no binaries any more.
+const WITHOUT_BINARIES: u8 = 16;
+
+impl<'a> Decoder<'a> {
+    /// Sets `own_time` for an event whose time does not count for those behind it.
+    pub(super) fn sample(&mut self, subtype: u8, own_time: &mut Option<u64>) -> Result<Kind<'a>, Fault> {
+        Ok(match subtype {
+            0x00 => self.hit(own_time)?,
+            0x10 => {
+                self.advance_if_plain()?;
+                Kind::NativeSymbol {
+                    start: self.cursor.address(&self.encoding)?,
+                    size: self.cursor.unsigned()?,
+                    name: self.cursor.string()?,
+                }
+            }
+            0x20 if !self.since(WITHOUT_BINARIES) => self.binary()?,
+            0x30 => {
+                self.advance_if_plain()?;
+                Kind::CounterDescriptions(List::counted(&mut self.cursor, &self.encoding)?)
+            }
+            0x40 => {
+                let milliseconds = match self.since(PLAIN) {
+                    true => {
+                        self.advance()?;
+                        None
+                    }
+                    false => Some(self.cursor.unsigned()?),
+                };
+                Kind::Counters {
+                    milliseconds,
+                    values: CounterChange::all(&mut self.cursor, &self.encoding)?,
+                }
+            }
+            _ => return Err(Fault::UnknownEvent),
+        })
+    }
+
+    fn hit(&mut self, own_time: &mut Option<u64>) -> Result<Kind<'a>, Fault> {
+        let sample_type = if self.since(WITHOUT_TYPE) {
+            self.advance()?;
+            None
+        } else if self.since(PLAIN) {
+            self.advance()?;
+            Some(self.cursor.byte()?.into())
+        } else {
+            let sample_type = self.cursor.unsigned()?;
+            *own_time = Some(self.cursor.unsigned()?);
+            Some(sample_type)
+        };
+        let thread = match self.since(WITH_THREAD) {
+            true => ThreadId(self.pointer()?.0),
+            false => self.thread,
+        };
+        let addresses = List::counted(&mut self.cursor, &self.encoding)?;
+        let form = match self.since(PLAIN) {
+            true => Form::Inwards,
+            false => Form::InwardsWithOffsets,
+        };
+        let frames = match self.since(WITH_METHODS) {
+            true => Frames::counted(&mut self.cursor, &self.encoding, form, &mut self.method)?,
+            false => Frames::NONE,
+        };
+        Ok(Kind::SampleHit {
+            sample_type,
+            thread,
+            addresses,
+            frames,
+        })
+    }
+
+    fn binary(&mut self) -> Result<Kind<'a>, Fault> {
+        self.advance()?;
+        let encoding = match self.since(WITHOUT_TYPE) {
+            true => self.encoding,
+            false => Encoding {
+                pointer_base: 0,
+                ..self.encoding
+            },
+        };
+        Ok(Kind::NativeBinary {
+            start: self.cursor.address(&encoding)?,
+            offset: self.cursor.unsigned()?,
+            size: self.cursor.unsigned()?,
+            name: self.cursor.string()?,
+        })
+    }
+
+    pub(super) fn coverage(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+        self.advance_if_plain()?;
+        Ok(match subtype {
+            0x00 => Kind::CoverageAssembly {
+                name: self.cursor.string()?,
+                guid: self.cursor.string()?,
+                file: self.cursor.string()?,
+                methods: self.covered()?,
+            },
+            0x10 => Kind::CoverageMethod {
+                assembly: self.cursor.string()?,
+                class: self.cursor.string()?,
+                name: self.cursor.string()?,
+                signature: self.cursor.string()?,
+                file: self.cursor.string()?,
+                token: self.cursor.unsigned()?,
+                id: self.cursor.unsigned()?,
+                statements: self.cursor.unsigned()?,
+            },
+            0x20 => Kind::CoverageStatement {
+                method: self.cursor.unsigned()?,
+                offset: self.cursor.unsigned()?,
+                count: self.cursor.unsigned()?,
+                line: self.cursor.unsigned()?,
+                column: self.cursor.unsigned()?,
+            },
+            0x30 => Kind::CoverageClass {
+                assembly: self.cursor.string()?,
+                name: self.cursor.string()?,
+                methods: self.covered()?,
+            },
+            _ => return Err(Fault::UnknownEvent),
+        })
+    }
+
+    fn covered(&mut self) -> Result<Covered, Fault> {
+        Ok(Covered {
+            methods: self.cursor.unsigned()?,
+            fully: self.cursor.unsigned()?,
+            partially: self.cursor.unsigned()?,
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! Events of what the program is made of and does: metadata, methods, exceptions, locks, code.
+
+use crate::runtime::mono::decode::{Decoder, WITH_STACK};
+use crate::runtime::mono::event::{CodeBufferKind, Kind, Metadata, MonitorEvent, Stage, ThreadId};
+use crate::runtime::mono::log::Fault;
+
+/// The data version that numbered the kinds of code anew, from 0 on, and moved the events of locks to a byte of their
+/// own; assemblies tell their image and clauses their exception since.
+const RENUMBERED: u8 = 14;
+
+/// The data version in which images tell the identity of their content, when they are loaded.
+const WITH_MVID: u8 = 16;
+
+impl<'a> Decoder<'a> {
+    pub(super) fn metadata(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+        let stage = match subtype {
+            0x00 => Stage::Name,
+            0x10 => Stage::LoadStart,
+            0x20 => Stage::LoadEnd,
+            0x30 => Stage::UnloadStart,
+            0x40 => Stage::UnloadEnd,
+            0x80.. => Stage::LoadError,
+            _ => return Err(Fault::UnknownEvent),
+        };
+        self.advance()?;
+        let what = self.cursor.byte()?;
+        let pointer = self.pointer()?;
+        let subject = match what {
+            1 => {
+                let image = self.pointer()?;
+                self.skip_old_flags()?;
+                Metadata::Class {
+                    class: pointer,
+                    image,
+                    name: self.cursor.string()?,
+                }
+            }
+            2 => {
+                self.skip_old_flags()?;
+                Metadata::Image {
+                    image: pointer,
+                    name: self.cursor.string()?,
+                    mvid: match self.since(WITH_MVID) && stage == Stage::LoadEnd {
+                        true => self.cursor.string()?,
+                        false => b"",
+                    },
+                }
+            }
+            3 => {
+                let image = match self.since(RENUMBERED) {
+                    true => Some(self.pointer()?),
+                    false => None,
+                };
+                self.skip_old_flags()?;
+                Metadata::Assembly {
+                    assembly: pointer,
+                    image,
+                    name: self.cursor.string()?,
+                }
+            }
+            4 => {
+                self.skip_old_flags()?;
+                let name = self.name_if(stage)?;
+                Metadata::Domain {
+                    domain: pointer,
+                    name,
+                }
+            }
+            5 => {
+                self.skip_old_flags()?;
+                let name = self.name_if(stage)?;
+                let thread = ThreadId(pointer.0);
+                Metadata::Thread { thread, name }
+            }
+            6 => {
+                self.skip_old_flags()?;
+                Metadata::Context {
+                    context: pointer,
+                    domain: self.pointer()?,
+                }
+            }
+            7 => Metadata::VTable {
+                vtable: pointer,
+                domain: self.pointer()?,
+                class: self.pointer()?,
+            },
+            _ => return Err(Fault::UnknownEvent),
+        };
+        Ok(Kind::Metadata { stage, subject })
+    }
+
+    /// The name of what has one in events of its own.
+    fn name_if(&mut self, stage: Stage) -> Result<&'a [u8], Fault> {
+        match stage {
+            Stage::Name => self.cursor.string(),
+            _ => Ok(b""),
+        }
+    }
+
+    #[inline]
+    pub(super) fn method(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+        self.advance()?;
+        self.method = self.method.wrapping_add(self.cursor.signed()?);
+        let method = self.encoding.method(self.method);
+        Ok(match subtype {
+            0x10 => Kind::Leave(method),
+            0x20 => Kind::Enter(method),
+            0x30 => Kind::ExceptionLeave(method),
+            0x40 => Kind::Jit {
+                method,
+                code: self.cursor.address(&self.encoding)?,
+                size: self.cursor.unsigned()?,
+                name: self.cursor.string()?,
+            },
+            _ => return Err(Fault::UnknownEvent),
+        })
+    }
+
+    pub(super) fn exception(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+        self.advance()?;
+        Ok(match subtype & !WITH_STACK {
+            0x00 => Kind::Throw {
+                object: self.cursor.object(&self.encoding)?,
+                frames: self.frames(subtype & WITH_STACK != 0)?,
+            },
+            0x10 => {
+                let clause_type = self.small()?;
+                let number = self.cursor.unsigned()?;
+                self.method = self.method.wrapping_add(self.cursor.signed()?);
+                Kind::Clause {
+                    clause_type,
+                    number,
+                    method: self.encoding.method(self.method),
+                    object: match self.since(RENUMBERED) {
+                        true => Some(self.cursor.object(&self.encoding)?),
+                        false => None,
+                    },
+                }
+            }
+            _ => return Err(Fault::UnknownEvent),
+        })
+    }
+
+    pub(super) fn monitor(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+        self.advance()?;
+        let in_subtype = subtype >> 4 & 0x3;
+        let event = match self.since(RENUMBERED) {
+            true => self.cursor.byte()?,
+            false => in_subtype,
+        };
+        Ok(Kind::Monitor {
+            event: match event {
+                1 => MonitorEvent::Contention,
+                2 => MonitorEvent::Done,
+                3 => MonitorEvent::Fail,
+                other => MonitorEvent::Other(other),
+            },
+            object: self.cursor.object(&self.encoding)?,
+            frames: self.frames(subtype & WITH_STACK != 0)?,
+        })
+    }
+
+    pub(super) fn code_buffer(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+        if subtype != 0x10 {
+            return Err(Fault::UnknownEvent);
+        }
+        self.advance()?;
+        let number = self.small()?.cast_signed();
+        let number = match self.since(RENUMBERED) {
+            true => number,
+            false => number.wrapping_sub(1),
+        };
+        let kind = CodeBufferKind::from_number(number);
+        Ok(Kind::CodeBuffer {
+            kind,
+            start: self.cursor.address(&self.encoding)?,
+            size: self.cursor.unsigned()?,
+            name: match kind {
+                CodeBufferKind::SpecificTrampoline => self.cursor.string()?,
+                _ => b"",
+            },
+        })
+    }
+}
+
+impl CodeBufferKind {
+    /// By the numbers of data version 14.
+    fn from_number(number: i64) -> Self {
+        match number {
+            0 => Self::Method,
+            1 => Self::MethodTrampoline,
+            2 => Self::UnboxTrampoline,
+            3 => Self::InterfaceTrampoline,
+            4 => Self::GenericsTrampoline,
+            5 => Self::SpecificTrampoline,
+            6 => Self::Helper,
+            7 => Self::Monitor,
+            8 => Self::DelegateInvoke,
+            9 => Self::ExceptionHandling,
+            other => Self::Other(other),
+        }
+    }
+}

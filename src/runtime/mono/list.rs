@@ -1,0 +1,408 @@
+//! Lists in events: views of the bytes of the file, which can be walked as often as one likes. They were walked once
+//! when their event was read, so that walking can't fail.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::runtime::mono::cursor::{Cursor, Encoding, last_signed};
+use crate::runtime::mono::event::{
+    CounterChange, CounterDescription, CounterValue, Method, Move, Reference, Root, RootOrigin,
+};
+use crate::runtime::mono::log::Fault;
+use crate::units::Address;
+
+/// What a list can hold.
+pub trait Element<'a>: Copy {
+    /// How many bytes each has at least.
+    const SIZE: u64;
+
+    /// Reads the next one. `running` is 0 at first, and then what the one before has left there.
+    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, running: &mut u64) -> Result<Self, Fault>;
+}
+
+/// A list of things of one type.
+#[derive(Clone, Copy)]
+pub struct List<'a, T> {
+    bytes: &'a [u8],
+    count: u32,
+    encoding: Encoding,
+    elements: PhantomData<T>,
+}
+
+impl<'a, T: Element<'a>> List<'a, T> {
+    /// Reads a number and so many elements.
+    pub(super) fn counted(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Fault> {
+        let count = cursor.count(T::SIZE)?;
+        Self::of(count, cursor, encoding)
+    }
+
+    /// Reads `count` elements.
+    pub(super) fn of(count: u64, cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Fault> {
+        let before = *cursor;
+        let mut running = 0;
+        for _ in 0..count {
+            T::read(cursor, encoding, &mut running)?;
+        }
+        Ok(Self {
+            bytes: cursor.since(before),
+            count: u32::try_from(count).map_err(|_| Fault::BadCount)?,
+            encoding: *encoding,
+            elements: PhantomData,
+        })
+    }
+
+    /// Walks the list.
+    pub fn iter(&self) -> Iter<'a, T> {
+        Iter {
+            cursor: Cursor::new(self.bytes),
+            left: self.count,
+            encoding: self.encoding,
+            running: 0,
+            elements: PhantomData,
+        }
+    }
+}
+
+impl<T> List<'_, T> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl<'a, T: Element<'a>> IntoIterator for List<'a, T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T: Element<'a> + PartialEq> PartialEq for List<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, T: Element<'a> + fmt::Debug> fmt::Debug for List<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A walk over a [`List`].
+#[derive(Clone, Debug)]
+pub struct Iter<'a, T> {
+    cursor: Cursor<'a>,
+    left: u32,
+    encoding: Encoding,
+    running: u64,
+    elements: PhantomData<T>,
+}
+
+impl<'a, T: Element<'a>> Iterator for Iter<'a, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.left = self.left.checked_sub(1)?;
+        T::read(&mut self.cursor, &self.encoding, &mut self.running).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left as usize, Some(self.left as usize))
+    }
+}
+
+impl<'a, T: Element<'a>> ExactSizeIterator for Iter<'a, T> {}
+
+impl Element<'_> for Address {
+    const SIZE: u64 = 1;
+
+    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
+        cursor.address(encoding)
+    }
+}
+
+impl Element<'_> for Move {
+    const SIZE: u64 = 2;
+
+    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
+        Ok(Self {
+            from: cursor.object(encoding)?,
+            to: cursor.object(encoding)?,
+        })
+    }
+}
+
+impl Element<'_> for Reference {
+    const SIZE: u64 = 1;
+
+    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, running: &mut u64) -> Result<Self, Fault> {
+        /// The data version that brought offsets, each counted from the one before.
+        const WITH_OFFSET: u8 = 2;
+        let has_offset = encoding.version >= WITH_OFFSET;
+        if has_offset {
+            *running = running.wrapping_add(cursor.unsigned()?);
+        }
+        Ok(Self {
+            offset: has_offset.then_some(*running),
+            object: cursor.object(encoding)?,
+        })
+    }
+}
+
+impl Element<'_> for Root {
+    const SIZE: u64 = 2;
+
+    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
+        if encoding.roots_have_addresses {
+            let address = cursor.address(encoding)?;
+            return Ok(Self {
+                object: cursor.object(encoding)?,
+                origin: RootOrigin::Address(address),
+            });
+        }
+        let object = cursor.object(encoding)?;
+        let kind = match encoding.version {
+            13 => cursor.byte()?.into(),
+            _ => cursor.unsigned()?,
+        };
+        let extra = cursor.unsigned()?;
+        Ok(Self {
+            object,
+            origin: RootOrigin::Kind { kind, extra },
+        })
+    }
+}
+
+/// Data versions in which the type, unit and variance of counters are one byte each.
+fn has_counter_bytes(encoding: &Encoding) -> bool {
+    (13..15).contains(&encoding.version)
+}
+
+fn counter_number(cursor: &mut Cursor<'_>, encoding: &Encoding) -> Result<u64, Fault> {
+    match has_counter_bytes(encoding) {
+        true => Ok(cursor.byte()?.into()),
+        false => cursor.unsigned(),
+    }
+}
+
+impl<'a> Element<'a> for CounterDescription<'a> {
+    const SIZE: u64 = 6;
+
+    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
+        /// The section whose name is told (`MONO_COUNTER_PERFCOUNTERS`).
+        const NAMED: u64 = 1 << 15;
+        let section = cursor.unsigned()?;
+        let section_name = match section {
+            NAMED => cursor.string()?,
+            _ => b"",
+        };
+        Ok(Self {
+            section,
+            section_name,
+            name: cursor.string()?,
+            value_type: counter_number(cursor, encoding)?,
+            unit: counter_number(cursor, encoding)?,
+            variance: counter_number(cursor, encoding)?,
+            index: cursor.unsigned()?,
+        })
+    }
+}
+
+impl<'a> CounterChange<'a> {
+    /// Reads all changes of an event, behind the last of which stands the index 0.
+    pub(super) fn all(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<List<'a, Self>, Fault> {
+        let mut ahead = *cursor;
+        let mut count = 0_u64;
+        while Cursor::new(ahead.rest()).unsigned()? != 0 {
+            Self::read(&mut ahead, encoding, &mut 0)?;
+            count = count.saturating_add(1);
+        }
+        let list = List::of(count, cursor, encoding)?;
+        cursor.unsigned()?;
+        Ok(list)
+    }
+}
+
+impl<'a> Element<'a> for CounterChange<'a> {
+    const SIZE: u64 = 3;
+
+    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
+        let index = cursor.unsigned()?;
+        let value = match counter_number(cursor, encoding)? {
+            0 | 2 | 3 | 7 => CounterValue::Signed(cursor.signed()?.cast_signed()),
+            1 | 4 => CounterValue::Unsigned(cursor.unsigned()?),
+            5 => CounterValue::Double(cursor.double()?),
+            6 if cursor.byte()? == 0 => CounterValue::Text(None),
+            6 => CounterValue::Text(Some(cursor.string()?)),
+            _ => return Err(Fault::UnknownCounter),
+        };
+        Ok(Self { index, value })
+    }
+}
+
+/// How the methods of a stack are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// The outermost first, each as the difference to the one before (from data version 13 on).
+    Chained,
+    /// The outermost first, each as the difference to a base.
+    FromBase,
+    /// The innermost first, each as the difference to the one before: in samples.
+    Inwards,
+    /// The same, each with two offsets behind it, in IL and in native code (data versions 6 to 12).
+    InwardsWithOffsets,
+}
+
+/// A stack of managed methods, innermost first, however the file has it: samples have it like this, all other
+/// events the other way round.
+#[derive(Clone, Copy)]
+pub struct Frames<'a> {
+    bytes: &'a [u8],
+    count: u32,
+    form: Form,
+    mask: u64,
+    /// Of [`Form::Chained`], the innermost method; else what differences start from.
+    start: u64,
+}
+
+impl<'a> Frames<'a> {
+    /// No stack.
+    pub(super) const NONE: Self = Self {
+        bytes: &[],
+        count: 0,
+        form: Form::FromBase,
+        mask: 0,
+        start: 0,
+    };
+
+    /// Reads a number and so many methods. `method` is the last one that the buffer has named.
+    pub(super) fn counted(
+        cursor: &mut Cursor<'a>,
+        encoding: &Encoding,
+        form: Form,
+        method: &mut u64,
+    ) -> Result<Self, Fault> {
+        let size = match form {
+            Form::InwardsWithOffsets => 3,
+            _ => 1,
+        };
+        let count = cursor.count(size)?;
+        let before = *cursor;
+        let first = *method;
+        for _ in 0..count {
+            let difference = cursor.signed()?;
+            if form != Form::FromBase {
+                *method = method.wrapping_add(difference);
+            }
+            if form == Form::InwardsWithOffsets {
+                cursor.signed()?;
+                cursor.signed()?;
+            }
+        }
+        Ok(Self {
+            bytes: cursor.since(before),
+            count: u32::try_from(count).map_err(|_| Fault::BadCount)?,
+            form,
+            mask: encoding.mask,
+            start: match form {
+                Form::Chained => *method,
+                Form::FromBase => encoding.pointer_base,
+                Form::Inwards | Form::InwardsWithOffsets => first,
+            },
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Walks the stack, the innermost method first.
+    pub fn iter(&self) -> FramesIter<'a> {
+        FramesIter(*self)
+    }
+}
+
+impl Default for Frames<'_> {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl<'a> IntoIterator for Frames<'a> {
+    type Item = Method;
+    type IntoIter = FramesIter<'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl PartialEq for Frames<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl fmt::Debug for Frames<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A walk over [`Frames`].
+#[derive(Clone, Debug)]
+pub struct FramesIter<'a>(Frames<'a>);
+
+impl Iterator for FramesIter<'_> {
+    type Item = Method;
+
+    fn next(&mut self) -> Option<Method> {
+        let Self(frames) = self;
+        frames.count = frames.count.checked_sub(1)?;
+        let value = match frames.form {
+            Form::Chained => {
+                let (difference, before) = last_signed(frames.bytes)?;
+                frames.bytes = before;
+                let value = frames.start;
+                frames.start = value.wrapping_sub(difference);
+                value
+            }
+            Form::FromBase => {
+                let (difference, before) = last_signed(frames.bytes)?;
+                frames.bytes = before;
+                frames.start.wrapping_add(difference)
+            }
+            Form::Inwards | Form::InwardsWithOffsets => {
+                let mut cursor = Cursor::new(frames.bytes);
+                frames.start = frames.start.wrapping_add(cursor.signed().ok()?);
+                if frames.form == Form::InwardsWithOffsets {
+                    cursor.signed().ok()?;
+                    cursor.signed().ok()?;
+                }
+                frames.bytes = cursor.rest();
+                frames.start
+            }
+        };
+        Some(Method(value & frames.mask))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len(), Some(self.0.len()))
+    }
+}
+
+impl ExactSizeIterator for FramesIter<'_> {}
