@@ -42,7 +42,9 @@ use jitinject::machine::Machine;
 use jitinject::perf::Profile;
 use jitinject::perf::compression::{self, Compressor};
 use jitinject::perf::record::Records;
-use jitinject::runtime::jitdump::{Dump, FunctionView, marker};
+use jitinject::runtime::FunctionView;
+use jitinject::runtime::jitdump::{Dump, marker};
+use jitinject::runtime::mono;
 use jitinject::units::{Address, Pid, Time};
 
 use crate::generator::{Lines, Plan};
@@ -124,6 +126,37 @@ fn jitdump_index(bencher: Bencher<'_, '_>, layout: Layout) {
         .bench(|| Dump::parse(black_box(&files.dump), machine()));
 }
 
+/// A real log of Mono's profiler, its buffers repeated to some megabytes.
+fn mono_log(name: &str) -> Vec<u8> {
+    const REPEATED: usize = 100;
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let log = std::fs::read(folder.join(name).join("trace.mlpd")).unwrap();
+    let header = mono::Header::parse(&log).unwrap().size;
+    [&log[..header], &log[header..].repeat(REPEATED)].concat()
+}
+
+/// A whole log of Mono's profiler: all its events and their stacks.
+#[divan::bench(args = ["mono-calls", "mono-alloc", "mono-joined"])]
+fn mono_events(bencher: Bencher<'_, '_>, name: &str) {
+    let file = mono_log(name);
+    let log = mono::Log::parse(&file).unwrap();
+    bencher
+        .counter(BytesCount::of_slice(&file))
+        .counter(ItemsCount::new(log.events().count()))
+        .bench(|| log.events().map(|event| black_box(event).offset).max());
+}
+
+/// A whole log of Mono's profiler: the index of its code and names.
+#[divan::bench(args = ["mono-calls", "mono-alloc", "mono-joined"])]
+fn mono_index(bencher: Bencher<'_, '_>, name: &str) {
+    let file = mono_log(name);
+    let log = mono::Log::parse(&file).unwrap();
+    bencher
+        .counter(BytesCount::of_slice(&file))
+        .counter(ItemsCount::new(log.events().count()))
+        .bench(|| mono::Index::of(black_box(&log)));
+}
+
 /// A whole profile: everything but the samples.
 #[divan::bench]
 fn profile_survey(bencher: Bencher<'_, '_>) {
@@ -178,8 +211,8 @@ fn timeline(survey: &Survey, dump: &Dump<'_>) -> Timeline {
                 file: 0,
                 function: event.function,
             },
-            range: dump.range(event.function).unwrap(),
-            moved_from: None,
+            range: dump.range(event.function),
+            left: None,
         }
     });
     Timeline::new(&survey.processes, placed.collect())
@@ -191,9 +224,7 @@ fn debug_info_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
     let dump = Files::with(layout).dump();
     let view = some_function(&dump);
     bencher
-        .counter(BytesCount::new(
-            dump.record_bytes(FUNCTION) - view.code.len() as u64,
-        ))
+        .counter(BytesCount::new(dump.record_bytes(FUNCTION) - view.range.size()))
         .bench(|| dump.sources(black_box(&view)));
 }
 
@@ -215,7 +246,7 @@ fn dwarf_of<'b>(view: &FunctionView<'_>, info: &DebugInfo<'_>, buffers: &'b mut 
     let unit = FunctionUnit {
         symbol: view.name,
         address: object::TEXT_OFFSET,
-        size: view.code.len() as u32,
+        size: view.range.size() as u32,
         info,
     };
     let settings = Settings {
@@ -268,7 +299,7 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
         machine: machine(),
         functions: &[object::Function {
             name: view.name,
-            code: object::Code::Known(view.code),
+            code: object::Code::Known(view.code.unwrap()),
             offset: 0,
         }],
         address: view.range.start.0,

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::inject::lines::LineOptions;
-use jitinject::inject::{DEFAULT_OUTPUT, Layout, Options, Tiers, is_standard};
+use jitinject::inject::{DEFAULT_OUTPUT, Layout, MonoEvent, Options, Tiers, is_standard};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -36,12 +36,13 @@ Exit status: 0 done; 1 failed; 2 wrong usage; 3 fewer samples named than --fail-
 #[derive(Parser, Debug)]
 #[command(version, after_help = EXAMPLES, max_term_width = 120)]
 pub struct Arguments {
-    /// The profile to read; `-` is standard input
+    /// The profile to read; `-` is standard input [default: perf.data]
     ///
     /// A file, a folder as perf record --threads makes it, or what perf record -o - writes; compressed or
-    /// not.
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: PathBuf,
+    /// not. A log of Mono's profiler is made into a profile of its events; so is the first one of --mono-log if there
+    /// is no --input.
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
 
     /// The profile to write; `-` is standard output, in perf's format for pipes
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
@@ -65,6 +66,33 @@ pub struct Arguments {
     /// and in /tmp, that of the process first while it runs. Their names tell whose they are.
     #[arg(long, value_name = "PATH")]
     perf_map: Vec<PathBuf>,
+
+    /// A log of Mono's profiler (.mlpd), or a folder to search for them; may be given more than once
+    ///
+    /// Names the code of the process that wrote it: start Mono with --profile=log, and record with -k mono.
+    #[arg(long, value_name = "PATH")]
+    mono_log: Vec<PathBuf>,
+
+    /// Which events of the logs become events of the profile: all of a log that stands alone, and of one beside a
+    /// profile those that are asked for
+    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
+    events: Vec<EventArgument>,
+
+    /// A core file of the process that a log is of, which has the machine code that the log only names
+    ///
+    /// perf annotate then shows it. gcore PID makes one of a process that runs.
+    #[arg(long, value_name = "FILE")]
+    code_from: Option<PathBuf>,
+
+    /// Replace the callers of samples by the calls that a log tells of, if it does (--profile=log:calls)
+    ///
+    /// Mono's code keeps no frame pointer, so that what perf takes for its callers is not worth much.
+    #[arg(long)]
+    splice_stacks: bool,
+
+    /// The process that the logs are of, if they don't tell, or tell the number that it has in a container
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
 
     /// Nanoseconds to add to the times of jitdumps to get the profile's; may be negative
     ///
@@ -152,6 +180,39 @@ enum LayoutArgument {
     Image,
 }
 
+/// What `--events` can be.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum EventArgument {
+    /// Allocated bytes, by type (mono/alloc-bytes/)
+    Alloc,
+    /// Thrown exceptions (mono/exception/)
+    Exception,
+    /// Time spent waiting for locks (mono/contention-ns/)
+    Contention,
+    /// Garbage collections, and how long the program stood (mono/gc-ns/, mono/gc-pause-ns/)
+    Gc,
+    /// Bytes in shots of the heap, by type (mono/heap-bytes/)
+    Heap,
+    /// The profiler's own samples (mono/sample/)
+    Sample,
+    /// Calls, and the time that each method spent by itself (mono/calls/, mono/self-ns/)
+    Calls,
+}
+
+impl From<EventArgument> for MonoEvent {
+    fn from(argument: EventArgument) -> Self {
+        match argument {
+            EventArgument::Alloc => Self::Allocations,
+            EventArgument::Exception => Self::Exceptions,
+            EventArgument::Contention => Self::Contention,
+            EventArgument::Gc => Self::Collections,
+            EventArgument::Heap => Self::Heap,
+            EventArgument::Sample => Self::Samples,
+            EventArgument::Calls => Self::Calls,
+        }
+    }
+}
+
 /// Where `--tiers` tells what it does.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum TiersArgument {
@@ -199,13 +260,24 @@ impl Arguments {
 
     /// What was typed, as the library understands it.
     pub fn options(&self) -> Options {
+        let mut mono_logs = self.mono_log.clone();
+        let input = match &self.input {
+            Some(input) => input.clone(),
+            None if mono_logs.is_empty() => PathBuf::from("perf.data"),
+            None => mono_logs.remove(0),
+        };
         Options {
-            input: self.input.clone(),
+            input,
             output: self.output.clone(),
             compression: self.compress,
             clock_offset: self.clock_offset,
             jitdumps: self.jitdump.clone(),
             perf_maps: self.perf_map.clone(),
+            mono_logs,
+            mono_events: self.events.iter().map(|&event| event.into()).collect(),
+            code_from: self.code_from.clone(),
+            splice_stacks: self.splice_stacks,
+            pid: self.pid,
             elf_dir: self.elf_dir.clone(),
             build_id_cache: self.build_id_cache.clone(),
             summary: self.summary.clone(),

@@ -28,6 +28,12 @@ impl<V: Copy> RangeMap<V> {
         self.pieces.insert(range.start, (range.end, value));
     }
 
+    /// The value at an address.
+    pub fn get(&self, address: Address) -> Option<V> {
+        let (_, &(end, value)) = self.pieces.range(..=address).next_back()?;
+        (address < end).then_some(value)
+    }
+
     /// Empties a range; what goes is handed to `gone`.
     pub fn remove(&mut self, range: AddressRange, mut gone: impl FnMut(AddressRange, V)) {
         while let Some((piece, value)) = self.last_overlapping(range) {

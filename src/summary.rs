@@ -22,7 +22,7 @@ pub struct Summary {
     /// The build-id cache, if the objects were to be added to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_id_cache: Option<CacheSummary>,
-    /// The dumps that were used.
+    /// The dumps and logs that were used.
     pub dumps: Vec<DumpSummary>,
     /// The functions in them.
     pub functions: FunctionSummary,
@@ -53,9 +53,21 @@ pub struct CacheSummary {
     pub added: u64,
 }
 
-/// One dump.
+/// What kind of file functions come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileKind {
+    /// A jitdump.
+    Jitdump,
+    /// A log of Mono's profiler.
+    MonoLog,
+}
+
+/// One file with functions.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct DumpSummary {
+    /// What kind of file it is.
+    pub kind: FileKind,
     /// Where it was found.
     pub path: String,
     /// The processes that use it.
@@ -189,6 +201,17 @@ impl std::fmt::Display for Warning {
 }
 
 impl Summary {
+    /// How many files of each kind functions come from.
+    fn files(&self) -> String {
+        let of_kind = |kind| self.dumps.iter().filter(|dump| dump.kind == kind).count() as u64;
+        let (dumps, logs) = (of_kind(FileKind::Jitdump), of_kind(FileKind::MonoLog));
+        match (dumps, logs) {
+            (dumps, 0) => count(dumps, "jitdump"),
+            (0, logs) => count(logs, "Mono log"),
+            (dumps, logs) => format!("{}, {}", count(dumps, "jitdump"), count(logs, "Mono log")),
+        }
+    }
+
     /// The text for a terminal: some lines, without the name of the program before them. `is_verbose` adds a
     /// line for each dump.
     pub fn text(&self, is_verbose: bool) -> String {
@@ -217,7 +240,7 @@ impl Summary {
         let _ = writeln!(
             text,
             "{}, {} loaded, {} touched by samples, {} written{}",
-            count(self.dumps.len() as u64, "jitdump"),
+            self.files(),
             count(functions.loaded, "function"),
             functions.touched,
             count(functions.objects + symbols.written, "object"),

@@ -12,5 +12,7 @@ pub mod dump;
 pub mod generator;
 #[path = "../../tests/suite/support/lines.rs"]
 pub mod lines;
+#[path = "../../tests/suite/support/mono_log.rs"]
+pub mod mono_log;
 #[path = "../../tests/suite/support/profile.rs"]
 pub mod profile;

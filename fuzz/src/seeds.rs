@@ -9,13 +9,18 @@ use jitinject::machine::Machine;
 use jitinject::perf::Profile;
 use jitinject::perf::compression::Compressor;
 use jitinject::runtime::jitdump::Dump;
+use jitinject::runtime::mono::{Log, packed};
 use jitinject_fuzz::generator::{self, Lines, Plan, Runtimes, Stacks};
 use jitinject_fuzz::lines::LAYOUTS;
+use jitinject_fuzz::mono_log::{Bases, Writer};
 
 /// How long inputs are at most; longer ones only cost time.
 const PROFILE: usize = 8 << 10;
 const DUMP: usize = 4 << 10;
 const MAP: usize = 2 << 10;
+const LOG: usize = 6 << 10;
+/// Of a log's events, which are many of the same kinds, one of so many is taken.
+const EVERY: usize = 20;
 /// How many functions of a dump are looked at.
 const FUNCTIONS: usize = 12;
 
@@ -107,8 +112,36 @@ impl Seeds {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("map") => self.write("perf_map", &name, cut(&bytes, MAP)),
             Some("dump") => self.of_dump(&name, &bytes),
+            Some("mlpd") => self.of_mono_log(&name, &bytes),
             _ if name.contains("perf.") => self.of_profile(&name, &bytes),
             _ => {}
+        }
+    }
+
+    /// The same in each version of the format, and packed.
+    fn of_mono_log(&self, name: &str, bytes: &[u8]) {
+        if packed::is_packed(bytes) {
+            self.write("mono", name, &[&[1], cut(bytes, LOG)].concat());
+            return;
+        }
+        let log = Log::parse(bytes).unwrap();
+        self.write("mono", name, &[&[0], cut(bytes, LOG)].concat());
+        for version in 1..=17 {
+            let mut writer = Writer::new(version);
+            for buffer in log.buffers() {
+                writer.buffer(Bases {
+                    time: buffer.time_base.0,
+                    pointer: buffer.pointer_base(),
+                    object: buffer.object_base(),
+                    thread: buffer.thread.0,
+                    method: buffer.method_base(),
+                });
+                for event in buffer.events().step_by(EVERY) {
+                    writer.event(&event);
+                }
+            }
+            let written = [&[0], cut(&writer.finish(), LOG)].concat();
+            self.write("mono", &format!("{name}-{version}"), &written);
         }
     }
 
@@ -171,7 +204,7 @@ impl Seeds {
             .events()
             .iter()
             .filter_map(|event| dump.function(event.function));
-        let with_tables = views.filter_map(|view| Some((view.code.len(), view.unwinding?)));
+        let with_tables = views.filter_map(|view| Some((view.range.size() as usize, view.unwinding?)));
         for (number, (size, unwinding)) in with_tables.take(FUNCTIONS).enumerate() {
             let [low, high] = (size.min(0xffff) as u16).wrapping_sub(1).to_le_bytes();
             let start = [machine[1], u8::from(!dump.machine().is_64), low, high];

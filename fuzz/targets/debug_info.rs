@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let view = dump.function(event.function).unwrap();
-    let size = view.code.len() as u32;
+    let size = view.range.size() as u32;
     let Some(info) = dump.sources(&view).info else {
         return;
     };

@@ -36,6 +36,15 @@ const ALIGNMENT: u64 = 64;
 /// fit into memory whatever there is to write.
 const MAX_BYTES: u64 = 8 << 20;
 
+/// What there is to read for a function.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// How many bytes.
+    pub bytes: u64,
+    /// Whether its machine code is there. An object has that of all its functions, or of none.
+    pub has_code: bool,
+}
+
 /// Functions in groups, one for each object.
 #[derive(Debug, Default)]
 pub struct Groups {
@@ -62,12 +71,12 @@ impl Groups {
         Self { residences, ends }
     }
 
-    /// As many functions in each group as can share an object. `bytes` tells how much there is to read for a
+    /// As many functions in each group as can share an object. `source` tells what there is to read for a
     /// function.
     pub fn as_large_as_can_be(
         processes: &Processes,
         mapped: Mapped<'_>,
-        bytes: impl Fn(&Residence) -> u64,
+        source: impl Fn(&Residence) -> Source,
     ) -> Self {
         let neighbourhoods = Neighbourhoods::new(processes, mapped);
         let mut ordered = Vec::with_capacity(mapped.residences.len());
@@ -81,7 +90,7 @@ impl Groups {
             let residences = ordered.get_mut(first..).unwrap_or_default();
             residences.sort_by_key(|residence| (residence.range, residence.since, residence.sequence));
             let neighbourhood = neighbourhoods.of(processes, space);
-            let sizes = sizes(residences, &neighbourhood, &bytes);
+            let sizes = sizes(residences, &neighbourhood, &source);
             let mut start = first;
             groups.extend(sizes.into_iter().map(|size| {
                 let group = start..start.saturating_add(size);
@@ -122,7 +131,7 @@ fn key(residence: &Residence) -> (SpaceId, Time, u32) {
 fn sizes(
     residences: &[Residence],
     neighbourhood: &Neighbourhood<'_>,
-    bytes: impl Fn(&Residence) -> u64,
+    source: impl Fn(&Residence) -> Source,
 ) -> Vec<usize> {
     let mut sizes = Vec::new();
     let mut group: Option<Group<'_>> = None;
@@ -134,14 +143,14 @@ fn sizes(
             && next.is_none_or(|next| range.end <= next.range.start)
             && neighbourhood.is_free(range);
         reach = reach.max(range.end);
-        let bytes = bytes(residence);
+        let source = source(residence);
         match &mut group {
-            Some(group) if is_alone && group.can_take(residence, bytes, neighbourhood) => {
-                group.take(residence, bytes);
+            Some(group) if is_alone && group.can_take(residence, source, neighbourhood) => {
+                group.take(residence, source.bytes);
             }
             _ => {
                 sizes.extend(group.map(|group| group.functions));
-                group = Some(Group::new(residence, bytes, is_alone));
+                group = Some(Group::new(residence, source, is_alone));
             }
         }
     }
@@ -158,23 +167,23 @@ struct Group<'a> {
     end: Address,
     /// How many bytes of code it has.
     code: u64,
-    /// How much there is to read for it, in bytes.
-    bytes: u64,
+    /// What there is to read for it.
+    source: Source,
 }
 
 impl<'a> Group<'a> {
-    fn new(first: &'a Residence, bytes: u64, is_open: bool) -> Self {
+    fn new(first: &'a Residence, source: Source, is_open: bool) -> Self {
         Self {
             first,
             is_open,
             functions: 1,
             end: first.range.end,
             code: first.range.size(),
-            bytes,
+            source,
         }
     }
 
-    fn can_take(&self, residence: &Residence, bytes: u64, neighbourhood: &Neighbourhood<'_>) -> bool {
+    fn can_take(&self, residence: &Residence, source: Source, neighbourhood: &Neighbourhood<'_>) -> bool {
         let gap = AddressRange {
             start: self.end,
             end: residence.range.start,
@@ -183,7 +192,8 @@ impl<'a> Group<'a> {
         self.is_open
             && gap.size() <= self.code.max(PAGE)
             && span <= MAX_SPAN
-            && self.bytes.saturating_add(bytes) <= MAX_BYTES
+            && self.source.bytes.saturating_add(source.bytes) <= MAX_BYTES
+            && self.source.has_code == source.has_code
             && residence.function.file == self.first.function.file
             && neighbourhood.forks_before(residence.since) == neighbourhood.forks_before(self.first.since)
             && neighbourhood.is_free(gap)
@@ -194,7 +204,7 @@ impl<'a> Group<'a> {
         self.functions += 1;
         self.end = residence.range.end;
         self.code = self.code.saturating_add(residence.range.size());
-        self.bytes = self.bytes.saturating_add(bytes);
+        self.source.bytes = self.source.bytes.saturating_add(bytes);
     }
 }
 
@@ -363,6 +373,11 @@ mod tests {
         ])
     }
 
+    const SOURCE: Source = Source {
+        bytes: 100,
+        has_code: true,
+    };
+
     /// The starts of the functions in each group, of functions with process, time, start and size.
     fn groups(functions: &[(u32, u64, u64, u64)], vacancies: &[(u64, u64)]) -> Vec<Vec<u64>> {
         let processes = processes();
@@ -392,7 +407,7 @@ mod tests {
             vacancies: &vacancies,
             symbols: &[],
         };
-        let groups = Groups::as_large_as_can_be(&processes, mapped, |_| 100);
+        let groups = Groups::as_large_as_can_be(&processes, mapped, |_| SOURCE);
         let starts = |group: &[Residence]| group.iter().map(|function| function.range.start.0).collect();
         groups.iter().map(starts).collect()
     }

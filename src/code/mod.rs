@@ -7,6 +7,7 @@
 //! perf maps ─► [symbols]: names without times ──────────────────┘       └─► [cover]: which maps would hide them
 //! ```
 
+pub mod call_tree;
 pub mod clock;
 pub mod cover;
 pub mod grouping;
@@ -15,4 +16,5 @@ pub mod process;
 pub mod selection;
 pub mod survey;
 pub mod symbols;
+pub mod threads;
 pub mod timeline;

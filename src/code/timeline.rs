@@ -31,10 +31,10 @@ pub struct PlacedEvent {
     pub space: SpaceId,
     /// To which function.
     pub function: FunctionId,
-    /// Where its code is from now on.
-    pub range: AddressRange,
-    /// Where it was until now, if it was moved.
-    pub moved_from: Option<Address>,
+    /// Where its code is from now on; `None` if it is gone.
+    pub range: Option<AddressRange>,
+    /// Where it was until now, if it was moved or is gone.
+    pub left: Option<AddressRange>,
 }
 
 /// A function's stay at one place: from its load, or from a move, on.
@@ -264,22 +264,20 @@ impl Timeline {
     }
 
     fn place(&mut self, placing: &mut Placing, event: &PlacedEvent) {
-        if let Some(from) = event.moved_from
-            && let Some(range) = AddressRange::new(from, event.range.size())
-        {
-            self.vacate(placing, event, range);
+        if let Some(left) = event.left {
+            self.vacate(placing, event, left);
         }
+        let Some(range) = event.range else { return };
         let residence = u32::try_from(self.residences.len()).unwrap_or(u32::MAX);
         self.residences.push(Residence {
             function: event.function,
             space: placing.space,
-            range: event.range,
+            range,
             since: event.time,
             sequence: placing.next(),
         });
-        placing.latest.insert(event.function, (residence, event.range));
-        let code = Code::Function(residence);
-        placing.code.put(event.range, event.time, code);
+        placing.latest.insert(event.function, (residence, range));
+        placing.code.put(range, event.time, Code::Function(residence));
     }
 
     /// Ends the stay of a function at `range`, where nothing else has been put since.
@@ -474,8 +472,8 @@ mod tests {
             time: Time(time),
             space: processes.space_at(Pid(1), Time(time)).unwrap(),
             function: FunctionId { file: 0, function },
-            range: range(start, 0x100),
-            moved_from: None,
+            range: Some(range(start, 0x100)),
+            left: None,
         };
         vec![event(10, 1, 0x1000), event(30, 2, 0x1080)]
     }
@@ -552,8 +550,8 @@ mod tests {
         let mut events = two_loads(&processes);
         events.push(PlacedEvent {
             time: Time(40),
-            range: range(0x5000, 0x100),
-            moved_from: Some(Address(0x1000)),
+            range: Some(range(0x5000, 0x100)),
+            left: AddressRange::new(Address(0x1000), 0x100),
             ..events[0]
         });
         let timeline = Timeline::new(&processes, events);

@@ -16,6 +16,7 @@
 
 pub mod attributes;
 pub mod build_id_cache;
+pub mod core_file;
 pub mod dwarf;
 pub mod eh_frame;
 pub mod object;

@@ -47,7 +47,7 @@ use crate::units::BuildId;
 pub struct Content<'a> {
     /// The machine.
     pub machine: Machine,
-    /// The functions, from the lowest address up. Several must all be known.
+    /// The functions, from the lowest address up. The code of all must be known, or of none.
     pub functions: &'a [Function<'a>],
     /// Where the first one lay in its process.
     pub address: u64,
@@ -251,7 +251,7 @@ fn load_segment(content: &Content<'_>) -> ProgramHeader {
             let size = TEXT_OFFSET.saturating_add(content.size());
             (0, size, size)
         }
-        Code::Unknown(size) => (code.address(), 0, size),
+        Code::Unknown(_) => (code.address(), 0, content.size()),
     };
     ProgramHeader {
         p_type: elf::PT_LOAD,

@@ -18,7 +18,7 @@ use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, p
 use crate::inject::output::Output;
 use crate::machine::Machine;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
-use crate::runtime::jitdump::{self, FunctionView};
+use crate::runtime::{FunctionView, jitdump};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange, Pid};
 
@@ -30,8 +30,8 @@ pub fn write(
     mut progress: impl FnMut(u64),
 ) -> Result<Objects, store::Error> {
     let mut writer = ObjectWriter::new(input);
-    let dumps = input.dumps.iter().map(|used| used.found.file.len() as u64);
-    let dump_bytes = dumps.sum::<u64>();
+    let files = input.files.iter().map(|used| used.found.file.len() as u64);
+    let dump_bytes = files.sum::<u64>();
     let mut jobs: Vec<Job<'_>> = groups.iter().filter_map(|members| writer.job(members)).collect();
     writer.text_room = dump_bytes.saturating_mul(MAX_TEXT_GROWTH).max(MIN_TEXT_ROOM);
     writer.limit_tables(&mut jobs, dump_bytes);
@@ -100,6 +100,8 @@ struct Job<'g> {
     /// The one that came first.
     first: &'g Residence,
     machine: Machine,
+    /// The code of one of them, which tells whether that of all is known.
+    code: Code<'g>,
     /// How many bytes their records have together, and the sources whose text may be in the object.
     record_bytes: u64,
     /// For how many of them the dump has tables.
@@ -140,7 +142,7 @@ impl Job<'_> {
     fn table_layout(&self, address: Address) -> TableLayout {
         let distance = address.0.wrapping_sub(self.range.start.0);
         TableLayout {
-            eh_frame: object::TEXT_OFFSET.wrapping_add(distance),
+            eh_frame: self.code.address().wrapping_add(distance),
             order: self.machine.order,
             address_size: self.machine.address_size(),
         }
@@ -191,11 +193,11 @@ impl<'a> ObjectWriter<'a> {
             input,
             shared_entries: FxHashMap::default(),
             faults: Tally::default(),
-            line_faults: vec![Tally::default(); input.dumps.len()],
+            line_faults: vec![Tally::default(); input.files.len()],
             source_folders: SourceFolders::default(),
             source_bytes: if input.lines.holds_texts() {
-                let dumps = input.dumps.iter();
-                dumps.map(|used| used.dump.source_bytes()).collect()
+                let files = input.files.iter();
+                files.map(|used| used.code.source_bytes()).collect()
             } else {
                 Vec::new()
             },
@@ -210,19 +212,22 @@ impl<'a> ObjectWriter<'a> {
 
     /// What the dump says of a function.
     fn view(&self, residence: &Residence) -> Option<FunctionView<'a>> {
-        let used = self.input.dumps.get(residence.function.file as usize)?;
-        used.dump.function(residence.function.function)
+        let used = self.input.files.get(residence.function.file as usize)?;
+        used.code.function(residence.function.function)
     }
 
     /// The object of a group, with its tables not placed yet.
-    fn job<'g>(&mut self, members: &'g [Residence]) -> Option<Job<'g>> {
+    fn job<'g>(&mut self, members: &'g [Residence]) -> Option<Job<'g>>
+    where
+        'a: 'g,
+    {
         let (lowest, highest) = (members.first()?, members.last()?);
-        let dump = &self.input.dumps.get(lowest.function.file as usize)?.dump;
-        let machine = dump.machine();
+        let file = &self.input.files.get(lowest.function.file as usize)?.code;
+        let machine = file.machine();
         let mut with_tables = 0;
         for unwinding in members
             .iter()
-            .filter_map(|member| dump.unwinding(member.function.function))
+            .filter_map(|member| file.unwinding(member.function.function))
         {
             with_tables += 1;
             if let Placement::At(address) = unwinding.placement {
@@ -241,6 +246,7 @@ impl<'a> ObjectWriter<'a> {
             members,
             first: first_of(members)?,
             machine,
+            code: code(&self.view(lowest)?),
             record_bytes: bytes.fold(sources.unwrap_or(0), u64::saturating_add),
             with_tables,
             range: AddressRange {
@@ -267,11 +273,11 @@ impl<'a> ObjectWriter<'a> {
 
     /// How large the tables of a function can be; what it has for itself is read for each place that it was at.
     fn max_table_size(&self, member: &Residence) -> u64 {
-        let dump = self.input.dumps.get(member.function.file as usize);
-        let Some(unwinding) = dump.and_then(|used| used.dump.unwinding(member.function.function)) else {
+        let file = self.input.files.get(member.function.file as usize);
+        let Some(unwinding) = file.and_then(|used| used.code.unwinding(member.function.function)) else {
             return 0;
         };
-        let range = dump.and_then(|used| used.dump.range(member.function.function));
+        let range = file.and_then(|used| used.code.range(member.function.function));
         let shared = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
         match (unwinding.placement, shared, range) {
             (Placement::At(_), Some(entries), Some(range)) => entries.max_size_of(range),
@@ -309,7 +315,7 @@ impl<'a> ObjectWriter<'a> {
         let mut with_entry = 0;
         for member in job.members {
             let before = entries.len();
-            let start = object::TEXT_OFFSET.wrapping_add(job.offset(member));
+            let start = job.code.address().wrapping_add(job.offset(member));
             let own = self.entries(member, job.machine).into_iter();
             entries.extend(own.map(|(entry, into_code)| (entry, start.wrapping_add(into_code))));
             with_entry += u64::from(entries.len() > before);
@@ -402,10 +408,10 @@ impl<'a> ObjectWriter<'a> {
         encoder: &mut Encoder<'_, '_>,
         faults: &mut MemberFaults,
     ) -> Vec<SourceToWrite<'a>> {
-        let Some(used) = self.input.dumps.get(file as usize) else {
+        let Some(used) = self.input.files.get(file as usize) else {
             return Vec::new();
         };
-        let found = used.dump.sources(view);
+        let found = used.code.sources(view);
         faults.lines = found.faults;
         let Some(info) = found.info else {
             return Vec::new();
@@ -449,7 +455,7 @@ impl<'a> ObjectWriter<'a> {
             .zip(&symbols)
             .map(|(&(view, offset), symbol)| Function {
                 name: symbol,
-                code: Code::Known(view.code),
+                code: code(&view),
                 offset,
             });
         let functions: Vec<Function<'_>> = functions.collect();
@@ -515,12 +521,17 @@ impl<'a> ObjectWriter<'a> {
             time: residence.since,
             sequence: residence.sequence,
             range: job.range,
-            file_offset: object::TEXT_OFFSET,
+            file_offset: job.code.file_offset(),
             tables: tables.map(|range| (range, encoded.tables_offset)),
             build_id: encoded.build_id,
             path: path_for_readers(&store.folder().join(name)),
         })
     }
+}
+
+/// The code of a function, as far as it is known.
+fn code<'a>(view: &FunctionView<'a>) -> Code<'a> {
+    view.code.map_or(Code::Unknown(view.range.size()), Code::Known)
 }
 
 fn eh_frame<'a>(unwinding: &Unwinding<'a>, address: Address, machine: Machine) -> EhFrame<'a> {

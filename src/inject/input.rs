@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -14,13 +15,14 @@ use crate::inject::{Error, Options, is_standard};
 use crate::perf::record::Records;
 use crate::perf::resync::{self, Damage, WholeRecords};
 use crate::perf::{Fault, Profile, compression, merge};
+use crate::runtime::mono::packed;
 use crate::tally::Tally;
 
 /// The files of a profile.
 #[derive(Debug)]
 pub struct Input {
     /// The one with the header, and mostly all the records.
-    pub main: MappedFile,
+    pub main: Arc<MappedFile>,
     /// Others with records only, as `perf record --threads` makes them, in the order of their numbers.
     pub parts: Vec<MappedFile>,
     /// Folders with a copy of the kernel's code, as `perf record --kcore` makes them.
@@ -129,15 +131,20 @@ fn open_folder(options: &Options) -> Result<Input, Error> {
 impl Input {
     fn of_file(main: MappedFile) -> Self {
         Self {
-            main,
+            main: Arc::new(main),
             parts: Vec::new(),
             kernel_copies: Vec::new(),
         }
     }
 
+    /// Whether it is no profile but a log of a runtime.
+    pub fn is_log(&self) -> bool {
+        packed::is_log(&self.main)
+    }
+
     /// All files.
     pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
-        std::iter::once(&self.main).chain(&self.parts)
+        std::iter::once(&*self.main).chain(&self.parts)
     }
 
     /// Makes sure that none of the files has got shorter while it was read.

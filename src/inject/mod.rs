@@ -10,6 +10,7 @@ mod free_addresses;
 mod function_objects;
 mod input;
 pub mod lines;
+mod mono;
 mod objects;
 mod output;
 mod owners;
@@ -26,10 +27,11 @@ use std::path::{Path, PathBuf};
 use crate::code::selection::Selector;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
-use crate::elf::{build_id_cache, store};
+use crate::elf::{build_id_cache, core_file, store};
 use crate::files::Spool;
 use crate::inject::input::{Expanded, Input};
 use crate::inject::lines::LineOptions;
+use crate::inject::mono::Logs;
 use crate::inject::perf_maps::UsedMap;
 use crate::inject::trust::Trust;
 use crate::machine::Machine;
@@ -38,12 +40,14 @@ use crate::perf::{self, Profile};
 use crate::runtime::jitdump::marker;
 use crate::summary::Summary;
 
+pub use crate::runtime::mono::Error as LogError;
+pub use mono::events::MonoEvent;
 pub use output::DEFAULT_OUTPUT;
 
 /// What to do.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The profile to read; `-` is standard input.
+    /// The profile to read, or a log to make one of; `-` is standard input.
     pub input: PathBuf,
     /// The profile to write; `-` is standard output, and there as for a pipe.
     pub output: PathBuf,
@@ -53,6 +57,17 @@ pub struct Options {
     pub jitdumps: Vec<PathBuf>,
     /// Files and folders with perf maps, beside those that are found without help.
     pub perf_maps: Vec<PathBuf>,
+    /// Files and folders with logs of Mono's profiler.
+    pub mono_logs: Vec<PathBuf>,
+    /// Which of their events become events of the profile; if there is none here, none of a log that comes with a
+    /// profile, and all of one that is the input itself.
+    pub mono_events: Vec<MonoEvent>,
+    /// A core file that has the machine code which logs only name.
+    pub code_from: Option<PathBuf>,
+    /// Whether the call chains of samples in the code of logs are replaced by the calls that the logs tell of.
+    pub splice_stacks: bool,
+    /// The process that logs are of, if they don't tell or tell another.
+    pub pid: Option<u32>,
     /// Nanoseconds to add to the times of jitdumps to get the profile's, if they are known. Cycle counts are
     /// converted as the profile says all the same.
     pub clock_offset: Option<i64>,
@@ -118,6 +133,22 @@ pub enum Error {
         path: PathBuf,
         /// Why not.
         cause: perf::Error,
+    },
+    /// The log can't be understood.
+    #[error("{} {cause}", path.display())]
+    Log {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        cause: LogError,
+    },
+    /// The file that code is to be taken from is none.
+    #[error("{} {cause}", path.display())]
+    Core {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        cause: core_file::Error,
     },
     /// Temporary files can't be written.
     #[error("cannot keep temporary files in {}: {cause}; set TMPDIR to another folder", Spool::folder().display())]
@@ -213,83 +244,154 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
 
 fn inject_profile(options: &Options, input: &Input, progress: &mut dyn Progress) -> Result<Summary, Error> {
     let expanded = Default::default();
-    let (profile, survey) = read_profile(input, &expanded)?;
-
-    let recorded = Machine::of_profile(profile.architecture(), profile.order);
+    let recorded = match input.is_log() {
+        true => None,
+        false => Some(read_profile(input, &expanded)?),
+    };
+    let recorded = recorded.as_ref().map(|(profile, survey)| (profile, survey));
     let trust = Trust::new(options, input.main.owner());
-    let found = dumps::find(&profile, &survey, options, trust)?;
-    let found_maps = perf_maps::find(&profile, &survey, &found.dumps, options, trust)?;
-    output::refuse_conflicts(options, input, &found, &found_maps)?;
-    let mut sources = sources::read(&profile, &survey, &found, recorded, options.clock_offset);
-    let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
-    if sources.has_estimates() {
-        sources.refine(&profile, &survey.processes, &timeline);
-        timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
-    }
-    let maps = perf_maps::read(&found_maps);
-    timeline.add_symbols(&survey.processes, maps.iter().map(UsedMap::table).collect());
-
-    progress.start("reading samples", survey.data_end);
-    let states = sources.states(&survey.processes);
-    let selector = Selector {
-        profile: &profile,
-        processes: &survey.processes,
-        timeline: &timeline,
-        dumps: &states,
-    };
-    let mut selection = selector.walk(&survey.marks, survey.data_end, |bytes| progress.advance(bytes));
-    let touched = selection.touched();
-    if options.all || survey.has_aux {
-        selection.add_all(&survey.processes, &timeline);
-    }
-    let chosen = timeline.chosen(&selection.residences);
-    let vacancies = timeline.chosen_vacancies(&selection.vacancies);
-    let symbols = selection.sorted_symbols();
-
-    progress.start("writing objects", (chosen.len() + symbols.len()) as u64);
-    let mut written = output::Output::create(options, &input.kernel_copies)?;
-    let objects_input = objects::Input {
-        dumps: &sources.used,
-        maps: &maps,
-        processes: &survey.processes,
-        recorded,
-        lines: &options.lines,
-        has_tiers: options.tiers == Tiers::Symbols,
-    };
-    let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols);
-    let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
-        progress.advance(done)
-    })?;
-
-    let changes = edits::changes(&profile, &survey, &vacancies, &sources, &objects.placed)?;
-    let rewrite = Rewrite {
-        profile: &profile,
-        data_end: survey.data_end,
-        auxtrace: &survey.auxtrace,
-        edits: changes.edits,
-        build_ids: output::build_id_entries(&profile, &objects.placed),
-        compression: options.compression,
-    };
-    let left_out = written.finish(rewrite, input)?;
-    let cached = cache::fill(options, &objects.placed, progress)?;
-    let run = report::Run {
+    let opened = mono::open(
         options,
-        profile: &profile,
+        input,
+        recorded.map(|(_, survey)| &survey.processes),
+        trust,
+    )?;
+    let mut logs = mono::read(&opened)?;
+    let context = Context {
+        options,
+        input,
         expanded: &expanded,
-        survey: &survey,
-        timeline: &timeline,
-        selection: &selection,
-        touched,
-        sources: &sources,
-        found_maps: &found_maps,
-        maps: &maps,
-        objects: &objects,
-        cover_faults: &changes.faults,
-        has_lost_kernel_copy: !input.kernel_copies.is_empty() && output::is_stream(&options.output),
-        left_out: &left_out,
-        cached,
+        trust,
     };
-    Ok(run.summary())
+    let has_logs = !logs.all.is_empty();
+    let needs_events = recorded.is_none() || has_logs && !options.mono_events.is_empty();
+    let needs_stacks = has_logs && options.splice_stacks;
+    if needs_events || needs_stacks {
+        mono::prepare(options, recorded, &mut logs);
+    }
+    let spliced = match recorded {
+        Some((profile, _)) if needs_stacks => Some(mono::splice(profile, &mut logs)?),
+        _ => None,
+    };
+    let spliced = spliced.as_ref().zip(recorded);
+    let spliced = spliced.map(|(records, (profile, _))| profile.clone().with_records(records));
+    let recorded_profile = spliced.as_ref().or(recorded.map(|(profile, _)| profile));
+    let Some((profile, survey)) = recorded.filter(|_| !needs_events) else {
+        let made = mono::synthesize(options, recorded_profile, &mut logs)?;
+        return context.inject_anew(&made.profile(), &logs, progress);
+    };
+    match &spliced {
+        Some(profile) => context.inject_anew(profile, &logs, progress),
+        None => context.inject_into(profile, survey, &logs, progress),
+    }
+}
+
+/// What all steps of a run have in common.
+struct Context<'a> {
+    options: &'a Options,
+    input: &'a Input,
+    /// What its records had to be made into.
+    expanded: &'a Stages,
+    trust: Trust,
+}
+
+impl Context<'_> {
+    /// Puts names into a profile that is another than the one that was read.
+    fn inject_anew(
+        &self,
+        profile: &Profile<'_>,
+        logs: &Logs<'_>,
+        progress: &mut dyn Progress,
+    ) -> Result<Summary, Error> {
+        let survey = Survey::of(profile, marker::dump_path);
+        self.inject_into(profile, &survey, logs, progress)
+    }
+
+    /// Puts names into a profile.
+    fn inject_into(
+        &self,
+        profile: &Profile<'_>,
+        survey: &Survey,
+        logs: &Logs<'_>,
+        progress: &mut dyn Progress,
+    ) -> Result<Summary, Error> {
+        let Self { options, input, .. } = *self;
+        let machine = Machine::of_profile(profile.architecture(), profile.order);
+        let found = dumps::find(profile, survey, options, self.trust)?;
+        let found_maps = perf_maps::find(profile, survey, &found.dumps, options, self.trust)?;
+        output::refuse_conflicts(options, input, &found, &found_maps, logs)?;
+        let mut sources = sources::read(profile, survey, &found, logs, machine, options.clock_offset);
+        let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
+        if sources.has_estimates() {
+            sources.refine(profile, &survey.processes, &timeline);
+            timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
+        }
+        let maps = perf_maps::read(&found_maps);
+        timeline.add_symbols(&survey.processes, maps.iter().map(UsedMap::table).collect());
+
+        progress.start("reading samples", survey.data_end);
+        let states = sources.states(&survey.processes);
+        let selector = Selector {
+            profile,
+            processes: &survey.processes,
+            timeline: &timeline,
+            dumps: &states,
+        };
+        let mut selection = selector.walk(&survey.marks, survey.data_end, |bytes| progress.advance(bytes));
+        let touched = selection.touched();
+        if options.all || survey.has_aux {
+            selection.add_all(&survey.processes, &timeline);
+        }
+        let chosen = timeline.chosen(&selection.residences);
+        let vacancies = timeline.chosen_vacancies(&selection.vacancies);
+        let symbols = selection.sorted_symbols();
+
+        progress.start("writing objects", (chosen.len() + symbols.len()) as u64);
+        let mut written = output::Output::create(options, &input.kernel_copies)?;
+        let objects_input = objects::Input {
+            files: &sources.used,
+            maps: &maps,
+            processes: &survey.processes,
+            recorded: machine,
+            lines: &options.lines,
+            has_tiers: options.tiers == Tiers::Symbols,
+        };
+        let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols);
+        let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
+            progress.advance(done)
+        })?;
+
+        let changes = edits::changes(profile, survey, &vacancies, &sources, &objects.placed)?;
+        let rewrite = Rewrite {
+            profile,
+            data_end: survey.data_end,
+            auxtrace: &survey.auxtrace,
+            edits: changes.edits,
+            build_ids: output::build_id_entries(profile, &objects.placed),
+            compression: options.compression,
+        };
+        let left_out = written.finish(rewrite, input)?;
+        let cached = cache::fill(options, &objects.placed, progress)?;
+        let run = report::Run {
+            options,
+            profile,
+            expanded: self.expanded,
+            survey,
+            timeline: &timeline,
+            selection: &selection,
+            touched,
+            sources: &sources,
+            found_maps: &found_maps,
+            maps: &maps,
+            logs,
+            objects: &objects,
+            cover_faults: &changes.faults,
+            has_lost_kernel_copy: !input.kernel_copies.is_empty() && output::is_stream(&options.output),
+            left_out: &left_out,
+            cached,
+        };
+        Ok(run.summary())
+    }
 }
 
 /// What the records of a profile had to be made into, and what that had to be made into if it was damaged

@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::code::grouping::{Groups, Mapped};
+use crate::code::grouping::{Groups, Mapped, Source};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::{FunctionId, Residence, Vacancy};
@@ -12,7 +12,7 @@ use crate::elf::store;
 use crate::inject::lines::LineOptions;
 use crate::inject::output::Output;
 use crate::inject::perf_maps::UsedMap;
-use crate::inject::sources::UsedDump;
+use crate::inject::sources::UsedFile;
 use crate::inject::{Layout, function_objects, symbol_objects};
 use crate::machine::Machine;
 use crate::runtime::jitdump;
@@ -100,8 +100,8 @@ pub struct Objects {
 
 /// What objects are made from.
 pub struct Input<'a> {
-    /// The dumps that functions come from.
-    pub dumps: &'a [UsedDump<'a>],
+    /// The files that functions come from.
+    pub files: &'a [UsedFile<'a>],
     /// The perf maps that symbols come from.
     pub maps: &'a [UsedMap<'a>],
     /// The processes that they lie in.
@@ -124,8 +124,14 @@ const MANY_FUNCTIONS: usize = 1000;
 impl Input<'_> {
     /// How many bytes the records of a function have together.
     pub fn record_bytes(&self, function: FunctionId) -> u64 {
-        let used = self.dumps.get(function.file as usize);
-        used.map_or(0, |used| used.dump.record_bytes(function.function))
+        let used = self.files.get(function.file as usize);
+        used.map_or(0, |used| used.code.record_bytes(function.function))
+    }
+
+    /// Whether the machine code of a function is known.
+    fn has_code(&self, function: FunctionId) -> bool {
+        let used = self.files.get(function.file as usize);
+        used.is_some_and(|used| used.code.has_code(function.function))
     }
 
     /// Which of `functions` share an object.
@@ -149,8 +155,9 @@ impl Input<'_> {
             vacancies,
             symbols,
         };
-        Groups::as_large_as_can_be(self.processes, mapped, |residence| {
-            self.record_bytes(residence.function)
+        Groups::as_large_as_can_be(self.processes, mapped, |residence| Source {
+            bytes: self.record_bytes(residence.function),
+            has_code: self.has_code(residence.function),
         })
     }
 }

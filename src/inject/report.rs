@@ -15,14 +15,15 @@ use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, Timeline};
 use crate::files::MappedFile;
 use crate::inject::cache::Filled;
+use crate::inject::mono::Logs;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
-use crate::inject::sources::{Sources, UsedDump};
+use crate::inject::sources::{Sources, UsedFile};
 use crate::inject::{Options, Stages, Tiers, is_standard, output};
 use crate::perf::Profile;
-use crate::runtime::{Change, jitdump, names};
+use crate::runtime::{Change, CodeFile, jitdump, names};
 use crate::summary::{
-    CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
+    CacheSummary, DumpSummary, FORMAT, FileKind, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
     SymbolSummary, TierSummary, Unnamed, Warning,
 };
 use crate::tally::Tally;
@@ -60,6 +61,8 @@ pub struct Run<'a> {
     pub found_maps: &'a FoundMaps,
     /// What is in those that are used.
     pub maps: &'a [UsedMap<'a>],
+    /// The logs of Mono's profiler.
+    pub logs: &'a Logs<'a>,
     /// What was written.
     pub objects: &'a Objects,
     /// Maps that were too much to follow.
@@ -75,8 +78,9 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Puts together what is to be told.
     pub fn summary(&self) -> Summary {
-        let events = self.sources.used.iter().flat_map(|used| used.dump.events());
+        let events = self.sources.used.iter().flat_map(|used| used.code.events());
         let loaded = events.clone().filter(|event| event.change == Change::Load);
+        let moved = events.filter(|event| matches!(event.change, Change::Move { .. }));
         let has_objects = !self.objects.placed.is_empty();
         Summary {
             format: FORMAT,
@@ -86,8 +90,8 @@ impl Run<'_> {
             build_id_cache: self.build_id_cache(),
             dumps: self.sources.used.iter().map(dump_summary).collect(),
             functions: FunctionSummary {
-                loaded: loaded.clone().count() as u64,
-                moved: (events.count() - loaded.count()) as u64,
+                loaded: loaded.count() as u64,
+                moved: moved.count() as u64,
                 touched: self.touched.0,
                 written: self.objects.functions,
                 objects: self.objects.function_objects,
@@ -139,7 +143,7 @@ impl Run<'_> {
         for (residence, &hits) in hits.filter(|&(_, &hits)| hits > 0) {
             let FunctionId { file, function } = residence.function;
             let used = self.sources.used.get(file as usize);
-            let view = used.and_then(|used| used.dump.function(function));
+            let view = used.and_then(|used| used.code.function(function));
             // A function that moves counts once.
             let is_new = seen.insert(residence.function);
             add(view.and_then(|view| view.tier()), u64::from(is_new), hits);
@@ -203,7 +207,9 @@ impl Run<'_> {
         warnings.extend(self.sources.warnings.iter().cloned());
         for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
             let path = Some(used.found.file.path());
-            warnings.extend(warned(used.dump.faults(), path, true));
+            if let CodeFile::Jitdump(dump) = &used.code {
+                warnings.extend(warned(dump.faults(), path, true));
+            }
             let lines = told(line_faults, path, true);
             let lost = lines.filter(|&(fault, _)| fault != jitdump::Fault::RepairedName);
             warnings.extend(lost.map(|(_, warning)| warning));
@@ -225,6 +231,13 @@ impl Run<'_> {
                 });
             }
         }
+        for log in &self.logs.all {
+            let path = Some(log.found.file.path());
+            warnings.extend(warned(log.packing_faults, path, true));
+            warnings.extend(warned(&log.index.faults, path, true));
+            warnings.extend(warned(&log.losses, path, true));
+        }
+        warnings.extend(warned(&self.logs.losses, None, false).map(of_input));
         warnings.extend(self.found_maps.warnings.iter().cloned());
         for used in self.maps {
             let path = used.found.file.path();
@@ -279,7 +292,7 @@ impl Run<'_> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = [self.sources.notes, &self.found_maps.notes].concat();
+        let mut notes = [self.sources.notes, &self.found_maps.notes, &self.logs.notes].concat();
         if self.survey.has_injected {
             notes.push(
                 "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
@@ -331,10 +344,14 @@ fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_encoded_bytes())
 }
 
-fn dump_summary(used: &UsedDump<'_>) -> DumpSummary {
-    let loads = used.dump.events().iter();
+fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
+    let loads = used.code.events().iter();
     let loads = loads.filter(|event| event.change == Change::Load);
     DumpSummary {
+        kind: match used.code {
+            CodeFile::Jitdump(_) => FileKind::Jitdump,
+            CodeFile::Named(_) => FileKind::MonoLog,
+        },
         path: shown(used.found.file.path()),
         pids: used.found.pids.iter().map(|pid| pid.0).collect(),
         functions: loads.count() as u64,

@@ -8,23 +8,25 @@ use crate::code::process::Processes;
 use crate::code::selection::{DumpState, least_slack};
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, PlacedEvent, Timeline};
+use crate::elf::core_file::CoreFile;
 use crate::inject::dumps::{Found, FoundDump, Missing};
+use crate::inject::mono::{Logs, ReadLog};
 use crate::inject::owners::Owners;
 use crate::machine::Machine;
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
 use crate::runtime::jitdump::Dump;
-use crate::runtime::{Change, CodeEvent};
+use crate::runtime::{Change, CodeEvent, CodeFile};
 use crate::summary::Warning;
 use crate::units::{AddressRange, Pid, Time};
 
-/// A dump that is used.
+/// A file of a runtime that is used.
 #[derive(Debug)]
-pub struct UsedDump<'a> {
+pub struct UsedFile<'a> {
     /// The file.
     pub found: &'a FoundDump,
     /// What is in it.
-    pub dump: Dump<'a>,
+    pub code: CodeFile<'a>,
     /// How its times become the profile's.
     pub alignment: Alignment,
     /// How many of its events are of a process that can't be told.
@@ -36,8 +38,8 @@ pub struct UsedDump<'a> {
 /// All that runtimes wrote about a profile's processes.
 #[derive(Debug)]
 pub struct Sources<'a> {
-    /// The dumps that are used.
-    pub used: Vec<UsedDump<'a>>,
+    /// The files that are used.
+    pub used: Vec<UsedFile<'a>>,
     /// When the profile began.
     start: Time,
     /// Processes whose dump is lost or can't be used.
@@ -54,6 +56,7 @@ pub fn read<'a>(
     profile: &Profile<'_>,
     survey: &Survey,
     found: &'a Found,
+    logs: &Logs<'a>,
     recorded: Machine,
     clock_offset: Option<i64>,
 ) -> Sources<'a> {
@@ -78,9 +81,13 @@ pub fn read<'a>(
     sources.add_missing(&found.missing);
     let spaces = survey.processes.spaces().iter();
     let maps: usize = spaces.map(|space| space.maps.len()).sum();
-    let mut looks = maps.saturating_mul(MAX_LOOKS);
+    let mut clocks = Clocks {
+        profile: clock,
+        processes: &survey.processes,
+        looks: maps.saturating_mul(MAX_LOOKS),
+    };
     for dump in &found.dumps {
-        match use_dump(dump, &clock, recorded, &survey.processes, &mut looks) {
+        match use_dump(dump, recorded, &mut clocks) {
             Ok(used) => sources.used.push(used),
             Err(reason) => {
                 sources.unusable.extend(&dump.pids);
@@ -91,43 +98,48 @@ pub fn read<'a>(
             }
         }
     }
+    for log in &logs.all {
+        sources.add_log(log, &logs.core, recorded, &mut clocks);
+    }
     Alignment::share(sources.used.iter_mut().map(|used| &mut used.alignment));
     sources
 }
 
+/// How the times of logs become the profile's, from what the profile says of their processes.
+pub fn align(
+    profile: &Profile<'_>,
+    survey: &Survey,
+    logs: &Logs<'_>,
+    clock_offset: Option<i64>,
+) -> Vec<Alignment> {
+    let machine = Machine::of_profile(profile.architecture(), profile.order);
+    let nothing = Found::default();
+    let mut sources = read(profile, survey, &nothing, logs, machine, clock_offset);
+    if sources.has_estimates() {
+        let timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
+        sources.refine(profile, &survey.processes, &timeline);
+    }
+    sources.used.iter().map(|used| used.alignment).collect()
+}
+
 fn use_dump<'a>(
     found: &'a FoundDump,
-    clock: &ProfileClock,
     recorded: Machine,
-    processes: &Processes,
-    looks: &mut usize,
-) -> Result<UsedDump<'a>, String> {
+    clocks: &mut Clocks<'_>,
+) -> Result<UsedFile<'a>, String> {
     let dump = Dump::parse(&found.file, recorded).map_err(|error| error.to_string())?;
-    let needs_maps = found.marked.is_none() && clock.id != Some(CLOCK_MONOTONIC);
-    let runtime_clock = RuntimeClock {
-        distance_by_maps: needs_maps
-            .then(|| by_maps(found, &dump, processes, looks))
-            .flatten(),
+    let own_clock = RuntimeClock {
+        distance_by_maps: None,
         counts_cycles: dump.header().counts_cycles(),
         made: dump.header().time,
         first: dump.first_time().unwrap_or_default(),
         last: dump.events().last().map(|event| event.time).unwrap_or_default(),
     };
-    let alignment = match dump.events() {
-        [] => Ok(Alignment::Same),
-        _ => Alignment::find(clock, &runtime_clock, found.marked),
-    };
-    Ok(UsedDump {
-        found,
-        dump,
-        alignment: alignment.map_err(|reason| reason.to_string())?,
-        ownerless: 0,
-        uncopied: 0,
-    })
+    UsedFile::new(found, CodeFile::Jitdump(dump), own_clock, clocks)
 }
 
 /// How many programs of one process are looked at for how far its clock is from the profile's, each with all the
-/// dump's loads, and how often each map may be, for one dump after the other. A process starts one program or two, and
+/// file's loads, and how often each map may be, for one file after the other. A process starts one program or two, and
 /// writes one dump.
 const MAX_PROGRAMS: usize = 16;
 const MAX_LOOKS: usize = 16;
@@ -136,22 +148,62 @@ const MAX_LOOKS: usize = 16;
 /// with 200 processes and 10,000 functions needs that.
 const MAX_COPIES: usize = 1 << 21;
 
-/// How far a dump's clock is from the profile's, by the maps of the process that wrote it.
-///
-/// `looks` is how many maps may still be looked at.
-fn by_maps(found: &FoundDump, dump: &Dump<'_>, processes: &Processes, looks: &mut usize) -> Option<i128> {
-    let pid = found.pids.first()?;
-    let spaces = processes.spaces_of(*pid).take(MAX_PROGRAMS);
-    let distances = spaces.filter_map(|(_, space)| {
-        *looks = looks.checked_sub(space.maps.len())?;
-        let loads = dump.events().iter().filter(|event| event.change == Change::Load);
-        let placed = loads.filter_map(|event| Some((dump.range(event.function)?.start, event.time)));
-        distance_by_maps(&space.maps, placed)
-    });
-    distances.max()
+/// What is known of clocks beside what a file tells itself.
+struct Clocks<'p> {
+    profile: ProfileClock,
+    processes: &'p Processes,
+    /// How many maps may still be looked at.
+    looks: usize,
 }
 
-impl Sources<'_> {
+impl Clocks<'_> {
+    /// How far a file's clock is from the profile's, by the maps of the process that wrote it.
+    fn by_maps(&mut self, found: &FoundDump, code: &CodeFile<'_>) -> Option<i128> {
+        let pid = found.pids.first()?;
+        let spaces = self.processes.spaces_of(*pid).take(MAX_PROGRAMS);
+        let distances = spaces.filter_map(|(_, space)| {
+            self.looks = self.looks.checked_sub(space.maps.len())?;
+            let loads = code.events().iter().filter(|event| event.change == Change::Load);
+            let placed = loads.filter_map(|event| Some((code.range(event.function)?.start, event.time)));
+            distance_by_maps(&space.maps, placed)
+        });
+        distances.max()
+    }
+}
+
+impl<'a> Sources<'a> {
+    /// Adds a log of Mono's profiler.
+    fn add_log(
+        &mut self,
+        log: &ReadLog<'a>,
+        core: &CoreFile<'a>,
+        recorded: Machine,
+        clocks: &mut Clocks<'_>,
+    ) {
+        let code = log.code(clocks.processes, core, recorded);
+        let (first, last) = log.index.times.unwrap_or_default();
+        let own_clock = RuntimeClock {
+            distance_by_maps: None,
+            counts_cycles: false,
+            made: log.log.header().startup_ns.unwrap_or(first.0),
+            first,
+            last,
+        };
+        match UsedFile::new(log.found, CodeFile::Named(code), own_clock, clocks) {
+            Ok(used) => self.used.push(UsedFile {
+                alignment: log
+                    .prepared
+                    .as_ref()
+                    .map_or(used.alignment, |prepared| prepared.alignment),
+                ..used
+            }),
+            Err(reason) => self.warnings.push(Warning {
+                file: Some(log.name()),
+                ..Warning::new(reason)
+            }),
+        }
+    }
+
     /// Notes processes whose dump is lost: the first of them each by itself.
     fn add_missing(&mut self, missing: &[Missing]) {
         /// A machine with more processes than that in one profile was recorded as a whole.
@@ -204,12 +256,12 @@ impl Sources<'_> {
         let mut events = Vec::new();
         let mut copies_left = MAX_COPIES;
         for (file, used) in (0u32..).zip(&mut self.used) {
-            let header_pid = used.dump.header().pid;
+            let header_pid = used.code.pid();
             let owner_of = |pid| owners.of(used.found, header_pid, pid, processes);
             let creator = owner_of(header_pid);
             let mut known: FxHashMap<u32, Option<Pid>> = FxHashMap::default();
             (used.ownerless, used.uncopied) = (0, 0);
-            for event in used.dump.events() {
+            for event in used.code.events() {
                 let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
                 let Some(pid) = owner else {
                     used.ownerless += 1;
@@ -233,14 +285,41 @@ impl Sources<'_> {
     }
 }
 
-impl UsedDump<'_> {
+impl<'a> UsedFile<'a> {
+    /// Finds out how the times of a file become the profile's. `own_clock` is its own, without what maps tell.
+    fn new(
+        found: &'a FoundDump,
+        code: CodeFile<'a>,
+        own_clock: RuntimeClock,
+        clocks: &mut Clocks<'_>,
+    ) -> Result<Self, String> {
+        let needs_maps = found.marked.is_none() && clocks.profile.id != Some(CLOCK_MONOTONIC);
+        let own_clock = RuntimeClock {
+            distance_by_maps: needs_maps.then(|| clocks.by_maps(found, &code)).flatten(),
+            ..own_clock
+        };
+        let alignment = match code.events() {
+            [] => Ok(Alignment::Same),
+            _ => Alignment::find(&clocks.profile, &own_clock, found.marked),
+        };
+        Ok(Self {
+            found,
+            code,
+            alignment: alignment.map_err(|reason| reason.to_string())?,
+            ownerless: 0,
+            uncopied: 0,
+        })
+    }
+
     fn place(&self, file: u32, event: &CodeEvent, pid: Pid, processes: &Processes) -> Option<PlacedEvent> {
         let time = self.alignment.time(event.time);
         let space = processes.space_at(pid, time)?;
-        let loaded_at = self.dump.range(event.function)?;
-        let (range, moved_from) = match event.change {
-            Change::Load => (loaded_at, None),
-            Change::Move { from, to } => (AddressRange::new(to, loaded_at.size())?, Some(from)),
+        let loaded_at = self.code.range(event.function)?;
+        let size = loaded_at.size();
+        let (range, left) = match event.change {
+            Change::Load => (Some(loaded_at), None),
+            Change::Move { from, to } => (Some(AddressRange::new(to, size)?), AddressRange::new(from, size)),
+            Change::Unload => (None, Some(loaded_at)),
         };
         // An address space starts at a FORK or at the start of a program; a reader would forget what it was
         // told before.
@@ -254,7 +333,7 @@ impl UsedDump<'_> {
                 function: event.function,
             },
             range,
-            moved_from,
+            left,
         })
     }
 }

@@ -1,15 +1,19 @@
 //! What runtimes write about the code that they make, in one vocabulary.
 //!
 //! Each kind of file has a folder of its own that turns its records into [`CodeEvent`]s; what comes after
-//! them need not know who wrote them. Perf maps know of no events: they have names for addresses, without any
-//! time.
+//! them asks a [`CodeFile`] and need not know who wrote it. Perf maps know of no events: they have names for
+//! addresses, without any time.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod code_file;
 pub mod jitdump;
 pub mod mono;
+pub mod named_code;
 pub mod names;
 pub mod perf_map;
+
+pub use code_file::{CodeFile, FunctionView};
 
 use crate::units::Address;
 
@@ -43,4 +47,6 @@ pub enum Change {
         /// Where it is from now on.
         to: Address,
     },
+    /// It is gone.
+    Unload,
 }

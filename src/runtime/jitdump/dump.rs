@@ -20,7 +20,7 @@ use crate::runtime::jitdump::record::{self, Place, Record, Records, Step};
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
-use crate::runtime::{Change, CodeEvent, RuntimeTime, names};
+use crate::runtime::{Change, CodeEvent, FunctionView, RuntimeTime, names};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
@@ -129,40 +129,6 @@ pub struct Dump<'a> {
     conventions: Conventions,
     /// The source files in it by their paths, each with where its record lies, in the order of the file.
     sources: FxHashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
-}
-
-/// One function with what the file says about it.
-#[derive(Clone, Copy, Debug)]
-pub struct FunctionView<'a> {
-    /// Which of the file's functions it is.
-    number: u32,
-    /// Its name as the runtime wrote it, without a NUL.
-    pub name: &'a [u8],
-    /// Its machine code.
-    pub code: &'a [u8],
-    /// Where the code was put at first.
-    pub range: AddressRange,
-    /// The number that the runtime knows it under (`code_index`), which need not be unique.
-    pub index: u64,
-    /// How to unwind it.
-    pub unwinding: Option<Unwinding<'a>>,
-    /// Which compiler made it, if the file says so.
-    recorded_tier: Option<&'a [u8]>,
-}
-
-impl<'a> FunctionView<'a> {
-    /// Which compiler made it, as far as the file or the name says.
-    pub fn tier(&self) -> Option<&'a [u8]> {
-        let by_name = || names::tier(self.name).map(str::as_bytes);
-        self.recorded_tier.or_else(by_name)
-    }
-
-    fn subject(&self) -> Subject<'a> {
-        Subject {
-            name: self.name,
-            range: self.range,
-        }
-    }
 }
 
 /// Where in its sources a function's code comes from, and what was wrong with what the file says of it.
@@ -282,7 +248,7 @@ impl<'a> Dump<'a> {
         Some(FunctionView {
             number,
             name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
-            code: load.code,
+            code: Some(load.code),
             range: AddressRange::new(function.start, function.size.into())?,
             index: load.index,
             unwinding: self.unwinding(number),
@@ -329,7 +295,7 @@ impl<'a> Dump<'a> {
             consistent(lines, function.size, place, &mut found.faults)
         };
         let by_lists = |content| debug_info2::parse(content, function.size, order);
-        let by_entries = |content| debug_info::parse(content, view.subject(), self.conventions, order);
+        let by_entries = |content| debug_info::parse(content, subject(view), self.conventions, order);
         let info = read(function.debug_info2, &by_lists)
             .or_else(|| read(function.debug_info, &by_entries))
             .or_else(|| names::declaration(view.name));
@@ -357,7 +323,7 @@ impl<'a> Dump<'a> {
         const ENOUGH: usize = 1000;
         let with_lines = (0u32..).zip(&self.functions).filter_map(|(number, function)| {
             let content = Records::content(self.file, function.debug_info?)?;
-            Some((self.function(number)?.subject(), content))
+            Some((subject(&self.function(number)?), content))
         });
         Conventions::find(with_lines.take(ENOUGH), self.header.order, self.machine.is_64)
     }
@@ -403,6 +369,14 @@ impl<'a> Dump<'a> {
             (Some(first), Some(second)) => first == second,
             _ => false,
         }
+    }
+}
+
+/// What the names of source files in a DEBUG_INFO record are checked against.
+fn subject<'a>(view: &FunctionView<'a>) -> Subject<'a> {
+    Subject {
+        name: view.name,
+        range: view.range,
     }
 }
 

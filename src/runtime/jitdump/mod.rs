@@ -25,5 +25,5 @@ pub mod source_file;
 pub mod tier;
 pub mod unwinding;
 
-pub use dump::{Dump, Fault, FunctionView, first_time, last_time};
+pub use dump::{Dump, Fault, FunctionSources, first_time, last_time};
 pub use header::{Error, Header};

@@ -8,6 +8,8 @@ pub mod generator;
 pub mod gimli_writer;
 pub mod lines;
 pub mod model;
+pub mod mono_log;
+pub mod mono_report;
 pub mod perf;
 pub mod profile;
 pub mod symbolizers;

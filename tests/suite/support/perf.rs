@@ -104,3 +104,110 @@ fn push_frame(samples: &mut [Sample], line: &str) {
         .map_or("[unknown]", |(_, symbol)| symbol.trim());
     sample.frames.push(symbol.to_owned());
 }
+
+/// A frame as `perf script` shows it.
+#[derive(Debug, PartialEq, Eq, Clone)]
+pub struct Frame {
+    pub address: u64,
+    pub symbol: String,
+    /// The file that it is in.
+    pub file: String,
+}
+
+/// One sample with all that it is told of: a line for itself, and one for each frame.
+#[derive(Debug, PartialEq, Eq, Clone)]
+pub struct Event {
+    pub comm: String,
+    pub pid: u32,
+    pub tid: u32,
+    /// In nanoseconds.
+    pub time: u64,
+    pub period: u64,
+    /// What was counted.
+    pub name: String,
+    /// Innermost first.
+    pub frames: Vec<Frame>,
+}
+
+impl Event {
+    /// The innermost symbol; nothing if there is no frame.
+    pub fn leaf(&self) -> &str {
+        self.frames.first().map_or("", |frame| &frame.symbol)
+    }
+
+    /// The file that it is in.
+    pub fn leaf_file(&self) -> &str {
+        self.frames.first().map_or("", |frame| &frame.file)
+    }
+
+    /// The symbols, innermost first.
+    pub fn symbols(&self) -> Vec<&str> {
+        self.frames.iter().map(|frame| frame.symbol.as_str()).collect()
+    }
+}
+
+/// The samples without the addresses of their frames: some perfs show them as they were recorded, some as they lie in the
+/// file.
+pub fn without_addresses(mut events: Vec<Event>) -> Vec<Event> {
+    let frames = events.iter_mut().flat_map(|event| &mut event.frames);
+    frames.for_each(|frame| frame.address = 0);
+    events
+}
+
+/// All samples of all events, as some perf tells of them. It must have nothing to say against the profile.
+pub fn events(program: &str, profile: &Path) -> Vec<Event> {
+    let cache = tempfile::tempdir().unwrap();
+    let fields = "comm,pid,tid,time,period,event,ip,sym,dso";
+    let arguments = [
+        "--buildid-dir",
+        text(cache.path()),
+        "script",
+        "-f",
+        "-i",
+        text(profile),
+        "--no-inline",
+        "--no-demangle",
+        "--ns",
+        "-F",
+        fields,
+    ];
+    let shown = tools::checked(program, &arguments);
+    let mut events: Vec<Event> = Vec::new();
+    for line in shown.lines().filter(|line| !line.trim().is_empty()) {
+        match frame(line) {
+            Some(frame) => events.last_mut().unwrap().frames.push(frame),
+            None => events.push(event(line).unwrap_or_else(|| panic!("{line}"))),
+        }
+    }
+    events
+}
+
+/// A line of a frame starts with a tabulator.
+fn frame(line: &str) -> Option<Frame> {
+    let (address, rest) = line.strip_prefix('\t')?.trim().split_once(' ')?;
+    let (symbol, file) = rest.strip_suffix(')')?.rsplit_once(" (")?;
+    Some(Frame {
+        address: u64::from_str_radix(address, 16).ok()?,
+        symbol: symbol.to_owned(),
+        file: file.to_owned(),
+    })
+}
+
+/// The name of a thread may have spaces.
+fn event(line: &str) -> Option<Event> {
+    let (head, name) = line.trim().strip_suffix(':')?.rsplit_once(' ')?;
+    let (head, period) = head.trim().rsplit_once(' ')?;
+    let (head, time) = head.trim().strip_suffix(':')?.rsplit_once(' ')?;
+    let (seconds, nanoseconds) = time.split_once('.')?;
+    let (comm, ids) = head.trim().rsplit_once(' ')?;
+    let (pid, tid) = ids.split_once('/')?;
+    Some(Event {
+        comm: comm.trim().to_owned(),
+        pid: pid.parse::<i32>().ok()? as u32,
+        tid: tid.parse::<i32>().ok()? as u32,
+        time: seconds.parse::<u64>().ok()? * 1_000_000_000 + nanoseconds.parse::<u64>().ok()?,
+        period: period.parse().ok()?,
+        name: name.to_owned(),
+        frames: Vec::new(),
+    })
+}

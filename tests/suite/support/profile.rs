@@ -96,6 +96,21 @@ impl ProfileWriter {
         self.kernel_record(3, u16::from(is_exec) << 13, body, pid, time);
     }
 
+    /// A thread of a process starts, and gets its name.
+    pub fn thread(&mut self, pid: u32, tid: u32, name: &str, time: u64) {
+        let mut body = Vec::new();
+        for word in [pid, pid, tid, pid] {
+            self.order.put_u32(&mut body, word);
+        }
+        self.order.put_u64(&mut body, time);
+        self.kernel_record(7, 0, body, pid, time);
+        let mut body = Vec::new();
+        self.order.put_u32(&mut body, pid);
+        self.order.put_u32(&mut body, tid);
+        Self::name(&mut body, name);
+        self.kernel_record(3, 0, body, pid, time);
+    }
+
     pub fn fork(&mut self, child: u32, parent: u32, time: u64) {
         let mut body = Vec::new();
         for word in [child, parent, child, parent] {

@@ -26,9 +26,33 @@ pub fn errors(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output(program, arguments).stderr).into_owned()
 }
 
+/// Runs a program that must have nothing to say on standard error, and returns what it printed.
+pub fn checked(program: &str, arguments: &[&str]) -> String {
+    let output = output(program, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && errors.is_empty(),
+        "{program} {arguments:?}: {}: {errors}",
+        output.status
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// A path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Compiles a C# program of `programs/`.
+pub fn compile_for_mono(folder: &Path, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/suite/programs")
+        .join(name);
+    let program = folder.join("program.exe");
+    let out = format!("-out:{}", text(&program));
+    let said = run("mcs", &["-optimize+", &out, text(&source)]);
+    assert!(program.exists(), "{said}");
+    program
 }
 
 /// Compiles a program of `programs/`.

@@ -1,0 +1,147 @@
+//! The calls that threads are in, as entries and exits tell.
+//!
+//! All stacks of all threads are nodes of one tree: a node is a call, its parent the call that it was made in. A
+//! stack that comes again is the node that it was before, so that what is kept grows with the number of
+//! different stacks and not with that of calls.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+/// A stack: the call that is innermost in it, or no call at all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Stack(u32);
+
+impl Stack {
+    /// No call.
+    pub const EMPTY: Self = Self(0);
+}
+
+/// How many calls are looked at for the one that an exit belongs to. Exceptions leave many calls at a time
+/// without a word; but a file could be made of exits that belong to none, each below a stack of millions.
+const MAX_LEFT: u32 = 4096;
+
+/// How many different stacks are kept. Programs have some thousands; each takes 40 bytes.
+const MAX_STACKS: usize = 1 << 22;
+
+/// Stacks of calls of functions `F`.
+#[derive(Clone, Debug)]
+pub struct CallTree<F> {
+    /// Of each stack but the empty one, from 1 on: the stack around its innermost call, and that call's
+    /// function.
+    calls: Vec<(Stack, F)>,
+    known: FxHashMap<(Stack, F), Stack>,
+}
+
+/// How an exit fitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// The function was left, and so were as many calls inside it that no exit was told of.
+    Left {
+        /// The calls that are left.
+        stack: Stack,
+        /// How many exits were lost.
+        lost: u32,
+    },
+    /// The thread was not in that function.
+    Unmatched,
+}
+
+impl<F> Default for CallTree<F> {
+    fn default() -> Self {
+        Self {
+            calls: Vec::new(),
+            known: FxHashMap::default(),
+        }
+    }
+}
+
+impl<F: Copy + Eq + Hash> CallTree<F> {
+    /// The stack that a call of `function` makes of `stack`; `None` if there are too many different ones already.
+    pub fn enter(&mut self, stack: Stack, function: F) -> Option<Stack> {
+        if let Some(&known) = self.known.get(&(stack, function)) {
+            return Some(known);
+        }
+        if self.calls.len() >= MAX_STACKS {
+            return None;
+        }
+        self.calls.push((stack, function));
+        let new = Stack(u32::try_from(self.calls.len()).ok()?);
+        self.known.insert((stack, function), new);
+        Some(new)
+    }
+
+    /// The stack that is left when `function` is left.
+    pub fn exit(&self, stack: Stack, function: F) -> Exit {
+        let mut inner = stack;
+        for lost in 0..MAX_LEFT {
+            let Some((outer, called)) = self.innermost(inner) else {
+                break;
+            };
+            if called == function {
+                return Exit::Left { stack: outer, lost };
+            }
+            inner = outer;
+        }
+        Exit::Unmatched
+    }
+
+    /// The stack around the innermost call, and that call's function; `None` of the empty stack.
+    pub fn innermost(&self, stack: Stack) -> Option<(Stack, F)> {
+        self.calls.get((stack.0 as usize).checked_sub(1)?).copied()
+    }
+
+    /// The functions of a stack, innermost first.
+    pub fn functions(&self, stack: Stack) -> impl Iterator<Item = F> {
+        let mut stack = stack;
+        std::iter::from_fn(move || {
+            let (outer, function) = self.innermost(stack)?;
+            stack = outer;
+            Some(function)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_that_comes_again_is_the_one_that_it_was() {
+        let mut tree = CallTree::default();
+        let main = tree.enter(Stack::EMPTY, "main").unwrap();
+        let first = tree.enter(main, "work").unwrap();
+        let second = tree.enter(main, "work").unwrap();
+        assert_eq!(first, second);
+        assert_ne!(
+            tree.enter(first, "work"),
+            Some(first),
+            "recursion is another stack"
+        );
+        assert_eq!(tree.functions(first).collect::<Vec<_>>(), ["work", "main"]);
+    }
+
+    #[test]
+    fn an_exit_leaves_the_calls_inside_as_well() {
+        let mut tree = CallTree::default();
+        let main = tree.enter(Stack::EMPTY, "main").unwrap();
+        let outer = tree.enter(main, "outer").unwrap();
+        let thrower = tree.enter(outer, "thrower").unwrap();
+        assert_eq!(
+            tree.exit(thrower, "thrower"),
+            Exit::Left {
+                stack: outer,
+                lost: 0
+            }
+        );
+        assert_eq!(
+            tree.exit(thrower, "main"),
+            Exit::Left {
+                stack: Stack::EMPTY,
+                lost: 2
+            }
+        );
+        assert_eq!(tree.exit(thrower, "other"), Exit::Unmatched);
+        assert_eq!(tree.exit(Stack::EMPTY, "main"), Exit::Unmatched);
+    }
+}

@@ -1,0 +1,301 @@
+//! The threads of a process, and which of them a log means that has other numbers for them.
+//!
+//! Some runtimes know a thread by an address (`pthread_t`) and a name. The kernel was told the same name at the
+//! same time, and recorded that: a COMM record comes microseconds after the log's own note. Where two threads
+//! get the same name so close to each other that each could be either, neither is taken.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::perf::Profile;
+use crate::perf::event::{self, ThreadChange};
+use crate::units::{Pid, Time};
+
+/// A thread, as the profile knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Thread {
+    /// Its number.
+    pub tid: u32,
+    /// When it was started; 0 if that was before the profile.
+    pub start: Time,
+    /// When it ended; [`Time::MAX`] if that is not known.
+    pub end: Time,
+    /// What it was called, and since when.
+    pub names: Vec<(Time, Vec<u8>)>,
+}
+
+/// A thread, as a log knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoggedThread {
+    /// The log's number of it.
+    pub id: u64,
+    /// What it was called, and since when, on the profile's clock.
+    pub name: Option<(Time, Vec<u8>)>,
+    /// The times of the first and the last thing that it did.
+    pub span: (Time, Time),
+}
+
+/// Which thread of the profile one of a log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Match {
+    /// This one.
+    Thread(u32),
+    /// It can be any of several.
+    Ambiguous,
+    /// It is none of them.
+    Missing,
+}
+
+/// How many bytes of a thread's name the kernel keeps (`TASK_COMM_LEN`, less the NUL).
+const NAME_SIZE: usize = 15;
+
+/// How much later than the log's the kernel's note of a name can be, in nanoseconds: a thread may have to wait for a
+/// processor between the two.
+const LATEST: u64 = 1_000_000_000;
+
+/// How much earlier: for runtimes that tell the kernel first.
+const EARLIEST: u64 = 20_000;
+
+/// How many threads may be left over for those without a name to be looked for among them. Each is compared with
+/// each.
+const MAX_LEFT: usize = 1000;
+
+/// The threads of some processes, in the order in which the profile tells of them.
+pub fn threads(profile: &Profile<'_>, pids: &FxHashSet<Pid>) -> FxHashMap<Pid, Vec<Thread>> {
+    let mut all: FxHashMap<Pid, Vec<Thread>> = FxHashMap::default();
+    // A number may be used again once its thread is gone.
+    let mut latest: FxHashMap<(Pid, u32), usize> = FxHashMap::default();
+    for record in profile.records() {
+        let Some((of, tid, change)) = event::thread_change(&record, profile.order) else {
+            continue;
+        };
+        if !pids.contains(&of) {
+            continue;
+        }
+        let time = profile.attrs.time_of(&record, profile.order).unwrap_or_default();
+        let threads = all.entry(of).or_default();
+        let known = latest.get(&(of, tid)).and_then(|&at| threads.get_mut(at));
+        let known = known.filter(|thread| thread.end == Time::MAX && change != ThreadChange::Start);
+        match (known, change) {
+            (Some(thread), ThreadChange::Name(name)) => thread.names.push((time, name.to_vec())),
+            (Some(thread), ThreadChange::End) => thread.end = time,
+            (_, ThreadChange::End) => {}
+            (_, change) => {
+                latest.insert((of, tid), threads.len());
+                threads.push(Thread {
+                    tid,
+                    start: time,
+                    end: Time::MAX,
+                    names: match change {
+                        ThreadChange::Name(name) => vec![(time, name.to_vec())],
+                        _ => Vec::new(),
+                    },
+                });
+            }
+        }
+    }
+    all
+}
+
+/// Finds the thread of `threads`, those of process `pid`, that each one of `logged` is.
+pub fn matches(logged: &[LoggedThread], threads: &[Thread], pid: Pid) -> Vec<Match> {
+    let names = Names::new(logged, threads);
+    let mut found: Vec<Match> = logged.iter().map(|thread| names.find(thread, pid)).collect();
+    let taken = found.iter().filter_map(|found| match found {
+        Match::Thread(tid) => Some(*tid),
+        _ => None,
+    });
+    let taken: FxHashSet<u32> = taken.collect();
+    let left = threads.iter().filter(|thread| !taken.contains(&thread.tid));
+    let left: Vec<&Thread> = left.collect();
+    for (found, thread) in found.iter_mut().zip(logged) {
+        if thread.name.is_none() {
+            *found = by_span(thread, &left);
+        }
+    }
+    drop_shared(&mut found);
+    found
+}
+
+/// The only thread of `left` that was there all the time that `thread` did something.
+fn by_span(thread: &LoggedThread, left: &[&Thread]) -> Match {
+    if left.len() > MAX_LEFT {
+        return Match::Ambiguous;
+    }
+    let (first, last) = thread.span;
+    let mut fitting = left
+        .iter()
+        .filter(|other| other.start <= first && last <= other.end);
+    one_of(fitting.next(), fitting.next())
+}
+
+fn one_of(first: Option<&&Thread>, second: Option<&&Thread>) -> Match {
+    match (first, second) {
+        (Some(one), None) => Match::Thread(one.tid),
+        (Some(_), Some(_)) => Match::Ambiguous,
+        (None, _) => Match::Missing,
+    }
+}
+
+/// Makes threads that several others were taken for none of them.
+fn drop_shared(found: &mut [Match]) {
+    let mut uses: FxHashMap<u32, u32> = FxHashMap::default();
+    for found in found.iter() {
+        if let Match::Thread(tid) = found {
+            let uses = uses.entry(*tid).or_default();
+            *uses = uses.saturating_add(1);
+        }
+    }
+    for found in found {
+        if let Match::Thread(tid) = found
+            && uses.get(tid).is_some_and(|&uses| uses > 1)
+        {
+            *found = Match::Ambiguous;
+        }
+    }
+}
+
+/// Who was called what when.
+struct Names<'a> {
+    /// In the log: when threads got a name, in the order of time.
+    logged: FxHashMap<&'a [u8], Vec<Time>>,
+    /// In the profile: the same, with the threads.
+    recorded: FxHashMap<&'a [u8], Vec<(Time, &'a Thread)>>,
+}
+
+fn short(name: &[u8]) -> &[u8] {
+    name.get(..NAME_SIZE).unwrap_or(name)
+}
+
+impl<'a> Names<'a> {
+    fn new(logged: &'a [LoggedThread], threads: &'a [Thread]) -> Self {
+        let mut names = Self {
+            logged: FxHashMap::default(),
+            recorded: FxHashMap::default(),
+        };
+        for (time, name) in logged.iter().filter_map(|thread| thread.name.as_ref()) {
+            names.logged.entry(short(name)).or_default().push(*time);
+        }
+        for thread in threads {
+            for (time, name) in &thread.names {
+                let namesakes = names.recorded.entry(short(name)).or_default();
+                namesakes.push((*time, thread));
+            }
+        }
+        names.logged.values_mut().for_each(|times| times.sort_unstable());
+        let recorded = names.recorded.values_mut();
+        recorded.for_each(|namesakes| namesakes.sort_by_key(|&(time, _)| time));
+        names
+    }
+
+    fn find(&self, thread: &LoggedThread, pid: Pid) -> Match {
+        let Some((since, name)) = &thread.name else {
+            return Match::Missing;
+        };
+        let namesakes = self.logged.get(short(name)).map_or(&[][..], Vec::as_slice);
+        let next = namesakes.partition_point(|time| time <= since);
+        let is_shared = next.checked_sub(2).and_then(|before| namesakes.get(before)) == Some(since);
+        let next = namesakes.get(next).copied().unwrap_or(Time::MAX);
+        let earliest = Time(since.0.saturating_sub(EARLIEST));
+        let latest = Time(since.0.saturating_add(LATEST)).min(Time(next.0.saturating_sub(EARLIEST)));
+        let recorded = self.recorded.get(short(name)).map_or(&[][..], Vec::as_slice);
+        let first = recorded.partition_point(|&(time, _)| time < earliest);
+        let mut fitting = recorded.iter().skip(first);
+        let mut next = || {
+            let (_, thread) = fitting.next().filter(|&&(time, _)| time < latest)?;
+            Some(thread)
+        };
+        match one_of(next(), next()) {
+            Match::Thread(_) if is_shared => Match::Ambiguous,
+            // The first thread keeps the name of the program; runtimes call it this way among themselves.
+            Match::Missing if name.eq_ignore_ascii_case(b"main") => Match::Thread(pid.0),
+            found => found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(tid: u32, start: u64, named: u64, name: &str) -> Thread {
+        Thread {
+            tid,
+            start: Time(start),
+            end: Time::MAX,
+            names: vec![(Time(named), name.into())],
+        }
+    }
+
+    fn logged(id: u64, named: u64, name: &str) -> LoggedThread {
+        LoggedThread {
+            id,
+            name: Some((Time(named), name.into())),
+            span: (Time(named), Time(named)),
+        }
+    }
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    #[test]
+    fn a_name_and_its_time_tell_the_thread() {
+        let threads = [
+            thread(10, 0, MILLISECOND, "mono"),
+            thread(11, 2 * MILLISECOND, 3 * MILLISECOND + 2000, "worker"),
+            thread(12, 3 * MILLISECOND, 4 * MILLISECOND + 2000, "worker"),
+            thread(13, 4 * MILLISECOND, 5 * MILLISECOND + 2000, "Profiler Sample"),
+        ];
+        let log = [
+            logged(0xa, 4 * MILLISECOND, "worker"),
+            logged(0xb, 3 * MILLISECOND, "worker"),
+            logged(0xc, 5 * MILLISECOND, "Profiler Sampler"),
+            logged(0xd, 2 * MILLISECOND, "Main"),
+            logged(0xe, 6 * MILLISECOND, "nobody"),
+        ];
+        let expected = [
+            Match::Thread(12),
+            Match::Thread(11),
+            Match::Thread(13),
+            Match::Thread(10),
+            Match::Missing,
+        ];
+        assert_eq!(matches(&log, &threads, Pid(10)), expected);
+    }
+
+    #[test]
+    fn who_can_be_either_of_two_is_neither() {
+        let threads = [
+            thread(11, 0, 3 * MILLISECOND, "worker"),
+            thread(12, 0, 3 * MILLISECOND + 3000, "worker"),
+        ];
+        let together = 3 * MILLISECOND - 1000;
+        let log = [
+            logged(0xa, together, "worker"),
+            logged(0xb, together + 500, "worker"),
+        ];
+        let found = matches(&log, &threads, Pid(10));
+        assert!(
+            !found.iter().any(|found| matches!(found, Match::Thread(_))),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn the_only_one_left_over_is_the_one_without_a_name() {
+        let threads = [thread(11, 5, MILLISECOND, "a"), thread(12, 10, 10, "mono")];
+        let unnamed = |id, first, last| LoggedThread {
+            id,
+            name: None,
+            span: (Time(first), Time(last)),
+        };
+        let log = [logged(0xa, MILLISECOND, "a"), unnamed(0xb, 20, 30)];
+        assert_eq!(matches(&log, &threads, Pid(10))[1], Match::Thread(12));
+        let log = [
+            unnamed(0xb, 20, 30),
+            unnamed(0xc, 20, 40),
+            logged(0xa, MILLISECOND, "a"),
+        ];
+        assert_eq!(matches(&log, &threads, Pid(10))[..2], [Match::Ambiguous; 2]);
+        let log = [unnamed(0xb, 2, 30), logged(0xa, MILLISECOND, "a")];
+        assert_eq!(matches(&log, &threads, Pid(10))[0], Match::Missing);
+    }
+}

@@ -1,0 +1,196 @@
+//! Logs of Mono's profiler: names for the profile's code, and events.
+//!
+//! ```text
+//! files ─► [open] ─► ReadLog ─► functions of the timeline
+//!                       └─► [prepare]: clocks, [threads] by the profile's numbers, [places] for frames of stacks
+//!                              └─► [replay] in the order of time
+//!                                     ├─► [events] ─► [synthesize]: a profile of them, alone or beside what was recorded
+//!                                     └─► [splice]: call chains of the profile's own samples
+//! ```
+
+pub mod events;
+mod open;
+mod places;
+mod prepare;
+mod replay;
+mod splice;
+mod synthesize;
+mod threads;
+
+use crate::bytes::printable;
+use crate::code::process::Processes;
+use crate::elf::core_file::CoreFile;
+use crate::files::MappedFile;
+use crate::inject::Error;
+use crate::inject::dumps::FoundDump;
+use crate::inject::mono::places::{MadeUp, Places};
+use crate::inject::mono::prepare::Prepared;
+use crate::machine::Machine;
+use crate::perf::event::Backing;
+use crate::perf::synthesis;
+use crate::range_map::RangeMap;
+use crate::runtime::RuntimeTime;
+use crate::runtime::mono::{self, Index, Log};
+use crate::runtime::named_code::{NamedCode, NamedFunction};
+use crate::tally::Tally;
+use crate::units::Pid;
+
+pub use open::{OpenLog, Opened, open};
+pub use prepare::prepare;
+pub use splice::splice;
+pub use synthesize::synthesize;
+
+/// A log that was read.
+#[derive(Debug)]
+pub struct ReadLog<'a> {
+    /// The file, unpacked if it was packed, and its process.
+    pub found: &'a FoundDump,
+    /// Its events.
+    pub log: Log<'a>,
+    /// Its code and names.
+    pub index: Index<'a>,
+    /// What could not be unpacked.
+    pub packing_faults: &'a Tally<mono::Fault>,
+    /// What its events need to become the profile's, if they are asked for.
+    pub prepared: Option<Prepared<'a>>,
+    /// The addresses of what is in its stacks, if they are asked for.
+    pub places: Option<Places>,
+    /// What of its events could not be told.
+    pub losses: Tally<events::Loss>,
+}
+
+impl<'a> ReadLog<'a> {
+    /// Reads a log.
+    pub fn of(opened: &'a OpenLog) -> Result<Self, mono::Error> {
+        let log = Log::parse(&opened.found.file)?;
+        Ok(Self {
+            found: &opened.found,
+            log,
+            index: Index::of(&log),
+            packing_faults: &opened.faults,
+            prepared: None,
+            places: None,
+            losses: Tally::default(),
+        })
+    }
+
+    /// The process that it is of.
+    pub fn pid(&self) -> Pid {
+        self.found.pids.first().copied().unwrap_or(Pid(0))
+    }
+
+    /// Its functions, but for those that were compiled ahead of time and lie in files of their own, which have
+    /// better names for them. `core` has the code, if anything has; `recorded` is the machine that the profile was recorded on.
+    pub fn code(&self, processes: &Processes, core: &CoreFile<'a>, recorded: Machine) -> NamedCode<'a> {
+        let machine = Machine {
+            is_64: self.log.header().pointer_size == 8,
+            ..recorded
+        };
+        let pid = self.pid();
+        let in_files = files_of(processes, pid);
+        let mut code = NamedCode::new(pid.0, machine);
+        for (number, function) in (0u32..).zip(self.index.code.functions()) {
+            if in_files.overlapping(function.range).next().is_some() {
+                continue;
+            }
+            let named = NamedFunction {
+                name: function.name().unwrap_or_default().into(),
+                range: function.range,
+                code: core.bytes(function.range),
+            };
+            // The log may tell of a method later than of calls to it.
+            let first_use = self.places.as_ref().and_then(|places| places.first_use(number));
+            code.load(named, first_use.unwrap_or(function.time).min(function.time));
+        }
+        let made_up = self.places.iter().flat_map(Places::made_up);
+        for MadeUp { name, range } in made_up {
+            let named = NamedFunction {
+                name: name.clone().into(),
+                range: *range,
+                code: None,
+            };
+            code.load(named, RuntimeTime::default());
+        }
+        code.sort();
+        code
+    }
+
+    /// What to say if it does not tell where code was put while the program ran: then the names that it has are mostly
+    /// of methods whose place was not known yet.
+    fn note_on_code(&self) -> Option<String> {
+        let code = &self.index.code;
+        let unplaced = code.without_range();
+        let has_buffers = code.functions().iter().any(|function| function.is_compiled);
+        (unplaced > 0 && !has_buffers).then(|| {
+            format!(
+                "{} does not tell where the code of {unplaced} methods is; start Mono with --profile=log:jit, and what else is wanted \
+                 behind a comma",
+                self.name()
+            )
+        })
+    }
+
+    /// How to call it.
+    pub fn name(&self) -> String {
+        printable(self.found.file.path().as_os_str().as_encoded_bytes())
+    }
+}
+
+/// The logs that belong to a profile.
+#[derive(Debug)]
+pub struct Logs<'a> {
+    /// They.
+    pub all: Vec<ReadLog<'a>>,
+    /// The memory that has their code.
+    pub core: CoreFile<'a>,
+    /// The file that it is in.
+    pub core_file: Option<&'a MappedFile>,
+    /// The files that they are packed in.
+    pub packed: Vec<&'a MappedFile>,
+    /// What else the user should know.
+    pub notes: Vec<String>,
+    /// What did not get into the profile as it was.
+    pub losses: Tally<synthesis::Loss>,
+}
+
+/// Reads the logs that were opened.
+pub fn read(opened: &Opened) -> Result<Logs<'_>, Error> {
+    let core = opened.core.as_ref().map(|file| {
+        let core = CoreFile::parse(file);
+        core.map_err(|cause| Error::Core {
+            path: file.path().to_owned(),
+            cause,
+        })
+    });
+    let all: Vec<ReadLog<'_>> = opened
+        .logs
+        .iter()
+        .filter_map(|log| ReadLog::of(log).ok())
+        .collect();
+    let mut notes = opened.notes.clone();
+    notes.extend(all.iter().filter_map(ReadLog::note_on_code));
+    Ok(Logs {
+        core: core.transpose()?.unwrap_or_default(),
+        core_file: opened.core.as_ref(),
+        all,
+        packed: opened
+            .logs
+            .iter()
+            .filter_map(|log| log.packed.as_deref())
+            .collect(),
+        notes,
+        losses: Tally::default(),
+    })
+}
+
+/// Where a process has files mapped, ever.
+fn files_of(processes: &Processes, pid: Pid) -> RangeMap<()> {
+    let mut files = RangeMap::default();
+    let spaces = processes.spaces().iter().filter(|space| space.pid == pid);
+    for map in spaces.flat_map(|space| &space.maps) {
+        if map.backing == Backing::File {
+            files.insert(map.range, (), |_, ()| {});
+        }
+    }
+    files
+}

@@ -1,0 +1,169 @@
+//! Finding and opening logs, and the processes that they are of.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::code::process::Processes;
+use crate::files::{MappedFile, Spool};
+use crate::inject::candidates::{files_below, shown};
+use crate::inject::dumps::FoundDump;
+use crate::inject::input::Input;
+use crate::inject::trust::Trust;
+use crate::inject::{Error, Options};
+use crate::runtime::mono::{self, Log, packed};
+use crate::tally::Tally;
+use crate::units::Pid;
+
+/// How many logs are used. Each is looked for in the processes of the profile, and a machine that runs more programs on
+/// Mono at a time is none.
+const MAX_LOGS: usize = 1000;
+
+/// A log that belongs to the profile.
+#[derive(Debug)]
+pub struct OpenLog {
+    /// The file, unpacked if it was packed, and its process.
+    pub found: FoundDump,
+    /// What could not be unpacked.
+    pub faults: Tally<mono::Fault>,
+    /// The file as it was, if it was packed.
+    pub packed: Option<Arc<MappedFile>>,
+}
+
+/// What was made of the files that the user named.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// The logs.
+    pub logs: Vec<OpenLog>,
+    /// The core file that has their code, if there is one.
+    pub core: Option<MappedFile>,
+    /// How many logs are too many.
+    left_out: u64,
+    /// Other things that the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Opens the logs that the user named, and those in folders that they named, and finds the process of each among
+/// `processes`, those of the profile. If there is no profile, the input is a log itself.
+pub fn open(
+    options: &Options,
+    input: &Input,
+    processes: Option<&Processes>,
+    trust: Trust,
+) -> Result<Opened, Error> {
+    let core = options.code_from.as_ref().map(|path| {
+        let file = MappedFile::open(path);
+        file.map_err(|cause| read_error(path, cause))
+    });
+    let mut opened = Opened {
+        core: core.transpose()?,
+        ..Opened::default()
+    };
+    if processes.is_none() {
+        opened.add(options, input.main.clone(), processes)?;
+        if opened.logs.is_empty() {
+            Log::parse(&input.main).map_err(|cause| Error::Log {
+                path: input.main.path().to_owned(),
+                cause,
+            })?;
+        }
+    }
+    for path in &options.mono_logs {
+        let metadata = std::fs::metadata(path).map_err(|cause| read_error(path, cause))?;
+        if !metadata.is_dir() {
+            let file = MappedFile::open(path).map_err(|cause| read_error(path, cause))?;
+            opened.add(options, Arc::new(file), processes)?;
+            continue;
+        }
+        for path in files_below(path, &mut opened.notes) {
+            let file = MappedFile::open(&path).ok();
+            let Some(file) = file.filter(|file| packed::is_log(file)) else {
+                continue;
+            };
+            match trust.check(&file, Pid(0)) {
+                Ok(()) => opened.add(options, Arc::new(file), processes)?,
+                Err(reason) => opened.notes.push(format!("{} {reason}", shown(&path))),
+            }
+        }
+    }
+    if opened.left_out > 0 {
+        let left_out = opened.left_out;
+        opened.notes.push(format!(
+            "{left_out} logs of Mono are left out: no more than {MAX_LOGS} are used at a time"
+        ));
+    }
+    Ok(opened)
+}
+
+fn read_error(path: &Path, cause: io::Error) -> Error {
+    Error::Read {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+impl Opened {
+    /// Adds a log, if it is of a process that the profile knows.
+    fn add(
+        &mut self,
+        options: &Options,
+        file: Arc<MappedFile>,
+        processes: Option<&Processes>,
+    ) -> Result<(), Error> {
+        let path: PathBuf = file.path().to_owned();
+        if self.logs.len() >= MAX_LOGS {
+            self.left_out = self.left_out.saturating_add(1);
+            return Ok(());
+        }
+        let mut log = OpenLog::unpack(file).map_err(|cause| Error::Spool { cause })?;
+        let header = match Log::parse(&log.found.file) {
+            Ok(log) => *log.header(),
+            Err(error) => {
+                self.notes.push(format!("{} {error}: not used", shown(&path)));
+                return Ok(());
+            }
+        };
+        let pid = options.pid.unwrap_or(header.pid);
+        if processes.is_some_and(|processes| !processes.knows(Pid(pid))) {
+            let what = match pid {
+                0 => "does not tell its process".into(),
+                pid => format!("is of process {pid}, which is not in the profile"),
+            };
+            let name = shown(&path);
+            self.notes.push(format!(
+                "{name} {what}: not used; say with --pid which one it is of"
+            ));
+            return Ok(());
+        }
+        // Number 0 would be the idle task.
+        log.found.pids.push(Pid(pid.max(1)));
+        self.logs.push(log);
+        Ok(())
+    }
+}
+
+impl OpenLog {
+    fn unpack(file: Arc<MappedFile>) -> io::Result<Self> {
+        if !packed::is_packed(&file) {
+            return Ok(Self::new(file, Tally::default(), None));
+        }
+        let mut spool = Spool::create()?;
+        let unpacked = packed::unpack(&file, packed::largest(file.len() as u64), &mut spool)?;
+        let plain = spool.map(file.path())?;
+        Ok(Self::new(Arc::new(plain), unpacked.faults, Some(file)))
+    }
+
+    fn new(file: Arc<MappedFile>, faults: Tally<mono::Fault>, packed: Option<Arc<MappedFile>>) -> Self {
+        Self {
+            found: FoundDump {
+                file,
+                pids: Vec::new(),
+                pids_before: Vec::new(),
+                marked: None,
+                markers: Vec::new(),
+            },
+            faults,
+            packed,
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Events of logs of Mono's profiler as events of a profile: by themselves, and beside what was recorded. Their sums are
+//! those of mprof-report.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use jitinject::runtime::mono::{Kind, Log};
+
+use crate::mono::gunzipped;
+use crate::support::mono_report::{Called, Report, UNRESOLVED};
+use crate::support::perf::{Event, events, newer, without_addresses};
+use crate::support::{capture, inject, inject_into, scratch, tools};
+
+fn log_of(name: &str) -> PathBuf {
+    capture::folder(name).join("trace.mlpd")
+}
+
+fn report(name: &str) -> Report {
+    Report::kept(&capture::folder(name).join("report.txt"))
+}
+
+/// The report of all methods and stacks.
+fn unpacked_traces(name: &str, folder: &Path) -> Report {
+    let packed = capture::folder(name).join("report-traces.txt.gz");
+    let traces = folder.join("report-traces.txt");
+    std::fs::write(&traces, gunzipped(&packed)).unwrap();
+    Report::kept(&traces)
+}
+
+/// The profile of a log's events alone, as perf shows it, and as a newer perf does.
+pub fn alone(log: &Path, more: &[&str]) -> Vec<Event> {
+    let folder = scratch();
+    let output = inject_into(folder.path(), log, more);
+    let shown = without_addresses(events("perf", &output));
+    assert!(shown == without_addresses(events(&newer(), &output)));
+    assert_reports_are_silent(&output);
+    shown
+}
+
+/// perf report, of both versions, has nothing to say against a profile.
+pub fn assert_reports_are_silent(profile: &Path) {
+    for program in ["perf", &newer()] {
+        let cache = scratch();
+        tools::checked(
+            program,
+            &[
+                "--buildid-dir",
+                tools::text(cache.path()),
+                "report",
+                "-f",
+                "-i",
+                tools::text(profile),
+                "--stdio",
+            ],
+        );
+    }
+}
+
+/// Those of one event.
+pub fn of<'a>(events: &'a [Event], name: &str) -> Vec<&'a Event> {
+    let name = format!("mono/{name}/");
+    events.iter().filter(|event| event.name == name).collect()
+}
+
+/// The periods together, and how many there are.
+pub fn sum(events: &[&Event]) -> (u64, u64) {
+    (events.iter().map(|event| event.period).sum(), events.len() as u64)
+}
+
+/// The same for each innermost symbol.
+pub fn by_leaf(events: &[&Event]) -> BTreeMap<String, (u64, u64)> {
+    let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for event in events {
+        let sum = sums.entry(event.leaf().to_owned()).or_default();
+        *sum = (sum.0 + event.period, sum.1 + 1);
+    }
+    sums
+}
+
+/// mprof-report reads a log once, and does not know types whose name comes later; we do.
+fn assert_allocations(shown: &[Event], report: &Report) {
+    let allocations = of(shown, "alloc-bytes");
+    assert_eq!(sum(&allocations), report.allocated());
+    let mut theirs = report.allocations();
+    let unresolved = theirs.remove(UNRESOLVED).unwrap_or_default();
+    let mut ours: BTreeMap<_, _> = by_leaf(&allocations)
+        .into_iter()
+        .map(|(name, sum)| (name.strip_prefix("new ").unwrap().to_owned(), sum))
+        .collect();
+    for (name, (bytes, count)) in theirs {
+        let (our_bytes, our_count) = ours.get_mut(&name).unwrap_or_else(|| panic!("{name}"));
+        *our_bytes = our_bytes.checked_sub(bytes).unwrap_or_else(|| panic!("{name}"));
+        *our_count = our_count.checked_sub(count).unwrap_or_else(|| panic!("{name}"));
+    }
+    let more = ours
+        .values()
+        .fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1));
+    assert_eq!(more, unresolved);
+}
+
+fn assert_collections(shown: &[Event], report: &Report) {
+    let collections = of(shown, "gc-ns");
+    let mut generations = 0;
+    for generation in 0..=2 {
+        let leaf = format!("[gc gen {generation}]");
+        let ours = collections.iter().filter(|event| event.leaf() == leaf);
+        let periods: Vec<u64> = ours.map(|event| event.period).collect();
+        let Some([count, longest, total]) = report.collections(generation) else {
+            assert!(periods.is_empty());
+            continue;
+        };
+        generations += 1;
+        assert_eq!(periods.len() as u64, count);
+        assert_eq!(periods.iter().max().unwrap() / 1000, longest);
+        assert_eq!(periods.iter().sum::<u64>() / 1000, total);
+    }
+    assert!(generations > 0);
+    // The world stands before a collection begins, and until it has ended.
+    let pauses = of(shown, "gc-pause-ns");
+    assert!(pauses.iter().all(|event| event.leaf() == "[gc pause]"));
+    assert!(sum(&pauses).0 > sum(&collections).0);
+}
+
+#[test]
+fn allocations_and_collections_are_those_of_mprof_report() {
+    for name in ["mono-alloc", "mono-alloc-zip", "mono-joined"] {
+        let shown = alone(&log_of(name), &["--events", "alloc,gc"]);
+        let report = report(name);
+        assert_allocations(&shown, &report);
+        assert_collections(&shown, &report);
+    }
+    let shown = alone(&log_of("mono-alloc"), &["--events", "alloc"]);
+    assert_eq!(sum(&of(&shown, "alloc-bytes")), (100_344, 1996));
+    assert_eq!(by_leaf(&of(&shown, "alloc-bytes"))["new Work.Node"].1, 930);
+}
+
+/// mprof-report shows stacks outermost first, and no more of them than it was told to.
+#[test]
+fn exceptions_have_the_stacks_that_mprof_report_shows() {
+    let folder = scratch();
+    let traces = unpacked_traces("mono-joined", folder.path());
+    let shown = alone(&log_of("mono-joined"), &["--events", "exception"]);
+    let mut ours: BTreeMap<Vec<String>, u64> = BTreeMap::new();
+    for event in of(&shown, "exception") {
+        assert_eq!(event.period, 1);
+        let stack = event.symbols().into_iter().rev().map(str::to_owned);
+        *ours.entry(stack.collect()).or_default() += 1;
+    }
+    assert_eq!(ours.values().sum::<u64>(), traces.number("Throws:"));
+    assert_eq!(ours, traces.throws());
+}
+
+#[test]
+fn a_log_of_all_that_mono_logs_by_default_becomes_a_profile_of_it() {
+    let (log, report) = (log_of("mono-default"), report("mono-default"));
+    let shown = alone(&log, &[]);
+    let names: BTreeSet<&str> = shown.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(
+        names,
+        BTreeSet::from([
+            "mono/contention-ns/",
+            "mono/exception/",
+            "mono/gc-ns/",
+            "mono/gc-pause-ns/"
+        ])
+    );
+    let (waited, waits) = sum(&of(&shown, "contention-ns"));
+    // This one is rounded.
+    assert_eq!((waits, (waited + 500) / 1000), report.contention());
+    assert_eq!((waits, waited), (1, 1_424_673));
+    assert_eq!(sum(&of(&shown, "exception")).1, report.number("Throws:"));
+    assert_collections(&shown, &report);
+    let leaves: Vec<&str> = of(&shown, "contention-ns")
+        .iter()
+        .map(|event| event.leaf())
+        .collect();
+    assert!(
+        leaves[0].contains("Monitor") || leaves[0].contains("monitor"),
+        "{leaves:?}"
+    );
+}
+
+#[test]
+fn samples_of_the_profiler_are_where_mprof_report_has_them() {
+    let shown = alone(&log_of("mono-joined"), &["--events", "sample"]);
+    let samples = of(&shown, "sample");
+    let report = report("mono-joined");
+    let managed = report.number("Managed hits:");
+    assert_eq!(sum(&samples).1, report.number("Unmanaged hits:") + managed);
+    let spinning = samples
+        .iter()
+        .filter(|event| event.leaf() == "Work.Cpu:Spin (int)");
+    assert_eq!(spinning.count() as u64, managed);
+    let with_main = samples
+        .iter()
+        .filter(|event| event.symbols().contains(&"Work.Program:Main (string[])"));
+    assert!(with_main.count() > 5);
+}
+
+/// For each name of a method in a log, the name that stands for all methods with the same code: an external method and
+/// its wrapper are one, and mprof-report has a line for each.
+fn shared_names(log: &[u8]) -> BTreeMap<String, String> {
+    let mut by_code: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
+    for event in Log::parse(log).unwrap().events() {
+        if let Kind::Jit {
+            code,
+            name,
+            size: 1..,
+            ..
+        } = event.kind
+        {
+            let name = String::from_utf8(name.to_vec()).unwrap();
+            by_code.entry(code.0).or_default().insert(name);
+        }
+    }
+    let shared = by_code.values().flat_map(|names| {
+        let first = names.first().unwrap();
+        names.iter().map(move |name| (name.clone(), first.clone()))
+    });
+    shared.collect()
+}
+
+/// What was called, by the names of [`shared_names`]: how often, and how many nanoseconds were spent in it, by itself
+/// and in all. A method that calls itself counts for each of its calls, as it does to mprof-report.
+#[derive(Default, Debug)]
+struct Spent {
+    calls: u64,
+    own: u64,
+    total: u64,
+}
+
+fn spent<'a>(shown: &'a [Event], name: impl Fn(&'a str) -> &'a str) -> BTreeMap<&'a str, Spent> {
+    let mut spent: BTreeMap<&str, Spent> = BTreeMap::new();
+    for event in of(shown, "calls") {
+        spent.entry(name(event.leaf())).or_default().calls += event.period;
+    }
+    for event in of(shown, "self-ns") {
+        spent.entry(name(event.leaf())).or_default().own += event.period;
+        for method in event.symbols() {
+            spent.entry(name(method)).or_default().total += event.period;
+        }
+    }
+    spent
+}
+
+/// Checks the calls against those of a report of all methods.
+pub fn assert_calls(shown: &[Event], log: &[u8], report: &Report) {
+    let shared = shared_names(log);
+    let name = |name| shared.get(name).map_or(name, String::as_str);
+    assert_eq!(sum(&of(shown, "calls")).1, report.number("Total calls:"));
+    let ours = spent(shown, name);
+    let lines = report.calls();
+    let mut theirs: BTreeMap<&str, Vec<Called>> = BTreeMap::new();
+    for (method, called) in &lines {
+        theirs.entry(name(method)).or_default().push(*called);
+    }
+    assert!(theirs.keys().eq(ours.keys()));
+    for (name, called) in theirs {
+        let sum = |part: fn(&Called) -> u64| called.iter().map(part).sum::<u64>();
+        // Each line was cut to whole milliseconds.
+        let is_near = |nanoseconds: u64, milliseconds: u64| {
+            let most = milliseconds + called.len() as u64;
+            (milliseconds * 1_000_000..most * 1_000_000).contains(&nanoseconds)
+        };
+        let ours = &ours[name];
+        assert_eq!(ours.calls, sum(|it| it.calls), "{name}");
+        let has_times = is_near(ours.own, sum(|it| it.own)) && is_near(ours.total, sum(|it| it.total));
+        assert!(has_times, "{name}: {ours:?}, {called:?}");
+    }
+}
+
+#[test]
+fn calls_and_times_of_methods_are_those_of_mprof_report() {
+    let log = log_of("mono-calls");
+    let shown = alone(&log, &["--events", "calls"]);
+    let folder = scratch();
+    // The short report has no more than the methods that took longest.
+    let report = unpacked_traces("mono-calls", folder.path());
+    assert_eq!(report.number("Total calls:"), 5017);
+    assert!(report.calls().len() > 100);
+    assert_calls(&shown, &std::fs::read(log).unwrap(), &report);
+}
+
+/// The events beside the recording of the same run, and the recording's own.
+fn merged(folder: &Path, more: &[&str]) -> (PathBuf, String) {
+    let output = folder.join("merged.data");
+    let log = log_of("mono-joined");
+    let more = [&["--mono-log", tools::text(&log)], more].concat();
+    let said = inject(&capture::profile("mono-joined"), &output, &more);
+    (output, said)
+}
+
+#[test]
+fn events_beside_a_recording_leave_its_samples_alone_and_have_the_same_sums() {
+    const EVENTS: [&str; 2] = ["--events", "alloc,exception,sample"];
+    let folder = scratch();
+    let (output, _) = merged(folder.path(), &[]);
+    let recorded = ["perf".to_owned(), newer()].map(|program| {
+        let recorded = events(&program, &output);
+        (program, recorded)
+    });
+    let (output, _) = merged(folder.path(), &EVENTS);
+    assert_reports_are_silent(&output);
+    let [(ours, own), of_newer] = recorded.map(|(program, recorded)| {
+        let shown = events(&program, &output).into_iter();
+        let (ours, own): (Vec<Event>, Vec<Event>) = shown.partition(|event| event.name.starts_with("mono/"));
+        assert!(own == recorded, "{program}");
+        (without_addresses(ours), own)
+    });
+    assert_eq!(ours.len(), of_newer.0.len());
+
+    let alone = alone(&log_of("mono-joined"), &EVENTS);
+    let [ours_by_type, alone_by_type] = [&ours, &alone].map(|events| by_leaf(&of(events, "alloc-bytes")));
+    assert_eq!(ours_by_type, alone_by_type);
+    // What was compiled ahead of time has the library's name in one, the log's in the other.
+    let thrower = "Work.Program:Thrower (int)";
+    for events in [&ours, &alone] {
+        let thrown = of(events, "exception");
+        assert_eq!((sum(&thrown), by_leaf(&thrown)[thrower]), ((31, 31), (30, 30)));
+    }
+    let samples = |events| {
+        let leaf = |event: &Event| event.leaf().to_owned();
+        let managed = |leaf: &String| leaf.contains(':');
+        let leaves = of(events, "sample").into_iter().map(leaf);
+        (of(events, "sample").len(), leaves.filter(managed).count())
+    };
+    assert_eq!(samples(&ours).0, samples(&alone).0);
+    assert!(
+        samples(&ours).1 >= samples(&alone).1,
+        "the libraries have symbols"
+    );
+
+    // The threads are the recording's.
+    let threads = |events: &[Event]| -> BTreeSet<(u32, u32)> {
+        events.iter().map(|event| (event.pid, event.tid)).collect()
+    };
+    let (used, known) = (threads(&ours), threads(&own));
+    assert!(used.is_subset(&known), "{used:?} {known:?}");
+    for name in ["mono", "worker-0", "worker-1"] {
+        let is_it = |event: &&Event| event.comm == name;
+        let [ours, own] = [&ours, &own].map(|events| events.iter().find(is_it).unwrap().tid);
+        assert_eq!(ours, own, "{name}");
+    }
+    // The program waits for its workers, and goes on alone.
+    let of_workers = of(&ours, "exception")
+        .into_iter()
+        .filter(|event| event.comm.starts_with("worker-"));
+    assert_eq!(of_workers.count(), 20);
+}

@@ -1,0 +1,265 @@
+//! Recordings made now, by real perf, of a program (`programs/stacks.cs`) that Mono runs with its profiler.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jitinject::runtime::mono::event::{Metadata, Stage};
+use jitinject::runtime::mono::{Kind, Log, Method, ThreadId};
+
+use crate::mono_events::{alone, assert_calls, assert_reports_are_silent, by_leaf, of, sum};
+use crate::support::mono_report::Report;
+use crate::support::perf::{Event, events, newer};
+use crate::support::{inject, scratch, tools};
+
+/// How many bytes of a thread's name the kernel keeps.
+const NAME_SIZE: usize = 15;
+
+fn succeeds(mut command: Command) {
+    let program = command.get_program().to_owned();
+    let ran = command
+        .output()
+        .unwrap_or_else(|error| panic!("{program:?}: {error}; scripts/test installs it"));
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// Runs the program with Mono's profiler for some time; returns the log.
+fn logged(folder: &Path, options: &str, milliseconds: &str) -> PathBuf {
+    let program = tools::compile_for_mono(folder, "stacks.cs");
+    let log = folder.join("trace.mlpd");
+    let mut command = Command::new("mono");
+    command
+        .arg(format!("--profile=log:{options},output={}", log.display()))
+        .arg(program)
+        .arg(milliseconds);
+    succeeds(command);
+    log
+}
+
+/// The same under perf; returns the profile as well.
+fn recorded(folder: &Path, options: &str, milliseconds: &str, call_graph: &[&str]) -> (PathBuf, PathBuf) {
+    let program = tools::compile_for_mono(folder, "stacks.cs");
+    let (log, profile) = (folder.join("trace.mlpd"), folder.join("perf.data"));
+    let mut command = Command::new("perf");
+    command
+        .args(["record", "-q", "-k", "mono", "-e", "cpu-clock"])
+        .args(call_graph)
+        .args(["-o", tools::text(&profile), "mono"])
+        .arg(format!("--profile=log:{options},output={}", log.display()))
+        .arg(program)
+        .arg(milliseconds);
+    succeeds(command);
+    (profile, log)
+}
+
+/// What a thread of a log did: it entered a method, or left it.
+struct Step {
+    time: u64,
+    method: Method,
+    is_entry: bool,
+}
+
+/// Instances of a generic type whose arguments are classes share their code, which has several names then.
+fn shared(name: &str) -> String {
+    name.replace("<T_REF>", "<Stacks.IShape>")
+}
+
+/// The calls in a log, read by themselves: for each thread, by the name that the kernel knows.
+struct Calls {
+    steps: HashMap<Vec<u8>, Vec<Step>>,
+    names: HashMap<Method, String>,
+}
+
+impl Calls {
+    fn of(log: &[u8]) -> Self {
+        let log = Log::parse(log).unwrap();
+        let mut steps: HashMap<ThreadId, Vec<Step>> = HashMap::new();
+        let mut thread_names: HashMap<ThreadId, Vec<u8>> = HashMap::new();
+        let mut names = HashMap::new();
+        for event in log.events() {
+            let (method, is_entry) = match event.kind {
+                Kind::Enter(method) => (method, true),
+                Kind::Leave(method) | Kind::ExceptionLeave(method) => (method, false),
+                Kind::Jit { method, name, .. } => {
+                    names.insert(method, shared(&String::from_utf8_lossy(name)));
+                    continue;
+                }
+                Kind::Metadata {
+                    stage: Stage::Name,
+                    subject: Metadata::Thread { thread, name },
+                } => {
+                    let comm = match name {
+                        b"Main" => b"mono",
+                        _ => &name[..name.len().min(NAME_SIZE)],
+                    };
+                    thread_names.insert(thread, comm.to_vec());
+                    continue;
+                }
+                _ => continue,
+            };
+            steps.entry(event.thread).or_default().push(Step {
+                time: event.time.0,
+                method,
+                is_entry,
+            });
+        }
+        let named = steps.into_iter().map(|(thread, steps)| {
+            assert!(steps.is_sorted_by_key(|step| step.time));
+            (thread_names[&thread].clone(), steps)
+        });
+        Self {
+            steps: named.collect(),
+            names,
+        }
+    }
+
+    /// The stack of a thread at each of `times`, which are in order, innermost first.
+    fn stacks(&self, thread: &str, times: impl Iterator<Item = u64>) -> Vec<Vec<&str>> {
+        let mut steps = self.steps[thread.as_bytes()].iter().peekable();
+        let mut stack: Vec<Method> = Vec::new();
+        let stacks = times.map(|time| {
+            while let Some(step) = steps.next_if(|step| step.time <= time) {
+                match stack.iter().rposition(|&method| method == step.method) {
+                    _ if step.is_entry => stack.push(step.method),
+                    Some(place) => stack.truncate(place),
+                    None => {}
+                }
+            }
+            stack
+                .iter()
+                .rev()
+                .map(|method| self.names[method].as_str())
+                .collect()
+        });
+        stacks.collect()
+    }
+}
+
+/// The frames of a sample from the first one in user space on, if that is in code of Mono.
+fn in_code(event: &Event) -> Option<Vec<String>> {
+    let user = event.frames.iter().position(|frame| frame.address < 1 << 63)?;
+    let is_code = event.frames[user].file.contains(".elf/jit");
+    is_code.then(|| event.symbols().into_iter().skip(user).map(shared).collect())
+}
+
+/// Checks that samples in code have the stack that the log has for the moment at which they were taken.
+fn assert_stacks(shown: &[Event], calls: &Calls) {
+    let mut by_thread: HashMap<&str, Vec<(&Event, Vec<String>)>> = HashMap::new();
+    for event in shown {
+        if let Some(stack) = in_code(event) {
+            by_thread.entry(&event.comm).or_default().push((event, stack));
+        }
+    }
+    let (mut total, mut equal, mut inside) = (0, 0, 0);
+    let mut wrong = Vec::new();
+    let mut different = std::collections::BTreeSet::new();
+    for (thread, samples) in &mut by_thread {
+        samples.sort_by_key(|(event, _)| event.time);
+        let stacks = calls.stacks(thread, samples.iter().map(|(event, _)| event.time));
+        for ((event, shown), logged) in samples.iter().zip(stacks) {
+            total += 1;
+            // The method has not yet told that it was entered, or has told that it was left already, or is none.
+            let is_outside = shown[1..] == logged;
+            inside += usize::from(*shown == logged);
+            equal += usize::from(*shown == logged || is_outside);
+            if *shown != logged && !is_outside {
+                wrong.push((event.comm.clone(), event.time, shown.clone(), logged.clone()));
+            }
+            different.insert(logged);
+        }
+    }
+    println!(
+        "{equal} of {total} stacks, {inside} of them inside of the innermost call; {} different ones",
+        different.len()
+    );
+    assert!(total > 100, "{total} samples in code");
+    assert!(by_thread.len() >= 4, "{:?}", by_thread.keys());
+    assert!(different.len() > 20);
+    assert!(equal * 100 > total * 95, "{equal} of {total}: {:?}", wrong[0]);
+    assert!(inside * 2 > total, "{inside} of {total}");
+}
+
+fn check_splicing(call_graph: &[&str]) {
+    let folder = scratch();
+    let (profile, log) = recorded(
+        folder.path(),
+        "nodefaults,jit,calls,exception",
+        "1500",
+        call_graph,
+    );
+    let calls = Calls::of(&std::fs::read(&log).unwrap());
+    let output = folder.path().join("out.data");
+    let with_log = [
+        "--mono-log",
+        tools::text(&log),
+        "--splice-stacks",
+        "--fail-under",
+        "95",
+    ];
+    let told = inject(&profile, &output, &with_log);
+    assert!(
+        told.contains("samples in its code got the call chain that it tells of"),
+        "{told}"
+    );
+    assert_reports_are_silent(&output);
+    for program in ["perf", &newer()] {
+        assert_stacks(&events(program, &output), &calls);
+    }
+    // Beside events, the stacks are the same.
+    let with_events = [&with_log[..], &["--events", "exception"]].concat();
+    inject(&profile, &output, &with_events);
+    let mut shown = events("perf", &output);
+    let thrown = shown.extract_if(.., |event| event.name == "mono/exception/");
+    assert!(thrown.count() > 10);
+    assert_stacks(&shown, &calls);
+}
+
+#[test]
+fn spliced_stacks_are_those_that_the_log_has_at_the_time_of_the_sample() {
+    check_splicing(&["-F", "1999", "-g"]);
+}
+
+#[test]
+fn copies_of_the_stack_give_way_to_the_calls_of_the_log() {
+    check_splicing(&["-F", "999", "--call-graph", "dwarf,4096"]);
+}
+
+#[test]
+fn calls_of_a_program_with_exceptions_are_those_of_mprof_report() {
+    let folder = scratch();
+    let log = logged(folder.path(), "nodefaults,jit,calls", "100");
+    let shown = alone(&log, &["--events", "calls"]);
+    assert_calls(&shown, &std::fs::read(&log).unwrap(), &Report::of(&log));
+}
+
+#[test]
+fn shots_of_the_heap_have_the_bytes_and_objects_that_mprof_report_has() {
+    let folder = scratch();
+    let options = "nodefaults,jit,heapshot=ondemand,heapshot-on-shutdown";
+    let log = logged(folder.path(), options, "50");
+    let (types, all) = Report::of(&log).heap();
+    assert!(types.len() > 10);
+    let shown = alone(&log, &["--events", "heap"]);
+    let objects = of(&shown, "heap-bytes");
+    assert_eq!(sum(&objects), all);
+    let ours = by_leaf(&objects);
+    for (name, amount) in types {
+        assert_eq!(ours[&format!("[{name}]")], amount, "{name}");
+    }
+}
+
+#[test]
+fn a_log_without_the_places_of_code_asks_for_them() {
+    let folder = scratch();
+    let (profile, log) = recorded(folder.path(), "calls", "100", &["-g"]);
+    let output = folder.path().join("out.data");
+    for more in [&[][..], &["--splice-stacks"]] {
+        let told = inject(
+            &profile,
+            &output,
+            &[&["--mono-log", tools::text(&log)], more].concat(),
+        );
+        assert!(told.contains("does not tell where the code of"), "{told}");
+        assert!(told.contains("--profile=log:jit"), "{told}");
+    }
+}

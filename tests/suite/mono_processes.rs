@@ -1,0 +1,290 @@
+//! Several logs, of several processes, and which process and which threads a log is of.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use jitinject::bytes::ByteOrder;
+use jitinject::runtime::mono::event::{
+    Kind, Metadata, Method, MonitorEvent, Object, Pointer, Stage, ThreadId, TypeReference,
+};
+use jitinject::units::Address;
+
+use crate::mono_events::{alone, assert_reports_are_silent, of, sum};
+use crate::support::mono_log::{Bases, Writer};
+use crate::support::perf::{Event, events};
+use crate::support::profile::ProfileWriter;
+use crate::support::{attempt, capture, inject, said, scratch, tools};
+
+const MILLISECOND: u64 = 1_000_000;
+/// When everything begins.
+const START: u64 = 10_000 * MILLISECOND;
+/// What the made-up log's header has.
+const PID: u32 = 4711;
+const CODE: u64 = 0x4000_0000;
+
+/// A log with threads that have `names`, each of which gets its name some milliseconds after the one before, then throws
+/// in a method of its own, and waits for a lock for a millisecond.
+fn log(names: &[&str]) -> Vec<u8> {
+    let mut log = Writer::new(17);
+    log.buffer(Bases {
+        time: START,
+        thread: 0x7000,
+        ..Bases::default()
+    });
+    let class = TypeReference::Class(Pointer(0x9000));
+    for number in 0..names.len() as u64 {
+        let time = START + 10 * number * MILLISECOND;
+        let code = CODE + 0x100 * number;
+        let method = Method(0x5000 + number);
+        let text = format!("Some.Class:Of{number} ()");
+        log.kind(
+            time,
+            &Kind::Jit {
+                method,
+                code: Address(code),
+                size: 0x80,
+                name: text.as_bytes(),
+            },
+        );
+    }
+    for (number, name) in (0..).zip(names) {
+        let time = START + 10 * number * MILLISECOND;
+        let thread = ThreadId(0x7000 + number);
+        let method = Method(0x5000 + number);
+        log.buffer(Bases {
+            time,
+            thread: thread.0,
+            ..Bases::default()
+        });
+        let named = Metadata::Thread {
+            thread,
+            name: name.as_bytes(),
+        };
+        log.kind(
+            time,
+            &Kind::Metadata {
+                stage: Stage::Name,
+                subject: named,
+            },
+        );
+        let object = Object(0x8000);
+        log.throw(time + MILLISECOND, object, &[method]);
+        log.allocation(time + MILLISECOND, class, object, 24, &[method]);
+        log.monitor(
+            time + 2 * MILLISECOND,
+            MonitorEvent::Contention,
+            object,
+            &[method],
+        );
+        log.monitor(time + 3 * MILLISECOND, MonitorEvent::Done, object, &[]);
+    }
+    log.finish()
+}
+
+/// A profile of processes with threads of such names, a sample in the code of the first one.
+fn profile(threads: &[(u32, &str, u64)]) -> ProfileWriter {
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.comm(PID, "mono", true, START - 100 * MILLISECOND);
+    profile.mmap2(PID, CODE, 0x1_0000, 0, "//anon", START - 90 * MILLISECOND);
+    for &(tid, name, time) in threads {
+        profile.thread(PID, tid, name, time);
+    }
+    profile.sample(PID, START + 50 * MILLISECOND, &[CODE + 4], None);
+    profile
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Who threw, in the order of time.
+fn throwers(events: &[Event]) -> Vec<(String, u32)> {
+    let thrown = of(events, "exception").into_iter();
+    thrown.map(|event| (event.comm.clone(), event.tid)).collect()
+}
+
+#[test]
+fn threads_are_found_by_their_names_and_when_they_got_them() {
+    let folder = scratch();
+    let log = write(folder.path(), "a.mlpd", &log(&["Main", "same", "same", "unseen"]));
+    let at = |number: u64| START + 10 * number * MILLISECOND + 5000;
+    let profile = profile(&[(4712, "same", at(1)), (4713, "same", at(2))]);
+    let input = write(folder.path(), "perf.data", &profile.finish());
+    let output = folder.path().join("out.data");
+    let told = inject(
+        &input,
+        &output,
+        &[
+            "--mono-log",
+            tools::text(&log),
+            "--events",
+            "exception,contention",
+        ],
+    );
+    assert!(!told.contains("any of several"), "{told}");
+    let shown = events("perf", &output);
+    let threw = throwers(&shown);
+    let expected = [("mono", 4711), ("same", 4712), ("same", 4713)];
+    assert_eq!(threw.len(), 4);
+    assert!(
+        threw
+            .iter()
+            .zip(expected)
+            .all(|((comm, tid), expected)| (comm.as_str(), *tid) == expected),
+        "{threw:?}"
+    );
+    assert!(threw[3].0 == "unseen" && threw[3].1 > 1 << 21, "{threw:?}");
+    assert_eq!(sum(&of(&shown, "contention-ns")), (4 * MILLISECOND, 4));
+}
+
+#[test]
+fn threads_that_can_be_any_of_several_are_kept_apart_and_told() {
+    let folder = scratch();
+    let log = write(folder.path(), "a.mlpd", &log(&["Main", "same"]));
+    let at = START + 10 * MILLISECOND;
+    let profile = profile(&[(4712, "same", at + 5000), (4713, "same", at + 7000)]);
+    let input = write(folder.path(), "perf.data", &profile.finish());
+    let output = folder.path().join("out.data");
+    let told = inject(
+        &input,
+        &output,
+        &["--mono-log", tools::text(&log), "--events", "exception"],
+    );
+    assert!(
+        told.contains("1 threads can be any of several in the profile"),
+        "{told}"
+    );
+    let threw = throwers(&events("perf", &output));
+    assert_eq!(threw[0], ("mono".into(), 4711));
+    assert!(threw[1].0 == "same" && threw[1].1 > 1 << 21, "{threw:?}");
+}
+
+#[test]
+fn a_log_of_another_process_is_told_and_its_process_can_be_said() {
+    let folder = scratch();
+    let log = write(folder.path(), "a.mlpd", &log(&["Main"]));
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.comm(55, "mono", true, START - 100 * MILLISECOND);
+    profile.mmap2(55, CODE, 0x1_0000, 0, "//anon", START - 90 * MILLISECOND);
+    profile.sample(55, START + 50 * MILLISECOND, &[CODE + 4], None);
+    let input = write(folder.path(), "perf.data", &profile.finish());
+    let output = folder.path().join("out.data");
+    let with_log = ["--mono-log", tools::text(&log), "--events", "exception"];
+    let told = inject(&input, &output, &with_log);
+    assert!(
+        told.contains("is of process 4711, which is not in the profile: not used; say with --pid"),
+        "{told}"
+    );
+    assert_eq!(events("perf", &output)[0].leaf(), "[unknown]");
+
+    inject(&input, &output, &[&with_log[..], &["--pid", "55"]].concat());
+    let shown = events("perf", &output);
+    let of_recorded = shown
+        .iter()
+        .find(|event| !event.name.starts_with("mono/"))
+        .unwrap();
+    assert_eq!(of_recorded.leaf(), "Some.Class:Of0 ()");
+    assert_eq!(throwers(&shown), [("mono".to_owned(), 55)]);
+
+    inject(&log, &output, &["--pid", "77"]);
+    let shown = events("perf", &output);
+    assert!(
+        shown
+            .iter()
+            .all(|event| (event.pid, event.tid) == (77, 77) || event.pid == 77)
+    );
+}
+
+#[test]
+fn logs_of_two_processes_make_one_profile() {
+    let logs = ["mono-alloc", "mono-default"].map(|name| capture::folder(name).join("trace.mlpd"));
+    let each = logs.each_ref().map(|log| alone(log, &[]));
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    inject(&logs[0], &output, &["--mono-log", tools::text(&logs[1])]);
+    assert_reports_are_silent(&output);
+    let shown = events("perf", &output);
+    assert!(shown.is_sorted_by_key(|event| event.time));
+    let pids: BTreeSet<u32> = shown.iter().map(|event| event.pid).collect();
+    assert_eq!(pids, BTreeSet::from([25_601, 25_744]));
+    for (each, pid) in each.iter().zip([25_744, 25_601]) {
+        let ours: Vec<Event> = shown.iter().filter(|event| event.pid == pid).cloned().collect();
+        let comparable = |events: &[Event]| -> Vec<_> {
+            let parts = events.iter().map(|event| {
+                let symbols: Vec<String> = event.symbols().into_iter().map(str::to_owned).collect();
+                (
+                    event.time,
+                    event.comm.clone(),
+                    event.period,
+                    event.name.clone(),
+                    symbols,
+                )
+            });
+            parts.collect()
+        };
+        assert!(comparable(&ours) == comparable(each));
+    }
+}
+
+#[test]
+fn logs_of_two_processes_go_beside_a_recording_of_both() {
+    let folder = scratch();
+    let both = [PID, 4800].map(|pid| {
+        let mut bytes = log(&["Main"]);
+        // Where the header has the process.
+        let place = bytes
+            .windows(4)
+            .position(|four| four == PID.to_le_bytes())
+            .unwrap();
+        bytes[place..place + 4].copy_from_slice(&pid.to_le_bytes());
+        write(folder.path(), &format!("{pid}.mlpd"), &bytes)
+    });
+    let mut profile = profile(&[]);
+    profile.comm(4800, "mono", true, START - 100 * MILLISECOND);
+    profile.mmap2(4800, CODE, 0x1_0000, 0, "//anon", START - 90 * MILLISECOND);
+    profile.sample(4800, START + 60 * MILLISECOND, &[CODE + 4], None);
+    let input = write(folder.path(), "perf.data", &profile.finish());
+    let output = folder.path().join("out.data");
+    inject(
+        &input,
+        &output,
+        &[
+            "--mono-log",
+            tools::text(&both[0]),
+            "--mono-log",
+            tools::text(&both[1]),
+            "--events",
+            "exception",
+        ],
+    );
+    let shown = events("perf", &output);
+    let threw = throwers(&shown);
+    assert_eq!(threw, [("mono".to_owned(), PID), ("mono".to_owned(), 4800)]);
+    assert!(shown.iter().all(|event| event.leaf() == "Some.Class:Of0 ()"));
+}
+
+#[test]
+fn a_log_without_an_own_process_can_stand_alone() {
+    let folder = scratch();
+    let mut bytes = log(&["Main"]);
+    let place = bytes
+        .windows(4)
+        .position(|four| four == PID.to_le_bytes())
+        .unwrap();
+    bytes[place..place + 4].fill(0);
+    let log = write(folder.path(), "a.mlpd", &bytes);
+    assert_eq!(throwers(&alone(&log, &[])), [("mono".to_owned(), 1)]);
+    let input = write(folder.path(), "perf.data", &profile(&[]).finish());
+    let ran = attempt(
+        &input,
+        &folder.path().join("out.data"),
+        &["--mono-log", tools::text(&log)],
+    );
+    assert!(
+        said(&ran).contains("does not tell its process: not used; say with --pid"),
+        "{}",
+        said(&ran)
+    );
+}

@@ -1,0 +1,372 @@
+//! Events of our own are to readers what recorded ones are, by themselves and beside those.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use jitinject::bytes::ByteOrder;
+use jitinject::code::survey::Survey;
+use jitinject::perf::Profile;
+use jitinject::perf::output::{Edits, Rewrite};
+use jitinject::perf::synthesis::{
+    Comm, Definition, Mapping, Measure, Origin, Sample, Synthesis, Synthesized, Task, Thread,
+};
+use jitinject::runtime::jitdump::marker;
+use jitinject::units::{Address, AddressRange, Pid, Tid, Time};
+use linux_perf_data::linux_perf_event_reader::EventRecord;
+use linux_perf_data::{PerfFileReader, PerfFileRecord};
+
+use crate::support::perf::{newer, perf_with_cache};
+use crate::support::{capture, scratch, tools};
+
+const DEFINITIONS: [Definition<'static>; 3] = [
+    Definition {
+        name: b"mono/self-ns/",
+        measure: Measure::Nanoseconds,
+    },
+    Definition {
+        name: b"mono/alloc-bytes/",
+        measure: Measure::Count,
+    },
+    Definition {
+        name: b"mono/log/",
+        measure: Measure::Bytes,
+    },
+];
+
+/// A process that no recording has.
+const PID: Pid = Pid(4_190_001);
+const THREAD: Thread = Thread {
+    pid: PID,
+    tid: Tid(4_190_002),
+};
+const CODE: u64 = 0x6a00_0000_0000;
+const MESSAGE: &[u8] = b"a payload";
+
+fn origin(order: ByteOrder) -> Origin<'static> {
+    Origin {
+        order,
+        clock_id: Some(1),
+        host: b"somewhere",
+        os_release: b"6.1.0",
+        version: b"0.1",
+        architecture: b"x86_64",
+        command_line: &[b"jitinject", b"--some"],
+    }
+}
+
+/// The chain of the sample with a number.
+fn chain(number: u64) -> Vec<Address> {
+    (0..number % 5 + 1)
+        .map(|frame| Address(CODE + 16 * frame))
+        .collect()
+}
+
+/// Adds a process with two threads, and a sample of each event in turn at each of `times`.
+fn add(synthesis: &mut Synthesis<'_, Vec<u8>>, times: &[u64]) {
+    let first = Thread::first_of(PID);
+    let time = Time(times[0]);
+    let comm = |thread, name: &'static [u8], is_exec| Comm {
+        thread,
+        time,
+        name,
+        is_exec,
+    };
+    synthesis.comm(&comm(first, b"mono", true)).unwrap();
+    let mapping = Mapping {
+        pid: PID,
+        time,
+        range: AddressRange::new(Address(CODE), 0x1000).unwrap(),
+        // Without a symbol, one perf shows the address, another one the place in the file.
+        file_offset: CODE,
+        name: b"/no/such/library.so",
+        build_id: None,
+        is_code: true,
+    };
+    synthesis.map(&mapping).unwrap();
+    let task = Task {
+        thread: THREAD,
+        parent: first,
+        time,
+    };
+    synthesis.fork(&task).unwrap();
+    synthesis.comm(&comm(THREAD, b"Finalizer", false)).unwrap();
+    for (number, &time) in (0..).zip(times) {
+        let sample = Sample {
+            event: number as usize % 3,
+            thread: THREAD,
+            time: Time(time),
+            cpu: 0,
+            period: number + 100,
+            chain: &chain(number),
+            raw: if number % 3 == 2 { MESSAGE } else { b"" },
+        };
+        synthesis.sample(&sample).unwrap();
+    }
+    let time = Time(times[times.len() - 1]);
+    synthesis.exit(&Task { time, ..task }).unwrap();
+}
+
+/// What perf is to show of the samples: a line each, and one for each frame.
+fn expected(times: &[u64]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (number, time) in (0..).zip(times) {
+        let name = String::from_utf8_lossy(DEFINITIONS[number as usize % 3].name).into_owned();
+        let (seconds, nanoseconds) = (time / 1_000_000_000, time % 1_000_000_000);
+        lines.push(format!(
+            "Finalizer {}/{} {seconds}.{nanoseconds:09}: {} {name}:",
+            PID.0,
+            THREAD.tid.0,
+            number + 100,
+        ));
+        let frames = chain(number).into_iter();
+        lines.extend(frames.map(|frame| format!("{:x} [unknown] (/no/such/library.so)", frame.0)));
+    }
+    lines
+}
+
+/// Writes the profile, as a file and as a pipe.
+fn write(synthesized: &Synthesized<'_>, records: &[u8], folder: &Path) -> (PathBuf, PathBuf) {
+    let paths = (folder.join("out.data"), folder.join("out.pipe"));
+    let profile = synthesized.profile(records);
+    let survey = Survey::of(&profile, marker::dump_path);
+    let rewrite = || Rewrite {
+        profile: &profile,
+        data_end: survey.data_end,
+        auxtrace: &survey.auxtrace,
+        edits: Edits::default(),
+        build_ids: Vec::new(),
+        compression: None,
+    };
+    let create = |path| BufWriter::new(File::create(path).unwrap());
+    rewrite().write_file(&mut create(&paths.0)).unwrap();
+    rewrite().write_pipe(&mut create(&paths.1)).unwrap();
+    paths
+}
+
+fn stand_alone(folder: &Path, order: ByteOrder) -> PathBuf {
+    let mut synthesis = Synthesis::stand_alone(&origin(order), &DEFINITIONS, Vec::new());
+    add(&mut synthesis, &TIMES);
+    let (synthesized, records) = synthesis.finish().unwrap();
+    assert!(synthesized.losses.is_empty());
+    write(&synthesized, &records, folder).0
+}
+
+/// Where perf finds programs and libraries, which it needs for unwinding only; it takes long for their symbols.
+fn files(folder: &Path, is_unwound: bool) -> String {
+    if is_unwound {
+        return "--symfs=/".into();
+    }
+    format!("--symfs={}", tools::text(folder))
+}
+
+/// The lines of `perf script`, one space between words, without those that are empty.
+fn script(program: &str, profile: &Path, files: &str) -> Vec<String> {
+    let cache = tempfile::tempdir().unwrap();
+    let arguments = [
+        "script",
+        files,
+        "-f",
+        "-i",
+        tools::text(profile),
+        "--ns",
+        "--no-inline",
+        "--show-mmap-events",
+        "--show-task-events",
+        "-F",
+        "comm,pid,tid,time,event,period,ip,sym,dso",
+    ];
+    let text = perf_with_cache(program, cache.path(), &arguments);
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+/// The lines of samples, and of the process, that are our own, and the others.
+fn part(lines: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let pid = PID.0.to_string();
+    let mut is_own = false;
+    lines.into_iter().partition(|line| {
+        // A frame starts with its address and belongs to the line before it.
+        let is_frame = !line.contains(": ") && !line.ends_with(':');
+        if !is_frame {
+            is_own = line.contains(&pid);
+        }
+        is_own
+    })
+}
+
+fn samples(lines: Vec<String>) -> Vec<String> {
+    lines
+        .into_iter()
+        .filter(|line| !line.contains("PERF_RECORD_"))
+        .collect()
+}
+
+fn perfs() -> [String; 2] {
+    ["perf".into(), newer()]
+}
+
+const TIMES: [u64; 6] = [
+    1_000_000_000,
+    1_000_000_500,
+    1_000_000_500,
+    2_000_000_001,
+    2_000_000_002,
+    3_000_000_000,
+];
+
+#[test]
+fn events_that_stand_alone_come_back_from_perf_as_they_were_made() {
+    let folder = scratch();
+    let profile = stand_alone(folder.path(), ByteOrder::Little);
+    for perf in perfs() {
+        assert_eq!(
+            samples(script(&perf, &profile, "--symfs=/")),
+            expected(&TIMES),
+            "{perf}"
+        );
+        let path = tools::text(&profile);
+        let events = tools::run(&perf, &["evlist", "-f", "-v", "-i", path]);
+        for definition in DEFINITIONS {
+            let name = String::from_utf8_lossy(definition.name);
+            assert!(
+                events.contains(&format!("{name}: type: 1 "))
+                    || events.contains(&format!("{name}: type: 1,")),
+                "{perf}: {events}"
+            );
+        }
+        let report = ["report", "-f", "--stdio", "-i", path];
+        assert_eq!(tools::errors(&perf, &report), "", "{perf}");
+        let report = tools::run(&perf, &report);
+        // two samples each, of 100 + 103 and 101 + 104
+        assert!(report.contains("of event 'mono/self-ns/'"), "{perf}: {report}");
+        for total in [203, 205] {
+            assert!(
+                report.contains(&format!("Event count (approx.): {total}")),
+                "{perf}: {report}"
+            );
+        }
+        let raw = tools::run(&perf, &["script", "-f", "-i", path, "-F", "event,bpf-output"]);
+        assert!(raw.contains("a payl") && raw.contains("load"), "{perf}: {raw}");
+        let head = tools::run(&perf, &["report", "-f", "--header-only", "-i", path]);
+        for line in [
+            "# hostname : somewhere",
+            "# arch : x86_64",
+            "# cmdline : jitinject --some",
+        ] {
+            assert!(head.contains(line), "{perf}: {head}");
+        }
+    }
+}
+
+#[test]
+fn events_of_the_other_byte_order_come_back_from_perf_as_well() {
+    let folder = scratch();
+    let profile = stand_alone(folder.path(), ByteOrder::Big);
+    for perf in perfs() {
+        let lines = script(&perf, &profile, "--symfs=/").into_iter();
+        // It says that it leaves the bytes of programs as they are.
+        let lines = lines.filter(|line| !line.contains("Endianness of raw data"));
+        assert_eq!(samples(lines.collect()), expected(&TIMES), "{perf}");
+    }
+}
+
+/// Times before, during and after a recording.
+fn times_across(profile: &Profile<'_>) -> Vec<u64> {
+    let survey = Survey::of(profile, marker::dump_path);
+    let (first, last) = survey.times.unwrap();
+    let step = (last.0 - first.0) / 40;
+    (0..60).map(|number| first.0 - 5 * step + number * step).collect()
+}
+
+const CAPTURES: [&str; 6] = [
+    "node20",
+    "node20-multievent",
+    "node20-pipe",
+    "node20-dwarf",
+    "java17",
+    "cpython313-dwarf",
+];
+
+#[test]
+fn what_perf_shows_of_a_recording_does_not_change_with_events_beside_it() {
+    for name in CAPTURES {
+        let folder = scratch();
+        let original = capture::profile(name);
+        let bytes = fs::read(&original).unwrap();
+        let recorded = Profile::parse(&bytes).unwrap();
+        let times = times_across(&recorded);
+        let mut synthesis = Synthesis::beside(&recorded, &DEFINITIONS, Vec::new()).unwrap();
+        add(&mut synthesis, &times);
+        let (synthesized, records) = synthesis.finish().unwrap();
+        assert!(synthesized.losses.is_empty(), "{name}");
+        let nothing = scratch();
+        let files = files(nothing.path(), name == "cpython313-dwarf");
+        let (merged, pipe) = write(&synthesized, &records, folder.path());
+        for perf in perfs() {
+            let before = script(&perf, &original, &files);
+            assert!(before.len() > 100, "{name}: {before:?}");
+            for merged in [&merged, &pipe] {
+                let (own, others) = part(script(&perf, merged, &files));
+                for (before, after) in before.iter().zip(&others) {
+                    assert_eq!(before, after, "{name}, {perf}");
+                }
+                assert_eq!(before.len(), others.len(), "{name}, {perf}");
+                assert_eq!(samples(own), expected(&times), "{name}, {perf}");
+            }
+            let path = tools::text(&merged);
+            let report = ["report", &files, "-f", "--stdio", "--no-inline", "-i", path];
+            assert_eq!(tools::errors(&perf, &report), "", "{name}, {perf}");
+            let events = tools::run(&perf, &["evlist", "-f", "-i", path]);
+            let events: Vec<&str> = events.lines().filter(|line| !line.starts_with('#')).collect();
+            let own = DEFINITIONS.map(|definition| std::str::from_utf8(definition.name).unwrap());
+            assert_eq!(
+                events.len(),
+                recorded.attr_entries.len() + 3,
+                "{name}: {events:?}"
+            );
+            assert!(events.ends_with(&own), "{name}: {events:?}");
+        }
+    }
+}
+
+#[test]
+fn linux_perf_data_reads_events_beside_a_recording() {
+    for name in ["node20", "node20-multievent", "node20-dwarf"] {
+        let folder = scratch();
+        let bytes = fs::read(capture::profile(name)).unwrap();
+        let recorded = Profile::parse(&bytes).unwrap();
+        let times = times_across(&recorded);
+        let mut synthesis = Synthesis::beside(&recorded, &DEFINITIONS, Vec::new()).unwrap();
+        add(&mut synthesis, &times);
+        let (synthesized, records) = synthesis.finish().unwrap();
+        let (merged, _) = write(&synthesized, &records, folder.path());
+        let PerfFileReader {
+            mut perf_file,
+            mut record_iter,
+        } = PerfFileReader::parse_file(File::open(&merged).unwrap()).unwrap();
+        let attributes = perf_file.event_attributes();
+        let names: Vec<_> = attributes.iter().filter_map(|it| it.name()).collect();
+        assert!(
+            names.ends_with(&["mono/self-ns/", "mono/alloc-bytes/", "mono/log/"]),
+            "{names:?}"
+        );
+        let (mut periods, mut payloads) = (Vec::new(), 0);
+        while let Some(record) = record_iter.next_record(&mut perf_file).unwrap() {
+            let PerfFileRecord::EventRecord { record, .. } = record else {
+                continue;
+            };
+            if let Ok(EventRecord::Sample(sample)) = record.parse()
+                && sample.pid == Some(PID.0.cast_signed())
+            {
+                periods.push(sample.period.unwrap());
+                let raw = sample.raw.map(|raw| raw.as_slice().into_owned());
+                payloads += usize::from(raw.is_some_and(|raw| raw.starts_with(MESSAGE)));
+            }
+        }
+        let expected: Vec<u64> = (0..60).map(|number| number + 100).collect();
+        assert_eq!((periods, payloads), (expected, 20), "{name}");
+    }
+}
