@@ -209,7 +209,7 @@ fn what_is_before_and_behind_damage_is_used() {
     assert!(sums.len() > 3, "{sums:?}");
     let folder = scratch();
     let path = folder.path().join("trace.mlpd");
-    for (&buffer, _) in &sums {
+    for &buffer in sums.keys() {
         // The mark of the buffer, the first event in it, a number in it.
         for (place, bytes) in [(0, &[0; 4][..]), (48, &[0xff]), (49, &[0xff; 12])] {
             let mut file = sound.clone();
