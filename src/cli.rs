@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::inject::lines::LineOptions;
-use jitinject::inject::{DEFAULT_OUTPUT, Layout, MonoEvent, Options, Tiers, is_standard};
+use jitinject::inject::{DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, Tiers, is_standard};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -261,13 +261,14 @@ impl Arguments {
     /// What was typed, as the library understands it.
     pub fn options(&self) -> Options {
         let mut mono_logs = self.mono_log.clone();
-        let input = match &self.input {
-            Some(input) => input.clone(),
-            None if mono_logs.is_empty() => PathBuf::from("perf.data"),
-            None => mono_logs.remove(0),
+        let (input, input_kind) = match &self.input {
+            Some(input) => (input.clone(), None),
+            None if mono_logs.is_empty() => (PathBuf::from("perf.data"), None),
+            None => (mono_logs.remove(0), Some(InputKind::MonoLog)),
         };
         Options {
             input,
+            input_kind,
             output: self.output.clone(),
             compression: self.compress,
             clock_offset: self.clock_offset,

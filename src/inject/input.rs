@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::files::{MappedFile, Spool};
-use crate::inject::{Error, Options, is_standard};
+use crate::inject::{Error, InputKind, Options, is_standard};
 use crate::perf::record::Records;
 use crate::perf::resync::{self, Damage, WholeRecords};
 use crate::perf::{Fault, Profile, compression, merge};
@@ -66,7 +66,8 @@ fn spool_error(cause: io::Error) -> Error {
     Error::Spool { cause }
 }
 
-fn read_error(path: &Path, cause: io::Error) -> Error {
+/// What to say of a file that can't be read.
+pub fn read_error(path: &Path, cause: io::Error) -> Error {
     Error::Read {
         path: path.to_owned(),
         cause,
@@ -137,9 +138,12 @@ impl Input {
         }
     }
 
-    /// Whether it is no profile but a log of a runtime.
-    pub fn is_log(&self) -> bool {
-        packed::is_log(&self.main)
+    /// What it is: as the user says, or by its content.
+    pub fn kind(&self, options: &Options) -> InputKind {
+        options.input_kind.unwrap_or(match packed::is_log(&self.main) {
+            true => InputKind::MonoLog,
+            false => InputKind::Profile,
+        })
     }
 
     /// All files.

@@ -6,6 +6,7 @@ mod candidates;
 mod copies;
 mod dumps;
 mod edits;
+mod events;
 mod free_addresses;
 mod function_objects;
 mod input;
@@ -24,11 +25,16 @@ use std::cell::OnceCell;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::bytes::ByteOrder;
+use crate::code::clock::CLOCK_MONOTONIC;
 use crate::code::selection::Selector;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::elf::{build_id_cache, core_file, store};
-use crate::files::Spool;
+use crate::files::{MappedFile, Spool};
+use crate::inject::events::splice::Found;
+use crate::inject::events::synthesize::Base;
+use crate::inject::events::{Made, splice, synthesize};
 use crate::inject::input::{Expanded, Input};
 use crate::inject::lines::LineOptions;
 use crate::inject::mono::Logs;
@@ -36,12 +42,13 @@ use crate::inject::perf_maps::UsedMap;
 use crate::inject::trust::Trust;
 use crate::machine::Machine;
 use crate::perf::output::Rewrite;
+use crate::perf::synthesis::Origin;
 use crate::perf::{self, Profile};
 use crate::runtime::jitdump::marker;
 use crate::summary::Summary;
 
 pub use crate::runtime::mono::Error as LogError;
-pub use mono::events::MonoEvent;
+pub use mono::asked::MonoEvent;
 pub use output::DEFAULT_OUTPUT;
 
 /// What to do.
@@ -49,6 +56,8 @@ pub use output::DEFAULT_OUTPUT;
 pub struct Options {
     /// The profile to read, or a log to make one of; `-` is standard input.
     pub input: PathBuf,
+    /// What the input is; if nobody says so, its content does.
+    pub input_kind: Option<InputKind>,
     /// The profile to write; `-` is standard output, and there as for a pipe.
     pub output: PathBuf,
     /// How hard to compress the records of the output (1 to 22), if at all.
@@ -88,6 +97,15 @@ pub struct Options {
     pub lines: LineOptions,
     /// Whether and where to tell which compiler made a function.
     pub tiers: Tiers,
+}
+
+/// What the input can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InputKind {
+    /// A profile.
+    Profile,
+    /// A log of Mono's profiler, to make a profile of.
+    MonoLog,
 }
 
 /// How many functions share an object.
@@ -244,45 +262,26 @@ pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary,
 
 fn inject_profile(options: &Options, input: &Input, progress: &mut dyn Progress) -> Result<Summary, Error> {
     let expanded = Default::default();
-    let recorded = match input.is_log() {
-        true => None,
-        false => Some(read_profile(input, &expanded)?),
-    };
-    let recorded = recorded.as_ref().map(|(profile, survey)| (profile, survey));
     let trust = Trust::new(options, input.main.owner());
-    let opened = mono::open(
-        options,
-        input,
-        recorded.map(|(_, survey)| &survey.processes),
-        trust,
-    )?;
-    let mut logs = mono::read(&opened)?;
     let context = Context {
         options,
         input,
         expanded: &expanded,
         trust,
     };
-    let has_logs = !logs.all.is_empty();
-    let needs_events = recorded.is_none() || has_logs && !options.mono_events.is_empty();
-    let needs_stacks = has_logs && options.splice_stacks;
-    if needs_events || needs_stacks {
-        mono::prepare(options, recorded, &mut logs);
-    }
-    let spliced = match recorded {
-        Some((profile, _)) if needs_stacks => Some(mono::splice(profile, &mut logs)?),
-        _ => None,
-    };
-    let spliced = spliced.as_ref().zip(recorded);
-    let spliced = spliced.map(|(records, (profile, _))| profile.clone().with_records(records));
-    let recorded_profile = spliced.as_ref().or(recorded.map(|(profile, _)| profile));
-    let Some((profile, survey)) = recorded.filter(|_| !needs_events) else {
-        let made = mono::synthesize(options, recorded_profile, &mut logs)?;
-        return context.inject_anew(&made.profile(), &logs, progress);
-    };
-    match &spliced {
-        Some(profile) => context.inject_anew(profile, &logs, progress),
-        None => context.inject_into(profile, survey, &logs, progress),
+    match input.kind(options) {
+        InputKind::Profile => {
+            let (profile, survey) = read_profile(input, &expanded)?;
+            let opened = mono::open(options, Some(&survey.processes), trust)?;
+            context.inject_with(&profile, &survey, mono::read(&opened)?, progress)
+        }
+        InputKind::MonoLog => {
+            let opened = mono::open_alone(options, &input.main, trust)?;
+            let mut logs = mono::read(&opened)?;
+            mono::prepare(options, None, &mut logs);
+            let made = context.make_events(None, &mut logs)?;
+            context.inject_anew(&made.profile(), &logs, progress)
+        }
     }
 }
 
@@ -296,6 +295,61 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Puts what logs tell into a profile, and then names.
+    fn inject_with(
+        &self,
+        profile: &Profile<'_>,
+        survey: &Survey,
+        mut logs: Logs<'_>,
+        progress: &mut dyn Progress,
+    ) -> Result<Summary, Error> {
+        let has_logs = !logs.all.is_empty();
+        let needs_events = has_logs && !self.options.mono_events.is_empty();
+        let needs_stacks = has_logs && self.options.splice_stacks;
+        if needs_events || needs_stacks {
+            mono::prepare(self.options, Some((profile, survey)), &mut logs);
+        }
+        let spliced = match needs_stacks {
+            true => Some(splice_stacks(profile, &mut logs)?),
+            false => None,
+        };
+        let spliced = spliced
+            .as_ref()
+            .map(|records| profile.clone().with_records(records));
+        match &spliced {
+            _ if needs_events => {
+                let made = self.make_events(Some(spliced.as_ref().unwrap_or(profile)), &mut logs)?;
+                self.inject_anew(&made.profile(), &logs, progress)
+            }
+            Some(spliced) => self.inject_anew(spliced, &logs, progress),
+            None => self.inject_into(profile, survey, &logs, progress),
+        }
+    }
+
+    /// Makes a profile of the events of logs, which are prepared, and of what was recorded, if anything was.
+    fn make_events<'p>(
+        &self,
+        recorded: Option<&'p Profile<'p>>,
+        logs: &mut Logs<'_>,
+    ) -> Result<Made<'p>, Error> {
+        let asked = mono::asked(self.options, logs, 0);
+        let base = match recorded {
+            Some(profile) => Base::Recorded(profile),
+            None => Base::Nothing(Origin {
+                order: ByteOrder::Little,
+                clock_id: Some(CLOCK_MONOTONIC),
+                host: b"",
+                os_release: b"",
+                version: env!("CARGO_PKG_VERSION").as_bytes(),
+                architecture: mono::architecture(&logs.all),
+                command_line: &[b"jitinject"],
+            }),
+        };
+        let made = synthesize(&base, asked.definitions(), mono::event_sources(logs, &asked))?;
+        logs.losses = made.synthesized.losses.clone();
+        Ok(made)
+    }
+
     /// Puts names into a profile that is another than the one that was read.
     fn inject_anew(
         &self,
@@ -392,6 +446,19 @@ impl Context<'_> {
         };
         Ok(run.summary())
     }
+}
+
+/// The records of a profile, whose samples have the call chains that `logs`, which are prepared, tell of. Notes how
+/// many have.
+fn splice_stacks(profile: &Profile<'_>, logs: &mut Logs<'_>) -> Result<MappedFile, Error> {
+    let sources = mono::stack_sources(logs);
+    let names: Vec<String> = sources.iter().map(|source| source.name()).collect();
+    let (records, found) = splice(profile, sources)?;
+    logs.notes.extend(names.iter().zip(found).map(|(name, found)| {
+        let Found { known, total } = found;
+        format!("{name}: {known} of {total} samples in its code got the call chain that it tells of")
+    }));
+    Ok(records)
 }
 
 /// What the records of a profile had to be made into, and what that had to be made into if it was damaged

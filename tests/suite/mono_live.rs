@@ -205,12 +205,19 @@ fn check_splicing(call_graph: &[&str]) {
     for program in ["perf", &newer()] {
         assert_stacks(&events(program, &output), &calls);
     }
-    // Beside events, the stacks are the same. Those of the events themselves are empty: with calls, Mono logs no others.
+    // Beside events, the stacks are the same, and with calls, Mono logs no others for the events themselves.
     let with_events = [&with_log[..3], &["--events", "exception"]].concat();
     inject(&profile, &output, &with_events);
     let mut shown = events("perf", &output);
-    let thrown = shown.extract_if(.., |event| event.name == "mono/exception/");
-    assert!(thrown.count() > 10);
+    let thrown: Vec<Event> = shown
+        .extract_if(.., |event| event.name == "mono/exception/")
+        .collect();
+    assert!(thrown.len() > 10);
+    for event in &thrown {
+        let logged = calls.stacks(&event.comm, std::iter::once(event.time));
+        let shown: Vec<String> = event.symbols().into_iter().map(shared).collect();
+        assert_eq!(shown, logged[0], "{event:?}");
+    }
     assert_stacks(&shown, &calls);
 }
 

@@ -13,7 +13,7 @@ use crate::mono_events::{alone, assert_reports_are_silent, of, sum};
 use crate::support::mono_log::{Bases, Writer};
 use crate::support::perf::{Event, events};
 use crate::support::profile::ProfileWriter;
-use crate::support::{attempt, capture, inject, said, scratch, tools};
+use crate::support::{attempt, capture, inject, jitinject, said, scratch, tools};
 
 const MILLISECOND: u64 = 1_000_000;
 /// When everything begins.
@@ -153,12 +153,119 @@ fn threads_that_can_be_any_of_several_are_kept_apart_and_told() {
         &["--mono-log", tools::text(&log), "--events", "exception"],
     );
     assert!(
-        told.contains("1 threads can be any of several in the profile"),
+        told.contains("1 thread can be any of several in the profile"),
         "{told}"
     );
     let threw = throwers(&events("perf", &output));
     assert_eq!(threw[0], ("mono".into(), 4711));
     assert!(threw[1].0 == "same" && threw[1].1 > 1 << 21, "{threw:?}");
+}
+
+/// A log of calls in the one thread of a process: `Outer` calls `Inner`, whose code is made anew, for ever. The outer one
+/// allocates before it calls, and throws when it is back.
+fn log_of_calls() -> Vec<u8> {
+    let mut log = Writer::new(17);
+    let bases = Bases {
+        time: START,
+        thread: 0x7000,
+        ..Bases::default()
+    };
+    log.buffer(bases);
+    let (outer, inner) = (Method(0x5000), Method(0x5001));
+    let compiled = |log: &mut Writer, time, method, code, name: &[u8]| {
+        let code = Address(code);
+        let size = 0x80;
+        log.kind(
+            time,
+            &Kind::Jit {
+                method,
+                code,
+                size,
+                name,
+            },
+        );
+    };
+    compiled(&mut log, START, outer, CODE, b"Calls:Outer ()");
+    compiled(&mut log, START, inner, CODE + 0x100, b"Calls:Inner ()");
+    let (class, object) = (TypeReference::Class(Pointer(0x9000)), Object(0x8000));
+    log.kind(START + MILLISECOND, &Kind::Enter(outer));
+    log.allocation(START + 2 * MILLISECOND, class, object, 24, &[]);
+    log.kind(START + 3 * MILLISECOND, &Kind::Enter(inner));
+    log.throw(START + 4 * MILLISECOND, object, &[]);
+    log.kind(START + 8 * MILLISECOND, &Kind::Leave(inner));
+    compiled(
+        &mut log,
+        START + 9 * MILLISECOND,
+        outer,
+        CODE + 0x200,
+        b"Calls:Outer ()",
+    );
+    log.kind(START + 10 * MILLISECOND, &Kind::Leave(outer));
+    log.finish()
+}
+
+#[test]
+fn events_without_a_stack_have_that_of_the_calls_around_them() {
+    let folder = scratch();
+    let log = write(folder.path(), "a.mlpd", &log_of_calls());
+    let shown = alone(&log, &["--events", "alloc,exception"]);
+    let symbols: Vec<Vec<&str>> = shown.iter().map(Event::symbols).collect();
+    let expected = [
+        &["new [unknown type]", "Calls:Outer ()"],
+        &["Calls:Inner ()", "Calls:Outer ()"],
+    ];
+    assert_eq!(symbols, expected);
+}
+
+#[test]
+fn callers_are_where_they_were_on_the_clock_of_the_log() {
+    const HOUR: u64 = 3_600_000 * MILLISECOND;
+    let folder = scratch();
+    let log = write(folder.path(), "a.mlpd", &log_of_calls());
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.comm(PID, "mono", true, HOUR + START - 100 * MILLISECOND);
+    profile.mmap2(PID, CODE, 0x1_0000, 0, "//anon", HOUR + START - 90 * MILLISECOND);
+    profile.sample(PID, HOUR + START + 5 * MILLISECOND, &[CODE + 0x104, 0x77], None);
+    let input = write(folder.path(), "perf.data", &profile.finish());
+    let output = folder.path().join("out.data");
+    let offset = HOUR.to_string();
+    let told = inject(
+        &input,
+        &output,
+        &[
+            "--mono-log",
+            tools::text(&log),
+            "--splice-stacks",
+            "--clock-offset",
+            &offset,
+        ],
+    );
+    assert!(
+        told.contains("1 of 1 samples in its code got the call chain"),
+        "{told}"
+    );
+    let shown = events("perf", &output);
+    assert_eq!(shown[0].symbols(), ["Calls:Inner ()", "Calls:Outer ()"]);
+    let file = &shown[0].frames[1].file;
+    assert!(
+        file.ends_with("jitted-4711-0.so"),
+        "its first code, which it ran in: {file}"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_log_is_told_as_such_where_a_log_stands_alone() {
+    let folder = scratch();
+    let log = write(folder.path(), "a.mlpd", b"no log at all");
+    let output = folder.path().join("out.data");
+    let ran = jitinject()
+        .args(["--mono-log", tools::text(&log), "-o", tools::text(&output)])
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    let told = said(&ran);
+    assert!(told.contains("a.mlpd is not a log of Mono's profiler"), "{told}");
+    assert!(!output.exists());
 }
 
 #[test]

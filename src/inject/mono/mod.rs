@@ -4,17 +4,17 @@
 //! files ─► [open] ─► ReadLog ─► functions of the timeline
 //!                       └─► [prepare]: clocks, [threads] by the profile's numbers, [places] for frames of stacks
 //!                              └─► [replay] in the order of time
-//!                                     ├─► [events] ─► [synthesize]: a profile of them, alone or beside what was recorded
-//!                                     └─► [splice]: call chains of the profile's own samples
+//!                                     ├─► [asked] [events] of a profile
+//!                                     └─► [splice]: stacks of the profile's own samples
 //! ```
 
-pub mod events;
+pub mod asked;
+mod events;
 mod open;
 mod places;
 mod prepare;
 mod replay;
 mod splice;
-mod synthesize;
 mod threads;
 
 use crate::bytes::printable;
@@ -23,7 +23,8 @@ use crate::elf::core_file::CoreFile;
 use crate::files::MappedFile;
 use crate::inject::Error;
 use crate::inject::dumps::FoundDump;
-use crate::inject::mono::places::{MadeUp, Places};
+use crate::inject::events::Loss;
+use crate::inject::events::made_up::MadeUp;
 use crate::inject::mono::prepare::Prepared;
 use crate::machine::Machine;
 use crate::perf::event::Backing;
@@ -35,10 +36,11 @@ use crate::runtime::named_code::{NamedCode, NamedFunction};
 use crate::tally::Tally;
 use crate::units::Pid;
 
-pub use open::{OpenLog, Opened, open};
+pub use asked::asked;
+pub use events::event_sources;
+pub use open::{OpenLog, Opened, open, open_alone};
 pub use prepare::prepare;
-pub use splice::splice;
-pub use synthesize::synthesize;
+pub use splice::stack_sources;
 
 /// A log that was read.
 #[derive(Debug)]
@@ -51,12 +53,10 @@ pub struct ReadLog<'a> {
     pub index: Index<'a>,
     /// What could not be unpacked.
     pub packing_faults: &'a Tally<mono::Fault>,
-    /// What its events need to become the profile's, if they are asked for.
+    /// What its events and stacks need to become the profile's, if they are asked for.
     pub prepared: Option<Prepared<'a>>,
-    /// The addresses of what is in its stacks, if they are asked for.
-    pub places: Option<Places>,
     /// What of its events could not be told.
-    pub losses: Tally<events::Loss>,
+    pub losses: Tally<Loss>,
 }
 
 impl<'a> ReadLog<'a> {
@@ -69,7 +69,6 @@ impl<'a> ReadLog<'a> {
             index: Index::of(&log),
             packing_faults: &opened.faults,
             prepared: None,
-            places: None,
             losses: Tally::default(),
         })
     }
@@ -88,6 +87,7 @@ impl<'a> ReadLog<'a> {
         };
         let pid = self.pid();
         let in_files = files_of(processes, pid);
+        let places = self.prepared.as_ref().map(|prepared| &prepared.places);
         let mut code = NamedCode::new(pid.0, machine);
         for (number, function) in (0u32..).zip(self.index.code.functions()) {
             if in_files.overlapping(function.range).next().is_some() {
@@ -99,11 +99,10 @@ impl<'a> ReadLog<'a> {
                 code: core.bytes(function.range),
             };
             // The log may tell of a method later than of calls to it.
-            let first_use = self.places.as_ref().and_then(|places| places.first_use(number));
+            let first_use = places.and_then(|places| places.first_use(number));
             code.load(named, first_use.unwrap_or(function.time).min(function.time));
         }
-        let made_up = self.places.iter().flat_map(Places::made_up);
-        for MadeUp { name, range } in made_up {
+        for MadeUp { name, range } in places.map_or(&[][..], |places| places.made_up()) {
             let named = NamedFunction {
                 name: name.clone().into(),
                 range: *range,
@@ -162,11 +161,13 @@ pub fn read(opened: &Opened) -> Result<Logs<'_>, Error> {
             cause,
         })
     });
-    let all: Vec<ReadLog<'_>> = opened
-        .logs
-        .iter()
-        .filter_map(|log| ReadLog::of(log).ok())
-        .collect();
+    let logs = opened.logs.iter().map(|log| {
+        ReadLog::of(log).map_err(|cause| Error::Log {
+            path: log.found.file.path().to_owned(),
+            cause,
+        })
+    });
+    let all = logs.collect::<Result<Vec<_>, _>>()?;
     let mut notes = opened.notes.clone();
     notes.extend(all.iter().filter_map(ReadLog::note_on_code));
     Ok(Logs {
@@ -186,11 +187,21 @@ pub fn read(opened: &Opened) -> Result<Logs<'_>, Error> {
 /// Where a process has files mapped, ever.
 fn files_of(processes: &Processes, pid: Pid) -> RangeMap<()> {
     let mut files = RangeMap::default();
-    let spaces = processes.spaces().iter().filter(|space| space.pid == pid);
-    for map in spaces.flat_map(|space| &space.maps) {
+    for map in processes.spaces_of(pid).flat_map(|(_, space)| &space.maps) {
         if map.backing == Backing::File {
             files.insert(map.range, (), |_, ()| {});
         }
     }
     files
+}
+
+/// The architecture of the first log, as `uname -m` has it.
+pub fn architecture<'a>(logs: &[ReadLog<'a>]) -> &'a [u8] {
+    match logs.first().map(|log| log.log.header().architecture) {
+        Some(b"x86-64" | b"amd64") => b"x86_64",
+        Some(b"arm64") => b"aarch64",
+        Some(b"x86") => b"i686",
+        Some(other) => other,
+        None => b"",
+    }
 }

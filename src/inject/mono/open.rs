@@ -1,14 +1,13 @@
 //! Finding and opening logs, and the processes that they are of.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::code::process::Processes;
 use crate::files::{MappedFile, Spool};
 use crate::inject::candidates::{files_below, shown};
 use crate::inject::dumps::FoundDump;
-use crate::inject::input::Input;
+use crate::inject::input::read_error;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::runtime::mono::{self, Log, packed};
@@ -44,13 +43,8 @@ pub struct Opened {
 }
 
 /// Opens the logs that the user named, and those in folders that they named, and finds the process of each among
-/// `processes`, those of the profile. If there is no profile, the input is a log itself.
-pub fn open(
-    options: &Options,
-    input: &Input,
-    processes: Option<&Processes>,
-    trust: Trust,
-) -> Result<Opened, Error> {
+/// `processes`, those of the profile.
+pub fn open(options: &Options, processes: Option<&Processes>, trust: Trust) -> Result<Opened, Error> {
     let core = options.code_from.as_ref().map(|path| {
         let file = MappedFile::open(path);
         file.map_err(|cause| read_error(path, cause))
@@ -59,15 +53,6 @@ pub fn open(
         core: core.transpose()?,
         ..Opened::default()
     };
-    if processes.is_none() {
-        opened.add(options, input.main.clone(), processes)?;
-        if opened.logs.is_empty() {
-            Log::parse(&input.main).map_err(|cause| Error::Log {
-                path: input.main.path().to_owned(),
-                cause,
-            })?;
-        }
-    }
     for path in &options.mono_logs {
         let metadata = std::fs::metadata(path).map_err(|cause| read_error(path, cause))?;
         if !metadata.is_dir() {
@@ -95,11 +80,16 @@ pub fn open(
     Ok(opened)
 }
 
-fn read_error(path: &Path, cause: io::Error) -> Error {
-    Error::Read {
-        path: path.to_owned(),
+/// Opens the logs that a profile is made of: the input, which is one, and those that the user named beside it.
+pub fn open_alone(options: &Options, input: &Arc<MappedFile>, trust: Trust) -> Result<Opened, Error> {
+    let mut opened = open(options, None, trust)?;
+    let log = OpenLog::unpack(input.clone()).map_err(|cause| Error::Spool { cause })?;
+    let pid = log.pid(options).map_err(|cause| Error::Log {
+        path: input.path().to_owned(),
         cause,
-    }
+    })?;
+    opened.logs.insert(0, log.of(pid));
+    Ok(opened)
 }
 
 impl Opened {
@@ -110,39 +100,43 @@ impl Opened {
         file: Arc<MappedFile>,
         processes: Option<&Processes>,
     ) -> Result<(), Error> {
-        let path: PathBuf = file.path().to_owned();
+        let name = shown(file.path());
         if self.logs.len() >= MAX_LOGS {
             self.left_out = self.left_out.saturating_add(1);
             return Ok(());
         }
-        let mut log = OpenLog::unpack(file).map_err(|cause| Error::Spool { cause })?;
-        let header = match Log::parse(&log.found.file) {
-            Ok(log) => *log.header(),
-            Err(error) => {
-                self.notes.push(format!("{} {error}: not used", shown(&path)));
-                return Ok(());
+        let log = OpenLog::unpack(file).map_err(|cause| Error::Spool { cause })?;
+        match log.pid(options) {
+            Err(error) => self.notes.push(format!("{name} {error}: not used")),
+            Ok(pid) if processes.is_none_or(|processes| processes.knows(pid)) => self.logs.push(log.of(pid)),
+            Ok(Pid(pid)) => {
+                let what = match pid {
+                    0 => "does not tell its process".into(),
+                    pid => format!("is of process {pid}, which is not in the profile"),
+                };
+                self.notes.push(format!(
+                    "{name} {what}: not used; say with --pid which one it is of"
+                ));
             }
-        };
-        let pid = options.pid.unwrap_or(header.pid);
-        if processes.is_some_and(|processes| !processes.knows(Pid(pid))) {
-            let what = match pid {
-                0 => "does not tell its process".into(),
-                pid => format!("is of process {pid}, which is not in the profile"),
-            };
-            let name = shown(&path);
-            self.notes.push(format!(
-                "{name} {what}: not used; say with --pid which one it is of"
-            ));
-            return Ok(());
         }
-        // Number 0 would be the idle task.
-        log.found.pids.push(Pid(pid.max(1)));
-        self.logs.push(log);
         Ok(())
     }
 }
 
 impl OpenLog {
+    /// The process that it says it is of, or the user.
+    fn pid(&self, options: &Options) -> Result<Pid, mono::Error> {
+        let log = Log::parse(&self.found.file)?;
+        Ok(Pid(options.pid.unwrap_or(log.header().pid)))
+    }
+
+    /// It as that of a process.
+    fn of(mut self, Pid(pid): Pid) -> Self {
+        // Number 0 would be the idle task.
+        self.found.pids.push(Pid(pid.max(1)));
+        self
+    }
+
     fn unpack(file: Arc<MappedFile>) -> io::Result<Self> {
         if !packed::is_packed(&file) {
             return Ok(Self::new(file, Tally::default(), None));

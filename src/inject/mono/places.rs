@@ -1,23 +1,16 @@
 //! Addresses for what the frames of a log's stacks are: methods, and things that have none.
 //!
-//! A method lies where its code does. A type that was allocated, a collection, and a method without code get made-up
-//! addresses, where the process maps nothing, and a function each that has their name.
+//! A method lies where its code does. A type that was allocated, a collection, and a method without code are functions
+//! that are made up.
 
 use rustc_hash::FxHashMap;
 
 use crate::code::process::Processes;
-use crate::range_map::RangeMap;
+use crate::inject::events::made_up::MadeUp;
+use crate::inject::events::{Chain, MadeUpFunctions};
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::{Index, Method};
 use crate::units::{Address, AddressRange, Pid};
-
-/// How many addresses a made-up function has: one for itself, one behind that for it as a caller, and no more than
-/// look well.
-const SIZE: u64 = 16;
-
-/// How many made-up functions there may be: as many as have room in a third of a 32-bit process. What has no room
-/// shares the last one.
-const MOST: u64 = 1 << 22;
 
 /// A method's code.
 #[derive(Clone, Copy, Debug)]
@@ -28,15 +21,6 @@ struct Code {
     range: AddressRange,
 }
 
-/// A function that was made up.
-#[derive(Clone, Debug)]
-pub struct MadeUp {
-    /// What it stands for.
-    pub name: Vec<u8>,
-    /// Where it is.
-    pub range: AddressRange,
-}
-
 /// What is where.
 #[derive(Debug)]
 pub struct Places {
@@ -44,12 +28,9 @@ pub struct Places {
     methods: FxHashMap<Method, Vec<Code>>,
     /// For each function of the log, when something was seen in it first.
     first_uses: Vec<Option<RuntimeTime>>,
-    made_up: Vec<MadeUp>,
-    by_name: FxHashMap<Vec<u8>, usize>,
+    made_up: MadeUpFunctions,
     /// Those of methods, so that their names need not be looked up again.
-    by_method: FxHashMap<Method, usize>,
-    /// Where the next one goes.
-    free: AddressRange,
+    by_method: FxHashMap<Method, Address>,
 }
 
 impl Places {
@@ -66,16 +47,14 @@ impl Places {
                 });
             }
         }
-        let spaces = processes.spaces().iter().filter(|space| space.pid == pid);
-        let maps = spaces.flat_map(|space| space.maps.iter().map(|map| map.range));
+        let spaces = processes.spaces_of(pid);
+        let maps = spaces.flat_map(|(_, space)| space.maps.iter().map(|map| map.range));
         let taken = maps.chain(functions.iter().map(|function| function.range));
         Self {
             methods,
             first_uses: vec![None; functions.len()],
-            made_up: Vec::new(),
-            by_name: FxHashMap::default(),
+            made_up: MadeUpFunctions::new(taken, is_64),
             by_method: FxHashMap::default(),
-            free: free_range(taken, is_64),
         }
     }
 
@@ -91,92 +70,52 @@ impl Places {
     }
 
     /// The address of a method at a time.
-    pub fn method(&mut self, index: &Index<'_>, method: Method, time: RuntimeTime) -> Address {
+    fn method(&mut self, index: &Index<'_>, method: Method, time: RuntimeTime) -> Address {
         if let Some(code) = self.find(method, time) {
             if let Some(first_use) = self.first_uses.get_mut(code.function as usize) {
                 *first_use = Some(first_use.map_or(time, |earlier| earlier.min(time)));
             }
             return code.range.start;
         }
-        let known = self.by_method.get(&method).copied();
-        let place = known.unwrap_or_else(|| {
-            let name = index.names.method(method, time);
-            let name = name.map_or_else(
-                || format!("[mono method {:#x}]", method.0).into_bytes(),
-                <[u8]>::to_vec,
-            );
-            let place = self.make_up(name);
-            self.by_method.insert(method, place);
-            place
-        });
-        self.start(place)
-    }
-
-    /// The address of what is called `name`.
-    pub fn named(&mut self, name: &[u8]) -> Address {
-        let place = match self.by_name.get(name) {
-            Some(&place) => place,
-            None => self.make_up(name.to_vec()),
-        };
-        self.start(place)
-    }
-
-    fn start(&self, place: usize) -> Address {
-        let made_up = self.made_up.get(place).or(self.made_up.last());
-        made_up.map_or(Address(0), |made_up| made_up.range.start)
-    }
-
-    fn make_up(&mut self, name: Vec<u8>) -> usize {
-        let place = *self.by_name.entry(name.clone()).or_insert(self.made_up.len());
-        if place == self.made_up.len()
-            && let Some(range) = AddressRange::new(self.free.start, SIZE)
-            && range.end <= self.free.end
-        {
-            self.free.start = range.end;
-            self.made_up.push(MadeUp { name, range });
+        if let Some(&address) = self.by_method.get(&method) {
+            return address;
         }
-        place
+        let unnamed = || format!("[mono method {:#x}]", method.0).into_bytes();
+        let name = index.names.method(method, time);
+        let address = self.made_up.address(&name.map_or_else(unnamed, <[u8]>::to_vec));
+        self.by_method.insert(method, address);
+        address
+    }
+
+    /// Adds methods as they are at a time to a call chain, from the innermost one out; `false` if not all have room.
+    #[must_use]
+    pub fn add_to(
+        &mut self,
+        chain: &mut Chain,
+        index: &Index<'_>,
+        methods: impl Iterator<Item = Method>,
+        time: RuntimeTime,
+    ) -> bool {
+        chain.add(methods.map(|method| self.method(index, method, time)))
+    }
+
+    /// The address of what is called `name` and has no code.
+    pub fn named(&mut self, name: &[u8]) -> Address {
+        self.made_up.address(name)
     }
 
     /// Whether there was no room for all functions.
     pub fn is_full(&self) -> bool {
-        self.by_name.len() > self.made_up.len()
+        self.made_up.is_full()
     }
 
     /// The functions that were made up.
     pub fn made_up(&self) -> &[MadeUp] {
-        &self.made_up
+        self.made_up.all()
     }
 
     /// When something was seen first in a function of the log.
     pub fn first_use(&self, function: u32) -> Option<RuntimeTime> {
         self.first_uses.get(function as usize).copied().flatten()
-    }
-}
-
-/// Addresses of a user process at which there is nothing: the lowest ones above a line that programs rarely cross.
-fn free_range(taken: impl Iterator<Item = AddressRange>, is_64: bool) -> AddressRange {
-    let mut all = RangeMap::default();
-    for range in taken {
-        all.insert(range, (), |_, ()| {});
-    }
-    // Between programs and their heaps on one side, libraries and stacks on the other.
-    let (mut start, end) = if is_64 {
-        (Address(1 << 44), Address(1 << 46))
-    } else {
-        (Address(1 << 30), Address(3 << 30))
-    };
-    let size = MOST.saturating_mul(SIZE);
-    loop {
-        let range = AddressRange {
-            start,
-            end: Address(start.0.saturating_add(size)),
-        };
-        match all.overlapping(range).last() {
-            Some((obstacle, ())) if obstacle.end.0.saturating_add(size) <= end.0 => {
-                start = Address(obstacle.end.0.next_multiple_of(0x1000));
-            }
-            _ => return range,
-        }
     }
 }

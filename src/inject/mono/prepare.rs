@@ -1,7 +1,7 @@
 //! What has to be known of logs before their events and calls mean anything to a profile: their clocks, the threads
 //! that they tell of, and addresses.
 
-use std::ops::RangeInclusive;
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
@@ -9,6 +9,7 @@ use crate::code::clock::Alignment;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
 use crate::code::threads;
+use crate::inject::mono::asked::MonoEvent;
 use crate::inject::mono::places::Places;
 use crate::inject::mono::threads::{Contents, Number, Threads, contents, invented_numbers};
 use crate::inject::mono::{Logs, ReadLog};
@@ -16,14 +17,16 @@ use crate::inject::{Options, sources};
 use crate::perf::Profile;
 
 /// It.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Prepared<'a> {
-    /// What the log tells of.
-    pub contents: Contents<'a>,
+    /// What of the log can become events.
+    pub events: BTreeSet<MonoEvent>,
     /// Its threads by the profile's numbers.
     pub threads: Threads<'a>,
     /// How its times become the profile's.
     pub alignment: Alignment,
+    /// The addresses of what is in its stacks.
+    pub places: Places,
 }
 
 /// Prepares `logs` for what was `recorded`, if anything was.
@@ -39,43 +42,31 @@ pub fn prepare(options: &Options, recorded: Option<(&Profile<'_>, &Survey)>, log
     });
     let mut invented = invented_numbers();
     for (log, alignment) in logs.all.iter_mut().zip(alignments) {
+        let Contents { lives, events } = contents(&log.log);
         let processes = recorded.map_or(&nobody, |(_, survey)| &survey.processes);
         let is_64 = log.log.header().pointer_size == 8;
-        log.places = Some(Places::new(&log.index, processes, log.pid(), is_64));
-        let threads = known.get(&log.pid()).map_or(&[][..], Vec::as_slice);
-        log.prepared = Some(Prepared::of(
-            log,
+        let known = known.get(&log.pid()).map_or(&[][..], Vec::as_slice);
+        let threads = Threads::new(lives, known, log.pid(), &alignment, &mut invented);
+        let ambiguous = threads
+            .iter()
+            .filter(|(_, number)| matches!(number, Number::Ambiguous(_)));
+        logs.notes.extend(note_on_ambiguous(log, ambiguous.count()));
+        log.prepared = Some(Prepared {
+            events,
             threads,
             alignment,
-            &mut invented,
-            &mut logs.notes,
-        ));
+            places: Places::new(&log.index, processes, log.pid(), is_64),
+        });
     }
 }
 
-impl<'a> Prepared<'a> {
-    fn of(
-        log: &ReadLog<'a>,
-        known: &[threads::Thread],
-        alignment: Alignment,
-        invented: &mut RangeInclusive<u32>,
-        notes: &mut Vec<String>,
-    ) -> Self {
-        let contents = contents(&log.log);
-        let pid = log.pid();
-        let threads = Threads::new(contents.lives.clone(), known, pid, &alignment, invented);
-        let is_ambiguous = |number| matches!(number, Number::Ambiguous(_));
-        let ambiguous = threads.iter().filter(|&(_, number)| is_ambiguous(number)).count();
-        if ambiguous > 0 {
-            notes.push(format!(
-                "{}: {ambiguous} threads can be any of several in the profile, so they are kept apart from those",
-                log.name()
-            ));
-        }
-        Self {
-            contents,
-            threads,
-            alignment,
-        }
-    }
+fn note_on_ambiguous(log: &ReadLog<'_>, number: usize) -> Option<String> {
+    let what = match number {
+        0 => return None,
+        1 => "1 thread can be any of several in the profile, so it is kept apart from those".into(),
+        _ => format!(
+            "{number} threads can be any of several in the profile, so they are kept apart from those"
+        ),
+    };
+    Some(format!("{}: {what}", log.name()))
 }

@@ -3,23 +3,20 @@
 //! In the file, each buffer has events of one thread, and a thread's buffers follow each other; those of all threads
 //! are merged. No more than one event of each thread is looked at ahead.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use rustc_hash::FxHashMap;
 
+use crate::inject::events::{Ahead, Merge, Step};
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::Kind;
 use crate::runtime::mono::log::{Buffer, Events};
-use crate::runtime::mono::{Event, Log, ThreadId};
+use crate::runtime::mono::{Event, Log, Method, ThreadId};
 
 /// A walk over the events that happened to threads, in the order of time; those of one time in the order in which
 /// their threads appear in the file. What the log tells of itself (names, code) is left out, and only that steps
 /// back in time.
 #[derive(Debug)]
 pub struct Replay<'a> {
-    threads: Vec<Cursor<'a>>,
-    next: BinaryHeap<Reverse<(RuntimeTime, usize)>>,
+    threads: Merge<Cursor<'a>>,
 }
 
 /// Where in a thread's buffers the walk has come to.
@@ -57,6 +54,23 @@ impl<'a> Cursor<'a> {
     }
 }
 
+impl Ahead for Cursor<'_> {
+    type Time = RuntimeTime;
+
+    fn time(&mut self) -> Option<RuntimeTime> {
+        self.ahead.map(|event| event.time)
+    }
+}
+
+/// What an event tells of calls.
+pub fn step(kind: &Kind<'_>) -> Option<Step<Method>> {
+    match *kind {
+        Kind::Enter(method) => Some(Step::Enter(method)),
+        Kind::Leave(method) | Kind::ExceptionLeave(method) => Some(Step::Exit(method)),
+        _ => None,
+    }
+}
+
 /// Whether it is something that a thread did or that was done to it.
 fn happened(kind: &Kind<'_>) -> bool {
     !matches!(
@@ -82,13 +96,13 @@ impl<'a> Replay<'a> {
                 }),
             }
         }
-        let mut next = BinaryHeap::new();
-        for (place, cursor) in threads.iter_mut().enumerate() {
+        for cursor in &mut threads {
             cursor.buffers.reverse();
             cursor.advance();
-            next.extend(cursor.ahead.map(|event| Reverse((event.time, place))));
         }
-        Self { threads, next }
+        Self {
+            threads: Merge::new(threads),
+        }
     }
 }
 
@@ -96,12 +110,9 @@ impl<'a> Iterator for Replay<'a> {
     type Item = Event<'a>;
 
     fn next(&mut self) -> Option<Event<'a>> {
-        let Reverse((_, place)) = self.next.pop()?;
-        let cursor = self.threads.get_mut(place)?;
-        let event = cursor.ahead.take();
+        let cursor = self.threads.next()?;
+        let event = cursor.ahead;
         cursor.advance();
-        self.next
-            .extend(cursor.ahead.map(|event| Reverse((event.time, place))));
         event
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::clock::Alignment;
 use crate::code::threads::{LoggedThread, Match, Thread as ProfileThread, matches};
-use crate::inject::mono::events::MonoEvent;
+use crate::inject::mono::asked::MonoEvent;
 use crate::perf::synthesis::Thread;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{Kind, Metadata, Stage};
