@@ -12,6 +12,7 @@ pub mod mono;
 pub mod named_code;
 pub mod names;
 pub mod perf_map;
+pub mod xray;
 
 pub use code_file::{CodeFile, FunctionView};
 
