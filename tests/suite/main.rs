@@ -42,3 +42,4 @@ mod synthesis;
 mod synthetic;
 mod unsafe_code;
 mod unwinding;
+mod xray;

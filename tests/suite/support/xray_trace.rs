@@ -1,0 +1,284 @@
+//! Writes traces of XRay, in all versions and both byte orders, as LLVM's runtimes did.
+
+use jitinject::bytes::ByteOrder;
+use jitinject::runtime::xray::{Mode, What};
+
+/// All versions of both modes.
+pub const VERSIONS: [(Mode, u16); 8] = [
+    (Mode::Fdr, 1),
+    (Mode::Fdr, 2),
+    (Mode::Fdr, 3),
+    (Mode::Fdr, 4),
+    (Mode::Fdr, 5),
+    (Mode::Basic, 1),
+    (Mode::Basic, 2),
+    (Mode::Basic, 3),
+];
+
+/// What stands where nothing has a meaning.
+const GARBAGE: u8 = 0xaa;
+
+/// A buffer of a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer<'a> {
+    pub process: i32,
+    pub thread: i32,
+    /// Seconds and microseconds.
+    pub wall: (u64, u32),
+    pub records: Vec<Record<'a>>,
+}
+
+/// A record, as a reader tells it but for where it is. Arguments have time and processor of their entries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record<'a> {
+    pub tick: u64,
+    pub cpu: u16,
+    pub what: What<'a>,
+}
+
+/// A trace that is being written.
+pub struct Writer {
+    mode: Mode,
+    version: u16,
+    order: ByteOrder,
+    /// Bytes of each buffer, which in version 1 it has in the file.
+    buffer_size: u64,
+    /// Whether what typed events take is counted as LLVM's runtimes do.
+    loses_bytes: bool,
+    out: Vec<u8>,
+}
+
+impl Writer {
+    /// Starts with a header.
+    pub fn new(mode: Mode, version: u16, order: ByteOrder, buffer_size: u64) -> Self {
+        let mut out = Vec::new();
+        order.put_u16(&mut out, version);
+        order.put_u16(&mut out, u16::from(mode == Mode::Fdr));
+        out.extend(match order {
+            ByteOrder::Little => [GARBAGE & !3 | 3, GARBAGE, GARBAGE, GARBAGE],
+            ByteOrder::Big => [GARBAGE | 0xc0, GARBAGE, GARBAGE, GARBAGE],
+        });
+        order.put_u64(&mut out, 1_000_000_000);
+        order.put_u64(&mut out, buffer_size);
+        out.extend([GARBAGE; 8]);
+        Self {
+            mode,
+            version,
+            order,
+            buffer_size,
+            loses_bytes: false,
+            out,
+        }
+    }
+
+    /// From now on, writes no more of a buffer than LLVM's runtimes do.
+    pub fn lose_bytes(&mut self) {
+        self.loses_bytes = true;
+    }
+
+    /// The trace.
+    pub fn finish(self) -> Vec<u8> {
+        self.out
+    }
+
+    /// Writes a buffer, and returns where each of its records starts.
+    pub fn buffer(&mut self, buffer: &Buffer<'_>) -> Vec<u64> {
+        match self.mode {
+            Mode::Fdr => self.fdr_buffer(buffer),
+            Mode::Basic => buffer
+                .records
+                .iter()
+                .map(|record| self.basic_record(buffer, record))
+                .collect(),
+        }
+    }
+
+    fn fdr_buffer(&mut self, buffer: &Buffer<'_>) -> Vec<u64> {
+        let mut content = Content::new(self.version, self.order);
+        content.metadata(0, |order, body| order.put_u32(body, buffer.thread as u32));
+        content.metadata(4, |order, body| {
+            order.put_u64(body, buffer.wall.0);
+            order.put_u32(body, buffer.wall.1);
+        });
+        if self.version >= 3 {
+            content.metadata(9, |order, body| order.put_u32(body, buffer.process as u32));
+        }
+        if let Some(first) = buffer.records.first() {
+            content.new_cpu(first.cpu, first.tick);
+        }
+        let starts: Vec<usize> = buffer.records.iter().map(|it| content.record(it)).collect();
+        if self.version == 1 {
+            content.metadata(1, |_, _| {});
+            let size = self.buffer_size as usize;
+            assert!(
+                content.out.len() <= size,
+                "{} bytes are needed",
+                content.out.len()
+            );
+            // What was there before: records.
+            let stale = [0x20, 0, 0, 0, 9, 0, 0, 0];
+            let filler = stale.iter().cycle().take(size - content.out.len());
+            content.out.extend(filler);
+        } else {
+            if self.loses_bytes {
+                let typed = |it: &&Record<'_>| matches!(it.what, What::Typed { .. });
+                let lost = 16 * buffer.records.iter().filter(typed).count();
+                content.out.truncate(content.out.len().saturating_sub(lost));
+            }
+            let mut extents = Content::new(self.version, self.order);
+            extents.metadata(7, |order, body| order.put_u64(body, content.out.len() as u64));
+            self.out.extend(extents.out);
+        }
+        let start = self.out.len();
+        self.out.extend(content.out);
+        starts.iter().map(|at| (start + at) as u64).collect()
+    }
+
+    fn basic_record(&mut self, buffer: &Buffer<'_>, record: &Record<'_>) -> u64 {
+        let start = self.out.len();
+        let (order, out) = (self.order, &mut self.out);
+        let process = match self.version {
+            3 => buffer.process as u32,
+            _ => u32::from_ne_bytes([GARBAGE; 4]),
+        };
+        if let What::Argument(argument) = record.what {
+            order.put_u16(out, 1);
+            out.extend([GARBAGE; 2]);
+            order.put_u32(out, 7);
+            order.put_u32(out, buffer.thread as u32);
+            order.put_u32(out, process);
+            order.put_u64(out, argument);
+        } else {
+            let (action, function) = action(&record.what).expect("there are no events in basic mode");
+            order.put_u16(out, 0);
+            out.extend([record.cpu as u8, action]);
+            order.put_u32(out, function);
+            order.put_u64(out, record.tick);
+            order.put_u32(out, buffer.thread as u32);
+            order.put_u32(out, process);
+        }
+        out.resize(start + 32, GARBAGE);
+        start as u64
+    }
+}
+
+/// Number of action, and function.
+fn action(what: &What<'_>) -> Option<(u8, u32)> {
+    match *what {
+        What::Enter { function } => Some((0, function)),
+        What::Exit { function } => Some((1, function)),
+        What::TailExit { function } => Some((2, function)),
+        What::EnterWithArguments { function } => Some((3, function)),
+        _ => None,
+    }
+}
+
+/// The content of a buffer of the flight data recorder.
+struct Content {
+    version: u16,
+    order: ByteOrder,
+    cpu: u16,
+    base: u64,
+    out: Vec<u8>,
+}
+
+impl Content {
+    fn new(version: u16, order: ByteOrder) -> Self {
+        Self {
+            version,
+            order,
+            cpu: 0,
+            base: 0,
+            out: Vec::new(),
+        }
+    }
+
+    fn metadata(&mut self, kind: u8, body: impl FnOnce(ByteOrder, &mut Vec<u8>)) {
+        let end = self.out.len() + 16;
+        self.out.push(match self.order {
+            ByteOrder::Little => kind << 1 | 1,
+            ByteOrder::Big => kind | 0x80,
+        });
+        body(self.order, &mut self.out);
+        self.out.resize(end, GARBAGE);
+    }
+
+    fn new_cpu(&mut self, cpu: u16, tick: u64) {
+        self.metadata(2, |order, body| {
+            order.put_u16(body, cpu);
+            order.put_u64(body, tick);
+        });
+        (self.cpu, self.base) = (cpu, tick);
+    }
+
+    fn wrap(&mut self, tick: u64) {
+        self.metadata(3, |order, body| order.put_u64(body, tick));
+        self.base = tick;
+    }
+
+    /// Writes a record, with what it needs in front, and returns where it starts.
+    fn record(&mut self, record: &Record<'_>) -> usize {
+        let has_own_cpu = self.version == 4 && matches!(record.what, What::Custom { .. });
+        if record.cpu != self.cpu && !has_own_cpu {
+            self.new_cpu(record.cpu, record.tick);
+        }
+        if let Some((action, function)) = action(&record.what) {
+            return self.function(action, function, record.tick);
+        }
+        match record.what {
+            What::Argument(argument) => {
+                let start = self.out.len();
+                self.metadata(6, |order, body| order.put_u64(body, argument));
+                start
+            }
+            What::Custom { payload } => self.event(5, record, None, payload),
+            What::Typed { kind, payload } => self.event(8, record, Some(kind), payload),
+            _ => unreachable!(),
+        }
+    }
+
+    fn function(&mut self, action: u8, function: u32, tick: u64) -> usize {
+        assert!(function < 1 << 28);
+        let fits = |base| tick.checked_sub(base).and_then(|delta| u32::try_from(delta).ok());
+        if fits(self.base).is_none() {
+            self.wrap(tick);
+        }
+        let delta = fits(self.base).unwrap();
+        let start = self.out.len();
+        let word = match self.order {
+            ByteOrder::Little => u32::from(action) << 1 | function << 4,
+            ByteOrder::Big => u32::from(action) << 28 | function,
+        };
+        self.order.put_u32(&mut self.out, word);
+        self.order.put_u32(&mut self.out, delta);
+        self.base = tick;
+        start
+    }
+
+    fn event(&mut self, number: u8, record: &Record<'_>, kind: Option<u16>, payload: &[u8]) -> usize {
+        let delta = |base| i32::try_from(record.tick.wrapping_sub(base) as i64).ok();
+        let has_delta = self.version >= 5;
+        if has_delta && delta(self.base).is_none() {
+            self.wrap(record.tick);
+        }
+        let start = self.out.len();
+        let (base, version) = (self.base, self.version);
+        self.metadata(number, |order, body| {
+            order.put_u32(body, payload.len() as u32);
+            match has_delta {
+                true => order.put_u32(body, delta(base).unwrap() as u32),
+                false => order.put_u64(body, record.tick),
+            }
+            match kind {
+                Some(kind) => order.put_u16(body, kind),
+                None if version == 4 => order.put_u16(body, record.cpu),
+                None => {}
+            }
+        });
+        if has_delta {
+            self.base = record.tick;
+        }
+        self.out.extend(payload);
+        start
+    }
+}
