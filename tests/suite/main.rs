@@ -43,3 +43,6 @@ mod synthetic;
 mod unsafe_code;
 mod unwinding;
 mod xray;
+mod xray_damage;
+mod xray_functions;
+mod xray_versions;

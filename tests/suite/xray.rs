@@ -118,7 +118,7 @@ fn theirs(yaml: &str) -> Lines {
             arguments: arguments.split(", ").flat_map(str::parse).collect(),
             data: data.trim_end_matches([' ', '}']).trim_matches('\'').to_owned(),
         };
-        let process = field("process: ").map(|it| it.parse().unwrap());
+        let process = field("process: ").map(|it| it.parse::<u32>().unwrap() as i32);
         let thread = field("thread: ").unwrap().parse().unwrap();
         lines.entry((process, thread)).or_default().push(parsed);
     }

@@ -45,6 +45,8 @@ pub struct Writer {
     buffer_size: u64,
     /// Whether what typed events take is counted as LLVM's runtimes do.
     loses_bytes: bool,
+    /// The last one of basic mode, which arguments repeat.
+    function: u32,
     out: Vec<u8>,
 }
 
@@ -67,6 +69,7 @@ impl Writer {
             order,
             buffer_size,
             loses_bytes: false,
+            function: 0,
             out,
         }
     }
@@ -144,12 +147,13 @@ impl Writer {
         if let What::Argument(argument) = record.what {
             order.put_u16(out, 1);
             out.extend([GARBAGE; 2]);
-            order.put_u32(out, 7);
+            order.put_u32(out, self.function);
             order.put_u32(out, buffer.thread as u32);
             order.put_u32(out, process);
             order.put_u64(out, argument);
         } else {
             let (action, function) = action(&record.what).expect("there are no events in basic mode");
+            self.function = function;
             order.put_u16(out, 0);
             out.extend([record.cpu as u8, action]);
             order.put_u32(out, function);

@@ -1,0 +1,434 @@
+//! Damaged traces of XRay: what is whole is kept, what is not is told.
+
+use jitinject::bytes::ByteOrder;
+use jitinject::runtime::xray::{Error, Fault, Mode, Trace, What};
+use jitinject::tally::Tally;
+
+use crate::support::capture;
+use crate::support::xray_trace::{Buffer, Record, Writer};
+use crate::xray::real;
+
+/// All records, by where they are, with their ticks; and what was wrong.
+fn read<'a>(file: &'a [u8]) -> (Vec<(u64, u64, What<'a>)>, Tally<Fault>) {
+    let trace = Trace::parse(file).unwrap();
+    let index = trace.index();
+    let mut faults = index.faults.clone();
+    let mut all = Vec::new();
+    for buffer in index.buffers() {
+        let mut records = trace.records(buffer);
+        all.extend(records.by_ref().map(|it| (it.offset, it.tick, it.what)));
+        faults.merge(records.faults());
+    }
+    all.sort_by_key(|&(offset, ..)| offset);
+    (all, faults)
+}
+
+/// Each fault, how often, and where first.
+fn told(faults: &Tally<Fault>) -> Vec<(Fault, u64, u64)> {
+    faults
+        .iter()
+        .map(|(fault, seen)| (fault, seen.count, seen.first_offset))
+        .collect()
+}
+
+fn bad(name: &str) -> Vec<u8> {
+    std::fs::read(capture::folder("xray-bad").join(name)).unwrap()
+}
+
+/// Where the first buffer of the recording ends that the others were made from.
+const FIRST_END: u64 = 32 + 16 + 1742;
+
+#[test]
+fn headers_that_are_refused_say_why() {
+    let error = |file: &[u8]| Trace::parse(file).unwrap_err();
+    let said = |file: &[u8]| error(file).to_string();
+    let (version, kind, newest) = (6, 1, 5);
+    assert_eq!(
+        error(&bad("bad-ver6.xray")),
+        Error::Version {
+            version,
+            kind,
+            newest
+        }
+    );
+    assert_eq!(
+        said(&bad("bad-ver6.xray")),
+        "has version 6 of type 1; known are 1 to 5 of that type"
+    );
+    assert_eq!(error(&bad("bad-type2.xray")), Error::Type { version: 5, kind: 2 });
+    assert_eq!(
+        said(&bad("bad-type2.xray")),
+        "has type 2 (of version 5); known are 0 (basic mode) and 1 (flight data recorder)"
+    );
+    assert_eq!(error(&bad("bad-hdr.xray")), Error::TooShort(20));
+    assert_eq!(
+        said(&bad("bad-hdr.xray")),
+        "ends after 20 bytes, inside its header of 32"
+    );
+    assert_eq!(error(&[]), Error::Empty);
+    assert_eq!(error(&[5, 0]), Error::TooShort(2));
+    assert_eq!(error(b"PERFILE2"), Error::NotATrace(*b"PERF"));
+    // Basic mode never had so many.
+    let (version, kind, newest) = (4, 0, 3);
+    assert_eq!(
+        error(&[0, 4, 0, 0]),
+        Error::Version {
+            version,
+            kind,
+            newest
+        }
+    );
+}
+
+#[test]
+fn damaged_files_keep_what_is_whole() {
+    let sound = real("xray-fdr-pie14");
+    let (good, faults) = read(&sound);
+    assert!(faults.is_empty());
+    let of_first = good.iter().filter(|it| it.0 < FIRST_END).count();
+    let check = |name: &str, expected: &[(u64, u64, What<'_>)], faults: &[(Fault, u64, u64)]| {
+        let file = bad(name);
+        let (records, found) = read(&file);
+        assert_eq!(told(&found), faults, "{name}");
+        assert!(
+            records == expected,
+            "{name}: {} of {}",
+            records.len(),
+            expected.len()
+        );
+    };
+    let moved = |distance: u64| {
+        let mut moved = good.clone();
+        for (offset, ..) in moved.iter_mut().filter(|it| it.0 >= FIRST_END) {
+            *offset += distance;
+        }
+        moved
+    };
+    let index = Trace::parse(&sound).unwrap().index();
+    let last_buffer = index.buffers().iter().map(|it| it.offset).max().unwrap();
+    check("bad-hdronly.xray", &[], &[]);
+    check("bad-freq0.xray", &good, &[]);
+    check(
+        "bad-trunc-5.xray",
+        &good[..good.len() - 1],
+        &[(Fault::CutTail, 1, last_buffer)],
+    );
+    check("bad-trunc-boundary.xray", &good[..of_first], &[]);
+    let of_cut = good.iter().filter(|it| it.0 + 8 <= 919).count();
+    check("bad-trunc-mid.xray", &good[..of_cut], &[(Fault::CutTail, 1, 32)]);
+    check("bad-extents+8.xray", &good, &[(Fault::BadSize, 1, 32)]);
+    check("bad-extents-huge.xray", &good, &[(Fault::BadSize, 1, 32)]);
+    let mut without_last = good.clone();
+    without_last.remove(of_first - 1);
+    check(
+        "bad-extents-8.xray",
+        &without_last,
+        &[(Fault::SkippedBytes, 8, FIRST_END - 8)],
+    );
+    check(
+        "bad-noise-between.xray",
+        &moved(24),
+        &[(Fault::SkippedBytes, 24, FIRST_END)],
+    );
+    // A record of the first buffer has another kind.
+    let unknown = bad("bad-kind127.xray")
+        .iter()
+        .position(|&byte| byte == 0xff)
+        .unwrap() as u64;
+    assert!(unknown < FIRST_END);
+    let whole: Vec<_> = good
+        .iter()
+        .filter(|it| it.0 < unknown || it.0 >= FIRST_END)
+        .copied()
+        .collect();
+    assert!(whole.len() > good.len() / 2);
+    check("bad-kind127.xray", &whole, &[(Fault::UnknownKind, 1, unknown)]);
+    let without_pid: Vec<_> = good[..of_first]
+        .iter()
+        .map(|it| (it.0 - 16, it.1, it.2))
+        .collect();
+    check("bad-nopid.xray", &without_pid, &[]);
+    let file = bad("bad-nopid.xray");
+    let index = Trace::parse(&file).unwrap().index();
+    assert!(
+        index
+            .buffers()
+            .iter()
+            .all(|it| it.process.is_none() && it.wall.is_some())
+    );
+    assert_eq!(
+        Trace::parse(&bad("bad-freq0.xray")).unwrap().header().frequency,
+        0
+    );
+}
+
+#[test]
+fn what_is_left_of_older_buffers_in_version_1_is_never_read() {
+    let (stale, sound) = (bad("v1-stale-filler.xray"), real("xray-fdr-v1-synth"));
+    let (records, told) = read(&stale);
+    assert!(told.is_empty());
+    assert_eq!(records, read(&sound).0);
+    // Nor is it missed.
+    let cut = &stale[..stale.len() - 3];
+    let (cut, told) = read(cut);
+    assert!(told.is_empty() && cut == records);
+}
+
+fn function(tick: u64, what: What<'static>) -> Record<'static> {
+    Record { tick, cpu: 0, what }
+}
+
+/// Two buffers of one thread, with four records each, of which the second one is an event.
+fn made(version: u16, order: ByteOrder) -> (Vec<u8>, [Vec<u64>; 2]) {
+    let mut writer = Writer::new(Mode::Fdr, version, order, 512);
+    let buffer = |wall| {
+        let records = vec![
+            function(100, What::Enter { function: 5 }),
+            function(110, What::Custom { payload: b"12345678" }),
+            function(120, What::Enter { function: 6 }),
+            function(130, What::Exit { function: 6 }),
+        ];
+        Buffer {
+            process: 1,
+            thread: 2,
+            wall: (wall, 0),
+            records,
+        }
+    };
+    let offsets = [buffer(1), buffer(2)].map(|it| writer.buffer(&it));
+    (writer.finish(), offsets)
+}
+
+/// The records of [`made`] that are left, by number, when it is changed; and what is told.
+fn left(
+    version: u16,
+    order: ByteOrder,
+    change: impl Fn(&mut Vec<u8>, &[Vec<u64>; 2]),
+) -> (Vec<usize>, Vec<(Fault, u64)>) {
+    let (mut file, offsets) = made(version, order);
+    change(&mut file, &offsets);
+    let (records, faults) = read(&file);
+    let all: Vec<u64> = offsets.concat();
+    let numbers = records
+        .iter()
+        .filter_map(|it| all.iter().position(|&at| at == it.0))
+        .collect();
+    (
+        numbers,
+        faults.iter().map(|(fault, seen)| (fault, seen.count)).collect(),
+    )
+}
+
+/// Both orders, and all versions whose buffers have sizes of their own.
+fn forms() -> impl Iterator<Item = (u16, ByteOrder)> {
+    (2..=5).flat_map(|version| [(version, ByteOrder::Little), (version, ByteOrder::Big)])
+}
+
+#[test]
+fn a_record_that_cannot_be_costs_itself_or_the_rest_of_its_buffer() {
+    let all: Vec<usize> = (0..8).collect();
+    for (version, order) in forms() {
+        let action = left(version, order, |file, offsets| {
+            let bits = if order == ByteOrder::Little {
+                4 << 1
+            } else {
+                4 << 4
+            };
+            file[offsets[0][2] as usize] |= bits;
+        });
+        assert_eq!(
+            action,
+            (vec![0, 1, 3, 4, 5, 6, 7], vec![(Fault::UnknownRecord, 1)])
+        );
+        let size = |value: u32| {
+            left(version, order, |file, offsets| {
+                order.set_u32(file, offsets[0][1] as usize + 1, value);
+            })
+        };
+        assert_eq!(
+            size(u32::MAX),
+            (vec![0, 4, 5, 6, 7], vec![(Fault::BadEventSize, 1)])
+        );
+        assert_eq!(size(1 << 30), (vec![0, 4, 5, 6, 7], vec![(Fault::CutRecord, 1)]));
+        assert_eq!(size(8), (all.clone(), Vec::new()));
+        // The record of the first tick.
+        let at_tick = if version >= 3 { 64 } else { 48 };
+        let kind = |value: u8| left(version, order, |file, _| file[32 + at_tick] = value);
+        assert_eq!(kind(0), (vec![4, 5, 6, 7], vec![(Fault::NoTick, 1)]));
+        let other = if order == ByteOrder::Little {
+            99 << 1 | 1
+        } else {
+            99 | 0x80
+        };
+        assert_eq!(kind(other), (vec![4, 5, 6, 7], vec![(Fault::NoTick, 1)]));
+    }
+}
+
+#[test]
+fn a_buffer_ends_where_the_next_one_starts_whatever_its_size_says() {
+    let all: Vec<usize> = (0..8).collect();
+    for (version, order) in forms() {
+        let with_size = |value: u64| {
+            left(version, order, |file, _| {
+                let mut bytes = Vec::new();
+                order.put_u64(&mut bytes, value);
+                file[33..41].copy_from_slice(&bytes);
+            })
+        };
+        let (file, _) = made(version, order);
+        let size = (file.len() as u64 - 32) / 2 - 16;
+        assert_eq!(with_size(size), (all.clone(), Vec::new()));
+        for wrong in [size + 1, size + 16, 500, 513, 1 << 20, 1 << 60, u64::MAX] {
+            assert_eq!(
+                with_size(wrong),
+                (all.clone(), vec![(Fault::BadSize, 1)]),
+                "{wrong}"
+            );
+        }
+        assert_eq!(
+            with_size(size - 8),
+            (vec![0, 1, 2, 4, 5, 6, 7], vec![(Fault::SkippedBytes, 8)])
+        );
+        assert_eq!(
+            with_size(0),
+            (vec![4, 5, 6, 7], vec![(Fault::SkippedBytes, size)])
+        );
+        // Bytes in front of a buffer, and one whose mark is gone.
+        let between = left(version, order, |file, _| file[32] = 0);
+        assert_eq!(
+            between,
+            (vec![4, 5, 6, 7], vec![(Fault::SkippedBytes, size + 16)])
+        );
+    }
+}
+
+#[test]
+fn buffers_of_fixed_size_are_found_by_it() {
+    let all: Vec<usize> = (0..8).collect();
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        assert_eq!(left(1, order, |_, _| {}), (all.clone(), Vec::new()));
+        let first = left(1, order, |file, _| file[32] = 0);
+        assert_eq!(first, (vec![4, 5, 6, 7], vec![(Fault::SkippedBytes, 512)]));
+        let without_size = left(1, order, |file, _| file[16..24].fill(0));
+        assert_eq!(without_size, (all.clone(), vec![(Fault::BadSize, 2)]));
+        let cut = left(1, order, |file, offsets| file.truncate(offsets[1][3] as usize));
+        assert_eq!(cut, (all[..7].to_vec(), vec![(Fault::CutTail, 1)]));
+        // An unknown kind costs its buffer's rest only.
+        let kind = left(1, order, |file, offsets| file[offsets[0][1] as usize] = 0xff);
+        assert_eq!(kind, (vec![0, 4, 5, 6, 7], vec![(Fault::UnknownKind, 1)]));
+    }
+}
+
+#[test]
+fn ticks_that_step_back_or_leave_64_bits_are_told() {
+    let mut writer = Writer::new(Mode::Fdr, 5, ByteOrder::Little, 512);
+    let what = What::Enter { function: 1 };
+    let ticks = [u64::MAX - 3, u64::MAX - 2, 5, 6];
+    let records: Vec<_> = ticks.into_iter().map(|tick| function(tick, what)).collect();
+    let made = Buffer {
+        process: 1,
+        thread: 2,
+        wall: (0, 0),
+        records,
+    };
+    let offsets = writer.buffer(&made);
+    let mut file = writer.finish();
+    let (records, faults) = read(&file);
+    assert_eq!(records.iter().map(|it| it.1).collect::<Vec<_>>(), ticks);
+    assert_eq!(told(&faults), [(Fault::TickBack, 1, offsets[2])]);
+    // The second one is too late now.
+    file[offsets[1] as usize + 4] = 4;
+    let (records, faults) = read(&file);
+    assert_eq!(records[1].1, u64::MAX);
+    assert_eq!(told(&faults)[1], (Fault::TickOverflow, 1, offsets[1]));
+}
+
+#[test]
+fn a_buffer_without_a_wall_clock_is_kept() {
+    for (version, order) in forms() {
+        // It becomes one of the process, which tells nothing here.
+        let mark = if order == ByteOrder::Little {
+            9 << 1 | 1
+        } else {
+            9 | 0x80
+        };
+        let (numbers, faults) = left(version, order, |file, _| file[32 + 32] = mark);
+        assert_eq!(numbers, (0..8).collect::<Vec<_>>());
+        assert_eq!(faults, [(Fault::NoWallTime, 1)]);
+    }
+}
+
+#[test]
+fn basic_mode_loses_only_what_is_damaged() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let mut writer = Writer::new(Mode::Basic, 3, order, 0);
+        let records = vec![
+            function(7, What::Argument(1)),
+            function(7, What::EnterWithArguments { function: 5 }),
+            function(7, What::Argument(2)),
+            function(9, What::Exit { function: 5 }),
+        ];
+        let buffer = Buffer {
+            process: 1,
+            thread: 2,
+            wall: (0, 0),
+            records,
+        };
+        let offsets = writer.buffer(&buffer);
+        let mut file = writer.finish();
+        // An argument without an entry does no harm.
+        let (records, faults) = read(&file);
+        assert!(faults.is_empty());
+        let expected: Vec<_> = offsets
+            .iter()
+            .zip(&buffer.records)
+            .map(|(&at, it)| (at, it.tick, it.what))
+            .collect();
+        assert_eq!(records, expected);
+        let mut odd = file.clone();
+        odd[32] = 9;
+        odd[offsets[3] as usize + 3] = 4;
+        let (records, faults) = read(&odd);
+        assert_eq!(records, expected[1..3]);
+        assert_eq!(told(&faults), [(Fault::UnknownRecord, 2, 32)]);
+        file.truncate(file.len() - 1);
+        let (records, faults) = read(&file);
+        assert_eq!(records, expected[..3]);
+        assert_eq!(told(&faults), [(Fault::CutTail, 1, offsets[3])]);
+    }
+}
+
+#[test]
+fn files_that_are_made_to_be_slow_are_not() {
+    const SIZE: usize = 16 << 20;
+    let (made, _) = made(5, ByteOrder::Little);
+    let header = &made[..32];
+    let pair = {
+        let mut pair = made[32..64].to_vec();
+        pair[1..9].copy_from_slice(&(1_u64 << 60).to_le_bytes());
+        pair
+    };
+    let start = {
+        let mut start = made[32..80].to_vec();
+        start[1..9].copy_from_slice(&(1_u64 << 60).to_le_bytes());
+        start
+    };
+    let mut v1_header = header.to_vec();
+    v1_header[0] = 1;
+    v1_header[16..24].fill(0);
+    let kinds: [(&str, &[u8], Vec<u8>); 6] = [
+        ("marks of sizes", header, vec![0x0f]),
+        ("buffers without an end", header, pair),
+        ("starts without an end", header, start),
+        ("marks of buffers", &v1_header, vec![0x01]),
+        ("empty buffers", header, [&[0x0f][..], &[0; 15]].concat()),
+        ("small functions", header, [&made[32..112], &[0; 8]].concat()),
+    ];
+    for (name, header, piece) in kinds {
+        let file = [header, &piece.repeat(SIZE / piece.len())].concat();
+        let start = std::time::Instant::now();
+        let _ = read(&file);
+        // Half a second on an idle machine.
+        assert!(start.elapsed().as_secs() < 20, "{name}: {:?}", start.elapsed());
+    }
+}

@@ -1,0 +1,237 @@
+//! Traces of XRay in all versions and both byte orders: each reads back as what it was written from.
+
+use jitinject::bytes::ByteOrder;
+use jitinject::runtime::xray::{Fault, Mode, Trace, What};
+use proptest::prelude::*;
+
+use crate::support::xray_trace::{Buffer, Record, VERSIONS, Writer};
+
+/// More than any of the buffers here needs.
+const BUFFER_SIZE: u64 = 1 << 14;
+
+fn payload() -> impl Strategy<Value = &'static [u8]> {
+    // Among them what looks like records, and like the start of a buffer.
+    const PAYLOADS: [&[u8]; 5] = [b"", b"a", b"\x0f\x0f\x80\x87\x01", &[0; 64], &[0xff; 19]];
+    (0..PAYLOADS.len()).prop_map(|at| PAYLOADS[at])
+}
+
+fn what() -> impl Strategy<Value = What<'static>> {
+    let function = 0..1_u32 << 28;
+    prop_oneof![
+        4 => function.clone().prop_map(|function| What::Enter { function }),
+        4 => function.clone().prop_map(|function| What::Exit { function }),
+        1 => function.clone().prop_map(|function| What::TailExit { function }),
+        1 => function.prop_map(|function| What::EnterWithArguments { function }),
+        1 => any::<u64>().prop_map(What::Argument),
+        1 => payload().prop_map(|payload| What::Custom { payload }),
+        1 => (any::<u16>(), payload()).prop_map(|(kind, payload)| What::Typed { kind, payload }),
+    ]
+}
+
+/// Ticks that rise a little, much, or start anew.
+fn steps() -> impl Strategy<Value = u64> {
+    prop_oneof![6 => 0..2_000_u64, 1 => any::<u64>(), 1 => Just(u64::from(u32::MAX) + 1)]
+}
+
+fn buffer() -> impl Strategy<Value = Buffer<'static>> {
+    let records = prop::collection::vec((steps(), 0..300_u16, what()), 1..40);
+    let numbers = (any::<i32>(), -1..3_i32, 0..3_u64, 0..1_000_000_u32);
+    (numbers, records).prop_map(|((process, thread, seconds, microseconds), steps)| {
+        let (mut tick, mut last_cpu) = (0_u64, 0);
+        let record = |(step, cpu, what)| {
+            // Arguments belong to what is before them; the first record is no argument.
+            if !matches!(what, What::Argument(_)) || tick == 0 {
+                tick = tick.wrapping_add(step).max(1);
+                last_cpu = cpu;
+            }
+            let what = match what {
+                What::Argument(_) if tick == 0 => What::Enter { function: 1 },
+                other => other,
+            };
+            let cpu = last_cpu;
+            Record { tick, cpu, what }
+        };
+        Buffer {
+            process: process.wrapping_add(thread),
+            thread: thread + 70_000,
+            wall: (seconds, microseconds),
+            records: steps.into_iter().map(record).collect(),
+        }
+    })
+}
+
+/// What is left of a buffer in a version.
+fn in_version<'a>(buffer: &Buffer<'a>, mode: Mode, version: u16) -> Buffer<'a> {
+    let mut buffer = buffer.clone();
+    match mode {
+        Mode::Basic => {
+            let is_event = |what| matches!(what, What::Custom { .. } | What::Typed { .. });
+            buffer.records.retain(|record| !is_event(record.what));
+            let mut last = None;
+            // What belonged to an event now belongs to the function before.
+            for record in &mut buffer.records {
+                record.cpu &= 0xff;
+                match (record.what, last) {
+                    (What::Argument(_), Some((tick, cpu))) => (record.tick, record.cpu) = (tick, cpu),
+                    _ => last = Some((record.tick, record.cpu)),
+                }
+            }
+            let is_argument = |record: &&Record<'_>| matches!(record.what, What::Argument(_));
+            let leading = buffer.records.iter().take_while(is_argument).count();
+            buffer.records.drain(..leading);
+        }
+        Mode::Fdr if version == 4 => {
+            // An argument has the thread's processor, which an event need not have.
+            buffer
+                .records
+                .retain(|record| !matches!(record.what, What::Argument(_)));
+        }
+        Mode::Fdr => {}
+    }
+    buffer
+}
+
+/// What a reader finds of a thread, and where.
+fn read<'a>(trace: &Trace<'a>, process: Option<i32>, thread: i32) -> Vec<(u64, Record<'a>)> {
+    let index = trace.index();
+    assert!(index.faults.is_empty(), "{:?}", index.faults);
+    let found = index
+        .threads()
+        .find(|it| (it.process, it.thread) == (process, thread));
+    let mut all = Vec::new();
+    for buffer in found.map_or(&[][..], |found| found.buffers) {
+        let mut records = trace.records(buffer);
+        for record in &mut records {
+            let (tick, cpu, what) = (record.tick, record.cpu, record.what);
+            all.push((record.offset, Record { tick, cpu, what }));
+        }
+        let known = [Fault::TickBack, Fault::LostByWriter];
+        assert!(records.faults().iter().all(|(fault, _)| known.contains(&fault)));
+    }
+    all
+}
+
+fn assert_reads_back(buffers: &[Buffer<'_>], mode: Mode, version: u16, order: ByteOrder) {
+    let mut writer = Writer::new(mode, version, order, BUFFER_SIZE);
+    let buffers: Vec<_> = buffers.iter().map(|it| in_version(it, mode, version)).collect();
+    let offsets: Vec<_> = buffers.iter().map(|it| writer.buffer(it)).collect();
+    let file = writer.finish();
+    let trace = Trace::parse(&file).unwrap();
+    assert_eq!((trace.header().order, trace.header().version), (order, version));
+    let has_process = version >= 3;
+    let owner = |it: &Buffer<'_>| (has_process.then_some(it.process), it.thread);
+    for (process, thread) in buffers.iter().map(owner) {
+        let mut own: Vec<_> = buffers
+            .iter()
+            .zip(&offsets)
+            .filter(|(it, _)| owner(it) == (process, thread))
+            .collect();
+        if mode == Mode::Fdr {
+            own.sort_by_key(|(it, _)| it.wall);
+        }
+        let with_offsets = |(it, offsets): &(&Buffer<'_>, &Vec<u64>)| -> Vec<_> {
+            offsets
+                .iter()
+                .copied()
+                .zip(it.records.iter().copied())
+                .map(|(at, it)| (at, it.tick, it.cpu, format!("{:?}", it.what)))
+                .collect()
+        };
+        let expected: Vec<_> = own.iter().flat_map(with_offsets).collect();
+        let found: Vec<_> = read(&trace, process, thread)
+            .into_iter()
+            .map(|(at, it)| (at, it.tick, it.cpu, format!("{:?}", it.what)))
+            .collect();
+        assert_eq!(found, expected, "{mode:?} {version} {order:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn every_version_and_byte_order_reads_back_as_it_was_written(buffers in prop::collection::vec(buffer(), 0..5)) {
+        for (mode, version) in VERSIONS {
+            for order in [ByteOrder::Little, ByteOrder::Big] {
+                assert_reads_back(&buffers, mode, version, order);
+            }
+        }
+    }
+
+    /// Whatever is missing of a file, each record that is found is one that was written, and none that is whole is lost.
+    #[test]
+    fn a_cut_trace_keeps_its_whole_records(buffers in prop::collection::vec(buffer(), 1..4), cut in any::<prop::sample::Index>(), big in any::<bool>()) {
+        let order = if big { ByteOrder::Big } else { ByteOrder::Little };
+        for (mode, version) in VERSIONS {
+            let mut writer = Writer::new(mode, version, order, BUFFER_SIZE);
+            let buffers: Vec<_> = buffers.iter().map(|it| in_version(it, mode, version)).collect();
+            let mut offsets: Vec<u64> = buffers.iter().flat_map(|it| writer.buffer(it)).collect();
+            let file = writer.finish();
+            let end = 32 + cut.index(file.len() - 31);
+            let trace = Trace::parse(&file[..end]).unwrap();
+            let index = trace.index();
+            let mut found: Vec<u64> = Vec::new();
+            for buffer in index.buffers() {
+                let mut records = trace.records(buffer);
+                found.extend(records.by_ref().map(|record| record.offset));
+                prop_assert_eq!(records.faults().count(Fault::CutRecord), 0, "that is told once");
+            }
+            found.sort_unstable();
+            offsets.retain(|&offset| offset < end as u64);
+            // Of the last one, some bytes are missing, unless it ends where the file does.
+            prop_assert!(offsets.starts_with(&found) && offsets.len() <= found.len() + 1);
+            prop_assert!(index.faults.iter().all(|(fault, _)| matches!(fault, Fault::CutTail | Fault::NoTick)));
+        }
+    }
+}
+
+#[test]
+fn what_the_runtime_has_lost_of_typed_events_costs_the_last_records_only() {
+    let typed = What::Typed {
+        kind: 9,
+        payload: b"of a type",
+    };
+    let whats = [
+        What::Enter { function: 1 },
+        typed,
+        typed,
+        What::Exit { function: 1 },
+        What::Enter { function: 2 },
+        What::Exit { function: 2 },
+        What::Enter { function: 3 },
+        What::Enter { function: 4 },
+    ];
+    let records = whats
+        .into_iter()
+        .zip(100..)
+        .map(|(what, tick)| Record { tick, cpu: 1, what });
+    let made = Buffer {
+        process: 1,
+        thread: 2,
+        wall: (3, 4),
+        records: records.collect(),
+    };
+    let next = Buffer {
+        thread: 3,
+        ..made.clone()
+    };
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let mut writer = Writer::new(Mode::Fdr, 5, order, BUFFER_SIZE);
+        writer.lose_bytes();
+        writer.buffer(&made);
+        writer.buffer(&next);
+        let file = writer.finish();
+        let trace = Trace::parse(&file).unwrap();
+        let index = trace.index();
+        assert!(index.faults.is_empty());
+        assert_eq!(index.buffers().len(), 2);
+        for buffer in index.buffers() {
+            let mut records = trace.records(buffer);
+            let read: Vec<_> = records.by_ref().map(|record| record.what).collect();
+            // 32 bytes: four functions.
+            assert_eq!(read, whats[..4]);
+            assert_eq!(records.faults().count(Fault::LostByWriter), 32);
+            assert_eq!(records.faults().iter().count(), 1);
+        }
+    }
+}
