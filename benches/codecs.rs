@@ -25,6 +25,10 @@ mod lines;
 #[path = "../tests/suite/support/profile.rs"]
 mod profile;
 
+#[allow(dead_code)]
+#[path = "../tests/suite/support/xray_trace.rs"]
+mod xray_trace;
+
 use std::io;
 use std::sync::LazyLock;
 
@@ -45,6 +49,7 @@ use jitinject::perf::record::Records;
 use jitinject::runtime::FunctionView;
 use jitinject::runtime::jitdump::{Dump, marker};
 use jitinject::runtime::mono;
+use jitinject::runtime::xray::{Mode, Trace, What};
 use jitinject::units::{Address, Pid, Time};
 
 use crate::generator::{Lines, Plan};
@@ -155,6 +160,59 @@ fn mono_index(bencher: Bencher<'_, '_>, name: &str) {
         .counter(BytesCount::of_slice(&file))
         .counter(ItemsCount::new(log.events().count()))
         .bench(|| mono::Index::of(black_box(&log)));
+}
+
+/// A trace of XRay of some megabytes, in buffers of 64 KiB: calls that are a hundred ticks apart, of two threads.
+fn xray_trace(mode: Mode, version: u16) -> Vec<u8> {
+    const BUFFERS: u64 = 200;
+    const CALLS: u64 = 4_000;
+    let mut writer = xray_trace::Writer::new(mode, version, ByteOrder::Little, 1 << 16);
+    for buffer in 0..BUFFERS {
+        let call = |at: u64| {
+            let function = (at % 1_000) as u32;
+            [What::Enter { function }, What::Exit { function }]
+        };
+        let ticks = (buffer * 1_000_000..).step_by(100);
+        let records = (0..CALLS).flat_map(call).zip(ticks);
+        writer.buffer(&xray_trace::Buffer {
+            process: 1,
+            thread: (buffer % 2) as i32,
+            wall: (buffer, 0),
+            records: records
+                .map(|(what, tick)| xray_trace::Record { tick, cpu: 1, what })
+                .collect(),
+        });
+    }
+    writer.finish()
+}
+
+/// A whole trace of XRay: its buffers and all their records, thread by thread.
+#[divan::bench(args = [(Mode::Fdr, 5), (Mode::Fdr, 1), (Mode::Basic, 3)])]
+fn xray_records(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
+    let file = xray_trace(mode, version);
+    let records = |file| {
+        let trace = Trace::parse(file).unwrap();
+        let index = trace.index();
+        let buffers = index.threads().flat_map(|thread| thread.buffers);
+        let ticks = buffers
+            .flat_map(|buffer| trace.records(buffer))
+            .map(|record| black_box(record).tick);
+        ticks.fold((0_u64, 0), |(count, last), tick| (count + 1, last.max(tick)))
+    };
+    bencher
+        .counter(BytesCount::of_slice(&file))
+        .counter(ItemsCount::new(records(&file).0))
+        .bench(|| records(black_box(&file)));
+}
+
+/// A whole trace of XRay: its buffers only.
+#[divan::bench(args = [(Mode::Fdr, 5), (Mode::Fdr, 1), (Mode::Basic, 3)])]
+fn xray_index(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
+    let file = xray_trace(mode, version);
+    let trace = Trace::parse(&file).unwrap();
+    bencher
+        .counter(BytesCount::of_slice(&file))
+        .bench(|| black_box(&trace).index());
 }
 
 /// A whole profile: everything but the samples.

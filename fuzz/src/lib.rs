@@ -16,3 +16,7 @@ pub mod lines;
 pub mod mono_log;
 #[path = "../../tests/suite/support/profile.rs"]
 pub mod profile;
+#[path = "../../tests/suite/support/xray_map.rs"]
+pub mod xray_map;
+#[path = "../../tests/suite/support/xray_trace.rs"]
+pub mod xray_trace;

@@ -10,17 +10,23 @@ use jitinject::perf::Profile;
 use jitinject::perf::compression::Compressor;
 use jitinject::runtime::jitdump::Dump;
 use jitinject::runtime::mono::{Log, packed};
+use jitinject::runtime::xray::{Mode, Trace, What};
 use jitinject_fuzz::generator::{self, Lines, Plan, Runtimes, Stacks};
 use jitinject_fuzz::lines::LAYOUTS;
 use jitinject_fuzz::mono_log::{Bases, Writer};
+use jitinject_fuzz::xray_map::{IndexForm, Map, Relocations};
+use jitinject_fuzz::xray_trace;
 
 /// How long inputs are at most; longer ones only cost time.
 const PROFILE: usize = 8 << 10;
 const DUMP: usize = 4 << 10;
 const MAP: usize = 2 << 10;
 const LOG: usize = 6 << 10;
+const TRACE: usize = 4 << 10;
 /// Of a log's events, which are many of the same kinds, one of so many is taken.
 const EVERY: usize = 20;
+/// How many records of each buffer of a trace are taken.
+const RECORDS: usize = 30;
 /// How many functions of a dump are looked at.
 const FUNCTIONS: usize = 12;
 
@@ -37,6 +43,7 @@ fn main() {
     for (number, plan) in plans().iter().enumerate() {
         seeds.of_plan(number, plan);
     }
+    seeds.of_maps();
     seeds.write("object", "all", &[0; 64]);
     seeds.write("object", "text", &[b'a'; 300]);
 }
@@ -113,6 +120,7 @@ impl Seeds {
             Some("map") => self.write("perf_map", &name, cut(&bytes, MAP)),
             Some("dump") => self.of_dump(&name, &bytes),
             Some("mlpd") => self.of_mono_log(&name, &bytes),
+            Some("xray") => self.of_trace(&name, &bytes),
             _ if name.contains("perf.") => self.of_profile(&name, &bytes),
             _ => {}
         }
@@ -142,6 +150,70 @@ impl Seeds {
             }
             let written = [&[0], cut(&writer.finish(), LOG)].concat();
             self.write("mono", &format!("{name}-{version}"), &written);
+        }
+    }
+
+    /// The same in each version of the format, in both byte orders.
+    fn of_trace(&self, name: &str, bytes: &[u8]) {
+        self.write("xray", name, &[&[0], cut(bytes, TRACE)].concat());
+        self.write(
+            "xray",
+            &format!("{name}-choices"),
+            &[&[1], cut(bytes, TRACE)].concat(),
+        );
+        let Ok(trace) = Trace::parse(bytes) else {
+            return;
+        };
+        let index = trace.index();
+        for (mode, version) in xray_trace::VERSIONS {
+            for order in [ByteOrder::Little, ByteOrder::Big] {
+                let mut writer = xray_trace::Writer::new(mode, version, order, 1 << 11);
+                for buffer in index.buffers() {
+                    let all = trace.records(buffer).map(|it| xray_trace::Record {
+                        tick: it.tick,
+                        cpu: it.cpu,
+                        what: it.what,
+                    });
+                    let is_event = |what| matches!(what, What::Custom { .. } | What::Typed { .. });
+                    let records = all.filter(|it| mode == Mode::Fdr || !is_event(it.what));
+                    let wall = buffer.wall.map_or(0, |wall| wall.0 / 1_000);
+                    writer.buffer(&xray_trace::Buffer {
+                        process: buffer.process.unwrap_or(1),
+                        thread: buffer.thread,
+                        wall: (wall / 1_000_000, (wall % 1_000_000) as u32),
+                        records: records.take(RECORDS).collect(),
+                    });
+                }
+                let written = [&[0], cut(&writer.finish(), TRACE)].concat();
+                let name = format!("{name}-{mode:?}-{version}-{order:?}");
+                self.write("xray", &name, &written);
+            }
+        }
+    }
+
+    /// Instrumentation maps of XRay.
+    fn of_maps(&self) {
+        for (machine, is_64, order) in [
+            (62, true, ByteOrder::Little),
+            (22, true, ByteOrder::Big),
+            (40, false, ByteOrder::Little),
+        ] {
+            for version in 0..=2 {
+                for index in [None, Some(IndexForm::Absolute), Some(IndexForm::Relative)] {
+                    let map = Map {
+                        is_64,
+                        order,
+                        machine,
+                        version,
+                        relocations: Relocations::Beside,
+                        index,
+                        functions: vec![(0x1000, vec![0, 1]), (0x1100, vec![3, 4, 5, 2])],
+                        build_id: vec![7; 20],
+                    };
+                    let name = format!("map-{machine}-{version}-{index:?}");
+                    self.write("xray", &name, &[vec![2], map.write()].concat());
+                }
+            }
         }
     }
 

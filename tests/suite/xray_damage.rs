@@ -416,7 +416,15 @@ fn files_that_are_made_to_be_slow_are_not() {
     let mut v1_header = header.to_vec();
     v1_header[0] = 1;
     v1_header[16..24].fill(0);
-    let kinds: [(&str, &[u8], Vec<u8>); 6] = [
+    let mut small = header.to_vec();
+    small[16..24].fill(0);
+    let too_large = {
+        let mut pair = made[32..64].to_vec();
+        pair[1..9].copy_from_slice(&16_u64.to_le_bytes());
+        pair
+    };
+    let kinds: [(&str, &[u8], Vec<u8>); 7] = [
+        ("buffers larger than they can be", &small, too_large),
         ("marks of sizes", header, vec![0x0f]),
         ("buffers without an end", header, pair),
         ("starts without an end", header, start),

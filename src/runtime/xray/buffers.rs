@@ -56,23 +56,25 @@ fn wall_time(bytes: &[u8], header: &Header) -> Option<RuntimeTime> {
 
 /// Whether the first records of a buffer stand here, of which `room` bytes may follow the record of its size.
 fn is_start(bytes: &[u8], header: &Header, room: u64) -> bool {
-    let next = |bytes: &'_ [u8]| bytes.len().min(METADATA);
-    let mut bytes = bytes;
-    if header.version >= fdr::WITH_EXTENTS {
-        let size = body(bytes, header).and_then(|mut body| body.u64());
-        let usual = header.buffer_size.unwrap_or_default().min(MAX_USUAL);
-        if !is(bytes, fdr::BUFFER_EXTENTS, header) || size.is_none_or(|size| size > room.max(usual)) {
-            return false;
-        }
-        bytes = bytes.split_at(next(bytes)).1;
-    }
-    let (new_buffer, behind) = bytes.split_at(next(bytes));
+    let has_extents = header.version >= fdr::WITH_EXTENTS;
+    let new_buffer = match has_extents {
+        true => bytes.get(METADATA..).unwrap_or_default(),
+        false => bytes,
+    };
+    let behind = new_buffer.get(METADATA..).unwrap_or_default();
     let is_first = match kind_of(behind, header) {
         Some(fdr::WALL_TIME) => wall_time(behind, header).is_some(),
-        Some(fdr::PID | fdr::NEW_CPU_ID) => header.version >= fdr::WITH_EXTENTS,
+        Some(fdr::PID | fdr::NEW_CPU_ID) => has_extents,
         _ => false,
     };
-    is(new_buffer, fdr::NEW_BUFFER, header) && is_first
+    is_first && is(new_buffer, fdr::NEW_BUFFER, header) && (!has_extents || has_size(bytes, header, room))
+}
+
+/// Whether the record of a possible size stands here.
+fn has_size(bytes: &[u8], header: &Header, room: u64) -> bool {
+    let usual = header.buffer_size.unwrap_or_default().min(MAX_USUAL);
+    let size = body(bytes, header).and_then(|mut body| body.u64());
+    is(bytes, fdr::BUFFER_EXTENTS, header) && size.is_some_and(|size| size <= room.max(usual))
 }
 
 /// A walk over the buffers of a trace.
@@ -103,26 +105,27 @@ impl<'a> Buffers<'a> {
         self.file.get(at..).unwrap_or_default()
     }
 
-    /// Where the next buffer starts, from `from` on; the end of the file if there is none.
-    fn next_start(&self, from: usize) -> usize {
+    /// Where the next buffer starts, from `from` on but before `to`; `to` if none does, or the end of the file.
+    fn next_start(&self, from: usize, to: usize) -> usize {
+        let to = to.min(self.file.len());
         let first = match self.header.version {
             ..fdr::WITH_EXTENTS => fdr::NEW_BUFFER,
             _ => fdr::BUFFER_EXTENTS,
         };
         let introducer = fdr::introducer(first, self.header.order);
-        memchr::memchr_iter(introducer, self.from(from))
+        memchr::memchr_iter(introducer, self.file.get(from..to).unwrap_or_default())
             .filter_map(|at| from.checked_add(at))
             .find(|&at| {
                 let bytes = self.from(at);
                 let room = bytes.len().saturating_sub(METADATA);
                 bytes.len() >= START && is_start(bytes, &self.header, room as u64)
             })
-            .unwrap_or(self.file.len())
+            .unwrap_or(to)
     }
 
     /// Goes on at the next start behind `at`, where none is.
     fn skip_to_next(&mut self, at: usize) {
-        self.position = self.next_start(at.saturating_add(1));
+        self.position = self.next_start(at.saturating_add(1), usize::MAX);
         let skipped = self.position.saturating_sub(at) as u64;
         self.faults.add_many(Fault::SkippedBytes, skipped, at as u64);
     }
@@ -138,7 +141,7 @@ impl<'a> Buffers<'a> {
             Some(size) => at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX)),
             None => {
                 self.faults.add(Fault::BadSize, at as u64);
-                self.next_start(at.saturating_add(1))
+                self.next_start(at.saturating_add(1), usize::MAX)
             }
         };
         self.position = end.min(self.file.len());
@@ -160,30 +163,27 @@ impl<'a> Buffers<'a> {
     /// The buffer that starts here with a record of its size. `None` where none does.
     fn of_own_size(&mut self, at: usize) -> Option<Buffer> {
         let bytes = self.from(at);
-        let size = body(bytes, &self.header).and_then(|mut body| body.u64());
-        let start = at.saturating_add(METADATA);
-        let new_buffer = self.from(start);
         if !is(bytes, fdr::BUFFER_EXTENTS, &self.header) {
             self.skip_to_next(at);
             return None;
         }
-        if bytes.len() < METADATA {
+        let Some(size) = body(bytes, &self.header).and_then(|mut body| body.u64()) else {
             self.faults.add(Fault::CutTail, at as u64);
             self.position = self.file.len();
             return None;
-        }
-        if size == Some(0) {
+        };
+        let start = at.saturating_add(METADATA);
+        if size == 0 {
             self.position = start;
             return None;
         }
+        let new_buffer = self.from(start);
         if new_buffer.len() >= METADATA && !is(new_buffer, fdr::NEW_BUFFER, &self.header) {
             self.skip_to_next(at);
             return None;
         }
-        let end = usize::try_from(size?)
-            .ok()
-            .and_then(|size| start.checked_add(size));
-        let (end, is_cut) = self.checked_end(at, start, end.unwrap_or(usize::MAX));
+        let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+        let (end, is_cut) = self.checked_end(at, start, end);
         self.position = end;
         let buffer = self.buffer(at, start);
         buffer.map(|buffer| Buffer { is_cut, ..buffer })
@@ -193,18 +193,13 @@ impl<'a> Buffers<'a> {
     fn checked_end(&mut self, at: usize, start: usize, end: usize) -> (usize, bool) {
         let declared = end.saturating_sub(start) as u64;
         let is_too_large = self.header.buffer_size.is_some_and(|size| declared > size);
-        let behind = self.from(end);
-        let leads_on = end == self.file.len()
-            || is(behind, fdr::BUFFER_EXTENTS, &self.header)
-                && (behind.len() < 2 * METADATA || {
-                    let next = behind.get(METADATA..).unwrap_or_default();
-                    is(next, fdr::NEW_BUFFER, &self.header) || is(next, fdr::BUFFER_EXTENTS, &self.header)
-                });
+        let leads_on = end == self.file.len() || self.may_start(end);
         if leads_on && !is_too_large {
             return (end, false);
         }
         // Whatever it says, it ends where the next one starts.
-        let next = self.next_start(start.saturating_add(METADATA));
+        let to = if leads_on { end } else { usize::MAX };
+        let next = self.next_start(start.saturating_add(METADATA), to);
         if next < end && next < self.file.len() {
             self.faults.add(Fault::BadSize, at as u64);
             return (next, false);
@@ -214,6 +209,15 @@ impl<'a> Buffers<'a> {
             return (self.file.len(), true);
         }
         (end, false)
+    }
+
+    /// Whether another buffer may start here, where one is expected.
+    fn may_start(&self, at: usize) -> bool {
+        let bytes = self.from(at);
+        let next = kind_of(bytes.get(METADATA..).unwrap_or_default(), &self.header);
+        let is_cut = bytes.len() < 2 * METADATA;
+        is(bytes, fdr::BUFFER_EXTENTS, &self.header)
+            && (is_cut || matches!(next, Some(fdr::NEW_BUFFER | fdr::BUFFER_EXTENTS)))
     }
 
     /// The buffer that starts at `at` with the records from `start` on, and ends at the current position.

@@ -225,7 +225,7 @@ impl<'a> Decoder<'a> {
 
     /// An event, whose bytes stand `behind` its record.
     fn event(&mut self, kind: u8, mut body: Reader<'_>, behind: &'a [u8], offset: u64) -> Step<'a> {
-        let Some(fields) = self.event_fields(kind, &mut body, offset) else {
+        let Some(fields) = self.event_fields(&mut body, offset) else {
             return self.give_up(Fault::UnknownKind, offset);
         };
         let Ok(size) = usize::try_from(fields.size) else {
@@ -255,7 +255,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// `None` where the record is too short, which none is.
-    fn event_fields(&mut self, kind: u8, body: &mut Reader<'_>, offset: u64) -> Option<EventFields> {
+    fn event_fields(&mut self, body: &mut Reader<'_>, offset: u64) -> Option<EventFields> {
         let size = body.u32()? as i32;
         let tick = if self.version < WITH_EVENT_DELTAS {
             body.u64()?
@@ -270,34 +270,41 @@ impl<'a> Decoder<'a> {
         };
         // In custom events of most versions there is nothing.
         let number = body.u16()?;
-        debug_assert!(kind == CUSTOM_EVENT || kind == TYPED_EVENT);
         Some(EventFields { size, tick, number })
     }
 
     /// Leaves out the rest of the buffer.
+    #[cold]
     fn give_up(&mut self, fault: Fault, offset: u64) -> Step<'a> {
         self.faults.add(fault, offset);
-        self.rest = &[];
-        Step::End
+        self.end()
     }
 
     /// Ends the walk where no whole record is left, and tells why if something is.
     #[cold]
     fn finish(&mut self, offset: u64) -> Step<'a> {
-        // Quirk: compiler-rt counts only what follows the record of a typed event as the buffer's bytes, and writes no
-        // more than it has counted. So of each buffer, 16 bytes of its end are missing for each of them, and it
-        // often ends inside a record (LLVM 14 and 19; the recording `xray-fdr-typed19`).
-        if self.version >= WITH_EXTENTS {
+        let is_short = self.loses_bytes() && self.typed_events > 0;
+        if !self.rest.is_empty() && !self.is_cut && !is_short {
+            self.faults.add(Fault::CutRecord, offset);
+        }
+        self.end()
+    }
+
+    fn end(&mut self) -> Step<'a> {
+        if self.loses_bytes() {
             let lost = self.typed_events.saturating_mul(METADATA as u64);
             self.faults.add_many(Fault::LostByWriter, lost, self.end);
         }
-        let is_explained = self.is_cut || self.faults.count(Fault::LostByWriter) > 0;
-        if !self.rest.is_empty() && !is_explained {
-            self.faults.add(Fault::CutRecord, offset);
-        }
-        self.rest = &[];
         self.typed_events = 0;
+        self.rest = &[];
         Step::End
+    }
+
+    // Quirk: compiler-rt counts only what follows the record of a typed event as the buffer's bytes, and writes no more
+    // than it has counted. So of each buffer, 16 bytes of its end are missing for each of them, and it often ends inside a
+    // record (LLVM 14 and 19; the recording `xray-fdr-typed19`).
+    fn loses_bytes(&self) -> bool {
+        self.version >= WITH_EXTENTS
     }
 }
 

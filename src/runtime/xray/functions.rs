@@ -77,6 +77,8 @@ impl Functions {
         let header = H::parse(file).map_err(not_elf)?;
         let endian = header.endian().map_err(not_elf)?;
         let sections = header.sections(endian, file).map_err(not_elf)?;
+        let names = header.section_strings_index(endian, file).map_err(not_elf)?;
+        let names = sections.section(names).and_then(|it| it.data(endian, file));
         let kind = header.e_type(endian);
         if kind == elf::ET_REL {
             return Err(Error::NotLinked);
@@ -86,6 +88,7 @@ impl Functions {
             endian,
             file,
             sections: &sections,
+            names: names.map_err(not_elf)?,
         };
         let map = binary.section(b"xray_instr_map").ok_or(Error::NoMap)??;
         let entries = map.entries()?;
@@ -145,11 +148,13 @@ struct Binary<'a, 's, H: FileHeader> {
     endian: Endianness,
     file: &'a [u8],
     sections: &'s SectionTable<'a, H>,
+    /// Of the sections, each of which a NUL ends.
+    names: &'a [u8],
 }
 
 impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
     fn section(&self, name: &[u8]) -> Option<Result<Section<'a>, Error>> {
-        let (_, section) = self.sections.section_by_name(self.endian, name)?;
+        let section = self.sections.iter().find(|it| self.has_name(it, name))?;
         let data = match section.data(self.endian, self.file) {
             Ok(data) => data,
             Err(error) => return Some(Err(Error::CutMap(error.to_string()))),
@@ -165,6 +170,13 @@ impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
             },
             relocated: self.relocations(address, data.len() as u64),
         }))
+    }
+
+    /// Whether a section has a name. It is not looked at any further: in a damaged file, all names can be very long.
+    fn has_name(&self, section: &H::SectionHeader, name: &[u8]) -> bool {
+        let start = section.sh_name(self.endian) as usize;
+        let rest = self.names.get(start..).and_then(|names| names.strip_prefix(name));
+        rest.is_some_and(|rest| rest.first() == Some(&0))
     }
 
     /// What is put at places of the section, by the distance from its start, where that is not in the file. With other
@@ -299,8 +311,8 @@ impl<'a> Section<'a> {
 
     /// Where the entries of each function start, if this is the index of a map. `None` if it leads elsewhere.
     fn starts(&self, map: &Section<'_>) -> Option<Vec<u64>> {
-        // Each function has where its entries start, relative to there, and how many they are; or, before LLVM 17, where they
-        // start and end.
+        // Each function has where its entries start, relative to there, and how many they are; or, in older files, where
+        // they start and end.
         let size = u64::from(self.pointer).checked_mul(2)?;
         let places = || (0..self.data.len() as u64).step_by(usize::from(self.pointer).saturating_mul(2));
         let is_in_map = |start: &u64| {

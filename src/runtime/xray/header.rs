@@ -9,7 +9,7 @@ pub const SIZE: usize = 32;
 /// How many bytes of a file [`is_trace`] looks at.
 pub const LOOKED_AT: usize = SIZE + 48;
 
-/// The newest version of the flight data recorder: that of LLVM 8 and all later ones.
+/// The newest version of the flight data recorder: that of LLVM 14 and all later ones.
 pub const NEWEST_FDR: u16 = 5;
 
 /// The newest version of basic mode.

@@ -6,8 +6,8 @@ use crate::runtime::xray::trace::{Fault, Trace};
 use crate::runtime::xray::{basic, buffers};
 use crate::tally::Tally;
 
-/// How many buffers are kept, so that no file makes more than about a gigabyte of memory of them. With 4 KiB for
-/// each, which is the least that a program can ask for, that is a trace of 64 GiB.
+/// How many buffers are kept, so that no file makes more than about a gigabyte of memory of them. Of 16 KiB each, as
+/// programs have them unless they ask for others, that is a trace of 256 GiB.
 pub(super) const MAX_BUFFERS: usize = 1 << 24;
 
 /// A buffer: some records of a thread, one behind the other. In basic mode, a run of records of one thread.

@@ -14,6 +14,7 @@ pub mod perf;
 pub mod profile;
 pub mod symbolizers;
 pub mod tools;
+pub mod xray_map;
 pub mod xray_trace;
 
 use std::ffi::OsStr;

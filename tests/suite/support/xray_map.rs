@@ -1,0 +1,218 @@
+//! Writes ELF files that have an instrumentation map of XRay and little else.
+
+use jitinject::bytes::ByteOrder;
+
+/// Where the map is loaded, relative to the file's start; it need not be aligned.
+const MAP: u64 = 0x5003;
+/// Where the index is.
+const INDEX: u64 = 0x9000;
+
+/// How addresses get into a file that is loaded anywhere.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Relocations {
+    /// They don't: the file is loaded where it says.
+    None,
+    /// Beside the place, which has zeros.
+    Beside,
+    /// In the place.
+    Inside,
+}
+
+/// The forms that `xray_fn_idx` has had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum IndexForm {
+    /// Where the entries start and end.
+    Absolute,
+    /// Where they start, relative to there, and how many they are.
+    Relative,
+}
+
+/// A file.
+#[derive(Clone, Debug)]
+pub struct Map {
+    pub is_64: bool,
+    pub order: ByteOrder,
+    /// ELF's number of the machine.
+    pub machine: u16,
+    /// Of the entries.
+    pub version: u8,
+    pub relocations: Relocations,
+    pub index: Option<IndexForm>,
+    /// Addresses of functions, and the kinds of their entries.
+    pub functions: Vec<(u64, Vec<u8>)>,
+    pub build_id: Vec<u8>,
+}
+
+struct Section {
+    name: &'static str,
+    kind: u32,
+    address: u64,
+    data: Vec<u8>,
+}
+
+impl Map {
+    fn pointer(&self) -> u64 {
+        if self.is_64 { 8 } else { 4 }
+    }
+
+    fn put(&self, out: &mut Vec<u8>, value: u64) {
+        match self.is_64 {
+            true => self.order.put_u64(out, value),
+            false => self.order.put_u32(out, value as u32),
+        }
+    }
+
+    /// The map, and where what address is to be put.
+    fn map(&self) -> (Vec<u8>, Vec<(u64, u64)>) {
+        let (mut out, mut relocated) = (Vec::new(), Vec::new());
+        for (function, kinds) in &self.functions {
+            for (kind, number) in kinds.iter().zip(0..) {
+                let start = out.len();
+                for address in [function + 16 * number, *function] {
+                    let here = MAP + out.len() as u64;
+                    let value = match (self.version, self.relocations) {
+                        (2.., _) => address.wrapping_sub(here),
+                        (_, Relocations::Beside) => 0,
+                        _ => address,
+                    };
+                    relocated.push((here, address));
+                    self.put(&mut out, value);
+                }
+                out.extend([*kind, 1, self.version]);
+                out.resize(start + 4 * self.pointer() as usize, 0xaa);
+            }
+        }
+        match self.version < 2 && self.relocations == Relocations::Beside {
+            true => (out, relocated),
+            false => (out, Vec::new()),
+        }
+    }
+
+    fn index(&self, form: IndexForm) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut start = MAP;
+        for (_, kinds) in &self.functions {
+            let end = start + 4 * self.pointer() * kinds.len() as u64;
+            match form {
+                IndexForm::Absolute => {
+                    self.put(&mut out, start);
+                    self.put(&mut out, end);
+                }
+                IndexForm::Relative => {
+                    let here = INDEX + out.len() as u64;
+                    self.put(&mut out, start.wrapping_sub(here));
+                    self.put(&mut out, kinds.len() as u64);
+                }
+            }
+            start = end;
+        }
+        out
+    }
+
+    fn relocations(&self, all: &[(u64, u64)]) -> Vec<u8> {
+        let relative = match self.machine {
+            62 => 8,
+            183 => 1027,
+            22 => 12,
+            _ => 3,
+        };
+        let mut out = Vec::new();
+        for &(place, address) in all {
+            for field in [place, relative, address] {
+                self.put(&mut out, field);
+            }
+        }
+        out
+    }
+
+    fn note(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for field in [4, self.build_id.len() as u32, 3] {
+            self.order.put_u32(&mut out, field);
+        }
+        out.extend(b"GNU\0");
+        out.extend(&self.build_id);
+        out.resize(out.len().next_multiple_of(4), 0);
+        out
+    }
+
+    /// The file.
+    pub fn write(&self) -> Vec<u8> {
+        let (map, relocated) = self.map();
+        let section = |name, kind, address, data| Section {
+            name,
+            kind,
+            address,
+            data,
+        };
+        let mut sections = vec![
+            section("", 0, 0, Vec::new()),
+            section("xray_instr_map", 1, MAP, map),
+            section(".rela.dyn", 4, 0x100, self.relocations(&relocated)),
+            section(".note.gnu.build-id", 7, 0x200, self.note()),
+        ];
+        if let Some(form) = self.index {
+            sections.push(section("xray_fn_idx", 1, INDEX, self.index(form)));
+        }
+        sections.push(section(".shstrtab", 3, 0, Vec::new()));
+        let mut names = Vec::new();
+        let mut starts = Vec::new();
+        for it in &sections {
+            starts.push(names.len() as u32);
+            names.extend(it.name.bytes().chain([0]));
+        }
+        sections.last_mut().unwrap().data = names;
+        let header = if self.is_64 { 64 } else { 52 };
+        let mut places = Vec::new();
+        let mut content = Vec::new();
+        for it in &sections {
+            places.push(header + content.len() as u64);
+            content.extend(&it.data);
+            content.resize(content.len().next_multiple_of(8), 0);
+        }
+        let mut out = self.header(header + content.len() as u64, sections.len() as u16);
+        out.extend(content);
+        for ((it, place), name) in sections.iter().zip(places).zip(starts) {
+            self.section_header(&mut out, it, place, name);
+        }
+        out
+    }
+
+    fn header(&self, sections_at: u64, sections: u16) -> Vec<u8> {
+        let order = self.order;
+        let mut out = b"\x7fELF".to_vec();
+        out.extend([1 + u8::from(self.is_64), 1 + u8::from(order == ByteOrder::Big), 1]);
+        out.resize(16, 0);
+        let kind = if self.relocations == Relocations::None {
+            2
+        } else {
+            3
+        };
+        order.put_u16(&mut out, kind);
+        order.put_u16(&mut out, self.machine);
+        order.put_u32(&mut out, 1);
+        for field in [0, 0, sections_at] {
+            self.put(&mut out, field);
+        }
+        order.put_u32(&mut out, 0);
+        let (header, section_header) = if self.is_64 { (64, 64) } else { (52, 40) };
+        for field in [header, 0, 0, section_header, sections, sections - 1] {
+            order.put_u16(&mut out, field);
+        }
+        out
+    }
+
+    fn section_header(&self, out: &mut Vec<u8>, it: &Section, place: u64, name: u32) {
+        self.order.put_u32(out, name);
+        self.order.put_u32(out, it.kind);
+        for field in [2, it.address, place, it.data.len() as u64] {
+            self.put(out, field);
+        }
+        self.order.put_u32(out, 0);
+        self.order.put_u32(out, 0);
+        let entry = if it.kind == 4 { 3 * self.pointer() } else { 0 };
+        for field in [1 + 3 * u64::from(it.kind == 7), entry] {
+            self.put(out, field);
+        }
+    }
+}
