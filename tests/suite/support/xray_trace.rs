@@ -260,7 +260,8 @@ impl Content {
     }
 
     fn event(&mut self, number: u8, record: &Record<'_>, kind: Option<u16>, payload: &[u8]) -> usize {
-        let delta = |base| i32::try_from(record.tick.wrapping_sub(base) as i64).ok();
+        // Between the ends of all ticks, there is none that fits.
+        let delta = |base: u64| i32::try_from(i128::from(record.tick) - i128::from(base)).ok();
         let has_delta = self.version >= 5;
         if has_delta && delta(self.base).is_none() {
             self.wrap(record.tick);
