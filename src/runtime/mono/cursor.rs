@@ -10,9 +10,6 @@ const MAX_NUMBER: usize = 10;
 /// The bits of a byte that belong to the number; the highest one says that more follow.
 const BITS: u8 = 0x7f;
 
-/// The highest of the bits of a signed number's last byte.
-const SIGN: u8 = 0x40;
-
 /// What a buffer's values are to be added to, and which form they have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encoding {
@@ -80,38 +77,52 @@ impl<'a> Cursor<'a> {
     /// A number without a sign.
     #[inline]
     pub fn unsigned(&mut self) -> Result<u64, Fault> {
-        let byte = self.byte()?;
-        if byte <= BITS {
-            return Ok(byte.into());
+        match self.short() {
+            Some((value, _)) => Ok(value),
+            None => self.long(false),
         }
-        self.long(byte, 0)
     }
 
     /// A number with a sign, as what is to be added, modulo 2^64.
     #[inline]
     pub fn signed(&mut self) -> Result<u64, Fault> {
-        let byte = self.byte()?;
-        if byte <= BITS {
-            return Ok(sign_extended(byte.into(), byte, 7));
+        match self.short() {
+            Some((value, size)) => Ok(sign_extended(value, size)),
+            None => self.long(true),
         }
-        self.long(byte, SIGN)
     }
 
-    /// The rest of a number behind its first byte; `sign` is the bit of its last byte that is one.
-    fn long(&mut self, first: u8, sign: u8) -> Result<u64, Fault> {
-        let mut value = u64::from(first & BITS);
-        let mut shift = 7_u32;
-        for _ in 1..MAX_NUMBER {
+    /// A number of up to three bytes, as nearly all are, and how many bits it has. Any other is not read.
+    #[inline]
+    fn short(&mut self) -> Option<(u64, u32)> {
+        let bits = |byte: u8| u64::from(byte & BITS);
+        let (value, size, rest) = match *self.rest {
+            [a @ ..=BITS, ref rest @ ..] => (bits(a), 7, rest),
+            [a, b @ ..=BITS, ref rest @ ..] => (bits(a) | bits(b) << 7, 14, rest),
+            [a, b, c @ ..=BITS, ref rest @ ..] => (bits(a) | bits(b) << 7 | bits(c) << 14, 21, rest),
+            _ => return None,
+        };
+        self.rest = rest;
+        Some((value, size))
+    }
+
+    /// A number of any length, with a sign or without.
+    #[inline(never)]
+    fn long(&mut self, is_signed: bool) -> Result<u64, Fault> {
+        let mut value = 0;
+        let mut shift = 0_u32;
+        for _ in 0..MAX_NUMBER {
             let byte = self.byte()?;
             let bits = byte & BITS;
             value |= u64::from(bits).wrapping_shl(shift);
             shift = shift.saturating_add(7);
             if byte <= BITS {
                 // All bits of the last byte but the lowest are beyond 64.
-                let is_too_large = shift > u64::BITS && bits > 1 && (sign == 0 || bits != BITS);
-                return match is_too_large {
-                    true => Err(Fault::LongNumber),
-                    false => Ok(sign_extended(value, bits & sign, shift)),
+                let is_too_large = shift > u64::BITS && bits > 1 && !(is_signed && bits == BITS);
+                return match is_signed {
+                    _ if is_too_large => Err(Fault::LongNumber),
+                    true => Ok(sign_extended(value, shift)),
+                    false => Ok(value),
                 };
             }
         }
@@ -154,13 +165,15 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A number of `size` bits whose highest byte has a sign, or none.
+/// A number of `size` bits, the highest of which is its sign.
 #[inline]
-fn sign_extended(value: u64, highest: u8, size: u32) -> u64 {
-    match highest & SIGN != 0 && size < u64::BITS {
-        true => value | u64::MAX.wrapping_shl(size),
-        false => value,
-    }
+fn sign_extended(value: u64, size: u32) -> u64 {
+    let unused = u64::BITS.saturating_sub(size);
+    value
+        .wrapping_shl(unused)
+        .cast_signed()
+        .wrapping_shr(unused)
+        .cast_unsigned()
 }
 
 /// The last number with a sign in `bytes`, and what is before it. They have been read from the front before.
@@ -170,4 +183,74 @@ pub fn last_signed(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let start = start.map_or(0, |end| end.saturating_add(1));
     let (before, number) = bytes.split_at_checked(start)?;
     Some((Cursor::new(number).signed().ok()?, before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use gimli::{EndianSlice, LittleEndian, Reader as _};
+
+    /// Numbers of up to eleven bytes, each byte of which is one of those that matter, with more bytes behind them, or
+    /// without; and all beginnings of them.
+    fn encoded() -> impl Iterator<Item = Vec<u8>> {
+        const MIDDLE: [u8; 5] = [0x80, 0x81, 0xc0, 0xd5, 0xff];
+        const LAST: [u8; 7] = [0x00, 0x01, 0x02, 0x3f, 0x40, 0x7e, 0x7f];
+        (0..11).flat_map(|size| {
+            (0..MIDDLE.len() * LAST.len()).flat_map(move |choice| {
+                let middle = (0..size).map(|at| MIDDLE[(choice + at * at) % MIDDLE.len()]);
+                let number: Vec<u8> = middle.chain([LAST[choice / MIDDLE.len()]]).collect();
+                let longer = [&number[..], &[0xff; 10]].concat();
+                (0..=number.len())
+                    .map(move |cut| number[..cut].to_vec())
+                    .chain([longer])
+            })
+        })
+    }
+
+    #[test]
+    fn numbers_of_all_lengths_are_those_that_gimli_reads() {
+        let mut read = 0;
+        for bytes in encoded() {
+            let mut theirs = EndianSlice::new(&bytes, LittleEndian);
+            let mut ours = Cursor::new(&bytes);
+            match (theirs.read_uleb128(), ours.unsigned()) {
+                (Ok(theirs), Ok(ours)) => assert_eq!(ours, theirs, "{bytes:x?}"),
+                (Err(_), Err(_)) => continue,
+                both => panic!("{bytes:x?}: {both:?}"),
+            }
+            assert_eq!(ours.rest(), theirs.slice(), "{bytes:x?}");
+            read += 1;
+        }
+        assert!(read > 500);
+    }
+
+    #[test]
+    fn numbers_with_a_sign_are_those_that_gimli_reads_from_either_end() {
+        let mut read = 0;
+        for bytes in encoded() {
+            let mut theirs = EndianSlice::new(&bytes, LittleEndian);
+            let mut ours = Cursor::new(&bytes);
+            match (theirs.read_sleb128(), ours.signed()) {
+                (Ok(theirs), Ok(ours)) => assert_eq!(ours.cast_signed(), theirs, "{bytes:x?}"),
+                (Err(_), Err(_)) => continue,
+                // What is added modulo 2^64 may as well be 2^63.
+                (Err(_), Ok(ours)) => {
+                    assert!(
+                        bytes.get(9) == Some(&1) && ours >= 1 << 63,
+                        "{bytes:x?}: {ours:x}"
+                    );
+                    continue;
+                }
+                both => panic!("{bytes:x?}: {both:?}"),
+            }
+            assert_eq!(ours.rest(), theirs.slice(), "{bytes:x?}");
+            let number = ours.since(Cursor::new(&bytes));
+            let value = Cursor::new(number).signed().unwrap();
+            let behind = [&[0x80, 0x80, 0x01], number].concat();
+            assert_eq!(last_signed(&behind), Some((value, &behind[..3])), "{bytes:x?}");
+            read += 1;
+        }
+        assert!(read > 500);
+    }
 }

@@ -295,18 +295,20 @@ impl<'a> Frames<'a> {
             _ => 1,
         };
         let count = cursor.count(size)?;
-        let before = *cursor;
-        let first = *method;
+        // These are nobody else's, so that they can stay in registers.
+        let (mut walk, mut last) = (*cursor, *method);
         for _ in 0..count {
-            let difference = cursor.signed()?;
+            let difference = walk.signed()?;
             if form != Form::FromBase {
-                *method = method.wrapping_add(difference);
+                last = last.wrapping_add(difference);
             }
             if form == Form::InwardsWithOffsets {
-                cursor.signed()?;
-                cursor.signed()?;
+                walk.signed()?;
+                walk.signed()?;
             }
         }
+        let before = std::mem::replace(cursor, walk);
+        let first = std::mem::replace(method, last);
         Ok(Self {
             bytes: cursor.since(before),
             count: u32::try_from(count).map_err(|_| Fault::BadCount)?,
