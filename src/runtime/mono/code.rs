@@ -17,6 +17,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::runtime::mono::Names;
+use crate::runtime::mono::decode::Call;
 use crate::runtime::mono::event::{CodeBufferKind, Event, Kind, Metadata, Method, Pointer, Stage, ThreadId};
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::units::{Address, AddressRange};
@@ -197,6 +198,7 @@ impl FirstEntries {
 }
 
 impl<'a> Collector<'a> {
+    /// Takes an event that is no call.
     pub(super) fn add(&mut self, event: &Event<'a>) {
         let Event { time, thread, .. } = *event;
         let buffer = Told {
@@ -237,13 +239,6 @@ impl<'a> Collector<'a> {
                     ..buffer
                 });
             }
-            Kind::Enter(method) => {
-                self.entered.add(method, time);
-                self.enter_after(thread, method);
-            }
-            Kind::Leave(_) | Kind::ExceptionLeave(_) if !self.made.is_empty() => {
-                self.made.remove(&thread);
-            }
             Kind::Metadata {
                 stage: Stage::UnloadEnd,
                 subject,
@@ -261,11 +256,17 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn enter_after(&mut self, thread: ThreadId, method: Method) {
+    /// Takes a call by a thread.
+    #[inline]
+    pub(super) fn add_call(&mut self, thread: ThreadId, call: Call) {
+        if call.is_enter {
+            self.entered.add(call.method, call.time);
+        }
         if !self.made.is_empty()
             && let Some((start, time)) = self.made.remove(&thread)
+            && call.is_enter
         {
-            self.entered_after.push((method, start, time));
+            self.entered_after.push((call.method, start, time));
         }
     }
 

@@ -10,7 +10,7 @@ mod program;
 
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::cursor::{Cursor, Encoding};
-use crate::runtime::mono::event::{Event, Kind, Pointer, ThreadId, TypeReference};
+use crate::runtime::mono::event::{Event, Kind, Method, Pointer, ThreadId, TypeReference};
 use crate::runtime::mono::list::{Form, Frames};
 use crate::runtime::mono::log::Fault;
 
@@ -27,6 +27,11 @@ const RUNTIME: u8 = 8;
 const COVERAGE: u8 = 9;
 const META: u8 = 10;
 
+// Types with their subtypes, of calls.
+const LEAVE: u8 = METHOD | 0x10;
+const ENTER: u8 = METHOD | 0x20;
+const EXCEPTION_LEAVE: u8 = METHOD | 0x30;
+
 /// The data version that made many things plain: all events have a time, methods of stacks are counted like those of
 /// events, flags that were always 0 are gone, and small numbers are single bytes.
 const PLAIN: u8 = 13;
@@ -36,6 +41,17 @@ const WITH_VTABLES: u8 = 15;
 
 /// The flag of a subtype that says that a stack follows, for exceptions and locks.
 const WITH_STACK: u8 = 0x80;
+
+/// A method was entered or left, as most events tell of a log that has calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Call {
+    /// When.
+    pub(super) time: RuntimeTime,
+    /// Which.
+    pub(super) method: Method,
+    /// Which of the two.
+    pub(super) is_enter: bool,
+}
 
 /// Reads events one by one.
 #[derive(Clone, Debug)]
@@ -96,6 +112,27 @@ impl<'a> Decoder<'a> {
             thread: self.thread,
             offset,
             kind,
+        })
+    }
+
+    /// The next event, if it is a call; any other stays, to be read by [`Self::event`], and so does a damaged one.
+    ///
+    /// An [`Event`] is as large as its largest kind: to make one takes longer than to read a call.
+    #[inline]
+    pub(super) fn call(&mut self) -> Option<Call> {
+        let mut cursor = self.cursor;
+        let is_enter = match cursor.byte().ok()? {
+            ENTER => true,
+            LEAVE | EXCEPTION_LEAVE => false,
+            _ => return None,
+        };
+        let time = self.time.wrapping_add(cursor.unsigned().ok()?);
+        let method = self.method.wrapping_add(cursor.signed().ok()?);
+        (self.cursor, self.time, self.method) = (cursor, time, method);
+        Some(Call {
+            time: RuntimeTime(time),
+            method: self.encoding.method(method),
+            is_enter,
         })
     }
 

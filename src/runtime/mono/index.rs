@@ -26,17 +26,37 @@ impl<'a> Index<'a> {
     pub fn of(log: &Log<'a>) -> Self {
         let mut code = Collector::default();
         let mut index = Self::default();
-        let mut events = log.events();
-        for event in &mut events {
-            index.events = index.events.saturating_add(1);
-            let (first, last) = index.times.unwrap_or((event.time, event.time));
-            index.times = Some((first.min(event.time), last.max(event.time)));
-            index.names.add(event.time, &event.kind);
-            code.add(&event);
+        let mut buffers = log.buffers();
+        for buffer in &mut buffers {
+            let mut events = buffer.events();
+            loop {
+                // Of a log that has calls, they are nearly all there is, and the index takes next to nothing of them.
+                while let Some(call) = events.next_call() {
+                    index.count(call.time);
+                    code.add_call(buffer.thread, call);
+                }
+                let Some(event) = events.next() else {
+                    break;
+                };
+                index.count(event.time);
+                index.names.add(event.time, &event.kind);
+                code.add(&event);
+            }
+            if let Some((fault, offset)) = events.fault() {
+                index.faults.add(fault, offset);
+            }
         }
-        index.faults.merge(events.faults());
+        index.faults.merge(buffers.faults());
         index.names.finish();
         index.code = code.finish(log.header().pid, &index.names);
         index
+    }
+
+    /// Counts an event.
+    #[inline]
+    fn count(&mut self, time: RuntimeTime) {
+        self.events = self.events.saturating_add(1);
+        let (first, last) = self.times.unwrap_or((time, time));
+        self.times = Some((first.min(time), last.max(time)));
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::bytes::{ByteOrder, Reader};
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::cursor::Encoding;
-use crate::runtime::mono::decode::Decoder;
+use crate::runtime::mono::decode::{Call, Decoder};
 use crate::runtime::mono::event::{Event, ThreadId};
 use crate::runtime::mono::header::{Error, Header};
 use crate::tally::Tally;
@@ -321,6 +321,12 @@ impl<'a> Iterator for Buffers<'a> {
 }
 
 impl Events<'_> {
+    /// The next event, if it is a call; else it stays.
+    #[inline]
+    pub(super) fn next_call(&mut self) -> Option<Call> {
+        self.decoder.call()
+    }
+
     /// What ended the walk before the end of the buffer, if something has, and at which byte of the file. Where
     /// the file ends inside the buffer, that an event is cut is no fault beside that.
     pub fn fault(&self) -> Option<(Fault, u64)> {
