@@ -208,3 +208,68 @@ impl<'a> Decoder<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A walk that reads calls by themselves.
+    fn calls_first<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Fault>> {
+        let mut walk = Vec::new();
+        while decoder.left() > 0 && !matches!(walk.last(), Some(Err(_))) {
+            let head = decoder.cursor.rest()[0];
+            let event = match decoder.call() {
+                None => decoder.event(0),
+                Some(call) => Ok(Event {
+                    time: call.time,
+                    thread: decoder.thread,
+                    offset: 0,
+                    kind: match (head, call.is_enter) {
+                        (0x23, true) => Kind::Enter(call.method),
+                        (0x13, false) => Kind::Leave(call.method),
+                        (0x33, false) => Kind::ExceptionLeave(call.method),
+                        both => panic!("{both:x?} is no call"),
+                    },
+                }),
+            };
+            walk.push(event);
+        }
+        walk
+    }
+
+    fn events<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Fault>> {
+        let mut walk = Vec::new();
+        while decoder.left() > 0 && !matches!(walk.last(), Some(Err(_))) {
+            walk.push(decoder.event(0));
+        }
+        walk
+    }
+
+    #[test]
+    fn calls_read_by_themselves_are_those_that_are_read_as_events() {
+        // calls, and between them events that name methods and times of their own; the last number is too long
+        let content = [
+            &b"\x23\x05\x10\x23\x85\x01\x90\x7f\x13\x00\xf0\xff\xff\x01\x33\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x08"[..],
+            b"\x43\x01\x18\x20\x30name\0\x13\x02\x00\x10\x03\x08\x04\x20\x02\x08\x08\x23\x01\x08\x0a\x05\x00",
+            b"\x14\x01\x00\x01\x18\x02\x33\x01\x68\x23\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        ]
+        .concat();
+        for mask in [u32::MAX.into(), u64::MAX] {
+            let encoding = Encoding {
+                version: 17,
+                roots_have_addresses: true,
+                mask,
+                pointer_base: 0x7f00_0000_1000,
+                object_base: 0,
+            };
+            let decoder = |content| Decoder::new(content, encoding, ThreadId(7), 1 << 40, 0x5500_0000_2000);
+            for end in 0..=content.len() {
+                let content = &content[..end];
+                let expected = events(decoder(content));
+                assert_eq!(calls_first(decoder(content)), expected, "{end}");
+            }
+            let walk = events(decoder(&content));
+            assert!(walk.len() == 12 && walk[11] == Err(Fault::LongNumber), "{walk:?}");
+        }
+    }
+}
