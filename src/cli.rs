@@ -3,13 +3,16 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{PathBuf, absolute};
+use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::inject::lines::LineOptions;
-use jitinject::inject::{DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, Tiers, is_standard};
+use jitinject::inject::{
+    DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, Shape, Tiers, XrayEvent, is_standard,
+};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -73,6 +76,29 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH")]
     mono_log: Vec<PathBuf>,
 
+    /// A trace of LLVM's XRay, or a folder to search for them; may be given more than once
+    ///
+    /// Its calls and what the program logged become events: beside those of a profile, or of a profile of their own.
+    #[arg(long, value_name = "PATH")]
+    xray_log: Vec<PathBuf>,
+
+    /// The binary that wrote the traces, which has the functions that they have numbers for
+    #[arg(long, value_name = "FILE")]
+    xray_binary: Option<PathBuf>,
+
+    /// Of traces, one sample of each thread for so much time in calls, such as 100us, in place of one for each time
+    /// between two calls or returns
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    resample: Option<Duration>,
+
+    /// Of traces, one sample for each stack of each thread, with all the time that was spent in it
+    #[arg(long, conflicts_with = "resample")]
+    aggregate: bool,
+
+    /// Of traces, leave out calls that are shorter, such as 1us: their time is that of their callers
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    min_duration: Option<Duration>,
+
     /// Which events of the logs become events of the profile: all of a log that stands alone, and of one beside a
     /// profile those that are asked for
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
@@ -94,11 +120,16 @@ pub struct Arguments {
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 
-    /// Nanoseconds to add to the times of jitdumps to get the profile's; may be negative
+    /// Nanoseconds to add to the times of jitdumps, logs and traces to get the profile's; may be negative
     ///
     /// Where the profile was recorded without -k mono, this distance is worked out from what the profile
     /// shows. Use this where that fails.
-    #[arg(long, value_name = "NS", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        visible_alias = "time-offset",
+        value_name = "NS",
+        allow_negative_numbers = true
+    )]
     clock_offset: Option<i64>,
 
     /// The folder for the ELF files [default: OUTPUT.elf]
@@ -195,20 +226,33 @@ enum EventArgument {
     Heap,
     /// The profiler's own samples (mono/sample/)
     Sample,
-    /// Calls, and the time that each method spent by itself (mono/calls/, mono/self-ns/)
+    /// Calls, and the time that each method spent by itself (mono/calls/, mono/self-ns/; xray/calls/, xray/self-ns/)
     Calls,
+    /// What a program logs in its traces (xray/custom/)
+    Custom,
 }
 
-impl From<EventArgument> for MonoEvent {
-    fn from(argument: EventArgument) -> Self {
-        match argument {
-            EventArgument::Alloc => Self::Allocations,
-            EventArgument::Exception => Self::Exceptions,
-            EventArgument::Contention => Self::Contention,
-            EventArgument::Gc => Self::Collections,
-            EventArgument::Heap => Self::Heap,
-            EventArgument::Sample => Self::Samples,
-            EventArgument::Calls => Self::Calls,
+impl EventArgument {
+    /// Of logs of Mono's profiler.
+    fn of_mono(self) -> Option<MonoEvent> {
+        Some(match self {
+            Self::Alloc => MonoEvent::Allocations,
+            Self::Exception => MonoEvent::Exceptions,
+            Self::Contention => MonoEvent::Contention,
+            Self::Gc => MonoEvent::Collections,
+            Self::Heap => MonoEvent::Heap,
+            Self::Sample => MonoEvent::Samples,
+            Self::Calls => MonoEvent::Calls,
+            Self::Custom => return None,
+        })
+    }
+
+    /// Of traces of XRay.
+    fn of_xray(self) -> Option<XrayEvent> {
+        match self {
+            Self::Calls => Some(XrayEvent::Calls),
+            Self::Custom => Some(XrayEvent::Custom),
+            _ => None,
         }
     }
 }
@@ -220,6 +264,26 @@ enum TiersArgument {
     Summary,
     /// There, and in symbols
     Symbols,
+}
+
+/// A number with a unit of time behind it; nanoseconds if there is none.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|character: char| !character.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| "not a number with ns, us, ms or s")?;
+    match unit {
+        "" | "ns" => Ok(Duration::from_nanos(number)),
+        "us" => Ok(Duration::from_micros(number)),
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        _ => Err("not a number with ns, us, ms or s".into()),
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn dwarf_version(text: &str) -> Result<Version, String> {
@@ -261,10 +325,12 @@ impl Arguments {
     /// What was typed, as the library understands it.
     pub fn options(&self) -> Options {
         let mut mono_logs = self.mono_log.clone();
+        let mut xray_logs = self.xray_log.clone();
         let (input, input_kind) = match &self.input {
             Some(input) => (input.clone(), None),
-            None if mono_logs.is_empty() => (PathBuf::from("perf.data"), None),
-            None => (mono_logs.remove(0), Some(InputKind::MonoLog)),
+            None if !mono_logs.is_empty() => (mono_logs.remove(0), Some(InputKind::MonoLog)),
+            None if !xray_logs.is_empty() => (xray_logs.remove(0), Some(InputKind::XrayTrace)),
+            None => (PathBuf::from("perf.data"), None),
         };
         Options {
             input,
@@ -275,7 +341,15 @@ impl Arguments {
             jitdumps: self.jitdump.clone(),
             perf_maps: self.perf_map.clone(),
             mono_logs,
-            mono_events: self.events.iter().map(|&event| event.into()).collect(),
+            mono_events: self.events.iter().filter_map(|event| event.of_mono()).collect(),
+            xray_logs,
+            xray_binary: self.xray_binary.clone(),
+            xray_events: self.events.iter().filter_map(|event| event.of_xray()).collect(),
+            shape: Shape {
+                resample: self.resample.map(nanoseconds),
+                aggregate: self.aggregate,
+                min_duration: self.min_duration.map_or(0, nanoseconds),
+            },
             code_from: self.code_from.clone(),
             splice_stacks: self.splice_stacks,
             pid: self.pid,

@@ -26,6 +26,8 @@ pub struct Summary {
     pub dumps: Vec<DumpSummary>,
     /// The functions in them.
     pub functions: FunctionSummary,
+    /// The traces of XRay.
+    pub traces: Vec<TraceSummary>,
     /// The perf maps that were used.
     pub perf_maps: Vec<PerfMapSummary>,
     /// The symbols in them.
@@ -61,6 +63,8 @@ pub enum FileKind {
     Jitdump,
     /// A log of Mono's profiler.
     MonoLog,
+    /// A trace of XRay, whose functions have no code.
+    XrayTrace,
 }
 
 /// One file with functions.
@@ -76,6 +80,23 @@ pub struct DumpSummary {
     pub functions: u64,
     /// Whether its clock is the profile's.
     pub same_clock: bool,
+    /// How its times became the profile's.
+    pub clock: String,
+}
+
+/// One trace of XRay.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct TraceSummary {
+    /// Where it is.
+    pub path: String,
+    /// The version of its format.
+    pub version: u16,
+    /// How many of its threads are in the profile.
+    pub threads: u64,
+    /// How many calls of them are.
+    pub calls: u64,
+    /// How many events that the program logged are.
+    pub events: u64,
     /// How its times became the profile's.
     pub clock: String,
 }
@@ -200,15 +221,34 @@ impl std::fmt::Display for Warning {
     }
 }
 
+impl TraceSummary {
+    fn text(&self) -> String {
+        let mut text = format!("{}: XRay trace, {}", self.path, count(self.threads, "thread"));
+        if self.calls > 0 || self.events > 0 {
+            let (calls, events) = (count(self.calls, "call"), count(self.events, "logged event"));
+            let _ = write!(text, ", {calls}, {events}");
+        }
+        let _ = write!(text, "; {}", self.clock);
+        text
+    }
+}
+
 impl Summary {
     /// How many files of each kind functions come from.
     fn files(&self) -> String {
-        let of_kind = |kind| self.dumps.iter().filter(|dump| dump.kind == kind).count() as u64;
-        let (dumps, logs) = (of_kind(FileKind::Jitdump), of_kind(FileKind::MonoLog));
-        match (dumps, logs) {
-            (dumps, 0) => count(dumps, "jitdump"),
-            (0, logs) => count(logs, "Mono log"),
-            (dumps, logs) => format!("{}, {}", count(dumps, "jitdump"), count(logs, "Mono log")),
+        let of_kind = |(kind, name)| {
+            let number = self.dumps.iter().filter(|dump| dump.kind == kind).count() as u64;
+            (number > 0).then(|| count(number, name))
+        };
+        let kinds = [
+            (FileKind::Jitdump, "jitdump"),
+            (FileKind::MonoLog, "Mono log"),
+            (FileKind::XrayTrace, "XRay trace"),
+        ];
+        let files: Vec<String> = kinds.into_iter().filter_map(of_kind).collect();
+        match files.is_empty() {
+            true => count(0, "jitdump"),
+            false => files.join(", "),
         }
     }
 
@@ -237,17 +277,23 @@ impl Summary {
                 symbols.touched,
             );
         }
-        let _ = writeln!(
-            text,
-            "{}, {} loaded, {} touched by samples, {} written{}",
-            self.files(),
-            count(functions.loaded, "function"),
-            functions.touched,
-            count(functions.objects + symbols.written, "object"),
-            self.elf_dir
-                .as_ref()
-                .map_or(String::new(), |folder| format!(" to {folder}")),
-        );
+        for trace in &self.traces {
+            let _ = writeln!(text, "{}", trace.text());
+        }
+        let objects = functions.objects.saturating_add(symbols.written);
+        if self.traces.is_empty() || !self.dumps.is_empty() || objects > 0 {
+            let _ = writeln!(
+                text,
+                "{}, {} loaded, {} touched by samples, {} written{}",
+                self.files(),
+                count(functions.loaded, "function"),
+                functions.touched,
+                count(objects, "object"),
+                self.elf_dir
+                    .as_ref()
+                    .map_or(String::new(), |folder| format!(" to {folder}")),
+            );
+        }
         if let Some(CacheSummary { path, objects, added }) = &self.build_id_cache {
             let objects = count(*objects, "object");
             let _ = writeln!(
@@ -257,7 +303,10 @@ impl Summary {
         }
         let samples = &self.samples;
         let _ = match samples.jit {
-            0 => writeln!(text, "{}, none in JIT code", count(samples.total, "sample")),
+            0 if self.traces.is_empty() => {
+                writeln!(text, "{}, none in JIT code", count(samples.total, "sample"))
+            }
+            0 => writeln!(text, "{}", count(samples.total, "sample")),
             jit => writeln!(
                 text,
                 "{}, {jit} in JIT code, {} of them named ({:.1} %){}",

@@ -9,7 +9,7 @@ use crate::contest::{self, Contestant};
 use crate::folders::Folders;
 use crate::inputs::{Case, Input};
 use crate::table::{Row, Section, factor};
-use crate::{floor, programs};
+use crate::{floor, programs, traces};
 
 /// What to run, and how.
 pub struct Options {
@@ -101,23 +101,24 @@ pub fn run(options: &Options) -> String {
 type Compare = fn(&Bench<'_>) -> Vec<Section>;
 
 /// All ways by their names, which are also those of their folders.
-const CASES: [(&str, Compare); 9] = [
+const CASES: [(&str, Compare); 10] = [
     ("selection", selection),
     ("all-functions", all_functions),
     ("all-image", all_image),
     ("inlined", inlined),
     ("formats", formats),
     ("recordings", recordings),
+    ("traces", traces::traces),
     ("growth-functions", growth_of_functions),
     ("growth-samples", growth_of_samples),
     ("own", own),
 ];
 
 /// Those of a quick run.
-const QUICK: [&str; 4] = ["selection", "all-functions", "all-image", "recordings"];
+const QUICK: [&str; 5] = ["selection", "all-functions", "all-image", "recordings", "traces"];
 
 /// What all cases are given.
-struct Bench<'a> {
+pub struct Bench<'a> {
     options: &'a Options,
     folder: &'a Path,
     folders: &'a Folders,
@@ -125,14 +126,14 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// A number, or a tenth of it in the quick run.
-    fn scaled(&self, number: u64) -> u64 {
+    pub fn scaled(&self, number: u64) -> u64 {
         match self.options.scale {
             Scale::Quick => number / 10,
             _ => number,
         }
     }
 
-    fn runs(&self) -> usize {
+    pub fn runs(&self) -> usize {
         self.options.runs
     }
 
@@ -141,7 +142,7 @@ impl<'a> Bench<'a> {
         self.runs().min(5)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
@@ -157,7 +158,7 @@ impl<'a> Bench<'a> {
         case
     }
 
-    fn run(&self, contestants: Vec<Contestant<'_>>) -> Vec<Row> {
+    pub fn run(&self, contestants: Vec<Contestant<'_>>) -> Vec<Row> {
         contest::run(contestants, self.options.limit, self.folders)
     }
 
@@ -262,7 +263,7 @@ fn row<'r>(rows: &'r [Row], program: &str) -> Option<&'r Row> {
 
 /// How two programs compare in time and memory, the first one being the slower. What else goes on in a machine
 /// only makes programs slower, so the least times tell something too.
-fn ratio(rows: &[Row], slow: &str, fast: &str, memory: bool) -> Option<String> {
+pub fn ratio(rows: &[Row], slow: &str, fast: &str, memory: bool) -> Option<String> {
     let (slow_row, fast_row) = (row(rows, slow)?, row(rows, fast)?);
     let at_least = if slow_row.is_done() { "" } else { "at least " };
     let mut out = format!(
@@ -284,7 +285,7 @@ fn ratio(rows: &[Row], slow: &str, fast: &str, memory: bool) -> Option<String> {
     Some(out)
 }
 
-fn section(title: String, rows: Vec<Row>, ratios: impl IntoIterator<Item = Option<String>>) -> Section {
+pub fn section(title: String, rows: Vec<Row>, ratios: impl IntoIterator<Item = Option<String>>) -> Section {
     Section {
         title,
         rows,
@@ -293,7 +294,7 @@ fn section(title: String, rows: Vec<Row>, ratios: impl IntoIterator<Item = Optio
 }
 
 /// A number with separators.
-fn number(number: u64) -> String {
+pub fn number(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev();
     let groups: Vec<&str> = groups.map(|group| std::str::from_utf8(group).unwrap()).collect();

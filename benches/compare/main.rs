@@ -17,6 +17,7 @@ mod inputs;
 mod measure;
 mod programs;
 mod table;
+mod traces;
 
 #[allow(dead_code)]
 #[path = "../../tests/suite/support/dump.rs"]
@@ -30,6 +31,10 @@ mod lines;
 #[allow(dead_code)]
 #[path = "../../tests/suite/support/profile.rs"]
 mod profile;
+
+#[allow(dead_code)]
+#[path = "../../tests/suite/support/xray_trace.rs"]
+mod xray_trace;
 
 use std::path::PathBuf;
 

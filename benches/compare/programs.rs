@@ -48,6 +48,13 @@ pub fn perf_report(perf: &str, input: &Path, cache: &Path) -> Command {
     command
 }
 
+/// LLVM's reader of XRay's traces, which tells how often functions were called and how long they took.
+pub fn account(trace: &Path, binary: &Path) -> Command {
+    let mut command = silent("llvm-xray");
+    command.args(["account", "-d", "-m"]).arg(binary).arg(trace);
+    command
+}
+
 /// What a program calls its version.
 pub fn version(program: &str) -> String {
     let output = Command::new(program).arg("--version").output();

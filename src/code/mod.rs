@@ -17,4 +17,5 @@ pub mod selection;
 pub mod survey;
 pub mod symbols;
 pub mod threads;
+pub mod tick_clock;
 pub mod timeline;

@@ -20,5 +20,6 @@ pub mod core_file;
 pub mod dwarf;
 pub mod eh_frame;
 pub mod object;
+pub mod segments;
 pub mod store;
 mod text;

@@ -14,6 +14,9 @@ use crate::code::clock::moved;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
 use crate::files::MappedFile;
+use crate::inject::Error;
+use crate::inject::input::read_error;
+use crate::inject::trust::Trust;
 use crate::runtime::RuntimeTime;
 use crate::runtime::jitdump::marker::{base_name, is_dump_name, pid_in_name};
 use crate::runtime::jitdump::{self, Header, first_time, last_time};
@@ -236,6 +239,35 @@ pub fn files_below(folder: &Path, notes: &mut Vec<String>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     add_files(folder, MAX_DEPTH, &mut files, notes);
     files
+}
+
+/// Opens what the user named, and all in the folders that they named that is `wanted` by its first bytes and may be
+/// believed; notes what may not.
+pub fn open_given(
+    paths: &[PathBuf],
+    wanted: impl Fn(&[u8]) -> bool,
+    trust: Trust,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Arc<MappedFile>>, Error> {
+    let mut files = Vec::new();
+    for path in paths {
+        let error = |cause| read_error(path, cause);
+        if !fs::metadata(path).map_err(error)?.is_dir() {
+            files.push(Arc::new(MappedFile::open(path).map_err(error)?));
+            continue;
+        }
+        for path in files_below(path, notes) {
+            let file = MappedFile::open(&path).ok();
+            let Some(file) = file.filter(|file| wanted(file)) else {
+                continue;
+            };
+            match trust.check(&file, Pid(0)) {
+                Ok(()) => files.push(Arc::new(file)),
+                Err(reason) => notes.push(format!("{} {reason}", shown(&path))),
+            }
+        }
+    }
+    Ok(files)
 }
 
 fn add_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, notes: &mut Vec<String>) {

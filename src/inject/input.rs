@@ -16,6 +16,7 @@ use crate::perf::record::Records;
 use crate::perf::resync::{self, Damage, WholeRecords};
 use crate::perf::{Fault, Profile, compression, merge};
 use crate::runtime::mono::packed;
+use crate::runtime::xray;
 use crate::tally::Tally;
 
 /// The files of a profile.
@@ -140,9 +141,10 @@ impl Input {
 
     /// What it is: as the user says, or by its content.
     pub fn kind(&self, options: &Options) -> InputKind {
-        options.input_kind.unwrap_or(match packed::is_log(&self.main) {
-            true => InputKind::MonoLog,
-            false => InputKind::Profile,
+        options.input_kind.unwrap_or_else(|| match &**self.main {
+            file if packed::is_log(file) => InputKind::MonoLog,
+            file if xray::is_trace(file) => InputKind::XrayTrace,
+            _ => InputKind::Profile,
         })
     }
 

@@ -19,37 +19,37 @@ mod perf_maps;
 mod report;
 mod sources;
 mod symbol_objects;
+mod told;
 mod trust;
+mod xray;
 
 use std::cell::OnceCell;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::bytes::ByteOrder;
-use crate::code::clock::CLOCK_MONOTONIC;
 use crate::code::selection::Selector;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::elf::{build_id_cache, core_file, store};
-use crate::files::{MappedFile, Spool};
-use crate::inject::events::splice::Found;
-use crate::inject::events::synthesize::Base;
-use crate::inject::events::{Made, splice, synthesize};
+use crate::files::Spool;
 use crate::inject::input::{Expanded, Input};
 use crate::inject::lines::LineOptions;
-use crate::inject::mono::Logs;
 use crate::inject::perf_maps::UsedMap;
+use crate::inject::told::Told;
 use crate::inject::trust::Trust;
 use crate::machine::Machine;
 use crate::perf::output::Rewrite;
-use crate::perf::synthesis::Origin;
 use crate::perf::{self, Profile};
 use crate::runtime::jitdump::marker;
 use crate::summary::Summary;
 
 pub use crate::runtime::mono::Error as LogError;
+pub use crate::runtime::xray::Error as TraceError;
+pub use crate::runtime::xray::functions::Error as BinaryError;
 pub use mono::asked::MonoEvent;
 pub use output::DEFAULT_OUTPUT;
+pub use xray::asked::XrayEvent;
+pub use xray::events::Shape;
 
 /// What to do.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +71,15 @@ pub struct Options {
     /// Which of their events become events of the profile; if there is none here, none of a log that comes with a
     /// profile, and all of one that is the input itself.
     pub mono_events: Vec<MonoEvent>,
+    /// Files and folders with traces of XRay.
+    pub xray_logs: Vec<PathBuf>,
+    /// The instrumented binary that has their functions.
+    pub xray_binary: Option<PathBuf>,
+    /// Which of their records become events of the profile; if there is none here, all, unless they are there for call
+    /// chains.
+    pub xray_events: Vec<XrayEvent>,
+    /// How their events are made fewer.
+    pub shape: Shape,
     /// A core file that has the machine code which logs only name.
     pub code_from: Option<PathBuf>,
     /// Whether the call chains of samples in the code of logs are replaced by the calls that the logs tell of.
@@ -106,6 +115,8 @@ pub enum InputKind {
     Profile,
     /// A log of Mono's profiler, to make a profile of.
     MonoLog,
+    /// A trace of XRay, to make a profile of.
+    XrayTrace,
 }
 
 /// How many functions share an object.
@@ -159,6 +170,22 @@ pub enum Error {
         path: PathBuf,
         /// Why not.
         cause: LogError,
+    },
+    /// The trace can't be understood.
+    #[error("{} {cause}", path.display())]
+    Trace {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        cause: TraceError,
+    },
+    /// The binary is not one that XRay has instrumented.
+    #[error("{} {cause}", path.display())]
+    Binary {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        cause: BinaryError,
     },
     /// The file that code is to be taken from is none.
     #[error("{} {cause}", path.display())]
@@ -269,19 +296,20 @@ fn inject_profile(options: &Options, input: &Input, progress: &mut dyn Progress)
         expanded: &expanded,
         trust,
     };
-    match input.kind(options) {
-        InputKind::Profile => {
-            let (profile, survey) = read_profile(input, &expanded)?;
-            let opened = mono::open(options, Some(&survey.processes), trust)?;
-            context.inject_with(&profile, &survey, mono::read(&opened)?, progress)
-        }
-        InputKind::MonoLog => {
-            let opened = mono::open_alone(options, &input.main, trust)?;
-            let mut logs = mono::read(&opened)?;
-            mono::prepare(options, None, &mut logs);
-            let made = context.make_events(None, &mut logs)?;
-            context.inject_anew(&made.profile(), &logs, progress)
-        }
+    let kind = input.kind(options);
+    let recorded = match kind {
+        InputKind::Profile => Some(read_profile(input, &expanded)?),
+        InputKind::MonoLog | InputKind::XrayTrace => None,
+    };
+    let recorded = recorded.as_ref().map(|(profile, survey)| (profile, survey));
+    let input_if = |own| (kind == own).then_some(&input.main);
+    let processes = recorded.map(|(_, survey)| &survey.processes);
+    let logs = mono::open(options, input_if(InputKind::MonoLog), processes, trust)?;
+    let traces = xray::open(options, input_if(InputKind::XrayTrace), trust)?;
+    let told = Told::new(mono::read(&logs)?, xray::read(options, &traces, recorded)?);
+    match recorded {
+        Some((profile, survey)) => context.inject_told(profile, survey, told, progress),
+        None => context.inject_alone(told, progress),
     }
 }
 
@@ -295,70 +323,51 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Puts what logs tell into a profile, and then names.
-    fn inject_with(
+    /// Puts what logs and traces tell into a profile, and then names.
+    fn inject_told(
         &self,
         profile: &Profile<'_>,
         survey: &Survey,
-        mut logs: Logs<'_>,
+        mut told: Told<'_>,
         progress: &mut dyn Progress,
     ) -> Result<Summary, Error> {
-        let has_logs = !logs.all.is_empty();
-        let needs_events = has_logs && !self.options.mono_events.is_empty();
-        let needs_stacks = has_logs && self.options.splice_stacks;
-        if needs_events || needs_stacks {
-            mono::prepare(self.options, Some((profile, survey)), &mut logs);
+        let (has_events, has_stacks) = (told.has_events(self.options), told.has_stacks(self.options));
+        if has_events || has_stacks {
+            told.prepare(self.options, Some((profile, survey)));
         }
-        let spliced = match needs_stacks {
-            true => Some(splice_stacks(profile, &mut logs)?),
+        let spliced = match has_stacks {
+            true => Some(told.splice_stacks(profile)?),
             false => None,
         };
         let spliced = spliced
             .as_ref()
             .map(|records| profile.clone().with_records(records));
+        if has_events {
+            let made = told.make_events(self.options, Some(spliced.as_ref().unwrap_or(profile)))?;
+            return self.inject_anew(&made.profile(), &told, progress);
+        }
         match &spliced {
-            _ if needs_events => {
-                let made = self.make_events(Some(spliced.as_ref().unwrap_or(profile)), &mut logs)?;
-                self.inject_anew(&made.profile(), &logs, progress)
-            }
-            Some(spliced) => self.inject_anew(spliced, &logs, progress),
-            None => self.inject_into(profile, survey, &logs, progress),
+            Some(spliced) => self.inject_anew(spliced, &told, progress),
+            None => self.inject_into(profile, survey, &told, progress),
         }
     }
 
-    /// Makes a profile of the events of logs, which are prepared, and of what was recorded, if anything was.
-    fn make_events<'p>(
-        &self,
-        recorded: Option<&'p Profile<'p>>,
-        logs: &mut Logs<'_>,
-    ) -> Result<Made<'p>, Error> {
-        let asked = mono::asked(self.options, logs, 0);
-        let base = match recorded {
-            Some(profile) => Base::Recorded(profile),
-            None => Base::Nothing(Origin {
-                order: ByteOrder::Little,
-                clock_id: Some(CLOCK_MONOTONIC),
-                host: b"",
-                os_release: b"",
-                version: env!("CARGO_PKG_VERSION").as_bytes(),
-                architecture: mono::architecture(&logs.all),
-                command_line: &[b"jitinject"],
-            }),
-        };
-        let made = synthesize(&base, asked.definitions(), mono::event_sources(logs, &asked))?;
-        logs.losses = made.synthesized.losses.clone();
-        Ok(made)
+    /// Makes a profile of what logs and traces tell.
+    fn inject_alone(&self, mut told: Told<'_>, progress: &mut dyn Progress) -> Result<Summary, Error> {
+        told.prepare(self.options, None);
+        let made = told.make_events(self.options, None)?;
+        self.inject_anew(&made.profile(), &told, progress)
     }
 
     /// Puts names into a profile that is another than the one that was read.
     fn inject_anew(
         &self,
         profile: &Profile<'_>,
-        logs: &Logs<'_>,
+        told: &Told<'_>,
         progress: &mut dyn Progress,
     ) -> Result<Summary, Error> {
         let survey = Survey::of(profile, marker::dump_path);
-        self.inject_into(profile, &survey, logs, progress)
+        self.inject_into(profile, &survey, told, progress)
     }
 
     /// Puts names into a profile.
@@ -366,15 +375,16 @@ impl Context<'_> {
         &self,
         profile: &Profile<'_>,
         survey: &Survey,
-        logs: &Logs<'_>,
+        told: &Told<'_>,
         progress: &mut dyn Progress,
     ) -> Result<Summary, Error> {
         let Self { options, input, .. } = *self;
         let machine = Machine::of_profile(profile.architecture(), profile.order);
         let found = dumps::find(profile, survey, options, self.trust)?;
         let found_maps = perf_maps::find(profile, survey, &found.dumps, options, self.trust)?;
-        output::refuse_conflicts(options, input, &found, &found_maps, logs)?;
-        let mut sources = sources::read(profile, survey, &found, logs, machine, options.clock_offset);
+        output::refuse_conflicts(options, input, &found, &found_maps, told)?;
+        let mut sources = sources::read(profile, survey, &found, &told.logs, machine, options.clock_offset);
+        sources.add_traces(&told.traces, machine);
         let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
         if sources.has_estimates() {
             sources.refine(profile, &survey.processes, &timeline);
@@ -437,7 +447,7 @@ impl Context<'_> {
             sources: &sources,
             found_maps: &found_maps,
             maps: &maps,
-            logs,
+            told,
             objects: &objects,
             cover_faults: &changes.faults,
             has_lost_kernel_copy: !input.kernel_copies.is_empty() && output::is_stream(&options.output),
@@ -446,19 +456,6 @@ impl Context<'_> {
         };
         Ok(run.summary())
     }
-}
-
-/// The records of a profile, whose samples have the call chains that `logs`, which are prepared, tell of. Notes how
-/// many have.
-fn splice_stacks(profile: &Profile<'_>, logs: &mut Logs<'_>) -> Result<MappedFile, Error> {
-    let sources = mono::stack_sources(logs);
-    let names: Vec<String> = sources.iter().map(|source| source.name()).collect();
-    let (records, found) = splice(profile, sources)?;
-    logs.notes.extend(names.iter().zip(found).map(|(name, found)| {
-        let Found { known, total } = found;
-        format!("{name}: {known} of {total} samples in its code got the call chain that it tells of")
-    }));
-    Ok(records)
 }
 
 /// What the records of a profile had to be made into, and what that had to be made into if it was damaged

@@ -13,9 +13,9 @@ use crate::files::standard;
 use crate::files::{StagedFile, StagedFolder, Uninterrupted};
 use crate::inject::dumps::Found;
 use crate::inject::input::Input;
-use crate::inject::mono::Logs;
 use crate::inject::objects::PlacedObject;
 use crate::inject::perf_maps::FoundMaps;
+use crate::inject::told::Told;
 use crate::inject::{Error, Options, is_standard};
 use crate::perf::output::{LeftOut, Rewrite};
 use crate::perf::{Profile, feature, synthesis};
@@ -26,16 +26,19 @@ pub fn refuse_conflicts(
     input: &Input,
     found: &Found,
     maps: &FoundMaps,
-    logs: &Logs<'_>,
+    told: &Told<'_>,
 ) -> Result<(), Error> {
     let given = found.given.iter().chain(&maps.given).map(PathBuf::as_path);
     let input_path = Some(&*options.input).filter(|path| !is_standard(path));
     let named: Vec<&Path> = given.chain(input_path).collect();
     let dumps = found.dumps.iter().map(|dump| &*dump.file);
     let maps = maps.maps.iter().map(|map| &map.file);
-    let packed = logs.packed.iter().copied().chain(logs.core_file);
-    let logs = logs.all.iter().map(|log| &*log.found.file).chain(packed);
-    let files: Vec<_> = input.files().chain(dumps).chain(maps).chain(logs).collect();
+    let files: Vec<_> = input
+        .files()
+        .chain(dumps)
+        .chain(maps)
+        .chain(told.files())
+        .collect();
     for output in std::iter::once(&options.output).chain(&options.summary) {
         let Some(number) = number(output) else { continue };
         let files = files.iter().map(|file| (file.number(), file.path()));

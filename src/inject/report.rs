@@ -15,12 +15,13 @@ use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, Timeline};
 use crate::files::MappedFile;
 use crate::inject::cache::Filled;
-use crate::inject::mono::Logs;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
 use crate::inject::sources::{Sources, UsedFile};
+use crate::inject::told::Told;
 use crate::inject::{Options, Stages, Tiers, is_standard, output};
 use crate::perf::Profile;
+use crate::runtime::named_code::Teller;
 use crate::runtime::{Change, CodeFile, jitdump, names};
 use crate::summary::{
     CacheSummary, DumpSummary, FORMAT, FileKind, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
@@ -61,8 +62,8 @@ pub struct Run<'a> {
     pub found_maps: &'a FoundMaps,
     /// What is in those that are used.
     pub maps: &'a [UsedMap<'a>],
-    /// The logs of Mono's profiler.
-    pub logs: &'a Logs<'a>,
+    /// Logs and traces.
+    pub told: &'a Told<'a>,
     /// What was written.
     pub objects: &'a Objects,
     /// Maps that were too much to follow.
@@ -96,6 +97,7 @@ impl Run<'_> {
                 written: self.objects.functions,
                 objects: self.objects.function_objects,
             },
+            traces: self.told.traces.summaries(),
             perf_maps: self.maps.iter().map(map_summary).collect(),
             symbols: self.symbols(),
             samples: sample_summary(self.selection),
@@ -231,13 +233,22 @@ impl Run<'_> {
                 });
             }
         }
-        for log in &self.logs.all {
+        for log in &self.told.logs.all {
             let path = Some(log.found.file.path());
             warnings.extend(warned(log.packing_faults, path, true));
             warnings.extend(warned(&log.index.faults, path, true));
             warnings.extend(warned(&log.losses, path, true));
         }
-        warnings.extend(warned(&self.logs.losses, None, false).map(of_input));
+        let traces = &self.told.traces;
+        warnings.extend(traces.warnings.iter().cloned());
+        for (trace, seen) in traces.all.iter().zip(&traces.seen) {
+            let path = Some(trace.file.path());
+            warnings.extend(shrunk(trace.file));
+            warnings.extend(warned(&trace.index.faults, path, true));
+            warnings.extend(warned(&seen.faults, path, true));
+            warnings.extend(warned(&seen.losses, path, true));
+        }
+        warnings.extend(warned(&self.told.losses, None, false).map(of_input));
         warnings.extend(self.found_maps.warnings.iter().cloned());
         for used in self.maps {
             let path = used.found.file.path();
@@ -292,13 +303,19 @@ impl Run<'_> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = [self.sources.notes, &self.found_maps.notes, &self.logs.notes].concat();
+        let of_told = [&self.told.logs.notes, &self.told.traces.notes, &self.told.notes];
+        let mut notes = [self.sources.notes, &self.found_maps.notes].concat();
+        notes.extend(of_told.into_iter().flatten().cloned());
         if self.survey.has_injected {
             notes.push(
                 "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
                     .into(),
             );
-        } else if self.survey.markers.is_empty() && self.sources.used.is_empty() && self.maps.is_empty() {
+        } else if self.survey.markers.is_empty()
+            && self.sources.used.is_empty()
+            && self.maps.is_empty()
+            && self.told.traces.all.is_empty()
+        {
             notes.push(
                 "no process in the profile mapped a jitdump, and there are no perf maps of them, so there is nothing to inject; \
                  start the runtime with its option for perf (node --perf-prof, python -X perf_jit), or name its files with --jitdump \
@@ -350,7 +367,10 @@ fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
     DumpSummary {
         kind: match used.code {
             CodeFile::Jitdump(_) => FileKind::Jitdump,
-            CodeFile::Named(_) => FileKind::MonoLog,
+            CodeFile::Named(ref code) => match code.told_by {
+                Teller::MonoLog => FileKind::MonoLog,
+                Teller::XrayTrace => FileKind::XrayTrace,
+            },
         },
         path: shown(used.found.file.path()),
         pids: used.found.pids.iter().map(|pid| pid.0).collect(),

@@ -12,6 +12,7 @@ use crate::elf::core_file::CoreFile;
 use crate::inject::dumps::{Found, FoundDump, Missing};
 use crate::inject::mono::{Logs, ReadLog};
 use crate::inject::owners::Owners;
+use crate::inject::xray::Traces;
 use crate::machine::Machine;
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
@@ -50,6 +51,20 @@ pub struct Sources<'a> {
     pub notes: &'a [String],
 }
 
+impl<'a> Sources<'a> {
+    /// Adds the functions of traces that have no code, and so are named like code that is there all the time.
+    pub fn add_traces(&mut self, traces: &'a Traces<'_>, recorded: Machine) {
+        let used = traces.code(recorded).map(|(found, code)| UsedFile {
+            found,
+            code: CodeFile::Named(code),
+            alignment: Alignment::Same,
+            ownerless: 0,
+            uncopied: 0,
+        });
+        self.used.extend(used);
+    }
+}
+
 /// Reads the dumps that were found. `recorded` is the machine of the profile, and `clock_offset` what must be
 /// added to their times, in nanoseconds, if somebody knows.
 pub fn read<'a>(
@@ -60,17 +75,6 @@ pub fn read<'a>(
     recorded: Machine,
     clock_offset: Option<i64>,
 ) -> Sources<'a> {
-    let clock = ProfileClock {
-        id: profile.attrs.clock_id(),
-        data: profile
-            .feature(feature::CLOCK_DATA)
-            .and_then(|content| ClockData::parse(content, profile.order)),
-        conversion: survey.time_conversion,
-        span: survey.times,
-        has_times: profile.attrs.has_times(),
-        first_sample: survey.first_sample.unwrap_or_default(),
-        distance: clock_offset,
-    };
     let mut sources = Sources {
         used: Vec::new(),
         start: survey.times.map_or(Time(0), |(start, _)| start),
@@ -82,7 +86,7 @@ pub fn read<'a>(
     let spaces = survey.processes.spaces().iter();
     let maps: usize = spaces.map(|space| space.maps.len()).sum();
     let mut clocks = Clocks {
-        profile: clock,
+        profile: profile_clock(profile, survey, clock_offset),
         processes: &survey.processes,
         looks: maps.saturating_mul(MAX_LOOKS),
     };
@@ -103,6 +107,22 @@ pub fn read<'a>(
     }
     Alignment::share(sources.used.iter_mut().map(|used| &mut used.alignment));
     sources
+}
+
+/// What a profile says about its clock. `distance` is what must be added to the times of runtimes, in nanoseconds, if
+/// somebody knows.
+pub fn profile_clock(profile: &Profile<'_>, survey: &Survey, distance: Option<i64>) -> ProfileClock {
+    ProfileClock {
+        id: profile.attrs.clock_id(),
+        data: profile
+            .feature(feature::CLOCK_DATA)
+            .and_then(|content| ClockData::parse(content, profile.order)),
+        conversion: survey.time_conversion,
+        span: survey.times,
+        has_times: profile.attrs.has_times(),
+        first_sample: survey.first_sample.unwrap_or_default(),
+        distance,
+    }
 }
 
 /// How the times of logs become the profile's, from what the profile says of their processes.

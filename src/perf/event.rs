@@ -17,6 +17,8 @@ pub struct Mmap<'a> {
     pub file_offset: u64,
     /// Which file, by number; `None` where the record does not say.
     pub file: Option<FileNumber>,
+    /// The file's build-id, where the record has it in place of the number.
+    pub build_id: Option<&'a [u8]>,
     /// The file's path, or what stands in for one: `//anon`, `[heap]`, `/memfd:name (deleted)`.
     pub name: &'a [u8],
 }
@@ -45,16 +47,16 @@ impl<'a> Mmap<'a> {
         let start = Address(body.u64()?);
         let size = body.u64()?;
         let file_offset = body.u64()?;
-        let file = match record.kind {
-            record::MMAP => None,
+        let (file, build_id) = match record.kind {
+            record::MMAP => (None, None),
             record::MMAP2 => {
                 let identity = body.bytes(24)?;
                 let _protection = body.u32()?;
                 let _flags = body.u32()?;
-                let has_build_id = record.misc & record::MISC_MMAP_BUILD_ID != 0;
-                (!has_build_id)
-                    .then(|| FileNumber::read(&mut Reader::new(identity, order)))
-                    .flatten()
+                match record.misc & record::MISC_MMAP_BUILD_ID {
+                    0 => (FileNumber::read(&mut Reader::new(identity, order)), None),
+                    _ => (None, build_id(identity)),
+                }
             }
             _ => return None,
         };
@@ -64,6 +66,7 @@ impl<'a> Mmap<'a> {
             range: AddressRange::new(start, size)?,
             file_offset,
             file,
+            build_id,
             name: until_nul(body.rest()),
         })
     }
@@ -86,6 +89,12 @@ impl<'a> Mmap<'a> {
             Backing::File
         }
     }
+}
+
+/// The build-id in the identity of a file: its size, three bytes of padding, and it.
+fn build_id(identity: &[u8]) -> Option<&[u8]> {
+    let (&size, rest) = identity.split_first()?;
+    rest.get(3..)?.get(..size.into())
 }
 
 impl FileNumber {

@@ -6,7 +6,10 @@
 
 use std::borrow::Cow;
 
+use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
+
 use crate::bytes::{ByteOrder, Reader, until_nul};
+use crate::perf::record::Records;
 
 /// `HEADER_TRACING_DATA`: the formats of tracepoints.
 pub const TRACING_DATA: u8 = 1;
@@ -70,6 +73,34 @@ pub fn put_string(out: &mut Vec<u8>, order: ByteOrder, string: &[u8]) {
     let end = out.len().saturating_add(size);
     out.extend_from_slice(string);
     out.resize(end, 0);
+}
+
+/// What a [`BUILD_ID`] section says of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileBuildId<'a> {
+    /// The file's path.
+    pub name: &'a [u8],
+    /// Its build-id.
+    pub build_id: &'a [u8],
+}
+
+/// Walks a [`BUILD_ID`] section, as perf's `write_buildid` writes it.
+pub fn build_ids(content: &[u8], order: ByteOrder) -> impl Iterator<Item = FileBuildId<'_>> {
+    /// What perf writes if it does not write the size: that of SHA-1.
+    const USUAL: u8 = 20;
+    Records::new(content, 0, order).filter_map(move |record| {
+        let mut body = record.body(order);
+        let _pid = body.u32()?;
+        let field = body.bytes(24)?;
+        let size = match record.misc & PERF_RECORD_MISC_BUILD_ID_SIZE {
+            0 => USUAL,
+            _ => *field.get(usize::from(USUAL))?,
+        };
+        Some(FileBuildId {
+            name: until_nul(body.rest()),
+            build_id: field.get(..size.into())?,
+        })
+    })
 }
 
 /// One moment on two clocks.

@@ -17,6 +17,15 @@ pub struct NamedFunction<'a> {
     pub code: Option<&'a [u8]>,
 }
 
+/// What kind of file tells of functions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Teller {
+    /// A log of Mono's profiler.
+    MonoLog,
+    /// A trace of XRay.
+    XrayTrace,
+}
+
 /// The functions of one process.
 #[derive(Clone, Debug)]
 pub struct NamedCode<'a> {
@@ -24,16 +33,19 @@ pub struct NamedCode<'a> {
     pub pid: u32,
     /// The machine that the code is for.
     pub machine: Machine,
+    /// What kind of file tells of them.
+    pub told_by: Teller,
     functions: Vec<NamedFunction<'a>>,
     events: Vec<CodeEvent>,
 }
 
 impl<'a> NamedCode<'a> {
     /// No function yet.
-    pub fn new(pid: u32, machine: Machine) -> Self {
+    pub fn new(pid: u32, machine: Machine, told_by: Teller) -> Self {
         Self {
             pid,
             machine,
+            told_by,
             functions: Vec::new(),
             events: Vec::new(),
         }

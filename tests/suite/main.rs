@@ -44,5 +44,7 @@ mod unsafe_code;
 mod unwinding;
 mod xray;
 mod xray_damage;
+mod xray_events;
 mod xray_functions;
+mod xray_joined;
 mod xray_versions;

@@ -113,7 +113,9 @@ fn read<'a>(trace: &Trace<'a>, process: Option<i32>, thread: i32) -> Vec<(u64, R
 
 fn assert_reads_back(buffers: &[Buffer<'_>], mode: Mode, version: u16, order: ByteOrder) {
     let mut writer = Writer::new(mode, version, order, BUFFER_SIZE);
-    let buffers: Vec<_> = buffers.iter().map(|it| in_version(it, mode, version)).collect();
+    let buffers = buffers.iter().map(|it| in_version(it, mode, version));
+    // One without records does not tell when it was.
+    let buffers: Vec<_> = buffers.filter(|it| !it.records.is_empty()).collect();
     let offsets: Vec<_> = buffers.iter().map(|it| writer.buffer(it)).collect();
     let file = writer.finish();
     let trace = Trace::parse(&file).unwrap();

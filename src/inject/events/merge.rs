@@ -53,6 +53,11 @@ impl<S: Ahead> Merge<S> {
     }
 
     /// All of them, in their first order.
+    pub fn sources(&self) -> &[S] {
+        &self.sources
+    }
+
+    /// The same, to keep.
     pub fn into_sources(self) -> Vec<S> {
         self.sources
     }

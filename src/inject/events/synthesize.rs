@@ -81,10 +81,11 @@ fn write<'p>(
         Base::Recorded(profile) => Synthesis::beside(profile, definitions, spool)?,
         Base::Nothing(origin) => Synthesis::stand_alone(origin, definitions, spool),
     };
-    let start = sources.iter_mut().filter_map(|source| source.next_time()).min();
+    let first = sources.iter_mut().filter_map(|source| source.next_time()).min();
+    // Before the first event, so that nobody has to ask which of the two was first.
+    let start = Time(first.unwrap_or_default().0.saturating_sub(1));
     for source in &sources {
-        let is_alone = matches!(base, Base::Nothing(_));
-        source.write_start(&mut out, start.unwrap_or_default(), is_alone)?;
+        source.write_start(&mut out, start, matches!(base, Base::Nothing(_)))?;
     }
     let mut merge = Merge::new(sources);
     while let Some(source) = merge.next() {

@@ -160,6 +160,9 @@ pub fn asked(options: &Options, logs: &mut Logs<'_>, first: usize) -> Asked<Made
 fn asked_kinds(options: &Options, logs: &[ReadLog<'_>], notes: &mut Vec<String>) -> Vec<MonoEvent> {
     let prepared = || logs.iter().filter_map(|log| log.prepared.as_ref());
     let has = |kind: &MonoEvent| prepared().any(|log| log.events.contains(kind));
+    if logs.is_empty() {
+        return Vec::new();
+    }
     if options.mono_events.is_empty() {
         let all: Vec<MonoEvent> = MonoEvent::ALL.into_iter().filter(has).collect();
         if all.is_empty() {

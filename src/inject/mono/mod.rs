@@ -28,17 +28,16 @@ use crate::inject::events::made_up::MadeUp;
 use crate::inject::mono::prepare::Prepared;
 use crate::machine::Machine;
 use crate::perf::event::Backing;
-use crate::perf::synthesis;
 use crate::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::{self, Index, Log};
-use crate::runtime::named_code::{NamedCode, NamedFunction};
+use crate::runtime::named_code::{NamedCode, NamedFunction, Teller};
 use crate::tally::Tally;
 use crate::units::Pid;
 
 pub use asked::asked;
 pub use events::event_sources;
-pub use open::{OpenLog, Opened, open, open_alone};
+pub use open::{OpenLog, Opened, open};
 pub use prepare::prepare;
 pub use splice::stack_sources;
 
@@ -88,7 +87,7 @@ impl<'a> ReadLog<'a> {
         let pid = self.pid();
         let in_files = files_of(processes, pid);
         let places = self.prepared.as_ref().map(|prepared| &prepared.places);
-        let mut code = NamedCode::new(pid.0, machine);
+        let mut code = NamedCode::new(pid.0, machine, Teller::MonoLog);
         for (number, function) in (0u32..).zip(self.index.code.functions()) {
             if in_files.overlapping(function.range).next().is_some() {
                 continue;
@@ -148,8 +147,14 @@ pub struct Logs<'a> {
     pub packed: Vec<&'a MappedFile>,
     /// What else the user should know.
     pub notes: Vec<String>,
-    /// What did not get into the profile as it was.
-    pub losses: Tally<synthesis::Loss>,
+}
+
+impl Logs<'_> {
+    /// All files that were read.
+    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+        let logs = self.all.iter().map(|log| &*log.found.file);
+        logs.chain(self.packed.iter().copied()).chain(self.core_file)
+    }
 }
 
 /// Reads the logs that were opened.
@@ -180,7 +185,6 @@ pub fn read(opened: &Opened) -> Result<Logs<'_>, Error> {
             .filter_map(|log| log.packed.as_deref())
             .collect(),
         notes,
-        losses: Tally::default(),
     })
 }
 

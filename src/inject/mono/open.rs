@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::code::process::Processes;
 use crate::files::{MappedFile, Spool};
-use crate::inject::candidates::{files_below, shown};
+use crate::inject::candidates::{open_given, shown};
 use crate::inject::dumps::FoundDump;
 use crate::inject::input::read_error;
 use crate::inject::trust::Trust;
@@ -44,7 +44,13 @@ pub struct Opened {
 
 /// Opens the logs that the user named, and those in folders that they named, and finds the process of each among
 /// `processes`, those of the profile.
-pub fn open(options: &Options, processes: Option<&Processes>, trust: Trust) -> Result<Opened, Error> {
+/// If there is no profile, `input` can be a log itself.
+pub fn open(
+    options: &Options,
+    input: Option<&Arc<MappedFile>>,
+    processes: Option<&Processes>,
+    trust: Trust,
+) -> Result<Opened, Error> {
     let core = options.code_from.as_ref().map(|path| {
         let file = MappedFile::open(path);
         file.map_err(|cause| read_error(path, cause))
@@ -53,23 +59,16 @@ pub fn open(options: &Options, processes: Option<&Processes>, trust: Trust) -> R
         core: core.transpose()?,
         ..Opened::default()
     };
-    for path in &options.mono_logs {
-        let metadata = std::fs::metadata(path).map_err(|cause| read_error(path, cause))?;
-        if !metadata.is_dir() {
-            let file = MappedFile::open(path).map_err(|cause| read_error(path, cause))?;
-            opened.add(options, Arc::new(file), processes)?;
-            continue;
-        }
-        for path in files_below(path, &mut opened.notes) {
-            let file = MappedFile::open(&path).ok();
-            let Some(file) = file.filter(|file| packed::is_log(file)) else {
-                continue;
-            };
-            match trust.check(&file, Pid(0)) {
-                Ok(()) => opened.add(options, Arc::new(file), processes)?,
-                Err(reason) => opened.notes.push(format!("{} {reason}", shown(&path))),
-            }
-        }
+    if let Some(input) = input {
+        let log = OpenLog::unpack(input.clone()).map_err(|cause| Error::Spool { cause })?;
+        let pid = log.pid(options).map_err(|cause| Error::Log {
+            path: input.path().to_owned(),
+            cause,
+        })?;
+        opened.logs.push(log.of(pid));
+    }
+    for file in open_given(&options.mono_logs, packed::is_log, trust, &mut opened.notes)? {
+        opened.add(options, file, processes)?;
     }
     if opened.left_out > 0 {
         let left_out = opened.left_out;
@@ -77,18 +76,6 @@ pub fn open(options: &Options, processes: Option<&Processes>, trust: Trust) -> R
             "{left_out} logs of Mono are left out: no more than {MAX_LOGS} are used at a time"
         ));
     }
-    Ok(opened)
-}
-
-/// Opens the logs that a profile is made of: the input, which is one, and those that the user named beside it.
-pub fn open_alone(options: &Options, input: &Arc<MappedFile>, trust: Trust) -> Result<Opened, Error> {
-    let mut opened = open(options, None, trust)?;
-    let log = OpenLog::unpack(input.clone()).map_err(|cause| Error::Spool { cause })?;
-    let pid = log.pid(options).map_err(|cause| Error::Log {
-        path: input.path().to_owned(),
-        cause,
-    })?;
-    opened.logs.insert(0, log.of(pid));
     Ok(opened)
 }
 

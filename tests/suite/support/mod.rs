@@ -7,6 +7,7 @@ pub mod dwarf_contents;
 pub mod generator;
 pub mod gimli_writer;
 pub mod lines;
+pub mod llvm_xray;
 pub mod model;
 pub mod mono_log;
 pub mod mono_report;

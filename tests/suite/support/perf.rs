@@ -157,10 +157,15 @@ pub fn without_addresses(mut events: Vec<Event>) -> Vec<Event> {
 /// All samples of all events, as some perf tells of them. It must have nothing to say against the profile.
 pub fn events(program: &str, profile: &Path) -> Vec<Event> {
     let cache = tempfile::tempdir().unwrap();
+    events_with_cache(program, cache.path(), profile)
+}
+
+/// The same, with some build-id cache.
+pub fn events_with_cache(program: &str, cache: &Path, profile: &Path) -> Vec<Event> {
     let fields = "comm,pid,tid,time,period,event,ip,sym,dso";
     let arguments = [
         "--buildid-dir",
-        text(cache.path()),
+        text(cache),
         "script",
         "-f",
         "-i",

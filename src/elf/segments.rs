@@ -1,0 +1,112 @@
+//! Where the code of a program or library lies: in the file, and in memory.
+
+use object::elf;
+use object::endian::Endianness;
+use object::read::elf::{FileHeader, ProgramHeader, Sym};
+
+use crate::range_map::RangeMap;
+use crate::units::{Address, AddressRange};
+
+/// A part of a file that is loaded as code (`PT_LOAD` with `PF_X`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Where it starts in the file, in bytes.
+    pub file_offset: u64,
+    /// The addresses that it is linked for.
+    pub range: AddressRange,
+}
+
+/// How many segments of code are looked at: linkers make one or two.
+const MAX_SEGMENTS: usize = 64;
+
+/// What is known of the code of an ELF file, of which all that can't be understood is left out.
+#[derive(Clone, Debug, Default)]
+pub struct Code {
+    /// Its architecture, as `uname -m` has it; empty if it is another than those that XRay knows.
+    pub architecture: &'static [u8],
+    /// Its segments of code.
+    pub segments: Vec<Segment>,
+    /// The functions that its symbols tell of, at the addresses that they are linked for.
+    pub functions: RangeMap<Address>,
+}
+
+impl Code {
+    /// Reads an ELF file, of 32 bits or 64, in either byte order.
+    pub fn read(file: &[u8]) -> Self {
+        /// Where a file says of which class it is (`EI_CLASS`).
+        const CLASS: usize = 4;
+        let code = match file.get(CLASS) == Some(&elf::ELFCLASS32.0) {
+            true => Self::read_class::<elf::FileHeader32<Endianness>>(file),
+            false => Self::read_class::<elf::FileHeader64<Endianness>>(file),
+        };
+        code.unwrap_or_default()
+    }
+
+    fn read_class<H: FileHeader<Endian = Endianness>>(file: &[u8]) -> object::read::Result<Self> {
+        let header = H::parse(file)?;
+        let endian = header.endian()?;
+        let is_code = |segment: &&H::ProgramHeader| {
+            segment.p_type(endian) == elf::PT_LOAD && segment.p_flags(endian).contains(elf::PF_X)
+        };
+        let segments = header.program_headers(endian, file)?.iter().filter(is_code);
+        let segments = segments.filter_map(|segment| {
+            Some(Segment {
+                file_offset: segment.p_offset(endian).into(),
+                range: AddressRange::new(
+                    Address(segment.p_vaddr(endian).into()),
+                    segment.p_filesz(endian).into(),
+                )?,
+            })
+        });
+        let segments = segments.take(MAX_SEGMENTS).collect();
+        let sections = header.sections(endian, file)?;
+        let mut functions = RangeMap::default();
+        for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
+            let symbols = sections.symbols(endian, file, kind)?;
+            for symbol in symbols.iter().filter(|symbol| symbol.st_type() == elf::STT_FUNC) {
+                let start = Address(symbol.st_value(endian).into());
+                if let Some(range) = AddressRange::new(start, symbol.st_size(endian).into()) {
+                    functions.insert(range, start, |_, _| {});
+                }
+            }
+        }
+        Ok(Self {
+            architecture: architecture(header.e_machine(endian)),
+            segments,
+            functions,
+        })
+    }
+
+    /// The address that a place in the file is linked for.
+    pub fn address(&self, file_offset: u64) -> Option<Address> {
+        /// What is mapped starts and ends with a page, and so before and behind the segment.
+        const PAGE: u64 = 0x1_0000;
+        let mut segments = self.segments.iter();
+        let segment = segments.find(|segment| {
+            let end = segment.file_offset.saturating_add(segment.range.size());
+            let start = segment.file_offset & !(PAGE - 1);
+            (start..end).contains(&file_offset)
+        })?;
+        Some(Address(
+            segment
+                .range
+                .start
+                .0
+                .wrapping_sub(segment.file_offset)
+                .wrapping_add(file_offset),
+        ))
+    }
+}
+
+fn architecture(machine: elf::Machine) -> &'static [u8] {
+    match machine {
+        elf::EM_X86_64 => b"x86_64",
+        elf::EM_AARCH64 => b"aarch64",
+        elf::EM_ARM => b"armv7l",
+        elf::EM_PPC64 => b"ppc64le",
+        elf::EM_RISCV => b"riscv64",
+        elf::EM_LOONGARCH => b"loongarch64",
+        elf::EM_S390 => b"s390x",
+        _ => b"",
+    }
+}

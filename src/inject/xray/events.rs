@@ -1,0 +1,400 @@
+//! Records of traces as events of a profile.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use rustc_hash::FxHashMap;
+
+use crate::code::call_tree::Stack;
+use crate::inject::events::synthesize::Out;
+use crate::inject::events::{Ahead, Asked, Calls, Chain, EventSource, Loss, Merge, Step};
+use crate::inject::xray::asked::Made;
+use crate::inject::xray::binary::Binary;
+use crate::inject::xray::replay::{Peeked, Timed, replay, step};
+use crate::inject::xray::{ReadTrace, Seen, TracedProcess, Traces};
+use crate::perf::synthesis::{Comm, Sample, Task, Thread};
+use crate::runtime::jitdump::marker::base_name;
+use crate::runtime::xray::{Record, What};
+use crate::units::{Pid, Time};
+
+/// How many samples more than a trace has records are made of long calls, one for each step of time. What is beyond
+/// that gets one sample for all of its steps.
+const MOST_STEPS: u64 = 1 << 22;
+
+/// How events are made fewer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shape {
+    /// One sample of each thread for so many nanoseconds of its calls, if not for each time between two records.
+    pub resample: Option<u64>,
+    /// One sample for each stack of each thread, with all that was spent there.
+    pub aggregate: bool,
+    /// The shortest calls that are told, in nanoseconds. The time of others is that of their callers.
+    pub min_duration: u64,
+}
+
+/// `traces` as events; none if there is no trace.
+pub fn event_sources<'l>(
+    traces: &'l mut Traces<'_>,
+    asked: &'l Asked<Made>,
+    shape: Shape,
+) -> Vec<Box<dyn EventSource + 'l>> {
+    if traces.all.is_empty() {
+        return Vec::new();
+    }
+    vec![Box::new(TraceEvents::new(traces, asked, shape))]
+}
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug)]
+struct Doing {
+    thread: Thread,
+    is_known: bool,
+    stack: Stack,
+    /// Since when nothing has been told of its calls.
+    since: Time,
+}
+
+/// What is told of a stack of a thread as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    nanoseconds: u64,
+    calls: u64,
+}
+
+/// Turns the records of traces into samples.
+#[derive(Debug)]
+struct TraceEvents<'l, 'a> {
+    replay: Merge<Peeked<'l, 'a>>,
+    /// Of each thread of each trace: which trace, and which of `doing`.
+    places: Vec<(usize, usize)>,
+    /// Of each thread, however many traces it has written.
+    doing: Vec<Doing>,
+    seen: &'l mut [Seen],
+    processes: &'l mut BTreeMap<Pid, TracedProcess<'a>>,
+    binary: Option<&'l Binary>,
+    asked: &'l Asked<Made>,
+    shape: Shape,
+    calls: Calls<u32>,
+    chain: Chain,
+    /// By thread and stack, if they are to be told of as a whole.
+    sums: FxHashMap<(usize, Stack), Sum>,
+    /// The same in the end, those that are left.
+    left: std::vec::IntoIter<((usize, Stack), Sum)>,
+    steps_left: u64,
+    latest: Time,
+    payload: Vec<u8>,
+}
+
+impl<'l, 'a> TraceEvents<'l, 'a> {
+    fn new(traces: &'l mut Traces<'a>, asked: &'l Asked<Made>, shape: Shape) -> Self {
+        let (places, doing) = threads(&traces.all);
+        traces.seen.fill(Seen::default());
+        Self {
+            replay: replay(&traces.all, shape.min_duration, |_| true),
+            places,
+            doing,
+            seen: &mut traces.seen,
+            processes: &mut traces.processes,
+            binary: traces.binary,
+            asked,
+            shape,
+            calls: Calls::default(),
+            chain: Chain::default(),
+            sums: FxHashMap::default(),
+            left: Vec::new().into_iter(),
+            steps_left: MOST_STEPS,
+            latest: Time::default(),
+            payload: Vec::new(),
+        }
+    }
+
+    fn write_record(
+        &mut self,
+        place: usize,
+        Timed { time, record }: Timed<'a>,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        let Some(&(trace, thread)) = self.places.get(place) else {
+            return Ok(());
+        };
+        let (Some(doing), Some(seen)) = (self.doing.get_mut(thread), self.seen.get_mut(trace)) else {
+            return Ok(());
+        };
+        self.latest = time;
+        let Some(step) = step(&record.what) else {
+            let stack = doing.stack;
+            return self.write_logged(trace, thread, stack, time, &record, out);
+        };
+        let before = *doing;
+        doing.since = time;
+        doing.stack = self
+            .calls
+            .follow(before.stack, step, record.offset, &mut seen.losses);
+        let now = doing.stack;
+        if before.stack != Stack::EMPTY {
+            self.write_time(trace, thread, before, time, &record, out)?;
+        }
+        if let Step::Enter(_) = step {
+            if let Some(seen) = self.seen.get_mut(trace) {
+                seen.calls = seen.calls.saturating_add(1);
+            }
+            self.write_call(trace, thread, now, time, &record, out)?;
+        }
+        Ok(())
+    }
+
+    /// The time since the last entry or exit was spent in the calls that the thread was in.
+    fn write_time(
+        &mut self,
+        trace: usize,
+        thread: usize,
+        before: Doing,
+        time: Time,
+        record: &Record<'_>,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        let spent = time.0.saturating_sub(before.since.0);
+        if spent == 0 || self.asked.number(Made::SelfTime).is_none() {
+            return Ok(());
+        }
+        if self.shape.aggregate {
+            let sum = self.sums.entry((thread, before.stack)).or_default();
+            sum.nanoseconds = sum.nanoseconds.saturating_add(spent);
+            return Ok(());
+        }
+        let (count, period) = match self.shape.resample {
+            None => (1, spent),
+            Some(step) => {
+                let step = step.max(1);
+                let steps = (time.0 / step).saturating_sub(before.since.0 / step);
+                match self.steps_left.checked_sub(steps) {
+                    Some(left) => {
+                        self.steps_left = left;
+                        (steps, step)
+                    }
+                    None => (1, steps.saturating_mul(step)),
+                }
+            }
+        };
+        if count == 0 {
+            return Ok(());
+        }
+        self.make_chain(trace, thread, before.stack, record.offset);
+        for _ in 0..count {
+            self.put(Made::SelfTime, thread, time, record.cpu, period, out)?;
+        }
+        Ok(())
+    }
+
+    fn write_call(
+        &mut self,
+        trace: usize,
+        thread: usize,
+        stack: Stack,
+        time: Time,
+        record: &Record<'_>,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        if self.asked.number(Made::Call).is_none() {
+            return Ok(());
+        }
+        if self.shape.aggregate {
+            let sum = self.sums.entry((thread, stack)).or_default();
+            sum.calls = sum.calls.saturating_add(1);
+            return Ok(());
+        }
+        self.make_chain(trace, thread, stack, record.offset);
+        self.put(Made::Call, thread, time, record.cpu, 1, out)
+    }
+
+    /// What the program logged, with where it was.
+    fn write_logged(
+        &mut self,
+        trace: usize,
+        thread: usize,
+        stack: Stack,
+        time: Time,
+        record: &Record<'_>,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        self.payload.clear();
+        match record.what {
+            What::Custom { payload } => self.payload.extend_from_slice(payload),
+            What::Typed { kind, payload } => {
+                self.payload.extend_from_slice(&kind.to_le_bytes());
+                self.payload.extend_from_slice(payload);
+            }
+            _ => return Ok(()),
+        }
+        if let Some(seen) = self.seen.get_mut(trace) {
+            seen.events = seen.events.saturating_add(1);
+        }
+        self.make_chain(trace, thread, stack, record.offset);
+        self.put(Made::Custom, thread, time, record.cpu, 1, out)
+    }
+
+    fn make_chain(&mut self, trace: usize, thread: usize, stack: Stack, offset: u64) {
+        self.chain.restart(None);
+        let process = self.doing.get(thread).map(|doing| doing.thread.pid);
+        let process = process.and_then(|pid| self.processes.get_mut(&pid));
+        let Some(TracedProcess { places, .. }) = process else {
+            return;
+        };
+        let functions = self.calls.functions(stack);
+        let is_whole = self.chain.add(functions.map(|function| places.address(function)));
+        if !is_whole && let Some(seen) = self.seen.get_mut(trace) {
+            seen.losses.add(Loss::Frames, offset);
+        }
+    }
+
+    fn put(
+        &self,
+        made: Made,
+        thread: usize,
+        time: Time,
+        cpu: u16,
+        period: u64,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        let (Some(event), Some(doing)) = (self.asked.number(made), self.doing.get(thread)) else {
+            return Ok(());
+        };
+        out.sample(&Sample {
+            event,
+            thread: doing.thread,
+            time,
+            cpu: cpu.into(),
+            period,
+            chain: self.chain.frames(),
+            raw: match made {
+                Made::Custom => &self.payload,
+                Made::SelfTime | Made::Call => b"",
+            },
+        })
+    }
+
+    /// Tells what was spent in a stack as a whole.
+    fn write_sum(&mut self, out: &mut Out<'_>) -> io::Result<()> {
+        let Some(((thread, stack), sum)) = self.left.next() else {
+            return Ok(());
+        };
+        self.make_chain(0, thread, stack, 0);
+        for (made, period) in [(Made::SelfTime, sum.nanoseconds), (Made::Call, sum.calls)] {
+            if period > 0 {
+                self.put(made, thread, self.latest, 0, period, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a process is called: as its binary, or its trace if that is named as XRay's runtime does.
+    fn process_name(&self, pid: Pid) -> Vec<u8> {
+        if let Some(binary) = self.binary {
+            return base_name(&binary.path).to_vec();
+        }
+        let file = self.processes.get(&pid).map(|process| process.found.file.path());
+        let name = file.and_then(|path| path.file_name()).unwrap_or_default();
+        let name = name.as_encoded_bytes();
+        let parts: Vec<&[u8]> = name.split(|&byte| byte == b'.').collect();
+        match parts[..] {
+            [b"xray-log", ref inner @ .., _random] if !inner.is_empty() => inner.join(&b'.'),
+            _ => b"xray".to_vec(),
+        }
+    }
+}
+
+/// The threads of all traces: of each of a trace's, the trace and its place among all, which each have once.
+fn threads(traces: &[ReadTrace<'_>]) -> (Vec<(usize, usize)>, Vec<Doing>) {
+    let mut places = Vec::new();
+    let mut doing: Vec<Doing> = Vec::new();
+    let mut known: FxHashMap<Thread, usize> = FxHashMap::default();
+    for (trace, read) in traces.iter().enumerate() {
+        for traced in &read.threads {
+            let Some(traced) = traced else {
+                // It is never replayed.
+                places.push((trace, usize::MAX));
+                continue;
+            };
+            let place = *known.entry(traced.thread).or_insert(doing.len());
+            if place == doing.len() {
+                doing.push(Doing {
+                    thread: traced.thread,
+                    is_known: traced.is_known,
+                    stack: Stack::EMPTY,
+                    since: Time::default(),
+                });
+            }
+            places.push((trace, place));
+        }
+    }
+    (places, doing)
+}
+
+impl EventSource for TraceEvents<'_, '_> {
+    fn next_time(&mut self) -> Option<Time> {
+        if let Some(time) = self.replay.next().and_then(Ahead::time) {
+            return Some(time);
+        }
+        if !self.sums.is_empty() {
+            let mut sums: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();
+            sums.sort_unstable_by_key(|&(key, _)| key);
+            self.left = sums.into_iter();
+        }
+        (self.left.len() > 0).then_some(self.latest)
+    }
+
+    fn write_start(&self, out: &mut Out<'_>, start: Time, is_alone: bool) -> io::Result<()> {
+        for (&pid, process) in self.processes.iter().filter(|_| is_alone) {
+            let thread = Thread::first_of(pid);
+            out.comm(&Comm {
+                thread,
+                time: start,
+                name: &self.process_name(pid),
+                is_exec: true,
+            })?;
+            if let Some((binary, base)) = self.binary.zip(process.base) {
+                for mapping in binary.mappings(pid, base, start) {
+                    out.map(&mapping)?;
+                }
+            }
+        }
+        for doing in &self.doing {
+            let parent = Thread::first_of(doing.thread.pid);
+            if !doing.is_known && doing.thread != parent {
+                out.fork(&Task {
+                    thread: doing.thread,
+                    parent,
+                    time: start,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_next(&mut self, out: &mut Out<'_>) -> io::Result<()> {
+        let Some(thread) = self.replay.next() else {
+            return self.write_sum(out);
+        };
+        let place = thread.place;
+        match thread.advance() {
+            Some(timed) => self.write_record(place, timed, out),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) {
+        for thread in self.replay.sources() {
+            let trace = self.places.get(thread.place).map(|&(trace, _)| trace);
+            if let Some(seen) = trace.and_then(|trace| self.seen.get_mut(trace)) {
+                seen.faults.merge(thread.faults());
+            }
+        }
+        let is_full = self
+            .processes
+            .values()
+            .any(|process| process.places.made_up().is_full());
+        if let Some(seen) = self.seen.first_mut() {
+            seen.losses.add_many(Loss::Names, is_full.into(), 0);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Traces of LLVM's XRay: events of a profile, and call chains.
+//!
+//! ```text
+//! files ─► [open] ─► [read]: clocks ([clock]), [threads] by the profile's numbers, functions of the [binary] at [places]
+//!                       └─► [replay] in the order of time, without short calls if asked for ([long_calls])
+//!                              ├─► [asked] [events] of a profile
+//!                              └─► [splice]: stacks of the profile's own samples
+//! ```
+
+pub mod asked;
+pub mod binary;
+mod clock;
+pub mod events;
+mod long_calls;
+mod open;
+mod places;
+mod read;
+mod replay;
+mod splice;
+mod threads;
+
+use std::collections::BTreeMap;
+
+use crate::files::MappedFile;
+use crate::inject::candidates::shown;
+use crate::inject::dumps::FoundDump;
+use crate::inject::events::Loss;
+use crate::inject::events::made_up::MadeUp;
+use crate::inject::xray::binary::{Base, Binary};
+use crate::inject::xray::clock::FoundClock;
+use crate::inject::xray::places::Places;
+use crate::inject::xray::threads::Traced;
+use crate::machine::Machine;
+use crate::runtime::RuntimeTime;
+use crate::runtime::named_code::{NamedCode, NamedFunction, Teller};
+use crate::runtime::xray::{Fault, Index, Trace};
+use crate::summary::{TraceSummary, Warning};
+use crate::tally::Tally;
+use crate::units::Pid;
+
+pub use asked::asked;
+pub use events::event_sources;
+pub use open::{Opened, open};
+pub use read::read;
+pub use splice::stack_sources;
+
+/// A trace that was read.
+#[derive(Debug)]
+pub struct ReadTrace<'a> {
+    /// The file.
+    pub file: &'a MappedFile,
+    /// Its records.
+    pub trace: Trace<'a>,
+    /// Where they are.
+    pub index: Index,
+    /// Its clock.
+    pub clock: FoundClock,
+    /// Its threads, in the order of the index; `None` for those of processes that the profile has not.
+    pub threads: Vec<Option<Traced>>,
+}
+
+/// What was seen of a trace when it was replayed.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// How many calls.
+    pub calls: u64,
+    /// How many events that the program logged.
+    pub events: u64,
+    /// What could not be used of its records.
+    pub faults: Tally<Fault>,
+    /// What of them could not be told.
+    pub losses: Tally<Loss>,
+}
+
+/// A process of traces.
+#[derive(Debug)]
+pub struct TracedProcess<'a> {
+    /// It, as one with a file that has code: the first trace that tells of it.
+    pub found: FoundDump,
+    /// Where its functions are.
+    pub places: Places<'a>,
+    /// Where the binary is.
+    pub base: Option<Base>,
+}
+
+/// The traces that belong to a profile.
+#[derive(Debug, Default)]
+pub struct Traces<'a> {
+    /// They.
+    pub all: Vec<ReadTrace<'a>>,
+    /// What was seen of each.
+    pub seen: Vec<Seen>,
+    /// Their processes.
+    pub processes: BTreeMap<Pid, TracedProcess<'a>>,
+    /// The instrumented binary, if there is one.
+    pub binary: Option<&'a Binary>,
+    /// What went wrong.
+    pub warnings: Vec<Warning>,
+    /// What else the user should know.
+    pub notes: Vec<String>,
+}
+
+impl Traces<'_> {
+    /// The architecture of the first one, as `uname -m` has it, as far as that is known.
+    pub fn architecture(&self) -> &'static [u8] {
+        self.binary.map_or(b"", |binary| binary.code.architecture)
+    }
+
+    /// All files that were read.
+    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+        let binary = self.binary.map(|binary| &*binary.file);
+        self.all.iter().map(|trace| trace.file).chain(binary)
+    }
+
+    /// The functions of each process that have no code, and so need some place and a name there.
+    pub fn code(&self, machine: Machine) -> impl Iterator<Item = (&FoundDump, NamedCode<'_>)> {
+        self.processes.iter().filter_map(move |(pid, process)| {
+            let made_up = process.places.made_up().all();
+            let mut code = NamedCode::new(pid.0, machine, Teller::XrayTrace);
+            for MadeUp { name, range } in made_up {
+                let named = NamedFunction {
+                    name: name.into(),
+                    range: *range,
+                    code: None,
+                };
+                code.load(named, RuntimeTime::default());
+            }
+            (!made_up.is_empty()).then_some((&process.found, code))
+        })
+    }
+
+    /// What there is to tell of each.
+    pub fn summaries(&self) -> Vec<TraceSummary> {
+        let all = self.all.iter().zip(&self.seen);
+        let summaries = all.map(|(trace, seen)| TraceSummary {
+            path: trace.name(),
+            version: trace.trace.header().version,
+            threads: trace.threads.iter().flatten().count() as u64,
+            calls: seen.calls,
+            events: seen.events,
+            clock: trace.clock.note.clone(),
+        });
+        summaries.collect()
+    }
+}
+
+impl ReadTrace<'_> {
+    /// How to call it.
+    pub fn name(&self) -> String {
+        shown(self.file.path())
+    }
+}

@@ -1,0 +1,56 @@
+//! Addresses of the functions that a trace has numbers for.
+
+use rustc_hash::FxHashMap;
+
+use crate::inject::events::MadeUpFunctions;
+use crate::inject::xray::binary::Base;
+use crate::runtime::xray::Functions;
+use crate::units::{Address, AddressRange};
+
+/// Those of a process.
+#[derive(Debug)]
+pub struct Places<'a> {
+    /// The functions that the binary has, and where that is.
+    known: Option<(&'a Functions, Base)>,
+    /// Of others.
+    unknown: FxHashMap<u32, Address>,
+    made_up: MadeUpFunctions,
+}
+
+impl<'a> Places<'a> {
+    /// For a process with the binary at some place, if it is known, and with `taken` addresses.
+    pub fn new(
+        known: Option<(&'a Functions, Base)>,
+        taken: impl Iterator<Item = AddressRange>,
+        is_64: bool,
+    ) -> Self {
+        Self {
+            known,
+            unknown: FxHashMap::default(),
+            made_up: MadeUpFunctions::new(taken, is_64),
+        }
+    }
+
+    /// Where a function is.
+    #[inline]
+    pub fn address(&mut self, function: u32) -> Address {
+        let known = self
+            .known
+            .and_then(|(functions, base)| Some((functions.address(function)?, base)));
+        match known {
+            Some((address, base)) => base.loaded(address),
+            None => self.unknown_address(function),
+        }
+    }
+
+    #[cold]
+    fn unknown_address(&mut self, function: u32) -> Address {
+        let address = self.unknown.entry(function);
+        *address.or_insert_with(|| self.made_up.address(format!("[xray #{function}]").as_bytes()))
+    }
+
+    /// The functions that were made up.
+    pub fn made_up(&self) -> &MadeUpFunctions {
+        &self.made_up
+    }
+}

@@ -1,0 +1,140 @@
+//! Reading traces onto the profile's clock, processes and threads.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::code::clock::ProfileClock;
+use crate::code::process::Processes;
+use crate::code::survey::Survey;
+use crate::files::MappedFile;
+use crate::inject::candidates::shown;
+use crate::inject::dumps::FoundDump;
+use crate::inject::xray::binary::{Base, Binary};
+use crate::inject::xray::clock;
+use crate::inject::xray::places::Places;
+use crate::inject::xray::threads::{Known, Traced, threads};
+use crate::inject::xray::{Opened, ReadTrace, Seen, TracedProcess, Traces};
+use crate::inject::{Error, Options, sources};
+use crate::perf::Profile;
+use crate::runtime::xray::Trace;
+use crate::summary::Warning;
+use crate::units::Pid;
+
+/// Reads the traces that were opened, for what was `recorded`, if anything was.
+pub fn read<'a>(
+    options: &Options,
+    opened: &'a Opened,
+    recorded: Option<(&Profile<'_>, &Survey)>,
+) -> Result<Traces<'a>, Error> {
+    let mut traces = Traces {
+        binary: opened.binary.as_ref(),
+        notes: opened.notes.clone(),
+        ..Traces::default()
+    };
+    if opened.files.is_empty() {
+        return Ok(traces);
+    }
+    let clock =
+        recorded.map(|(profile, survey)| sources::profile_clock(profile, survey, options.clock_offset));
+    let known = recorded.map(|(profile, survey)| Known::of(profile, &survey.processes));
+    for file in &opened.files {
+        traces.add(options, file, clock.as_ref(), known.as_ref())?;
+    }
+    traces.seen = vec![Seen::default(); traces.all.len()];
+    let bases = match (traces.binary, recorded) {
+        (Some(binary), Some((profile, _))) => binary.bases(profile, &mut traces.notes),
+        _ => FxHashMap::default(),
+    };
+    if traces.binary.is_none() {
+        let what = "no --xray-binary is given, so functions have numbers for names";
+        traces.notes.push(what.into());
+    }
+    let nobody = Processes::default();
+    let processes = recorded.map_or(&nobody, |(_, survey)| &survey.processes);
+    let binary = traces.binary;
+    let traced = &mut traces.processes;
+    for (file, trace) in opened.files.iter().zip(&traces.all) {
+        for Traced { thread, .. } in trace.threads.iter().flatten() {
+            let base = match recorded {
+                Some(_) => bases.get(&thread.pid).copied(),
+                None => binary.map(Binary::usual_base),
+            };
+            let process = traced.entry(thread.pid);
+            process.or_insert_with(|| TracedProcess::new(file, thread.pid, binary, base, processes));
+        }
+    }
+    Ok(traces)
+}
+
+impl<'a> Traces<'a> {
+    fn add(
+        &mut self,
+        options: &Options,
+        file: &'a Arc<MappedFile>,
+        profile_clock: Option<&ProfileClock>,
+        known: Option<&Known<'_>>,
+    ) -> Result<(), Error> {
+        let trace = Trace::parse(file).map_err(|cause| Error::Trace {
+            path: file.path().to_owned(),
+            cause,
+        })?;
+        let index = trace.index();
+        let clock = clock::find(&trace, &index, profile_clock, options.clock_offset);
+        let name = shown(file.path());
+        let mut warn = |what| {
+            self.warnings.push(Warning {
+                file: Some(name.clone()),
+                ..Warning::new(what)
+            })
+        };
+        if let Some(warning) = clock.warning {
+            warn(warning);
+        }
+        if self.all.first().is_some_and(|first| first.clock.id != clock.id) {
+            warn(
+                "its times are on another clock than those of the first trace, so they can't be compared; make a profile of each",
+            );
+        }
+        let threads = threads(&trace, &index, known, options.pid);
+        let strangers: BTreeSet<Pid> = threads.iter().filter_map(|thread| thread.err()).collect();
+        self.notes.extend(strangers.iter().map(|pid| {
+            format!("{name} is of process {pid}, which is not in the profile: not used; say with --pid which one it is of")
+        }));
+        self.all.push(ReadTrace {
+            file,
+            trace,
+            index,
+            clock,
+            threads: threads.into_iter().map(Result::ok).collect(),
+        });
+        Ok(())
+    }
+}
+
+impl<'a> TracedProcess<'a> {
+    fn new(
+        file: &Arc<MappedFile>,
+        pid: Pid,
+        binary: Option<&'a Binary>,
+        base: Option<Base>,
+        processes: &Processes,
+    ) -> Self {
+        let spaces = processes.spaces_of(pid);
+        let maps = spaces.flat_map(|(_, space)| space.maps.iter().map(|map| map.range));
+        let functions = binary.map(|binary| &binary.functions);
+        let is_64 = functions.is_none_or(|functions| functions.pointer_size == 8);
+        Self {
+            found: FoundDump {
+                file: file.clone(),
+                pids: vec![pid],
+                pids_before: Vec::new(),
+                marked: None,
+                markers: Vec::new(),
+            },
+            places: Places::new(functions.zip(base), maps, is_64),
+            base,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What llvm-xray, LLVM's own reader, makes of a trace.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::tools::{self, text};
+
+/// Calls and ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Amount {
+    pub calls: u64,
+    pub ticks: u64,
+}
+
+/// Writes the records of a trace in the order of time. llvm-xray refuses records that come too late, as those of all
+/// threads but the first do in most traces. Ticks stay ticks, since the file does not tell how long they are.
+pub fn sorted(folder: &Path, trace: &Path) -> PathBuf {
+    let yaml = tools::checked("llvm-xray", &["convert", "--sort", "-f", "yaml", text(trace)]);
+    let (header, records) = yaml.split_once("records:\n").unwrap();
+    let header = header
+        .lines()
+        .map(|line| match line.split_once(':').unwrap_or((line, "")).0.trim() {
+            // The only ones that it reads of YAML.
+            "version" => "  version: 1".to_owned(),
+            "type" => "  type: 0".to_owned(),
+            "cycle-frequency" => "  cycle-frequency: 0".to_owned(),
+            _ => line.to_owned(),
+        });
+    let header: Vec<String> = header.collect();
+    let path = folder.join("sorted.yaml");
+    std::fs::write(&path, format!("{}\nrecords:\n{records}", header.join("\n"))).unwrap();
+    path
+}
+
+/// The calls of each function, and the time in them. Of more than 10,000,000 ticks it prints the first seven digits.
+pub fn account(sorted: &Path) -> BTreeMap<u32, Amount> {
+    let csv = tools::checked("llvm-xray", &["account", "-d", "-f", "csv", text(sorted)]);
+    let rows = csv.lines().skip(1).map(|line| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let amount = Amount {
+            calls: fields[1].parse().unwrap(),
+            ticks: fields[7].parse::<f64>().unwrap().round() as u64,
+        };
+        (fields[0].parse().unwrap(), amount)
+    });
+    rows.collect()
+}
+
+/// The time in each stack of calls of each thread, with that of the calls from there.
+pub fn stacks(sorted: &Path) -> BTreeMap<(u32, Vec<u32>), u64> {
+    let options = ["--all-stacks", "--stack-format=flame", "--aggregation-type=time"];
+    let flame = tools::checked("llvm-xray", &[&["stack"], &options[..], &[text(sorted)]].concat());
+    let lines = flame.lines().filter_map(|line| {
+        let line = line.strip_prefix("thread_")?;
+        let mut parts = line.split(';').map(str::trim);
+        let thread = parts.next()?.parse().ok()?;
+        let ticks = parts.next_back()?.parse().ok()?;
+        let functions = parts.map(|part| part.trim_start_matches('#').parse());
+        Some(((thread, functions.collect::<Result<_, _>>().ok()?), ticks))
+    });
+    lines.collect()
+}
+
+/// How many calls a trace for Chrome has.
+pub fn chrome_calls(sorted: &Path) -> u64 {
+    let json = tools::checked("llvm-xray", &["convert", "-f", "trace_event", text(sorted)]);
+    json.matches("\"ph\" : \"B\"").count() as u64
+}

@@ -1,0 +1,385 @@
+//! Traces of XRay as events of a profile, against what llvm-xray makes of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jitinject::runtime::xray::{Functions, Header};
+use object::{Object, ObjectSymbol, SymbolKind};
+
+use crate::mono_events::assert_reports_are_silent;
+use crate::support::llvm_xray::{self, Amount};
+use crate::support::perf::{Event, events, newer, without_addresses};
+use crate::support::{capture, inject_into, jitinject, said, scratch, tools};
+use crate::xray::{SHORT, SOUND, real};
+
+/// The trace of a capture.
+fn trace_of(name: &str) -> PathBuf {
+    capture::folder(name).join("trace.xray")
+}
+
+/// The binary that wrote it, which is the same for most of them.
+fn binary_of(name: &str) -> PathBuf {
+    let own = capture::folder(name).join("work");
+    match own.exists() {
+        true => own,
+        false => capture::folder("xray-fdr-pie14").join("work"),
+    }
+}
+
+/// The numbers of functions by the names of their symbols.
+fn numbers(binary: &Path) -> BTreeMap<String, u32> {
+    let file = std::fs::read(binary).unwrap();
+    let functions = Functions::read(&file).unwrap();
+    let by_address: BTreeMap<u64, u32> = functions
+        .addresses()
+        .iter()
+        .map(|address| address.0)
+        .zip(1..)
+        .collect();
+    let elf = object::File::parse(&*file).unwrap();
+    let symbols = elf.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
+    let named = symbols.filter_map(|symbol| {
+        let number = by_address.get(&symbol.address())?;
+        Some((symbol.name().unwrap().to_owned(), *number))
+    });
+    named.collect()
+}
+
+/// A stack of an event as numbers, outermost first.
+fn functions(event: &Event, numbers: &BTreeMap<String, u32>) -> Vec<u32> {
+    let symbols = event.symbols().into_iter().rev();
+    symbols
+        .map(|symbol| {
+            let number = || symbol.strip_prefix("[xray #")?.strip_suffix(']')?.parse().ok();
+            numbers
+                .get(symbol)
+                .copied()
+                .or_else(number)
+                .unwrap_or_else(|| panic!("{event:?}"))
+        })
+        .collect()
+}
+
+/// The events of a trace by themselves, the same with both perfs.
+fn alone(name: &str, more: &[&str]) -> Vec<Event> {
+    let folder = scratch();
+    let output = inject_into(folder.path(), &trace_of(name), more);
+    let shown = without_addresses(events("perf", &output));
+    assert!(shown == without_addresses(events(&newer(), &output)));
+    assert_reports_are_silent(&output);
+    shown
+}
+
+fn with_binary(name: &str, more: &[&str]) -> Vec<Event> {
+    let binary = binary_of(name);
+    alone(name, &[&["--xray-binary", tools::text(&binary)], more].concat())
+}
+
+fn of<'e>(events: &'e [Event], name: &str) -> Vec<&'e Event> {
+    let name = format!("xray/{name}/");
+    events.iter().filter(|event| event.name == name).collect()
+}
+
+/// Calls and inclusive nanoseconds of each function.
+fn account(shown: &[Event], numbers: &BTreeMap<String, u32>) -> BTreeMap<u32, Amount> {
+    let mut amounts: BTreeMap<u32, Amount> = BTreeMap::new();
+    for event in of(shown, "calls") {
+        let stack = functions(event, numbers);
+        amounts.entry(*stack.last().unwrap()).or_default().calls += event.period;
+    }
+    for event in of(shown, "self-ns") {
+        for function in functions(event, numbers) {
+            amounts.entry(function).or_default().ticks += event.period;
+        }
+    }
+    amounts
+}
+
+/// Inclusive nanoseconds of each stack of each thread.
+fn stacks(shown: &[Event], numbers: &BTreeMap<String, u32>) -> BTreeMap<(u32, Vec<u32>), u64> {
+    let mut amounts = BTreeMap::new();
+    for event in of(shown, "self-ns") {
+        let mut stack = functions(event, numbers);
+        while !stack.is_empty() {
+            *amounts.entry((event.tid, stack.clone())).or_default() += event.period;
+            stack.pop();
+        }
+    }
+    amounts
+}
+
+/// Whether nanoseconds are what llvm-xray has in ticks: to the tick where a tick is one, and else to one for each time
+/// between two records.
+fn is_same(nanoseconds: u64, ticks: u64, header: &Header, times: u64) -> bool {
+    const NANOSECONDS: u64 = 1_000_000_000;
+    let expected = ticks as f64 * NANOSECONDS as f64 / header.frequency as f64;
+    let slack = match header.frequency {
+        NANOSECONDS => 0.0,
+        _ => times as f64,
+    };
+    // It prints seven digits.
+    (nanoseconds as f64 - expected).abs() <= slack + expected * 5e-7
+}
+
+#[test]
+fn calls_and_times_of_functions_are_those_of_llvm_xray() {
+    for name in SOUND {
+        let folder = scratch();
+        let sorted = llvm_xray::sorted(folder.path(), &trace_of(name));
+        let numbers = numbers(&binary_of(name));
+        let header = Header::parse(&real(name)).unwrap();
+        let shown = with_binary(name, &["--events", "calls"]);
+        let (ours, theirs) = (account(&shown, &numbers), llvm_xray::account(&sorted));
+        assert!(theirs.len() >= 6, "{name}");
+        assert!(ours.keys().eq(theirs.keys()), "{name}");
+        let times = of(&shown, "self-ns").len() as u64;
+        for (function, theirs) in &theirs {
+            let ours = ours[function];
+            assert_eq!(ours.calls, theirs.calls, "{name}: {function}");
+            assert!(
+                is_same(ours.ticks, theirs.ticks, &header, times),
+                "{name}: {function}: {ours:?}, {theirs:?}"
+            );
+        }
+        let calls = of(&shown, "calls").len() as u64;
+        assert_eq!(calls, llvm_xray::chrome_calls(&sorted), "{name}");
+    }
+}
+
+#[test]
+fn times_of_stacks_are_those_of_llvm_xray() {
+    for name in SOUND {
+        let folder = scratch();
+        let sorted = llvm_xray::sorted(folder.path(), &trace_of(name));
+        let numbers = numbers(&binary_of(name));
+        let header = Header::parse(&real(name)).unwrap();
+        let shown = with_binary(name, &["--events", "calls"]);
+        let (ours, theirs) = (stacks(&shown, &numbers), llvm_xray::stacks(&sorted));
+        assert!(theirs.len() > 10, "{name}");
+        let times = of(&shown, "self-ns").len() as u64;
+        for (stack, ticks) in &theirs {
+            let ours = ours.get(stack).copied().unwrap_or_default();
+            assert!(
+                is_same(ours, *ticks, &header, times),
+                "{name}: {stack:?}: {ours}, {ticks}"
+            );
+        }
+        let longer = ours.iter().filter(|&(stack, _)| !theirs.contains_key(stack));
+        assert_eq!(longer.count(), 0, "{name}");
+    }
+}
+
+#[test]
+fn functions_without_a_binary_have_their_numbers() {
+    let numbers = numbers(&binary_of("xray-fdr-pie14"));
+    let of_binary = with_binary("xray-fdr-pie14", &[]);
+    let of_none = alone("xray-fdr-pie14", &[]);
+    assert_eq!(of_binary.len(), of_none.len());
+    for (one, other) in of_binary.iter().zip(&of_none) {
+        assert_eq!(
+            (one.time, one.tid, one.period, &one.name),
+            (other.time, other.tid, other.period, &other.name)
+        );
+        assert_eq!(functions(one, &numbers), functions(other, &BTreeMap::new()));
+    }
+}
+
+/// What is said of a trace that stands alone, with the status.
+fn told_of(trace: &Path, more: &[&str]) -> (Option<i32>, String) {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    let ran = jitinject()
+        .args(["--xray-log", tools::text(trace), "-o", tools::text(&output)])
+        .args(more)
+        .output()
+        .unwrap();
+    (ran.status.code(), said(&ran))
+}
+
+#[test]
+fn damaged_traces_are_told_and_used_as_far_as_they_go() {
+    let whole = "384 calls, 8 logged events";
+    let expected = [
+        ("bad-trunc-mid", "last buffer cut off by the end of the file"),
+        ("bad-trunc-boundary", "1 thread, 95 calls, 2 logged events"),
+        ("bad-trunc-5", "last buffer cut off by the end of the file"),
+        ("bad-extents+8", whole),
+        ("bad-extents-8", "bytes that are in no buffer, passed over (8"),
+        ("bad-extents-huge", whole),
+        (
+            "bad-kind127",
+            "records of unknown kinds, dropped with the rest of their buffers",
+        ),
+        ("bad-noise-between", whole),
+        ("bad-nopid", "1 thread, 95 calls, 2 logged events"),
+        ("bad-freq0", whole),
+        ("v1-stale-filler", whole),
+        ("bad-hdronly", "0 threads"),
+    ];
+    for (name, expected) in expected {
+        let trace = capture::folder("xray-bad").join(format!("{name}.xray"));
+        let (status, told) = told_of(&trace, &[]);
+        assert_eq!(status, Some(0), "{name}: {told}");
+        println!("{name}: {told}");
+        assert!(told.contains(expected), "{name}: {told}");
+    }
+    let refused = [
+        (
+            "bad-ver6",
+            "has version 6 of type 1; known are 1 to 5 of that type",
+        ),
+        ("bad-type2", "has type 2"),
+        ("bad-hdr", "ends after 20 bytes"),
+    ];
+    for (name, expected) in refused {
+        let trace = capture::folder("xray-bad").join(format!("{name}.xray"));
+        let (status, told) = told_of(&trace, &[]);
+        assert_eq!(status, Some(1), "{name}: {told}");
+        assert!(told.contains(expected), "{name}: {told}");
+    }
+}
+
+#[test]
+fn fewer_events_have_the_same_sums() {
+    let name = "xray-joined-mono14";
+    let numbers = numbers(&binary_of(name));
+    let all = with_binary(name, &["--events", "calls"]);
+    let exact = account(&all, &numbers);
+
+    let aggregated = with_binary(name, &["--events", "calls", "--aggregate"]);
+    assert_eq!(account(&aggregated, &numbers), exact);
+    assert_eq!(stacks(&aggregated, &numbers), stacks(&all, &numbers));
+    let each: Vec<_> = of(&aggregated, "self-ns")
+        .iter()
+        .map(|event| (event.tid, functions(event, &numbers)))
+        .collect();
+    let different: std::collections::BTreeSet<_> = each.iter().collect();
+    assert_eq!(each.len(), different.len(), "one for each stack of a thread");
+
+    const STEP: u64 = 10_000;
+    let resampled = with_binary(name, &["--resample", "10us"]);
+    assert!(of(&resampled, "calls").is_empty() && !of(&resampled, "custom").is_empty());
+    let steps = of(&resampled, "self-ns");
+    assert!(steps.iter().all(|event| event.period == STEP));
+    // Each stretch of time in calls, of which there is at least one for each thread, has a step more or less.
+    let total: u64 = of(&all, "self-ns").iter().map(|event| event.period).sum();
+    let counted = steps.len() as u64 * STEP;
+    assert!(counted.abs_diff(total) < total / 20, "{counted} of {total}");
+    assert!(steps.len() * 2 < of(&all, "self-ns").len(), "{}", steps.len());
+}
+
+#[test]
+fn time_of_short_calls_is_that_of_their_callers() {
+    const LEAST: u64 = 20_000;
+    let name = "xray-joined-mono14";
+    let numbers = numbers(&binary_of(name));
+    let all = with_binary(name, &["--events", "calls"]);
+    let long = with_binary(name, &["--events", "calls", "--min-duration", "20us"]);
+    let (before, after) = (account(&all, &numbers), account(&long, &numbers));
+    let calls = |amounts: &BTreeMap<u32, Amount>| amounts.values().map(|amount| amount.calls).sum::<u64>();
+    assert!(
+        calls(&after) * 10 < calls(&before),
+        "{} of {}",
+        calls(&after),
+        calls(&before)
+    );
+    for (function, amount) in &after {
+        assert!(amount.ticks >= amount.calls * LEAST, "{function}: {amount:?}");
+        assert!(amount.calls <= before[function].calls);
+    }
+    // The time of whole threads is what it was, but for outermost calls that are short themselves.
+    let total = |shown: &[Event]| of(shown, "self-ns").iter().map(|event| event.period).sum::<u64>();
+    assert!(total(&long) <= total(&all) && total(&long) * 100 > total(&all) * 99);
+}
+
+#[test]
+fn what_a_program_logs_is_shown_with_its_bytes_where_it_was() {
+    let folder = scratch();
+    let trace = trace_of(SHORT);
+    let options = ["--xray-binary", tools::text(&binary_of(SHORT))].map(str::to_owned);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let output = inject_into(folder.path(), &trace, &options);
+    let shown = events("perf", &output);
+    let logged = of(&shown, "custom");
+    assert_eq!(logged.len(), 16);
+    let numbers = numbers(&binary_of(SHORT));
+    assert!(logged.iter().all(|event| !functions(event, &numbers).is_empty()));
+    // Of other events, perf says that they have no such bytes.
+    let printed = tools::run("perf", &["script", "-f", "-i", tools::text(&output)]);
+    for number in [0, 4] {
+        let texts = printed.matches(&format!("custom-event #{number}")).count();
+        assert_eq!(texts, 4, "{printed}");
+    }
+    // Their type, 7, stands before the bytes of the others.
+    let typed = printed.matches("0000: 07 00 74 79 70 65 64 2d  ..typed-").count();
+    assert_eq!(typed, 8, "{printed}");
+    // Of functions, all is told but what the runtime did not write.
+    let (status, told) = told_of(&trace, &options);
+    assert_eq!(status, Some(0));
+    assert!(
+        told.contains(
+            "bytes that XRay's runtime does not write of buffers with typed events, lost at their ends (128"
+        ),
+        "{told}"
+    );
+}
+
+#[test]
+fn traces_of_several_processes_make_one_profile() {
+    let names = ["xray-fdr-pie14", "xray-basic19"];
+    let each = names.map(|name| alone(name, &[]));
+    let folder = scratch();
+    for name in names {
+        std::fs::copy(
+            trace_of(name),
+            folder.path().join(format!("xray-log.{name}.AbCdEf")),
+        )
+        .unwrap();
+    }
+    std::fs::write(folder.path().join("other"), "no trace").unwrap();
+    let output = folder.path().join("out.data");
+    let first = trace_of("xray-joined-mono14");
+    let ran = jitinject()
+        .args([
+            "--xray-log",
+            tools::text(&first),
+            "--xray-log",
+            tools::text(folder.path()),
+        ])
+        .args(["-o", tools::text(&output)])
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", said(&ran));
+    let told = said(&ran);
+    assert_eq!(
+        told.matches("its times are on another clock than those of the first trace")
+            .count(),
+        1,
+        "{told}"
+    );
+    let shown = events("perf", &output);
+    assert!(shown.is_sorted_by_key(|event| event.time));
+    for (name, each) in names.iter().zip(&each) {
+        let pid = each[0].pid;
+        let same = shown.iter().filter(|event| event.pid == pid);
+        let same: Vec<&Event> = same.collect();
+        assert_eq!(same.len(), each.len(), "{name}");
+        // As XRay's runtime names its files.
+        let comm: String = name.chars().take(15).collect();
+        assert!(same[0].comm.starts_with(&comm), "{}", same[0].comm);
+        let parts = |event: &Event| {
+            (
+                event.tid,
+                event.period,
+                event.name.clone(),
+                event.symbols().join(";"),
+            )
+        };
+        assert!(
+            same.iter()
+                .zip(each)
+                .all(|(one, other)| parts(one) == parts(other)),
+            "{name}"
+        );
+    }
+}
