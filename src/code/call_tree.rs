@@ -17,9 +17,35 @@ impl Stack {
     pub const EMPTY: Self = Self(0);
 }
 
-/// How many calls are looked at for the one that an exit belongs to. Exceptions leave many calls at a time
+/// How many calls are looked at for the one that an exit belongs to, at most, and as many as each exit adds to what
+/// those before it have not used.
+const MOST_LOOKS: usize = 4096;
+const LOOKS: usize = 64;
+
+/// How many calls may be looked at for the one that an exit belongs to. Exceptions leave many calls at a time
 /// without a word; but a file could be made of exits that belong to none, each below a stack of millions.
-const MAX_LEFT: u32 = 4096;
+#[derive(Clone, Copy, Debug)]
+pub struct Looks(usize);
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self(MOST_LOOKS)
+    }
+}
+
+impl Looks {
+    /// Looks at calls, from the innermost one out, for the first that fits: how many there are inside it.
+    pub fn find<C>(&mut self, calls: impl Iterator<Item = C>, fits: impl Fn(C) -> bool) -> Option<usize> {
+        self.0 = self.0.saturating_add(LOOKS).min(MOST_LOOKS);
+        let mut looked = 0usize;
+        let found = calls.take(self.0).position(|call| {
+            looked = looked.saturating_add(1);
+            fits(call)
+        });
+        self.0 = self.0.saturating_sub(looked);
+        found
+    }
+}
 
 /// How many different stacks are kept. Programs have some thousands; each takes 40 bytes.
 const MAX_STACKS: usize = 1 << 22;
@@ -31,6 +57,7 @@ pub struct CallTree<F> {
     /// function.
     calls: Vec<(Stack, F)>,
     known: FxHashMap<(Stack, F), Stack>,
+    looks: Looks,
 }
 
 /// How an exit fitted.
@@ -52,6 +79,7 @@ impl<F> Default for CallTree<F> {
         Self {
             calls: Vec::new(),
             known: FxHashMap::default(),
+            looks: Looks::default(),
         }
     }
 }
@@ -72,18 +100,21 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
     }
 
     /// The stack that is left when `function` is left.
-    pub fn exit(&self, stack: Stack, function: F) -> Exit {
-        let mut inner = stack;
-        for lost in 0..MAX_LEFT {
-            let Some((outer, called)) = self.innermost(inner) else {
-                break;
-            };
-            if called == function {
-                return Exit::Left { stack: outer, lost };
-            }
-            inner = outer;
+    pub fn exit(&mut self, stack: Stack, function: F) -> Exit {
+        let mut outer = stack;
+        let calls = &self.calls;
+        let outwards = std::iter::from_fn(|| {
+            let (around, called) = *calls.get((outer.0 as usize).checked_sub(1)?)?;
+            outer = around;
+            Some(called)
+        });
+        match self.looks.find(outwards, |called| called == function) {
+            Some(lost) => Exit::Left {
+                stack: outer,
+                lost: u32::try_from(lost).unwrap_or(u32::MAX),
+            },
+            None => Exit::Unmatched,
         }
-        Exit::Unmatched
     }
 
     /// The stack around the innermost call, and that call's function; `None` of the empty stack.
@@ -143,5 +174,23 @@ mod tests {
         );
         assert_eq!(tree.exit(thrower, "other"), Exit::Unmatched);
         assert_eq!(tree.exit(Stack::EMPTY, "main"), Exit::Unmatched);
+    }
+
+    #[test]
+    fn exits_that_belong_to_no_call_are_not_looked_for_again_and_again() {
+        let mut tree = CallTree::default();
+        let mut deep = Stack::EMPTY;
+        for function in 0..10_000 {
+            deep = tree.enter(deep, function).unwrap();
+        }
+        let far = |tree: &mut CallTree<u32>| {
+            matches!(tree.exit(deep, 10_000 - 4000), Exit::Left { lost: 3999, .. })
+        };
+        assert!(far(&mut tree));
+        assert!(!far(&mut tree), "that has used up what there was");
+        for _ in 0..MOST_LOOKS / LOOKS {
+            assert!(matches!(tree.exit(deep, 9_999), Exit::Left { lost: 0, .. }));
+        }
+        assert!(far(&mut tree));
     }
 }

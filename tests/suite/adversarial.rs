@@ -2,6 +2,7 @@
 
 mod cases;
 mod many_files;
+mod traces;
 
 use std::fs::{self, File};
 use std::io::Write;

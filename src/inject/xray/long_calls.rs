@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::code::call_tree::Looks;
 use crate::inject::events::Step;
 use crate::inject::xray::replay::{Timed, step};
 use crate::units::Time;
@@ -24,6 +25,7 @@ pub struct LongCalls<I: Iterator> {
     open: Vec<Call>,
     /// How many of them, from the outermost one in, are known to be long.
     long: usize,
+    looks: Looks,
 }
 
 #[derive(Debug)]
@@ -57,6 +59,7 @@ impl<I: Iterator> LongCalls<I> {
             passed: 0,
             open: Vec::new(),
             long: 0,
+            looks: Looks::default(),
         }
     }
 
@@ -115,10 +118,8 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
 
     /// Ends a call and all inside it, whose exits are lost. Tells what becomes of its exit.
     fn leave(&mut self, function: u32) -> Fate {
-        /// As far in as exits are looked for in call trees.
-        const MAX_LEFT: usize = 4096;
-        let mut calls = self.open.iter().rev().take(MAX_LEFT);
-        let Some(inside) = calls.position(|call| call.function == function) else {
+        let calls = self.open.iter().rev();
+        let Some(inside) = self.looks.find(calls, |call| call.function == function) else {
             return Fate::Stays;
         };
         let place = self.open.len().saturating_sub(inside).saturating_sub(1);

@@ -1,0 +1,151 @@
+//! The same of traces of XRay.
+
+use std::fs;
+
+use jitinject::bytes::ByteOrder;
+use jitinject::runtime::xray::{Mode, What};
+
+use super::processor_time;
+use crate::support::scratch;
+use crate::support::xray_trace::{Buffer, Record, Writer};
+
+/// What is slow in a trace of so many records, and what the program is asked for.
+struct Kind {
+    name: &'static str,
+    options: &'static [&'static str],
+    /// The buffer that a record is in, and the record.
+    record: fn(u64) -> (i32, Record<'static>),
+    /// Processes rather than threads.
+    has_processes: bool,
+}
+
+fn enter(tick: u64, function: u32) -> Record<'static> {
+    let what = What::Enter { function };
+    Record { tick, cpu: 0, what }
+}
+
+fn exit(tick: u64, function: u32) -> Record<'static> {
+    let what = What::Exit { function };
+    Record { tick, cpu: 0, what }
+}
+
+/// A call after another, in one thread.
+fn flat(at: u64) -> Record<'static> {
+    match at % 2 {
+        0 => enter(at * 50, 1),
+        _ => exit(at * 50, 1),
+    }
+}
+
+const KINDS: [Kind; 8] = [
+    Kind {
+        name: "a call after another",
+        options: &[],
+        record: |at| (1, flat(at)),
+        has_processes: false,
+    },
+    Kind {
+        name: "each call in a thread of its own",
+        options: &[],
+        record: |at| ((at / 2 + 1) as i32, flat(at)),
+        has_processes: false,
+    },
+    Kind {
+        name: "each call in a process of its own",
+        options: &[],
+        record: |at| ((at / 2 + 1) as i32, flat(at)),
+        has_processes: true,
+    },
+    Kind {
+        name: "calls that never end",
+        options: &["--aggregate"],
+        record: |at| (1, enter(at * 50, (at % 7 + 1) as u32)),
+        has_processes: false,
+    },
+    Kind {
+        name: "exits that belong to no call, below many calls",
+        options: &[],
+        record: |at| match at {
+            0..5000 => (1, enter(at * 50, 1)),
+            _ => (1, exit(at * 50, (at + 2) as u32)),
+        },
+        has_processes: false,
+    },
+    Kind {
+        name: "the same, where short calls are left out",
+        options: &["--min-duration", "1s"],
+        record: |at| match at {
+            0..5000 => (1, enter(at * 50, 1)),
+            _ => (1, exit(at * 50, (at + 2) as u32)),
+        },
+        has_processes: false,
+    },
+    Kind {
+        name: "long calls in short steps",
+        options: &["--resample", "1ns"],
+        record: |at| (1, flat(at * 1001)),
+        has_processes: false,
+    },
+    Kind {
+        name: "a function for each call",
+        options: &[],
+        record: |at| match at % 2 {
+            0 => (1, enter(at * 50, (at + 1) as u32)),
+            _ => (1, exit(at * 50, at as u32)),
+        },
+        has_processes: false,
+    },
+];
+
+/// How many seconds of a processor the program takes for so many records.
+fn cost(kind: &Kind, records: u64) -> f64 {
+    /// No buffer is larger in practice.
+    const MOST: usize = 100_000;
+    let mut writer = Writer::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 20);
+    let mut buffer = Buffer {
+        process: 1,
+        thread: 1,
+        wall: (1000, 0),
+        records: Vec::new(),
+    };
+    for (thread, record) in (0..records).map(kind.record) {
+        if !buffer.records.is_empty() && (thread != buffer.thread || buffer.records.len() == MOST) {
+            writer.buffer(&buffer);
+            buffer.records.clear();
+        }
+        buffer.thread = thread;
+        buffer.process = if kind.has_processes { thread } else { 1 };
+        // The ticks are those of the wall clock.
+        buffer.wall = (
+            1000 + record.tick / 1_000_000_000,
+            (record.tick % 1_000_000_000 / 1000) as u32,
+        );
+        buffer.records.push(record);
+    }
+    writer.buffer(&buffer);
+    let folder = scratch();
+    let input = folder.path().join("trace.xray");
+    fs::write(&input, writer.finish()).unwrap();
+    processor_time(
+        &input,
+        &folder.path().join("out.data"),
+        kind.options,
+        "XRay trace, ",
+    )
+}
+
+#[test]
+fn hostile_traces_take_no_longer_than_their_size_justifies() {
+    /// What is quadratic takes a hundred times as long for ten times as much.
+    const TIMES: u64 = 10;
+    const AT_MOST: f64 = 4.0;
+    /// Less than that can't be measured.
+    const LEAST: f64 = 0.1;
+    for kind in &KINDS {
+        let less = cost(kind, 10_000);
+        let more = cost(kind, 10_000 * TIMES);
+        println!("{}: {less} s, {more} s", kind.name);
+        let allowed = less.max(LEAST) * TIMES as f64 * AT_MOST;
+        assert!(more < allowed, "{}: {less} s, but {more} s", kind.name);
+    }
+}
