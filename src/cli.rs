@@ -42,8 +42,8 @@ pub struct Arguments {
     /// The profile to read; `-` is standard input [default: perf.data]
     ///
     /// A file, a folder as perf record --threads makes it, or what perf record -o - writes; compressed or
-    /// not. A log of Mono's profiler is made into a profile of its events; so is the first one of --mono-log if there
-    /// is no --input.
+    /// not. A log of Mono's profiler or a trace of XRay is made into a profile of its events; so is the first one of
+    /// --mono-log or --xray-log if there is no --input.
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
 
@@ -99,8 +99,8 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     min_duration: Option<Duration>,
 
-    /// Which events of the logs become events of the profile: all of a log that stands alone, and of one beside a
-    /// profile those that are asked for
+    /// Which events of logs and traces become events of the profile [default: all of what stands alone, and of traces
+    /// beside a profile; none of logs beside a profile]
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
     events: Vec<EventArgument>,
 
@@ -110,13 +110,14 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     code_from: Option<PathBuf>,
 
-    /// Replace the callers of samples by the calls that a log tells of, if it does (--profile=log:calls)
+    /// Replace the callers of samples by the calls that a log (--profile=log:calls) or a trace tells of
     ///
-    /// Mono's code keeps no frame pointer, so that what perf takes for its callers is not worth much.
+    /// Mono's code keeps no frame pointer, and compiled code often none, so that what perf takes for its callers is not
+    /// worth much.
     #[arg(long)]
     splice_stacks: bool,
 
-    /// The process that the logs are of, if they don't tell, or tell the number that it has in a container
+    /// The process that logs and traces are of, if they don't tell, or tell the number that it has in a container
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 

@@ -121,14 +121,38 @@ fn is_same(nanoseconds: u64, ticks: u64, header: &Header, times: u64) -> bool {
     (nanoseconds as f64 - expected).abs() <= slack + expected * 5e-7
 }
 
+/// A trace for llvm-xray, and what is shown of it.
+struct Compared {
+    folder: tempfile::TempDir,
+    sorted: PathBuf,
+    numbers: BTreeMap<String, u32>,
+    header: Header,
+    shown: Vec<Event>,
+}
+
+impl Compared {
+    fn of(name: &str) -> Self {
+        let folder = scratch();
+        Self {
+            sorted: llvm_xray::sorted(folder.path(), &trace_of(name)),
+            numbers: numbers(&binary_of(name)),
+            header: Header::parse(&real(name)).unwrap(),
+            shown: with_binary(name, &["--events", "calls"]),
+            folder,
+        }
+    }
+}
+
 #[test]
 fn calls_and_times_of_functions_are_those_of_llvm_xray() {
     for name in SOUND {
-        let folder = scratch();
-        let sorted = llvm_xray::sorted(folder.path(), &trace_of(name));
-        let numbers = numbers(&binary_of(name));
-        let header = Header::parse(&real(name)).unwrap();
-        let shown = with_binary(name, &["--events", "calls"]);
+        let Compared {
+            folder: _folder,
+            sorted,
+            numbers,
+            header,
+            shown,
+        } = Compared::of(name);
         let (ours, theirs) = (account(&shown, &numbers), llvm_xray::account(&sorted));
         assert!(theirs.len() >= 6, "{name}");
         assert!(ours.keys().eq(theirs.keys()), "{name}");
@@ -149,11 +173,13 @@ fn calls_and_times_of_functions_are_those_of_llvm_xray() {
 #[test]
 fn times_of_stacks_are_those_of_llvm_xray() {
     for name in SOUND {
-        let folder = scratch();
-        let sorted = llvm_xray::sorted(folder.path(), &trace_of(name));
-        let numbers = numbers(&binary_of(name));
-        let header = Header::parse(&real(name)).unwrap();
-        let shown = with_binary(name, &["--events", "calls"]);
+        let Compared {
+            folder: _folder,
+            sorted,
+            numbers,
+            header,
+            shown,
+        } = Compared::of(name);
         let (ours, theirs) = (stacks(&shown, &numbers), llvm_xray::stacks(&sorted));
         assert!(theirs.len() > 10, "{name}");
         let times = of(&shown, "self-ns").len() as u64;

@@ -14,7 +14,7 @@ use crate::inject::xray::replay::{Peeked, Timed, replay, step};
 use crate::inject::xray::{ReadTrace, Seen, TracedProcess, Traces};
 use crate::perf::synthesis::{Comm, Sample, Task, Thread};
 use crate::runtime::jitdump::marker::base_name;
-use crate::runtime::xray::{Record, What};
+use crate::runtime::xray::What;
 use crate::units::{Pid, Time};
 
 /// How many samples more than a trace has records are made of long calls, one for each step of time. What is beyond
@@ -59,6 +59,19 @@ struct Doing {
 struct Sum {
     nanoseconds: u64,
     calls: u64,
+}
+
+/// What a sample is made of, beside its stack.
+#[derive(Clone, Copy, Debug)]
+struct Of {
+    /// Which trace.
+    trace: usize,
+    /// Which of all threads.
+    thread: usize,
+    time: Time,
+    cpu: u16,
+    /// Where in the trace.
+    offset: u64,
 }
 
 /// Turns the records of traces into samples.
@@ -121,44 +134,41 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             return Ok(());
         };
         self.latest = time;
-        let Some(step) = step(&record.what) else {
-            let stack = doing.stack;
-            return self.write_logged(trace, thread, stack, time, &record, out);
+        let of = Of {
+            trace,
+            thread,
+            time,
+            cpu: record.cpu,
+            offset: record.offset,
         };
         let before = *doing;
+        let Some(step) = step(&record.what) else {
+            return self.write_logged(of, before.stack, &record.what, out);
+        };
         doing.since = time;
         doing.stack = self
             .calls
             .follow(before.stack, step, record.offset, &mut seen.losses);
         let now = doing.stack;
+        let is_call = matches!(step, Step::Enter(_));
+        seen.calls = seen.calls.saturating_add(is_call.into());
         if before.stack != Stack::EMPTY {
-            self.write_time(trace, thread, before, time, &record, out)?;
+            self.write_time(of, before, out)?;
         }
-        if let Step::Enter(_) = step {
-            if let Some(seen) = self.seen.get_mut(trace) {
-                seen.calls = seen.calls.saturating_add(1);
-            }
-            self.write_call(trace, thread, now, time, &record, out)?;
+        match is_call {
+            true => self.write_call(of, now, out),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// The time since the last entry or exit was spent in the calls that the thread was in.
-    fn write_time(
-        &mut self,
-        trace: usize,
-        thread: usize,
-        before: Doing,
-        time: Time,
-        record: &Record<'_>,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        let spent = time.0.saturating_sub(before.since.0);
+    fn write_time(&mut self, of: Of, before: Doing, out: &mut Out<'_>) -> io::Result<()> {
+        let spent = of.time.0.saturating_sub(before.since.0);
         if spent == 0 || self.asked.number(Made::SelfTime).is_none() {
             return Ok(());
         }
         if self.shape.aggregate {
-            let sum = self.sums.entry((thread, before.stack)).or_default();
+            let sum = self.sums.entry((of.thread, before.stack)).or_default();
             sum.nanoseconds = sum.nanoseconds.saturating_add(spent);
             return Ok(());
         }
@@ -166,7 +176,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             None => (1, spent),
             Some(step) => {
                 let step = step.max(1);
-                let steps = (time.0 / step).saturating_sub(before.since.0 / step);
+                let steps = (of.time.0 / step).saturating_sub(before.since.0 / step);
                 match self.steps_left.checked_sub(steps) {
                     Some(left) => {
                         self.steps_left = left;
@@ -179,46 +189,30 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         if count == 0 {
             return Ok(());
         }
-        self.make_chain(trace, thread, before.stack, record.offset);
+        self.make_chain(of, before.stack);
         for _ in 0..count {
-            self.put(Made::SelfTime, thread, time, record.cpu, period, out)?;
+            self.put(Made::SelfTime, of, period, out)?;
         }
         Ok(())
     }
 
-    fn write_call(
-        &mut self,
-        trace: usize,
-        thread: usize,
-        stack: Stack,
-        time: Time,
-        record: &Record<'_>,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
+    fn write_call(&mut self, of: Of, stack: Stack, out: &mut Out<'_>) -> io::Result<()> {
         if self.asked.number(Made::Call).is_none() {
             return Ok(());
         }
         if self.shape.aggregate {
-            let sum = self.sums.entry((thread, stack)).or_default();
+            let sum = self.sums.entry((of.thread, stack)).or_default();
             sum.calls = sum.calls.saturating_add(1);
             return Ok(());
         }
-        self.make_chain(trace, thread, stack, record.offset);
-        self.put(Made::Call, thread, time, record.cpu, 1, out)
+        self.make_chain(of, stack);
+        self.put(Made::Call, of, 1, out)
     }
 
     /// What the program logged, with where it was.
-    fn write_logged(
-        &mut self,
-        trace: usize,
-        thread: usize,
-        stack: Stack,
-        time: Time,
-        record: &Record<'_>,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
+    fn write_logged(&mut self, of: Of, stack: Stack, what: &What<'_>, out: &mut Out<'_>) -> io::Result<()> {
         self.payload.clear();
-        match record.what {
+        match *what {
             What::Custom { payload } => self.payload.extend_from_slice(payload),
             What::Typed { kind, payload } => {
                 self.payload.extend_from_slice(&kind.to_le_bytes());
@@ -226,44 +220,37 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             }
             _ => return Ok(()),
         }
-        if let Some(seen) = self.seen.get_mut(trace) {
+        if let Some(seen) = self.seen.get_mut(of.trace) {
             seen.events = seen.events.saturating_add(1);
         }
-        self.make_chain(trace, thread, stack, record.offset);
-        self.put(Made::Custom, thread, time, record.cpu, 1, out)
+        self.make_chain(of, stack);
+        self.put(Made::Custom, of, 1, out)
     }
 
-    fn make_chain(&mut self, trace: usize, thread: usize, stack: Stack, offset: u64) {
+    fn make_chain(&mut self, of: Of, stack: Stack) {
         self.chain.restart(None);
-        let process = self.doing.get(thread).map(|doing| doing.thread.pid);
+        let process = self.doing.get(of.thread).map(|doing| doing.thread.pid);
         let process = process.and_then(|pid| self.processes.get_mut(&pid));
         let Some(TracedProcess { places, .. }) = process else {
             return;
         };
         let functions = self.calls.functions(stack);
         let is_whole = self.chain.add(functions.map(|function| places.address(function)));
-        if !is_whole && let Some(seen) = self.seen.get_mut(trace) {
-            seen.losses.add(Loss::Frames, offset);
+        if !is_whole && let Some(seen) = self.seen.get_mut(of.trace) {
+            seen.losses.add(Loss::Frames, of.offset);
         }
     }
 
-    fn put(
-        &self,
-        made: Made,
-        thread: usize,
-        time: Time,
-        cpu: u16,
-        period: u64,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        let (Some(event), Some(doing)) = (self.asked.number(made), self.doing.get(thread)) else {
+    /// Adds a sample with the chain that was made.
+    fn put(&self, made: Made, of: Of, period: u64, out: &mut Out<'_>) -> io::Result<()> {
+        let (Some(event), Some(doing)) = (self.asked.number(made), self.doing.get(of.thread)) else {
             return Ok(());
         };
         out.sample(&Sample {
             event,
             thread: doing.thread,
-            time,
-            cpu: cpu.into(),
+            time: of.time,
+            cpu: of.cpu.into(),
             period,
             chain: self.chain.frames(),
             raw: match made {
@@ -278,10 +265,17 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         let Some(((thread, stack), sum)) = self.left.next() else {
             return Ok(());
         };
-        self.make_chain(0, thread, stack, 0);
+        let of = Of {
+            trace: 0,
+            thread,
+            time: self.latest,
+            cpu: 0,
+            offset: 0,
+        };
+        self.make_chain(of, stack);
         for (made, period) in [(Made::SelfTime, sum.nanoseconds), (Made::Call, sum.calls)] {
             if period > 0 {
-                self.put(made, thread, self.latest, 0, period, out)?;
+                self.put(made, of, period, out)?;
             }
         }
         Ok(())
