@@ -87,7 +87,7 @@ pub struct Arguments {
     xray_binary: Option<PathBuf>,
 
     /// Of traces, one sample of each thread for so much time in calls, such as 100us, in place of one for each time
-    /// between two calls or returns
+    /// between two calls or returns; calls for themselves are then told only if --events names them
     #[arg(long, value_name = "TIME", value_parser = duration)]
     resample: Option<Duration>,
 
@@ -124,7 +124,7 @@ pub struct Arguments {
     /// Nanoseconds to add to the times of jitdumps, logs and traces to get the profile's; may be negative
     ///
     /// Where the profile was recorded without -k mono, this distance is worked out from what the profile
-    /// shows. Use this where that fails.
+    /// shows, but for traces. Use this where that fails.
     #[arg(
         long,
         visible_alias = "time-offset",
@@ -325,14 +325,17 @@ impl Arguments {
 
     /// What was typed, as the library understands it.
     pub fn options(&self) -> Options {
-        let mut mono_logs = self.mono_log.clone();
-        let mut xray_logs = self.xray_log.clone();
-        let (input, input_kind) = match &self.input {
-            Some(input) => (input.clone(), None),
-            None if !mono_logs.is_empty() => (mono_logs.remove(0), Some(InputKind::MonoLog)),
-            None if !xray_logs.is_empty() => (xray_logs.remove(0), Some(InputKind::XrayTrace)),
-            None => (PathBuf::from("perf.data"), None),
+        // The one that is the input is not read again.
+        let (input, input_kind) = match (&self.input, &*self.mono_log, &*self.xray_log) {
+            (Some(input), ..) => (input.clone(), None),
+            (None, [log, ..], _) => (log.clone(), Some(InputKind::MonoLog)),
+            (None, [], [trace, ..]) => (trace.clone(), Some(InputKind::XrayTrace)),
+            (None, [], []) => (PathBuf::from("perf.data"), None),
         };
+        let (mono_logs, xray_logs) = (self.mono_log.clone(), self.xray_log.clone());
+        fn chosen<E>(all: &[EventArgument], of: impl Fn(EventArgument) -> Option<E>) -> Option<Vec<E>> {
+            (!all.is_empty()).then(|| all.iter().copied().filter_map(of).collect())
+        }
         Options {
             input,
             input_kind,
@@ -342,10 +345,10 @@ impl Arguments {
             jitdumps: self.jitdump.clone(),
             perf_maps: self.perf_map.clone(),
             mono_logs,
-            mono_events: self.events.iter().filter_map(|event| event.of_mono()).collect(),
+            mono_events: chosen(&self.events, EventArgument::of_mono),
             xray_logs,
             xray_binary: self.xray_binary.clone(),
-            xray_events: self.events.iter().filter_map(|event| event.of_xray()).collect(),
+            xray_events: chosen(&self.events, EventArgument::of_xray),
             shape: Shape {
                 resample: self.resample.map(nanoseconds),
                 aggregate: self.aggregate,

@@ -28,6 +28,11 @@ impl<V: Copy> RangeMap<V> {
         self.pieces.insert(range.start, (range.end, value));
     }
 
+    /// Whether there is no value anywhere.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
     /// The value at an address.
     pub fn get(&self, address: Address) -> Option<V> {
         let (_, &(end, value)) = self.pieces.range(..=address).next_back()?;

@@ -11,6 +11,9 @@ const SECOND: u64 = 1_000_000_000;
 /// Ticks that are CLOCK_REALTIME in nanoseconds lie in these years: 2001 to 2096.
 const EPOCH: std::ops::Range<u64> = 1_000_000_000 * SECOND..4_000_000_000 * SECOND;
 
+/// Moments that are earlier than most by so many nanoseconds are damaged: no wall clock is read so early.
+const FAR: u64 = SECOND;
+
 /// A moment in ticks and on the wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Anchor {
@@ -45,7 +48,7 @@ pub struct Calibration {
     pub speed: Speed,
     /// How many moments there are.
     pub anchors: usize,
-    /// How much later than at the earliest of them the wall clock is at the latest, in nanoseconds.
+    /// How much later than at the earliest of them the wall clock is at the latest of all, in nanoseconds.
     pub spread: u64,
 }
 
@@ -79,13 +82,18 @@ impl TickClock {
             (0, _) if EPOCH.contains(&first_tick) => (nanoseconds, Speed::Epoch),
             (0, Some(measured)) => (measured, Speed::Measured),
             (0, None) => (nanoseconds, Speed::Unknown),
+            // Those are CLOCK_REALTIME, which may be set while the program runs, but not go at another speed.
+            (SECOND, _) => (told, Speed::Told),
             (_, Some(measured)) if measured.differs(told) => (measured, Speed::Measured),
             _ => (told, Speed::Told),
         };
         let offset = |anchor: &Anchor| i128::from(anchor.wall.0).saturating_sub(rate.of(anchor.tick.into()));
-        let offsets = anchors.iter().map(offset);
-        let earliest = offsets.clone().min();
-        let spread = earliest.zip(offsets.max());
+        let mut offsets: Vec<i128> = anchors.iter().map(offset).collect();
+        offsets.sort_unstable();
+        let median = offsets.get(offsets.len() / 2).copied().unwrap_or(0);
+        let far = median.saturating_sub(FAR.into());
+        let earliest = offsets.iter().copied().find(|&offset| offset >= far);
+        let spread = offsets.first().copied().zip(offsets.last().copied());
         let spread = spread.map_or(0, |(earliest, latest)| latest.saturating_sub(earliest));
         // Close to the ticks that are asked for, so that a speed that is not exact does as little as can be.
         let base = anchors.first().map_or(0, |anchor| anchor.tick);
@@ -140,9 +148,12 @@ impl Rate {
     fn differs(self, other: Self) -> bool {
         /// Counters that are told exactly are so to parts in a million; the highest speed of a processor is at least some
         /// percents above that of its counter.
-        const TOLERANCE: f64 = 0.005;
-        let speed = |rate: Self| rate.ticks as f64 / rate.nanoseconds as f64;
-        (speed(self) / speed(other) - 1.0).abs() > TOLERANCE
+        const TOLERANCE: u64 = 200;
+        /// What a thread that is interrupted between the two may lose, in nanoseconds, at both ends.
+        const LATENESS: u64 = 20_000_000;
+        let expected = u64::try_from(other.of(self.ticks.into())).unwrap_or(u64::MAX);
+        let difference = self.nanoseconds.abs_diff(expected);
+        difference > LATENESS && difference > self.nanoseconds / TOLERANCE
     }
 }
 
@@ -208,6 +219,24 @@ mod tests {
         assert!((found.clock.frequency() / 2e9 - 1.0).abs() < 1e-6, "{found:?}");
         let found = TickClock::calibrate(0, anchors, 5_000);
         assert_eq!(found.speed, Speed::Measured);
+    }
+
+    #[test]
+    fn a_thread_that_had_to_wait_says_nothing_of_the_speed() {
+        let late = [0, 15_000_000];
+        let found = TickClock::calibrate(2_000_000_000, anchors(2_000_000_000, &late), 5_000);
+        assert_eq!((found.speed, found.spread), (Speed::Told, 15_000_000));
+        let found = TickClock::calibrate(SECOND, anchors(2_000_000_000, &late), 5_000);
+        assert_eq!(found.speed, Speed::Told);
+    }
+
+    #[test]
+    fn a_moment_that_is_far_from_all_others_moves_nothing() {
+        let mut anchors = anchors(2_000_000_000, &[0, 100, 200, 300, 400]);
+        anchors[2].wall = RuntimeTime(0);
+        let found = TickClock::calibrate(2_000_000_000, anchors, 5_000);
+        assert_eq!(found.clock.time(5_000 + 2_000_000_000), RuntimeTime(77 + SECOND));
+        assert!(found.spread > SECOND);
     }
 
     #[test]

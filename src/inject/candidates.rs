@@ -243,17 +243,26 @@ pub fn files_below(folder: &Path, notes: &mut Vec<String>) -> Vec<PathBuf> {
 
 /// Opens what the user named, and all in the folders that they named that is `wanted` by its first bytes and may be
 /// believed; notes what may not.
+///
+/// What was `opened` before, or is named twice, comes once.
 pub fn open_given(
     paths: &[PathBuf],
+    opened: Option<&MappedFile>,
     wanted: impl Fn(&[u8]) -> bool,
     trust: Trust,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Arc<MappedFile>>, Error> {
     let mut files = Vec::new();
+    let mut known: FxHashSet<(u64, u64)> = opened.into_iter().map(MappedFile::number).collect();
+    let mut add = |file: MappedFile| {
+        if known.insert(file.number()) {
+            files.push(Arc::new(file));
+        }
+    };
     for path in paths {
         let error = |cause| read_error(path, cause);
         if !fs::metadata(path).map_err(error)?.is_dir() {
-            files.push(Arc::new(MappedFile::open(path).map_err(error)?));
+            add(MappedFile::open(path).map_err(error)?);
             continue;
         }
         for path in files_below(path, notes) {
@@ -262,7 +271,7 @@ pub fn open_given(
                 continue;
             };
             match trust.check(&file, Pid(0)) {
-                Ok(()) => files.push(Arc::new(file)),
+                Ok(()) => add(file),
                 Err(reason) => notes.push(format!("{} {reason}", shown(&path))),
             }
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::files::{MappedFile, Spool};
+use crate::inject::candidates::files_below;
 use crate::inject::{Error, InputKind, Options, is_standard};
 use crate::perf::record::Records;
 use crate::perf::resync::{self, Damage, WholeRecords};
@@ -52,7 +53,11 @@ pub fn open(options: &Options) -> Result<Input, Error> {
     }
     let kind = fs::metadata(path).map_err(error)?.file_type();
     if kind.is_dir() {
-        return open_folder(options);
+        return match options.input_kind {
+            Some(InputKind::MonoLog) => open_first(path, packed::is_log),
+            Some(InputKind::XrayTrace) => open_first(path, xray::is_trace),
+            Some(InputKind::Profile) | None => open_folder(options),
+        };
     }
     let file = if kind.is_file() {
         open_file(path, options.force)?
@@ -72,6 +77,16 @@ pub fn read_error(path: &Path, cause: io::Error) -> Error {
     Error::Read {
         path: path.to_owned(),
         cause,
+    }
+}
+
+/// Opens the first file in a folder that is what is looked for. The others are found with those beside the input.
+fn open_first(folder: &Path, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Error> {
+    let files = files_below(folder, &mut Vec::new());
+    let mut files = files.into_iter().filter_map(|path| MappedFile::open(&path).ok());
+    match files.find(|file| is_wanted(file)) {
+        Some(file) => Ok(Input::of_file(file)),
+        None => Err(read_error(folder, io::ErrorKind::NotFound.into())),
     }
 }
 

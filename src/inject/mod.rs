@@ -68,16 +68,16 @@ pub struct Options {
     pub perf_maps: Vec<PathBuf>,
     /// Files and folders with logs of Mono's profiler.
     pub mono_logs: Vec<PathBuf>,
-    /// Which of their events become events of the profile; if there is none here, none of a log that comes with a
-    /// profile, and all of one that is the input itself.
-    pub mono_events: Vec<MonoEvent>,
+    /// Which of their events become events of the profile; if nobody says, all of logs without a profile, and none
+    /// beside one.
+    pub mono_events: Option<Vec<MonoEvent>>,
     /// Files and folders with traces of XRay.
     pub xray_logs: Vec<PathBuf>,
     /// The instrumented binary that has their functions.
     pub xray_binary: Option<PathBuf>,
-    /// Which of their records become events of the profile; if there is none here, all, unless they are there for call
-    /// chains.
-    pub xray_events: Vec<XrayEvent>,
+    /// Which of their records become events of the profile; if nobody says, all, unless they are there for the call
+    /// chains of a profile.
+    pub xray_events: Option<Vec<XrayEvent>>,
     /// How their events are made fewer.
     pub shape: Shape,
     /// A core file that has the machine code which logs only name.
@@ -336,7 +336,7 @@ impl Context<'_> {
             told.prepare(self.options, Some((profile, survey)));
         }
         let spliced = match has_stacks {
-            true => Some(told.splice_stacks(profile)?),
+            true => Some(told.splice_stacks(self.options, profile)?),
             false => None,
         };
         let spliced = spliced

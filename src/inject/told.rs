@@ -12,6 +12,7 @@ use crate::inject::xray::Traces;
 use crate::inject::{Error, Options, mono, xray};
 use crate::perf::Profile;
 use crate::perf::synthesis::{self, Origin};
+use crate::summary::Warning;
 use crate::tally::Tally;
 
 /// Logs and traces.
@@ -43,12 +44,11 @@ impl<'a> Told<'a> {
         self.logs.files().chain(self.traces.files())
     }
 
-    /// Whether events are to be made of them, beside a profile's own. Traces are of no use but for that and for call
-    /// chains.
+    /// Whether events are to be made of them, beside a profile's own.
     pub fn has_events(&self, options: &Options) -> bool {
-        let has_logs = !self.logs.all.is_empty() && !options.mono_events.is_empty();
-        let is_asked = !options.xray_events.is_empty() || !options.splice_stacks;
-        has_logs || !self.traces.all.is_empty() && is_asked
+        let of_logs = mono::wanted(options, true).is_none_or(|kinds| !kinds.is_empty());
+        let of_traces = xray::wanted(options, true).is_none_or(|kinds| !kinds.is_empty());
+        !self.logs.all.is_empty() && of_logs || !self.traces.all.is_empty() && of_traces
     }
 
     /// Whether they have to do with call chains of a profile.
@@ -68,14 +68,20 @@ impl<'a> Told<'a> {
         options: &Options,
         recorded: Option<&'p Profile<'p>>,
     ) -> Result<Made<'p>, Error> {
-        let of_logs = mono::asked(options, &mut self.logs, 0);
+        let is_beside = recorded.is_some();
+        let of_logs = mono::asked(options, &mut self.logs, is_beside, 0);
         let mut definitions = of_logs.definitions().to_vec();
-        let of_traces = xray::asked(options, &self.traces, definitions.len());
+        let of_traces = xray::asked(options, &self.traces, is_beside, definitions.len());
         definitions.extend_from_slice(of_traces.definitions());
         let clock_id = match self.traces.all.first() {
             Some(trace) => trace.clock.id,
             None => Some(CLOCK_MONOTONIC),
         };
+        if !is_beside && !self.logs.all.is_empty() && clock_id != Some(CLOCK_MONOTONIC) {
+            self.traces.warnings.push(Warning::new(
+                "the traces' times are on another clock than those of the logs, so they can't be compared; make a profile of each",
+            ));
+        }
         let base = match recorded {
             Some(profile) => Base::Recorded(profile),
             None => Base::Nothing(Origin {
@@ -99,7 +105,7 @@ impl<'a> Told<'a> {
     }
 
     /// The records of a profile, whose samples have the call chains that are told. Notes how many have.
-    pub fn splice_stacks(&mut self, profile: &Profile<'_>) -> Result<MappedFile, Error> {
+    pub fn splice_stacks(&mut self, options: &Options, profile: &Profile<'_>) -> Result<MappedFile, Error> {
         let mut sources = mono::stack_sources(&mut self.logs);
         sources.extend(xray::stack_sources(&mut self.traces));
         let names: Vec<String> = sources.iter().map(|source| source.name()).collect();
@@ -108,6 +114,9 @@ impl<'a> Told<'a> {
             let Found { known, total } = found;
             format!("{name}: {known} of {total} samples in its code got the call chain that it tells of")
         }));
+        if !self.has_events(options) {
+            self.traces.look_through();
+        }
         Ok(records)
     }
 }

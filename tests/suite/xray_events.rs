@@ -365,6 +365,8 @@ fn traces_of_several_processes_make_one_profile() {
     std::fs::write(folder.path().join("other"), "no trace").unwrap();
     let output = folder.path().join("out.data");
     let first = trace_of("xray-joined-mono14");
+    // What is named twice is there once.
+    let again = folder.path().join(format!("xray-log.{}.AbCdEf", names[0]));
     let ran = jitinject()
         .args([
             "--xray-log",
@@ -372,7 +374,7 @@ fn traces_of_several_processes_make_one_profile() {
             "--xray-log",
             tools::text(folder.path()),
         ])
-        .args(["-o", tools::text(&output)])
+        .args(["--xray-log", tools::text(&again), "-o", tools::text(&output)])
         .output()
         .unwrap();
     assert!(ran.status.success(), "{}", said(&ran));
@@ -408,4 +410,22 @@ fn traces_of_several_processes_make_one_profile() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_folder_of_traces_can_stand_alone() {
+    let folder = scratch();
+    std::fs::write(folder.path().join("a"), "no trace").unwrap();
+    for name in ["xray-fdr-pie14", "xray-joined-mono14"] {
+        std::fs::copy(trace_of(name), folder.path().join(name)).unwrap();
+    }
+    let (status, told) = told_of(folder.path(), &[]);
+    assert_eq!(status, Some(0), "{told}");
+    assert!(
+        told.contains("384 calls") && told.contains("12356 calls"),
+        "{told}"
+    );
+    let empty = scratch();
+    let (status, _) = told_of(empty.path(), &[]);
+    assert_eq!(status, Some(1));
 }

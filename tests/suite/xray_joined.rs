@@ -306,3 +306,49 @@ fn a_trace_of_another_process_is_told_and_its_process_can_be_said() {
             .any(|event| event.name == "xray/calls/" && event.pid == 24100)
     );
 }
+
+#[test]
+fn what_is_wrong_with_a_trace_is_told_where_only_its_stacks_are_used() {
+    let joined = Joined::of_capture("xray-joined-mono14");
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    let told = inject(&joined.profile, &output, &joined.options(&["--splice-stacks"]));
+    assert!(
+        told.contains("calls whose end is not told of, ended with the call around them (600"),
+        "{told}"
+    );
+    assert!(told.contains("12356 calls, 300 logged events"), "{told}");
+    let without_binary = ["--xray-log", tools::text(&joined.trace), "--splice-stacks"];
+    let told = inject(&joined.profile, &output, &without_binary);
+    assert!(told.contains("call chains need --xray-binary"), "{told}");
+}
+
+#[test]
+fn functions_without_a_binary_are_named_in_a_program_that_was_executed_while_it_was_recorded() {
+    let joined = Joined::of_capture("xray-joined-mono14");
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    inject(
+        &joined.profile,
+        &output,
+        &["--xray-log", tools::text(&joined.trace)],
+    );
+    let shown = events("perf", &output);
+    let calls = shown.iter().filter(|event| event.name == "xray/calls/");
+    let named = calls.clone().filter(|event| event.leaf().starts_with("[xray #"));
+    assert_eq!((calls.clone().count(), named.count()), (12_356, 12_356));
+}
+
+#[test]
+fn events_that_are_named_for_one_format_are_none_of_the_other() {
+    let joined = Joined::of_capture("xray-joined-mono14");
+    let (shown, _) = joined.beside(&["--events", "alloc"]);
+    assert!(!shown.iter().any(|event| event.name.starts_with("xray/")));
+    let (shown, _) = joined.beside(&["--events", "custom"]);
+    let traced: BTreeSet<&str> = shown
+        .iter()
+        .map(|event| &*event.name)
+        .filter(|name| name.starts_with("xray/"))
+        .collect();
+    assert_eq!(traced, BTreeSet::from(["xray/custom/"]));
+}

@@ -149,21 +149,33 @@ const fn made(
     (asked, made, Definition { name, measure })
 }
 
+/// What is wanted of logs, be they beside a profile or not; `None` is all that there is.
+pub fn wanted(options: &Options, is_beside: bool) -> Option<&[MonoEvent]> {
+    match &options.mono_events {
+        Some(kinds) => Some(kinds),
+        None => is_beside.then_some(&[]),
+    }
+}
+
 /// The events that `logs`, which are prepared, are asked for. They come behind `first` others.
-pub fn asked(options: &Options, logs: &mut Logs<'_>, first: usize) -> Asked<Made> {
-    let kinds = asked_kinds(options, &logs.all, &mut logs.notes);
+pub fn asked(options: &Options, logs: &mut Logs<'_>, is_beside: bool, first: usize) -> Asked<Made> {
+    let kinds = asked_kinds(wanted(options, is_beside), &logs.all, &mut logs.notes);
     let made = MADE.iter().filter(|(asked, ..)| kinds.contains(asked));
     Asked::new(first, made.map(|&(_, made, definition)| (made, definition)))
 }
 
-/// What was asked for: without a word, all that there is. Notes what there is not.
-fn asked_kinds(options: &Options, logs: &[ReadLog<'_>], notes: &mut Vec<String>) -> Vec<MonoEvent> {
+/// What there is of what is wanted; notes what there is not.
+fn asked_kinds(
+    wanted: Option<&[MonoEvent]>,
+    logs: &[ReadLog<'_>],
+    notes: &mut Vec<String>,
+) -> Vec<MonoEvent> {
     let prepared = || logs.iter().filter_map(|log| log.prepared.as_ref());
     let has = |kind: &MonoEvent| prepared().any(|log| log.events.contains(kind));
     if logs.is_empty() {
         return Vec::new();
     }
-    if options.mono_events.is_empty() {
+    let Some(wanted) = wanted else {
         let all: Vec<MonoEvent> = MonoEvent::ALL.into_iter().filter(has).collect();
         if all.is_empty() {
             let options = MonoEvent::ALL.map(MonoEvent::profiler_option).join(", ");
@@ -172,12 +184,12 @@ fn asked_kinds(options: &Options, logs: &[ReadLog<'_>], notes: &mut Vec<String>)
             ));
         }
         return all;
-    }
-    for kind in options.mono_events.iter().filter(|kind| !has(kind)) {
+    };
+    for kind in wanted.iter().filter(|kind| !has(kind)) {
         let (name, option) = (kind.name(), kind.profiler_option());
         notes.push(format!(
             "no log has events for {name}; start Mono with --profile=log:{option}"
         ));
     }
-    options.mono_events.iter().copied().filter(has).collect()
+    wanted.iter().copied().filter(has).collect()
 }

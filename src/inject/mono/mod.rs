@@ -29,13 +29,12 @@ use crate::inject::mono::prepare::Prepared;
 use crate::machine::Machine;
 use crate::perf::event::Backing;
 use crate::range_map::RangeMap;
-use crate::runtime::RuntimeTime;
 use crate::runtime::mono::{self, Index, Log};
 use crate::runtime::named_code::{NamedCode, NamedFunction, Teller};
 use crate::tally::Tally;
 use crate::units::Pid;
 
-pub use asked::asked;
+pub use asked::{asked, wanted};
 pub use events::event_sources;
 pub use open::{OpenLog, Opened, open};
 pub use prepare::prepare;
@@ -107,7 +106,9 @@ impl<'a> ReadLog<'a> {
                 range: *range,
                 code: None,
             };
-            code.load(named, RuntimeTime::default());
+            // Before that, its process may have been another program.
+            let (first, _) = self.index.times.unwrap_or_default();
+            code.load(named, first);
         }
         code.sort();
         code

@@ -67,7 +67,13 @@ pub fn open(
         })?;
         opened.logs.push(log.of(pid));
     }
-    for file in open_given(&options.mono_logs, packed::is_log, trust, &mut opened.notes)? {
+    for file in open_given(
+        &options.mono_logs,
+        input.map(|input| &**input),
+        packed::is_log,
+        trust,
+        &mut opened.notes,
+    )? {
         opened.add(options, file, processes)?;
     }
     if opened.left_out > 0 {

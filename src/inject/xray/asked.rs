@@ -53,13 +53,21 @@ const MADE: [(XrayEvent, Made, Definition<'static>); 3] = [
     ),
 ];
 
+/// What is wanted of traces, be they beside a profile or not; `None` is all.
+pub fn wanted(options: &Options, is_beside: bool) -> Option<&[XrayEvent]> {
+    match &options.xray_events {
+        Some(kinds) => Some(kinds),
+        None => (is_beside && options.splice_stacks).then_some(&[]),
+    }
+}
+
 /// The events that `traces` are asked for; if the user names none, all of them, but each call for itself only if time is
 /// told as exactly. They come behind `first` others.
-pub fn asked(options: &Options, traces: &Traces<'_>, first: usize) -> Asked<Made> {
-    let kinds = &options.xray_events;
-    let is_asked = |kind, made| match kinds.is_empty() {
-        true => made != Made::Call || options.shape.resample.is_none(),
-        false => kinds.contains(&kind),
+pub fn asked(options: &Options, traces: &Traces<'_>, is_beside: bool, first: usize) -> Asked<Made> {
+    let wanted = wanted(options, is_beside);
+    let is_asked = |kind, made| match wanted {
+        None => made != Made::Call || options.shape.resample.is_none(),
+        Some(kinds) => kinds.contains(&kind),
     };
     let made = MADE.iter().filter(|_| !traces.all.is_empty());
     let made = made.filter(|&&(kind, made, _)| is_asked(kind, made));

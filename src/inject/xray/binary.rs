@@ -13,7 +13,7 @@ use crate::inject::candidates::shown;
 use crate::inject::input::read_error;
 use crate::perf::event::Mmap;
 use crate::perf::synthesis::Mapping;
-use crate::perf::{Profile, feature};
+use crate::perf::{Profile, feature, record};
 use crate::runtime::jitdump::marker::base_name;
 use crate::runtime::xray::Functions;
 use crate::units::{Address, AddressRange, BuildId, Pid, Time};
@@ -34,6 +34,8 @@ pub struct Binary {
     pub code: Code,
     /// Its path, as maps name it.
     pub path: Vec<u8>,
+    /// Where its instrumented functions start, in the order of addresses.
+    starts: Vec<Address>,
 }
 
 /// How far from where it is linked for a binary is loaded.
@@ -61,12 +63,24 @@ impl Binary {
             cause,
         })?;
         let full = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut starts = functions.addresses().to_vec();
+        starts.sort_unstable();
         Ok(Self {
+            starts,
             code: Code::read(&file),
             functions,
             file: Arc::new(file),
             path: full.into_os_string().into_encoded_bytes(),
         })
+    }
+
+    /// Where the function starts that has an address: by its symbols, or without any by its instrumented functions.
+    pub fn function_at(&self, linked: Address) -> Option<Address> {
+        if !self.code.functions.is_empty() {
+            return self.code.functions.get(linked);
+        }
+        let behind = self.starts.partition_point(|&start| start <= linked);
+        self.starts.get(behind.checked_sub(1)?).copied()
     }
 
     /// Where it is loaded if there is no profile that tells.
@@ -109,6 +123,10 @@ impl Binary {
         let mut bases = FxHashMap::default();
         let mut others = 0u64;
         for record in profile.records() {
+            // Maps that are no code are told only if somebody asked for them.
+            if record.misc & record::MISC_MMAP_DATA != 0 {
+                continue;
+            }
             let Some(map) = Mmap::parse(&record, profile.order) else {
                 continue;
             };

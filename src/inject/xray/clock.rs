@@ -13,6 +13,9 @@ const CLOCK_REALTIME: i32 = 0;
 /// the processor counts.
 const NANOSECONDS: u64 = 1_000_000_000;
 
+/// How many nanoseconds buffers may be apart in what they tell: a thread may have to wait for a processor.
+const FAR_APART: u64 = 1_000_000_000;
+
 /// How the ticks of a trace become times of the profile.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum TraceClock {
@@ -76,14 +79,27 @@ pub fn find(
         _ => "by what each buffer tells of CLOCK_MONOTONIC",
     };
     let moved = |by: i128| TraceClock::Ticks(found.clock.moved(by));
+    if found.spread > FAR_APART {
+        warning = Some(
+            "what its buffers tell of CLOCK_MONOTONIC does not go together: some are damaged, or a clock stood still or was set meanwhile, \
+             so its times may be wrong",
+        );
+    }
+    // As they are, where they are CLOCK_REALTIME.
+    let wall = TickClock::calibrate(NANOSECONDS, Vec::new(), 0).clock;
     if let Some(distance) = distance {
         clock = moved(distance.into());
         way = "moved as was asked for";
     } else if let Some(profile) = profile {
-        let wall_clock = profile.data.filter(|_| is_wall_clock && found.anchors == 0);
+        let wall_clock = profile.data.filter(|_| is_wall_clock);
         if profile.id.is_some() && profile.id == id {
+            // They are on the profile's clock already.
+        } else if is_wall_clock && profile.id == Some(CLOCK_REALTIME) {
+            clock = TraceClock::Ticks(wall);
+            way = "as they are";
         } else if let Some(data) = wall_clock {
-            clock = moved(i128::from(data.profile_clock) - i128::from(data.wall_clock));
+            let distance = i128::from(data.profile_clock).saturating_sub(data.wall_clock.into());
+            clock = TraceClock::Ticks(wall.moved(distance));
             way = "by what the profile tells of the wall clock (CLOCK_DATA)";
         } else if let (Some(conversion), None, false) = (profile.conversion, profile.id, is_wall_clock) {
             clock = TraceClock::Cycles(conversion);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::call_tree::Stack;
 use crate::inject::events::synthesize::Out;
@@ -44,6 +44,18 @@ pub fn event_sources<'l>(
     vec![Box::new(TraceEvents::new(traces, asked, shape))]
 }
 
+/// Walks all records of `traces` for what is to be told of them, and makes nothing.
+pub fn count(traces: &mut Traces<'_>, asked: &Asked<Made>) {
+    let mut events = TraceEvents::new(traces, asked, Shape::default());
+    while let Some(thread) = events.replay.next() {
+        let place = thread.place;
+        if let Some(timed) = thread.advance() {
+            events.follow(place, &timed);
+        }
+    }
+    events.finish();
+}
+
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug)]
 struct Doing {
@@ -80,7 +92,7 @@ struct TraceEvents<'l, 'a> {
     replay: Merge<Peeked<'l, 'a>>,
     /// Of each thread of each trace: which trace, and which of `doing`.
     places: Vec<(usize, usize)>,
-    /// Of each thread, however many traces it has written.
+    /// Of each thread of each trace.
     doing: Vec<Doing>,
     seen: &'l mut [Seen],
     processes: &'l mut BTreeMap<Pid, TracedProcess<'a>>,
@@ -121,43 +133,51 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         }
     }
 
-    fn write_record(
-        &mut self,
-        place: usize,
-        Timed { time, record }: Timed<'a>,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        let Some(&(trace, thread)) = self.places.get(place) else {
-            return Ok(());
-        };
-        let (Some(doing), Some(seen)) = (self.doing.get_mut(thread), self.seen.get_mut(trace)) else {
-            return Ok(());
-        };
-        self.latest = time;
+    /// What a record does to its thread: what is known of it, what the thread was doing before, and since it.
+    fn follow(&mut self, place: usize, Timed { time, record }: &Timed<'a>) -> Option<(Of, Doing, Doing)> {
+        let &(trace, thread) = self.places.get(place)?;
+        let doing = self.doing.get_mut(thread)?;
+        let seen = self.seen.get_mut(trace)?;
+        self.latest = *time;
+        let before = *doing;
+        match step(&record.what) {
+            Some(step) => {
+                doing.since = *time;
+                doing.stack = self
+                    .calls
+                    .follow(before.stack, step, record.offset, &mut seen.losses);
+                let is_call = matches!(step, Step::Enter(_));
+                seen.calls = seen.calls.saturating_add(is_call.into());
+            }
+            None => {
+                let is_event = matches!(record.what, What::Custom { .. } | What::Typed { .. });
+                seen.events = seen.events.saturating_add(is_event.into());
+            }
+        }
         let of = Of {
             trace,
             thread,
-            time,
+            time: *time,
             cpu: record.cpu,
             offset: record.offset,
         };
-        let before = *doing;
-        let Some(step) = step(&record.what) else {
-            return self.write_logged(of, before.stack, &record.what, out);
+        Some((of, before, *doing))
+    }
+
+    fn write_record(&mut self, place: usize, timed: &Timed<'a>, out: &mut Out<'_>) -> io::Result<()> {
+        let Some((of, before, now)) = self.follow(place, timed) else {
+            return Ok(());
         };
-        doing.since = time;
-        doing.stack = self
-            .calls
-            .follow(before.stack, step, record.offset, &mut seen.losses);
-        let now = doing.stack;
-        let is_call = matches!(step, Step::Enter(_));
-        seen.calls = seen.calls.saturating_add(is_call.into());
+        let what = &timed.record.what;
+        let Some(step) = step(what) else {
+            return self.write_logged(of, before.stack, what, out);
+        };
         if before.stack != Stack::EMPTY {
             self.write_time(of, before, out)?;
         }
-        match is_call {
-            true => self.write_call(of, now, out),
-            false => Ok(()),
+        match step {
+            Step::Enter(_) => self.write_call(of, now.stack, out),
+            Step::Exit(_) => Ok(()),
         }
     }
 
@@ -211,6 +231,9 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
 
     /// What the program logged, with where it was.
     fn write_logged(&mut self, of: Of, stack: Stack, what: &What<'_>, out: &mut Out<'_>) -> io::Result<()> {
+        if self.asked.number(Made::Custom).is_none() {
+            return Ok(());
+        }
         self.payload.clear();
         match *what {
             What::Custom { payload } => self.payload.extend_from_slice(payload),
@@ -219,9 +242,6 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
                 self.payload.extend_from_slice(payload);
             }
             _ => return Ok(()),
-        }
-        if let Some(seen) = self.seen.get_mut(of.trace) {
-            seen.events = seen.events.saturating_add(1);
         }
         self.make_chain(of, stack);
         self.put(Made::Custom, of, 1, out)
@@ -297,11 +317,12 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
     }
 }
 
-/// The threads of all traces: of each of a trace's, the trace and its place among all, which each have once.
+/// The threads of all traces: of each of a trace's, the trace and its place among all. A thread of several traces is
+/// several: what was open at the end of one is closed there.
 fn threads(traces: &[ReadTrace<'_>]) -> (Vec<(usize, usize)>, Vec<Doing>) {
     let mut places = Vec::new();
     let mut doing: Vec<Doing> = Vec::new();
-    let mut known: FxHashMap<Thread, usize> = FxHashMap::default();
+    let mut known: FxHashSet<Thread> = FxHashSet::default();
     for (trace, read) in traces.iter().enumerate() {
         for traced in &read.threads {
             let Some(traced) = traced else {
@@ -309,16 +330,13 @@ fn threads(traces: &[ReadTrace<'_>]) -> (Vec<(usize, usize)>, Vec<Doing>) {
                 places.push((trace, usize::MAX));
                 continue;
             };
-            let place = *known.entry(traced.thread).or_insert(doing.len());
-            if place == doing.len() {
-                doing.push(Doing {
-                    thread: traced.thread,
-                    is_known: traced.is_known,
-                    stack: Stack::EMPTY,
-                    since: Time::default(),
-                });
-            }
-            places.push((trace, place));
+            places.push((trace, doing.len()));
+            doing.push(Doing {
+                thread: traced.thread,
+                is_known: traced.is_known || !known.insert(traced.thread),
+                stack: Stack::EMPTY,
+                since: Time::default(),
+            });
         }
     }
     (places, doing)
@@ -371,7 +389,7 @@ impl EventSource for TraceEvents<'_, '_> {
         };
         let place = thread.place;
         match thread.advance() {
-            Some(timed) => self.write_record(place, timed, out),
+            Some(timed) => self.write_record(place, &timed, out),
             None => Ok(()),
         }
     }

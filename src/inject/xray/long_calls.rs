@@ -13,6 +13,9 @@ use crate::units::Time;
 /// How many records wait at most. A call with more inside it is taken for a long one.
 const MAX_WAITING: usize = 1 << 16;
 
+/// How many calls a thread can be in for short ones to be left out.
+const MAX_OPEN: usize = 1 << 20;
+
 /// A walk over the records of a thread, without the entries and exits of calls that are shorter than some nanoseconds.
 #[derive(Debug)]
 pub struct LongCalls<I: Iterator> {
@@ -98,6 +101,8 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
         }
         let number = self.passed.saturating_add(self.waiting.len());
         let fate = match step(&record.record.what) {
+            // What is inside so many calls is taken for long.
+            Some(Step::Enter(_)) if self.open.len() >= MAX_OPEN => Fate::Stays,
             Some(Step::Enter(function)) => {
                 self.open.push(Call {
                     function,

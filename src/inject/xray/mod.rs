@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use crate::files::MappedFile;
 use crate::inject::candidates::shown;
 use crate::inject::dumps::FoundDump;
-use crate::inject::events::Loss;
 use crate::inject::events::made_up::MadeUp;
+use crate::inject::events::{Asked, Loss};
 use crate::inject::xray::binary::{Base, Binary};
 use crate::inject::xray::clock::FoundClock;
 use crate::inject::xray::places::Places;
@@ -36,9 +36,9 @@ use crate::runtime::named_code::{NamedCode, NamedFunction, Teller};
 use crate::runtime::xray::{Fault, Index, Trace};
 use crate::summary::{TraceSummary, Warning};
 use crate::tally::Tally;
-use crate::units::Pid;
+use crate::units::{Pid, Time};
 
-pub use asked::asked;
+pub use asked::{asked, wanted};
 pub use events::event_sources;
 pub use open::{Opened, open};
 pub use read::read;
@@ -81,6 +81,8 @@ pub struct TracedProcess<'a> {
     pub places: Places<'a>,
     /// Where the binary is.
     pub base: Option<Base>,
+    /// Before what is told of it first.
+    pub since: Time,
 }
 
 /// The traces that belong to a profile.
@@ -123,10 +125,17 @@ impl Traces<'_> {
                     range: *range,
                     code: None,
                 };
-                code.load(named, RuntimeTime::default());
+                // Before that, the process may have been another program.
+                code.load(named, RuntimeTime(process.since.0));
             }
             (!made_up.is_empty()).then_some((&process.found, code))
         })
+    }
+
+    /// Looks through all records for what is to be told of them, where no events are made of them.
+    pub fn look_through(&mut self) {
+        let asked = Asked::new(0, std::iter::empty());
+        events::count(self, &asked);
     }
 
     /// What there is to tell of each.

@@ -38,7 +38,13 @@ pub fn open(options: &Options, input: Option<&Arc<MappedFile>>, trust: Trust) ->
         })?;
         opened.files.push(file.clone());
     }
-    for file in open_given(&options.xray_logs, is_trace, trust, &mut opened.notes)? {
+    for file in open_given(
+        &options.xray_logs,
+        input.map(|input| &**input),
+        is_trace,
+        trust,
+        &mut opened.notes,
+    )? {
         match Trace::parse(&file) {
             Ok(_) => opened.files.push(file),
             Err(error) => {

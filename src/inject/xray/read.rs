@@ -18,9 +18,10 @@ use crate::inject::xray::threads::{Known, Traced, threads};
 use crate::inject::xray::{Opened, ReadTrace, Seen, TracedProcess, Traces};
 use crate::inject::{Error, Options, sources};
 use crate::perf::Profile;
+use crate::perf::synthesis::Thread;
 use crate::runtime::xray::Trace;
 use crate::summary::Warning;
-use crate::units::Pid;
+use crate::units::{Pid, Time};
 
 /// Reads the traces that were opened, for what was `recorded`, if anything was.
 pub fn read<'a>(
@@ -55,15 +56,37 @@ pub fn read<'a>(
     let processes = recorded.map_or(&nobody, |(_, survey)| &survey.processes);
     let binary = traces.binary;
     let traced = &mut traces.processes;
+    let mut without_base = 0u64;
     for (file, trace) in opened.files.iter().zip(&traces.all) {
-        for Traced { thread, .. } in trace.threads.iter().flatten() {
-            let base = match recorded {
-                Some(_) => bases.get(&thread.pid).copied(),
-                None => binary.map(Binary::usual_base),
+        for (thread, found) in trace.index.threads().zip(&trace.threads) {
+            let Some(Traced {
+                thread: Thread { pid, .. },
+                ..
+            }) = *found
+            else {
+                continue;
             };
-            let process = traced.entry(thread.pid);
-            process.or_insert_with(|| TracedProcess::new(file, thread.pid, binary, base, processes));
+            let process = traced.entry(pid).or_insert_with(|| {
+                let base = match recorded {
+                    Some(_) => base_of(pid, &bases, processes),
+                    None => binary.map(Binary::usual_base),
+                };
+                without_base = without_base.saturating_add(base.is_none().into());
+                TracedProcess::new(file, pid, binary, base, processes)
+            });
+            let first = thread
+                .buffers
+                .iter()
+                .map(|buffer| trace.clock.clock.time(buffer.tick));
+            let first = first.min().unwrap_or_default().0.saturating_sub(1);
+            process.since = process.since.min(Time(first));
         }
+    }
+    if let Some(binary) = binary.filter(|_| !bases.is_empty() && without_base > 0) {
+        let name = shown(binary.file.path());
+        traces.notes.push(format!(
+            "{without_base} of the processes that are traced have not mapped {name}: their functions have numbers for names"
+        ));
     }
     Ok(traces)
 }
@@ -99,9 +122,15 @@ impl<'a> Traces<'a> {
         }
         let threads = threads(&trace, &index, known, options.pid);
         let strangers: BTreeSet<Pid> = threads.iter().filter_map(|thread| thread.err()).collect();
-        self.notes.extend(strangers.iter().map(|pid| {
-            format!("{name} is of process {pid}, which is not in the profile: not used; say with --pid which one it is of")
-        }));
+        if let Some(pid) = strangers.first() {
+            let others = match strangers.len() {
+                1 => String::new(),
+                all => format!(" (and {} others that are not, either)", all - 1),
+            };
+            self.notes.push(format!(
+                "{name} is of process {pid}, which is not in the profile{others}: not used; say with --pid which one it is of"
+            ));
+        }
         self.all.push(ReadTrace {
             file,
             trace,
@@ -111,6 +140,14 @@ impl<'a> Traces<'a> {
         });
         Ok(())
     }
+}
+
+/// Where a process has the binary: a child has it where its parent had, until it executes another one.
+fn base_of(pid: Pid, bases: &FxHashMap<Pid, Base>, processes: &Processes) -> Option<Base> {
+    let first = processes.spaces_of(pid).next().map(|(space, _)| space);
+    let ancestors = first.into_iter().flat_map(|space| processes.ancestors(space));
+    let mut pids = std::iter::once(pid).chain(ancestors.map(|(_, space)| space.pid));
+    pids.find_map(|pid| bases.get(&pid).copied())
 }
 
 impl<'a> TracedProcess<'a> {
@@ -135,6 +172,7 @@ impl<'a> TracedProcess<'a> {
             },
             places: Places::new(functions.zip(base), maps, is_64),
             base,
+            since: Time::LAST,
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct ThreadWalk<'t, 'a> {
     buffers: slice::Iter<'t, Buffer>,
     records: Option<Records<'a>>,
     latest: Time,
+    /// Whether the next record is the first one of its buffer. Others are counted by their buffer.
+    is_first: bool,
     faults: Tally<Fault>,
 }
 
@@ -41,7 +43,12 @@ impl<'a> Iterator for ThreadWalk<'_, 'a> {
         loop {
             if let Some(records) = &mut self.records {
                 if let Some(record) = records.next() {
-                    self.latest = self.latest.max(self.clock.time(record.tick));
+                    let time = self.clock.time(record.tick);
+                    if self.is_first && time < self.latest {
+                        self.faults.add(Fault::TickBack, record.offset);
+                    }
+                    self.is_first = false;
+                    self.latest = self.latest.max(time);
                     return Some(Timed {
                         time: self.latest,
                         record,
@@ -50,6 +57,7 @@ impl<'a> Iterator for ThreadWalk<'_, 'a> {
                 self.faults.merge(records.faults());
             }
             self.records = Some(self.trace.records(self.buffers.next()?));
+            self.is_first = true;
         }
     }
 }
@@ -119,6 +127,7 @@ pub fn replay<'t, 'a>(
                     buffers: thread.buffers.iter(),
                     records: None,
                     latest: Time::default(),
+                    is_first: false,
                     faults: Tally::default(),
                 };
                 let mut walk = LongCalls::new(walk, least);

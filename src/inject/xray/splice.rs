@@ -11,14 +11,27 @@ use crate::inject::xray::{ReadTrace, Traces};
 use crate::tally::Tally;
 use crate::units::{Address, Pid, Tid};
 
+/// How many processes get call chains. All traces are walked for each of them.
+const MAX_PROCESSES: usize = 100;
+
 /// The sources of all processes whose binary is known.
 pub fn stack_sources<'l>(traces: &'l mut Traces<'_>) -> Vec<Box<dyn StackSource + 'l>> {
     let Some(binary) = traces.binary else {
+        if !traces.all.is_empty() {
+            let what = "call chains need --xray-binary, so that none is replaced by the calls of traces";
+            traces.notes.push(what.into());
+        }
         return Vec::new();
     };
+    let left_out = traces.processes.len().saturating_sub(MAX_PROCESSES);
+    if left_out > 0 {
+        traces.notes.push(format!(
+            "the call chains of {left_out} traced processes are left as they are: no more than {MAX_PROCESSES} are looked after"
+        ));
+    }
     let all = &*traces.all;
     let mut sources: Vec<Box<dyn StackSource>> = Vec::new();
-    for (&pid, process) in &mut traces.processes {
+    for (&pid, process) in traces.processes.iter_mut().take(MAX_PROCESSES) {
         if let Some(base) = process.base {
             sources.push(Box::new(TraceStacks {
                 pid,
@@ -80,7 +93,7 @@ impl StackSource for TraceStacks<'_, '_> {
             }
         }
         self.found = vec![None; moments.len()];
-        // They are counted with the events, if those are made; here, what does not fit loses at most a chain.
+        // They are counted when the events are made, or would be.
         let mut losses: Tally<Loss> = Tally::default();
         let mut replay = replay(self.traces, 0, |thread| thread.pid == self.pid);
         while let Some(thread) = replay.next() {
@@ -113,7 +126,7 @@ impl StackSource for TraceStacks<'_, '_> {
         let Some(stack) = self.found.get(place).copied().flatten() else {
             return false;
         };
-        let sampled = self.binary.code.functions.get(self.base.linked(leaf));
+        let sampled = self.binary.function_at(self.base.linked(leaf));
         let sampled = sampled.map(|start| self.base.loaded(start));
         let innermost = self.calls.functions(stack).next();
         let innermost = innermost.map(|function| self.places.address(function));

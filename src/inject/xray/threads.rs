@@ -8,6 +8,9 @@ use crate::perf::{Profile, event};
 use crate::runtime::xray::{Index, Trace};
 use crate::units::{Pid, Tid};
 
+/// No kernel gives a number as high to a thread (`PID_MAX_LIMIT`).
+const ABOVE_ALL: u32 = 1 << 22;
+
 /// A thread of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traced {
@@ -83,15 +86,25 @@ pub fn threads(
         if trace.header().version == 1 && known.owner(tid).is_none() {
             tid = known.ending_with(tid).unwrap_or(tid);
         }
-        let told = pid.or(process.and_then(positive)).map(Pid);
+        let own = process.and_then(positive);
+        if pid.is_some() && own == Some(tid.0) {
+            // It is in a container, whose first thread has the number of the process as well.
+            tid = Tid(pid.unwrap_or(tid.0));
+        }
+        let told = pid.or(own).map(Pid);
         let pid = told.or_else(|| known.owner(tid)).unwrap_or(Pid(lowest));
         if !known.processes.knows(pid) {
             return Err(pid);
         }
+        let owner = known.owner(tid);
+        if owner.is_some_and(|owner| owner != pid) {
+            // Numbers of a container are others' outside of it.
+            tid = Tid(tid.0 | ABOVE_ALL);
+        }
         let thread = Thread { pid, tid };
         Ok(Traced {
             thread,
-            is_known: known.owner(tid) == Some(pid),
+            is_known: owner == Some(pid),
         })
     };
     index
