@@ -62,7 +62,7 @@ impl<'p> Known<'p> {
 }
 
 /// The threads of a trace, in the order of [`Index::threads`], by the numbers of those that are `known`, if there is a
-/// profile; `None` for those of a process that the profile has not. `pid` is what the user says.
+/// profile; an error, with the process, for those that the profile has not. `pid` is what the user says.
 pub fn threads(
     trace: &Trace<'_>,
     index: &Index,
