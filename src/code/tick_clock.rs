@@ -4,6 +4,7 @@
 //! as the thread was interrupted in between: of all moments, the one at which it is earliest is right.
 
 use crate::runtime::RuntimeTime;
+use crate::runtime::xray::Anchor;
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
@@ -13,15 +14,6 @@ const EPOCH: std::ops::Range<u64> = 1_000_000_000 * SECOND..4_000_000_000 * SECO
 
 /// Moments that are earlier than most by so many nanoseconds are damaged: no wall clock is read so early.
 const FAR: u64 = SECOND;
-
-/// A moment in ticks and on the wall clock.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Anchor {
-    /// Ticks.
-    pub tick: u64,
-    /// Nanoseconds.
-    pub wall: RuntimeTime,
-}
 
 /// How ticks become nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -69,7 +61,7 @@ impl TickClock {
     /// Finds out how ticks of a clock become nanoseconds. `frequency` is how many a second has, if it is not 0; `anchors`
     /// in any order. Without any, the ticks' zero is that of the nanoseconds.
     pub fn calibrate(frequency: u64, mut anchors: Vec<Anchor>, first_tick: u64) -> Calibration {
-        anchors.sort_unstable();
+        anchors.sort_unstable_by_key(|anchor| (anchor.tick, anchor.wall));
         let told = Rate {
             ticks: frequency,
             nanoseconds: SECOND,

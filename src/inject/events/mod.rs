@@ -7,7 +7,7 @@
 //! ```
 //!
 //! On the way, [`calls`] follows entries and exits, [`chain`] makes addresses of the frames, [`made_up`] has addresses for
-//! what has none, and [`merge`] keeps several of them in the order of time.
+//! what has none, [`merge`] keeps several of them in the order of time, and [`moments`] finds the stacks of samples.
 
 pub mod asked;
 pub mod calls;
@@ -15,6 +15,7 @@ pub mod chain;
 pub mod loss;
 pub mod made_up;
 pub mod merge;
+pub mod moments;
 pub mod splice;
 pub mod synthesize;
 
@@ -24,5 +25,6 @@ pub use chain::Chain;
 pub use loss::Loss;
 pub use made_up::MadeUpFunctions;
 pub use merge::{Ahead, Merge};
-pub use splice::{Moment, StackSource, splice};
+pub use moments::{Followed, Moment, Told};
+pub use splice::{StackSource, splice};
 pub use synthesize::{EventSource, Made, synthesize};

@@ -10,22 +10,11 @@ use rustc_hash::FxHashMap;
 
 use crate::files::{MappedFile, Spool};
 use crate::inject::Error;
-use crate::inject::events::Chain;
+use crate::inject::events::{Chain, Moment};
 use crate::perf::record::Record;
 use crate::perf::sample::Sample;
 use crate::perf::{Profile, callchain, record};
-use crate::units::{Address, Pid, Tid, Time};
-
-/// When a sample was taken that is to get another call chain.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Moment {
-    /// In which thread.
-    pub tid: Tid,
-    /// On the profile's clock.
-    pub time: Time,
-    /// Its place among all of its source's, in the order of the file.
-    pub place: usize,
-}
+use crate::units::{Address, Pid, Tid};
 
 /// A log or a trace that knows the stacks of a process.
 pub trait StackSource {

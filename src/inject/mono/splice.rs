@@ -1,9 +1,6 @@
 //! The stacks of a profile's samples, from the calls that a log tells of.
 
-use rustc_hash::FxHashMap;
-
-use crate::code::call_tree::Stack;
-use crate::inject::events::{Calls, Chain, Loss, Moment, StackSource};
+use crate::inject::events::{Chain, Followed, Loss, Moment, StackSource, Told};
 use crate::inject::mono::asked::MonoEvent;
 use crate::inject::mono::prepare::Prepared;
 use crate::inject::mono::replay::{Replay, step};
@@ -13,7 +10,7 @@ use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::CodeBufferKind;
 use crate::runtime::mono::{Index, Log, Method};
 use crate::tally::Tally;
-use crate::units::{Address, Pid, Tid};
+use crate::units::{Address, Pid};
 
 /// The sources of the logs that tell of calls; notes those that don't. The logs must be prepared.
 pub fn stack_sources<'l>(logs: &'l mut Logs<'_>) -> Vec<Box<dyn StackSource + 'l>> {
@@ -39,10 +36,9 @@ struct LogStacks<'l, 'a> {
     index: &'l Index<'a>,
     prepared: &'l mut Prepared<'a>,
     losses: &'l mut Tally<Loss>,
-    calls: Calls<Method>,
+    /// Stacks, and when the log told of them.
+    followed: Followed<Method, RuntimeTime>,
     code: RangeMap<Code>,
-    /// In the order of the file: the stack, and when the log told of it; `None` where it tells nothing.
-    found: Vec<Option<(Stack, RuntimeTime)>>,
 }
 
 /// What of a log's code matters here.
@@ -76,9 +72,8 @@ impl<'l, 'a> LogStacks<'l, 'a> {
             index: &log.index,
             prepared,
             losses: &mut log.losses,
-            calls: Calls::default(),
+            followed: Followed::default(),
             code,
-            found: Vec::new(),
         })
     }
 
@@ -106,53 +101,30 @@ impl StackSource for LogStacks<'_, '_> {
     }
 
     fn find(&mut self, moments: &[Moment]) -> usize {
-        /// What a thread is in, and the first of its moments that are left.
-        #[derive(Clone, Copy)]
-        struct Doing {
-            stack: Stack,
-            since: RuntimeTime,
-            next: usize,
-        }
-        let known = self.prepared.threads.known().map(|tid| {
-            let doing = Doing {
-                stack: Stack::EMPTY,
-                since: RuntimeTime::default(),
-                next: moments.partition_point(|moment| moment.tid < tid),
-            };
-            (tid, doing)
-        });
-        let mut threads: FxHashMap<Tid, Doing> = known.collect();
-        self.found = vec![None; moments.len()];
+        self.followed.start(moments, self.prepared.threads.known());
         for event in Replay::of(self.log) {
-            let Some(step) = step(&event.kind) else { continue };
-            let tid = self.prepared.threads.of(&event).tid;
-            let Some(doing) = threads.get_mut(&tid) else {
-                continue;
-            };
-            let time = self.prepared.alignment.time(event.time);
-            while let Some(moment) = moments.get(doing.next)
-                && moment.tid == tid
-                && moment.time < time
-            {
-                if let Some(found) = self.found.get_mut(moment.place) {
-                    *found = (doing.stack != Stack::EMPTY).then_some((doing.stack, doing.since));
-                }
-                doing.next = doing.next.saturating_add(1);
+            if let Some(step) = step(&event.kind) {
+                let told = Told {
+                    tid: self.prepared.threads.of(&event).tid,
+                    time: self.prepared.alignment.time(event.time),
+                    step,
+                    offset: event.offset,
+                    mark: event.time,
+                };
+                self.followed.go_on(moments, &told, self.losses);
             }
-            doing.stack = self.calls.follow(doing.stack, step, event.offset, self.losses);
-            doing.since = event.time;
         }
-        self.found.iter().flatten().count()
+        self.followed.known()
     }
 
     fn put_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool {
-        let Some((stack, time)) = self.found.get(place).copied().flatten() else {
+        let Some((stack, time)) = self.followed.at(place) else {
             return false;
         };
-        let innermost = self.calls.functions(stack).next();
+        let innermost = self.followed.functions(stack).next();
         // A sample that was taken before a method has told that it was entered, or after, is in none of the calls.
         let is_in_call = innermost.is_some_and(|method| self.is_at(method, leaf));
-        let callers = self.calls.functions(stack).skip(usize::from(is_in_call));
+        let callers = self.followed.functions(stack).skip(usize::from(is_in_call));
         let places = &mut self.prepared.places;
         if !places.add_to(chain, self.index, callers, time) {
             self.losses.add(Loss::Frames, 0);

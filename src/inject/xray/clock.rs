@@ -2,8 +2,8 @@
 
 use crate::code::clock::{CLOCK_MONOTONIC, ProfileClock};
 use crate::code::survey::TimeConversion;
-use crate::code::tick_clock::{Anchor, Calibration, Speed, TickClock};
-use crate::runtime::xray::{Index, Trace};
+use crate::code::tick_clock::{Calibration, Speed, TickClock};
+use crate::runtime::xray::{Buffer, Index, Trace};
 use crate::units::Time;
 
 /// `CLOCK_REALTIME` of Linux' include/uapi/linux/time.h.
@@ -56,13 +56,7 @@ pub fn find(
     profile: Option<&ProfileClock>,
     distance: Option<i64>,
 ) -> FoundClock {
-    let anchors = index.buffers().iter().filter_map(|buffer| {
-        let anchor = buffer.anchor()?;
-        Some(Anchor {
-            tick: anchor.tick,
-            wall: anchor.wall,
-        })
-    });
+    let anchors = index.buffers().iter().filter_map(Buffer::anchor);
     let first_tick = index.buffers().iter().map(|buffer| buffer.tick).min();
     let frequency = trace.header().frequency;
     let found = TickClock::calibrate(frequency, anchors.collect(), first_tick.unwrap_or_default());

@@ -11,6 +11,7 @@ use crate::inject::events::{Ahead, Asked, Calls, Chain, EventSource, Loss, Merge
 use crate::inject::xray::asked::Made;
 use crate::inject::xray::binary::Binary;
 use crate::inject::xray::replay::{Peeked, Timed, replay, step};
+use crate::inject::xray::threads::Traced;
 use crate::inject::xray::{ReadTrace, Seen, TracedProcess, Traces};
 use crate::perf::synthesis::{Comm, Sample, Task, Thread};
 use crate::runtime::jitdump::marker::base_name;
@@ -59,6 +60,8 @@ pub fn count(traces: &mut Traces<'_>, asked: &Asked<Made>) {
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug)]
 struct Doing {
+    /// Which trace tells of it.
+    trace: usize,
     thread: Thread,
     is_known: bool,
     stack: Stack,
@@ -90,10 +93,8 @@ struct Of {
 #[derive(Debug)]
 struct TraceEvents<'l, 'a> {
     replay: Merge<Peeked<'l, 'a>>,
-    /// Of each thread of each trace: which trace, and which of `doing`.
-    places: Vec<(usize, usize)>,
-    /// Of each thread of each trace.
-    doing: Vec<Doing>,
+    /// Of each thread of each trace; `None` of those that are not used.
+    doing: Vec<Option<Doing>>,
     seen: &'l mut [Seen],
     processes: &'l mut BTreeMap<Pid, TracedProcess<'a>>,
     binary: Option<&'l Binary>,
@@ -112,12 +113,10 @@ struct TraceEvents<'l, 'a> {
 
 impl<'l, 'a> TraceEvents<'l, 'a> {
     fn new(traces: &'l mut Traces<'a>, asked: &'l Asked<Made>, shape: Shape) -> Self {
-        let (places, doing) = threads(&traces.all);
         traces.seen.fill(Seen::default());
         Self {
             replay: replay(&traces.all, shape.min_duration, |_| true),
-            places,
-            doing,
+            doing: threads(&traces.all),
             seen: &mut traces.seen,
             processes: &mut traces.processes,
             binary: traces.binary,
@@ -133,19 +132,20 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         }
     }
 
-    /// What a record does to its thread: what is known of it, what the thread was doing before, and since it.
-    fn follow(&mut self, place: usize, Timed { time, record }: &Timed<'a>) -> Option<(Of, Doing, Doing)> {
-        let &(trace, thread) = self.places.get(place)?;
-        let doing = self.doing.get_mut(thread)?;
-        let seen = self.seen.get_mut(trace)?;
-        self.latest = *time;
+    /// Follows what a record tells of its thread. Returns what is known of it, the step if it is one, and what the thread
+    /// was doing before and since.
+    fn follow(&mut self, place: usize, timed: &Timed<'a>) -> Option<(Of, Option<Step<u32>>, [Doing; 2])> {
+        let &Timed { time, record } = timed;
+        let doing = self.doing.get_mut(place)?.as_mut()?;
+        let seen = self.seen.get_mut(doing.trace)?;
+        self.latest = time;
         let before = *doing;
-        match step(&record.what) {
+        let step = step(&record.what);
+        match step {
             Some(step) => {
-                doing.since = *time;
-                doing.stack = self
-                    .calls
-                    .follow(before.stack, step, record.offset, &mut seen.losses);
+                let calls = &mut self.calls;
+                doing.since = time;
+                doing.stack = calls.follow(before.stack, step, record.offset, &mut seen.losses);
                 let is_call = matches!(step, Step::Enter(_));
                 seen.calls = seen.calls.saturating_add(is_call.into());
             }
@@ -155,22 +155,21 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             }
         }
         let of = Of {
-            trace,
-            thread,
-            time: *time,
+            trace: before.trace,
+            thread: place,
+            time,
             cpu: record.cpu,
             offset: record.offset,
         };
-        Some((of, before, *doing))
+        Some((of, step, [before, *doing]))
     }
 
     fn write_record(&mut self, place: usize, timed: &Timed<'a>, out: &mut Out<'_>) -> io::Result<()> {
-        let Some((of, before, now)) = self.follow(place, timed) else {
+        let Some((of, step, [before, now])) = self.follow(place, timed) else {
             return Ok(());
         };
-        let what = &timed.record.what;
-        let Some(step) = step(what) else {
-            return self.write_logged(of, before.stack, what, out);
+        let Some(step) = step else {
+            return self.write_logged(of, before.stack, &timed.record.what, out);
         };
         if before.stack != Stack::EMPTY {
             self.write_time(of, before, out)?;
@@ -249,8 +248,8 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
 
     fn make_chain(&mut self, of: Of, stack: Stack) {
         self.chain.restart(None);
-        let process = self.doing.get(of.thread).map(|doing| doing.thread.pid);
-        let process = process.and_then(|pid| self.processes.get_mut(&pid));
+        let thread = self.doing.get(of.thread).copied().flatten();
+        let process = thread.and_then(|doing| self.processes.get_mut(&doing.thread.pid));
         let Some(TracedProcess { places, .. }) = process else {
             return;
         };
@@ -263,7 +262,8 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
 
     /// Adds a sample with the chain that was made.
     fn put(&self, made: Made, of: Of, period: u64, out: &mut Out<'_>) -> io::Result<()> {
-        let (Some(event), Some(doing)) = (self.asked.number(made), self.doing.get(of.thread)) else {
+        let doing = self.doing.get(of.thread).copied().flatten();
+        let (Some(event), Some(doing)) = (self.asked.number(made), doing) else {
             return Ok(());
         };
         out.sample(&Sample {
@@ -317,29 +317,25 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
     }
 }
 
-/// The threads of all traces: of each of a trace's, the trace and its place among all. A thread of several traces is
-/// several: what was open at the end of one is closed there.
-fn threads(traces: &[ReadTrace<'_>]) -> (Vec<(usize, usize)>, Vec<Doing>) {
-    let mut places = Vec::new();
-    let mut doing: Vec<Doing> = Vec::new();
+/// The threads of all traces, in their order. A thread of several traces is several: what was open at the end of one is
+/// closed there.
+fn threads(traces: &[ReadTrace<'_>]) -> Vec<Option<Doing>> {
     let mut known: FxHashSet<Thread> = FxHashSet::default();
-    for (trace, read) in traces.iter().enumerate() {
-        for traced in &read.threads {
-            let Some(traced) = traced else {
-                // It is never replayed.
-                places.push((trace, usize::MAX));
-                continue;
-            };
-            places.push((trace, doing.len()));
-            doing.push(Doing {
-                thread: traced.thread,
-                is_known: traced.is_known || !known.insert(traced.thread),
-                stack: Stack::EMPTY,
-                since: Time::default(),
-            });
-        }
-    }
-    (places, doing)
+    let threads = traces
+        .iter()
+        .enumerate()
+        .flat_map(|(trace, read)| read.threads.iter().map(move |traced| (trace, traced)));
+    let doing = threads.map(|(trace, traced)| {
+        let Traced { thread, is_known } = (*traced)?;
+        Some(Doing {
+            trace,
+            thread,
+            is_known: is_known || !known.insert(thread),
+            stack: Stack::EMPTY,
+            since: Time::default(),
+        })
+    });
+    doing.collect()
 }
 
 impl EventSource for TraceEvents<'_, '_> {
@@ -370,7 +366,7 @@ impl EventSource for TraceEvents<'_, '_> {
                 }
             }
         }
-        for doing in &self.doing {
+        for doing in self.doing.iter().flatten() {
             let parent = Thread::first_of(doing.thread.pid);
             if !doing.is_known && doing.thread != parent {
                 out.fork(&Task {
@@ -396,8 +392,8 @@ impl EventSource for TraceEvents<'_, '_> {
 
     fn finish(&mut self) {
         for thread in self.replay.sources() {
-            let trace = self.places.get(thread.place).map(|&(trace, _)| trace);
-            if let Some(seen) = trace.and_then(|trace| self.seen.get_mut(trace)) {
+            let doing = self.doing.get(thread.place).copied().flatten();
+            if let Some(seen) = doing.and_then(|doing| self.seen.get_mut(doing.trace)) {
                 seen.faults.merge(thread.faults());
             }
         }
