@@ -1,18 +1,15 @@
-//! What can be typed, and then what it means.
+//! What can be typed.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{PathBuf, absolute};
-use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, ValueEnum};
-use jitinject::elf::dwarf::Version;
-use jitinject::inject::lines::LineOptions;
-use jitinject::inject::{
-    DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, Shape, Tiers, XrayEvent, is_standard,
-};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::commands::completions::CompletionsArguments;
+use crate::commands::inject::InjectArguments;
+use crate::commands::man::ManArguments;
+use crate::terminal;
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -37,351 +34,88 @@ Exit status: 0 done; 1 failed; 2 wrong usage; 3 fewer samples named than --fail-
 /// functions, together with a folder of small ELF files that it points at. perf report, perf annotate and all
 /// that reads perf.data work on it as on any other.
 #[derive(Parser, Debug)]
-#[command(version, after_help = EXAMPLES, max_term_width = 120)]
-pub struct Arguments {
-    /// The profile to read; `-` is standard input [default: perf.data]
+#[command(
+    version,
+    after_help = EXAMPLES,
+    max_term_width = 120,
+    propagate_version = true
+)]
+pub struct CommandLine {
+    /// What to do instead.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// The usual thing to do.
+    #[command(flatten)]
+    pub inject: InjectArguments,
+
+    /// Whether messages have colours
     ///
-    /// A file, a folder as perf record --threads makes it, or what perf record -o - writes; compressed or
-    /// not. A log of Mono's profiler or a trace of XRay is made into a profile of its events; so is the first one of
-    /// --mono-log or --xray-log if there is no --input.
-    #[arg(short, long, value_name = "FILE")]
-    input: Option<PathBuf>,
-
-    /// The profile to write; `-` is standard output, in perf's format for pipes
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
-    output: PathBuf,
-
-    /// Compress the records of the output, as perf record -z does; LEVEL is 1 to 22, 1 if left out
-    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-        value_parser = clap::value_parser!(i32).range(1..=22))]
-    compress: Option<i32>,
-
-    /// A jitdump, or a folder to search for jitdumps; may be given more than once
-    ///
-    /// Dumps are looked for where the profile says they were, beside the profile, and here. A file that
-    /// nothing in the profile points to is used for the process that its header names.
-    #[arg(long, value_name = "PATH")]
-    jitdump: Vec<PathBuf>,
-
-    /// A perf map, or a folder to search for perf maps; may be given more than once
-    ///
-    /// Perf maps (perf-PID.map) name code that no jitdump knows. They are looked for here, beside the profile
-    /// and in /tmp, that of the process first while it runs. Their names tell whose they are.
-    #[arg(long, value_name = "PATH")]
-    perf_map: Vec<PathBuf>,
-
-    /// A log of Mono's profiler (.mlpd), or a folder to search for them; may be given more than once
-    ///
-    /// Names the code of the process that wrote it: start Mono with --profile=log, and record with -k mono.
-    #[arg(long, value_name = "PATH")]
-    mono_log: Vec<PathBuf>,
-
-    /// A trace of LLVM's XRay, or a folder to search for them; may be given more than once
-    ///
-    /// Its calls and what the program logged become events: beside those of a profile, or of a profile of their own.
-    #[arg(long, value_name = "PATH")]
-    xray_log: Vec<PathBuf>,
-
-    /// The binary that wrote the traces, which has the functions that they have numbers for
-    #[arg(long, value_name = "FILE")]
-    xray_binary: Option<PathBuf>,
-
-    /// Of traces, one sample of each thread for so much time in calls, such as 100us, in place of one for each time
-    /// between two calls or returns; calls for themselves are then told only if --events names them
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    resample: Option<Duration>,
-
-    /// Of traces, one sample for each stack of each thread, with all the time that was spent in it
-    #[arg(long, conflicts_with = "resample")]
-    aggregate: bool,
-
-    /// Of traces, leave out calls that are shorter, such as 1us: their time is that of their callers
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    min_duration: Option<Duration>,
-
-    /// Which events of logs and traces become events of the profile [default: all of what stands alone, and of traces
-    /// beside a profile; none of logs beside a profile]
-    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
-    events: Vec<EventArgument>,
-
-    /// A core file of the process that a log is of, which has the machine code that the log only names
-    ///
-    /// perf annotate then shows it. gcore PID makes one of a process that runs.
-    #[arg(long, value_name = "FILE")]
-    code_from: Option<PathBuf>,
-
-    /// Replace the callers of samples by the calls that a log (--profile=log:calls) or a trace tells of
-    ///
-    /// Mono's code keeps no frame pointer, and compiled code often none, so that what perf takes for its callers is not
-    /// worth much.
-    #[arg(long)]
-    splice_stacks: bool,
-
-    /// The process that logs and traces are of, if they don't tell, or tell the number that it has in a container
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
-
-    /// Nanoseconds to add to the times of jitdumps, logs and traces to get the profile's; may be negative
-    ///
-    /// Where the profile was recorded without -k mono, this distance is worked out from what the profile
-    /// shows, but for traces. Use this where that fails.
-    #[arg(
-        long,
-        visible_alias = "time-offset",
-        value_name = "NS",
-        allow_negative_numbers = true
-    )]
-    clock_offset: Option<i64>,
-
-    /// The folder for the ELF files [default: OUTPUT.elf]
-    #[arg(long, value_name = "DIR")]
-    elf_dir: Option<PathBuf>,
-
-    /// A build-id cache to add the ELF files to, as perf and debuginfod read it
-    ///
-    /// perf then finds them by their build-ids, wherever the profile is read: with `perf --buildid-dir DIR`, or
-    /// without if DIR is ~/.debug. What is in the cache stays.
-    #[arg(long, value_name = "DIR")]
-    build_id_cache: Option<PathBuf>,
-
-    /// Write all functions, not only those that samples touch
-    #[arg(long)]
-    all: bool,
-
-    /// How many functions share an ELF file
-    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
-    layout: LayoutArgument,
-
-    /// The version of DWARF for lines and inlined calls
-    ///
-    /// 4 is read by everything. 5 also holds the text of source files, where the dump has it, which LLVM's
-    /// tools read; GNU binutils 2.40, and with them perf, then read no lines at all.
-    #[arg(long, value_name = "VERSION", value_parser = dwarf_version, default_value = "4")]
-    dwarf: Version,
-
-    /// The folder that relative paths of source files start from
-    #[arg(long, value_name = "DIR")]
-    source_dir: Option<PathBuf>,
-
-    /// Folders that paths of source files start with, and what to put in their place; may be given more than
-    /// once
-    ///
-    /// For programs that ran in a container or on another machine. Of several that fit, the last one counts.
-    #[arg(long, value_name = "OLD=NEW", value_parser = OsStringValueParser::new().try_map(path_mapping))]
-    path_map: Vec<(Vec<u8>, Vec<u8>)>,
-
-    /// Tell how many samples were taken in the code of each compiler of a runtime
-    ///
-    /// With `--tiers=symbols`, symbols tell it too, in brackets behind the name.
-    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "summary")]
-    tiers: Option<TiersArgument>,
-
-    /// Write what happened to a file as JSON; `-` is standard output
-    #[arg(long, value_name = "FILE")]
-    pub summary: Option<PathBuf>,
-
-    /// Exit with status 3 if fewer of the samples in JIT code get a name
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
-    pub fail_under: Option<f64>,
-
-    /// Read files that belong to other users
-    ///
-    /// The profile must belong to you or to root; jitdumps and perf maps that you did not name yourself, to you, to
-    /// root, to the owner of the profile or to that of the process.
-    #[arg(short, long)]
-    force: bool,
-
-    /// Say nothing but errors
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub quiet: bool,
-
-    /// Say more: every jitdump, and how its clock was brought onto the profile's
-    #[arg(short, long)]
-    pub verbose: bool,
+    /// `auto` is where they go to a terminal, but for NO_COLOR and CLICOLOR_FORCE in the environment.
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
+    color: ColorChoice,
 }
 
-/// What `--layout` can be.
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum LayoutArgument {
-    /// One function in each file, but images where there are more than 1,000 functions
-    Auto,
-    /// One function in each file
-    Function,
-    /// All functions that lie close to each other in one file; those whose place is used again, and their
-    /// like, in files of their own
-    Image,
+/// What can be done beside putting names into a profile.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Print the manual, in the form that man reads
+    Man(ManArguments),
+    /// Print what a shell needs to complete jitinject's options
+    Completions(CompletionsArguments),
 }
 
-/// What `--events` can be.
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum EventArgument {
-    /// Allocated bytes, by type (mono/alloc-bytes/)
-    Alloc,
-    /// Thrown exceptions (mono/exception/)
-    Exception,
-    /// Time spent waiting for locks (mono/contention-ns/)
-    Contention,
-    /// Garbage collections, and how long the program stood (mono/gc-ns/, mono/gc-pause-ns/)
-    Gc,
-    /// Bytes in shots of the heap, by type (mono/heap-bytes/)
-    Heap,
-    /// The profiler's own samples (mono/sample/)
-    Sample,
-    /// Calls, and the time that each method spent by itself (mono/calls/, mono/self-ns/; xray/calls/, xray/self-ns/)
-    Calls,
-    /// What a program logs in its traces (xray/custom/)
-    Custom,
-}
-
-impl EventArgument {
-    /// Of logs of Mono's profiler.
-    fn of_mono(self) -> Option<MonoEvent> {
-        Some(match self {
-            Self::Alloc => MonoEvent::Allocations,
-            Self::Exception => MonoEvent::Exceptions,
-            Self::Contention => MonoEvent::Contention,
-            Self::Gc => MonoEvent::Collections,
-            Self::Heap => MonoEvent::Heap,
-            Self::Sample => MonoEvent::Samples,
-            Self::Calls => MonoEvent::Calls,
-            Self::Custom => return None,
-        })
-    }
-
-    /// Of traces of XRay.
-    fn of_xray(self) -> Option<XrayEvent> {
-        match self {
-            Self::Calls => Some(XrayEvent::Calls),
-            Self::Custom => Some(XrayEvent::Custom),
-            _ => None,
-        }
-    }
-}
-
-/// Where `--tiers` tells what it does.
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum TiersArgument {
-    /// In the summary
-    Summary,
-    /// There, and in symbols
-    Symbols,
-}
-
-/// A number with a unit of time behind it; nanoseconds if there is none.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text
-        .find(|character: char| !character.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| "not a number with ns, us, ms or s")?;
-    match unit {
-        "" | "ns" => Ok(Duration::from_nanos(number)),
-        "us" => Ok(Duration::from_micros(number)),
-        "ms" => Ok(Duration::from_millis(number)),
-        "s" => Ok(Duration::from_secs(number)),
-        _ => Err("not a number with ns, us, ms or s".into()),
-    }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn dwarf_version(text: &str) -> Result<Version, String> {
-    match text {
-        "4" => Ok(Version::Four),
-        "5" => Ok(Version::Five),
-        _ => Err("not 4 or 5".into()),
-    }
-}
-
-fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
-    let mut parts = text.as_bytes().splitn(2, |&byte| byte == b'=');
-    match (parts.next(), parts.next()) {
-        (Some(old), Some(new)) if !old.is_empty() => Ok((old.to_vec(), new.to_vec())),
-        _ => Err("not of the form OLD=NEW".into()),
-    }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse() {
-        Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
-        _ => Err("not a number from 0 to 100".into()),
-    }
-}
-
-impl Arguments {
+impl CommandLine {
     /// What was typed. Ends the program where that makes no sense.
     pub fn read() -> Self {
-        let arguments = Self::parse();
-        if is_standard(&arguments.output) && arguments.summary.as_deref().is_some_and(is_standard) {
-            let conflict = "standard output can't take both the profile and the summary";
-            Self::command()
-                .error(ErrorKind::ArgumentConflict, conflict)
-                .exit();
-        }
-        arguments
+        let arguments: Vec<_> = std::env::args_os().collect();
+        // Messages about wrong usage have colours, too, or not.
+        terminal::set_colors(typed_color(&arguments));
+        let line = Self::from(arguments).unwrap_or_else(|error| {
+            terminal::say_usage(&error);
+            std::process::exit(error.exit_code())
+        });
+        terminal::set_colors(line.color);
+        line
     }
 
-    /// What was typed, as the library understands it.
-    pub fn options(&self) -> Options {
-        // The one that is the input is not read again.
-        let (input, input_kind) = match (&self.input, &*self.mono_log, &*self.xray_log) {
-            (Some(input), ..) => (input.clone(), None),
-            (None, [log, ..], _) => (log.clone(), Some(InputKind::MonoLog)),
-            (None, [], [trace, ..]) => (trace.clone(), Some(InputKind::XrayTrace)),
-            (None, [], []) => (PathBuf::from("perf.data"), None),
+    fn from(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches_from(arguments)?;
+        let line = Self::from_arg_matches(&matches)?;
+        let conflict = match matches.subcommand_name() {
+            None => line.inject.conflict().map(str::to_owned),
+            Some(name) => {
+                misplaced(&matches).map(|option| format!("jitinject {name} does not take {option}"))
+            }
         };
-        let (mono_logs, xray_logs) = (self.mono_log.clone(), self.xray_log.clone());
-        fn chosen<E>(all: &[EventArgument], of: impl Fn(EventArgument) -> Option<E>) -> Option<Vec<E>> {
-            (!all.is_empty()).then(|| all.iter().copied().filter_map(of).collect())
-        }
-        Options {
-            input,
-            input_kind,
-            output: self.output.clone(),
-            compression: self.compress,
-            clock_offset: self.clock_offset,
-            jitdumps: self.jitdump.clone(),
-            perf_maps: self.perf_map.clone(),
-            mono_logs,
-            mono_events: chosen(&self.events, EventArgument::of_mono),
-            xray_logs,
-            xray_binary: self.xray_binary.clone(),
-            xray_events: chosen(&self.events, EventArgument::of_xray),
-            shape: Shape {
-                resample: self.resample.map(nanoseconds),
-                aggregate: self.aggregate,
-                min_duration: self.min_duration.map_or(0, nanoseconds),
-            },
-            code_from: self.code_from.clone(),
-            splice_stacks: self.splice_stacks,
-            pid: self.pid,
-            elf_dir: self.elf_dir.clone(),
-            build_id_cache: self.build_id_cache.clone(),
-            summary: self.summary.clone(),
-            all: self.all,
-            force: self.force,
-            lines: LineOptions {
-                version: self.dwarf,
-                // Readers take a relative folder for one of theirs.
-                source_dir: self
-                    .source_dir
-                    .as_ref()
-                    .map(|dir| absolute(dir).unwrap_or_else(|_| dir.clone())),
-                path_map: self.path_map.clone(),
-            },
-            layout: match self.layout {
-                LayoutArgument::Auto => Layout::Auto,
-                LayoutArgument::Function => Layout::Function,
-                LayoutArgument::Image => Layout::Image,
-            },
-            tiers: match self.tiers {
-                None => Tiers::Off,
-                Some(TiersArgument::Summary) => Tiers::Summary,
-                Some(TiersArgument::Symbols) => Tiers::Symbols,
-            },
-        }
+        let conflict = conflict.map(|conflict| Self::command().error(ErrorKind::ArgumentConflict, conflict));
+        conflict.map_or(Ok(line), Err)
+    }
+}
+
+/// The first option of jitinject by itself that was typed. It is lost before the name of a command.
+fn misplaced(matches: &ArgMatches) -> Option<String> {
+    let own = InjectArguments::augment_args(clap::Command::new(""));
+    let is_typed =
+        |option: &&Arg| matches.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let option = own.get_arguments().find(is_typed)?;
+    Some(format!("--{}", option.get_long().unwrap_or_default()))
+}
+
+/// What `--color` is given, as far as that can be seen without all else being right.
+fn typed_color(arguments: &[OsString]) -> ColorChoice {
+    let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
+    let value =
+        texts
+            .find_map(|text| text.strip_prefix("--color"))
+            .map(|rest| match rest.strip_prefix('=') {
+                Some(value) => Some(value),
+                None => texts.next(),
+            });
+    match value.flatten() {
+        Some("always") => ColorChoice::Always,
+        Some("never") => ColorChoice::Never,
+        _ => ColorChoice::Auto,
     }
 }
 
@@ -391,15 +125,25 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]
-    fn percentages_are_checked() {
-        assert_eq!(percent("95"), Ok(95.0));
-        assert_eq!(percent("99.5%"), Ok(99.5));
-        assert!(percent("101").is_err());
-        assert!(percent("many").is_err());
-        assert!(percent("NaN").is_err());
+    fn options_of_one_command_are_refused_by_another() {
+        let read = |line: &str| CommandLine::from(line.split(' ').map(Into::into).collect());
+        assert!(read("jitinject --color never man").is_ok());
+        let refused = read("jitinject -i perf.data man").unwrap_err().to_string();
+        assert!(
+            refused.contains("jitinject man does not take --input"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn the_choice_of_colors_is_seen_before_all_else_is() {
+        let typed = |line: &str| typed_color(&line.split(' ').map(Into::into).collect::<Vec<_>>());
+        assert_eq!(typed("jitinject --nonsense --color never"), ColorChoice::Never);
+        assert_eq!(typed("jitinject --color=always --nonsense"), ColorChoice::Always);
+        assert_eq!(typed("jitinject --nonsense"), ColorChoice::Auto);
     }
 }

@@ -1,0 +1,64 @@
+//! `jitinject` by itself: puts names into a profile.
+
+mod arguments;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use jitinject::files::staged::write_whole;
+use jitinject::files::standard;
+use jitinject::inject::{inject, is_standard};
+use jitinject::summary::Summary;
+
+pub use self::arguments::InjectArguments;
+use crate::interrupt;
+use crate::progress::Bar;
+use crate::terminal::say;
+
+/// Fewer samples have a name than were asked for.
+const TOO_FEW_NAMED: u8 = 3;
+
+/// Reads, writes, says what happened.
+pub fn run(arguments: &InjectArguments) -> anyhow::Result<ExitCode> {
+    let interrupt = interrupt::listen().context("cannot listen to signals")?;
+    let mut bar = Bar::new(arguments.quiet, interrupt);
+    let summary = inject(&arguments.options(), &mut bar);
+    drop(bar);
+    let summary = summary?;
+    if !arguments.quiet {
+        say(&summary.text(arguments.verbose));
+    }
+    if let Some(path) = &arguments.summary {
+        write_json(&summary, path).with_context(|| format!("cannot write the summary {}", path.display()))?;
+    }
+    Ok(verdict(arguments, &summary))
+}
+
+/// Writes the summary to a file, or to standard output if it is called `-`.
+fn write_json(summary: &Summary, path: &Path) -> anyhow::Result<()> {
+    let mut json = serde_json::to_vec_pretty(summary)?;
+    json.push(b'\n');
+    if is_standard(path) {
+        anyhow::ensure!(!standard::output_was_closed(), "standard output is closed");
+        io::stdout().write_all(&json)?;
+    } else {
+        write_whole(path, &json)?;
+    }
+    Ok(())
+}
+
+fn verdict(arguments: &InjectArguments, summary: &Summary) -> ExitCode {
+    let Some(wanted) = arguments.fail_under else {
+        return ExitCode::SUCCESS;
+    };
+    if summary.samples.named_percent >= wanted {
+        return ExitCode::SUCCESS;
+    }
+    let named = summary.samples.named_percent;
+    say(&format!(
+        "error: {named:.2} % of the samples in JIT code have a name, less than the {wanted} % that --fail-under asks for"
+    ));
+    ExitCode::from(TOO_FEW_NAMED)
+}

@@ -1,0 +1,19 @@
+//! What can be done, a file for each command: what can be typed behind its name, and doing it.
+
+pub mod completions;
+pub mod inject;
+pub mod man;
+
+use std::process::ExitCode;
+
+use crate::cli::Command;
+
+impl Command {
+    /// Does it.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Man(arguments) => arguments.run(),
+            Self::Completions(arguments) => arguments.run(),
+        }
+    }
+}
