@@ -164,6 +164,11 @@ pub fn put_padded(out: &mut Vec<u8>, bytes: &[u8], size: usize) {
     out.extend(std::iter::repeat_n(0, size.saturating_sub(bytes.len())));
 }
 
+/// The part of a path behind its last slash.
+pub fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
 /// `bytes` up to the first NUL, or all of them: how the kernel and perf pad names.
 pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()

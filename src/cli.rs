@@ -6,6 +6,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::commands::compare::CompareArguments;
 use crate::commands::completions::CompletionsArguments;
 use crate::commands::inject::InjectArguments;
 use crate::commands::man::ManArguments;
@@ -59,6 +60,8 @@ pub struct CommandLine {
 /// What can be done beside putting names into a profile.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Tell what changed between two runs, by the summaries that --summary wrote
+    Compare(CompareArguments),
     /// Print the manual, in the form that man reads
     Man(ManArguments),
     /// Print what a shell needs to complete jitinject's options

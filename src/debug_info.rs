@@ -106,7 +106,53 @@ pub struct Dropped {
     pub calls: u64,
 }
 
+/// A place in the sources that the code at an address comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// The function, as an index into [`DebugInfo::functions`].
+    pub function: u32,
+    /// The file, as an index into [`DebugInfo::files`].
+    pub file: Option<u32>,
+    /// The line that is executed or, in a caller, of the call; 0 if it is not known.
+    pub line: u32,
+    /// Its column; 0 if it is not known.
+    pub column: u32,
+}
+
 impl DebugInfo<'_> {
+    /// The calls that the code at an offset belongs to: the innermost inlined one first, the function itself last.
+    /// What is asked must be [normal](Self::normalise).
+    pub fn frames_at(&self, offset: u32) -> Vec<Frame> {
+        let holds = |call: &&InlinedCall| call.ranges.iter().any(|range| range.contains(&offset));
+        let calls: Vec<&InlinedCall> = self.calls.iter().filter(holds).collect();
+        let rows = self.rows.partition_point(|row| row.offset <= offset);
+        let row = self.rows.get(..rows).and_then(<[Row]>::last);
+        let mut place = row.map_or((None, 0, 0), |row| (row.file, row.line, row.column));
+        let mut frames = Vec::new();
+        for (depth, call) in calls.iter().enumerate().rev() {
+            let (file, line, column) = place;
+            frames.push(Frame {
+                function: call.function,
+                file,
+                line,
+                column,
+            });
+            let outer = depth.checked_sub(1).and_then(|outer| calls.get(outer));
+            let caller = self
+                .functions
+                .get(outer.map_or(0, |outer| outer.function as usize));
+            place = (caller.and_then(|caller| caller.file), call.line, call.column);
+        }
+        let (file, line, column) = place;
+        frames.push(Frame {
+            function: 0,
+            file,
+            line,
+            column,
+        });
+        frames
+    }
+
     /// Makes everything consistent for a function of `size` bytes. There is at least one function afterwards,
     /// and every index leads somewhere.
     pub fn normalise(&mut self, size: u32) -> Dropped {
@@ -371,6 +417,55 @@ mod tests {
         };
         info.normalise(100);
         assert_eq!(info.rows, [row(10, 1), row(15, 1), row(20, 2)]);
+    }
+
+    #[test]
+    fn the_frames_at_an_offset_are_those_of_the_calls_around_it() {
+        let function = |file, line| SourceFunction {
+            file: Some(file),
+            line,
+            ..SourceFunction::default()
+        };
+        let call = |depth, function, range, line| InlinedCall {
+            depth,
+            function,
+            ranges: vec![range],
+            line,
+            column: 1,
+        };
+        let row = |offset, file, line| Row {
+            offset,
+            file: Some(file),
+            line,
+            column: 2,
+            discriminator: 0,
+        };
+        let mut info = DebugInfo {
+            files: vec![SourceFile::from(&b"a"[..]), SourceFile::from(&b"b"[..])],
+            functions: vec![function(0, 1), function(1, 10), function(1, 20)],
+            rows: vec![row(0, 0, 2), row(8, 1, 11), row(12, 1, 21), row(16, 0, 3)],
+            calls: vec![call(0, 1, 8..16, 5), call(1, 2, 12..16, 12)],
+        };
+        info.normalise(32);
+        let frames = |offset| -> Vec<_> {
+            let frames = info.frames_at(offset).into_iter();
+            frames
+                .map(|frame| (frame.function, frame.file, frame.line))
+                .collect()
+        };
+        assert_eq!(frames(4), [(0, Some(0), 2)]);
+        assert_eq!(frames(9), [(1, Some(1), 11), (0, Some(0), 5)]);
+        assert_eq!(frames(12), [(2, Some(1), 21), (1, Some(1), 12), (0, Some(0), 5)]);
+        assert_eq!(frames(20), [(0, Some(0), 3)]);
+        assert_eq!(
+            DebugInfo::default().frames_at(0),
+            [Frame {
+                function: 0,
+                file: None,
+                line: 0,
+                column: 0
+            }]
+        );
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The version of the JSON form. It changes when a field changes its meaning or goes.
 pub const FORMAT: u32 = 1;
 
 /// All that is told at the end of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// [`FORMAT`].
     pub format: u32,
@@ -38,6 +39,10 @@ pub struct Summary {
     /// samples first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<Vec<TierSummary>>,
+    /// The functions that samples were taken in, those with most samples first. It is there if a summary is
+    /// [written](crate::inject::Options::summary).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled_functions: Option<Vec<SampledFunction>>,
     /// What went wrong and did not stop the run.
     pub warnings: Vec<Warning>,
     /// What to know beside that.
@@ -46,6 +51,7 @@ pub struct Summary {
 
 /// A build-id cache.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct CacheSummary {
     /// Its folder.
     pub path: String,
@@ -69,6 +75,7 @@ pub enum FileKind {
 
 /// One file with functions.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct DumpSummary {
     /// What kind of file it is.
     pub kind: FileKind,
@@ -86,6 +93,7 @@ pub struct DumpSummary {
 
 /// One trace of XRay.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct TraceSummary {
     /// Where it is.
     pub path: String,
@@ -103,6 +111,7 @@ pub struct TraceSummary {
 
 /// One perf map.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct PerfMapSummary {
     /// Where it was found.
     pub path: String,
@@ -114,6 +123,7 @@ pub struct PerfMapSummary {
 
 /// Symbols of perf maps, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct SymbolSummary {
     /// In all perf maps.
     pub known: u64,
@@ -125,6 +135,7 @@ pub struct SymbolSummary {
 
 /// Functions, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct FunctionSummary {
     /// Loaded, in all dumps.
     pub loaded: u64,
@@ -139,7 +150,8 @@ pub struct FunctionSummary {
 }
 
 /// Samples, counted.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SampleSummary {
     /// All.
     pub total: u64,
@@ -159,6 +171,7 @@ pub struct SampleSummary {
 
 /// One compiler of a runtime.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
 pub struct TierSummary {
     /// Its name.
     pub tier: String,
@@ -168,8 +181,22 @@ pub struct TierSummary {
     pub samples: u64,
 }
 
+/// The functions of one name that one compiler made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SampledFunction {
+    /// Their name.
+    pub name: String,
+    /// The compiler, where it is known.
+    pub tier: Option<String>,
+    /// How many there are: one function compiled again, or several of one name.
+    pub functions: u64,
+    /// The samples that were taken in them.
+    pub samples: u64,
+}
+
 /// Samples in JIT code that have no name, by the reason.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Unnamed {
     /// A function came to that address only later.
     pub before_load: u64,
@@ -373,6 +400,13 @@ impl Summary {
                 "note: there are {hidden} more; --summary FILE tells them all"
             );
         }
+    }
+}
+
+impl SampledFunction {
+    /// What the compiler is called where all of them have a name.
+    pub fn tier_name(&self) -> &str {
+        self.tier.as_deref().unwrap_or("not known")
     }
 }
 

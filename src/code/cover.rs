@@ -52,6 +52,7 @@ pub struct Covering {
 /// What is given up where a profile asks for more work and output than its size can justify. No real one
 /// does: they are made so.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub enum Fault {
     /// A map has so many functions in it, again and again, that it was left out.
     TooManyParts,

@@ -4,7 +4,7 @@ use std::iter::Peekable;
 
 use rustc_hash::FxHashMap;
 
-use crate::bytes::Reader;
+use crate::bytes::{Reader, base_name};
 use crate::code::process::{Map, ProcessEvent, Processes};
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
@@ -151,7 +151,7 @@ impl Survey {
 /// Whether a map is of an object as this program and perf inject make them: `jitted-PID-NUMBER.so`, or
 /// `jit-image-PID-ADDRESS.so`.
 fn is_injected(name: &[u8]) -> bool {
-    let base_name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    let base_name = base_name(name);
     let prefixes = [&b"jitted-"[..], b"jit-image-"];
     prefixes.iter().any(|prefix| base_name.starts_with(prefix)) && base_name.ends_with(b".so")
 }

@@ -11,6 +11,7 @@ use crate::code::history::{Builder, Episode, History};
 use crate::code::process::{MAX_GENERATIONS, Map, Processes, SpaceId};
 use crate::code::symbols::{PlacedSymbol, SymbolTable, Symbols};
 use crate::perf::event::Backing;
+use crate::runtime::{Change, CodeEvent};
 use crate::units::{Address, AddressRange, Time};
 
 /// A function of one of the runtimes' files.
@@ -35,6 +36,32 @@ pub struct PlacedEvent {
     pub range: Option<AddressRange>,
     /// Where it was until now, if it was moved or is gone.
     pub left: Option<AddressRange>,
+}
+
+impl PlacedEvent {
+    /// The same of what a runtime's file tells, of a function whose code was at `loaded_at` when it was loaded. `None`
+    /// if the place that it moves to can't be.
+    pub fn new(
+        event: &CodeEvent,
+        function: FunctionId,
+        loaded_at: AddressRange,
+        space: SpaceId,
+        time: Time,
+    ) -> Option<Self> {
+        let size = loaded_at.size();
+        let (range, left) = match event.change {
+            Change::Load => (Some(loaded_at), None),
+            Change::Move { from, to } => (Some(AddressRange::new(to, size)?), AddressRange::new(from, size)),
+            Change::Unload => (None, Some(loaded_at)),
+        };
+        Some(Self {
+            time,
+            space,
+            function,
+            range,
+            left,
+        })
+    }
 }
 
 /// A function's stay at one place: from its load, or from a move, on.

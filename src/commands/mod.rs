@@ -1,5 +1,6 @@
 //! What can be done, a file for each command: what can be typed behind its name, and doing it.
 
+pub mod compare;
 pub mod completions;
 pub mod inject;
 pub mod man;
@@ -12,6 +13,7 @@ impl Command {
     /// Does it.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         match self {
+            Self::Compare(arguments) => arguments.run(),
             Self::Man(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(),
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashSet;
 
-use crate::bytes::printable;
+use crate::bytes::{base_name, printable};
 use crate::code::clock::moved;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
@@ -18,7 +18,7 @@ use crate::inject::Error;
 use crate::inject::input::read_error;
 use crate::inject::trust::Trust;
 use crate::runtime::RuntimeTime;
-use crate::runtime::jitdump::marker::{base_name, is_dump_name, pid_in_name};
+use crate::runtime::jitdump::marker::{is_dump_name, pid_in_name};
 use crate::runtime::jitdump::{self, Header, first_time, last_time};
 use crate::units::{Pid, Time};
 

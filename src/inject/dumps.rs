@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::bytes::printable;
+use crate::bytes::{base_name, printable};
 use crate::code::clock::{CLOCK_MONOTONIC, moved};
 use crate::code::survey::{Marker, Survey};
 use crate::files::MappedFile;
@@ -24,7 +24,7 @@ use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::perf::event::FileNumber;
-use crate::runtime::jitdump::marker::{base_name, pid_in_name};
+use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::{Pid, Time};
 
 /// A jitdump that belongs to the profile.

@@ -17,6 +17,8 @@ mod output;
 mod owners;
 mod perf_maps;
 mod report;
+mod runtimes;
+mod sampled;
 mod sources;
 mod symbol_objects;
 mod told;

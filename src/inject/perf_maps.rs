@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::bytes::base_name;
 use crate::code::survey::Survey;
 use crate::code::symbols::SymbolTable;
 use crate::files::MappedFile;
@@ -190,7 +191,7 @@ impl Names {
     fn of(survey: &Survey) -> Self {
         let mut pairs: Vec<(u32, Pid)> = Vec::new();
         for dump in &survey.markers {
-            let number = marker::pid_in_name(marker::base_name(&dump.path));
+            let number = marker::pid_in_name(base_name(&dump.path));
             pairs.extend(number.map(|number| (number, dump.pid)));
         }
         pairs.sort_unstable();

@@ -1,31 +1,30 @@
 //! Telling what happened.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::bytes::printable;
 use crate::code::clock::Alignment;
 use crate::code::cover;
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
-use crate::code::timeline::{FunctionId, Timeline};
+use crate::code::timeline::Timeline;
 use crate::files::MappedFile;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
 use crate::inject::sources::{Sources, UsedFile};
 use crate::inject::told::Told;
-use crate::inject::{Options, Stages, Tiers, is_standard, output};
+use crate::inject::{Options, Stages, Tiers, is_standard, output, runtimes, sampled};
 use crate::perf::Profile;
 use crate::runtime::named_code::Teller;
-use crate::runtime::{Change, CodeFile, jitdump, names};
+use crate::runtime::{Change, CodeFile, jitdump};
 use crate::summary::{
     CacheSummary, DumpSummary, FORMAT, FileKind, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
-    SymbolSummary, TierSummary, Unnamed, Warning,
+    SymbolSummary, Unnamed, Warning,
 };
 use crate::tally::Tally;
 use crate::units::Pid;
@@ -79,6 +78,10 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Puts together what is to be told.
     pub fn summary(&self) -> Summary {
+        let has_tiers = self.options.tiers != Tiers::Off;
+        let is_written = self.options.summary.is_some();
+        let sampled = (has_tiers || is_written)
+            .then(|| sampled::functions(self.timeline, self.selection, self.sources, self.maps));
         let events = self.sources.used.iter().flat_map(|used| used.code.events());
         let loaded = events.clone().filter(|event| event.change == Change::Load);
         let moved = events.filter(|event| matches!(event.change, Change::Move { .. }));
@@ -101,7 +104,8 @@ impl Run<'_> {
             perf_maps: self.maps.iter().map(map_summary).collect(),
             symbols: self.symbols(),
             samples: sample_summary(self.selection),
-            tiers: self.tiers(),
+            tiers: sampled.as_deref().filter(|_| has_tiers).map(sampled::tiers),
+            sampled_functions: sampled.filter(|_| is_written),
             warnings: self.warnings(),
             notes: self.notes(),
         }
@@ -122,43 +126,6 @@ impl Run<'_> {
             touched: self.touched.1,
             written: self.objects.symbols,
         }
-    }
-
-    /// How many samples were taken in the code of each compiler, if that was asked for, most first.
-    fn tiers(&self) -> Option<Vec<TierSummary>> {
-        if self.options.tiers == Tiers::Off {
-            return None;
-        }
-        let mut counts: BTreeMap<String, TierSummary> = BTreeMap::new();
-        let mut add = |tier: Option<&[u8]>, functions: u64, hits: u32| {
-            let name = printable(tier.unwrap_or(b"not known"));
-            let summary = counts.entry(name.clone()).or_insert(TierSummary {
-                tier: name,
-                functions: 0,
-                samples: 0,
-            });
-            summary.functions += functions;
-            summary.samples += u64::from(hits);
-        };
-        let mut seen = FxHashSet::default();
-        let hits = self.timeline.residences().iter().zip(&self.selection.hits);
-        for (residence, &hits) in hits.filter(|&(_, &hits)| hits > 0) {
-            let FunctionId { file, function } = residence.function;
-            let used = self.sources.used.get(file as usize);
-            let view = used.and_then(|used| used.code.function(function));
-            // A function that moves counts once.
-            let is_new = seen.insert(residence.function);
-            add(view.and_then(|view| view.tier()), u64::from(is_new), hits);
-        }
-        for (id, &hits) in &self.selection.symbol_hits {
-            let used = self.maps.get(id.table as usize);
-            let symbol = used.and_then(|used| used.map.symbols.get(id.symbol as usize));
-            let tier = symbol.and_then(|symbol| names::tier(symbol.name));
-            add(tier.map(str::as_bytes), 1, hits);
-        }
-        let mut counts: Vec<TierSummary> = counts.into_values().collect();
-        counts.sort_by_key(|summary| std::cmp::Reverse(summary.samples));
-        Some(counts)
     }
 
     fn warnings(&self) -> Vec<Warning> {
@@ -302,6 +269,16 @@ impl Run<'_> {
         })
     }
 
+    /// Whether there is a file that tells of the code of a process.
+    fn has_told(&self, pid: Pid) -> bool {
+        let has_dump = self
+            .sources
+            .used
+            .iter()
+            .any(|used| used.found.pids.contains(&pid));
+        has_dump || self.maps.iter().any(|used| used.found.pid == pid)
+    }
+
     fn notes(&self) -> Vec<String> {
         let of_told = [&self.told.logs.notes, &self.told.traces.notes, &self.told.notes];
         let mut notes = [self.sources.notes, &self.found_maps.notes].concat();
@@ -318,10 +295,16 @@ impl Run<'_> {
         {
             notes.push(
                 "no process in the profile mapped a jitdump, and there are no perf maps of them, so there is nothing to inject; \
-                 start the runtime with its option for perf (node --perf-prof, python -X perf_jit), or name its files with --jitdump \
-                 or --perf-map"
+                 name the files with --jitdump or --perf-map, or record again and start the program so that it writes one:"
                     .into(),
             );
+            notes.extend(runtimes::how_to_ask(self.profile, |_| false));
+        } else if self.selection.samples.no_dump > 0 {
+            notes.push(
+                "processes without a jitdump have samples in JIT code; this is how they are asked for one:"
+                    .into(),
+            );
+            notes.extend(runtimes::how_to_ask(self.profile, |pid| self.has_told(pid)));
         }
         for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
             let lines = told(line_faults, Some(used.found.file.path()), true);

@@ -19,7 +19,7 @@ use crate::perf::feature::{self, ClockData};
 use crate::runtime::jitdump::Dump;
 use crate::runtime::{Change, CodeEvent, CodeFile};
 use crate::summary::Warning;
-use crate::units::{AddressRange, Pid, Time};
+use crate::units::{Pid, Time};
 
 /// A file of a runtime that is used.
 #[derive(Debug)]
@@ -335,25 +335,15 @@ impl<'a> UsedFile<'a> {
         let time = self.alignment.time(event.time);
         let space = processes.space_at(pid, time)?;
         let loaded_at = self.code.range(event.function)?;
-        let size = loaded_at.size();
-        let (range, left) = match event.change {
-            Change::Load => (Some(loaded_at), None),
-            Change::Move { from, to } => (Some(AddressRange::new(to, size)?), AddressRange::new(from, size)),
-            Change::Unload => (None, Some(loaded_at)),
-        };
         // An address space starts at a FORK or at the start of a program; a reader would forget what it was
         // told before.
         let since = processes.space(space)?.since;
         let earliest = Time(since.0.saturating_add(1));
-        Some(PlacedEvent {
-            time: time.clamp(earliest, Time::LAST.max(earliest)),
-            space,
-            function: FunctionId {
-                file,
-                function: event.function,
-            },
-            range,
-            left,
-        })
+        let time = time.clamp(earliest, Time::LAST.max(earliest));
+        let function = FunctionId {
+            file,
+            function: event.function,
+        };
+        PlacedEvent::new(event, function, loaded_at, space, time)
     }
 }

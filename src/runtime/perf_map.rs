@@ -31,6 +31,7 @@ pub struct PerfMap<'a> {
 
 /// What can be wrong with a perf map.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub enum Fault {
     /// A line is none of the format.
     BadLine,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::bytes::base_name;
 use crate::elf::segments::Code;
 use crate::files::MappedFile;
 use crate::inject::Error;
@@ -14,7 +15,6 @@ use crate::inject::input::read_error;
 use crate::perf::event::Mmap;
 use crate::perf::synthesis::Mapping;
 use crate::perf::{Profile, feature, record};
-use crate::runtime::jitdump::marker::base_name;
 use crate::runtime::xray::Functions;
 use crate::units::{Address, AddressRange, BuildId, Pid, Time};
 

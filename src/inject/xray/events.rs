@@ -5,6 +5,7 @@ use std::io;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::bytes::base_name;
 use crate::code::call_tree::Stack;
 use crate::inject::events::synthesize::Out;
 use crate::inject::events::{Ahead, Asked, Calls, Chain, EventSource, Loss, Merge, Step};
@@ -14,7 +15,6 @@ use crate::inject::xray::replay::{Peeked, Timed, replay, step};
 use crate::inject::xray::threads::Traced;
 use crate::inject::xray::{ReadTrace, Seen, TracedProcess, Traces};
 use crate::perf::synthesis::{Comm, Sample, Task, Thread};
-use crate::runtime::jitdump::marker::base_name;
 use crate::runtime::xray::What;
 use crate::units::{Pid, Time};
 

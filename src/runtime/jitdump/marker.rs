@@ -1,5 +1,7 @@
 //! The marker: a runtime maps a page of its dump as code, only so that the profile tells where the dump is.
 
+use crate::bytes::base_name;
+
 /// What the kernel appends to the name of a mapped file that has been removed.
 const DELETED: &[u8] = b" (deleted)";
 
@@ -25,11 +27,6 @@ pub fn pid_in_name(base_name: &[u8]) -> Option<u32> {
     let inner = base_name.strip_prefix(b"jit-")?.strip_suffix(b".dump")?;
     let number = inner.rsplit(|&byte| byte == b'-').next()?;
     std::str::from_utf8(number).ok()?.parse().ok()
-}
-
-/// The part of a path behind its last slash.
-pub fn base_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

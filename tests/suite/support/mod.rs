@@ -45,6 +45,19 @@ pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// The commands, as the help lists them.
+pub fn commands() -> Vec<String> {
+    let output = jitinject().arg("-h").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let list = help.split("Commands:\n").nth(1).unwrap();
+    let list = list.split("\n\n").next().unwrap();
+    let names = list
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = names.map(|line| line.split_whitespace().next().unwrap().to_owned());
+    names.filter(|name| name != "help").collect()
+}
+
 /// Runs the program on `input`, whatever comes of it.
 pub fn attempt(input: &Path, output: &Path, more: &[&str]) -> Output {
     let files = [

@@ -1,0 +1,83 @@
+//! Writes an ELF object of one function with a symbol and lines, for whoever has machine code in memory and wants
+//! debuggers and disassemblers to read it:
+//!
+//!     cargo run --example make_elf -- function.so && objdump -d -l function.so
+
+use jitinject::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
+use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
+use jitinject::elf::eh_frame::{TableLayout, Tables};
+use jitinject::elf::object::{self, Code, Content, Function, PlacedTables};
+use jitinject::files::staged::write_whole;
+use jitinject::machine::Machine;
+
+/// x86-64: lea eax, [rdi + rsi]; ret
+const CODE: [u8; 4] = [0x8d, 0x04, 0x37, 0xc3];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let path = std::env::args_os().nth(1).ok_or("usage: make_elf OUTPUT")?;
+    let machine = Machine::new(62, jitinject::bytes::ByteOrder::Little);
+    let function = Function {
+        name: b"add",
+        code: Code::Known(&CODE),
+        offset: 0,
+    };
+
+    let row = |offset, line| Row {
+        offset,
+        file: Some(0),
+        line,
+        column: 0,
+        discriminator: 0,
+    };
+    let mut info = DebugInfo {
+        files: vec![SourceFile::from(&b"add.toy"[..])],
+        functions: vec![SourceFunction {
+            name: b"add",
+            file: Some(0),
+            line: 1,
+            column: 0,
+        }],
+        rows: vec![row(0, 2), row(3, 3)],
+        calls: Vec::new(),
+    };
+    let size = u32::try_from(CODE.len())?;
+    // Sorts and checks, so that the encoder need not.
+    info.normalise(size);
+    let mut buffers = Buffers::default();
+    let settings = Settings {
+        version: Version::Four,
+        machine,
+        directory: b"/src",
+    };
+    let mut encoder = Encoder::new(&mut buffers, settings);
+    encoder.add(&FunctionUnit {
+        symbol: b"add",
+        address: function.address(),
+        size,
+        info: &info,
+    })?;
+
+    // Tables without an entry: unwinders then follow the frame pointer. They lie where nothing else does.
+    let eh_frame = 0x1000;
+    let layout = TableLayout {
+        eh_frame,
+        order: machine.order,
+        address_size: machine.address_size(),
+    };
+    let tables = Tables::lay_out(std::iter::empty(), layout).ok_or("too far")?;
+    let content = Content {
+        machine,
+        functions: &[function],
+        address: 0x7f00_0000_1000,
+        time: 1,
+        tables: PlacedTables {
+            tables: &tables,
+            address: eh_frame,
+        },
+        debug: &encoder.finish(),
+    };
+    let mut bytes = Vec::new();
+    object::encode(&content, &mut bytes);
+    write_whole(path.as_ref(), &bytes)?;
+    Ok(())
+}

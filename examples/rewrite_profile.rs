@@ -1,0 +1,50 @@
+//! Writes a profile anew with the samples of one process alone; all else keeps its bytes:
+//!
+//!     cargo run --example rewrite_profile -- testdata/multi/perf.data one.data 4832
+
+use std::path::Path;
+
+use jitinject::files::MappedFile;
+use jitinject::files::staged::StagedFile;
+use jitinject::perf::Profile;
+use jitinject::perf::output::{Edits, Rewrite};
+use jitinject::perf::record;
+use jitinject::perf::sample::Sample;
+use jitinject::units::Pid;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let usage = "usage: rewrite_profile INPUT OUTPUT PID";
+    let mut arguments = std::env::args().skip(1);
+    let mut argument = || arguments.next().ok_or(usage);
+    let (input, output, pid) = (argument()?, argument()?, Pid(argument()?.parse()?));
+
+    let file = MappedFile::open(Path::new(&input))?;
+    let profile = Profile::parse(&file)?;
+    let mut edits = Edits::default();
+    let mut data_end = 0;
+    for record in profile.records() {
+        data_end = record.end();
+        // What a sample holds, and where, its event says.
+        let attr = profile
+            .attrs
+            .of(&record, profile.order)
+            .filter(|_| record.kind == record::SAMPLE);
+        let sample = attr.map(|attr| Sample::parse(&record, attr, profile.order));
+        if sample.is_some_and(|sample| sample.pid != Some(pid)) {
+            edits.replace(&record, |_| {});
+        }
+    }
+    let rewrite = Rewrite {
+        profile: &profile,
+        data_end,
+        auxtrace: &[],
+        edits,
+        build_ids: Vec::new(),
+        compression: None,
+    };
+    // It gets its name when it is whole.
+    let mut staged = StagedFile::create(Path::new(&output))?;
+    rewrite.write_file(staged.file())?;
+    staged.commit()?;
+    Ok(())
+}

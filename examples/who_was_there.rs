@@ -1,0 +1,81 @@
+//! Tells which function of a jitdump held an address at a time, and which inlined calls and lines:
+//!
+//!     cargo run --example who_was_there -- testdata/llvm19-jitlink/.debug/jit/*/jit-*.dump 0x7f128f00106e
+//!
+//! Without a time, the end of the dump is meant.
+
+use std::path::Path;
+
+use jitinject::bytes::printable;
+use jitinject::code::process::{ProcessEvent, Processes};
+use jitinject::code::timeline::{FunctionId, Occupant, PlacedEvent, Timeline};
+use jitinject::files::MappedFile;
+use jitinject::machine::Machine;
+use jitinject::runtime::jitdump::Dump;
+use jitinject::units::{Address, Pid, Time};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let usage = "usage: who_was_there JITDUMP ADDRESS [TIME]";
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or(usage)?;
+    let address = arguments.next().ok_or(usage)?;
+    let address = Address(u64::from_str_radix(address.trim_start_matches("0x"), 16)?);
+    let time = arguments
+        .next()
+        .map_or(Ok(Time::LAST), |time| time.parse().map(Time))?;
+
+    let file = MappedFile::open(Path::new(&path))?;
+    let dump = Dump::parse(&file, Machine::host())?;
+    // A profile tells of processes, forks and maps. A dump by itself is of one process that was always there.
+    let pid = Pid(dump.header().pid);
+    let processes = Processes::new(vec![ProcessEvent::Exec(pid, Time(0))]);
+    let space = processes.space_at(pid, time).ok_or("no such time")?;
+    let events = dump.events().iter().filter_map(|event| {
+        let function = FunctionId {
+            file: 0,
+            function: event.function,
+        };
+        // The times of a profile are the dump's own here.
+        PlacedEvent::new(
+            event,
+            function,
+            dump.range(event.function)?,
+            space,
+            Time(event.time.0),
+        )
+    });
+    let timeline = Timeline::new(&processes, events.collect());
+
+    let Occupant::Function(residence) = timeline.at(space, address, time) else {
+        println!("no function held {:#x} then", address.0);
+        return Ok(());
+    };
+    let residence = timeline
+        .residences()
+        .get(residence as usize)
+        .ok_or("no such residence")?;
+    let function = dump
+        .function(residence.function.function)
+        .ok_or("no such function")?;
+    let offset = u32::try_from(address.0 - residence.range.start.0)?;
+    println!(
+        "{}+{offset:#x}, there since {}",
+        printable(function.name),
+        residence.since.0
+    );
+    // Where the code comes from: inlined calls first, the function itself last.
+    let info = dump.sources(&function).info.unwrap_or_default();
+    for frame in info.frames_at(offset) {
+        let called = info.functions.get(frame.function as usize);
+        let name = called.map(|called| called.name).filter(|name| !name.is_empty());
+        let file = frame.file.and_then(|file| info.files.get(file as usize));
+        let file = file.map_or("unknown file".into(), |file| printable(&file.path));
+        println!(
+            "  {} at {file}:{}:{}",
+            printable(name.unwrap_or(function.name)),
+            frame.line,
+            frame.column
+        );
+    }
+    Ok(())
+}

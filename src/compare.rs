@@ -1,0 +1,339 @@
+//! Two summaries, side by side: what became faster or slower from one run to the other.
+//!
+//! Samples are compared by their share of all samples of their profile, since no two recordings are equally long.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::printable;
+use crate::summary::{FORMAT, SampleSummary, SampledFunction};
+
+/// What is read of a summary.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Figures {
+    format: u32,
+    input: String,
+    samples: SampleSummary,
+    sampled_functions: Option<Vec<SampledFunction>>,
+}
+
+/// Why a file can't be compared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It is something else.
+    #[error("is no summary of jitinject: {0}; jitinject --summary FILE writes one")]
+    NotASummary(#[from] serde_json::Error),
+    /// A later version of this program has written it.
+    #[error("has format {0}, and this version of jitinject reads format {FORMAT}")]
+    Format(u32),
+    /// An earlier version of this program has written it.
+    #[error(
+        "does not tell which functions samples were taken in; write it anew with jitinject --summary FILE"
+    )]
+    NoFunctions,
+}
+
+impl Figures {
+    /// Reads a summary in JSON.
+    pub fn parse(json: &[u8]) -> Result<Self, Error> {
+        /// All versions have this.
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let Format { format } = serde_json::from_slice(json)?;
+        if format != FORMAT {
+            return Err(Error::Format(format));
+        }
+        let figures: Self = serde_json::from_slice(json)?;
+        match figures.sampled_functions {
+            Some(_) => Ok(figures),
+            None => Err(Error::NoFunctions),
+        }
+    }
+
+    fn functions(&self) -> &[SampledFunction] {
+        self.sampled_functions.as_deref().unwrap_or_default()
+    }
+}
+
+/// What changed from one summary to another.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Comparison {
+    /// The version of the JSON form. It changes when a field changes its meaning or goes.
+    pub format: u32,
+    /// The first one.
+    pub before: Side,
+    /// The second one.
+    pub after: Side,
+    /// Compilers, those with the largest change first.
+    pub tiers: Vec<Change>,
+    /// Functions, those with the largest change first.
+    pub functions: Vec<Change>,
+}
+
+/// One of two summaries.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Side {
+    /// The profile that it is of.
+    pub input: String,
+    /// All samples.
+    pub total: u64,
+    /// Of those, taken in JIT code.
+    pub jit: u64,
+    /// The same in percent.
+    pub jit_percent: f64,
+    /// The share of these that have a name, in percent.
+    pub named_percent: f64,
+}
+
+/// What became of one function or one compiler.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Change {
+    /// Its name.
+    pub name: String,
+    /// Of a function, the compiler, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// Samples in the first profile.
+    pub before: u64,
+    /// Samples in the second.
+    pub after: u64,
+    /// Their share of all samples of the first profile, in percent.
+    pub before_percent: f64,
+    /// Their share of all samples of the second profile, in percent.
+    pub after_percent: f64,
+    /// Whether the change is more than chance makes of samples: three standard deviations.
+    pub is_significant: bool,
+}
+
+/// Two summaries, side by side.
+pub fn compare(before: &Figures, after: &Figures) -> Comparison {
+    let mut functions = BTreeMap::new();
+    let mut tiers = BTreeMap::new();
+    for (place, figures) in [before, after].into_iter().enumerate() {
+        for function in figures.functions() {
+            let key = (&function.name[..], function.tier.as_deref());
+            add(&mut functions, key, place, function.samples);
+            add(&mut tiers, (function.tier_name(), None), place, function.samples);
+        }
+    }
+    let totals = [before.samples.total, after.samples.total];
+    Comparison {
+        format: FORMAT,
+        before: Side::of(before),
+        after: Side::of(after),
+        tiers: changes(tiers, totals),
+        functions: changes(functions, totals),
+    }
+}
+
+/// A name, and a compiler if that is not what is named.
+type Key<'a> = (&'a str, Option<&'a str>);
+
+fn add<'a>(counts: &mut BTreeMap<Key<'a>, [u64; 2]>, key: Key<'a>, place: usize, samples: u64) {
+    if let Some(count) = counts.entry(key).or_default().get_mut(place) {
+        *count = count.saturating_add(samples);
+    }
+}
+
+fn changes(counts: BTreeMap<Key<'_>, [u64; 2]>, totals: [u64; 2]) -> Vec<Change> {
+    let change = |((name, tier), [before, after]): (Key<'_>, [u64; 2])| Change {
+        name: name.to_owned(),
+        tier: tier.map(str::to_owned),
+        before,
+        after,
+        before_percent: percent(before, totals[0]),
+        after_percent: percent(after, totals[1]),
+        is_significant: is_significant([before, after], totals),
+    };
+    let mut changes: Vec<Change> = counts.into_iter().map(change).collect();
+    changes.sort_by(|one, other| other.points().abs().total_cmp(&one.points().abs()));
+    changes
+}
+
+fn percent(part: u64, total: u64) -> f64 {
+    match total {
+        0 => 0.0,
+        total => part as f64 * 100.0 / total as f64,
+    }
+}
+
+/// Whether two shares are further apart than three standard deviations of their difference, as if samples were drawn by
+/// chance (the test for two proportions, pooled).
+fn is_significant(counts: [u64; 2], totals: [u64; 2]) -> bool {
+    let [before, after] = counts.map(|count| count as f64);
+    let [total_before, total_after] = totals.map(|total| total as f64);
+    if total_before == 0.0 || total_after == 0.0 {
+        return false;
+    }
+    let share = (before + after) / (total_before + total_after);
+    let variance = share * (1.0 - share) * (1.0 / total_before + 1.0 / total_after);
+    let difference = after / total_after - before / total_before;
+    difference * difference > 9.0 * variance
+}
+
+impl Side {
+    fn of(figures: &Figures) -> Self {
+        let samples = &figures.samples;
+        Self {
+            input: figures.input.clone(),
+            total: samples.total,
+            jit: samples.jit,
+            jit_percent: percent(samples.jit, samples.total),
+            named_percent: samples.named_percent,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            input, total, jit, ..
+        } = self;
+        let (jit_percent, named_percent) = (self.jit_percent, self.named_percent);
+        format!(
+            "{input}: {total} samples, {jit} in JIT code ({jit_percent:.1} %), {named_percent:.1} % of them named"
+        )
+    }
+}
+
+impl Change {
+    /// By how much the share changed, in percent of all samples.
+    pub fn points(&self) -> f64 {
+        self.after_percent - self.before_percent
+    }
+
+    fn text(&self) -> String {
+        let (before, after, points) = (self.before_percent, self.after_percent, self.points());
+        let mark = if self.is_significant { '*' } else { ' ' };
+        let tier = self.tier.as_ref();
+        let name = self.name.clone() + &tier.map_or(String::new(), |tier| format!("  [{tier}]"));
+        let name = printable(name.as_bytes());
+        format!("{before:8.2} % {after:8.2} % {points:+8.2} {mark} {name}")
+    }
+}
+
+impl Comparison {
+    /// The text for a terminal: what changed by at least `least` percent of all samples.
+    pub fn text(&self, least: f64) -> String {
+        let mut text = format!("before  {}\nafter   {}\n", self.before.text(), self.after.text());
+        for (what, changes) in [("tier", &self.tiers), ("function", &self.functions)] {
+            let shown = changes.iter().filter(|change| change.points().abs() >= least);
+            let lines: Vec<String> = shown.map(Change::text).collect();
+            if !lines.is_empty() {
+                let _ = writeln!(
+                    text,
+                    "\n{:>10} {:>10} {:>8}   {what}",
+                    "before", "after", "change"
+                );
+                let _ = writeln!(text, "{}", lines.join("\n"));
+            }
+            let hidden = changes.len() - lines.len();
+            if hidden > 0 {
+                let plural = if hidden == 1 { "" } else { "s" };
+                let _ = writeln!(text, "\n{hidden} {what}{plural} changed by less than {least}");
+            }
+        }
+        text.push_str("\nPercent of all samples. * is more than chance makes of so many samples (three standard deviations).\n");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(total: u64, functions: &[(&str, Option<&str>, u64)]) -> Vec<u8> {
+        let jit: u64 = functions.iter().map(|&(_, _, samples)| samples).sum();
+        let function = |&(name, tier, samples): &(&str, Option<&str>, u64)| serde_json::json!({"name": name, "tier": tier, "functions": 1, "samples": samples});
+        let functions: Vec<_> = functions.iter().map(function).collect();
+        let unnamed =
+            serde_json::json!({"before_load": 0, "not_in_dump": 0, "dump_unusable": 0, "no_dump": 0});
+        serde_json::to_vec(&serde_json::json!({
+            "format": FORMAT, "input": "perf.data", "sampled_functions": functions,
+            "samples": {"total": total, "jit": jit, "named": jit, "named_by_map": 0, "named_percent": 100.0, "unnamed": unnamed, "with_named_frame": jit},
+        }))
+        .unwrap()
+    }
+
+    fn compared(before: &[u8], after: &[u8]) -> Comparison {
+        compare(&Figures::parse(before).unwrap(), &Figures::parse(after).unwrap())
+    }
+
+    #[test]
+    fn shares_are_compared_and_the_largest_change_comes_first() {
+        let before = summary(
+            1000,
+            &[("f", Some("FTL"), 100), ("g", None, 300), ("gone", None, 10)],
+        );
+        let after = summary(
+            2000,
+            &[("g", None, 610), ("f", Some("FTL"), 600), ("new", Some("FTL"), 2)],
+        );
+        let comparison = compared(&before, &after);
+        let rows: Vec<_> = comparison
+            .functions
+            .iter()
+            .map(|change| {
+                (
+                    &change.name[..],
+                    change.before,
+                    change.after,
+                    change.is_significant,
+                )
+            })
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("f", 100, 600, true),
+                ("gone", 10, 0, true),
+                ("g", 300, 610, false),
+                ("new", 0, 2, false)
+            ]
+        );
+        assert!((comparison.functions[0].points() - 20.0).abs() < 1e-9);
+        let tiers: Vec<_> = comparison
+            .tiers
+            .iter()
+            .map(|change| (&change.name[..], change.before, change.after))
+            .collect();
+        assert_eq!(tiers, [("FTL", 100, 602), ("not known", 310, 610)]);
+        assert!((comparison.before.jit_percent - 41.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_summary_is_equal_to_itself() {
+        let one = summary(500, &[("f", None, 100)]);
+        let comparison = compared(&one, &one);
+        assert_eq!(comparison.functions[0].points(), 0.0);
+        assert!(!comparison.functions[0].is_significant);
+        assert!(
+            comparison
+                .text(0.5)
+                .contains("1 function changed by less than 0.5"),
+            "{}",
+            comparison.text(0.5)
+        );
+    }
+
+    #[test]
+    fn profiles_without_samples_can_be_compared() {
+        let comparison = compared(&summary(0, &[]), &summary(10, &[("f", None, 1)]));
+        assert_eq!(comparison.functions[0].before_percent, 0.0);
+        assert!(!comparison.functions[0].is_significant);
+    }
+
+    #[test]
+    fn what_is_no_summary_says_why() {
+        let text = |json: &[u8]| Figures::parse(json).unwrap_err().to_string();
+        assert!(text(b"{}").contains("is no summary"));
+        assert!(text(b"\x7fELF").contains("is no summary"));
+        assert!(text(br#"{"format": 99}"#).contains("has format 99"));
+        let mut old: serde_json::Value = serde_json::from_slice(&summary(1, &[])).unwrap();
+        old.as_object_mut().unwrap().remove("sampled_functions");
+        assert!(text(old.to_string().as_bytes()).contains("write it anew"));
+    }
+}

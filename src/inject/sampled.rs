@@ -1,0 +1,89 @@
+//! The functions that samples were taken in, by name and by compiler.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::bytes::printable;
+use crate::code::selection::Selection;
+use crate::code::timeline::{FunctionId, Timeline};
+use crate::inject::perf_maps::UsedMap;
+use crate::inject::sources::Sources;
+use crate::runtime::names;
+use crate::summary::{SampledFunction, TierSummary};
+
+/// Name and compiler, which functions are counted by.
+type Key<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// Functions and samples.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    functions: u64,
+    samples: u64,
+}
+
+/// The functions and symbols of perf maps that samples were taken in, those with most samples first.
+pub fn functions(
+    timeline: &Timeline,
+    selection: &Selection,
+    sources: &Sources<'_>,
+    maps: &[UsedMap<'_>],
+) -> Vec<SampledFunction> {
+    let mut counts: FxHashMap<Key<'_>, Counts> = FxHashMap::default();
+    let mut add = |key, functions: u64, hits: u32| {
+        let counts = counts.entry(key).or_default();
+        counts.functions += functions;
+        counts.samples += u64::from(hits);
+    };
+    let mut seen = FxHashSet::default();
+    let hits = timeline.residences().iter().zip(&selection.hits);
+    for (residence, &hits) in hits.filter(|&(_, &hits)| hits > 0) {
+        let FunctionId { file, function } = residence.function;
+        let used = sources.used.get(file as usize);
+        if let Some(view) = used.and_then(|used| used.code.function(function)) {
+            // A function that moves counts once.
+            let is_new = seen.insert(residence.function);
+            add((view.name, view.tier()), u64::from(is_new), hits);
+        }
+    }
+    for (id, &hits) in &selection.symbol_hits {
+        let used = maps.get(id.table as usize);
+        if let Some(symbol) = used.and_then(|used| used.map.symbols.get(id.symbol as usize)) {
+            add(
+                (symbol.name, names::tier(symbol.name).map(str::as_bytes)),
+                1,
+                hits,
+            );
+        }
+    }
+    let mut functions: Vec<(Key<'_>, Counts)> = counts.into_iter().collect();
+    functions.sort_unstable_by_key(|&(key, counts)| (Reverse(counts.samples), key));
+    let told = functions
+        .into_iter()
+        .map(|((name, tier), counts)| SampledFunction {
+            name: printable(name),
+            tier: tier.map(printable),
+            functions: counts.functions,
+            samples: counts.samples,
+        });
+    told.collect()
+}
+
+/// The same for each compiler.
+pub fn tiers(functions: &[SampledFunction]) -> Vec<TierSummary> {
+    let mut counts: BTreeMap<&str, Counts> = BTreeMap::new();
+    for function in functions {
+        let counts = counts.entry(function.tier_name()).or_default();
+        counts.functions += function.functions;
+        counts.samples += function.samples;
+    }
+    let mut tiers: Vec<(&str, Counts)> = counts.into_iter().collect();
+    tiers.sort_by_key(|&(_, counts)| Reverse(counts.samples));
+    let told = tiers.into_iter().map(|(tier, counts)| TierSummary {
+        tier: tier.to_owned(),
+        functions: counts.functions,
+        samples: counts.samples,
+    });
+    told.collect()
+}

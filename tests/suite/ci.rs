@@ -1,0 +1,195 @@
+//! What jobs of continuous integration rely on: the form of summaries, comparing them, and the scripts of `docs/ci.md`.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{capture, inject, jitinject, said, scratch, tools};
+
+/// A file of the project.
+fn document(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The summary of a run.
+fn summary(folder: &Path, input: &Path, more: &[&str]) -> Value {
+    let path = folder.join("summary.json");
+    inject(
+        input,
+        &folder.join("out.data"),
+        &[&["--summary", tools::text(&path)], more].concat(),
+    );
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Without additional properties in the schema, a field that it does not describe is an error too.
+#[test]
+fn summaries_of_all_kinds_are_as_the_schema_says() {
+    let schema: Value = serde_json::from_str(&document("docs/summary.schema.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let folder = scratch();
+    let cache = folder.path().join("cache");
+    let joined = capture::folder("mono-joined");
+    let trace = capture::folder("xray-fdr-pie14").join("trace.xray");
+    let log = capture::folder("mono-alloc").join("trace.mlpd");
+    let cases: [(&Path, Vec<&str>); 7] = [
+        (
+            &capture::profile("node20"),
+            vec!["--tiers", "--build-id-cache", tools::text(&cache)],
+        ),
+        (&capture::profile("cpython313-fork"), vec![]),
+        (&capture::profile("node20-nomono"), vec![]),
+        (&capture::profile("mono-map"), vec!["--tiers"]),
+        (
+            &joined.join("perf.data"),
+            vec!["--mono-log", tools::text(&joined)],
+        ),
+        (&log, vec![]),
+        (&trace, vec![]),
+    ];
+    for (input, more) in cases {
+        let summary = summary(folder.path(), input, &more);
+        let errors: Vec<String> = validator
+            .iter_errors(&summary)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{}: {errors:#?}", input.display());
+    }
+    assert!(!validator.is_valid(&serde_json::json!({"format": 2})));
+}
+
+#[test]
+fn the_summary_has_the_samples_of_each_function_that_the_recording_had() {
+    let folder = scratch();
+    for name in ["node20", "php82", "multi", "java17"] {
+        let dumps = capture::folder(name);
+        let summary = summary(
+            folder.path(),
+            &capture::profile(name),
+            &["--jitdump", tools::text(&dumps)],
+        );
+        let functions = summary["sampled_functions"].as_array().unwrap();
+        let mut expected = std::collections::HashMap::<String, u64>::new();
+        for ((_, symbol), counts) in capture::truth(name) {
+            *expected.entry(symbol).or_default() += counts.0;
+        }
+        let mut found = std::collections::HashMap::<String, u64>::new();
+        for function in functions {
+            *found
+                .entry(function["name"].as_str().unwrap().to_owned())
+                .or_default() += function["samples"].as_u64().unwrap();
+        }
+        expected.retain(|_, samples| *samples > 0);
+        assert_eq!(found, expected, "{name}");
+        let order: Vec<u64> = functions
+            .iter()
+            .map(|function| function["samples"].as_u64().unwrap())
+            .collect();
+        assert!(order.is_sorted_by(|one, next| one >= next));
+    }
+}
+
+#[test]
+fn two_summaries_are_compared() {
+    let folder = scratch();
+    let mut paths = Vec::new();
+    for name in ["node20", "node22"] {
+        let path = folder.path().join(name);
+        let json = summary(folder.path(), &capture::profile(name), &[]);
+        std::fs::write(&path, json.to_string()).unwrap();
+        paths.push(path);
+    }
+    let compare = |more: &[&str]| {
+        let output = jitinject()
+            .arg("compare")
+            .args(&paths)
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = compare(&[]);
+    assert!(
+        text.starts_with(&format!(
+            "before  {}: 625 samples, 455 in JIT code (72.8 %), 100.0 % of them named\n",
+            capture::profile("node20").display()
+        )),
+        "{text}"
+    );
+    assert!(text.contains("TurboFan"), "{text}");
+    let json: Value = serde_json::from_str(&compare(&["--json"])).unwrap();
+    for side in ["before", "after"] {
+        let count = |rows: &Value| {
+            rows.as_array()
+                .unwrap()
+                .iter()
+                .map(|row| row[side].as_u64().unwrap())
+                .sum::<u64>()
+        };
+        assert_eq!(count(&json["functions"]), json[side]["jit"].as_u64().unwrap());
+        assert_eq!(count(&json["tiers"]), json[side]["jit"].as_u64().unwrap());
+    }
+    let output = jitinject()
+        .arg("compare")
+        .arg(capture::profile("node20"))
+        .arg(&paths[0])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("is no summary of jitinject"),
+        "{}",
+        said(&output)
+    );
+}
+
+/// The scripts of a document, in their order.
+fn scripts(text: &str) -> Vec<&str> {
+    let blocks = text.split("```sh\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn the_scripts_of_the_document_work_on_a_live_recording() {
+    let folder = scratch();
+    let program = tools::compile(folder.path(), "jit.c", &[]);
+    let text = document("docs/ci.md");
+    let [profile, look, timeline, compare] = scripts(&text)[..] else {
+        panic!("other scripts than this test knows");
+    };
+    let binary = Path::new(env!("CARGO_BIN_EXE_jitinject")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let run = |place: &Path, script: &str, arguments: &[&str]| {
+        let output = Command::new("sh")
+            .args(["-euc", script, "sh"])
+            .args(arguments)
+            .env("PATH", &path)
+            .current_dir(place)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{script}\n{}", said(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(
+        folder.path(),
+        profile,
+        &[tools::text(&program), "frames", "truth"],
+    );
+    assert!(!folder.path().join("profile/perf.jit.data.elf").exists());
+    run(folder.path(), timeline, &[]);
+    assert!(folder.path().join("profile/timeline.html").exists());
+    run(folder.path(), "cp -r profile main", &[]);
+    assert!(run(folder.path(), compare, &[]).contains("changed by less than 0.5"));
+    // The archive is enough, in another place, without what it was made of.
+    let elsewhere = scratch();
+    run(
+        folder.path(),
+        &format!("mv profile.tar.gz '{}'", elsewhere.path().display()),
+        &[],
+    );
+    run(folder.path(), "rm -r objects profile main perf.data", &[]);
+    let report = run(elsewhere.path(), look, &[]);
+    assert!(report.contains("inner_"), "{report}");
+}

@@ -1,0 +1,148 @@
+//! What users of command-line programs expect of each: a manual, completions, colours where they are wanted, advice.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{attempt, capture, commands, inject, jitinject, said, scratch, tools};
+
+fn run(arguments: &[&str]) -> Output {
+    jitinject().args(arguments).output().unwrap()
+}
+
+fn printed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_command_has_a_page_in_the_manual() {
+    let folder = scratch();
+    printed(&["man", "--output-dir", tools::text(folder.path())]);
+    let page = printed(&["man"]);
+    assert!(page.contains(".TH jitinject 1"), "{page}");
+    assert!(page.contains("Exit status:"), "{page}");
+    let commands = commands();
+    assert!(commands.contains(&"compare".to_owned()), "{commands:?}");
+    for command in &commands {
+        let page = printed(&["man", command]);
+        assert!(page.contains(&format!(".TH jitinject-{command} 1")), "{page}");
+        assert!(page.contains(".SH DESCRIPTION"), "{page}");
+        let file = folder.path().join(format!("jitinject-{command}.1"));
+        assert_eq!(std::fs::read_to_string(file).unwrap(), page);
+        assert!(!printed(&["help", command]).is_empty());
+    }
+    assert_eq!(run(&["man", "nonsense"]).status.code(), Some(1));
+}
+
+#[test]
+fn shells_can_read_their_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = printed(&["completions", shell]);
+        assert!(script.contains("fail-under"), "{shell}");
+    }
+    let folder = scratch();
+    let script = folder.path().join("jitinject.bash");
+    std::fs::write(&script, printed(&["completions", "bash"])).unwrap();
+    let list = "source \"$0\"; COMP_WORDS=(jitinject --fail); COMP_CWORD=1; _jitinject jitinject --fail jitinject; echo ${COMPREPLY[@]}";
+    assert_eq!(
+        tools::run("bash", &["-c", list, tools::text(&script)]).trim(),
+        "--fail-under"
+    );
+}
+
+#[test]
+fn colours_are_there_where_they_are_asked_for() {
+    let colour = '\x1b';
+    let fail = |arguments: &[&str], variable: Option<(&str, &str)>| {
+        let mut program = jitinject();
+        program
+            .env_remove("NO_COLOR")
+            .env_remove("CLICOLOR_FORCE")
+            .args(["-i", "/does/not/exist"]);
+        let output = program.envs(variable).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        said(&output)
+    };
+    assert!(!fail(&[], None).contains(colour), "not a terminal");
+    assert!(fail(&["--color", "always"], None).starts_with("jitinject: \x1b[1m\x1b[31merror:\x1b[0m"));
+    assert!(fail(&[], Some(("CLICOLOR_FORCE", "1"))).contains(colour));
+    assert!(!fail(&["--color=never"], Some(("CLICOLOR_FORCE", "1"))).contains(colour));
+    assert!(!fail(&[], Some(("NO_COLOR", "1"))).contains(colour));
+    let usage = |arguments: &[&str]| said(&run(arguments));
+    assert!(usage(&["--color", "always", "--nonsense"]).contains(colour));
+    assert!(!usage(&["--nonsense"]).contains(colour));
+}
+
+#[test]
+fn a_pipe_that_is_closed_early_is_no_error() {
+    let script = "\"$0\" man | head -n 1";
+    let output = Command::new("bash")
+        .args(["-o", "pipefail", "-c", script, env!("CARGO_BIN_EXE_jitinject")])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        said(&output)
+    );
+}
+
+/// A recording without the files that runtimes wrote.
+fn without_files(folder: &Path, name: &str) -> String {
+    let input = folder.join(name);
+    std::fs::copy(capture::profile(name), &input).unwrap();
+    inject(&input, &folder.join("out.data"), &[])
+}
+
+#[test]
+fn a_profile_that_no_file_tells_of_says_how_to_start_its_runtime() {
+    let folder = scratch();
+    // perf mapped no dump of it.
+    let said = without_files(folder.path(), "cpython312-map");
+    assert!(said.contains("there is nothing to inject"), "{said}");
+    assert!(
+        said.contains("note: CPython: python3.13 -X perf_jit app.py"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("Node.js"),
+        "of the runtimes that it ran, only: {said}"
+    );
+    let said = without_files(folder.path(), "mono-map");
+    assert!(said.contains("note: Mono: mono --jitmap app.exe"), "{said}");
+    let said = inject(
+        &capture::profile("xray-joined-mono14"),
+        &folder.path().join("out.data"),
+        &[],
+    );
+    for runtime in [
+        "Node.js",
+        "CPython",
+        "PHP",
+        "Erlang/OTP",
+        "Java",
+        "LLVM",
+        "Wasmtime",
+        ".NET",
+        "Mono",
+    ] {
+        assert!(said.contains(&format!("note: {runtime}: ")), "{runtime}: {said}");
+    }
+}
+
+#[test]
+fn usage_that_makes_no_sense_has_status_2() {
+    for arguments in [
+        &["man", "-i", "x"][..],
+        &["-i", "x", "man"],
+        &["compare", "one"],
+        &["nonsense"],
+        &["completions", "tcsh"],
+    ] {
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let folder = scratch();
+    let output = attempt(&folder.path().join("none"), &folder.path().join("out"), &[]);
+    assert_eq!(output.status.code(), Some(1));
+}

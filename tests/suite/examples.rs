@@ -1,0 +1,105 @@
+//! The examples of the library do what they say.
+
+use std::path::Path;
+use std::process::Command;
+
+use jitinject::bytes::ByteOrder;
+
+use crate::support::dump::DumpWriter;
+use crate::support::lines::{Layout, STRETCH, model, put_lines};
+use crate::support::{capture, perf, said, scratch, tools};
+
+/// Runs an example; cargo test builds them.
+fn example(name: &str, arguments: &[&str]) -> String {
+    let programs = Path::new(env!("CARGO_BIN_EXE_jitinject")).parent().unwrap();
+    let path = programs.join("examples").join(name);
+    let output = Command::new(&path).args(arguments).output();
+    let output =
+        output.unwrap_or_else(|error| panic!("{}: {error}; cargo build --examples makes it", path.display()));
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_jitdump_is_read() {
+    let text = example(
+        "read_jitdump",
+        &[tools::text(&capture::folder("node20").join("jit-11682.dump"))],
+    );
+    assert_eq!(text.lines().filter(|line| line.contains(" load, ")).count(), 2251);
+    assert!(text.contains("TurboFan: JS:*"), "{text}");
+}
+
+/// A function with inlined calls in a dump of its own, which moves: each stretch of its code, at both places.
+#[test]
+fn who_was_at_an_address_is_told_with_lines_and_inlined_calls() {
+    const PLACES: [u64; 2] = [0x7000_0000, 0x7100_0000];
+    let folder = scratch();
+    let model = model(0);
+    let size = model.len() as u64 * u64::from(STRETCH);
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, 77);
+    put_lines(&mut dump, Layout::Positions, 1000, PLACES[0], &model);
+    dump.load(1000, PLACES[0], 0, b"fn_0", &vec![0x90; size as usize]);
+    dump.moved(2000, PLACES[0], PLACES[1], size, 0);
+    let path = folder.path().join("jit-77.dump");
+    std::fs::write(&path, &dump.bytes).unwrap();
+    let ask = |address: u64, time: &str| {
+        example(
+            "who_was_there",
+            &[tools::text(&path), &format!("{address:#x}"), time],
+        )
+    };
+    for (place, time, since) in [(PLACES[0], "1500", 1000), (PLACES[1], "2000", 2000)] {
+        for (stretch, chain) in (0u64..).zip(&model) {
+            let offset = stretch * u64::from(STRETCH) + 3;
+            let mut expected = format!("fn_0+{offset:#x}, there since {since}\n");
+            for site in chain {
+                expected += &format!("  {} at {}:{}:", site.function, site.file, site.line);
+                expected += "\n";
+            }
+            let told = ask(place + offset, time);
+            let without_columns = told.lines().map(|line| match line.starts_with("  ") {
+                true => line.trim_end_matches(|character: char| character.is_ascii_digit()),
+                false => line,
+            });
+            assert_eq!(
+                without_columns.collect::<Vec<_>>(),
+                expected.lines().collect::<Vec<_>>()
+            );
+        }
+    }
+    assert!(ask(PLACES[0], "2000").starts_with("no function"));
+    assert!(ask(PLACES[0], "999").starts_with("no function"));
+}
+
+#[test]
+fn an_object_is_made_that_binutils_read() {
+    let folder = scratch();
+    let object = folder.path().join("add.so");
+    example("make_elf", &[tools::text(&object)]);
+    let text = tools::run("objdump", &["-d", "-l", tools::text(&object)]);
+    assert!(
+        text.contains("<add>:") && text.contains("add.toy:2") && text.contains("ret"),
+        "{text}"
+    );
+    let verified = tools::run("llvm-dwarfdump", &["--verify", tools::text(&object)]);
+    assert!(verified.contains("No errors"), "{verified}");
+}
+
+#[test]
+fn a_profile_is_rewritten_with_the_samples_of_one_process() {
+    let folder = scratch();
+    let output = folder.path().join("one.data");
+    let input = capture::profile("multi");
+    let expected = perf::leaves(&input)
+        .into_iter()
+        .filter(|sample| sample.pid == 4832)
+        .count();
+    example(
+        "rewrite_profile",
+        &[tools::text(&input), tools::text(&output), "4832"],
+    );
+    let samples = perf::leaves(&output);
+    assert!(expected > 0 && samples.len() == expected);
+    assert!(samples.iter().all(|sample| sample.pid == 4832));
+}
