@@ -1,0 +1,492 @@
+"""scripts/fleet.py on all recordings: the same as one jitinject after another, whatever happens to workers."""
+
+import contextlib
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import pyarrow.parquet
+from distributed import LocalCluster
+from fsspec.implementations.memory import MemoryFileSystem as Memory
+
+ROOT = Path(__file__).resolve().parents[2]
+JITINJECT = Path(os.environ.get("JITINJECT", ROOT / "target/debug/jitinject")).absolute()
+FLEET = ROOT / "scripts/fleet.py"
+RECORDINGS = sorted(path for name in ("perf.data", "perf.pipe") for path in ROOT.glob(f"testdata/*/{name}"))
+# How long anything may take that is waited for.
+PATIENCE = 120.0
+
+sys.path.insert(0, str(FLEET.parent))
+import fleet  # noqa: E402
+
+# Stands for jitinject. Of each held profile, the first attempt works up to the middle: objects are in the store, one of
+# them half-way, and the output in the scratch folder is torn. Then it tells who it is, and waits to be let go.
+HOLDING = """#!/bin/sh
+case "$3" in
+{held})
+    name=$(basename "$(dirname "$3")")
+    echo "$name begins" >>{folder}/log
+    if mkdir {folder}/"$name" 2>/dev/null; then
+        {jitinject} "$@"
+        truncate -s 1000 "$5"
+        object=$(find {store}/"$(dirname "$5")" -name elf | head -n 1)
+        head -c 300 "$object" >"$(dirname "$object")/.jitinject-$$-0.tmp"
+        echo $$ $PPID >{folder}/"$name"/made && mv {folder}/"$name"/made {folder}/"$name"/started
+        until [ -e {folder}/"$name"/go ]; do sleep 0.05; done
+        echo "$name goes" >>{folder}/log
+    fi
+    {jitinject} "$@"
+    status=$?
+    echo "$name ends" >>{folder}/log
+    exit $status ;;
+esac
+exec {jitinject} "$@"
+"""
+
+# Kills whoever runs it for some profiles, and takes its time for others.
+DEADLY = """#!/bin/sh
+case "$3" in
+*/deadly.perf.data) sleep 1; kill -9 $PPID; exit 1 ;;
+*/slow.perf.data) sleep 600 ;;
+esac
+exec {jitinject} "$@"
+"""
+
+
+def recording(name: str) -> Path:
+    return ROOT / "testdata" / name / "perf.data"
+
+
+def program(path: Path, text: str, **words: object) -> Path:
+    path.write_text(text.format(jitinject=shlex.quote(str(JITINJECT)), **words))
+    path.chmod(0o755)
+    return path
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {PATIENCE} s")
+        time.sleep(0.05)
+
+
+def tree(folder: Path) -> dict[str, bytes | str | None]:
+    """All that lies in a folder: the content of files, where links lead."""
+
+    def content(path: Path) -> bytes | str | None:
+        return os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+
+    return {str(path.relative_to(folder)): content(path) for path in folder.rglob("*")}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path: content for path, content in tree(folder).items() if isinstance(content, bytes)}
+
+
+def rows_of(table: Path) -> list[dict]:
+    return pyarrow.parquet.read_table(table).to_pylist()
+
+
+def shown(profile: Path, store: Path) -> str:
+    """Each sample as perf shows it, with the objects of a build-id cache."""
+    command = ["perf", "--buildid-dir", str(store), "script", "-f", "-i", str(profile), "--no-inline"]
+    command += ["--ns", "-F", "pid,time,ip,sym"]
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True).stdout
+
+
+class Sequential:
+    """What jitinject makes of all recordings, one after the other, from the same folders of scratch."""
+
+    SHOWN = ["java17", "node20", "php82", "postgres15", "wasmtime"]
+
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self.store = folder / "sequential-store"
+        self.outputs: dict[str, bytes] = {}
+        self.summaries: dict[str, dict] = {}
+        self.shown: dict[str, str] = {}
+        for path in RECORDINGS:
+            self.inject(path, scratch)
+
+    def inject(self, path: Path, scratch: Path) -> None:
+        [profile] = fleet.find_profiles(str(path))
+        folder = scratch / profile.name
+        folder.mkdir(parents=True)
+        output, summary = folder / "perf.jit.data", folder / "summary.json"
+        command = [JITINJECT, "-q", "-i", path, "-o", output, "--summary", summary, "--build-id-cache", self.store]
+        if (path.parent / ".debug/jit").is_dir():
+            command += ["--jitdump", path.parent / ".debug/jit"]
+        for log in path.parent.glob("*.mlpd"):
+            command += ["--mono-log", log]
+        subprocess.run(command, check=True)
+        self.outputs[f"{profile.name}.data"] = output.read_bytes()
+        self.summaries[str(path)] = json.loads(summary.read_text())
+        if path.parent.name in self.SHOWN:
+            with tempfile.TemporaryDirectory() as nothing:
+                self.shown[path.parent.name] = shown(output, Path(nothing))
+        shutil.rmtree(folder)
+
+
+class AllRecordings(unittest.TestCase):
+    """Two workers, each of which is killed in the middle of a profile: once with its jitinject, once without."""
+
+    KILLED_WITH_CHILD, KILLED_ALONE = "node20", "php82"
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.scratch, cls.store, cls.output = (cls.folder / name for name in ("scratch", "store", "output"))
+        cls.table = cls.folder / "table.parquet"
+        cls.scratch.mkdir(mode=0o700)
+        cls.sequential = Sequential(cls.folder, cls.scratch)
+        cls.log = cls.run_fleet()
+        cls.rows = rows_of(cls.table)
+
+    @classmethod
+    def run_fleet(cls) -> list[str]:
+        held = "|".join(str(recording(name)) for name in (cls.KILLED_WITH_CHILD, cls.KILLED_ALONE))
+        jitinject = program(cls.folder / "jitinject", HOLDING, held=held, folder=cls.folder, store=cls.store)
+        command = [sys.executable, FLEET, ROOT / "testdata", "--output", cls.output, "--store", cls.store]
+        command += ["--table", cls.table, "--scratch", cls.scratch, "--jitinject", jitinject, "--workers", "2"]
+        running = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+        try:
+            child, worker = cls.held(cls.KILLED_WITH_CHILD)
+            os.kill(worker, signal.SIGKILL)
+            os.killpg(child, signal.SIGKILL)
+            child, worker = cls.held(cls.KILLED_ALONE)
+            os.kill(worker, signal.SIGKILL)
+            # Time for another attempt, which must not begin while the first one's jitinject goes on.
+            time.sleep(3)
+            (cls.folder / cls.KILLED_ALONE / "go").touch()
+            cls.said, _ = running.communicate(timeout=PATIENCE)
+        finally:
+            running.kill()
+            running.communicate()
+        cls.status = running.returncode
+        return (cls.folder / "log").read_text().splitlines()
+
+    @classmethod
+    def held(cls, name: str) -> tuple[int, int]:
+        """The jitinject that is held, and the worker that runs it."""
+        started = cls.folder / name / "started"
+        wait_for(started.exists, f"{name} is begun")
+        # What the worker has told of it before is on its way.
+        time.sleep(1)
+        child, worker = started.read_text().split()
+        return int(child), int(worker)
+
+    def test_every_profile_has_one_row_and_is_done(self) -> None:
+        self.assertEqual(self.status, 0, self.said)
+        self.assertEqual(sorted(row["input"] for row in self.rows), sorted(map(str, RECORDINGS)))
+        self.assertEqual({(row["status"], row["exit_code"], row["error"]) for row in self.rows}, {("done", 0, None)})
+        self.assertIn(f"{len(RECORDINGS)} profiles in ", self.said)
+        self.assertIn(f" {len(RECORDINGS)} done, 0 failed, 0 timed out, 2 needed more than one attempt", self.said)
+
+    def test_killed_workers_cost_an_attempt(self) -> None:
+        again = {Path(row["input"]).parent.name: row["attempts"] for row in self.rows if row["attempts"] != 1}
+        self.assertEqual(again, {self.KILLED_WITH_CHILD: 2, self.KILLED_ALONE: 2})
+
+    def test_attempts_wait_for_those_that_outlive_their_worker(self) -> None:
+        first, second = self.KILLED_WITH_CHILD, self.KILLED_ALONE
+        of = {name: [line for line in self.log if line.startswith(name)] for name in (first, second)}
+        self.assertEqual(of[first], [f"{first} {does}" for does in ("begins", "begins", "ends")])
+        self.assertEqual(of[second], [f"{second} {does}" for does in ("begins", "goes", "ends", "begins", "ends")])
+
+    def test_profiles_are_those_of_a_sequential_run(self) -> None:
+        found = {path.name: path.read_bytes() for path in self.output.iterdir()}
+        self.assertEqual(sorted(found), sorted(self.sequential.outputs))
+        for name, content in self.sequential.outputs.items():
+            self.assertTrue(found[name] == content, name)
+        self.assertEqual(
+            {Path(row["output"]).name: row["input"] for row in self.rows}.keys(), self.sequential.outputs.keys()
+        )
+
+    def test_the_store_is_that_of_a_sequential_run(self) -> None:
+        expected = tree(self.sequential.store)
+        self.assertGreater(sum(path.endswith("/elf") for path in expected), 600)
+        found = tree(self.store)
+        self.assertEqual(found.keys() ^ expected.keys(), set())
+        self.assertEqual([path for path in found if found[path] != expected[path]], [])
+
+    def test_objects_are_whole(self) -> None:
+        objects = [path for path in self.store.rglob("elf") if path.is_file()]
+        command = ["readelf", "--all", "--wide", *map(str, objects)]
+        ran = subprocess.run(command, capture_output=True, check=True)
+        self.assertEqual(ran.stderr, b"")
+        self.assertEqual(ran.stdout.count(b"Build ID: "), len(objects))
+
+    def test_nothing_else_is_left(self) -> None:
+        self.assertEqual(list(self.scratch.iterdir()), [])
+        hidden = {path.name for path in self.output.rglob(".*")} | {path.name for path in self.store.rglob(".*")}
+        self.assertEqual(hidden, {".build-id"})
+
+    def test_the_columns_of_the_table_are_these(self) -> None:
+        counts = ["samples", "samples_jit", "samples_named", "named_percent"]
+        counts += ["functions_loaded", "functions_touched", "functions_written", "warnings"]
+        names = ["input", "output", "host", "status", "exit_code", "error", "attempts", "seconds", "worker"]
+        types = dict.fromkeys([*names, *counts, "summary"], "string")
+        types |= dict.fromkeys(["exit_code", "attempts", *counts], "int64")
+        types |= dict.fromkeys(["seconds", "named_percent"], "double")
+        found = pyarrow.parquet.read_schema(self.table)
+        self.assertEqual([(field.name, str(field.type)) for field in found], list(types.items()))
+        self.assertEqual([field.name for field in found if not field.nullable], ["input", "status", "attempts"])
+
+    def test_the_table_has_the_figures_of_the_summaries(self) -> None:
+        for row in self.rows:
+            summary = self.sequential.summaries[row["input"]]
+            samples, functions = summary["samples"], summary["functions"]
+            expected = {
+                "samples": samples["total"],
+                "samples_jit": samples["jit"],
+                "samples_named": samples["named"],
+                "named_percent": samples["named_percent"],
+                "functions_loaded": functions["loaded"],
+                "functions_touched": functions["touched"],
+                "functions_written": functions["written"],
+                "warnings": sum(warning["count"] for warning in summary["warnings"]),
+            }
+            self.assertEqual({key: row[key] for key in expected}, expected, row["input"])
+            self.assertEqual(self.without_store(json.loads(row["summary"])), self.without_store(summary))
+            self.assertGreater(row["seconds"], 0)
+            self.assertRegex(row["worker"], r"^tls://127\.0\.0\.1:\d+$")
+
+    def without_store(self, summary: dict) -> dict:
+        return {key: value for key, value in summary.items() if key != "build_id_cache"}
+
+    def test_the_table_names_the_host_as_perf_does(self) -> None:
+        for row in self.rows:
+            command = ["perf", "report", "--header-only", "-f", "-i", row["output"]]
+            header = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            [host] = [line.split(" : ")[1] for line in header.splitlines() if line.startswith("# hostname :")] or [None]
+            self.assertEqual(row["host"], host, row["input"])
+
+    def test_perf_finds_the_objects_in_the_store(self) -> None:
+        for name, expected in self.sequential.shown.items():
+            [row] = [row for row in self.rows if row["input"] == str(recording(name))]
+            profile = Path(row["output"])
+            with tempfile.TemporaryDirectory() as nothing:
+                self.assertNotEqual(shown(profile, Path(nothing)), expected, name)
+            self.assertEqual(shown(profile, self.store), expected, name)
+        self.assertEqual(sorted(self.sequential.shown), Sequential.SHOWN)
+
+    def test_debuginfod_serves_the_store(self) -> None:
+        link = next(path for path in (self.store / ".build-id").rglob("*") if path.is_symlink())
+        build_id = link.parent.name + link.name
+        with Debuginfod(self.store) as server:
+            self.assertEqual(server.executable(build_id), (link / "elf").read_bytes())
+
+
+class Debuginfod(contextlib.ExitStack):
+    """A debuginfod of our own, which nobody but this machine can reach."""
+
+    def __init__(self, served: Path) -> None:
+        super().__init__()
+        self.folder = Path(self.enter_context(tempfile.TemporaryDirectory()))
+        loopback = self.folder / "loopback.so"
+        source = ROOT / "tests/suite/programs/loopback.c"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", loopback, source], check=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        command = ["debuginfod", "-F", "-p", str(self.port), "-d", str(self.folder / "database"), str(served)]
+        environment = os.environ | {"LD_PRELOAD": str(loopback), "HOME": str(self.folder)}
+        nothing = subprocess.DEVNULL
+        self.server = subprocess.Popen(command, env=environment, stdin=nothing, stdout=nothing, stderr=nothing)
+        self.callback(self.server.wait)
+        self.callback(self.server.kill)
+
+    def executable(self, build_id: str) -> bytes:
+        found: list[bytes] = []
+        # The client remembers what it was not given, so that each time it needs a memory of its own.
+        wait_for(lambda: self.server.poll() is not None or self.find(build_id, found), f"{build_id} is served")
+        return found[0]
+
+    def find(self, build_id: str, found: list[bytes]) -> bool:
+        with tempfile.TemporaryDirectory(dir=self.folder) as cache:
+            urls = f"http://[::1]:{self.port}/ http://127.0.0.1:{self.port}/"
+            environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "DEBUGINFOD_URLS": urls}
+            environment["DEBUGINFOD_CACHE_PATH"] = cache
+            command = ["debuginfod-find", "executable", build_id]
+            ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+            if ran.returncode == 0:
+                found.append(Path(ran.stdout.strip()).read_bytes())
+            return ran.returncode == 0
+
+
+class Failures(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.scratch = self.folder / "scratch"
+        self.table = self.folder / "table.parquet"
+
+    def common(self, jitinject: Path = JITINJECT) -> list[str]:
+        words = ["--table", self.table, "--scratch", self.scratch, "--jitinject", jitinject]
+        return [str(word) for word in words]
+
+    def copy(self, name: str, to: Path) -> Path:
+        shutil.copytree(ROOT / "testdata" / name, to)
+        return to
+
+    def test_each_failure_costs_its_own_row(self) -> None:
+        jitinject = program(self.folder / "jitinject", DEADLY)
+        profiles = self.copy("wasmtime", self.folder / "profiles")
+        for name in ("deadly", "slow"):
+            shutil.copy(profiles / "perf.data", profiles / f"{name}.perf.data")
+        (profiles / "garbage.perf.data").write_bytes(b"no profile" * 100)
+        archive = self.folder / "archive.zip"
+        with zipfile.ZipFile(archive, "w") as packed:
+            for path in sorted((ROOT / "testdata/php82").iterdir()):
+                packed.write(path, f"host/{path.name}")
+        inside = f"zip://host/perf.data::file://{archive}"
+        more = self.folder / "more"
+        more.write_text(f"{inside}\n\n{self.folder}/missing\n")
+        command = [sys.executable, FLEET, f"{profiles}/*.data", "--list", more, "--output", self.folder / "output"]
+        command += ["--workers", "2", "--timeout", "5", "--retries", "1", *self.common(jitinject)]
+        command = [str(word) for word in command]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        rows = {Path(row["input"]).name: row for row in rows_of(self.table)}
+        told = {name: (row["status"], row["exit_code"], row["attempts"]) for name, row in rows.items()}
+        expected = {
+            "garbage.perf.data": ("failed", 1, 1),
+            "slow.perf.data": ("timeout", None, 1),
+            "deadly.perf.data": ("failed", None, 2),
+            "perf.data": ("done", 0, 1),
+            "archive.zip": ("done", 0, 1),
+            "missing": ("failed", None, 0),
+        }
+        self.assertEqual(told, expected)
+        self.assertIn("not a perf.data file", rows["garbage.perf.data"]["error"])
+        self.assertIn("KilledWorker", rows["deadly.perf.data"]["error"])
+        self.assertEqual(rows["archive.zip"]["input"], inside)
+        self.assertEqual(rows["archive.zip"]["samples_named"], 198)
+        for name in (name for name, (status, _, _) in expected.items() if status != "done"):
+            self.assertIn(f"/{name}: ", ran.stderr)
+        self.assertEqual(len(list((self.folder / "output").iterdir())), 2)
+        self.assertEqual(list(self.scratch.iterdir()), [])
+
+    def test_profiles_and_results_may_be_anywhere(self) -> None:
+        memory = fsspec.filesystem("memory")
+        self.addCleanup(memory.rm, "/", recursive=True)
+        for name in ("node20-dir", "java17", "php82"):
+            memory.put(str(ROOT / "testdata" / name), f"/in/{name}", recursive=True)
+        memory.pipe("/in/garbage/perf.data", b"no profile")
+        with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+            command = ["memory://in", "--output", "memory://out", "--store", str(self.folder / "store")]
+            command += ["--scheduler", cluster.scheduler_address, *self.common()]
+            command[command.index(str(self.table))] = "memory://out/table.parquet"
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                status = fleet.main([*command, "--", "--all"])
+        self.assertEqual(status, 1, said.getvalue())
+        with memory.open("/out/table.parquet") as file:
+            rows = {row["input"]: row for row in pyarrow.parquet.read_table(file).to_pylist()}
+        named = {name: row["samples_named"] for name, row in rows.items()}
+        self.assertEqual(
+            named,
+            {
+                "memory://in/garbage/perf.data": None,
+                "memory://in/java17/perf.data": 537,
+                "memory://in/node20-dir/perf.data": 105,
+                "memory://in/php82/perf.data": 198,
+            },
+        )
+        self.assertEqual(rows["memory://in/php82/perf.data"]["functions_written"], 78, "--all was passed on")
+        outputs = {row["output"].removeprefix("memory:/") for row in rows.values() if row["output"]}
+        self.assertEqual(set(memory.find("/out")), outputs | {"/out/table.parquet"})
+        for path in outputs:
+            self.assertTrue(memory.cat(path).startswith(b"PERFILE2"))
+
+    def test_only_what_belongs_to_a_profile_is_fetched(self) -> None:
+        archive = self.folder / "archive.zip"
+        wanted = ["perf.data", "jit-1.dump", "perf-1.map", "log.mlpd", ".debug/jit/java-1/jit-2.dump"]
+        other = ["secret", "core", "deep/jit-3.dump", ".debug/jit/java-1/perf.so", ".debug/jit/a/b/jit-4.dump"]
+        with zipfile.ZipFile(archive, "w") as packed:
+            for name in wanted + other:
+                packed.writestr(f"host/{name}", name)
+        [profile] = fleet.find_profiles(f"zip://host/perf.data::file://{archive}")
+        scratch = self.folder / "scratch"
+        self.assertEqual(fleet.fetch(profile, scratch), scratch / "perf.data")
+        self.assertEqual(files(scratch), {name: name.encode() for name in wanted})
+
+    def test_hostile_names_lead_nowhere_else(self) -> None:
+        hostile = ["/host/../../jit-1.dump", "/jit-2.dump", "/host/a/../../../jit-3.dump", "/host/./jit-4.dump"]
+
+        class Hostile(Memory):
+            store: dict = {}
+
+            def ls(self, path: str, detail: bool = True, **_: object) -> list:
+                return [{"name": name, "type": "file", "size": 1} for name in ["/host/jit-0.dump", *hostile]]
+
+            def get_file(self, rpath: str, lpath: str, **_: object) -> None:
+                Path(lpath).write_text(rpath)
+
+        place = fleet.Place(Hostile(skip_instance_cache=True), "/host/perf.data", "hostile://host/perf.data")
+        fleet.fetch(fleet.Profile(place, is_folder=False), self.folder / "a/b/c")
+        self.assertEqual(set(files(self.folder)), {"a/b/c/perf.data", "a/b/c/jit-0.dump"})
+
+    def test_no_path_leads_out_of_its_folder(self) -> None:
+        for path in ("/in/../x", "/in/./x", "/in//x", "/in", "/in/", "/other/x", "/in/x/../../y", "/in/a\0b", "/inx"):
+            self.assertIsNone(fleet.safe_path("/in", path), path)
+        self.assertEqual(str(fleet.safe_path("/in", "/in/a/b")), "a/b")
+        self.assertEqual(str(fleet.safe_path("", "a/b")), "a/b")
+
+    def test_names_follow_from_addresses_alone_and_differ(self) -> None:
+        paths = [
+            "/a/b/perf.data",
+            "/a/b-perf.data",
+            "/a/b/perf_data",
+            "/c/b/perf.data",
+            "/\u00e4/\n/perf.data",
+            "/" + 300 * "x",
+        ]
+        places = [fleet.Place(fsspec.filesystem("file"), path, path) for path in paths]
+        names = [fleet.Profile(place, is_folder=False).name for place in places]
+        self.assertEqual(len(set(names)), len(paths))
+        self.assertEqual(names[0], "b-perf.data-33a523d0417f4dbc")
+        for name in names:
+            self.assertRegex(name, r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+
+    def test_an_output_appears_whole_or_not_at_all(self) -> None:
+        class Full(Memory):
+            store: dict = {}
+
+            def put_file(self, lpath: str, rpath: str, **_: object) -> None:
+                self.pipe_file(rpath, Path(lpath).read_bytes()[:10])
+                raise OSError("no space left")
+
+        local = self.folder / "profile"
+        local.write_bytes(b"x" * 100)
+        full = Full(skip_instance_cache=True)
+        with self.assertRaises(OSError):
+            fleet.publish(local, fleet.Place(full, "/out/profile", "full://out/profile"))
+        self.assertEqual(full.find("/"), [])
+
+    def test_wrong_usage_is_told(self) -> None:
+        place = ["--output", "memory://out", "--table", "memory://table"]
+        wrong = [[], place, ["x"], ["x", *place, "--timeout", "0"], ["x", *place, "--workers", "0"]]
+        wrong += [[*place, "--list", f"{self.folder}/missing"], ["x", *place[:3], "nowhere://x"]]
+        for arguments in wrong:
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                try:
+                    status = fleet.main(arguments)
+                except SystemExit as exited:
+                    status = exited.code
+            self.assertEqual(status, 2, arguments)
+            self.assertTrue(said.getvalue(), arguments)
+
+
+if __name__ == "__main__":
+    unittest.main()
