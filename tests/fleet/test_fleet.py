@@ -35,6 +35,7 @@ import fleet  # noqa: E402
 # Stands for jitinject. Of each held profile, the first attempt works up to the middle: objects are in the store, one of
 # them half-way, and the output in the scratch folder is torn. Then it tells who it is, and waits to be let go.
 HOLDING = """#!/bin/sh
+echo $PPID >>{folder}/workers
 case "$3" in
 {held})
     name=$(basename "$(dirname "$3")")
@@ -167,6 +168,7 @@ class AllRecordings(unittest.TestCase):
             os.kill(worker, signal.SIGKILL)
             os.killpg(child, signal.SIGKILL)
             child, worker = cls.held(cls.KILLED_ALONE)
+            wait_for(lambda: len(cls.workers()) == 3, "another worker is in the place of the first")
             os.kill(worker, signal.SIGKILL)
             # Time for another attempt, which must not begin while the first one's jitinject goes on.
             time.sleep(3)
@@ -177,6 +179,11 @@ class AllRecordings(unittest.TestCase):
             running.communicate()
         cls.status = running.returncode
         return (cls.folder / "log").read_text().splitlines()
+
+    @classmethod
+    def workers(cls) -> set[str]:
+        """All that have run a jitinject."""
+        return set((cls.folder / "workers").read_text().split())
 
     @classmethod
     def held(cls, name: str) -> tuple[int, int]:
@@ -383,6 +390,11 @@ class Failures(unittest.TestCase):
         for name in ("node20-dir", "java17", "php82"):
             memory.put(str(ROOT / "testdata" / name), f"/in/{name}", recursive=True)
         memory.pipe("/in/garbage/perf.data", b"no profile")
+        # What another run has left, and is no longer beside the profile.
+        [profile] = fleet.find_profiles("memory://in/php82/perf.data")
+        left = self.scratch / profile.name / "input/left.mlpd"
+        left.parent.mkdir(parents=True)
+        left.write_bytes(b"torn")
         with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
             command = ["memory://in", "--output", "memory://out", "--store", str(self.folder / "store")]
             command += ["--scheduler", cluster.scheduler_address, *self.common()]
@@ -404,6 +416,7 @@ class Failures(unittest.TestCase):
             },
         )
         self.assertEqual(rows["memory://in/php82/perf.data"]["functions_written"], 78, "--all was passed on")
+        self.assertNotIn("left.mlpd", rows["memory://in/php82/perf.data"]["summary"])
         outputs = {row["output"].removeprefix("memory:/") for row in rows.values() if row["output"]}
         self.assertEqual(set(memory.find("/out")), outputs | {"/out/table.parquet"})
         for path in outputs:
