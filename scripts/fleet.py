@@ -50,6 +50,9 @@ DUMPS_BELOW = ".debug/jit"
 # What a profile that is a folder consists of.
 PARTS = ["data", "data.*", "kcore_dir*/*"]
 
+# What files are called on their way to where they belong.
+PART = re.compile(r"\.(.+)\.[0-9a-f]{32}\.part")
+
 # More files than any profile has; what is beside it may be somebody's idea of a joke.
 MAX_FETCHED = 10_000
 # How much is kept of what jitinject says when it fails; the first lines have the cause.
@@ -82,10 +85,9 @@ class Place:
         if self.is_local:
             return Place(self.fs, path, path)
         first, *chain = self.url.split("::")
-        first = first.rstrip("/")
-        known = first.endswith(self.path.rstrip("/"))
-        begin = first[: len(first) - len(self.path.rstrip("/"))] if known else None
-        url = self.fs.unstrip_protocol(path) if begin is None else begin + path
+        first = first if first.endswith("://") else first.rstrip("/")
+        own = self.path.rstrip("/")
+        url = first.removesuffix(own) + path if first.endswith(own) else self.fs.unstrip_protocol(path)
         return Place(self.fs, path, "::".join([url, *chain]))
 
     def joined(self, name: str) -> "Place":
@@ -467,7 +469,7 @@ def publish(local: Path, target: Place) -> None:
 
 def publish_file(local: Path, target: Place) -> None:
     parent, _, name = target.path.rpartition("/")
-    part = f"{parent}/{part_prefix(name)}{uuid.uuid4().hex}.part"
+    part = f"{parent}/.{name}.{uuid.uuid4().hex}.part"
     target.fs.makedirs(parent, exist_ok=True)
     try:
         if target.is_local:
@@ -481,28 +483,28 @@ def publish_file(local: Path, target: Place) -> None:
         raise
 
 
-def part_prefix(name: str) -> str:
-    return f".{name}."
-
-
 def sweep_output(output: Place, profiles: Iterable[Profile]) -> None:
     """Removes what killed attempts left half-way on its way to the output."""
-    names = {part_prefix(f"{profile.name}.data") for profile in profiles}
-    if not output.fs.exists(output.path):
-        return
+    names = {f"{profile.name}.data" for profile in profiles}
     output.fs.invalidate_cache()
-    for path in output.fs.find(output.path, maxdepth=2):
-        name = PurePosixPath(path).name
-        if name.endswith(".part") and any(name[:-37] == prefix for prefix in names):
-            output.fs.rm_file(path)
+    for path in map(PurePosixPath, output.fs.find(output.path, maxdepth=3)):
+        part = PART.fullmatch(path.name)
+        if part and (part[1] in names or names.intersection(path.parts)):
+            output.fs.rm_file(str(path))
 
 
 def write_table(rows: list[Row], target: Place) -> None:
-    table = pyarrow.Table.from_pylist([asdict(row) for row in rows], schema=schema())
+    told = [{name: as_text(value) for name, value in asdict(row).items()} for row in rows]
+    table = pyarrow.Table.from_pylist(told, schema=schema())
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "table"
         pyarrow.parquet.write_table(table, file)
         publish_file(file, target)
+
+
+def as_text(value: object) -> object:
+    """The names of files need not be text, as a table wants it."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 # The run
@@ -587,7 +589,8 @@ def listed(options: argparse.Namespace) -> list[str]:
 def report(rows: list[Row], seconds: float) -> None:
     for row in rows:
         if row.status != "done":
-            print(f"fleet: {row.status}: {row.input}: {(row.error or '?').splitlines()[0]}", file=sys.stderr)
+            reason = (row.error or "?").splitlines()[0]
+            print(printable(f"fleet: {row.status}: {row.input}: {reason}"), file=sys.stderr)
     became = Counter(row.status for row in rows)
     again = sum(row.attempts > 1 for row in rows)
     jit, named = (sum(getattr(row, field) or 0 for row in rows) for field in ("samples_jit", "samples_named"))
@@ -596,6 +599,11 @@ def report(rows: list[Row], seconds: float) -> None:
         f"{became['timeout']} timed out, {again} needed more than one attempt; "
         f"{jit} samples in JIT code, {named} of them named"
     )
+
+
+def printable(text: str) -> str:
+    """Without what could steer a terminal: names come from whoever filled the storage."""
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -686,9 +694,10 @@ def main(arguments: list[str]) -> int:
         with connected(options) as client:
             done = run_all(client, profiles, settings, options.retries)
         rows = [done[profile] for profile in profiles] + failed
-        sweep_output(settings.output, profiles)
     report(rows, time.monotonic() - start)
     write_table(rows, table)
+    if any(row.output for row in rows):
+        sweep_output(settings.output, profiles)
     return DONE if all(row.status == "done" for row in rows) else FAILED
 
 

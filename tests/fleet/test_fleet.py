@@ -395,6 +395,9 @@ class Failures(unittest.TestCase):
         left = self.scratch / profile.name / "input/left.mlpd"
         left.parent.mkdir(parents=True)
         left.write_bytes(b"torn")
+        parts = [f"/out/.{name}.{32 * '0'}.part" for name in (f"{profile.name}.data", "another's")]
+        for part in parts:
+            memory.pipe(part, b"torn")
         with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
             command = ["memory://in", "--output", "memory://out", "--store", str(self.folder / "store")]
             command += ["--scheduler", cluster.scheduler_address, *self.common()]
@@ -418,7 +421,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(rows["memory://in/php82/perf.data"]["functions_written"], 78, "--all was passed on")
         self.assertNotIn("left.mlpd", rows["memory://in/php82/perf.data"]["summary"])
         outputs = {row["output"].removeprefix("memory:/") for row in rows.values() if row["output"]}
-        self.assertEqual(set(memory.find("/out")), outputs | {"/out/table.parquet"})
+        self.assertEqual(set(memory.find("/out")), outputs | {"/out/table.parquet", parts[1]})
         for path in outputs:
             self.assertTrue(memory.cat(path).startswith(b"PERFILE2"))
 
@@ -486,6 +489,52 @@ class Failures(unittest.TestCase):
         with self.assertRaises(OSError):
             fleet.publish(local, fleet.Place(full, "/out/profile", "full://out/profile"))
         self.assertEqual(full.find("/"), [])
+
+    def test_profiles_that_are_folders_are_published_whole(self) -> None:
+        memory = fsspec.filesystem("memory")
+        self.addCleanup(memory.rm, "/", recursive=True)
+        contents = {"data": b"records", "kcore_dir/kcore": b"code", "kcore_dir/modules": b"names"}
+        for name, content in contents.items():
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            (self.folder / name).write_bytes(content)
+        fleet.publish(self.folder, fleet.Place.parse("memory://out/profile.data"))
+        self.assertEqual(
+            {path: memory.cat(path) for path in memory.find("/out")},
+            {f"/out/profile.data/{name}": content for name, content in contents.items()},
+        )
+
+    def test_names_need_not_be_text(self) -> None:
+        name = os.fsencode(self.folder) + b"/\xff\x1b[m.perf.data"
+        Path(os.fsdecode(name)).write_bytes(b"no profile")
+        command = [
+            sys.executable,
+            FLEET,
+            self.folder,
+            "--output",
+            self.folder / "output",
+            "--workers",
+            "1",
+            *self.common(),
+        ]
+        ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        [row] = rows_of(self.table)
+        self.assertEqual((row["input"], row["exit_code"]), (f"{self.folder}/\\udcff\x1b[m.perf.data", 1))
+        self.assertIn(r"\xdcff\x1b[m.perf.data: jitinject: error: ", ran.stderr)
+        self.assertTrue(ran.stderr.rstrip("\n").isprintable(), ran.stderr)
+
+    def test_addresses_are_made_as_they_were_given(self) -> None:
+        for folder, expected in [
+            ("memory://in", "memory://in/host/perf.data"),
+            ("memory://in/", "memory://in/host/perf.data"),
+            ("memory://in/*/perf.data", "memory://in/host/perf.data"),
+            ("dir://host::memory://in", "dir://host/perf.data::memory://in"),
+        ]:
+            memory = fsspec.filesystem("memory")
+            self.addCleanup(memory.rm, "/", recursive=True)
+            memory.pipe("/in/host/perf.data", b"")
+            with self.subTest(folder):
+                self.assertEqual([profile.place.url for profile in fleet.find_profiles(folder)], [expected])
 
     def test_wrong_usage_is_told(self) -> None:
         place = ["--output", "memory://out", "--table", "memory://table"]
