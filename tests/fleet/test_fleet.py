@@ -360,7 +360,7 @@ class Failures(unittest.TestCase):
         more = self.folder / "more"
         more.write_text(f"{inside}\n\n{self.folder}/missing\n")
         command = [sys.executable, FLEET, f"{profiles}/*.data", "--list", more, "--output", self.folder / "output"]
-        command += ["--workers", "2", "--timeout", "5", "--retries", "1", *self.common(jitinject)]
+        command += ["--workers", "2", "--timeout", "10", "--retries", "1", *self.common(jitinject)]
         command = [str(word) for word in command]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(ran.returncode, 1, ran.stderr)
