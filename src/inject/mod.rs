@@ -16,6 +16,7 @@ mod objects;
 mod output;
 mod owners;
 mod perf_maps;
+pub(crate) mod recording;
 mod report;
 mod runtimes;
 mod sampled;
@@ -25,24 +26,16 @@ mod told;
 mod trust;
 mod xray;
 
-use std::cell::OnceCell;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::code::selection::Selector;
-use crate::code::survey::Survey;
-use crate::code::timeline::Timeline;
 use crate::elf::{build_id_cache, core_file, store};
 use crate::files::Spool;
-use crate::inject::input::{Expanded, Input};
 use crate::inject::lines::LineOptions;
-use crate::inject::perf_maps::UsedMap;
-use crate::inject::told::Told;
-use crate::inject::trust::Trust;
-use crate::machine::Machine;
+use crate::inject::recording::Recording;
+use crate::perf;
 use crate::perf::output::Rewrite;
-use crate::perf::{self, Profile};
-use crate::runtime::jitdump::marker;
 use crate::summary::Summary;
 
 pub use crate::runtime::mono::Error as LogError;
@@ -282,206 +275,82 @@ pub fn is_standard(path: &Path) -> bool {
 
 /// Reads a profile and the files of its runtimes, writes objects and a new profile, and tells what happened.
 pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary, Error> {
-    let input = input::open(options)?;
-    progress.input_ended();
-    let result = inject_profile(options, &input, progress);
-    // What went wrong may be no more than what comes of an input that was cut off.
-    result.or_else(|error| input.check().and(Err(error)))
+    recording::read(options, progress, inject_recording)
 }
 
-fn inject_profile(options: &Options, input: &Input, progress: &mut dyn Progress) -> Result<Summary, Error> {
-    let expanded = Default::default();
-    let trust = Trust::new(options, input.main.owner());
-    let context = Context {
+/// Puts names into a profile.
+fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> Result<Summary, Error> {
+    let &Recording {
         options,
         input,
-        expanded: &expanded,
-        trust,
+        profile,
+        survey,
+        machine,
+        ref sources,
+        ref maps,
+        ref timeline,
+        ..
+    } = recording;
+    progress.start("reading samples", survey.data_end);
+    let states = sources.states(&survey.processes);
+    let selector = Selector {
+        profile,
+        processes: &survey.processes,
+        timeline,
+        dumps: &states,
     };
-    let kind = input.kind(options);
-    let recorded = match kind {
-        InputKind::Profile => Some(read_profile(input, &expanded)?),
-        InputKind::MonoLog | InputKind::XrayTrace => None,
+    let mut selection = selector.walk(&survey.marks, survey.data_end, |bytes| progress.advance(bytes));
+    let touched = selection.touched();
+    if options.all || survey.has_aux {
+        selection.add_all(&survey.processes, timeline);
+    }
+    let chosen = timeline.chosen(&selection.residences);
+    let vacancies = timeline.chosen_vacancies(&selection.vacancies);
+    let symbols = selection.sorted_symbols();
+
+    progress.start("writing objects", (chosen.len() + symbols.len()) as u64);
+    let mut written = output::Output::create(options, &input.kernel_copies)?;
+    let objects_input = objects::Input {
+        files: &sources.used,
+        maps,
+        processes: &survey.processes,
+        recorded: machine,
+        lines: &options.lines,
+        has_tiers: options.tiers == Tiers::Symbols,
     };
-    let recorded = recorded.as_ref().map(|(profile, survey)| (profile, survey));
-    let input_if = |own| (kind == own).then_some(&input.main);
-    let processes = recorded.map(|(_, survey)| &survey.processes);
-    let logs = mono::open(options, input_if(InputKind::MonoLog), processes, trust)?;
-    let traces = xray::open(options, input_if(InputKind::XrayTrace), trust)?;
-    let told = Told::new(mono::read(&logs)?, xray::read(options, &traces, recorded)?);
-    match recorded {
-        Some((profile, survey)) => context.inject_told(profile, survey, told, progress),
-        None => context.inject_alone(told, progress),
-    }
-}
-
-/// What all steps of a run have in common.
-struct Context<'a> {
-    options: &'a Options,
-    input: &'a Input,
-    /// What its records had to be made into.
-    expanded: &'a Stages,
-    trust: Trust,
-}
-
-impl Context<'_> {
-    /// Puts what logs and traces tell into a profile, and then names.
-    fn inject_told(
-        &self,
-        profile: &Profile<'_>,
-        survey: &Survey,
-        mut told: Told<'_>,
-        progress: &mut dyn Progress,
-    ) -> Result<Summary, Error> {
-        let (has_events, has_stacks) = (told.has_events(self.options), told.has_stacks(self.options));
-        if has_events || has_stacks {
-            told.prepare(self.options, Some((profile, survey)));
-        }
-        let spliced = match has_stacks {
-            true => Some(told.splice_stacks(self.options, profile)?),
-            false => None,
-        };
-        let spliced = spliced
-            .as_ref()
-            .map(|records| profile.clone().with_records(records));
-        if has_events {
-            let made = told.make_events(self.options, Some(spliced.as_ref().unwrap_or(profile)))?;
-            return self.inject_anew(&made.profile(), &told, progress);
-        }
-        match &spliced {
-            Some(spliced) => self.inject_anew(spliced, &told, progress),
-            None => self.inject_into(profile, survey, &told, progress),
-        }
-    }
-
-    /// Makes a profile of what logs and traces tell.
-    fn inject_alone(&self, mut told: Told<'_>, progress: &mut dyn Progress) -> Result<Summary, Error> {
-        told.prepare(self.options, None);
-        let made = told.make_events(self.options, None)?;
-        self.inject_anew(&made.profile(), &told, progress)
-    }
-
-    /// Puts names into a profile that is another than the one that was read.
-    fn inject_anew(
-        &self,
-        profile: &Profile<'_>,
-        told: &Told<'_>,
-        progress: &mut dyn Progress,
-    ) -> Result<Summary, Error> {
-        let survey = Survey::of(profile, marker::dump_path);
-        self.inject_into(profile, &survey, told, progress)
-    }
-
-    /// Puts names into a profile.
-    fn inject_into(
-        &self,
-        profile: &Profile<'_>,
-        survey: &Survey,
-        told: &Told<'_>,
-        progress: &mut dyn Progress,
-    ) -> Result<Summary, Error> {
-        let Self { options, input, .. } = *self;
-        let machine = Machine::of_profile(profile.architecture(), profile.order);
-        let found = dumps::find(profile, survey, options, self.trust)?;
-        let found_maps = perf_maps::find(profile, survey, &found.dumps, options, self.trust)?;
-        output::refuse_conflicts(options, input, &found, &found_maps, told)?;
-        let mut sources = sources::read(profile, survey, &found, &told.logs, machine, options.clock_offset);
-        sources.add_traces(&told.traces, machine);
-        let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
-        if sources.has_estimates() {
-            sources.refine(profile, &survey.processes, &timeline);
-            timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
-        }
-        let maps = perf_maps::read(&found_maps);
-        timeline.add_symbols(&survey.processes, maps.iter().map(UsedMap::table).collect());
-
-        progress.start("reading samples", survey.data_end);
-        let states = sources.states(&survey.processes);
-        let selector = Selector {
-            profile,
-            processes: &survey.processes,
-            timeline: &timeline,
-            dumps: &states,
-        };
-        let mut selection = selector.walk(&survey.marks, survey.data_end, |bytes| progress.advance(bytes));
-        let touched = selection.touched();
-        if options.all || survey.has_aux {
-            selection.add_all(&survey.processes, &timeline);
-        }
-        let chosen = timeline.chosen(&selection.residences);
-        let vacancies = timeline.chosen_vacancies(&selection.vacancies);
-        let symbols = selection.sorted_symbols();
-
-        progress.start("writing objects", (chosen.len() + symbols.len()) as u64);
-        let mut written = output::Output::create(options, &input.kernel_copies)?;
-        let objects_input = objects::Input {
-            files: &sources.used,
-            maps: &maps,
-            processes: &survey.processes,
-            recorded: machine,
-            lines: &options.lines,
-            has_tiers: options.tiers == Tiers::Symbols,
-        };
-        let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols);
-        let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
-            progress.advance(done)
-        })?;
-
-        let changes = edits::changes(profile, survey, &vacancies, &sources, &objects.placed)?;
-        let rewrite = Rewrite {
-            profile,
-            data_end: survey.data_end,
-            auxtrace: &survey.auxtrace,
-            edits: changes.edits,
-            build_ids: output::build_id_entries(profile, &objects.placed),
-            compression: options.compression,
-        };
-        let left_out = written.finish(rewrite, input)?;
-        let cached = cache::fill(options, &objects.placed, progress)?;
-        let run = report::Run {
-            options,
-            profile,
-            expanded: self.expanded,
-            survey,
-            timeline: &timeline,
-            selection: &selection,
-            touched,
-            sources: &sources,
-            found_maps: &found_maps,
-            maps: &maps,
-            told,
-            objects: &objects,
-            cover_faults: &changes.faults,
-            has_lost_kernel_copy: !input.kernel_copies.is_empty() && output::is_stream(&options.output),
-            left_out: &left_out,
-            cached,
-        };
-        Ok(run.summary())
-    }
-}
-
-/// What the records of a profile had to be made into, and what that had to be made into if it was damaged
-/// itself.
-type Stages = [OnceCell<Expanded>; 2];
-
-/// Reads what the profile says of itself, from plain records: what its own had to be made into first is kept
-/// in `expanded`.
-fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'a>, Survey), Error> {
-    let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile {
-        path: input.main.path().to_owned(),
-        cause,
+    let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols);
+    let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
+        progress.advance(done)
     })?;
-    let [plain, mended] = expanded;
-    let mut survey = Survey::of(&profile, marker::dump_path);
-    if survey.has_compressed || survey.has_damage || !input.parts.is_empty() {
-        let made = input.expand(&profile)?;
-        profile = profile.with_records(&plain.get_or_init(|| made).file);
-        survey = Survey::of(&profile, marker::dump_path);
-    }
-    if survey.has_damage {
-        let made = input.mend(&profile)?;
-        profile = profile.with_records(&mended.get_or_init(|| made).file);
-        survey = Survey::of(&profile, marker::dump_path);
-    }
-    Ok((profile, survey))
+
+    let changes = edits::changes(profile, survey, &vacancies, sources, &objects.placed)?;
+    let rewrite = Rewrite {
+        profile,
+        data_end: survey.data_end,
+        auxtrace: &survey.auxtrace,
+        edits: changes.edits,
+        build_ids: output::build_id_entries(profile, &objects.placed),
+        compression: options.compression,
+    };
+    let left_out = written.finish(rewrite, input)?;
+    let cached = cache::fill(options, &objects.placed, progress)?;
+    let run = report::Run {
+        options,
+        profile,
+        expanded: recording.expanded,
+        survey,
+        timeline,
+        selection: &selection,
+        touched,
+        sources,
+        found_maps: recording.found_maps,
+        maps,
+        told: recording.told,
+        objects: &objects,
+        cover_faults: &changes.faults,
+        has_lost_kernel_copy: !input.kernel_copies.is_empty() && output::is_stream(&options.output),
+        left_out: &left_out,
+        cached,
+    };
+    Ok(run.summary())
 }

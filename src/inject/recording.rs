@@ -1,0 +1,211 @@
+//! A profile, and what the runtimes of its processes wrote about their code: what there is to be known before anything
+//! is written.
+
+use std::cell::OnceCell;
+
+use crate::code::survey::Survey;
+use crate::code::timeline::Timeline;
+use crate::inject::input::{self, Expanded, Input};
+use crate::inject::perf_maps::{self, FoundMaps, UsedMap};
+use crate::inject::sources::{self, Sources};
+use crate::inject::told::Told;
+use crate::inject::trust::Trust;
+use crate::inject::{Error, InputKind, Options, Progress, dumps, mono, output, xray};
+use crate::machine::Machine;
+use crate::perf::Profile;
+use crate::runtime::jitdump::marker;
+
+/// A profile with the code of its processes.
+pub struct Recording<'a> {
+    /// What was asked for.
+    pub options: &'a Options,
+    /// The files of the profile.
+    pub input: &'a Input,
+    /// What its records had to be made into.
+    pub expanded: &'a Stages,
+    /// The profile.
+    pub profile: &'a Profile<'a>,
+    /// What the first walk over it found.
+    pub survey: &'a Survey,
+    /// The machine that it was recorded on.
+    pub machine: Machine,
+    /// Logs and traces.
+    pub told: &'a Told<'a>,
+    /// What the runtimes wrote.
+    pub sources: Sources<'a>,
+    /// Which perf maps there are.
+    pub found_maps: &'a FoundMaps,
+    /// What is in those that are used.
+    pub maps: Vec<UsedMap<'a>>,
+    /// Which code was where.
+    pub timeline: Timeline,
+}
+
+/// What the records of a profile had to be made into, and what that had to be made into if it was damaged
+/// itself.
+pub type Stages = [OnceCell<Expanded>; 2];
+
+/// Reads a profile, or makes one of what logs and traces tell, and the files of its runtimes. What is to be done with
+/// all that is `then`.
+pub fn read<T>(
+    options: &Options,
+    progress: &mut dyn Progress,
+    then: impl FnOnce(&Recording<'_>, &mut dyn Progress) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let input = input::open(options)?;
+    progress.input_ended();
+    let result = read_input(options, &input, |recording| then(recording, progress));
+    // What went wrong may be no more than what comes of an input that was cut off.
+    result.or_else(|error| input.check().and(Err(error)))
+}
+
+fn read_input<T>(
+    options: &Options,
+    input: &Input,
+    then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let expanded = Default::default();
+    let trust = Trust::new(options, input.main.owner());
+    let context = Context {
+        options,
+        input,
+        expanded: &expanded,
+        trust,
+    };
+    let kind = input.kind(options);
+    let recorded = match kind {
+        InputKind::Profile => Some(read_profile(input, &expanded)?),
+        InputKind::MonoLog | InputKind::XrayTrace => None,
+    };
+    let recorded = recorded.as_ref().map(|(profile, survey)| (profile, survey));
+    let input_if = |own| (kind == own).then_some(&input.main);
+    let processes = recorded.map(|(_, survey)| &survey.processes);
+    let logs = mono::open(options, input_if(InputKind::MonoLog), processes, trust)?;
+    let traces = xray::open(options, input_if(InputKind::XrayTrace), trust)?;
+    let told = Told::new(mono::read(&logs)?, xray::read(options, &traces, recorded)?);
+    match recorded {
+        Some((profile, survey)) => context.read_told(profile, survey, told, then),
+        None => context.read_alone(told, then),
+    }
+}
+
+/// What all steps have in common.
+struct Context<'a> {
+    options: &'a Options,
+    input: &'a Input,
+    /// What its records had to be made into.
+    expanded: &'a Stages,
+    trust: Trust,
+}
+
+impl Context<'_> {
+    /// Puts what logs and traces tell into a profile first.
+    fn read_told<T>(
+        &self,
+        profile: &Profile<'_>,
+        survey: &Survey,
+        mut told: Told<'_>,
+        then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (has_events, has_stacks) = (told.has_events(self.options), told.has_stacks(self.options));
+        if has_events || has_stacks {
+            told.prepare(self.options, Some((profile, survey)));
+        }
+        let spliced = match has_stacks {
+            true => Some(told.splice_stacks(self.options, profile)?),
+            false => None,
+        };
+        let spliced = spliced
+            .as_ref()
+            .map(|records| profile.clone().with_records(records));
+        if has_events {
+            let made = told.make_events(self.options, Some(spliced.as_ref().unwrap_or(profile)))?;
+            return self.read_anew(&made.profile(), &told, then);
+        }
+        match &spliced {
+            Some(spliced) => self.read_anew(spliced, &told, then),
+            None => self.read_code(profile, survey, &told, then),
+        }
+    }
+
+    /// Makes a profile of what logs and traces tell.
+    fn read_alone<T>(
+        &self,
+        mut told: Told<'_>,
+        then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        told.prepare(self.options, None);
+        let made = told.make_events(self.options, None)?;
+        self.read_anew(&made.profile(), &told, then)
+    }
+
+    /// Goes on with a profile that is another than the one that was read.
+    fn read_anew<T>(
+        &self,
+        profile: &Profile<'_>,
+        told: &Told<'_>,
+        then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let survey = Survey::of(profile, marker::dump_path);
+        self.read_code(profile, &survey, told, then)
+    }
+
+    /// Finds and reads the files of a profile's runtimes.
+    fn read_code<T>(
+        &self,
+        profile: &Profile<'_>,
+        survey: &Survey,
+        told: &Told<'_>,
+        then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Self { options, input, .. } = *self;
+        let machine = Machine::of_profile(profile.architecture(), profile.order);
+        let found = dumps::find(profile, survey, options, self.trust)?;
+        let found_maps = perf_maps::find(profile, survey, &found.dumps, options, self.trust)?;
+        output::refuse_conflicts(options, input, &found, &found_maps, told)?;
+        let mut sources = sources::read(profile, survey, &found, &told.logs, machine, options.clock_offset);
+        sources.add_traces(&told.traces, machine);
+        let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
+        if sources.has_estimates() {
+            sources.refine(profile, &survey.processes, &timeline);
+            timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
+        }
+        let maps = perf_maps::read(&found_maps);
+        timeline.add_symbols(&survey.processes, maps.iter().map(UsedMap::table).collect());
+        then(&Recording {
+            options,
+            input,
+            expanded: self.expanded,
+            profile,
+            survey,
+            machine,
+            told,
+            sources,
+            found_maps: &found_maps,
+            maps,
+            timeline,
+        })
+    }
+}
+
+/// Reads what the profile says of itself, from plain records: what its own had to be made into first is kept
+/// in `expanded`.
+fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'a>, Survey), Error> {
+    let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile {
+        path: input.main.path().to_owned(),
+        cause,
+    })?;
+    let [plain, mended] = expanded;
+    let mut survey = Survey::of(&profile, marker::dump_path);
+    if survey.has_compressed || survey.has_damage || !input.parts.is_empty() {
+        let made = input.expand(&profile)?;
+        profile = profile.with_records(&plain.get_or_init(|| made).file);
+        survey = Survey::of(&profile, marker::dump_path);
+    }
+    if survey.has_damage {
+        let made = input.mend(&profile)?;
+        profile = profile.with_records(&mended.get_or_init(|| made).file);
+        survey = Survey::of(&profile, marker::dump_path);
+    }
+    Ok((profile, survey))
+}
