@@ -86,7 +86,9 @@ pub struct Side {
     pub jit: u64,
     /// The same in percent.
     pub jit_percent: f64,
-    /// The share of these that have a name, in percent.
+    /// Of these, in functions that have a name.
+    pub named: u64,
+    /// The same in percent.
     pub named_percent: f64,
 }
 
@@ -184,6 +186,7 @@ impl Side {
             total: samples.total,
             jit: samples.jit,
             jit_percent: percent(samples.jit, samples.total),
+            named: samples.named,
             named_percent: samples.named_percent,
         }
     }

@@ -17,7 +17,7 @@ use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
 use crate::inject::recording::Stages;
-use crate::inject::told::Told;
+use crate::inject::sources::{Sources, UsedFile};
 use crate::inject::told::Told;
 use crate::inject::{Options, Tiers, is_standard, output, runtimes, sampled};
 use crate::perf::Profile;

@@ -128,8 +128,8 @@ fn two_summaries_are_compared() {
                 .map(|row| row[side].as_u64().unwrap())
                 .sum::<u64>()
         };
-        assert_eq!(count(&json["functions"]), json[side]["jit"].as_u64().unwrap());
-        assert_eq!(count(&json["tiers"]), json[side]["jit"].as_u64().unwrap());
+        assert_eq!(count(&json["functions"]), json[side]["named"].as_u64().unwrap());
+        assert_eq!(count(&json["tiers"]), json[side]["named"].as_u64().unwrap());
     }
     let output = jitinject()
         .arg("compare")

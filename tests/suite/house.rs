@@ -30,8 +30,10 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let mut entries: Vec<PathBuf> = entries
-        .filter(|path| path.is_dir() || path.extension().is_some_and(|extension| extension == "rs"))
-        .filter(|path| !path.ends_with("mod.rs") && !path.is_dir() || stands_for(path).is_some())
+        .filter(|path| match path.is_dir() {
+            true => stands_for(path).is_some(),
+            false => path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("mod.rs"),
+        })
         .collect();
     // What a folder is told of by a file beside it, is told once.
     entries.retain(|path| path.is_dir() || !path.with_extension("").is_dir());
