@@ -1,14 +1,29 @@
-//! What to do about errors of the system, which don't say that themselves.
+//! What to do about errors that don't say that themselves: those of the system above all.
 
 use std::io;
 
 use crate::elf::{build_id_cache, store};
 use crate::inject::Error;
+use crate::perf;
 
 impl Error {
     /// What the user can do about it, if more can be said than the error itself does.
     pub fn advice(&self) -> Option<&'static str> {
         of(match self {
+            Self::Read { cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
+                return Some(
+                    "name a profile with -i, or record one: perf record -k mono -g, and a program that is started so that it writes \
+                     a jitdump (node --perf-prof app.js)",
+                );
+            }
+            Self::Profile {
+                cause: perf::Error::NotAProfile,
+                ..
+            } => {
+                return Some(
+                    "-i is for what perf record wrote; files of runtimes go behind --jitdump, --perf-map, --mono-log or --xray-log",
+                );
+            }
             Self::Read { cause, .. } | Self::Spool { cause } | Self::Write { cause, .. } => cause,
             Self::Objects(store::Error::Folder { cause, .. } | store::Error::Object { cause, .. }) => cause,
             Self::Cache(build_id_cache::Error { cause, .. }) => cause,

@@ -132,6 +132,19 @@ fn a_profile_that_no_file_tells_of_says_how_to_start_its_runtime() {
 }
 
 #[test]
+fn inputs_that_are_none_say_what_to_type() {
+    let folder = scratch();
+    let said_of = |input: &Path| said(&attempt(input, &folder.path().join("out.data"), &[]));
+    let missing = said_of(&folder.path().join("perf.data"));
+    assert!(
+        missing.contains("note: name a profile with -i, or record one"),
+        "{missing}"
+    );
+    let dump = said_of(&capture::folder("node20").join("jit-11682.dump"));
+    assert!(dump.contains("go behind --jitdump"), "{dump}");
+}
+
+#[test]
 fn usage_that_makes_no_sense_has_status_2() {
     for arguments in [
         &["man", "-i", "x"][..],
