@@ -73,12 +73,19 @@ pub struct Lines<'a> {
 
 /// One entry, its address as it stands there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry<'a> {
-    address: u64,
-    line: u32,
-    number: u32,
-    name: &'a [u8],
-    is_repaired: bool,
+pub struct Entry<'a> {
+    /// Where its code starts, if no bias was added.
+    pub address: u64,
+    /// The line.
+    pub line: u32,
+    /// The column or a discriminator.
+    pub number: u32,
+    /// The file; that of the entry before where the file says so.
+    pub name: &'a [u8],
+    /// Whether the name was damaged, and this is what it should be.
+    pub is_repaired: bool,
+    /// How many bytes of the record it takes.
+    pub size: u32,
 }
 
 impl Entry<'_> {
@@ -207,6 +214,19 @@ pub fn parse<'a>(
 /// How far below its code a function's header may start, in bytes.
 const HEADER_SIZE: i128 = 0x80;
 
+/// The entries of a record, of a function of this name; `None` if they can't be understood.
+pub fn entries<'a>(content: &'a [u8], subject: Subject<'a>, order: ByteOrder) -> Option<Vec<Entry<'a>>> {
+    read(content, subject, &names::places(subject.name), order)
+}
+
+/// The entries of a record one behind the other, as far as they go.
+pub fn entries_in_step(content: &[u8], order: ByteOrder) -> Walk<'_> {
+    let mut reader = Reader::new(content, order);
+    let _address = reader.u64();
+    let left = reader.u64().unwrap_or_default();
+    Walk::new(reader, left, None)
+}
+
 /// The entries of a record, of a function whose name says that it may be at `places`.
 ///
 /// Quirk: V8 before 13.6 writes file names from memory that it has freed, as long as the right one, but with
@@ -248,10 +268,47 @@ fn walk<'a>(body: &'a [u8], count: u64, order: ByteOrder, path: Option<&'a [u8]>
     let room = body.len() / (ENTRY_SIZE + 1);
     let mut entries: Vec<Entry<'a>> =
         Vec::with_capacity(usize::try_from(count).map_or(room, |count| count.min(room)));
-    let mut reader = Reader::new(body, order);
-    for _ in 0..count {
+    let mut walk = Walk::new(Reader::new(body, order), count, path);
+    entries.extend(&mut walk);
+    let padding = walk.rest();
+    let is_at_end = padding.len() <= MAX_PADDING || padding.iter().all(|&byte| byte == 0);
+    (walk.left == 0 && is_at_end).then_some(entries)
+}
+
+/// A walk over entries, one behind the other. It ends behind the last one, or where one is not whole.
+#[derive(Clone, Debug)]
+pub struct Walk<'a> {
+    reader: Reader<'a>,
+    left: u64,
+    /// What names are taken for of which only the end is there.
+    path: Option<&'a [u8]>,
+    last_name: Option<&'a [u8]>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(reader: Reader<'a>, left: u64, path: Option<&'a [u8]>) -> Self {
+        Self {
+            reader,
+            left,
+            path,
+            last_name: None,
+        }
+    }
+
+    /// What is behind the last entry.
+    pub fn rest(&self) -> &'a [u8] {
+        self.reader.rest()
+    }
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        let left = self.left.checked_sub(1)?;
+        let mut reader = self.reader;
         let (address, line, number) = (reader.u64()?, reader.u32()?, reader.u32()?);
-        let damaged = path.filter(|path| is_damaged(reader.rest(), path));
+        let damaged = self.path.filter(|path| is_damaged(reader.rest(), path));
         let name = match damaged {
             Some(path) => {
                 reader.skip(path.len() as u64)?;
@@ -260,21 +317,21 @@ fn walk<'a>(body: &'a [u8], count: u64, order: ByteOrder, path: Option<&'a [u8]>
             }
             None => reader.c_string()?,
         };
-        let name = match entries.last() {
-            Some(last) if name == SAME_NAME => last.name,
+        let name = match self.last_name {
+            Some(last) if name == SAME_NAME => last,
             _ => name,
         };
-        entries.push(Entry {
+        let size = self.rest().len().saturating_sub(reader.rest().len());
+        (self.reader, self.left, self.last_name) = (reader, left, Some(name));
+        Some(Entry {
             address,
             line,
             number,
             name,
             is_repaired: damaged.is_some(),
-        });
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+        })
     }
-    let padding = reader.rest();
-    let is_at_end = padding.len() <= MAX_PADDING || padding.iter().all(|&byte| byte == 0);
-    is_at_end.then_some(entries)
 }
 
 /// How much of a name V8's freed memory has lost.
@@ -315,6 +372,7 @@ fn stride<'a>(
             number,
             name: path,
             is_repaired: true,
+            size: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         })
     };
     body.get(..total)?.chunks_exact(size).map(entry).collect()

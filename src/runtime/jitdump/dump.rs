@@ -8,12 +8,12 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-use crate::bytes::{ByteOrder, Reader, until_nul};
 use crate::debug_info::DebugInfo;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{self, Conventions, Lines, Subject};
 use crate::runtime::jitdump::debug_info2;
 use crate::runtime::jitdump::header::{self, Error, Header};
+use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::moves::{self, Loaded, Moved};
 use crate::runtime::jitdump::pairing::Pending;
 use crate::runtime::jitdump::record::{self, Place, Record, Records, Step};
@@ -154,7 +154,7 @@ impl<'a> Dump<'a> {
         if header.has_unknown_flags() {
             faults.add(Fault::UnknownFlags, 32);
         }
-        let start = first_record(file, &header).unwrap_or_else(|| {
+        let start = header.first_record(file).unwrap_or_else(|| {
             faults.add(Fault::HeaderSize, 8);
             header::SIZE as usize
         });
@@ -231,6 +231,19 @@ impl<'a> Dump<'a> {
     /// Where the records of a function lie.
     fn records(&self, function: u32) -> Option<&Function> {
         self.functions.get(usize::try_from(function).ok()?)
+    }
+
+    /// Where all records of a function start, but for MOVE records.
+    pub fn record_offsets(&self, function: u32) -> Option<impl Iterator<Item = u64>> {
+        let function = self.records(function)?;
+        let more = [
+            function.debug_info,
+            function.debug_info2,
+            function.unwinding,
+            function.tier,
+        ];
+        let places = more.into_iter().flatten().chain([function.load]);
+        Some(places.map(|place| place.offset))
     }
 
     /// Where a function's code was put at first; `None` where it has no code.
@@ -423,51 +436,8 @@ fn time_of(step: Step<'_>) -> Option<RuntimeTime> {
 }
 
 fn records<'a>(file: &'a [u8], header: &Header) -> Records<'a> {
-    let start = first_record(file, header).unwrap_or(header::SIZE as usize);
+    let start = header.first_record(file).unwrap_or(header::SIZE as usize);
     Records::new(file, start, header.order)
-}
-
-/// Where the records start: behind the header as long as it says it is, if that can be.
-fn first_record(file: &[u8], header: &Header) -> Option<usize> {
-    let says = usize::try_from(header.size).ok()?;
-    (header.size >= header::SIZE && says <= file.len()).then_some(says)
-}
-
-/// The content of a LOAD record.
-struct Load<'a> {
-    pid: u32,
-    start: Address,
-    size: u32,
-    index: u64,
-    name: &'a [u8],
-    code: &'a [u8],
-}
-
-impl<'a> Load<'a> {
-    fn parse(content: &'a [u8], order: ByteOrder) -> Option<Self> {
-        let mut content = Reader::new(content, order);
-        let pid = content.u32()?;
-        let _tid = content.u32()?;
-        // Quirk: the field before the address, `vma`, is 0 from LLVM 14 (captures lli14-mcjit, postgres15).
-        let _vma = content.u64()?;
-        let start = Address(content.u64()?);
-        let size = u32::try_from(content.u64()?).ok()?;
-        let index = content.u64()?;
-        start.checked_add(size.into())?;
-        // The code is what the record ends with, so that padding may stand between it and the name: perf
-        // reads it so.
-        let name_size = content.rest().len().checked_sub(size as usize)?;
-        let (name, code) = content.rest().split_at_checked(name_size)?;
-        memchr::memchr(0, name)?;
-        Some(Self {
-            pid,
-            start,
-            size,
-            index,
-            name: until_nul(name),
-            code,
-        })
-    }
 }
 
 /// What is collected while the records are walked.

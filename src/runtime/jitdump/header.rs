@@ -49,6 +49,17 @@ pub struct Header {
     pub flags: u64,
 }
 
+/// The byte order of a file that starts as a jitdump does.
+pub fn byte_order(file: &[u8]) -> Option<ByteOrder> {
+    let magic = *file.first_chunk()?;
+    let orders = [
+        (ByteOrder::Little, u32::from_le_bytes(magic)),
+        (ByteOrder::Big, u32::from_be_bytes(magic)),
+    ];
+    let (order, _) = orders.into_iter().find(|&(_, number)| number == MAGIC)?;
+    Some(order)
+}
+
 impl Header {
     /// Reads the header.
     pub fn parse(file: &[u8]) -> Result<Self, Error> {
@@ -57,13 +68,7 @@ impl Header {
             length => Error::TooShort(length),
         };
         let magic: [u8; 4] = *file.first_chunk().ok_or_else(too_short)?;
-        let order = if u32::from_le_bytes(magic) == MAGIC {
-            ByteOrder::Little
-        } else if u32::from_be_bytes(magic) == MAGIC {
-            ByteOrder::Big
-        } else {
-            return Err(Error::NotAJitdump(magic));
-        };
+        let order = byte_order(file).ok_or(Error::NotAJitdump(magic))?;
         Self::parse_rest(file, order).ok_or_else(too_short)
     }
 
@@ -83,6 +88,12 @@ impl Header {
             time: reader.u64()?,
             flags: reader.u64()?,
         })
+    }
+
+    /// Where the records start: behind the header as long as it says it is, if that can be.
+    pub fn first_record(&self, file: &[u8]) -> Option<usize> {
+        let says = usize::try_from(self.size).ok()?;
+        (self.size >= SIZE && says <= file.len()).then_some(says)
     }
 
     /// Whether the times in the file are those of a cycle counter.

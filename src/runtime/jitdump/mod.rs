@@ -3,7 +3,7 @@
 //! ```text
 //! header ── record ── record ── record ──  …
 //! [header]  [record]: prefix (type, size, time) and content
-//!           LOAD, MOVE ─► functions and code events  [dump], put together in [pairing] and [moves]
+//!           LOAD, MOVE ─► functions and code events  [load], [dump], put together in [pairing] and [moves]
 //!           DEBUG_INFO, DEBUG_INFO2 ─► lines, inlined calls  [debug_info], [debug_info2], [source_file]
 //!           UNWINDING_INFO ─► .eh_frame                     [unwinding]
 //! ```
@@ -17,6 +17,7 @@ pub mod debug_info;
 pub mod debug_info2;
 pub mod dump;
 pub mod header;
+pub mod load;
 pub mod marker;
 mod moves;
 mod pairing;

@@ -74,6 +74,35 @@ impl<'a> Unwinding<'a> {
     }
 }
 
+/// What there is in an `.eh_frame`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Entries {
+    /// Entries that others refer to (CIE).
+    pub common: u64,
+    /// Entries of functions (FDE).
+    pub functions: u64,
+}
+
+impl Entries {
+    /// Counts the entries up to the mark of the end, or as far as they are whole.
+    pub fn count(eh_frame: &[u8], order: ByteOrder) -> Self {
+        let mut reader = Reader::new(eh_frame, order);
+        let mut entry = || {
+            let length = reader.u32().filter(|&length| length > 0)?;
+            Reader::new(reader.bytes(length.into())?, order).u32()
+        };
+        let mut found = Self::default();
+        while let Some(id) = entry() {
+            let count = match id {
+                0 => &mut found.common,
+                _ => &mut found.functions,
+            };
+            *count = count.saturating_add(1);
+        }
+        found
+    }
+}
+
 /// Whether bytes start with a CIE: an entry whose length fits and whose id is 0.
 fn starts_with_entry(bytes: &[u8], order: ByteOrder) -> bool {
     let mut reader = Reader::new(bytes, order);

@@ -17,7 +17,7 @@ use crate::tally::Tally;
 pub(super) const BUFFER_ID: [u8; 4] = *b"\x01LPM";
 
 /// The size in bytes of a buffer's header.
-pub(super) const BUFFER_HEADER: usize = 48;
+pub const BUFFER_HEADER: usize = 48;
 
 /// How large buffers are that Mono has not made larger for one large event. So much may be missing of the last one
 /// of a file.
@@ -138,14 +138,19 @@ pub struct Buffer<'a> {
     method_base: u64,
     encoding: Encoding,
     content: &'a [u8],
-    /// Whether its end is not where it says.
-    is_cut: bool,
+    /// How many bytes of events it says it has.
+    size: usize,
 }
 
 impl<'a> Buffer<'a> {
     /// Its events as they are in the file.
     pub fn content(&self) -> &'a [u8] {
         self.content
+    }
+
+    /// How many bytes of events it says it has; more than its content where the file ends, or others follow.
+    pub fn size(&self) -> u64 {
+        self.size as u64
     }
 
     /// What pointers are counted from.
@@ -164,7 +169,7 @@ impl<'a> Buffer<'a> {
     }
 
     /// Where it ends in the file.
-    fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         let start = self.offset.saturating_add(BUFFER_HEADER as u64);
         start.saturating_add(self.content.len() as u64)
     }
@@ -173,7 +178,7 @@ impl<'a> Buffer<'a> {
     pub fn events(&self) -> Events<'a> {
         Events {
             end: self.end(),
-            is_cut: self.is_cut,
+            is_cut: self.content.len() < self.size,
             decoder: Decoder::new(
                 self.content,
                 self.encoding,
@@ -279,7 +284,7 @@ impl<'a> Buffers<'a> {
                 object_base,
             },
             content,
-            is_cut: content.len() < header.size,
+            size: header.size,
         }
     }
 }
@@ -321,6 +326,11 @@ impl<'a> Iterator for Buffers<'a> {
 }
 
 impl Events<'_> {
+    /// Where the next event starts in the file, unless the walk has come to a fault.
+    pub fn next_offset(&self) -> u64 {
+        self.end.saturating_sub(self.decoder.left() as u64)
+    }
+
     /// The next event, if it is a call; else it stays.
     #[inline]
     pub(super) fn next_call(&mut self) -> Option<Call> {
@@ -346,7 +356,7 @@ impl<'a> Iterator for Events<'a> {
         if left == 0 || self.fault.is_some() {
             return None;
         }
-        let offset = self.end.saturating_sub(left as u64);
+        let offset = self.next_offset();
         match self.decoder.event(offset) {
             Ok(event) => Some(event),
             Err(fault) => {

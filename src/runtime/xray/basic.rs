@@ -10,7 +10,7 @@ use crate::runtime::xray::trace::Fault;
 use crate::tally::Tally;
 
 /// The size of a record in bytes.
-pub(super) const RECORD: usize = 32;
+pub const RECORD: usize = 32;
 
 // Types of records.
 const FUNCTION: u16 = 0;
@@ -171,6 +171,11 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn faults(&self) -> &Tally<Fault> {
         &self.faults
+    }
+
+    /// Where the next record starts in the file.
+    pub(super) fn next_offset(&self) -> u64 {
+        self.offset
     }
 
     /// The next record.

@@ -15,8 +15,36 @@ use crate::runtime::xray::index::Buffer;
 use crate::runtime::xray::trace::Fault;
 use crate::tally::Tally;
 
+/// A part of a trace behind its header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece {
+    /// A buffer, with the records in front that say so.
+    Buffer(Buffer),
+    /// Bytes in place of one.
+    NoBuffer {
+        /// Where they start in the file.
+        offset: u64,
+        /// Where they end.
+        end: u64,
+        /// What they are.
+        reason: NoBuffer,
+    },
+}
+
+/// What can stand in place of a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoBuffer {
+    /// A record of the size of a buffer that has no bytes.
+    Empty,
+    /// What can't be read.
+    Fault(Fault),
+}
+
 /// How many bytes a buffer has at least: records of the thread, time and processor.
 const LEAST: u64 = 3 * METADATA as u64;
+
+/// That of the record of a buffer's thread.
+pub(super) const METADATA_SIZE: u64 = METADATA as u64;
 
 /// How many bytes in a row tell a start of a buffer from other bytes.
 const START: usize = 3 * METADATA;
@@ -101,6 +129,26 @@ impl<'a> Buffers<'a> {
         &self.faults
     }
 
+    /// The next buffer, or what stands in place of one.
+    pub(super) fn next_piece(&mut self) -> Option<Piece> {
+        let at = self.position;
+        if at >= self.file.len() {
+            return None;
+        }
+        let buffer = match self.header.version {
+            ..fdr::WITH_EXTENTS => self.of_fixed_size(at),
+            _ => self.of_own_size(at),
+        };
+        Some(match buffer {
+            Ok(buffer) => Piece::Buffer(buffer),
+            Err(reason) => Piece::NoBuffer {
+                offset: at as u64,
+                end: self.position as u64,
+                reason,
+            },
+        })
+    }
+
     fn from(&self, at: usize) -> &'a [u8] {
         self.file.get(at..).unwrap_or_default()
     }
@@ -124,17 +172,17 @@ impl<'a> Buffers<'a> {
     }
 
     /// Goes on at the next start behind `at`, where none is.
-    fn skip_to_next(&mut self, at: usize) {
+    fn skip_to_next(&mut self, at: usize) -> Fault {
         self.position = self.next_start(at.saturating_add(1), usize::MAX);
         let skipped = self.position.saturating_sub(at) as u64;
         self.faults.add_many(Fault::SkippedBytes, skipped, at as u64);
+        Fault::SkippedBytes
     }
 
-    /// The buffer of version 1 that starts here, as the header says how large it is. `None` where none starts.
-    fn of_fixed_size(&mut self, at: usize) -> Option<Buffer> {
+    /// The buffer of version 1 that starts here, as the header says how large it is.
+    fn of_fixed_size(&mut self, at: usize) -> Result<Buffer, NoBuffer> {
         if !is(self.from(at), fdr::NEW_BUFFER, &self.header) {
-            self.skip_to_next(at);
-            return None;
+            return Err(NoBuffer::Fault(self.skip_to_next(at)));
         }
         let size = self.header.buffer_size.filter(|&size| size >= LEAST);
         let end = match size {
@@ -157,30 +205,28 @@ impl<'a> Buffers<'a> {
                 self.faults.add(Fault::CutTail, at as u64);
             }
         }
-        Some(buffer)
+        Ok(buffer)
     }
 
-    /// The buffer that starts here with a record of its size. `None` where none does.
-    fn of_own_size(&mut self, at: usize) -> Option<Buffer> {
+    /// The buffer that starts here with a record of its size.
+    fn of_own_size(&mut self, at: usize) -> Result<Buffer, NoBuffer> {
         let bytes = self.from(at);
         if !is(bytes, fdr::BUFFER_EXTENTS, &self.header) {
-            self.skip_to_next(at);
-            return None;
+            return Err(NoBuffer::Fault(self.skip_to_next(at)));
         }
         let Some(size) = body(bytes, &self.header).and_then(|mut body| body.u64()) else {
             self.faults.add(Fault::CutTail, at as u64);
             self.position = self.file.len();
-            return None;
+            return Err(NoBuffer::Fault(Fault::CutTail));
         };
         let start = at.saturating_add(METADATA);
         if size == 0 {
             self.position = start;
-            return None;
+            return Err(NoBuffer::Empty);
         }
         let new_buffer = self.from(start);
         if new_buffer.len() >= METADATA && !is(new_buffer, fdr::NEW_BUFFER, &self.header) {
-            self.skip_to_next(at);
-            return None;
+            return Err(NoBuffer::Fault(self.skip_to_next(at)));
         }
         let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
         let (end, is_cut) = self.checked_end(at, start, end);
@@ -221,7 +267,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// The buffer that starts at `at` with the records from `start` on, and ends at the current position.
-    fn buffer(&mut self, at: usize, start: usize) -> Option<Buffer> {
+    fn buffer(&mut self, at: usize, start: usize) -> Result<Buffer, NoBuffer> {
         let content = self.file.get(start..self.position).unwrap_or_default();
         let mut buffer = Buffer {
             process: None,
@@ -234,10 +280,10 @@ impl<'a> Buffers<'a> {
             is_cut: false,
         };
         match self.first_records(content, &mut buffer) {
-            Some(()) => Some(buffer),
+            Some(()) => Ok(buffer),
             None => {
                 self.faults.add(Fault::NoTick, at as u64);
-                None
+                Err(NoBuffer::Fault(Fault::NoTick))
             }
         }
     }
@@ -273,16 +319,10 @@ impl Iterator for Buffers<'_> {
     type Item = Buffer;
 
     fn next(&mut self) -> Option<Buffer> {
-        while self.position < self.file.len() {
-            let at = self.position;
-            let buffer = match self.header.version {
-                ..fdr::WITH_EXTENTS => self.of_fixed_size(at),
-                _ => self.of_own_size(at),
-            };
-            if buffer.is_some() {
-                return buffer;
+        loop {
+            if let Piece::Buffer(buffer) = self.next_piece()? {
+                return Some(buffer);
             }
         }
-        None
     }
 }

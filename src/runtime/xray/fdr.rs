@@ -23,10 +23,10 @@ pub(super) const END_OF_BUFFER: u8 = 1;
 pub(super) const NEW_CPU_ID: u8 = 2;
 pub(super) const TSC_WRAP: u8 = 3;
 pub(super) const WALL_TIME: u8 = 4;
-const CUSTOM_EVENT: u8 = 5;
-const CALL_ARGUMENT: u8 = 6;
+pub(super) const CUSTOM_EVENT: u8 = 5;
+pub(super) const CALL_ARGUMENT: u8 = 6;
 pub(super) const BUFFER_EXTENTS: u8 = 7;
-const TYPED_EVENT: u8 = 8;
+pub(super) const TYPED_EVENT: u8 = 8;
 pub(super) const PID: u8 = 9;
 
 /// The version in which buffers have the size that they have, in front, and no mark at their ends.
@@ -53,6 +53,22 @@ pub(super) fn introducer(kind: u8, order: ByteOrder) -> u8 {
     match order {
         ByteOrder::Little => kind << 1 | 1,
         ByteOrder::Big => 0x80 | kind,
+    }
+}
+
+/// Action, number and ticks of the record of a function.
+#[inline]
+pub(super) fn function_fields(record: [u8; FUNCTION], order: ByteOrder) -> (u32, u32, u32) {
+    match order {
+        ByteOrder::Little => {
+            let both = u64::from_le_bytes(record);
+            ((both as u32 >> 1) & 7, both as u32 >> 4, (both >> 32) as u32)
+        }
+        ByteOrder::Big => {
+            let both = u64::from_be_bytes(record);
+            let word = (both >> 32) as u32;
+            (word >> 28, word & 0x0fff_ffff, both as u32)
+        }
     }
 }
 
@@ -104,6 +120,11 @@ impl<'a> Decoder<'a> {
         &self.faults
     }
 
+    /// Where the next record starts in the file.
+    pub(super) fn next_offset(&self) -> u64 {
+        self.end.saturating_sub(self.rest.len() as u64)
+    }
+
     /// Whether the walk has come to a record that marks the end of the buffer.
     pub(super) fn has_ended_by_mark(&self) -> bool {
         self.has_ended_by_mark
@@ -113,7 +134,7 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub(super) fn record(&mut self) -> Option<Record<'a>> {
         loop {
-            let offset = self.end.saturating_sub(self.rest.len() as u64);
+            let offset = self.next_offset();
             let Some((&head, behind)) = self.rest.split_first_chunk::<FUNCTION>() else {
                 self.finish(offset);
                 return None;
@@ -137,17 +158,7 @@ impl<'a> Decoder<'a> {
     /// The record of a function; `None` if it is neither entered nor left.
     #[inline]
     fn function(&mut self, head: [u8; FUNCTION], offset: u64) -> Option<Record<'a>> {
-        let (action, function, delta) = match self.order {
-            ByteOrder::Little => {
-                let both = u64::from_le_bytes(head);
-                ((both as u32 >> 1) & 7, both as u32 >> 4, (both >> 32) as u32)
-            }
-            ByteOrder::Big => {
-                let both = u64::from_be_bytes(head);
-                let word = (both >> 32) as u32;
-                (word >> 28, word & 0x0fff_ffff, both as u32)
-            }
-        };
+        let (action, function, delta) = function_fields(head, self.order);
         self.base = match self.base.checked_add(delta.into()) {
             Some(base) => base,
             None => self.overflow(offset),

@@ -168,6 +168,11 @@ fn numbers(file: &[u8]) -> Result<Option<(ByteOrder, u16, u16)>, Error> {
         .ok_or(Error::NotATrace(first))
 }
 
+/// Whether a file starts with a version and a type, as a trace does; of what else starts like this, much is none.
+pub fn has_small_numbers(start: &[u8]) -> bool {
+    matches!(numbers(start), Ok(Some(_)))
+}
+
 /// Whether a file starts as a trace does: with a header of a known version and type, a frequency that a clock can
 /// have, and a record that can be the first one. `start` is the first [`LOOKED_AT`] bytes of it, or all if it has
 /// fewer.

@@ -37,6 +37,12 @@ impl Buffer {
         self.start..self.end
     }
 
+    /// How many bytes of it follow the record of its size, or where there is none, how many it has.
+    pub fn records_size(&self) -> u64 {
+        let front = buffers::METADATA_SIZE;
+        self.end.saturating_sub(self.start).saturating_add(front)
+    }
+
     /// A moment on both clocks, if it has one.
     pub fn anchor(&self) -> Option<Anchor> {
         let wall = self.wall?;

@@ -5,6 +5,7 @@
 //! [header]  some records of one thread ─► where they lie      [index]: a first walk
 //!                                      ─► records             [record]: in a second walk, thread by thread
 //! flight data recorder: buffers with sizes [buffers], records of 8 or 16 bytes with differences of ticks [fdr]
+//!   (those that only keep books of them: [bookkeeping])
 //! basic mode: records of 32 bytes, each with its thread and tick [basic]
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! A trace knows functions by numbers only. Their addresses are in the instrumented binary ([functions]).
 
 mod basic;
+pub mod bookkeeping;
 mod buffers;
 mod fdr;
 pub mod functions;
@@ -22,8 +24,11 @@ pub mod index;
 pub mod record;
 pub mod trace;
 
+pub use basic::RECORD as BASIC_RECORD;
+pub use bookkeeping::Bookkeeping;
+pub use buffers::{NoBuffer, Piece};
 pub use functions::Functions;
 pub use header::{Error, Header, Mode, is_trace};
 pub use index::{Anchor, Buffer, Index, Thread};
 pub use record::{Record, What};
-pub use trace::{Fault, Records, Trace};
+pub use trace::{Fault, Pieces, Records, Trace};

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::runtime::xray::header::{Error, Header, Mode};
 use crate::runtime::xray::index::{Buffer, Index};
 use crate::runtime::xray::record::Record;
-use crate::runtime::xray::{basic, fdr};
+use crate::runtime::xray::{Piece, basic, buffers, fdr};
 use crate::tally::Tally;
 
 /// What in a trace could not be used, or only in part.
@@ -94,6 +94,15 @@ impl<'a> Trace<'a> {
         Index::of(self)
     }
 
+    /// Walks the buffers in the order of the file, with what lies between them. In basic mode, what lies between runs is
+    /// left out.
+    pub fn pieces(&self) -> Pieces<'a> {
+        Pieces(match self.header.mode {
+            Mode::Fdr => Walk::Fdr(buffers::Buffers::new(self.file, self.header)),
+            Mode::Basic => Walk::Basic(basic::Runs::new(self.file, self.header)),
+        })
+    }
+
     /// Walks the records of a buffer, which in one buffer are in the order in which they were written.
     pub fn records(&self, buffer: &Buffer) -> Records<'a> {
         let start = usize::try_from(buffer.start).unwrap_or(usize::MAX);
@@ -103,6 +112,27 @@ impl<'a> Trace<'a> {
             Mode::Fdr => Decoder::Fdr(fdr::Decoder::new(content, &self.header, buffer)),
             Mode::Basic => Decoder::Basic(basic::Decoder::new(content, &self.header, buffer)),
         })
+    }
+}
+
+/// A walk over the buffers of a trace.
+#[derive(Clone, Debug)]
+pub struct Pieces<'a>(Walk<'a>);
+
+#[derive(Clone, Debug)]
+enum Walk<'a> {
+    Fdr(buffers::Buffers<'a>),
+    Basic(basic::Runs<'a>),
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        match &mut self.0 {
+            Walk::Fdr(buffers) => buffers.next_piece(),
+            Walk::Basic(runs) => runs.next().map(Piece::Buffer),
+        }
     }
 }
 
@@ -122,6 +152,14 @@ impl Records<'_> {
         match &self.0 {
             Decoder::Fdr(decoder) => decoder.faults(),
             Decoder::Basic(decoder) => decoder.faults(),
+        }
+    }
+
+    /// Where the walk goes on in the file.
+    pub fn next_offset(&self) -> u64 {
+        match &self.0 {
+            Decoder::Fdr(decoder) => decoder.next_offset(),
+            Decoder::Basic(decoder) => decoder.next_offset(),
         }
     }
 }
