@@ -8,6 +8,7 @@ use clap::{Arg, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, P
 
 use crate::commands::compare::CompareArguments;
 use crate::commands::completions::CompletionsArguments;
+use crate::commands::dump::DumpArguments;
 use crate::commands::inject::InjectArguments;
 use crate::commands::man::ManArguments;
 use crate::terminal;
@@ -62,6 +63,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Tell what changed between two runs, by the summaries that --summary wrote
     Compare(CompareArguments),
+    /// Print what is in a jitdump, a log of Mono's profiler or a trace of XRay
+    Dump(DumpArguments),
     /// Print the manual, in the form that man reads
     Man(ManArguments),
     /// Print what a shell needs to complete jitinject's options

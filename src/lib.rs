@@ -22,6 +22,8 @@
 //! - [`code`]: which function lay at an address of a process at a time;
 //! - [`elf`]: small ELF files that perf, its unwinders and debuggers find everything in.
 //!
+//! [`dump`] tells what is in a runtime's file, piece by piece, for those who write one.
+//!
 //! Codecs take bytes and values and return bytes and values. What to look for, what to write and what to say
 //! is decided in [`inject`] and in the program around it. Bytes from a file are never trusted: no length,
 //! count or offset is used before it is checked.
@@ -87,6 +89,7 @@ pub mod bytes;
 pub mod code;
 pub mod compare;
 pub mod debug_info;
+pub mod dump;
 pub mod elf;
 pub mod files;
 pub mod inject;

@@ -64,8 +64,31 @@ pub type Output = BufWriter<AutoStream<io::StdoutLock<'static>>>;
 /// Lets `print` print what a command is there for. Whoever reads it may have enough before its end, as `head` does:
 /// that is no error.
 pub fn print(print: impl FnOnce(&mut Output) -> io::Result<()>) -> anyhow::Result<()> {
+    print_to(AutoStream::auto(io::stdout().lock()), print)
+}
+
+/// Standard output as it is.
+pub type PlainOutput = BufWriter<io::StdoutLock<'static>>;
+
+/// Lets `print` print much, in which there is no colour unless [`has_colors`]: to look for colours that are not wanted
+/// takes as long as all else.
+pub fn print_plain(print: impl FnOnce(&mut PlainOutput) -> io::Result<()>) -> anyhow::Result<()> {
+    print_to(io::stdout().lock(), print)
+}
+
+/// Whether colours are wanted on standard output.
+pub fn has_colors() -> bool {
+    AutoStream::choice(&io::stdout()) != Colors::Never
+}
+
+fn print_to<W: Write>(
+    stream: W,
+    print: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    /// How many bytes are written at a time.
+    const PIECE: usize = 64 << 10;
     anyhow::ensure!(!standard::output_was_closed(), "standard output is closed");
-    let mut output = BufWriter::new(AutoStream::auto(io::stdout().lock()));
+    let mut output = BufWriter::with_capacity(PIECE, stream);
     match print(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             // What is left goes nowhere.

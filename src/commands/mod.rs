@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod completions;
+pub mod dump;
 pub mod inject;
 pub mod man;
 
@@ -14,6 +15,7 @@ impl Command {
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Compare(arguments) => arguments.run(),
+            Self::Dump(arguments) => arguments.run(),
             Self::Man(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(),
         }

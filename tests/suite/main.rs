@@ -18,6 +18,8 @@ mod ci;
 mod clocks;
 mod command_line;
 mod conventions;
+mod dump;
+mod dump_contents;
 mod dwarf;
 mod dwarf_units;
 mod examples;

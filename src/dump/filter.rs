@@ -1,0 +1,102 @@
+//! Which pieces of a file are wanted.
+
+use std::str::FromStr;
+
+use memchr::memmem;
+
+use crate::units::{Address, AddressRange};
+
+/// What is asked of a piece. All that is asked must hold.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Of a function whose name has this in it.
+    pub name: Option<Vec<u8>>,
+    /// About code that holds this address.
+    pub address: Option<Address>,
+    /// At these times.
+    pub times: Option<Times>,
+}
+
+/// Moments from the first on, up to the last but without it, as the file tells them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    from: u64,
+    to: Option<u64>,
+}
+
+impl Filter {
+    /// Whether all pieces are wanted.
+    pub fn is_empty(&self) -> bool {
+        !self.is_about_functions() && self.times.is_none()
+    }
+
+    /// Whether it asks for some functions.
+    pub fn is_about_functions(&self) -> bool {
+        self.name.is_some() || self.address.is_some()
+    }
+
+    /// Whether a piece of this time is wanted, if all else is right.
+    pub fn allows_time(&self, time: Option<u64>) -> bool {
+        self.times
+            .is_none_or(|times| time.is_some_and(|time| times.contains(time)))
+    }
+
+    /// Whether a function of this name is wanted, if all else is right.
+    pub fn allows_name(&self, name: &[u8]) -> bool {
+        let part = self.name.as_deref();
+        part.is_none_or(|part| memmem::find(name, part).is_some())
+    }
+
+    /// Whether code at one of these places is wanted, if all else is right.
+    pub fn allows_code(&self, places: impl IntoIterator<Item = AddressRange>) -> bool {
+        self.address
+            .is_none_or(|address| places.into_iter().any(|place| place.contains(address)))
+    }
+}
+
+impl Times {
+    /// Whether a moment is one of them.
+    pub fn contains(self, time: u64) -> bool {
+        self.from <= time && self.to.is_none_or(|to| time < to)
+    }
+}
+
+impl FromStr for Times {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text} is not FROM..TO, two numbers of which either may be left out");
+        let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+        let number = |digits: &str| match digits {
+            "" => Ok(None),
+            _ => digits.parse().map(Some).map_err(|_| wrong()),
+        };
+        Ok(Self {
+            from: number(from)?.unwrap_or_default(),
+            to: number(to)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn either_end_of_times_may_be_left_out() {
+        let times = |text: &str| -> Result<Times, String> { text.parse() };
+        for (text, inside, outside) in [
+            ("5..8", &[5, 7][..], &[4, 8][..]),
+            ("5..", &[5, u64::MAX], &[4]),
+            ("..8", &[0, 7], &[8]),
+            ("..", &[0, u64::MAX], &[]),
+        ] {
+            let times = times(text).unwrap();
+            assert!(inside.iter().all(|&time| times.contains(time)), "{text}");
+            assert!(!outside.iter().any(|&time| times.contains(time)), "{text}");
+        }
+        for wrong in ["", "5", "a..b", "5...8", "-1..2"] {
+            assert!(times(wrong).is_err(), "{wrong}");
+        }
+    }
+}

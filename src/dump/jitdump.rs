@@ -1,0 +1,185 @@
+//! The records of a jitdump.
+
+mod content;
+mod fields;
+mod selection;
+
+use crate::bytes::{ByteOrder, Reader};
+use crate::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, REPAIRED, Value};
+use crate::dump::jitdump::content::Content;
+use crate::dump::jitdump::selection::Selection;
+use crate::dump::{Options, Put};
+use crate::runtime::jitdump::Fault;
+use crate::runtime::jitdump::header::{self, Header, byte_order};
+use crate::runtime::jitdump::record::{PREFIX_SIZE, Record, Records, Step};
+
+/// Gives the pieces of a file that are wanted to `put`.
+pub fn dump<E>(file: &[u8], options: &Options, put: &mut Put<'_, E>) -> Result<(), E> {
+    let filter = &options.filter;
+    let walk = Walk {
+        file,
+        order: byte_order(file).unwrap_or(ByteOrder::NATIVE),
+        with_code: options.with_code,
+    };
+    let selection = filter.is_about_functions().then(|| Selection::of(file, filter));
+    let mut put = |entry: &Entry<'_>| {
+        let is_wanted = filter.is_empty()
+            || filter.allows_time(entry.time)
+                && selection.as_ref().is_none_or(|selection| selection.holds(entry));
+        if is_wanted { put(entry) } else { Ok(()) }
+    };
+    let header = walk.header();
+    let mut position = header.size;
+    put(&header)?;
+    let start = usize::try_from(position).unwrap_or(usize::MAX);
+    let mut records = Records::new(file, start, walk.order);
+    while let Some(step) = records.next() {
+        let entry = walk.entry(step, &records);
+        position = entry.offset.saturating_add(entry.size);
+        put(&entry)?;
+    }
+    let left = (file.len() as u64).saturating_sub(position);
+    if left == 0 {
+        return Ok(());
+    }
+    put(&Entry {
+        offset: position,
+        size: left,
+        kind: PADDING,
+        time: None,
+        fields: Fields::new(),
+    })
+}
+
+/// What is needed to read a record.
+struct Walk<'a> {
+    file: &'a [u8],
+    order: ByteOrder,
+    with_code: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn header(&self) -> Entry<'a> {
+        let mut fields = Fields::new();
+        fields.push(
+            "byte_order",
+            Value::Word(match self.order {
+                ByteOrder::Little => "little",
+                ByteOrder::Big => "big",
+            }),
+        );
+        let mut reader = Reader::new(self.file, self.order);
+        let is_whole = fields::read(&mut reader, fields::HEADER, &mut fields);
+        if let Some(number) = fields.get_number("elf_mach")
+            && let Some(name) = fields::machine_name(number)
+        {
+            fields.push("machine", Value::Word(name));
+        }
+        let mut size = self.file.len();
+        if is_whole && let Ok(header) = Header::parse(self.file) {
+            let first_record = header.first_record(self.file);
+            size = first_record.unwrap_or(header::SIZE as usize);
+            if header.counts_cycles() {
+                fields.push("counts_cycles", Value::Flag(true));
+            }
+            let faults = [
+                (header.version > 2).then_some(Fault::Version(header.version)),
+                header.has_unknown_flags().then_some(Fault::UnknownFlags),
+                first_record.is_none().then_some(Fault::HeaderSize),
+            ];
+            let faults: Vec<String> = faults.iter().flatten().map(Fault::to_string).collect();
+            if !faults.is_empty() {
+                fields = fields.fault(faults.join("; "));
+            }
+        }
+        Entry {
+            offset: 0,
+            size: size as u64,
+            kind: "header",
+            time: None,
+            fields,
+        }
+    }
+
+    /// What a step has come by. `ahead` is what follows it.
+    fn entry(&self, step: Step<'a>, ahead: &Records<'a>) -> Entry<'a> {
+        match step {
+            Step::Record(record) => self.record(&record, ahead),
+            Step::Repaired(record) => {
+                let mut entry = self.record(&record, ahead);
+                entry.fields.push(REPAIRED, Value::Flag(true));
+                if let Some(size) = self.told_size(record.offset) {
+                    entry.fields.push("total_size", Value::Number(size));
+                }
+                entry
+            }
+            Step::Damage { offset, size } => Entry {
+                offset,
+                size,
+                kind: DAMAGE,
+                time: None,
+                fields: Fields::new().fault(Fault::SkippedBytes),
+            },
+            Step::CutTail { offset } => self.cut_tail(offset),
+        }
+    }
+
+    /// The size that a record says it has.
+    fn told_size(&self, offset: u64) -> Option<u64> {
+        let at = usize::try_from(offset).ok()?.checked_add(4)?;
+        self.order.u32_at(self.file, at).map(u64::from)
+    }
+
+    fn record(&self, record: &Record<'a>, ahead: &Records<'a>) -> Entry<'a> {
+        let content = self.content(record.kind, record.content, ahead, false);
+        Entry {
+            offset: record.offset,
+            size: (record.content.len() as u64).saturating_add(PREFIX_SIZE as u64),
+            kind: content.kind,
+            time: Some(record.time),
+            fields: content.fields,
+        }
+    }
+
+    fn content(&self, id: u32, bytes: &'a [u8], ahead: &Records<'a>, is_cut: bool) -> Content<'a> {
+        let reader = Content::reader(bytes, self.order, self.with_code, is_cut);
+        reader.read(id, ahead)
+    }
+
+    /// The last record, as far as it is there.
+    fn cut_tail(&self, offset: u64) -> Entry<'a> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let tail = self.file.get(start..).unwrap_or_default();
+        let nothing = Records::new(&[], 0, self.order);
+        let mut reader = Reader::new(tail, self.order);
+        let mut prefix = Fields::new();
+        let is_whole = fields::read(&mut reader, fields::PREFIX, &mut prefix);
+        let id = prefix.get_number("id").and_then(|id| u32::try_from(id).ok());
+        let mut entry = Entry {
+            offset,
+            size: tail.len() as u64,
+            kind: CUT,
+            time: prefix.get_number("timestamp"),
+            fields: Fields::new(),
+        };
+        if let Some(id) = id {
+            let content = self.content(id, reader.rest(), &nothing, true);
+            entry.kind = content.kind;
+            if is_whole {
+                entry.fields = content.fields;
+            }
+        }
+        if !is_whole && let Some(Value::Word(field)) = prefix.get(CUT) {
+            entry.fields.push(CUT, Value::Word(field));
+        } else if !entry.fields.has(CUT) {
+            entry.fields.push(CUT, Value::Word("padding"));
+        }
+        if let Some(size) = prefix.get_number("total_size") {
+            entry.fields.push("total_size", Value::Number(size));
+            entry
+                .fields
+                .push("missing", Value::Number(size.saturating_sub(entry.size)));
+        }
+        entry
+    }
+}

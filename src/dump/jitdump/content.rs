@@ -1,0 +1,324 @@
+//! What stands in the records of a jitdump behind their prefix.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use crate::bytes::{ByteOrder, Reader};
+use crate::debug_info::{InlinedCall, Row, SourceFunction};
+use crate::dump::entry::{CUT, Fields, List, Value};
+use crate::dump::jitdump::fields::{self, Layout};
+use crate::runtime::jitdump::debug_info::{self, Subject};
+use crate::runtime::jitdump::debug_info2::{self, Layout as DebugInfo2Layout};
+use crate::runtime::jitdump::load::Load;
+use crate::runtime::jitdump::record::{self, Records};
+use crate::runtime::jitdump::source_file::EmbeddedSource;
+use crate::runtime::jitdump::unwinding::{Entries, Placement, Unwinding};
+use crate::runtime::jitdump::{Fault, tier};
+use crate::units::{Address, AddressRange};
+
+/// How many records further on a function's LOAD is looked for, whose name tells damaged names of files. Writers of
+/// such names have it next; in between may be what else is about the function.
+const AHEAD: usize = 4;
+
+/// What a record is and says.
+pub struct Content<'a> {
+    /// Its type.
+    pub kind: &'static str,
+    /// Its fields.
+    pub fields: Fields<'a>,
+}
+
+/// Reads contents.
+#[derive(Clone, Copy)]
+pub struct ContentReader<'a> {
+    bytes: &'a [u8],
+    order: ByteOrder,
+    with_code: bool,
+    /// Whether the file ends inside.
+    is_cut: bool,
+}
+
+impl<'a> Content<'a> {
+    /// Starts to read a content. With `is_cut`, that something is missing is no fault.
+    pub fn reader(bytes: &'a [u8], order: ByteOrder, with_code: bool, is_cut: bool) -> ContentReader<'a> {
+        ContentReader {
+            bytes,
+            order,
+            with_code,
+            is_cut,
+        }
+    }
+}
+
+impl<'a> ContentReader<'a> {
+    /// Reads it as that of a record of this type. `ahead` walks over the records behind it.
+    pub fn read(self, id: u32, ahead: &Records<'a>) -> Content<'a> {
+        let (kind, fields) = match id {
+            record::LOAD => ("LOAD", self.load()),
+            record::MOVE => ("MOVE", self.moved()),
+            record::DEBUG_INFO => ("DEBUG_INFO", self.debug_info(ahead)),
+            record::CLOSE => ("CLOSE", self.padded(Fields::new(), self.bytes.len())),
+            record::UNWINDING_INFO => ("UNWINDING_INFO", self.unwinding()),
+            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(id, ahead),
+            _ => ("unknown", Fields::new().number("id", id)),
+        };
+        Content { kind, fields }
+    }
+
+    /// Fixed fields and what is behind them, if they are all there.
+    fn fixed(&self, layout: Layout) -> (Fields<'a>, Option<Reader<'a>>) {
+        let mut fields = Fields::new();
+        let mut reader = Reader::new(self.bytes, self.order);
+        let is_whole = fields::read(&mut reader, layout, &mut fields);
+        (fields, is_whole.then_some(reader))
+    }
+
+    /// With bytes that mean nothing, if there are any.
+    fn padded(&self, fields: Fields<'a>, padding: usize) -> Fields<'a> {
+        match padding {
+            0 => fields,
+            _ => fields.number("padding", padding as u64),
+        }
+    }
+
+    /// With what is wrong, unless it is that the file ends.
+    fn odd(&self, fields: Fields<'a>, fault: Fault) -> Fields<'a> {
+        match self.is_cut {
+            true => fields,
+            false => fields.fault(fault),
+        }
+    }
+
+    fn load(&self) -> Fields<'a> {
+        let (mut fields, behind) = self.fixed(fields::LOAD);
+        if let Some(mut reader) = behind {
+            let name = reader.c_string();
+            let size = fields.get_number("code_size").unwrap_or_default();
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            let rest = reader.rest();
+            if name.is_none() {
+                fields = fields.word(CUT, "name").name("name", rest);
+            } else if let Some(padding) = rest.len().checked_sub(size) {
+                fields = self.padded(fields, padding);
+                if self.with_code {
+                    fields.push("code", Value::Bytes(rest.get(padding..).unwrap_or_default()));
+                }
+            } else {
+                fields = fields.word(CUT, "code").number("code_there", rest.len() as u64);
+                if self.with_code {
+                    fields.push("code", Value::Bytes(rest));
+                }
+            }
+            if let Some(name) = name {
+                fields = fields.name("name", name);
+            }
+        }
+        match Load::parse(self.bytes, self.order) {
+            Some(_) => fields,
+            None => self.odd(fields, Fault::BadLoad),
+        }
+    }
+
+    fn moved(&self) -> Fields<'a> {
+        let (fields, behind) = self.fixed(fields::MOVE);
+        match behind {
+            Some(reader) => self.padded(fields, reader.rest().len()),
+            None => self.odd(fields, Fault::BadMove),
+        }
+    }
+
+    fn debug_info(&self, ahead: &Records<'a>) -> Fields<'a> {
+        let (fields, behind) = self.fixed(fields::DEBUG_INFO);
+        let Some(reader) = behind else {
+            return self.odd(fields, Fault::BadDebugInfo);
+        };
+        let address = fields.get_number("code_addr").map(Address);
+        let load = next_load(ahead, self.order, address);
+        let subject = load.and_then(|load| {
+            Some(Subject {
+                name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
+                range: AddressRange::new(load.start, load.size.into())?,
+            })
+        });
+        let nobody = Subject {
+            name: b"",
+            range: AddressRange {
+                start: Address(0),
+                end: Address(u64::MAX),
+            },
+        };
+        let subject = subject.unwrap_or(nobody);
+        if let Some(entries) = debug_info::entries(self.bytes, subject, self.order) {
+            let sizes = entries.iter().map(|entry| entry.size as usize);
+            let used = sizes.fold(0, usize::saturating_add);
+            let fields = self.padded(fields, reader.rest().len().saturating_sub(used));
+            return fields.list("entries", List::kept(entries, line));
+        }
+        let entries = debug_info::entries_in_step(self.bytes, self.order);
+        let there = entries.clone().count() as u64;
+        let is_short = fields.get_number("nr_entry").is_some_and(|count| there < count);
+        let fields = match is_short {
+            true => fields.word(CUT, "entries").number("entries_there", there),
+            false => fields,
+        };
+        let fields = self.odd(fields, Fault::BadDebugInfo);
+        fields.list("entries", List::walked(entries, |entry| line(&entry)))
+    }
+
+    fn unwinding(&self) -> Fields<'a> {
+        let (mut fields, behind) = self.fixed(fields::UNWINDING_INFO);
+        let Some(reader) = behind else {
+            return self.odd(fields, Fault::BadUnwinding);
+        };
+        let size = fields.get_number("unwind_data_size").unwrap_or_default();
+        let there = reader.rest().len();
+        let padding = usize::try_from(size)
+            .ok()
+            .and_then(|size| there.checked_sub(size));
+        fields = match padding {
+            Some(padding) => self.padded(fields, padding),
+            None => fields
+                .word(CUT, "unwinding_data")
+                .number("data_there", there as u64),
+        };
+        match Unwinding::parse(self.bytes, self.order) {
+            Err(_) => self.odd(fields, Fault::BadUnwinding),
+            Ok(None) => fields.word("layout", "eh_frame_hdr alone"),
+            Ok(Some(unwinding)) => {
+                let entries = Entries::count(unwinding.eh_frame, self.order);
+                let fields = match unwinding.placement {
+                    Placement::BehindCode(0) => fields.word("layout", "eh_frame first"),
+                    Placement::BehindCode(_) => fields.word("layout", "eh_frame_hdr first"),
+                    Placement::At(address) => fields
+                        .word("layout", "eh_frame_hdr first")
+                        .hex("eh_frame_addr", address.0),
+                };
+                let fields = fields.number("eh_frame_size", unwinding.eh_frame.len() as u64);
+                fields
+                    .number("cies", entries.common)
+                    .number("fdes", entries.functions)
+            }
+        }
+    }
+
+    /// A record of samply's extensions, told by its structure first, as their numbers have changed.
+    fn extension(&self, id: u32, ahead: &Records<'a>) -> (&'static str, Fields<'a>) {
+        let fields = Fields::new().number("id", id);
+        if let Some(layout) = debug_info2::layout(self.bytes, self.order) {
+            return ("DEBUG_INFO2", self.debug_info2(layout, fields, ahead));
+        }
+        let (kind, read) = match id {
+            record::JIT_TIER => ("JIT_TIER", self.tier()),
+            record::EMBEDDED_SOURCE_FILE => ("EMBEDDED_SOURCE_FILE", self.source()),
+            _ => ("DEBUG_INFO2", None),
+        };
+        match read {
+            Some(read) => (kind, read),
+            None if self.is_cut => (kind, fields.word(CUT, "content")),
+            None => (kind, fields.fault(Fault::BadExtension)),
+        }
+    }
+
+    fn tier(&self) -> Option<Fields<'a>> {
+        let name = tier::parse(self.bytes)?;
+        let fields = Fields::new().number("id", record::JIT_TIER);
+        let colour = Reader::new(self.bytes, self.order).u32();
+        Some(match self.bytes.starts_with(name) {
+            true => fields.name("tier", name),
+            false => fields.number_if("colour", colour).name("tier", name),
+        })
+    }
+
+    fn source(&self) -> Option<Fields<'a>> {
+        let source = EmbeddedSource::parse(self.bytes, self.order)?;
+        let fields = Fields::new().number("id", record::EMBEDDED_SOURCE_FILE);
+        Some(
+            fields
+                .number("text_size", source.text.len() as u64)
+                .name("path", source.path),
+        )
+    }
+
+    fn debug_info2(&self, layout: DebugInfo2Layout, fields: Fields<'a>, ahead: &Records<'a>) -> Fields<'a> {
+        let (fields, address) = match layout {
+            DebugInfo2Layout::Lists => (fields.word("layout", "lists"), None),
+            DebugInfo2Layout::Positions(address) => {
+                let fields = fields.word("layout", "positions").hex("code_addr", address.0);
+                (fields, Some(address))
+            }
+        };
+        // Only where the code of the last line ends needs the function.
+        let load = next_load(ahead, self.order, address);
+        let size = load.map_or(u32::MAX, |load| load.size);
+        let Some(lines) = debug_info2::parse(self.bytes, size, self.order) else {
+            return self.odd(fields, Fault::BadDebugInfo);
+        };
+        let info = lines.info;
+        let files = info.files.into_iter().map(|file| match file.path {
+            Cow::Borrowed(path) => path,
+            Cow::Owned(_) => b"",
+        });
+        let files: Rc<[&[u8]]> = files.collect();
+        let file_of = move |fields: Fields<'a>, file: Option<u32>| {
+            let path = file.and_then(|file| files.get(file as usize).copied());
+            fields.name_if("file", path.unwrap_or_default())
+        };
+        let names: Rc<[&[u8]]> = info.functions.iter().map(|function| function.name).collect();
+        let row_file = file_of.clone();
+        let row = move |row: &Row| {
+            let fields = Fields::new().number("code_offset", row.offset);
+            let fields = fields.number("line", row.line).number("column", row.column);
+            Value::Fields(row_file(fields, row.file))
+        };
+        let function = move |function: &SourceFunction<'a>| {
+            let fields = Fields::new().number("line", function.line);
+            let fields = fields
+                .number("column", function.column)
+                .name("name", function.name);
+            Value::Fields(file_of(fields, function.file))
+        };
+        fields
+            .list("functions", List::kept(info.functions, function))
+            .list("inlined_calls", List::kept(info.calls, inlined_call(names)))
+            .list("lines", List::kept(info.rows, row))
+    }
+}
+
+/// An inlined call, by the names of functions.
+fn inlined_call<'a>(names: Rc<[&'a [u8]]>) -> impl Fn(&InlinedCall) -> Value<'a> + 'a {
+    move |call| {
+        let name = names.get(call.function as usize).copied();
+        let ranges = List::kept(call.ranges.clone(), |range| {
+            Value::Text(format!("{:#x}..{:#x}", range.start, range.end))
+        });
+        let fields = Fields::new().number("depth", call.depth);
+        let fields = fields.number("line", call.line).number("column", call.column);
+        Value::Fields(
+            fields
+                .number("function", call.function)
+                .name_if("name", name.unwrap_or_default())
+                .list("ranges", ranges),
+        )
+    }
+}
+
+fn line<'a>(entry: &debug_info::Entry<'a>) -> Value<'a> {
+    let fields = Fields::new()
+        .hex("addr", entry.address)
+        .number("line", entry.line);
+    let fields = fields.number("discrim", entry.number);
+    let fields = match entry.is_repaired {
+        true => fields.flag(crate::dump::entry::REPAIRED),
+        false => fields,
+    };
+    Value::Fields(fields.name("name", entry.name))
+}
+
+/// The next function that is loaded, at `address` if there is one, unless it is too far ahead or behind damage.
+fn next_load<'a>(ahead: &Records<'a>, order: ByteOrder, address: Option<Address>) -> Option<Load<'a>> {
+    let records = ahead.clone().take(AHEAD).map_while(|step| step.record());
+    let mut loads = records
+        .filter(|record| record.kind == record::LOAD)
+        .filter_map(|record| Load::parse(record.content, order));
+    loads.find(|load| address.is_none_or(|address| load.start == address))
+}

@@ -1,0 +1,98 @@
+//! The records of the functions that are asked for.
+
+use rustc_hash::FxHashSet;
+
+use crate::dump::entry::Entry;
+use crate::dump::filter::Filter;
+use crate::machine::Machine;
+use crate::runtime::Change;
+use crate::runtime::jitdump::Dump;
+use crate::units::{Address, AddressRange};
+
+/// Records of some functions, brought together with them as for a profile.
+pub struct Selection<'f> {
+    filter: &'f Filter,
+    /// Where records start, all but moves.
+    offsets: FxHashSet<u64>,
+    /// Moves, by their times and both addresses.
+    moves: FxHashSet<(u64, u64, u64)>,
+}
+
+impl<'f> Selection<'f> {
+    /// Finds them.
+    pub fn of(file: &[u8], filter: &'f Filter) -> Self {
+        let mut selection = Self {
+            filter,
+            offsets: FxHashSet::default(),
+            moves: FxHashSet::default(),
+        };
+        // For another machine, only lines would be read in another way.
+        if let Ok(dump) = Dump::parse(file, Machine::host()) {
+            selection.add(&dump);
+        }
+        selection
+    }
+
+    fn add(&mut self, dump: &Dump<'_>) {
+        let filter = self.filter;
+        let moves = || {
+            dump.events().iter().filter_map(|event| match event.change {
+                Change::Move { from, to } => Some((event, from, to)),
+                Change::Load | Change::Unload => None,
+            })
+        };
+        let came_there = |function: u32, to: Address| {
+            let size = dump.range(function).map_or(0, AddressRange::size);
+            filter.allows_code(AddressRange::new(to, size))
+        };
+        let came: FxHashSet<u32> = moves()
+            .filter(|&(event, _, to)| came_there(event.function, to))
+            .map(|(event, ..)| event.function)
+            .collect();
+        let mut chosen = FxHashSet::default();
+        for function in 0.. {
+            let Some(offsets) = dump.record_offsets(function) else {
+                break;
+            };
+            let Some(view) = dump.function(function) else {
+                continue;
+            };
+            let was_there = filter.allows_code([view.range]) || came.contains(&function);
+            if was_there && filter.allows_name(view.name) {
+                chosen.insert(function);
+                self.offsets.extend(offsets);
+            }
+        }
+        let of_chosen = moves().filter(|(event, ..)| chosen.contains(&event.function));
+        self.moves
+            .extend(of_chosen.map(|(event, from, to)| (event.time.0, from.0, to.0)));
+    }
+
+    /// Whether a record is one of them, or would be if it were whole.
+    pub fn holds(&self, entry: &Entry<'_>) -> bool {
+        if self.offsets.contains(&entry.offset) {
+            return true;
+        }
+        let fields = &entry.fields;
+        let number = |key| fields.get_number(key).unwrap_or_default();
+        let range = |key| AddressRange::new(Address(number(key)), number("code_size"));
+        match entry.kind {
+            "LOAD" => {
+                let name = fields.get_name("name");
+                name.is_some_and(|name| self.filter.allows_name(name))
+                    && self.filter.allows_code(range("code_addr"))
+            }
+            "MOVE" => {
+                let places = [range("old_code_addr"), range("new_code_addr")];
+                let key = (
+                    entry.time.unwrap_or_default(),
+                    number("old_code_addr"),
+                    number("new_code_addr"),
+                );
+                self.moves.contains(&key)
+                    || self.filter.name.is_none() && self.filter.allows_code(places.into_iter().flatten())
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The records of a trace of XRay.
+
+use crate::bytes::ByteOrder;
+use crate::dump::Put;
+use crate::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, Value};
+use crate::dump::filter::Filter;
+use crate::runtime::xray::{
+    BASIC_RECORD, Bookkeeping, Buffer, Fault, Header, Mode, NoBuffer, Piece, Record, Records, Trace, What,
+    header,
+};
+
+/// Gives the pieces of a trace that are wanted to `put`.
+///
+/// It knows functions by numbers only: where names or addresses are asked for, there are none.
+pub fn dump<E>(file: &[u8], filter: &Filter, put: &mut Put<'_, E>) -> Result<(), E> {
+    let mut put = |entry: &Entry<'_>| {
+        let is_wanted = filter.is_empty() || !filter.is_about_functions() && filter.allows_time(entry.time);
+        if is_wanted { put(entry) } else { Ok(()) }
+    };
+    let size = file.len() as u64;
+    let trace = match Trace::parse(file) {
+        Ok(trace) => trace,
+        // What follows can be anything.
+        Err(error) => return put(&damage(0, size, format!("it {error}"))),
+    };
+    put(&trace_header(trace.header()))?;
+    let mut walk = Walk {
+        file,
+        order: trace.header().order,
+        mode: trace.header().mode,
+        position: header::SIZE as u64,
+        put: &mut put,
+    };
+    for piece in trace.pieces() {
+        match piece {
+            Piece::Buffer(buffer) => walk.buffer(&trace, &buffer)?,
+            Piece::NoBuffer {
+                end,
+                reason: NoBuffer::Empty,
+                ..
+            } => walk.bookkeeping_to(end, None)?,
+            Piece::NoBuffer {
+                end,
+                reason: NoBuffer::Fault(fault),
+                ..
+            } => walk.damage_to(end, fault)?,
+        }
+    }
+    match trace.header().mode {
+        Mode::Fdr => walk.damage_to(size, Fault::SkippedBytes),
+        Mode::Basic => walk.odd_records_to(size),
+    }
+}
+
+struct Walk<'f, 'p, E> {
+    file: &'f [u8],
+    order: ByteOrder,
+    mode: Mode,
+    /// Up to where the file has been told.
+    position: u64,
+    put: &'p mut Put<'p, E>,
+}
+
+impl<'f, E> Walk<'f, '_, E> {
+    /// Tells the piece from the position on.
+    fn tell(
+        &mut self,
+        size: u64,
+        kind: &'static str,
+        time: Option<u64>,
+        fields: Fields<'f>,
+    ) -> Result<(), E> {
+        let offset = self.position;
+        self.position = offset.saturating_add(size);
+        (self.put)(&Entry {
+            offset,
+            size,
+            kind,
+            time,
+            fields,
+        })
+    }
+
+    fn damage_to(&mut self, end: u64, fault: Fault) -> Result<(), E> {
+        match end.saturating_sub(self.position) {
+            0 => Ok(()),
+            size => self.tell(size, DAMAGE, None, Fields::new().fault(fault)),
+        }
+    }
+
+    /// The bytes up to there.
+    fn bytes_to(&self, end: u64) -> &'f [u8] {
+        let start = usize::try_from(self.position).unwrap_or(usize::MAX);
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
+        self.file.get(start..end).unwrap_or_default()
+    }
+
+    fn buffer(&mut self, trace: &Trace<'f>, buffer: &Buffer) -> Result<(), E> {
+        let mut records = trace.records(buffer);
+        while let Some(record) = records.next() {
+            self.passed_to(record.offset, buffer, &records)?;
+            let size = records.next_offset().saturating_sub(record.offset);
+            self.record(&record, size, buffer)?;
+        }
+        self.passed_to(buffer.content().end, buffer, &records)
+    }
+
+    /// Tells what the walk over the records has passed over.
+    fn passed_to(&mut self, end: u64, buffer: &Buffer, records: &Records<'_>) -> Result<(), E> {
+        if self.position >= end {
+            return Ok(());
+        }
+        if self.mode == Mode::Basic {
+            return self.odd_records_to(end);
+        }
+        /// Faults from which on the rest of the buffer is not read.
+        const ENDS: [Fault; 3] = [Fault::UnknownKind, Fault::BadEventSize, Fault::CutRecord];
+        let fault = records.faults().iter().find(|(fault, _)| ENDS.contains(fault));
+        match fault {
+            Some((fault, at)) if (self.position..end).contains(&at.first_offset) => {
+                self.bookkeeping_to(at.first_offset, Some(buffer))?;
+                self.damage_to(end, fault)
+            }
+            _ => self.bookkeeping_to(end, Some(buffer)),
+        }
+    }
+
+    /// Tells records that keep books, and at the end of a buffer what there is of another one.
+    fn bookkeeping_to(&mut self, end: u64, buffer: Option<&Buffer>) -> Result<(), E> {
+        while self.position < end {
+            let bytes = self.bytes_to(end);
+            let left = end.saturating_sub(self.position);
+            let Some((record, size)) = Bookkeeping::parse(bytes, self.order) else {
+                return self.tell(left, CUT, None, Fields::new().word(CUT, "record"));
+            };
+            let mut size = size as u64;
+            let fields = Fields::new();
+            let mut time = None;
+            let (kind, fields) = match record {
+                Bookkeeping::NewBuffer { thread } => ("new_buffer", signed(fields, "thread", thread)),
+                Bookkeeping::EndOfBuffer => ("end_of_buffer", fields),
+                Bookkeeping::NewCpu { cpu, tick } => {
+                    time = Some(tick);
+                    ("new_cpu", fields.number("cpu", cpu))
+                }
+                Bookkeeping::TickWrap { tick } => {
+                    time = Some(tick);
+                    ("tsc_wrap", fields)
+                }
+                Bookkeeping::WallTime {
+                    seconds,
+                    microseconds,
+                } => {
+                    let fields = fields.number("seconds", seconds);
+                    ("wall_time", fields.number("microseconds", microseconds))
+                }
+                Bookkeeping::BufferExtents { size } => ("buffer_extents", extents(fields, size, buffer)),
+                Bookkeeping::Pid(pid) => ("pid", signed(fields, "pid", pid)),
+                Bookkeeping::CutEvent {
+                    size: payload,
+                    is_typed,
+                } => {
+                    let missing = u64::try_from(payload).unwrap_or_default();
+                    let missing = missing.saturating_add(size).saturating_sub(left);
+                    size = left;
+                    let fields = signed(fields.word(CUT, "payload"), "payload_size", payload);
+                    let kind = if is_typed { "typed_event" } else { "custom_event" };
+                    (kind, fields.number("missing", missing))
+                }
+                Bookkeeping::Argument(argument) => ("argument", fields.hex("argument", argument)),
+                Bookkeeping::Function {
+                    action,
+                    function,
+                    delta,
+                } => {
+                    let fields = fields.number("action", action).number("function", function);
+                    let fields = fields.number("delta", delta);
+                    ("unknown", fields.fault(Fault::UnknownRecord))
+                }
+                Bookkeeping::Unknown(number) => {
+                    let fields = fields.number("kind", number);
+                    ("unknown", fields.fault(Fault::UnknownKind))
+                }
+            };
+            self.tell(size, kind, time, fields)?;
+            let left = end.saturating_sub(self.position);
+            if record == Bookkeeping::EndOfBuffer && left > 0 {
+                return self.tell(left, PADDING, None, Fields::new());
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells records of basic mode that are of no known type, each by itself, and what there is of the last one.
+    fn odd_records_to(&mut self, end: u64) -> Result<(), E> {
+        while self.position < end {
+            let left = end.saturating_sub(self.position);
+            let size = left.min(BASIC_RECORD as u64);
+            if size < BASIC_RECORD as u64 {
+                return self.tell(size, CUT, None, Fields::new().word(CUT, "record"));
+            }
+            let fields = Fields::new().fault(Fault::UnknownRecord);
+            self.tell(size, "unknown", None, fields)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record<'f>, size: u64, buffer: &Buffer) -> Result<(), E> {
+        let fields = signed(Fields::new(), "thread", buffer.thread);
+        let fields = match buffer.process {
+            Some(process) => signed(fields, "pid", process),
+            None => fields,
+        };
+        let fields = fields.number("cpu", record.cpu);
+        let (kind, fields) = match record.what {
+            What::Enter { function } => ("enter", fields.number("function", function)),
+            What::EnterWithArguments { function } => ("enter_arg", fields.number("function", function)),
+            What::Exit { function } => ("exit", fields.number("function", function)),
+            What::TailExit { function } => ("tail_exit", fields.number("function", function)),
+            What::Argument(argument) => ("argument", fields.hex("argument", argument)),
+            What::Custom { payload } => ("custom_event", fields.name("payload", payload)),
+            What::Typed { kind, payload } => {
+                let fields = fields.number("event_type", kind);
+                ("typed_event", fields.name("payload", payload))
+            }
+        };
+        self.tell(size, kind, Some(record.tick), fields)
+    }
+}
+
+fn damage<'a>(offset: u64, size: u64, fault: String) -> Entry<'a> {
+    Entry {
+        offset,
+        size,
+        kind: DAMAGE,
+        time: None,
+        fields: Fields::new().fault(fault),
+    }
+}
+
+fn signed<'a>(fields: Fields<'a>, key: &'static str, number: i32) -> Fields<'a> {
+    fields.with(key, Value::Signed(number.into()))
+}
+
+/// The size of a buffer, and what is wrong with it.
+fn extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> Fields<'a> {
+    let fields = fields.number("buffer_size", size);
+    let there = buffer.map(|buffer| buffer.records_size());
+    match there {
+        Some(there) if there < size => fields
+            .word(CUT, "buffer")
+            .number("missing", size.saturating_sub(there)),
+        _ => fields,
+    }
+}
+
+fn trace_header<'a>(header: &Header) -> Entry<'a> {
+    let fields = Fields::new()
+        .word(
+            "byte_order",
+            match header.order {
+                ByteOrder::Little => "little",
+                ByteOrder::Big => "big",
+            },
+        )
+        .number("version", header.version)
+        .word(
+            "mode",
+            match header.mode {
+                Mode::Basic => "xray-basic",
+                Mode::Fdr => "xray-fdr",
+            },
+        )
+        .with("constant_tsc", Value::Flag(header.constant_tsc))
+        .with("nonstop_tsc", Value::Flag(header.nonstop_tsc))
+        .number("cycle_frequency", header.frequency)
+        .number_if("buffer_size", header.buffer_size);
+    Entry {
+        offset: 0,
+        size: header::SIZE as u64,
+        kind: "header",
+        time: None,
+        fields,
+    }
+}
