@@ -21,16 +21,16 @@ use crate::terminal::{self, PlainOutput, say};
 
 /// What is said behind the options.
 const FORM: &str = "\
-With --json, each line is an object. The first one has the version of this form (\"jitinject_dump\"), the \"kind\" of the
-file and its \"file_size\", which for a packed log is that of what was in it. Each of the others is a piece of the file:
-\"size\" bytes from \"offset\" on, of a \"type\", mostly with a \"time\". The pieces are in the order of the file, and without
-a filter they are all of it: header, records, buffers and their events, \"padding\", and \"damage\" for what can't be read.
-Sizes add up to \"file_size\".
+With --json, each line is an object. The first one has the version of this form (\"jitinject_dump\"), the \"kind\" of \
+the file and its \"file_size\", which for a packed log is that of what was in it. Each of the others is a piece of the \
+file: \"size\" bytes from \"offset\" on, of a \"type\", mostly with a \"time\". The pieces are in the order of the file, \
+and without a filter they are all of it: header, records, buffers and their events, \"padding\", and \"damage\" for what \
+can't be read. Sizes add up to \"file_size\".
 
-Addresses and bits are strings (\"0x7f00\"), all else that counts is a number. Bytes of names that are not UTF-8 are replaced; then
-NAME_bytes has all of them in hexadecimal digits. \"fault\" says what is wrong, \"cut\" which field is the first that is not there
-whole, and \"missing\" how many bytes are missing. Times of a jitdump or log are nanoseconds (cycles, if the header says so);
-those of XRay's traces are ticks.
+Addresses and bits are strings (\"0x7f00\"), all else that counts is a number. Bytes of names that are not UTF-8 are \
+replaced; then NAME_bytes has all of them in hexadecimal digits. \"fault\" says what is wrong, \"cut\" which field is \
+the first that is not there whole, and \"missing\" how many bytes are missing. Times of a jitdump or log are \
+nanoseconds (cycles, if the header says so); those of XRay's traces are ticks.
 
 Examples:
   jitinject dump jit-1234.dump | less
@@ -101,7 +101,11 @@ impl DumpArguments {
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let name = self.file.display();
         let opened = Opened::open(&self.file).with_context(|| format!("cannot read {name}"))?;
-        anyhow::ensure!(!opened.file.is_empty(), "{name} is empty");
+        if opened.file.is_empty() {
+            let faults = opened.packing_faults().collect::<Vec<_>>().join("; ");
+            anyhow::ensure!(faults.is_empty(), "nothing can be unpacked from {name}: {faults}");
+            anyhow::bail!("{name} is empty");
+        }
         let kind = Kind::of(&opened.file).with_context(|| {
             format!("{name} is no jitdump, no log of Mono's profiler and no trace of XRay")
         })?;
@@ -184,14 +188,18 @@ impl Opened {
         })
     }
 
-    fn preamble(&self, kind: Kind) -> Preamble {
+    fn packing_faults(&self) -> impl Iterator<Item = String> {
         let faults = self.packed.iter().flat_map(|packed| packed.faults.iter());
+        faults.map(|(fault, _)| fault.to_string())
+    }
+
+    fn preamble(&self, kind: Kind) -> Preamble {
         Preamble {
             jitinject_dump: FORMAT,
             kind,
             file_size: self.file.len() as u64,
             packed_size: self.packed.as_ref().map(|packed| packed.size),
-            packing_faults: faults.map(|(fault, _)| fault.to_string()).collect(),
+            packing_faults: self.packing_faults().collect(),
         }
     }
 }

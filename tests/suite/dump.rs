@@ -381,6 +381,7 @@ fn what_is_no_such_file_is_refused_and_a_useless_filter_is_told() {
     for (content, wrong) in [
         (&b""[..], "is empty"),
         (b"PERFILE2", "is no jitdump, no log"),
+        (b"\x1f\x8b\x08\0 torn", "nothing can be unpacked"),
         (b"#!/bin/sh\n", "is no jitdump"),
     ] {
         std::fs::write(&path, content).unwrap();
