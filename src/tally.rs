@@ -1,14 +1,19 @@
-//! Counting what went wrong, by kind, with the place of the first of each kind: a damaged file tells its
+//! Counting what went wrong, by kind, with the places of the first of each kind: a damaged file tells its
 //! story in a few lines, not in one line a record.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use std::collections::BTreeMap;
 
+/// How many places of each kind are kept: enough to go and look, whatever the file holds.
+pub const MAX_PLACES: usize = 5;
+
 /// How often each kind of fault was met, and where first.
 #[derive(Clone, Debug)]
 pub struct Tally<K> {
     seen: BTreeMap<K, Seen>,
+    /// The lowest offsets of each kind, in order, up to [`MAX_PLACES`].
+    places: BTreeMap<K, Vec<u64>>,
 }
 
 /// One line of a [`Tally`].
@@ -24,6 +29,7 @@ impl<K> Default for Tally<K> {
     fn default() -> Self {
         Self {
             seen: BTreeMap::new(),
+            places: BTreeMap::new(),
         }
     }
 }
@@ -45,12 +51,26 @@ impl<K: Ord + Copy> Tally<K> {
         });
         seen.count = seen.count.saturating_add(count);
         seen.first_offset = seen.first_offset.min(offset);
+        self.keep(kind, offset);
+    }
+
+    fn keep(&mut self, kind: K, offset: u64) {
+        let places = self.places.entry(kind).or_default();
+        let at = places.partition_point(|&before| before < offset);
+        if at < MAX_PLACES && places.get(at) != Some(&offset) {
+            places.insert(at, offset);
+            places.truncate(MAX_PLACES);
+        }
     }
 
     /// Notes all that another tally has.
     pub fn merge(&mut self, other: &Self) {
         for (kind, seen) in other.iter() {
             self.add_many(kind, seen.count, seen.first_offset);
+            other
+                .places(kind)
+                .iter()
+                .for_each(|&offset| self.keep(kind, offset));
         }
     }
 
@@ -59,12 +79,20 @@ impl<K: Ord + Copy> Tally<K> {
         for seen in self.seen.values_mut() {
             seen.first_offset = seen.first_offset.saturating_add(distance);
         }
+        for offset in self.places.values_mut().flatten() {
+            *offset = offset.saturating_add(distance);
+        }
         self
     }
 
     /// How many of one kind were noted.
     pub fn count(&self, kind: K) -> u64 {
         self.seen.get(&kind).map_or(0, |seen| seen.count)
+    }
+
+    /// The lowest offsets at which one kind was met, each once, in order; no more than [`MAX_PLACES`].
+    pub fn places(&self, kind: K) -> &[u64] {
+        self.places.get(&kind).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Whether nothing was noted.
@@ -75,5 +103,27 @@ impl<K: Ord + Copy> Tally<K> {
     /// All kinds that were met, in the order of the kinds.
     pub fn iter(&self) -> impl Iterator<Item = (K, Seen)> + '_ {
         self.seen.iter().map(|(&kind, &seen)| (kind, seen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_places_are_kept_each_once() {
+        let mut tally = Tally::default();
+        for offset in [90, 10, 20, 10, 70, 30, 80, 40] {
+            tally.add('a', offset);
+        }
+        assert_eq!(tally.count('a'), 8);
+        assert_eq!(tally.places('a'), [10, 20, 30, 40, 70]);
+        assert!(tally.places('b').is_empty());
+        let mut other = Tally::default();
+        other.add('a', 5);
+        other.add('a', 75);
+        tally.merge(&other);
+        assert_eq!(tally.count('a'), 10);
+        assert_eq!(tally.moved(100).places('a'), [105, 110, 120, 130, 140]);
     }
 }

@@ -3,6 +3,7 @@
 pub mod folder;
 pub mod mapped;
 pub mod out_of_memory;
+pub mod search;
 mod shrinking;
 pub mod spool;
 pub mod staged;

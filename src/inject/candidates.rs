@@ -9,11 +9,13 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashSet;
 
-use crate::bytes::{base_name, printable};
+use crate::bytes::base_name;
 use crate::code::clock::moved;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
 use crate::files::MappedFile;
+use crate::files::search::files_below;
+pub use crate::files::search::shown;
 use crate::inject::Error;
 use crate::inject::input::read_error;
 use crate::inject::trust::Trust;
@@ -21,9 +23,6 @@ use crate::runtime::RuntimeTime;
 use crate::runtime::jitdump::marker::{is_dump_name, pid_in_name};
 use crate::runtime::jitdump::{self, Header, first_time, last_time};
 use crate::units::{Pid, Time};
-
-/// How deep folders are searched.
-const MAX_DEPTH: usize = 64;
 
 /// Nanoseconds by which a marker may be later than the code: some runtimes map their dump only after they
 /// have written to it.
@@ -136,11 +135,6 @@ impl Candidate {
     }
 }
 
-/// A path without what could steer a terminal.
-pub fn shown(path: &Path) -> String {
-    printable(path.as_os_str().as_bytes())
-}
-
 /// What the user named with `--jitdump`.
 #[derive(Debug, Default)]
 pub struct Given {
@@ -234,13 +228,6 @@ impl Given {
     }
 }
 
-/// All in a folder and below that is no folder, in the order of the names; notes what could not be searched.
-pub fn files_below(folder: &Path, notes: &mut Vec<String>) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    add_files(folder, MAX_DEPTH, &mut files, notes);
-    files
-}
-
 /// Opens what the user named, and all in the folders that they named that is `wanted` by its first bytes and may be
 /// believed; notes what may not.
 ///
@@ -277,24 +264,4 @@ pub fn open_given(
         }
     }
     Ok(files)
-}
-
-fn add_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, notes: &mut Vec<String>) {
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let mut entries = match entries {
-        Ok(entries) => entries,
-        Err(error) => {
-            let note = format!("cannot search {}: {error}", shown(folder));
-            return notes.push(note);
-        }
-    };
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        // Links to folders are not followed: they may lead in circles.
-        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            files.push(entry.path());
-        } else if depth > 0 {
-            add_files(&entry.path(), depth - 1, files, notes);
-        }
-    }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::files::search::files_below;
 use crate::files::{MappedFile, Spool};
-use crate::inject::candidates::files_below;
 use crate::inject::{Error, InputKind, Options, is_standard};
 use crate::perf::record::Records;
 use crate::perf::resync::{self, Damage, WholeRecords};

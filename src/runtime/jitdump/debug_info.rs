@@ -45,12 +45,12 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// How far behind its start an entry lies.
+    /// How far behind its start an entry lies, in bytes.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "numbers of 64 bits, their differences 128"
     )]
-    fn offset(&self, entry: &Entry<'_>, bias: u64) -> i128 {
+    pub fn offset(&self, entry: &Entry<'_>, bias: u64) -> i128 {
         i128::from(entry.address) - i128::from(self.range.start.0) - i128::from(bias)
     }
 }
@@ -74,15 +74,17 @@ pub struct Lines<'a> {
 /// One entry, its address as it stands there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// Where its code starts, if no bias was added.
+    /// Where the code of the line starts, with what its writer adds to addresses.
     pub address: u64,
     /// The line.
     pub line: u32,
-    /// The column or a discriminator.
+    /// Its discriminator, or its column.
     pub number: u32,
-    /// The file; that of the entry before where the file says so.
+    /// The file's name, without the NUL.
     pub name: &'a [u8],
-    /// Whether the name was damaged, and this is what it should be.
+    /// Whether the name is not written out: it is that of the entry before.
+    pub is_same_name: bool,
+    /// Whether the name was damaged, and could be told.
     pub is_repaired: bool,
     /// How many bytes of the record it takes.
     pub size: u32,
@@ -91,11 +93,12 @@ pub struct Entry<'a> {
 impl Entry<'_> {
     /// Whether it only says where the code ends, as Erlang's and QEMU's last ones do (captures erlang25,
     /// qemu).
-    fn is_end(&self) -> bool {
+    pub fn is_end(&self) -> bool {
         self.line == 0 && self.name.is_empty()
     }
 
-    fn is_odd(&self) -> bool {
+    /// Whether it can't be: of an impossible line, or with a name that is none.
+    pub fn is_odd(&self) -> bool {
         self.line > MAX_LINE || !is_clean(self.name)
     }
 }
@@ -121,7 +124,7 @@ impl Conventions {
         let (mut functions, mut exact, mut below, mut behind) = (0u64, 0u64, 0u64, 0u64);
         let mut is_v8 = false;
         for (subject, content) in records {
-            let Some(entries) = read(content, subject, &names::places(subject.name), order) else {
+            let Some(entries) = entries(content, subject, order) else {
                 continue;
             };
             let entries = entries.iter().filter(|entry| !entry.is_end());
@@ -144,6 +147,11 @@ impl Conventions {
             has_discriminators: is_biased && is_llvm,
         }
     }
+}
+
+/// The entries of a record as they stand there; `None` if it can't be understood.
+pub fn entries<'a>(content: &'a [u8], subject: Subject<'a>, order: ByteOrder) -> Option<Vec<Entry<'a>>> {
+    read(content, subject, &names::places(subject.name), order)
 }
 
 /// Reads the content of a record; `None` if it can't be understood.
@@ -213,11 +221,6 @@ pub fn parse<'a>(
 
 /// How far below its code a function's header may start, in bytes.
 const HEADER_SIZE: i128 = 0x80;
-
-/// The entries of a record, of a function of this name; `None` if they can't be understood.
-pub fn entries<'a>(content: &'a [u8], subject: Subject<'a>, order: ByteOrder) -> Option<Vec<Entry<'a>>> {
-    read(content, subject, &names::places(subject.name), order)
-}
 
 /// The entries of a record one behind the other, as far as they go.
 pub fn entries_in_step(content: &[u8], order: ByteOrder) -> Walk<'_> {
@@ -317,17 +320,15 @@ impl<'a> Iterator for Walk<'a> {
             }
             None => reader.c_string()?,
         };
-        let name = match self.last_name {
-            Some(last) if name == SAME_NAME => last,
-            _ => name,
-        };
+        let last = self.last_name.filter(|_| name == SAME_NAME);
         let size = self.rest().len().saturating_sub(reader.rest().len());
-        (self.reader, self.left, self.last_name) = (reader, left, Some(name));
+        (self.reader, self.left, self.last_name) = (reader, left, Some(last.unwrap_or(name)));
         Some(Entry {
             address,
             line,
             number,
-            name,
+            name: last.unwrap_or(name),
+            is_same_name: last.is_some(),
             is_repaired: damaged.is_some(),
             size: u32::try_from(size).unwrap_or(u32::MAX),
         })
@@ -371,6 +372,7 @@ fn stride<'a>(
             line,
             number,
             name: path,
+            is_same_name: false,
             is_repaired: true,
             size: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         })

@@ -106,14 +106,21 @@ impl fmt::Display for Fault {
 
 /// One function, by where its records lie in the file.
 #[derive(Clone, Copy, Debug)]
-struct Function {
-    load: Place,
-    start: Address,
-    size: u32,
-    debug_info: Option<Place>,
-    debug_info2: Option<Place>,
-    unwinding: Option<Place>,
-    tier: Option<Place>,
+pub struct Function {
+    /// Its LOAD record.
+    pub load: Place,
+    /// Where it was loaded.
+    pub start: Address,
+    /// How many bytes of code it has.
+    pub size: u32,
+    /// Its DEBUG_INFO record.
+    pub debug_info: Option<Place>,
+    /// Its DEBUG_INFO2 record.
+    pub debug_info2: Option<Place>,
+    /// Its UNWINDING_INFO record, which others may have too.
+    pub unwinding: Option<Place>,
+    /// Its JIT_TIER record.
+    pub tier: Option<Place>,
 }
 
 /// A jitdump and its index.
@@ -228,8 +235,13 @@ impl<'a> Dump<'a> {
         self.first_time
     }
 
-    /// Where the records of a function lie.
-    fn records(&self, function: u32) -> Option<&Function> {
+    /// What the entries of its DEBUG_INFO records mean.
+    pub fn conventions(&self) -> Conventions {
+        self.conventions
+    }
+
+    /// Where the records of a function lie. Functions are numbered in the order of the file.
+    pub fn records(&self, function: u32) -> Option<&Function> {
         self.functions.get(usize::try_from(function).ok()?)
     }
 
@@ -435,7 +447,8 @@ fn time_of(step: Step<'_>) -> Option<RuntimeTime> {
     step.record().map(|record| RuntimeTime(record.time))
 }
 
-fn records<'a>(file: &'a [u8], header: &Header) -> Records<'a> {
+/// Walks the records of a file.
+pub fn records<'a>(file: &'a [u8], header: &Header) -> Records<'a> {
     let start = header.first_record(file).unwrap_or(header::SIZE as usize);
     Records::new(file, start, header.order)
 }

@@ -26,5 +26,8 @@ pub mod source_file;
 pub mod tier;
 pub mod unwinding;
 
-pub use dump::{Dump, Fault, FunctionSources, first_time, last_time};
+pub use dump::{Dump, Fault, FunctionSources, first_time, last_time, records};
 pub use header::{Error, Header};
+pub use load::Load;
+pub use moves::Moved;
+pub use record::Records;

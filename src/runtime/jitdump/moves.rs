@@ -20,15 +20,23 @@ pub(super) struct Loaded {
     pub offset: u64,
 }
 
-/// A MOVE record. Its size is not used: a function keeps the one that it has.
+/// A MOVE record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moved {
-    offset: u64,
-    time: RuntimeTime,
-    pid: u32,
-    from: Address,
-    to: Address,
-    index: u64,
+pub struct Moved {
+    /// Where it stands in the file.
+    pub offset: u64,
+    /// When.
+    pub time: RuntimeTime,
+    /// In which process.
+    pub pid: u32,
+    /// Where the code was.
+    pub from: Address,
+    /// Where it is from now on.
+    pub to: Address,
+    /// How many bytes it has. It is not used: a function keeps the size that it has.
+    pub size: u64,
+    /// The `code_index` of the LOAD record.
+    pub index: u64,
 }
 
 impl Moved {
@@ -40,13 +48,14 @@ impl Moved {
         let _vma = content.u64()?;
         let from = Address(content.u64()?);
         let to = Address(content.u64()?);
-        let _size = content.u64()?;
+        let size = content.u64()?;
         Some(Self {
             offset: record.offset,
             time: RuntimeTime(record.time),
             pid,
             from,
             to,
+            size,
             index: content.u64()?,
         })
     }
