@@ -7,6 +7,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::compare::CompareArguments;
+use crate::commands::check::CheckArguments;
 use crate::commands::completions::CompletionsArguments;
 use crate::commands::dump::DumpArguments;
 use crate::commands::inject::InjectArguments;
@@ -65,6 +66,8 @@ pub enum Command {
     Compare(CompareArguments),
     /// Print what is in a jitdump, a log of Mono's profiler or a trace of XRay
     Dump(DumpArguments),
+    /// Check what runtimes write: jitdumps, logs of Mono's profiler, traces of XRay
+    Check(CheckArguments),
     /// Print the manual, in the form that man reads
     Man(ManArguments),
     /// Print what a shell needs to complete jitinject's options

@@ -23,6 +23,7 @@
 //! - [`elf`]: small ELF files that perf, its unwinders and debuggers find everything in.
 //!
 //! [`dump`] tells what is in a runtime's file, piece by piece, for those who write one.
+//! [`check`] tells what is wrong with the files that runtimes write.
 //!
 //! Codecs take bytes and values and return bytes and values. What to look for, what to write and what to say
 //! is decided in [`inject`] and in the program around it. Bytes from a file are never trusted: no length,
@@ -86,6 +87,7 @@
 //! oldest Rust compiler that is promised is the `rust-version` of `Cargo.toml`; a new one is a minor version.
 
 pub mod bytes;
+pub mod check;
 pub mod code;
 pub mod compare;
 pub mod debug_info;

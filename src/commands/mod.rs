@@ -1,6 +1,7 @@
 //! What can be done, a file for each command: what can be typed behind its name, and doing it.
 
 pub mod compare;
+pub mod check;
 pub mod completions;
 pub mod dump;
 pub mod inject;
@@ -16,6 +17,7 @@ impl Command {
         match self {
             Self::Compare(arguments) => arguments.run(),
             Self::Dump(arguments) => arguments.run(),
+            Self::Check(arguments) => arguments.run(),
             Self::Man(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(),
         }

@@ -1,0 +1,45 @@
+//! What a LOAD record says, by itself.
+
+use crate::bytes::steers_terminal;
+use crate::check::findings::{Findings, Place};
+use crate::check::jitdump::names::is_encoded_twice;
+use crate::check::rules::jitdump as rules;
+use crate::runtime::jitdump::{Dump, Load};
+
+/// Checks the record at `offset`.
+pub(super) fn check(dump: &Dump<'_>, offset: u64, load: &Load<'_>, findings: &mut Findings) {
+    let mut add = |rule, message: &dyn Fn() -> String| {
+        findings.add(rule, offset, || Place::at("LOAD").of(load.name).saying(message()));
+    };
+    let nothing_more: &dyn Fn() -> String = &String::new;
+    if load.size == 0 {
+        add(&rules::NO_CODE, &|| format!("at {}", load.start));
+    }
+    if load.vma != load.start.0 {
+        add(&rules::VMA, &|| {
+            format!("vma is {:#x}, code_addr {}", load.vma, load.start)
+        });
+    }
+    if !load.padding.is_empty() {
+        add(&rules::LOAD_PADDING, &|| {
+            format!("{} of them", load.padding.len())
+        });
+    }
+    let own = dump.header().pid;
+    if own != 0 && load.pid != own {
+        add(&rules::OTHER_PROCESS, &|| format!("process {}", load.pid));
+    }
+    if load.name.is_empty() {
+        add(&rules::NO_NAME, &|| format!("code at {}", load.start));
+    }
+    match std::str::from_utf8(load.name) {
+        Err(_) => add(&rules::NOT_UTF8, nothing_more),
+        Ok(name) => {
+            if is_encoded_twice(name) {
+                add(&rules::ENCODED_TWICE, nothing_more);
+            } else if name.contains(steers_terminal) {
+                add(&rules::CONTROL_CHARACTERS, nothing_more);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Checking logs of Mono's profiler.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::check::findings::{Findings, Place};
+use crate::check::rules::{Rule, mono as rules};
+use crate::runtime::mono::event::CodeBufferKind;
+use crate::runtime::mono::event::{Kind, Metadata, Method, Stage, ThreadId, TypeReference};
+use crate::runtime::mono::{Error, Event, Fault, Index, Log};
+use crate::tally::Tally;
+use crate::units::{Address, AddressRange};
+
+/// What there is at an offset.
+const FILE: &str = "file";
+const HEADER: &str = "header";
+const BUFFER: &str = "buffer";
+const EVENT: &str = "event";
+
+/// Checks a file, of which `unpacking` is what was wrong before; returns how many events it has, and what is wrong.
+pub(super) fn check(file: &[u8], unpacking: &Tally<Fault>) -> (u64, Findings) {
+    let mut findings = Findings::default();
+    let log = match Log::parse(file) {
+        Ok(log) => log,
+        Err(error) => {
+            let rule = match error {
+                Error::Empty => &rules::EMPTY,
+                Error::TooShort(_) | Error::NotALog(_) => &rules::SHORT_HEADER,
+                Error::DataVersion(_) => &rules::DATA_VERSION,
+                Error::PointerSize(_) => &rules::POINTER_SIZE,
+                Error::Flags(_) => &rules::FLAGS,
+            };
+            findings.add(rule, 0, || Place::at(HEADER).saying(error.to_string()));
+            return (0, findings);
+        }
+    };
+    findings.add_faults(unpacking, rule_of);
+    if log.header().pid == 0 {
+        findings.add(&rules::NO_PROCESS, 0, || Place::at(HEADER));
+    }
+    let index = Index::of(&log);
+    findings.add_faults(&index.faults, rule_of);
+    if index.events == 0 {
+        findings.add(&rules::NO_EVENTS, log.header().size as u64, Place::default);
+    }
+    if index.events > 0 && index.code.functions().is_empty() {
+        findings.add(&rules::NO_CODE, 0, || Place::at(FILE));
+    }
+    check_events(&log, &index, &mut findings);
+    (index.events, findings)
+}
+
+/// The rule that a fault breaks.
+fn rule_of(fault: Fault) -> Option<(&'static Rule, &'static str)> {
+    Some(match fault {
+        Fault::UnknownEvent => (&rules::UNKNOWN_EVENT, EVENT),
+        Fault::CutEvent => (&rules::CUT_EVENT, EVENT),
+        Fault::BadCount => (&rules::BAD_COUNT, EVENT),
+        Fault::UnendedString => (&rules::UNENDED_STRING, EVENT),
+        Fault::LongNumber => (&rules::LONG_NUMBER, EVENT),
+        Fault::UnknownCounter => (&rules::UNKNOWN_COUNTER, EVENT),
+        Fault::SkippedBytes => (&rules::SKIPPED_BYTES, BUFFER),
+        Fault::BadSize => (&rules::BAD_SIZE, BUFFER),
+        Fault::CutTail => (&rules::CUT_TAIL, BUFFER),
+        Fault::BadPacking => (&rules::BAD_PACKING, FILE),
+        Fault::CutPacking => (&rules::CUT_PACKING, FILE),
+        Fault::UnpackedJunk => (&rules::UNPACKED_JUNK, FILE),
+        Fault::TooMuch => (&rules::TOO_MUCH, FILE),
+        Fault::BehindPacking => (&rules::BEHIND_PACKING, FILE),
+    })
+}
+
+/// Checks event by event.
+fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
+    let mut walk = Walk::new(index);
+    for buffer in log.buffers() {
+        let mut last = None;
+        for event in buffer.events() {
+            if let Some(before) = last.filter(|&before| event.time < before) {
+                let back = before.0.saturating_sub(event.time.0);
+                findings.add(&rules::TIME_BACK, event.offset, || {
+                    Place::at(EVENT).saying(format!("by {back} ns"))
+                });
+            }
+            last = Some(event.time);
+            walk.check(&event, index, findings);
+        }
+    }
+}
+
+/// What a walk remembers.
+struct Walk {
+    /// Where code starts, and whether it has a name.
+    code: FxHashMap<Address, bool>,
+    /// Types that were told of so far.
+    known: FxHashSet<TypeReference>,
+    /// Methods that each thread is in, and how often.
+    entered: FxHashMap<(ThreadId, Method), u64>,
+}
+
+impl Walk {
+    fn new(index: &Index<'_>) -> Self {
+        let mut code = FxHashMap::default();
+        for function in index.code.functions() {
+            *code.entry(function.range.start).or_default() |= function.name().is_some();
+        }
+        Self {
+            code,
+            known: FxHashSet::default(),
+            entered: FxHashMap::default(),
+        }
+    }
+
+    fn check(&mut self, event: &Event<'_>, index: &Index<'_>, findings: &mut Findings) {
+        let Event {
+            time,
+            thread,
+            offset,
+            kind,
+        } = *event;
+        match kind {
+            Kind::Metadata {
+                stage: Stage::LoadEnd | Stage::Name,
+                subject,
+            } => {
+                self.known.extend(match subject {
+                    Metadata::Class { class, .. } => Some(TypeReference::Class(class)),
+                    Metadata::VTable { vtable, .. } => Some(TypeReference::VTable(vtable)),
+                    _ => None,
+                });
+            }
+            Kind::Jit { code, size, name, .. } => {
+                self.check_size(code, size, findings, || Place::at("JIT").of(name), offset)
+            }
+            Kind::CodeBuffer {
+                kind, start, size, ..
+            } => {
+                let place = || Place::at("JITHELPER").saying(format!("code at {start}"));
+                self.check_size(start, size, findings, place, offset);
+                if kind == CodeBufferKind::Method && self.code.get(&start) == Some(&false) {
+                    findings.add(&rules::NO_NAME, offset, place);
+                }
+            }
+            Kind::Allocation { class, .. } if !self.known.contains(&class) => {
+                match index.names.class(class, time) {
+                    Some(name) => {
+                        findings.add(&rules::USED_BEFORE_NAMED, offset, || Place::at("ALLOC").of(name))
+                    }
+                    None => findings.add(&rules::UNNAMED_TYPE, offset, || Place::at("ALLOC")),
+                }
+            }
+            Kind::Enter(method) => {
+                let depth = self.entered.entry((thread, method)).or_default();
+                *depth = depth.saturating_add(1);
+                if index.names.method(method, time).is_none() {
+                    findings.add(&rules::UNNAMED_CALLS, offset, || {
+                        Place::at("ENTER").saying(format!("method {:#x}", method.0))
+                    });
+                }
+            }
+            Kind::Leave(method) | Kind::ExceptionLeave(method) => {
+                let depth = self.entered.get_mut(&(thread, method));
+                match depth.filter(|depth| **depth > 0) {
+                    Some(depth) => *depth = depth.saturating_sub(1),
+                    None => findings.add(&rules::UNMATCHED_LEAVE, offset, || {
+                        let name = index.names.method(method, time);
+                        Place::at("LEAVE").of(name.unwrap_or_default())
+                    }),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Code has a size, unless another event tells it.
+    fn check_size(
+        &self,
+        start: Address,
+        size: u64,
+        findings: &mut Findings,
+        place: impl FnOnce() -> Place,
+        offset: u64,
+    ) {
+        if AddressRange::new(start, size).is_none() && !self.code.contains_key(&start) {
+            findings.add(&rules::NO_SIZE, offset, place);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Jitdumps: the file and its records, functions and where their code lies.
+
+super::rules! {
+    rule EMPTY "JD001" Error "empty file"
+    problem "The file has no bytes, not even a header. Its process was killed before its buffer was written out, or never compiled anything."
+    readers "perf inject gives up on the whole profile, the dumps of all other processes included. jitinject goes on without it."
+    remedy "Write the header, unbuffered, before the file is mapped."
+    seen "Chromium's renderer processes."
+
+    rule SHORT_HEADER "JD002" Error "file ends inside its header"
+    problem "There are fewer bytes than the 40 of a header."
+    readers "perf inject gives up on the whole profile. jitinject goes on without the dump."
+    remedy "Write the header, unbuffered, before the file is mapped."
+
+    rule VERSION "JD003" Error "version newer than 1"
+    problem "The header names a version of the format above 1, which is the only one that perf knows. The specification's text is in its second edition; what it describes is version 1 all the same."
+    readers "perf inject refuses the dump, and with it the whole profile. jitinject reads it as version 1."
+    remedy "Write 1."
+    seen "Mono, once, wrote 2."
+
+    rule VERSION_0 "JD004" Note "version 0"
+    problem "The header names version 0 of the format; the first one is 1."
+    readers "None makes anything of it."
+    remedy "Write 1."
+
+    rule HEADER_SIZE "JD005" Error "size of the header is not 40"
+    problem "The header says that it is longer than the 40 bytes which it has, or shorter than that or longer than the file."
+    readers "perf before 2026 reads up to 40 more bytes of header as the first record, and names nothing; with more it gives up on the whole profile. samply and jitinject pass over a longer header; jitinject reads an impossible one as 40 bytes."
+    remedy "Write 40 (the header's `total_size`), and the first record right behind it."
+
+    rule UNKNOWN_FLAGS "JD006" Error "flags without a meaning in the header"
+    problem "Bits other than the lowest one are set in the header's flags."
+    readers "perf inject refuses the dump, and with it the whole profile. jitinject ignores the flags, the lowest one included, since they look like memory that nobody has set."
+    remedy "Set all 64 bits of the flags: 0, or 1 for times in cycles."
+    seen "LLVM 19's ORC (llvm-jitlink --perf-support), from memory that it has never written to."
+
+    rule CYCLES "JD007" Warning "times are counted in cycles"
+    problem "The flag JITDUMP_FLAGS_ARCH_TIMESTAMP is set: times are those of the processor's cycle counter."
+    readers "perf inject gives up on the whole profile unless that has a TIME_CONV record, which perf writes only with hardware events, so hardly ever on a virtual machine. samply ignores the flag and takes cycles for nanoseconds. jitinject converts, with the same record."
+    remedy "Use CLOCK_MONOTONIC, in nanoseconds, and leave the flag 0; perf record -k mono makes perf use the same clock."
+    seen "Java's libperf-jvmti.so with JITDUMP_USE_ARCH_TIMESTAMP=1; LLVM where it is told to."
+
+    rule PADDING "JD008" Note "padding in the header is not 0"
+    problem "The field `pad1` of the header has a value. It is reserved for future use."
+    readers "None looks at it. A future one may."
+    remedy "Write 0."
+    seen "V8 (0xdeadbeef); CPython 3.13.0 and LLVM's ORC (whatever was in memory)."
+
+    rule NO_MACHINE "JD009" Warning "no machine in the header"
+    problem "The field `elf_mach` of the header is 0, EM_NONE."
+    readers "samply can't disassemble the code. jitinject takes the machine that the profile was recorded on, which is wrong for a program under an emulator. perf inject takes its own machine in any case."
+    remedy "Write the `e_machine` of the running program, from its own ELF header (/proc/self/exe)."
+    seen "CPython 3.13.0."
+
+    rule HEADER_TIME "JD010" Note "time of the header is on another clock or in another unit"
+    problem "The header's time is later than the first record's, or so much earlier that the two were not read from one clock."
+    readers "perf and jitinject do not use it."
+    remedy "Use the clock and the unit of the records: nanoseconds of CLOCK_MONOTONIC."
+    seen "V8 and CPython (microseconds of CLOCK_REALTIME)."
+
+    rule NO_PROCESS "JD011" Warning "process 0 in the header"
+    problem "The header does not tell whose dump it is."
+    readers "A dump that was copied, or renamed, can't be given to its process any more: jitinject has only the profile's maps to go by."
+    remedy "Write getpid()."
+
+    rule CONTAINER "JD012" Warning "written by process 1 of a container"
+    problem "The process knows itself as number 1, which it has in a PID namespace of its own; the profile knows it by another number."
+    readers "perf inject before 6.14 names nothing, and says nothing, once the process has ended. jitinject and newer versions of perf take the number from the map of the dump."
+    remedy "There is nothing else that the process could write. Keep the dump mapped as code (PROT_EXEC) so that the profile tells whose it is."
+
+    rule FILE_NAME "JD013" Error "perf does not look for a file of this name"
+    problem "The file's name is not `jit-`, the number of the process, `.dump`."
+    readers "perf inject finds a dump by the name under which it is mapped, and by no other: it names nothing, and says nothing. jitinject looks into the file."
+    remedy "Call it jit-PID.dump."
+    seen "Bun (jit-TID-PID.dump)."
+
+    rule FILE_NUMBER "JD014" Error "number in the file's name is not the header's process"
+    problem "The file's name and its header tell different processes."
+    readers "perf inject before 6.14 ignores a dump whose name does not tell the process that has mapped it. jitinject goes by the map and the header."
+    remedy "Use getpid() for both, and start a new file after fork."
+
+    rule NO_FUNCTIONS "JD015" Warning "no function in it"
+    problem "The dump has not a single LOAD record that can be used."
+    readers "Once there is a dump, perf inject drops all anonymous maps of the process, so that the names of its perf map (/tmp/perf-PID.map) get lost. jitinject drops only maps over code that it knows."
+    remedy "Map the dump when the first function is written to it, or write those functions that are already there."
+    seen "Node.js where --perf-prof was given and nothing was compiled; processes that were killed before they wrote out their buffers."
+
+    rule SKIPPED_BYTES "JD020" Error "bytes that are no records"
+    problem "Between two records, or behind the last one, there is something else."
+    readers "perf inject reads up to there and no further, and says nothing. jitinject goes on at the next place where three records follow each other."
+    remedy "Write each record with one call, with a lock held; use no buffered stream that a forked child inherits and writes out once more (pthread_atfork, or _exit in the child)."
+    seen "CPython 3.13 whose process forks: parent and children write out the same buffer."
+
+    rule WRONG_SIZE "JD021" Error "record of a wrong size"
+    problem "The `total_size` of a record does not lead to the next one."
+    readers "perf inject reads nonsense from there on, and stops. jitinject makes the size out from the next records."
+    remedy "Make `total_size` the sum of all that is written: prefix, fields, name with its NUL, code, entries, padding."
+    seen ".NET 10, for stubs that were cut."
+
+    rule CUT_TAIL "JD022" Error "last record cut off by the end of the file"
+    problem "The file ends inside a record: its process was killed, or left without writing out its buffer, or is still writing."
+    readers "All lose that record. perf inject and jitinject use those before it."
+    remedy "Write each record with one call to write(), not through a buffer."
+    seen "Chromium, CPython in forked children that end with os._exit."
+
+    rule DUPLICATE "JD023" Warning "records that are there twice"
+    problem "A LOAD record is repeated, bit for bit."
+    readers "perf inject writes the function's file again, which does no harm by itself. It is a sign of damage: where a buffer was written out twice, it was torn, too."
+    remedy "Write out buffers before fork, or write without a buffer."
+    seen "CPython 3.13 whose process forks."
+
+    rule TRAILING_ZEROS "JD024" Note "zeros behind the last record"
+    problem "Room was set aside for records that never came."
+    readers "perf inject takes zeros for the end of the file. jitinject passes over them."
+    remedy "Cut the file to its length when it is closed."
+
+    rule UNALIGNED "JD025" Note "records at offsets that are no multiples of 8"
+    problem "Records follow each other without padding, so that their numbers lie at any address. The format does not ask for more."
+    readers "A reader that maps the file and reads through pointers is slow, or fails on machines that need aligned addresses. perf, samply and jitinject read byte by byte."
+    remedy "Nothing has to be done. DEBUG_INFO and UNWINDING_INFO may have padding behind their content; LOAD may not, since perf takes the code from the end of the record."
+    seen "Nearly all runtimes."
+
+    rule EMPTY_RECORD "JD026" Error "record without content, which is not the last one"
+    problem "A record has 16 bytes, as CLOSE has by the specification, and others follow it."
+    readers "perf inject, all versions, takes it for the end of the file: it loses all records behind it, and says nothing. samply and jitinject read on."
+    remedy "Write CLOSE at the very end only, and no other record without content."
+
+    rule BEHIND_CLOSE "JD027" Warning "records behind CLOSE"
+    problem "CLOSE says that the runtime has ended, and then there is more."
+    readers "samply takes all code away at CLOSE, what was loaded before it included. perf inject stops there if CLOSE has 16 bytes, as it should."
+    remedy "Write CLOSE once, when the last compiler thread has ended."
+
+    rule NO_CLOSE "JD028" Note "no CLOSE record at the end"
+    problem "The dump ends without CLOSE, so that nobody can tell a whole one from one that was cut between two records."
+    readers "None needs it."
+    remedy "Write CLOSE when the runtime ends."
+    seen "All but PHP, Java and LLVM's ORC."
+
+    rule TIME_ORDER "JD029" Note "records out of the order of time"
+    problem "A record is older than the one before it: threads take the time first, and then the lock."
+    readers "perf and jitinject sort. A reader that walks through dump and profile side by side names samples after what lay there before."
+    remedy "Take the time with the lock held."
+    seen "JavaScriptCore, by a microsecond, from its compiler threads."
+
+    rule NO_TIME "JD030" Warning "records without a time"
+    problem "The time of a record is 0."
+    readers "All take the function to be there from the beginning, so that of several at one address none can be told from the others."
+    remedy "Write clock_gettime(CLOCK_MONOTONIC) in nanoseconds."
+
+    rule UNKNOWN_RECORD "JD031" Note "records of unknown types"
+    problem "A record's type is neither one of the specification nor one of samply's."
+    readers "perf inject says so for each of them, and passes over them, as jitinject does."
+    remedy "Leave them out, or have their type added to the specification."
+
+    rule BAD_LOAD "JD040" Error "LOAD record whose name or code does not fit"
+    problem "The name has no NUL, or the code has more bytes than the record, or leaves the address space."
+    readers "perf before 2026 reads beyond the record, and writes whatever is there into its file or crashes. jitinject passes over the record."
+    remedy "Make `code_size` the size of the code, and `total_size` 56, the name with its NUL, and the code."
+
+    rule NO_CODE "JD041" Error "function without code"
+    problem "The `code_size` of a LOAD record is 0. The format allows it."
+    readers "perf 6.1 never comes to an end where such a function lies between others. Others show nothing of it: no sample can be taken there."
+    remedy "Leave out functions without code."
+
+    rule VMA "JD042" Note "vma is not the address of the code"
+    problem "The two addresses of a LOAD record differ; by the specification they are the same."
+    readers "perf, samply and jitinject use `code_addr` alone."
+    remedy "Write the same to both."
+    seen "LLVM 14, and so PostgreSQL (0)."
+
+    rule LOAD_PADDING "JD043" Warning "bytes in a LOAD record that are neither name nor code"
+    problem "The record has more bytes than its fields, its name up to the first NUL, and its code."
+    readers "perf and jitinject take the code from the end of the record, samply from behind the name: for one of them it is not the code, and annotated instructions are wrong."
+    remedy "Write no NUL inside the name, and no padding in front of or behind the code."
+
+    rule INDEX_REUSED "JD044" Error "code_index that another function has"
+    problem "Two functions of one process have the same `code_index`, which is to be unique."
+    readers "perf inject writes a file for each, jitted-PID-INDEX.so, and so one over the other: all have the name and the code of the last one. jitinject goes by the address, and so does samply."
+    remedy "Count up, with one counter for all threads, and don't start again."
+    seen "Writers made by hand that write 0."
+
+    rule OTHER_PROCESS "JD045" Warning "LOAD record of another process than the header's"
+    problem "The `pid` of a LOAD record is not that of the header."
+    readers "perf inject puts the function into that process. If it is no number that the profile knows, as in a container or after a fork without exec, nothing is named."
+    remedy "Ask getpid() for each record, or start a new file after fork."
+
+    rule OVERLAP "JD046" Note "code over that of another function"
+    problem "A function is loaded where another one of the process still is, as far as the dump tells: the format can't say that code is gone."
+    readers "perf, samply and jitinject take the last one to be there. It is wrong where both are, as for a function that is told of twice, with a part of it."
+    remedy "Nothing, where memory is used again. Else tell of each piece of code once."
+    seen "HotSpot, V8 after a collection, PostgreSQL, Bun, wherever memory is used again."
+
+    rule NO_NAME "JD047" Warning "function without a name"
+    problem "The name in a LOAD record is empty."
+    readers "perf shows the function by its address."
+    remedy "Say at least what kind of code it is, as `[stub]`."
+
+    rule NOT_UTF8 "JD048" Warning "name that is not UTF-8"
+    problem "The name of a function has bytes that are no text. The specification asks for ASCII; all that read more than that expect UTF-8."
+    readers "All show replacement characters, or the bytes as they are."
+    remedy "Write UTF-8."
+
+    rule ENCODED_TWICE "JD049" Warning "name that was encoded as UTF-8 twice"
+    problem "The name of a function has bytes of UTF-8 which were taken for Latin-1 and encoded once more, as `Ã¶` for `ö`."
+    readers "All show two odd characters for each that is not ASCII."
+    remedy "Write the bytes of the string as they are."
+    seen "JavaScriptCore of WebKitGTK; not Bun."
+
+    rule CONTROL_CHARACTERS "JD050" Warning "name with control characters"
+    problem "The name of a function has line ends, escapes or the like."
+    readers "perf report and perf script print them as they are: a line end breaks what reads perf script's output, and an escape does what it likes with the terminal. jitinject keeps the name, and escapes it where it prints."
+    remedy "Replace them, above all in names that come from sources, as those of regular expressions."
+
+    rule LONG_NAME "JD051" Warning "name of more than 64 KiB"
+    problem "The name of a function is longer than any compiler makes one."
+    readers "jitinject cuts it. perf keeps it, and shows some hundred characters."
+    remedy "Cut names at some hundred bytes."
+
+    rule BAD_MOVE "JD060" Error "MOVE of a function that was never loaded"
+    problem "There was no LOAD record for the address or the `code_index` before it, in time, or the record is too short."
+    readers "perf inject maps a file that does not exist. jitinject passes over the record. The code has no name at its new place."
+    remedy "Write LOAD first; if the function was compiled before the dump was begun, write LOAD for its new place."
+
+    rule ODD_MOVE "JD061" Warning "MOVE that is at odds with its LOAD record"
+    problem "The `code_index` of a MOVE record is that of no function, or its size is another one: code can't change its size, by the specification."
+    readers "perf inject goes by the number and the size of the MOVE record, jitinject by the address that it was moved from and the size of the LOAD record."
+    remedy "Repeat number and size of the LOAD record. Write LOAD for code that has changed."
+}

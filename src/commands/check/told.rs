@@ -1,0 +1,209 @@
+//! Telling what was found, to people and to programs.
+
+use std::io::{self, Write};
+
+use anstyle::AnsiColor;
+use jitinject::bytes::printable;
+use jitinject::check::{Finding, Kind, Place, Report, Severity};
+use serde::Serialize;
+
+use crate::commands::check::files::Checked;
+use crate::terminal::{self, Output, emphasis, say};
+
+/// The version of the JSON document: it grows where something in it changes its meaning or goes.
+const FORMAT: u32 = 1;
+
+/// How many places people are shown.
+const SHOWN_PLACES: usize = 3;
+
+/// How many of what there are.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Totals {
+    files: u64,
+    /// Files that can't be read, or are none that can be checked.
+    pub unreadable: u64,
+    errors: u64,
+    warnings: u64,
+    notes: u64,
+}
+
+impl Totals {
+    /// Adds those of a file.
+    pub fn add(&mut self, report: &Report) {
+        self.files = self.files.saturating_add(1);
+        for (total, severity) in [
+            (&mut self.errors, Severity::Error),
+            (&mut self.warnings, Severity::Warning),
+            (&mut self.notes, Severity::Note),
+        ] {
+            *total = total.saturating_add(report.count(severity) as u64);
+        }
+    }
+
+    /// Whether something is so wrong that the exit status has to tell.
+    pub fn has_failed(&self) -> bool {
+        self.errors > 0 || self.unreadable > 0
+    }
+}
+
+/// The colour of a severity.
+pub fn color(severity: Severity) -> AnsiColor {
+    match severity {
+        Severity::Error => AnsiColor::Red,
+        Severity::Warning => AnsiColor::Yellow,
+        Severity::Note => AnsiColor::Green,
+    }
+}
+
+/// Prints findings as they come, a line for each rule and file.
+pub fn text(checked: impl Iterator<Item = Checked>) -> anyhow::Result<()> {
+    terminal::print(|output| {
+        for Checked { path, result } in checked {
+            match result {
+                Ok(report) => {
+                    for finding in &report.findings {
+                        line(output, &path, finding)?;
+                    }
+                }
+                Err(reason) => {
+                    // In the order of the files, though on another way.
+                    output.flush()?;
+                    say(&format!("error: {path} {reason}"));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn line(output: &mut Output, path: &str, finding: &Finding) -> io::Result<()> {
+    let rule = finding.rule;
+    let style = emphasis(color(rule.severity));
+    writeln!(
+        output,
+        "{path}: {style}{}[{}]{style:#}: {} ({})",
+        rule.severity,
+        rule.id,
+        rule.title,
+        places(finding)
+    )
+}
+
+/// How often, and where.
+fn places(finding: &Finding) -> String {
+    let mut text = match finding.count {
+        1 => String::new(),
+        count => format!("{count}, the first "),
+    };
+    let mut places = finding.places.iter().take(SHOWN_PLACES);
+    if let Some(first) = places.next() {
+        text.push_str(&place(first));
+    }
+    let others: Vec<String> = places.map(|place| format!("{:#x}", place.offset)).collect();
+    if !others.is_empty() {
+        text.push_str("; then at ");
+        text.push_str(&others.join(", "));
+    }
+    text
+}
+
+fn place(place: &Place) -> String {
+    let mut text = format!("at {:#x}", place.offset);
+    if !place.record.is_empty() {
+        text.push_str(" in ");
+        text.push_str(place.record);
+    }
+    if let Some(function) = &place.function {
+        text.push_str(" of ");
+        text.push_str(&printable(function.as_bytes()));
+    }
+    if !place.message.is_empty() {
+        text.push_str(": ");
+        text.push_str(&printable(place.message.as_bytes()));
+    }
+    text
+}
+
+/// Prints the totals.
+pub fn end(totals: &Totals) -> anyhow::Result<()> {
+    let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let mut text = format!(
+        "{}: {}, {}, {}",
+        count(totals.files, "file"),
+        count(totals.errors, "error"),
+        count(totals.warnings, "warning"),
+        count(totals.notes, "note"),
+    );
+    if totals.unreadable > 0 {
+        text.push_str(&format!("; {} could not be checked", totals.unreadable));
+    }
+    if totals.errors + totals.warnings + totals.notes > 0 {
+        text.push_str("; jitinject check --explain ID says more");
+    }
+    terminal::print(|output| writeln!(output, "{text}"))
+}
+
+/// All that was found, for programs.
+#[derive(Serialize)]
+struct Document<'d> {
+    format: u32,
+    files: Vec<FileEntry<'d>>,
+    totals: Totals,
+}
+
+#[derive(Serialize)]
+struct FileEntry<'d> {
+    path: &'d str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'d str>,
+    kind: Option<Kind>,
+    records: u64,
+    findings: Vec<FindingEntry<'d>>,
+}
+
+#[derive(Serialize)]
+struct FindingEntry<'d> {
+    rule: &'static str,
+    severity: Severity,
+    title: &'static str,
+    count: u64,
+    places: &'d [Place],
+}
+
+impl<'d> From<&'d Checked> for FileEntry<'d> {
+    fn from(checked: &'d Checked) -> Self {
+        let report = checked.result.as_ref().ok();
+        let findings = report
+            .map(|report| report.findings.as_slice())
+            .unwrap_or_default();
+        Self {
+            path: &checked.path,
+            error: checked.result.as_ref().err().map(String::as_str),
+            kind: report.map(|report| report.kind),
+            records: report.map_or(0, |report| report.records),
+            findings: findings
+                .iter()
+                .map(|finding| FindingEntry {
+                    rule: finding.rule.id,
+                    severity: finding.rule.severity,
+                    title: finding.rule.title,
+                    count: finding.count,
+                    places: &finding.places,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Prints all as one document.
+pub fn json(checked: &[Checked], totals: Totals) -> anyhow::Result<()> {
+    let document = Document {
+        format: FORMAT,
+        files: checked.iter().map(FileEntry::from).collect(),
+        totals,
+    };
+    terminal::print(|output| {
+        serde_json::to_writer_pretty(&mut *output, &document)?;
+        writeln!(output)
+    })
+}
