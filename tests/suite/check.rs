@@ -1,0 +1,496 @@
+//! `jitinject check`: what it finds in recordings, how it says so, and its exit status.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use jitinject::bytes::ByteOrder;
+use jitinject::check::rules;
+use serde_json::Value;
+
+use crate::check_made::clean_dump;
+use crate::support::dump::{DumpWriter, X86_64};
+use crate::support::{jitinject, said, scratch};
+
+/// Which rules recordings break: all that are here, and no others.
+pub const RECORDINGS: &[(&[&str], &[&str])] = &[
+    (
+        &["bun/jit-27165-27160.dump"],
+        &["JD013", "JD025", "JD028", "JD046"],
+    ),
+    (
+        &["cpython313-dwarf/jit-22564.dump"],
+        &["JD008", "JD009", "JD010", "JD025", "JD028", "JD093"],
+    ),
+    (
+        &["cpython313-fork/jit-23220.dump"],
+        &[
+            "JD008", "JD009", "JD010", "JD020", "JD023", "JD025", "JD028", "JD029", "JD093",
+        ],
+    ),
+    (
+        &["cpython313-fork/jit-23236.dump"],
+        &[
+            "JD008", "JD009", "JD010", "JD022", "JD025", "JD028", "JD091", "JD093",
+        ],
+    ),
+    (
+        &["cpython313-fork/jit-23237.dump"],
+        &["JD008", "JD009", "JD010", "JD022", "JD025", "JD028", "JD093"],
+    ),
+    (&["erlang25/jit-2327.dump"], &["JD025", "JD028", "JD076", "JD081"]),
+    (
+        &["java17-tsc/.debug/jit/java-jit-20261121.XXuoA5P0/jit-10186.dump"],
+        &["JD007", "JD025", "JD028"],
+    ),
+    (
+        &["java17/.debug/jit/java-jit-20261121.XXxYh6sR/jit-6207.dump"],
+        &["JD025", "JD080", "JD081"],
+    ),
+    (
+        &["lli14-mcjit/.debug/jit/llvm-IR-jit-20261121-d20ec4/jit-29258.dump"],
+        &["JD025", "JD028", "JD042", "JD073", "JD080"],
+    ),
+    (
+        &["llvm19-jitlink/.debug/jit/llvm-IR-jit-20261121-69e37a/jit-31120.dump"],
+        &[
+            "JD006", "JD008", "JD025", "JD072", "JD073", "JD080", "JD092", "JD094",
+        ],
+    ),
+    (
+        &[
+            "mono-alloc/trace.mlpd",
+            "mono-alloc-zip/trace.mlpd",
+            "mono-joined/trace.mlpd",
+        ],
+        &["ML030", "ML031", "ML032", "ML034"],
+    ),
+    (&["mono-bad/bad-bufid.mlpd.gz"], &["ML016", "ML030"]),
+    (&["mono-bad/bad-evtype15.mlpd.gz"], &["ML010", "ML030"]),
+    (&["mono-bad/bad-flags1.mlpd.gz"], &["ML005"]),
+    (&["mono-bad/bad-leb-overlong.mlpd.gz"], &["ML014", "ML030"]),
+    (&["mono-bad/bad-len-huge.mlpd.gz"], &["ML017", "ML030"]),
+    (&["mono-bad/bad-noheaderbuf.mlpd.gz"], &["ML007"]),
+    (&["mono-bad/bad-ptr16.mlpd.gz"], &["ML004"]),
+    (&["mono-bad/bad-trunc-buf.mlpd.gz"], &["ML018", "ML033"]),
+    (&["mono-bad/bad-trunc-bufhdr.mlpd.gz"], &["ML007", "ML018"]),
+    (&["mono-bad/bad-trunc-gz.mlpd"], &["ML018", "ML020", "ML030"]),
+    (&["mono-bad/bad-trunc-hdr.mlpd.gz"], &["ML002"]),
+    (&["mono-bad/bad-ver18.mlpd.gz"], &["ML003"]),
+    (&["mono-calls/trace.mlpd"], &["ML030", "ML032", "ML037"]),
+    (&["mono-default/trace.mlpd", "mono-jit/trace.mlpd"], &["ML030"]),
+    (
+        &[
+            "multi/jit-4832.dump",
+            "node20/jit-11682.dump",
+            "node20-arm64-dump/jit-10486.dump",
+            "node20-buildid/jit-11255.dump",
+            "node20-dir/jit-11948.dump",
+            "node20-dwarf/jit-20241.dump",
+            "node20-multievent/jit-11241.dump",
+            "node20-nomono/jit-20283.dump",
+            "node20-pipe/jit-20255.dump",
+            "node20-ppc64le-dump/jit-10612.dump",
+            "node20-s390x-dump/jit-10549.dump",
+            "node20-zstd/jit-20269.dump",
+            "node22/jit-9302.dump",
+        ],
+        &[
+            "JD008", "JD010", "JD025", "JD028", "JD073", "JD074", "JD080", "JD081", "JD093", "JD095",
+        ],
+    ),
+    (
+        &["multi/jit-4833.dump"],
+        &["JD009", "JD010", "JD025", "JD028", "JD093"],
+    ),
+    (&["multi/jit-4834.dump", "php82/jit-26234.dump"], &["JD025"]),
+    (&["multi/jit-4835.dump"], &["JD025", "JD028", "JD049"]),
+    (
+        &["node18-arm-dump/jit-1577.dump"],
+        &[
+            "JD008", "JD010", "JD025", "JD028", "JD073", "JD080", "JD082", "JD095",
+        ],
+    ),
+    (
+        &["node18-i386/jit-1519.dump"],
+        &[
+            "JD008", "JD010", "JD025", "JD028", "JD073", "JD074", "JD080", "JD081", "JD082",
+        ],
+    ),
+    (
+        &[
+            "node18-mips64le-dump/jit-1733.dump",
+            "node18-mipsle-dump/jit-1814.dump",
+        ],
+        &["JD008", "JD010", "JD025", "JD028", "JD073", "JD080", "JD082"],
+    ),
+    (&["node20-headeronly/jit-14184.dump"], &["JD008", "JD015"]),
+    (
+        &["node20-pidns/jit-1.dump"],
+        &[
+            "JD008", "JD010", "JD012", "JD025", "JD028", "JD073", "JD074", "JD080", "JD081", "JD093", "JD095",
+        ],
+    ),
+    (
+        &["node20-reuse/jit-13948.dump"],
+        &[
+            "JD008", "JD010", "JD025", "JD028", "JD046", "JD073", "JD074", "JD080", "JD081", "JD093", "JD095",
+        ],
+    ),
+    (
+        &["node20-riscv64-dump/jit-1899.dump"],
+        &["JD008", "JD010", "JD025", "JD028", "JD073", "JD080"],
+    ),
+    (
+        &["node20-wasm/jit-4317.dump"],
+        &[
+            "JD008", "JD010", "JD025", "JD028", "JD046", "JD073", "JD080", "JD095",
+        ],
+    ),
+    (
+        &["postgres15/.debug/jit/llvm-IR-jit-20261121-24cc4e/jit-1115.dump"],
+        &["JD025", "JD028", "JD042", "JD046"],
+    ),
+    (&["qemu/jit-28698.dump"], &["JD025", "JD028", "JD079"]),
+    (&["wasmtime/jit-3317.dump"], &["JD025", "JD028"]),
+    (
+        &["xray-bad/bad-extents+8.xray", "xray-bad/bad-extents-huge.xray"],
+        &["XR005", "XR018", "XR030"],
+    ),
+    (
+        &["xray-bad/bad-extents-8.xray", "xray-bad/bad-noise-between.xray"],
+        &["XR005", "XR017", "XR030"],
+    ),
+    (&["xray-bad/bad-freq0.xray"], &["XR004", "XR030"]),
+    (&["xray-bad/bad-hdronly.xray"], &["XR005", "XR007"]),
+    (&["xray-bad/bad-kind127.xray"], &["XR005", "XR010", "XR030"]),
+    (
+        &[
+            "xray-bad/bad-nopid.xray",
+            "xray-bad/v1-stale-filler.xray",
+            "xray-fdr-v1-synth/trace.xray",
+        ],
+        &["XR005", "XR008", "XR030"],
+    ),
+    (
+        &["xray-bad/bad-trunc-5.xray", "xray-bad/bad-trunc-mid.xray"],
+        &["XR005", "XR022", "XR030"],
+    ),
+    (
+        &[
+            "xray-bad/bad-trunc-boundary.xray",
+            "xray-fdr-pie14/trace.xray",
+            "xray-fdr-threshold14/trace.xray",
+            "xray-fdr-v3-synth/trace.xray",
+            "xray-fdr-v4-synth/trace.xray",
+            "xray-joined-mono14/trace.xray",
+        ],
+        &["XR005", "XR030"],
+    ),
+    (&["xray-basic19/trace.xray"], &["XR005", "XR006", "XR030"]),
+    (
+        &[
+            "xray-fdr-tsc14/trace.xray",
+            "xray-joined-tsc-defclock14/trace.xray",
+        ],
+        &["XR030"],
+    ),
+    (
+        &["xray-fdr-typed19/trace.xray"],
+        &["XR005", "XR016", "XR030", "XR034"],
+    ),
+];
+
+const TESTDATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata");
+
+fn run(arguments: &[&str]) -> Output {
+    jitinject().arg("check").args(arguments).output().unwrap()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn json(arguments: &[&str]) -> (Value, Output) {
+    let output = run(&[&["--json"], arguments].concat());
+    (serde_json::from_slice(&output.stdout).unwrap(), output)
+}
+
+/// The rules that each file of a document breaks, by the file's path.
+fn by_path(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
+    let files = document["files"].as_array().unwrap().iter();
+    files
+        .map(|file| {
+            let path = file["path"].as_str().unwrap();
+            let path = path
+                .strip_prefix(TESTDATA)
+                .unwrap_or(path)
+                .trim_start_matches('/');
+            let findings = file["findings"].as_array().unwrap().iter();
+            let rules = findings.map(|finding| finding["rule"].as_str().unwrap().to_owned());
+            (path.to_owned(), rules.collect())
+        })
+        .collect()
+}
+
+#[test]
+fn each_recording_breaks_exactly_the_rules_that_it_is_known_to_break() {
+    let (document, output) = json(&[TESTDATA]);
+    assert_eq!(output.status.code(), Some(1));
+    let found = by_path(&document);
+    let expected: BTreeMap<String, BTreeSet<String>> = RECORDINGS
+        .iter()
+        .flat_map(|(paths, ids)| {
+            let ids: BTreeSet<String> = ids.iter().map(|&id| id.to_owned()).collect();
+            paths.iter().map(move |&path| (path.to_owned(), ids.clone()))
+        })
+        .collect();
+    for (path, rules) in &found {
+        assert_eq!(Some(rules), expected.get(path), "{path}");
+    }
+    assert!(found.keys().eq(expected.keys()), "{:?}", found.keys());
+}
+
+#[test]
+fn what_was_found_can_be_gone_to() {
+    let dump = format!("{TESTDATA}/node20/jit-11682.dump");
+    let (document, _) = json(&[&dump]);
+    assert_eq!(document["format"], 1);
+    let file = &document["files"][0];
+    assert_eq!(file["kind"], "jitdump");
+    assert_eq!(file["records"], 4570);
+    let findings = file["findings"].as_array().unwrap();
+    let finding = |id: &str| findings.iter().find(|finding| finding["rule"] == id).unwrap();
+    let damaged = finding("JD074");
+    assert_eq!(damaged["severity"], "error");
+    assert_eq!(damaged["count"], 449);
+    let place = &damaged["places"][0];
+    assert_eq!(place["offset"], 0x1d_4a20);
+    assert_eq!(place["record"], "DEBUG_INFO");
+    assert_eq!(place["function"], "JS:^term /tmp/cap-node20/work.js:29:7");
+    assert_eq!(place["message"], "20 of its entries");
+    assert_eq!(finding("JD073")["count"], 68);
+    assert_eq!(finding("JD095")["count"], 2223);
+    assert!(
+        findings
+            .iter()
+            .all(|it| it["places"].as_array().unwrap().len() <= 5)
+    );
+    let severities: Vec<_> = findings
+        .iter()
+        .map(|it| it["severity"].as_str().unwrap())
+        .collect();
+    assert!(severities.is_sorted_by_key(|it| ["error", "warning", "note"].iter().position(|of| of == it)));
+    let total = |severity| severities.iter().filter(|it| **it == severity).count();
+    assert_eq!(document["totals"]["errors"], total("error"));
+    assert_eq!(document["totals"]["notes"], total("note"));
+
+    let text = printed(&run(&[&dump]));
+    let line = format!(
+        "{dump}: error[JD074]: damaged names of source files (449, the first at 0x1d4a20 in DEBUG_INFO of JS:^term /tmp/cap-node20/work.js:29:7: 20 of its entries; then at 0x1d5a8e, 0x1d609f)"
+    );
+    assert_eq!(text.lines().next().unwrap(), line);
+    assert_eq!(
+        text.lines().last().unwrap(),
+        "1 file: 1 error, 1 warning, 8 notes; jitinject check --explain ID says more"
+    );
+    assert_eq!(text.lines().count(), findings.len() + 1);
+}
+
+#[test]
+fn what_is_less_severe_can_be_left_out() {
+    let dump = format!("{TESTDATA}/node20/jit-11682.dump");
+    for (level, lines) in [("note", 11), ("warning", 3), ("error", 2)] {
+        let output = run(&["--level", level, &dump]);
+        assert_eq!(printed(&output).lines().count(), lines, "{level}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn the_exit_status_tells_whether_there_are_errors() {
+    let folder = scratch();
+    let path = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let clean = path("jit-77.dump", &clean_dump(ByteOrder::Little).finish());
+    let empty = path("jit-78.dump", b"");
+    let other = path("notes.txt", b"nothing of that kind");
+    let nothing = folder.path().join("nothing").to_str().unwrap().to_owned();
+    let warning = format!("{TESTDATA}/node20-headeronly/jit-14184.dump");
+    for (arguments, status, says) in [
+        (&[&clean[..]][..], 0, ""),
+        (&[&warning], 0, ""),
+        (&[&empty], 1, ""),
+        (&[&clean, &empty], 1, ""),
+        (
+            &[&other],
+            1,
+            "is no jitdump, no log of Mono's profiler and no trace of XRay",
+        ),
+        (&[&nothing], 1, "cannot be read: No such file"),
+        (&["/dev/zero"], 1, "is not a regular file"),
+        (&[], 2, "FILE"),
+        (&["--explain", "JD001", "--list"], 2, "cannot be used with"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{arguments:?}: {}",
+            said(&output)
+        );
+        assert!(said(&output).contains(says), "{}", said(&output));
+    }
+    assert_eq!(
+        printed(&run(&[&clean])),
+        "1 file: 0 errors, 0 warnings, 0 notes\n"
+    );
+    let (document, _) = json(&[&clean, &other]);
+    assert_eq!(document["totals"]["files"], 1);
+    assert_eq!(document["totals"]["unreadable"], 1);
+    assert_eq!(document["files"][1]["kind"], Value::Null);
+    assert!(
+        document["files"][1]["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("is no jitdump")
+    );
+
+    // Of a folder, what is none of these does not matter, but an empty dump does.
+    let (document, output) = json(&[folder.path().to_str().unwrap()]);
+    assert_eq!(document["totals"]["files"], 2);
+    assert_eq!(output.status.code(), Some(1));
+    let bare = scratch();
+    let output = run(&[bare.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("has no jitdump, log or trace in it"));
+}
+
+#[test]
+fn a_fifo_in_a_folder_is_not_waited_for() {
+    let folder = scratch();
+    let fifo = folder.path().join("jit-1.dump");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let output = run(&[folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("is not a regular file"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn every_rule_can_be_explained() {
+    for rule in rules::all() {
+        let output = run(&["--explain", &rule.id.to_lowercase()]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let text = printed(&output);
+        let first = format!("{} ({}): {}\n", rule.id, rule.severity, rule.title);
+        assert!(text.starts_with(&first), "{text}");
+        assert!(
+            text.contains("\nReaders: ") && text.contains("\nRemedy: "),
+            "{text}"
+        );
+        for part in [rule.problem, rule.readers, rule.remedy, rule.seen] {
+            assert!(text.contains(part));
+            assert!(part.is_empty() || part.ends_with('.'), "{part}");
+        }
+    }
+    let unknown = run(&["--explain", "JD999"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(said(&unknown).contains("there is no rule JD999; the rules are JD001, "));
+    assert!(said(&unknown).contains("XR035"));
+    let list = printed(&run(&["--list"]));
+    assert_eq!(list.lines().count(), rules::all().count());
+    assert!(
+        list.contains("\nJD073  warning  addresses of lines are too high"),
+        "{list}"
+    );
+}
+
+/// People have these in their scripts.
+#[test]
+fn ids_stay_what_they_are() {
+    let ids: Vec<&str> = rules::all().map(|rule| rule.id).collect();
+    assert!(ids.is_sorted_by(|one, next| one < next || one[..2] != next[..2]));
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
+    let mut runs = BTreeMap::new();
+    for id in ids {
+        let numbers: &mut Vec<u32> = runs.entry(&id[..2]).or_default();
+        numbers.push(id[2..].parse().unwrap());
+    }
+    let of = |ranges: &[std::ops::RangeInclusive<u32>]| ranges.iter().cloned().flatten().collect::<Vec<_>>();
+    assert_eq!(runs["JD"], of(&[1..=15, 20..=31, 40..=51, 60..=61, 70..=97]));
+    assert_eq!(runs["ML"], of(&[1..=7, 10..=23, 30..=37]));
+    assert_eq!(runs["XR"], of(&[1..=8, 10..=22, 30..=35]));
+}
+
+#[test]
+fn names_cannot_steer_the_terminal_and_colors_can_be_asked_for() {
+    let folder = scratch();
+    let path = folder.path().join("jit-7\u{1b}[31m.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 7);
+    dump.load(1_000_000_000_000, 0x1000, 1, b"bad\x1b[2J\r\nname", b"code");
+    std::fs::write(&path, &dump.bytes).unwrap();
+    let path = path.to_str().unwrap();
+    let output = run(&[path]);
+    assert!(
+        !output.stdout.iter().any(|&byte| byte < b' ' && byte != b'\n'),
+        "{}",
+        printed(&output)
+    );
+    assert!(printed(&output).contains("JD050") && printed(&output).contains("bad\\u{1b}[2J"));
+    let (document, _) = json(&[path]);
+    let findings = document["files"][0]["findings"].as_array().unwrap();
+    let finding = findings
+        .iter()
+        .find(|finding| finding["rule"] == "JD050")
+        .unwrap();
+    assert_eq!(finding["places"][0]["function"], "bad\u{1b}[2J\r\nname");
+    let colored = printed(&run(&["--color", "always", path]));
+    assert!(
+        colored.contains("\u{1b}[1m\u{1b}[33mwarning[JD050]\u{1b}[0m"),
+        "{colored:?}"
+    );
+}
+
+/// A dump of so many bytes, in which everything has something wrong with it.
+fn large(path: &Path, size: usize) {
+    let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 7);
+    let code = [0x90; 60];
+    let mut at = 0;
+    while dump.bytes.len() < size {
+        at += 1;
+        let (time, start) = (1_000_000_000_000 + at, 0x1000 + at % 50_000 * 48);
+        let lines = [(start + 8, 2), (start, 1), (start + 4096, 9), (start - 4, 3)];
+        dump.lines(time, start, b"a.c", &lines);
+        dump.unwinding(time, &[9; 24], &[1; 8]);
+        dump.load(time - 2, start, at % 1000, b"name\xff", &code);
+        dump.moved(time, start, start + 16, 3, at);
+        dump.record(3, time, &[]);
+    }
+    std::fs::write(path, &dump.bytes).unwrap();
+}
+
+#[test]
+fn time_grows_with_the_file_and_output_does_not() {
+    let folder = scratch();
+    let path = folder.path().join("jit-7.dump");
+    let mut times = Vec::new();
+    for size in [4 << 20, 16 << 20] {
+        large(&path, size);
+        let start = Instant::now();
+        let output = run(&["--json", path.to_str().unwrap()]);
+        times.push(start.elapsed());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.len() < 50_000, "{}", output.stdout.len());
+    }
+    // Four times as much, and what a busy machine does.
+    assert!(times[1] < times[0] * 16 + Duration::from_secs(2), "{times:?}");
+}

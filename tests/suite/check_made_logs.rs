@@ -1,0 +1,231 @@
+//! Logs and traces with something wrong in them, one thing each.
+
+use jitinject::bytes::ByteOrder;
+use jitinject::runtime::RuntimeTime;
+use jitinject::runtime::mono::event::{
+    CodeBufferKind, Kind, Method, Object, Pointer, ThreadId, TypeReference,
+};
+use jitinject::runtime::mono::{Event, packed};
+use jitinject::runtime::xray::{Mode, What};
+use jitinject::units::Address;
+
+use crate::check_made::{Made, made, set_u64};
+use crate::support::mono_log;
+use crate::support::xray_trace::{Buffer, Record, Writer};
+
+const ORDER: ByteOrder = ByteOrder::Little;
+
+/// A log with a method that is compiled, named and called.
+fn clean_log() -> mono_log::Writer {
+    let mut log = mono_log::Writer::new(17);
+    log.buffer(mono_log::Bases {
+        time: 1000,
+        thread: 1,
+        ..mono_log::Bases::default()
+    });
+    let code = Address(0x4000);
+    for (time, kind) in [
+        (
+            1010,
+            Kind::CodeBuffer {
+                kind: CodeBufferKind::Method,
+                start: code,
+                size: 64,
+                name: b"",
+            },
+        ),
+        (
+            1020,
+            Kind::Jit {
+                method: Method(8),
+                code,
+                size: 64,
+                name: b"Work:Go ()",
+            },
+        ),
+        (1030, Kind::Enter(Method(8))),
+        (1040, Kind::Leave(Method(8))),
+    ] {
+        put(&mut log, time, kind);
+    }
+    log
+}
+
+fn put(log: &mut mono_log::Writer, time: u64, kind: Kind<'_>) {
+    assert!(log.event(&Event {
+        time: RuntimeTime(time),
+        thread: ThreadId(1),
+        offset: 0,
+        kind,
+    }));
+}
+
+fn log_with(rules: &[&'static str], time: u64, kind: Kind<'_>) -> Made {
+    let mut log = clean_log();
+    put(&mut log, time, kind);
+    made(rules, "app.mlpd", log.finish())
+}
+
+/// A log whose second buffer has these bytes.
+fn log_with_content(rules: &[&'static str], content: &[u8]) -> Made {
+    let mut file = clean_log().finish();
+    file.extend(b"\x01LPM");
+    file.extend((content.len() as u32).to_le_bytes());
+    file.extend([0; 40]);
+    file.extend(content);
+    made(rules, "app.mlpd", file)
+}
+
+/// A packed log.
+fn packed_log(rules: &[&'static str], packed: &[u8]) -> Made {
+    let mut file = Vec::new();
+    let unpacked = packed::unpack(packed, packed::largest(packed.len() as u64), &mut file).unwrap();
+    Made {
+        unpacking: unpacked.faults,
+        ..made(rules, "app.mlpd", file)
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// What can be wrong with logs and is not wrong with any recording, and more.
+pub fn logs() -> Vec<Made> {
+    let clean = clean_log().finish();
+    let without_process = {
+        let mut file = clean.clone();
+        file[32..36].fill(0);
+        file
+    };
+    let long_number = {
+        let mut number = Vec::new();
+        mono_log::unsigned(&mut number, u64::MAX >> 1);
+        number
+    };
+    let torn = {
+        let mut packed = gzip(&clean);
+        let end = packed.len() - 4;
+        packed[end - 4] ^= 0xff;
+        packed
+    };
+    let bomb = [&clean[..], b"\x01LPM\0\0\0\x3f", &vec![0; 80 << 20]].concat();
+    let allocation = Kind::Allocation {
+        class: TypeReference::VTable(Pointer(0x900)),
+        object: Object(0x1000),
+        size: 16,
+        frames: jitinject::runtime::mono::list::Frames::default(),
+    };
+    vec![
+        made(&[], "app.mlpd", clean.clone()),
+        made(&["ML001"], "app.mlpd", Vec::new()),
+        made(&["ML006"], "app.mlpd", without_process),
+        log_with_content(&["ML010"], &[0xc1, 0]),
+        log_with_content(&["ML011"], &[0x23, 0x80]),
+        log_with_content(&["ML012"], &[&[0x31, 0][..], &long_number].concat()),
+        log_with_content(&["ML013"], &[0x02, 0, 5, 0, b'n', b'a']),
+        log_with_content(&["ML014"], &[&[0x23][..], &[0x80; 10], &[1]].concat()),
+        log_with_content(&["ML015"], &[0x47, 0, 1, 9, 0, 0]),
+        packed_log(&["ML019"], &torn),
+        // Zeros are objects of no known type.
+        packed_log(&["ML018", "ML022", "ML035"], &gzip(&bomb)),
+        packed_log(
+            &["ML016", "ML021"],
+            &gzip(&[&clean[..], &vec![0; 4 << 20]].concat()),
+        ),
+        packed_log(&["ML023"], &[gzip(&clean), b"more".to_vec()].concat()),
+        log_with(&["ML030"], 1005, Kind::Enter(Method(8))),
+        log_with(&["ML035"], 1050, allocation),
+        log_with(&["ML036"], 1050, Kind::Enter(Method(16))),
+        log_with(&["ML037"], 1050, Kind::Leave(Method(8))),
+    ]
+}
+
+/// A trace without a flaw, of these records of one thread.
+fn trace(mode: Mode, version: u16, records: &[What<'static>]) -> (Vec<u8>, Vec<u64>) {
+    let mut writer = Writer::new(mode, version, ORDER, 4096);
+    let records = (100..).step_by(10).zip(records);
+    let offsets = writer.buffer(&Buffer {
+        process: 1,
+        thread: 2,
+        wall: (1, 0),
+        records: records
+            .map(|(tick, &what)| Record { tick, cpu: 0, what })
+            .collect(),
+    });
+    let mut file = writer.finish();
+    file[4..8].copy_from_slice(&3_u32.to_le_bytes());
+    set_u64(&mut file, 8, 2_400_000_000);
+    (file, offsets)
+}
+
+fn trace_of(rules: &[&'static str], records: &[What<'static>]) -> Made {
+    made(rules, "xray-log.app", trace(Mode::Fdr, 5, records).0)
+}
+
+/// What can be wrong with traces and is not wrong with any recording, and more.
+pub fn traces() -> Vec<Made> {
+    const ENTER: What<'_> = What::Enter { function: 5 };
+    const EXIT: What<'_> = What::Exit { function: 5 };
+    const EVENT: What<'_> = What::Custom { payload: b"12345678" };
+    const TYPED: What<'_> = What::Typed {
+        kind: 1,
+        payload: b"12345678",
+    };
+    let damaged = |rules: &[&'static str], change: &dyn Fn(&mut Vec<u8>, &[u64])| {
+        let (mut file, offsets) = trace(Mode::Fdr, 5, &[ENTER, EVENT, EXIT]);
+        change(&mut file, &offsets);
+        made(rules, "xray-log.app", file)
+    };
+    let event_size = |value: u32| {
+        move |file: &mut Vec<u8>, offsets: &[u64]| ORDER.set_u32(file, offsets[1] as usize + 1, value)
+    };
+    vec![
+        trace_of(&[], &[ENTER, EVENT, EXIT]),
+        made(&["XR001"], "xray-log.app", Vec::new()),
+        made(&["XR002"], "xray-log.app", vec![5, 0, 1, 0, 3, 0, 0, 0]),
+        damaged(&["XR003"], &|file, _| file[0] = 6),
+        // What is no action, and so no exit.
+        damaged(&["XR011"], &|file, offsets| file[offsets[2] as usize] = 4 << 1),
+        damaged(&["XR012"], &event_size(1 << 30)),
+        damaged(&["XR013"], &event_size(u32::MAX)),
+        damaged(&["XR014"], &|file, offsets| {
+            // The event's time is a difference with a sign.
+            ORDER.set_u32(file, offsets[1] as usize + 5, (-50_i32) as u32);
+        }),
+        damaged(&["XR015"], &|file, offsets| {
+            // The tick of the buffer, in the record in front of the first one.
+            set_u64(file, offsets[0] as usize - 13, u64::MAX);
+            file[offsets[0] as usize + 4] = 9;
+        }),
+        damaged(&["XR007", "XR019"], &|file, _| file[32 + 64] = 0),
+        damaged(&["XR020"], &|file, _| file[32 + 32] = 9 << 1 | 1),
+        trace_of(&["XR030"], &[ENTER, What::Enter { function: 6 }, EXIT]),
+        trace_of(&["XR031"], &[ENTER, EXIT, EXIT]),
+        // That bytes are missing is never seen, but so of all that LLVM writes.
+        trace_of(&["XR016", "XR034"], &[ENTER, TYPED, EXIT]),
+        made(
+            &["XR016", "XR032", "XR034"],
+            "xray-log.app",
+            trace(Mode::Fdr, 4, &[ENTER, TYPED, EXIT]).0,
+        ),
+        trace_of(&["XR033"], &[ENTER, What::Custom { payload: b"" }, EXIT]),
+        made(
+            &["XR035"],
+            "xray-log.app",
+            trace(Mode::Basic, 3, &[ENTER, What::Argument(1), EXIT]).0,
+        ),
+        made(
+            &[],
+            "xray-log.app",
+            trace(
+                Mode::Basic,
+                3,
+                &[What::EnterWithArguments { function: 5 }, What::Argument(1), EXIT],
+            )
+            .0,
+        ),
+    ]
+}

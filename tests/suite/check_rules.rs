@@ -1,0 +1,148 @@
+//! Files in which one thing is wrong: each rule of `jitinject check` finds what it is about, and no other one does.
+
+use std::collections::BTreeSet;
+
+use jitinject::bytes::ByteOrder;
+use jitinject::check::{Kind, Report, check, rules};
+use jitinject::tally::Tally;
+
+use crate::check::RECORDINGS;
+use crate::check_made::{Made, clean_dump, dumps, rich_dump};
+use crate::check_made_logs::{logs, traces};
+use crate::support::capture;
+use crate::support::generator::{Plan, generate};
+use crate::support::scratch;
+
+/// The rules that a report has findings of.
+pub fn ids(report: &Report) -> Vec<&'static str> {
+    let mut ids: Vec<_> = report.findings.iter().map(|finding| finding.rule.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn check_dump(file: &[u8], name: &str) -> Report {
+    check(Kind::Jitdump, file, name.as_bytes(), &Tally::default())
+}
+
+/// Checks files that were made, and tells which of them break other rules than they should.
+fn mistaken(kind: Kind, all: Vec<Made>) -> Vec<String> {
+    let mut mistaken = Vec::new();
+    for (number, made) in all.into_iter().enumerate() {
+        let report = check(kind, &made.file, made.name.as_bytes(), &made.unpacking);
+        if ids(&report) != made.rules {
+            let (found, expected) = (ids(&report), made.rules);
+            mistaken.push(format!("{number}: {found:?}, not {expected:?}"));
+        }
+        for finding in &report.findings {
+            assert!(finding.count > 0);
+            let size = made.file.len() as u64;
+            assert!(finding.places.iter().all(|place| place.offset <= size));
+        }
+    }
+    mistaken
+}
+
+#[test]
+fn each_rule_finds_what_is_made_for_it_and_nothing_else() {
+    let mistaken = [
+        mistaken(Kind::Jitdump, dumps()),
+        mistaken(Kind::MonoLog, logs()),
+        mistaken(Kind::XrayTrace, traces()),
+    ];
+    assert!(mistaken.iter().all(Vec::is_empty), "{mistaken:#?}");
+}
+
+#[test]
+fn no_rule_is_left_without_a_file_that_breaks_it() {
+    let mut broken: BTreeSet<&str> = RECORDINGS
+        .iter()
+        .flat_map(|(_, ids)| ids.iter().copied())
+        .collect();
+    let made = dumps().into_iter().chain(logs()).chain(traces());
+    broken.extend(made.flat_map(|made| made.rules));
+    // No file is as large as that; the unit tests of the checker have it.
+    broken.insert("XR021");
+    let all: BTreeSet<&str> = rules::all().map(|rule| rule.id).collect();
+    let missing: Vec<_> = all.symmetric_difference(&broken).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn a_clean_dump_of_either_order_breaks_no_rule() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let report = check_dump(&clean_dump(order).finish(), "jit-77.dump");
+        assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        assert!(report.records > 4);
+    }
+}
+
+/// Of what others write without a mistake, three things are noted, which all do so.
+#[test]
+fn made_up_dumps_break_no_rule_but_what_is_so_by_nature() {
+    let plan = Plan {
+        functions: 300,
+        samples: 10,
+        ..Plan::default()
+    };
+    for plan in [
+        plan.clone(),
+        Plan {
+            order: ByteOrder::Big,
+            ..plan.clone()
+        },
+        Plan {
+            moves: true,
+            places: 90,
+            ..plan.clone()
+        },
+        Plan {
+            has_tables: true,
+            ..plan.clone()
+        },
+    ] {
+        let folder = scratch();
+        generate(folder.path(), &plan);
+        let file = std::fs::read(folder.path().join("jit-5000.dump")).unwrap();
+        let report = check_dump(&file, "jit-5000.dump");
+        // no alignment, no CLOSE, no end of lines, relative names
+        let mut expected = vec!["JD025", "JD028", "JD080", "JD081"];
+        if plan.moves {
+            // memory is used again
+            expected.push("JD046");
+        }
+        if plan.has_tables {
+            // in the order that perf reads
+            expected.push("JD093");
+        }
+        expected.sort_unstable();
+        assert_eq!(ids(&report), expected, "{:#?}", report.findings);
+    }
+}
+
+/// Every byte of a small dump, log and trace is damaged in turn, and each is cut everywhere.
+#[test]
+fn whatever_is_damaged_is_checked_to_its_end() {
+    let log = crate::mono::real("mono-jit");
+    let trace = std::fs::read(capture::folder("xray-fdr-typed19").join("trace.xray")).unwrap();
+    let dump = std::fs::read(capture::folder("php82").join("jit-26234.dump")).unwrap();
+    let rich = rich_dump();
+    for (kind, file) in [
+        (Kind::Jitdump, &rich),
+        (Kind::Jitdump, &dump),
+        (Kind::MonoLog, &log),
+        (Kind::XrayTrace, &trace),
+    ] {
+        let step = 1 + file.len() / 400;
+        for at in (0..file.len()).step_by(step) {
+            let cut = check(kind, &file[..at], b"jit-1.dump", &Tally::default());
+            assert!(cut.findings.iter().all(|finding| finding.count > 0));
+            for bits in [0x01, 0x80, 0xff] {
+                let mut damaged = file.clone();
+                damaged[at] ^= bits;
+                let report = check(kind, &damaged, b"jit-1.dump", &Tally::default());
+                let places = report.findings.iter().map(|finding| finding.places.len());
+                assert!(places.max().unwrap_or(0) <= jitinject::tally::MAX_PLACES);
+            }
+        }
+    }
+}
