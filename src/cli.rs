@@ -6,8 +6,8 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::compare::CompareArguments;
 use crate::commands::check::CheckArguments;
+use crate::commands::compare::CompareArguments;
 use crate::commands::completions::CompletionsArguments;
 use crate::commands::dump::DumpArguments;
 use crate::commands::inject::InjectArguments;

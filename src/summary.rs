@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::runtime::FileKind;
+
 /// The version of the JSON form. It changes when a field changes its meaning or goes.
 pub const FORMAT: u32 = 1;
 
@@ -59,18 +61,6 @@ pub struct CacheSummary {
     pub objects: u64,
     /// How many of those were not before.
     pub added: u64,
-}
-
-/// What kind of file functions come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FileKind {
-    /// A jitdump.
-    Jitdump,
-    /// A log of Mono's profiler.
-    MonoLog,
-    /// A trace of XRay, whose functions have no code.
-    XrayTrace,
 }
 
 /// One file with functions.

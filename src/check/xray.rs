@@ -46,17 +46,6 @@ pub(super) fn check(file: &[u8]) -> (u64, Findings) {
     (records, findings)
 }
 
-/// Whether a file that somebody takes for a trace may be one: its start is that of a header of an unknown version, or of
-/// one that was cut.
-pub(super) fn may_be_trace(file: &[u8]) -> bool {
-    match Header::parse(file) {
-        Ok(_) => true,
-        Err(Error::TooShort(size)) => size >= 4,
-        Err(Error::Version { .. } | Error::Type { .. }) => true,
-        Err(Error::Empty | Error::NotATrace(_)) => false,
-    }
-}
-
 fn check_header(header: &Header, file: &[u8], findings: &mut Findings) {
     /// Nanoseconds.
     const WALL_CLOCK: u64 = 1_000_000_000;

@@ -3,20 +3,18 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context;
 use clap::Args;
-use jitinject::dump::{self, Entry, FORMAT, Filter, Kind, Options, Times};
-use jitinject::files::{MappedFile, Spool};
-use jitinject::inject::is_standard;
-use jitinject::runtime::mono::{Fault, packed};
-use jitinject::tally::Tally;
+use jitinject::dump::{self, Entry, FORMAT, Filter, Options, Times};
+use jitinject::runtime::FileKind;
 use jitinject::units::Address;
 use serde::Serialize;
 
+use crate::commands::opened::Opened;
 use crate::terminal::{self, PlainOutput, say};
 
 /// What is said behind the options.
@@ -73,22 +71,11 @@ fn address(text: &str) -> Result<Address, String> {
         .map_err(|_| format!("{text} is no address in hexadecimal digits"))
 }
 
-/// A file, and where it was unpacked if it was packed.
-struct Opened {
-    file: MappedFile,
-    packed: Option<Packed>,
-}
-
-struct Packed {
-    size: u64,
-    faults: Tally<Fault>,
-}
-
 /// The first line of JSON.
 #[derive(Serialize)]
 struct Preamble {
     jitinject_dump: u32,
-    kind: Kind,
+    kind: FileKind,
     file_size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     packed_size: Option<u64>,
@@ -102,11 +89,11 @@ impl DumpArguments {
         let name = self.file.display();
         let opened = Opened::open(&self.file).with_context(|| format!("cannot read {name}"))?;
         if opened.file.is_empty() {
-            let faults = opened.packing_faults().collect::<Vec<_>>().join("; ");
+            let faults = faults(&opened).join("; ");
             anyhow::ensure!(faults.is_empty(), "nothing can be unpacked from {name}: {faults}");
             anyhow::bail!("{name} is empty");
         }
-        let kind = Kind::of(&opened.file).with_context(|| {
+        let kind = opened.kind().with_context(|| {
             format!("{name} is no jitdump, no log of Mono's profiler and no trace of XRay")
         })?;
         let options = Options {
@@ -117,8 +104,7 @@ impl DumpArguments {
             },
             with_code: self.code,
         };
-        if options.filter.is_about_functions() && !kind.knows_functions() {
-            let kind = kind.name();
+        if options.filter.is_about_functions() && kind == FileKind::XrayTrace {
             say(&format!(
                 "note: a {kind} knows functions by numbers only, so that no record has a name or an address"
             ));
@@ -128,7 +114,7 @@ impl DumpArguments {
             false => Style::new(),
         };
         terminal::print_plain(|output| {
-            let preamble = opened.preamble(kind);
+            let preamble = Preamble::new(&opened, kind);
             match self.json {
                 true => json_line(output, &preamble)?,
                 false => preamble.write(output)?,
@@ -143,6 +129,12 @@ impl DumpArguments {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What could not be unpacked, in words.
+fn faults(opened: &Opened) -> Vec<String> {
+    let faults = opened.packing_faults();
+    faults.iter().map(|(fault, _)| fault.to_string()).collect()
 }
 
 fn json_line(output: &mut PlainOutput, object: &impl Serialize) -> io::Result<()> {
@@ -163,51 +155,20 @@ fn text_line(output: &mut PlainOutput, entry: &Entry<'_>, style: Style) -> io::R
     )
 }
 
-impl Opened {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = match is_standard(path) {
-            true => {
-                let mut spool = Spool::create()?;
-                io::copy(&mut io::stdin().lock(), &mut spool)?;
-                spool.map(path)?
-            }
-            false => MappedFile::open(path)?,
-        };
-        if !packed::is_packed(&file) {
-            return Ok(Self { file, packed: None });
-        }
-        let size = file.len() as u64;
-        let mut spool = Spool::create()?;
-        let unpacked = packed::unpack(&file, packed::largest(size), &mut spool)?;
-        Ok(Self {
-            file: spool.map(path)?,
-            packed: Some(Packed {
-                size,
-                faults: unpacked.faults,
-            }),
-        })
-    }
-
-    fn packing_faults(&self) -> impl Iterator<Item = String> {
-        let faults = self.packed.iter().flat_map(|packed| packed.faults.iter());
-        faults.map(|(fault, _)| fault.to_string())
-    }
-
-    fn preamble(&self, kind: Kind) -> Preamble {
-        Preamble {
+impl Preamble {
+    fn new(opened: &Opened, kind: FileKind) -> Self {
+        Self {
             jitinject_dump: FORMAT,
             kind,
-            file_size: self.file.len() as u64,
-            packed_size: self.packed.as_ref().map(|packed| packed.size),
-            packing_faults: self.packing_faults().collect(),
+            file_size: opened.file.len() as u64,
+            packed_size: opened.packed.as_ref().map(|packed| packed.size),
+            packing_faults: faults(opened),
         }
     }
-}
 
-impl Preamble {
     /// The same as text.
     fn write(&self, output: &mut PlainOutput) -> io::Result<()> {
-        write!(output, "{}, {} bytes", self.kind.name(), self.file_size)?;
+        write!(output, "{}, {} bytes", self.kind, self.file_size)?;
         if let Some(size) = self.packed_size {
             write!(output, ", unpacked from {size}")?;
         }

@@ -1,11 +1,12 @@
 //! What can be done, a file for each command: what can be typed behind its name, and doing it.
 
-pub mod compare;
 pub mod check;
+pub mod compare;
 pub mod completions;
 pub mod dump;
 pub mod inject;
 pub mod man;
+mod opened;
 
 use std::process::ExitCode;
 

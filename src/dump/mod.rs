@@ -1,7 +1,7 @@
 //! What is in a file that a runtime wrote, piece by piece, for those who write runtimes.
 //!
 //! ```text
-//! file ─► [Kind] ─► runtime/'s readers ─► [entry]: what each piece is  [jitdump] [mono] [xray] ─► JSON, text
+//! file ─► [FileKind] ─► runtime/'s readers ─► [entry]: what each piece is  [jitdump] [mono] [xray] ─► JSON, text
 //!                                                    [filter]: which ones are wanted
 //! ```
 //!
@@ -34,55 +34,12 @@ mod jitdump;
 mod mono;
 mod xray;
 
-use serde::Serialize;
-
 pub use self::entry::{Entry, Fields, Value};
 pub use self::filter::{Filter, Times};
-use crate::runtime::{jitdump as jitdump_format, mono as mono_format, xray as xray_format};
+use crate::runtime::FileKind;
 
 /// The version of the JSON form.
 pub const FORMAT: u32 = 1;
-
-/// Kinds of files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// A jitdump.
-    Jitdump,
-    /// A log of Mono's profiler, which is not packed.
-    MonoLog,
-    /// A trace of XRay.
-    XrayTrace,
-}
-
-impl Kind {
-    /// The kind of a file, by what it starts with.
-    pub fn of(file: &[u8]) -> Option<Self> {
-        if jitdump_format::header::byte_order(file).is_some() {
-            Some(Self::Jitdump)
-        } else if mono_format::header::is_log(file) {
-            Some(Self::MonoLog)
-        } else if xray_format::header::has_small_numbers(file) {
-            Some(Self::XrayTrace)
-        } else {
-            None
-        }
-    }
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Jitdump => "jitdump",
-            Self::MonoLog => "log of Mono's profiler",
-            Self::XrayTrace => "trace of XRay",
-        }
-    }
-
-    /// Whether its records tell names of functions, and addresses.
-    pub fn knows_functions(self) -> bool {
-        self != Self::XrayTrace
-    }
-}
 
 /// What is wanted of a file.
 #[derive(Clone, Debug, Default)]
@@ -97,10 +54,10 @@ pub struct Options {
 pub type Put<'p, E> = dyn FnMut(&Entry<'_>) -> Result<(), E> + 'p;
 
 /// Gives all pieces of a file that are wanted to `put`, in the order of the file. Errors are those of `put`.
-pub fn dump<E>(file: &[u8], kind: Kind, options: &Options, put: &mut Put<'_, E>) -> Result<(), E> {
+pub fn dump<E>(file: &[u8], kind: FileKind, options: &Options, put: &mut Put<'_, E>) -> Result<(), E> {
     match kind {
-        Kind::Jitdump => jitdump::dump(file, options, put),
-        Kind::MonoLog => mono::dump(file, &options.filter, put),
-        Kind::XrayTrace => xray::dump(file, &options.filter, put),
+        FileKind::Jitdump => jitdump::dump(file, options, put),
+        FileKind::MonoLog => mono::dump(file, &options.filter, put),
+        FileKind::XrayTrace => xray::dump(file, &options.filter, put),
     }
 }

@@ -21,10 +21,9 @@ use crate::inject::sources::{Sources, UsedFile};
 use crate::inject::told::Told;
 use crate::inject::{Options, Tiers, is_standard, output, runtimes, sampled};
 use crate::perf::Profile;
-use crate::runtime::named_code::Teller;
-use crate::runtime::{Change, CodeFile, jitdump};
+use crate::runtime::{Change, CodeFile, FileKind, jitdump};
 use crate::summary::{
-    CacheSummary, DumpSummary, FORMAT, FileKind, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
+    CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
     SymbolSummary, Unnamed, Warning,
 };
 use crate::tally::Tally;
@@ -351,10 +350,7 @@ fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
     DumpSummary {
         kind: match used.code {
             CodeFile::Jitdump(_) => FileKind::Jitdump,
-            CodeFile::Named(ref code) => match code.told_by {
-                Teller::MonoLog => FileKind::MonoLog,
-                Teller::XrayTrace => FileKind::XrayTrace,
-            },
+            CodeFile::Named(ref code) => code.told_by,
         },
         path: shown(used.found.file.path()),
         pids: used.found.pids.iter().map(|pid| pid.0).collect(),

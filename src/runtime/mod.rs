@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod code_file;
+mod file_kind;
 pub mod jitdump;
 pub mod mono;
 pub mod named_code;
@@ -15,6 +16,7 @@ pub mod perf_map;
 pub mod xray;
 
 pub use code_file::{CodeFile, FunctionView};
+pub use file_kind::FileKind;
 
 use crate::units::Address;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::machine::Machine;
-use crate::runtime::{Change, CodeEvent, FunctionView, RuntimeTime};
+use crate::runtime::{Change, CodeEvent, FileKind, FunctionView, RuntimeTime};
 use crate::units::AddressRange;
 
 /// A function.
@@ -17,15 +17,6 @@ pub struct NamedFunction<'a> {
     pub code: Option<&'a [u8]>,
 }
 
-/// What kind of file tells of functions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Teller {
-    /// A log of Mono's profiler.
-    MonoLog,
-    /// A trace of XRay.
-    XrayTrace,
-}
-
 /// The functions of one process.
 #[derive(Clone, Debug)]
 pub struct NamedCode<'a> {
@@ -34,14 +25,14 @@ pub struct NamedCode<'a> {
     /// The machine that the code is for.
     pub machine: Machine,
     /// What kind of file tells of them.
-    pub told_by: Teller,
+    pub told_by: FileKind,
     functions: Vec<NamedFunction<'a>>,
     events: Vec<CodeEvent>,
 }
 
 impl<'a> NamedCode<'a> {
     /// No function yet.
-    pub fn new(pid: u32, machine: Machine, told_by: Teller) -> Self {
+    pub fn new(pid: u32, machine: Machine, told_by: FileKind) -> Self {
         Self {
             pid,
             machine,

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use jitinject::bytes::ByteOrder;
-use jitinject::check::{Kind, Report, check, rules};
+use jitinject::check::{Report, check, rules};
+use jitinject::runtime::FileKind;
 use jitinject::tally::Tally;
 
 use crate::check::RECORDINGS;
@@ -21,11 +22,11 @@ pub fn ids(report: &Report) -> Vec<&'static str> {
 }
 
 fn check_dump(file: &[u8], name: &str) -> Report {
-    check(Kind::Jitdump, file, name.as_bytes(), &Tally::default())
+    check(FileKind::Jitdump, file, name.as_bytes(), &Tally::default())
 }
 
 /// Checks files that were made, and tells which of them break other rules than they should.
-fn mistaken(kind: Kind, all: Vec<Made>) -> Vec<String> {
+fn mistaken(kind: FileKind, all: Vec<Made>) -> Vec<String> {
     let mut mistaken = Vec::new();
     for (number, made) in all.into_iter().enumerate() {
         let report = check(kind, &made.file, made.name.as_bytes(), &made.unpacking);
@@ -45,9 +46,9 @@ fn mistaken(kind: Kind, all: Vec<Made>) -> Vec<String> {
 #[test]
 fn each_rule_finds_what_is_made_for_it_and_nothing_else() {
     let mistaken = [
-        mistaken(Kind::Jitdump, dumps()),
-        mistaken(Kind::MonoLog, logs()),
-        mistaken(Kind::XrayTrace, traces()),
+        mistaken(FileKind::Jitdump, dumps()),
+        mistaken(FileKind::MonoLog, logs()),
+        mistaken(FileKind::XrayTrace, traces()),
     ];
     assert!(mistaken.iter().all(Vec::is_empty), "{mistaken:#?}");
 }
@@ -127,10 +128,10 @@ fn whatever_is_damaged_is_checked_to_its_end() {
     let dump = std::fs::read(capture::folder("php82").join("jit-26234.dump")).unwrap();
     let rich = rich_dump();
     for (kind, file) in [
-        (Kind::Jitdump, &rich),
-        (Kind::Jitdump, &dump),
-        (Kind::MonoLog, &log),
-        (Kind::XrayTrace, &trace),
+        (FileKind::Jitdump, &rich),
+        (FileKind::Jitdump, &dump),
+        (FileKind::MonoLog, &log),
+        (FileKind::XrayTrace, &trace),
     ] {
         let step = 1 + file.len() / 400;
         for at in (0..file.len()).step_by(step) {

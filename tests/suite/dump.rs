@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use jitinject::bytes::ByteOrder;
-use jitinject::dump::{Entry, Filter, Kind, Options, dump};
+use jitinject::dump::{Entry, Filter, Options, dump};
+use jitinject::runtime::FileKind;
 use jitinject::units::Address;
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ pub fn pieces(file: &[u8]) -> Vec<Value> {
 }
 
 pub fn walk(file: &[u8], options: &Options, mut with: impl FnMut(&Entry<'_>)) {
-    let kind = Kind::of(file).unwrap();
+    let kind = FileKind::of(file).unwrap();
     let done = dump(file, kind, options, &mut |entry| {
         with(entry);
         let text = entry.to_string();

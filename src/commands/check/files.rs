@@ -1,17 +1,16 @@
 //! Finding, opening and checking files.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::printable;
-use jitinject::check::{self, Kind, Report};
+use jitinject::check::{self, Report};
+use jitinject::files::MappedFile;
 use jitinject::files::search::{files_below, shown};
-use jitinject::files::{MappedFile, Spool};
+use jitinject::runtime::FileKind;
 use jitinject::runtime::jitdump::marker::is_dump_name;
-use jitinject::runtime::mono::packed;
-use jitinject::tally::Tally;
 
+use crate::commands::opened::{Opened, base_name};
 use crate::terminal::say;
 
 /// A file, and what was found.
@@ -58,19 +57,15 @@ fn below(folder: &Path) -> impl Iterator<Item = Checked> {
     std::iter::once(first).chain(found)
 }
 
-fn base_name(path: &Path) -> &[u8] {
-    path.file_name().unwrap_or_default().as_bytes()
-}
-
 fn check_found(path: &Path) -> Option<Result<Report, String>> {
     let name = base_name(path);
     match MappedFile::open(path) {
         Ok(file) => {
             let kind = match file.is_empty() {
-                true => Kind::of_named(&file, name),
-                false => Kind::of(&file),
+                true => FileKind::of_named(&file, name),
+                false => FileKind::of(&file),
             };
-            Some(check_opened(file, kind?, name))
+            kind.map(|kind| check_opened(file, kind, name))
         }
         Err(error) => is_dump_name(name).then(|| Err(cannot_read(&error))),
     }
@@ -79,30 +74,18 @@ fn check_found(path: &Path) -> Option<Result<Report, String>> {
 fn check_named(path: &Path) -> Result<Report, String> {
     let name = base_name(path);
     let file = MappedFile::open(path).map_err(|error| cannot_read(&error))?;
-    let kind =
-        Kind::of_named(&file, name).ok_or("is no jitdump, no log of Mono's profiler and no trace of XRay")?;
+    let kind = FileKind::of_named(&file, name);
+    let kind = kind.ok_or("is no jitdump, no log of Mono's profiler and no trace of XRay")?;
     check_opened(file, kind, name)
 }
 
-fn check_opened(file: MappedFile, kind: Kind, name: &[u8]) -> Result<Report, String> {
-    let is_packed = kind == Kind::MonoLog && packed::is_packed(&file);
-    let report = match is_packed {
-        false => check::check(kind, &file, name, &Tally::default()),
-        true => {
-            let unpack = || {
-                let mut spool = Spool::create()?;
-                let unpacked = packed::unpack(&file, packed::largest(file.len() as u64), &mut spool)?;
-                Ok((spool.map(file.path())?, unpacked.faults))
-            };
-            let (plain, faults) =
-                unpack().map_err(|error: std::io::Error| format!("cannot be unpacked: {error}"))?;
-            check::check(kind, &plain, name, &faults)
-        }
-    };
-    if file.has_shrunk() {
-        return Err("was cut while it was read".to_owned());
+fn check_opened(file: MappedFile, kind: FileKind, name: &[u8]) -> Result<Report, String> {
+    let opened = Opened::of(file).map_err(|error| format!("cannot be unpacked: {error}"))?;
+    let report = check::check(kind, &opened.file, name, &opened.packing_faults());
+    match opened.file.has_shrunk() {
+        true => Err("was cut while it was read".to_owned()),
+        false => Ok(report),
     }
-    Ok(report)
 }
 
 fn cannot_read(error: &std::io::Error) -> String {

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use anstyle::AnsiColor;
 use jitinject::bytes::printable;
-use jitinject::check::{Finding, Kind, Place, Report, Severity};
+use jitinject::check::{Finding, Place, Report, Severity};
+use jitinject::runtime::FileKind;
 use serde::Serialize;
 
 use crate::commands::check::files::Checked;
@@ -156,7 +157,7 @@ struct FileEntry<'d> {
     path: &'d str,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'d str>,
-    kind: Option<Kind>,
+    kind: Option<FileKind>,
     records: u64,
     findings: Vec<FindingEntry<'d>>,
 }

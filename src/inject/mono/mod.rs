@@ -29,8 +29,9 @@ use crate::inject::mono::prepare::Prepared;
 use crate::machine::Machine;
 use crate::perf::event::Backing;
 use crate::range_map::RangeMap;
+use crate::runtime::FileKind;
 use crate::runtime::mono::{self, Index, Log};
-use crate::runtime::named_code::{NamedCode, NamedFunction, Teller};
+use crate::runtime::named_code::{NamedCode, NamedFunction};
 use crate::tally::Tally;
 use crate::units::Pid;
 
@@ -86,7 +87,7 @@ impl<'a> ReadLog<'a> {
         let pid = self.pid();
         let in_files = files_of(processes, pid);
         let places = self.prepared.as_ref().map(|prepared| &prepared.places);
-        let mut code = NamedCode::new(pid.0, machine, Teller::MonoLog);
+        let mut code = NamedCode::new(pid.0, machine, FileKind::MonoLog);
         for (number, function) in (0u32..).zip(self.index.code.functions()) {
             if in_files.overlapping(function.range).next().is_some() {
                 continue;

@@ -31,9 +31,9 @@ use crate::inject::xray::clock::FoundClock;
 use crate::inject::xray::places::Places;
 use crate::inject::xray::threads::Traced;
 use crate::machine::Machine;
-use crate::runtime::RuntimeTime;
-use crate::runtime::named_code::{NamedCode, NamedFunction, Teller};
+use crate::runtime::named_code::{NamedCode, NamedFunction};
 use crate::runtime::xray::{Fault, Index, Trace};
+use crate::runtime::{FileKind, RuntimeTime};
 use crate::summary::{TraceSummary, Warning};
 use crate::tally::Tally;
 use crate::units::{Pid, Time};
@@ -118,7 +118,7 @@ impl Traces<'_> {
     pub fn code(&self, machine: Machine) -> impl Iterator<Item = (&FoundDump, NamedCode<'_>)> {
         self.processes.iter().filter_map(move |(pid, process)| {
             let made_up = process.places.made_up().all();
-            let mut code = NamedCode::new(pid.0, machine, Teller::XrayTrace);
+            let mut code = NamedCode::new(pid.0, machine, FileKind::XrayTrace);
             for MadeUp { name, range } in made_up {
                 let named = NamedFunction {
                     name: name.into(),
