@@ -12,6 +12,7 @@ use crate::commands::completions::CompletionsArguments;
 use crate::commands::dump::DumpArguments;
 use crate::commands::inject::InjectArguments;
 use crate::commands::man::ManArguments;
+use crate::commands::timeline::TimelineArguments;
 use crate::terminal;
 
 /// Examples at the end of the help.
@@ -68,6 +69,8 @@ pub enum Command {
     Dump(DumpArguments),
     /// Check what runtimes write: jitdumps, logs of Mono's profiler, traces of XRay
     Check(CheckArguments),
+    /// Show the code cache over time, as a page for a browser
+    Timeline(TimelineArguments),
     /// Print the manual, in the form that man reads
     Man(ManArguments),
     /// Print what a shell needs to complete jitinject's options

@@ -15,7 +15,8 @@
 //!                          elf/     functions ─► ELF objects ──► perf/ writes the new profile
 //! ```
 //!
-//! [`inject::inject`] is the whole way, on one screen. The folders below it are usable by themselves:
+//! [`inject::inject`] is the whole way, on one screen; [`timeline::timeline`] shows the code on its time axis as a page.
+//! The folders below them are usable by themselves:
 //!
 //! - [`perf`]: reading and rewriting perf.data;
 //! - [`runtime`]: the files that runtimes write: jitdumps, perf maps, logs of Mono's profiler, traces of XRay;
@@ -101,4 +102,5 @@ pub mod range_map;
 pub mod runtime;
 pub mod summary;
 pub mod tally;
+pub mod timeline;
 pub mod units;

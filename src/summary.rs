@@ -273,8 +273,8 @@ impl Summary {
     /// line for each dump.
     pub fn text(&self, is_verbose: bool) -> String {
         let mut text = String::new();
-        self.put_warnings(&mut text);
-        self.put_notes(&mut text);
+        let all = "--summary FILE tells them all";
+        put_warnings(&mut text, &self.warnings, &self.notes, all);
         for dump in &self.dumps {
             if is_verbose || !dump.same_clock {
                 let _ = writeln!(text, "{}", dump.text());
@@ -356,40 +356,30 @@ impl Summary {
 const SHOWN_OF_A_KIND: u64 = 10;
 const SHOWN: u64 = 100;
 
-impl Summary {
-    fn put_warnings(&self, text: &mut String) {
-        let mut kinds: FxHashMap<&str, u64> = FxHashMap::default();
-        let (mut shown, mut hidden) = (0, 0);
-        for warning in &self.warnings {
-            let of_kind = kinds.entry(&warning.what).or_default();
-            *of_kind += 1;
-            if *of_kind > SHOWN_OF_A_KIND || shown == SHOWN {
-                hidden += 1;
-                continue;
-            }
-            shown += 1;
-            let _ = writeln!(text, "warning: {warning}");
+/// Warnings and notes as lines of text, not too many of one kind; `all` tells where all of them are.
+pub fn put_warnings(text: &mut String, warnings: &[Warning], notes: &[String], all: &str) {
+    let mut kinds: FxHashMap<&str, u64> = FxHashMap::default();
+    let (mut shown, mut hidden) = (0, 0);
+    for warning in warnings {
+        let of_kind = kinds.entry(&warning.what).or_default();
+        *of_kind += 1;
+        if *of_kind > SHOWN_OF_A_KIND || shown == SHOWN {
+            hidden += 1;
+            continue;
         }
-        if hidden > 0 {
-            let _ = writeln!(
-                text,
-                "warning: there are {hidden} more; --summary FILE tells them all"
-            );
-        }
+        shown += 1;
+        let _ = writeln!(text, "warning: {warning}");
     }
-
-    fn put_notes(&self, text: &mut String) {
-        let shown = self.notes.len().min(SHOWN as usize);
-        for note in self.notes.iter().take(shown) {
-            let _ = writeln!(text, "note: {note}");
-        }
-        let hidden = self.notes.len() - shown;
-        if hidden > 0 {
-            let _ = writeln!(
-                text,
-                "note: there are {hidden} more; --summary FILE tells them all"
-            );
-        }
+    if hidden > 0 {
+        let _ = writeln!(text, "warning: there are {hidden} more; {all}");
+    }
+    let shown = notes.len().min(SHOWN as usize);
+    for note in notes.iter().take(shown) {
+        let _ = writeln!(text, "note: {note}");
+    }
+    let hidden = notes.len() - shown;
+    if hidden > 0 {
+        let _ = writeln!(text, "note: there are {hidden} more; {all}");
     }
 }
 

@@ -228,26 +228,47 @@ pub struct Selector<'a> {
     pub dumps: &'a [DumpState],
 }
 
+/// What is known of the JIT code that a sample was taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leaf {
+    /// A function: an index into [`Timeline::residences`].
+    Function(u32),
+    /// A symbol of a perf map.
+    Symbol(PlacedSymbol),
+    /// A function comes to that address only later.
+    BeforeLoad,
+    /// The dump of the process says nothing of that address.
+    NotInDump,
+    /// The dump of the process is lost or can't be used.
+    DumpUnusable,
+    /// The process has no dump.
+    NoDump,
+}
+
 /// How many bytes of records a thread walks at a time, at most.
 const PIECE: u64 = 16 << 20;
+
+/// The first `end` bytes of the records in pieces for all threads to walk, by the marks of the same profile.
+pub fn pieces(marks: &TimeMarks, end: u64) -> Vec<Range<u64>> {
+    let size = (end / rayon::current_num_threads() as u64).clamp(1, PIECE);
+    let mut pieces: Vec<Range<u64>> = Vec::new();
+    for start in marks.starts() {
+        match pieces.last_mut() {
+            Some(last) if start.saturating_sub(last.start) < size => continue,
+            Some(last) => last.end = start,
+            None => {}
+        }
+        pieces.push(start..end);
+    }
+    pieces
+}
 
 impl<'a> Selector<'a> {
     /// Walks the first `end` bytes of the records, in several threads, and tells `progress` how many bytes it
     /// has come. `marks` are those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
-        let threads = rayon::current_num_threads();
-        let size = (end / threads as u64).clamp(1, PIECE);
-        let mut pieces: Vec<Range<u64>> = Vec::new();
-        for start in marks.starts() {
-            match pieces.last_mut() {
-                Some(last) if start.saturating_sub(last.start) < size => continue,
-                Some(last) => last.end = start,
-                None => {}
-            }
-            pieces.push(start..end);
-        }
         let mut selection = Selection::nothing(self.processes, self.timeline);
-        for batch in pieces.chunks(threads) {
+        for batch in pieces(marks, end).chunks(rayon::current_num_threads()) {
             let found: Vec<Selection> = batch.par_iter().map(|piece| self.walk_piece(piece)).collect();
             for one in found {
                 selection.merge(one);
@@ -260,6 +281,25 @@ impl<'a> Selector<'a> {
             );
         }
         selection
+    }
+
+    /// What is known of a sample that was taken at `ip`, where `occupant` is; `None` if that is no JIT code.
+    pub fn leaf(&self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) -> Option<Leaf> {
+        let dump = self.dumps.get(space.index()).copied().unwrap_or_default();
+        Some(match occupant {
+            Occupant::Function(at) => Leaf::Function(at),
+            Occupant::Symbol(symbol) => Leaf::Symbol(symbol),
+            Occupant::File => return None,
+            // Every page that is executed is mapped; where a profile lacks the map, only a dump shows that
+            // there is JIT code.
+            Occupant::Unmapped if dump == DumpState::None => return None,
+            _ if self.timeline.has_later_code(space, ip, time) => Leaf::BeforeLoad,
+            _ => match dump {
+                DumpState::Read => Leaf::NotInDump,
+                DumpState::Unusable => Leaf::DumpUnusable,
+                DumpState::None => Leaf::NoDump,
+            },
+        })
     }
 
     fn walk_piece(&self, piece: &Range<u64>) -> Selection {
@@ -466,41 +506,32 @@ impl Walk<'_> {
     }
 
     fn count(&mut self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) {
-        let dump = self
-            .selector
-            .dumps
-            .get(space.index())
-            .copied()
-            .unwrap_or_default();
+        let Some(leaf) = self.selector.leaf(space, ip, time, occupant) else {
+            return;
+        };
         let samples = &mut self.selection.samples;
-        let counter = match occupant {
-            Occupant::Function(at) => {
+        let counter = match leaf {
+            Leaf::Function(at) => {
                 if let Some(hits) = self.selection.hits.get_mut(at as usize) {
                     *hits = hits.saturating_add(1);
                 }
                 &mut samples.named
             }
-            Occupant::Symbol(symbol) => {
+            Leaf::Symbol(symbol) => {
                 let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
                 *hits = hits.saturating_add(1);
                 samples.named_by_map += 1;
                 &mut samples.named
             }
-            Occupant::File => return,
-            // Every page that is executed is mapped; where a profile lacks the map, only a dump shows that
-            // there is JIT code.
-            Occupant::Unmapped if dump == DumpState::None => return,
-            _ if self.selector.timeline.has_later_code(space, ip, time) => {
+            Leaf::BeforeLoad => {
                 if let Some(count) = self.selection.before_load.get_mut(space.index()) {
                     *count = count.saturating_add(1);
                 }
                 &mut samples.before_load
             }
-            _ => match dump {
-                DumpState::Read => &mut samples.not_in_dump,
-                DumpState::Unusable => &mut samples.dump_unusable,
-                DumpState::None => &mut samples.no_dump,
-            },
+            Leaf::NotInDump => &mut samples.not_in_dump,
+            Leaf::DumpUnusable => &mut samples.dump_unusable,
+            Leaf::NoDump => &mut samples.no_dump,
         };
         *counter += 1;
     }

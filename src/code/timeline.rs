@@ -356,6 +356,12 @@ impl Timeline {
         marked(&self.vacancies, marks)
     }
 
+    /// What lay where and for how long in an address space itself, without what it inherited, in the order of time.
+    pub fn code_of(&self, space: SpaceId) -> &[Episode<Code>] {
+        self.layers_of(space)
+            .map_or(&[][..], |layers| layers.code.episodes())
+    }
+
     /// From the lowest address that code ever was at, in an address space or in those that it is a copy of,
     /// up to the highest.
     pub fn extent(&self, space: SpaceId) -> Option<AddressRange> {

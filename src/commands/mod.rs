@@ -7,6 +7,7 @@ pub mod dump;
 pub mod inject;
 pub mod man;
 mod opened;
+pub mod timeline;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ impl Command {
             Self::Check(arguments) => arguments.run(),
             Self::Man(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(),
+            Self::Timeline(arguments) => arguments.run(),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::files::MappedFile;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
-use crate::inject::recording::Stages;
+use crate::inject::recording::{Recording, Stages};
 use crate::inject::sources::{Sources, UsedFile};
 use crate::inject::told::Told;
 use crate::inject::{Options, Tiers, is_standard, output, runtimes, sampled};
@@ -129,41 +129,8 @@ impl Run<'_> {
     }
 
     fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = Vec::new();
+        let mut warnings = profile_warnings(self.options, self.profile, self.survey, self.expanded);
         let input = Some(shown_input(&self.options.input));
-        let of_input = |warning| Warning {
-            file: input.clone(),
-            ..warning
-        };
-        warnings.extend(warned(&self.profile.faults, None, true).map(of_input));
-        if self.survey.has_compressed {
-            let what = "compressed records inside compressed ones, which nobody reads, kept as they are";
-            warnings.push(of_input(Warning::new(what)));
-        }
-        for expanded in self.expanded.iter().filter_map(OnceCell::get) {
-            for (path, faults) in &expanded.faults {
-                warnings.extend(warned(faults, Some(path), true));
-            }
-            let damage = expanded.damage.iter().filter(|(_, damage)| !damage.is_empty());
-            warnings.extend(damage.map(|(path, damage)| Warning {
-                what: format!(
-                    "damage among its records, {} bytes of them left out",
-                    damage.bytes
-                ),
-                count: damage.places,
-                file: Some(shown(path)),
-                first_offset: Some(damage.first_offset),
-            }));
-        }
-        let lost = (self.profile.data.len() as u64).saturating_sub(self.survey.data_end);
-        if lost > 0 {
-            warnings.push(Warning {
-                what: format!("the last {lost} bytes of its records are cut off or damaged, and left out"),
-                count: 1,
-                file: input.clone(),
-                first_offset: Some(self.profile.data_offset.saturating_add(self.survey.data_end)),
-            });
-        }
         if self.selection.samples.cut > 0 {
             warnings.push(Warning {
                 what: "samples that end before their fields do, kept as they are".into(),
@@ -172,56 +139,20 @@ impl Run<'_> {
                 first_offset: None,
             });
         }
-        warnings.extend(warned(self.cover_faults, None, false).map(of_input));
+        warnings.extend(warned(self.cover_faults, None, false).map(|warning| Warning {
+            file: input.clone(),
+            ..warning
+        }));
         warnings.extend(self.sources.warnings.iter().cloned());
         for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
-            let path = Some(used.found.file.path());
-            if let CodeFile::Jitdump(dump) = &used.code {
-                warnings.extend(warned(dump.faults(), path, true));
-            }
-            let lines = told(line_faults, path, true);
+            warnings.extend(dump_faults(used));
+            let lines = told(line_faults, Some(used.found.file.path()), true);
             let lost = lines.filter(|&(fault, _)| fault != jitdump::Fault::RepairedName);
             warnings.extend(lost.map(|(_, warning)| warning));
-            warnings.extend(shrunk(&used.found.file));
-            if used.uncopied > 0 {
-                warnings.push(Warning {
-                    what: "records left out for processes that had the dump before the profile began: too many of them".into(),
-                    count: used.uncopied,
-                    file: path.map(shown),
-                    first_offset: None,
-                });
-            }
-            if used.ownerless > 0 {
-                warnings.push(Warning {
-                    what: "records of a child that may be any of several processes, passed over".into(),
-                    count: used.ownerless,
-                    file: path.map(shown),
-                    first_offset: None,
-                });
-            }
+            warnings.extend(dump_losses(used));
         }
-        for log in &self.told.logs.all {
-            let path = Some(log.found.file.path());
-            warnings.extend(warned(log.packing_faults, path, true));
-            warnings.extend(warned(&log.index.faults, path, true));
-            warnings.extend(warned(&log.losses, path, true));
-        }
-        let traces = &self.told.traces;
-        warnings.extend(traces.warnings.iter().cloned());
-        for (trace, seen) in traces.all.iter().zip(&traces.seen) {
-            let path = Some(trace.file.path());
-            warnings.extend(shrunk(trace.file));
-            warnings.extend(warned(&trace.index.faults, path, true));
-            warnings.extend(warned(&seen.faults, path, true));
-            warnings.extend(warned(&seen.losses, path, true));
-        }
-        warnings.extend(warned(&self.told.losses, None, false).map(of_input));
-        warnings.extend(self.found_maps.warnings.iter().cloned());
-        for used in self.maps {
-            let path = used.found.file.path();
-            warnings.extend(warned(&used.map.faults, Some(path), true));
-            warnings.extend(shrunk(&used.found.file));
-        }
+        warnings.extend(told_warnings(self.options, self.told));
+        warnings.extend(map_warnings(self.found_maps, self.maps));
         warnings.extend(warned(&self.objects.faults, None, false));
         if !self.selection.has_all_symbols {
             let reason = "not all symbols of perf maps are written: memory is mapped anew too often";
@@ -280,9 +211,7 @@ impl Run<'_> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let of_told = [&self.told.logs.notes, &self.told.traces.notes, &self.told.notes];
-        let mut notes = [self.sources.notes, &self.found_maps.notes].concat();
-        notes.extend(of_told.into_iter().flatten().cloned());
+        let mut notes = source_notes(self.sources.notes, self.found_maps, self.told);
         if self.survey.has_injected {
             notes.push(
                 "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
@@ -331,6 +260,154 @@ impl Run<'_> {
         }
         notes
     }
+}
+
+impl Recording<'_> {
+    /// What went wrong while the profile and the files of its runtimes were read.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = profile_warnings(self.options, self.profile, self.survey, self.expanded);
+        warnings.extend(self.sources.warnings.iter().cloned());
+        for used in &self.sources.used {
+            warnings.extend(dump_faults(used));
+            warnings.extend(dump_losses(used));
+        }
+        warnings.extend(told_warnings(self.options, self.told));
+        warnings.extend(map_warnings(self.found_maps, &self.maps));
+        warnings
+    }
+
+    /// What else was noticed meanwhile.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = source_notes(self.sources.notes, self.found_maps, self.told);
+        let moved = self
+            .sources
+            .used
+            .iter()
+            .filter(|used| used.alignment != Alignment::Same);
+        notes.extend(moved.map(|used| {
+            let file = shown(used.found.file.path());
+            format!("{file}: clock: {}", used.alignment)
+        }));
+        notes
+    }
+}
+
+fn source_notes(of_dumps: &[String], found_maps: &FoundMaps, told: &Told<'_>) -> Vec<String> {
+    let of_told = [&told.logs.notes, &told.traces.notes, &told.notes];
+    let mut notes = [of_dumps, &found_maps.notes].concat();
+    notes.extend(of_told.into_iter().flatten().cloned());
+    notes
+}
+
+/// What is wrong with the profile itself.
+fn profile_warnings(
+    options: &Options,
+    profile: &Profile<'_>,
+    survey: &Survey,
+    expanded: &Stages,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let input = Some(shown_input(&options.input));
+    let of_input = |warning| Warning {
+        file: input.clone(),
+        ..warning
+    };
+    warnings.extend(warned(&profile.faults, None, true).map(of_input));
+    if survey.has_compressed {
+        let what = "compressed records inside compressed ones, which nobody reads, kept as they are";
+        warnings.push(of_input(Warning::new(what)));
+    }
+    for expanded in expanded.iter().filter_map(OnceCell::get) {
+        for (path, faults) in &expanded.faults {
+            warnings.extend(warned(faults, Some(path), true));
+        }
+        let damage = expanded.damage.iter().filter(|(_, damage)| !damage.is_empty());
+        warnings.extend(damage.map(|(path, damage)| Warning {
+            what: format!(
+                "damage among its records, {} bytes of them left out",
+                damage.bytes
+            ),
+            count: damage.places,
+            file: Some(shown(path)),
+            first_offset: Some(damage.first_offset),
+        }));
+    }
+    let lost = (profile.data.len() as u64).saturating_sub(survey.data_end);
+    if lost > 0 {
+        warnings.push(Warning {
+            what: format!("the last {lost} bytes of its records are cut off or damaged, and left out"),
+            count: 1,
+            file: input.clone(),
+            first_offset: Some(profile.data_offset.saturating_add(survey.data_end)),
+        });
+    }
+    warnings
+}
+
+/// What is wrong with the records of a dump.
+fn dump_faults(used: &UsedFile<'_>) -> Vec<Warning> {
+    match &used.code {
+        CodeFile::Jitdump(dump) => warned(dump.faults(), Some(used.found.file.path()), true).collect(),
+        CodeFile::Named(_) => Vec::new(),
+    }
+}
+
+/// What of a dump is lost.
+fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Warning> {
+    let file = &used.found.file;
+    let lost = |what: &str, count| {
+        (count > 0).then(|| Warning {
+            count,
+            file: Some(shown(file.path())),
+            ..Warning::new(what)
+        })
+    };
+    let uncopied =
+        "records left out for processes that had the dump before the profile began: too many of them";
+    let ownerless = "records of a child that may be any of several processes, passed over";
+    let losses = [
+        shrunk(file),
+        lost(uncopied, used.uncopied),
+        lost(ownerless, used.ownerless),
+    ];
+    losses.into_iter().flatten()
+}
+
+/// What is wrong with logs and traces.
+fn told_warnings(options: &Options, told: &Told<'_>) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for log in &told.logs.all {
+        let path = Some(log.found.file.path());
+        warnings.extend(warned(log.packing_faults, path, true));
+        warnings.extend(warned(&log.index.faults, path, true));
+        warnings.extend(warned(&log.losses, path, true));
+    }
+    let traces = &told.traces;
+    warnings.extend(traces.warnings.iter().cloned());
+    for (trace, seen) in traces.all.iter().zip(&traces.seen) {
+        let path = Some(trace.file.path());
+        warnings.extend(shrunk(trace.file));
+        warnings.extend(warned(&trace.index.faults, path, true));
+        warnings.extend(warned(&seen.faults, path, true));
+        warnings.extend(warned(&seen.losses, path, true));
+    }
+    let input = shown_input(&options.input);
+    warnings.extend(warned(&told.losses, None, false).map(|warning| Warning {
+        file: Some(input.clone()),
+        ..warning
+    }));
+    warnings
+}
+
+/// What is wrong with perf maps.
+fn map_warnings(found_maps: &FoundMaps, maps: &[UsedMap<'_>]) -> Vec<Warning> {
+    let mut warnings = found_maps.warnings.clone();
+    for used in maps {
+        let path = used.found.file.path();
+        warnings.extend(warned(&used.map.faults, Some(path), true));
+        warnings.extend(shrunk(&used.found.file));
+    }
+    warnings
 }
 
 fn shown_input(path: &Path) -> String {

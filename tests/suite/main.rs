@@ -50,6 +50,8 @@ mod records;
 mod support;
 mod synthesis;
 mod synthetic;
+mod timeline;
+mod timeline_page;
 mod unsafe_code;
 mod unwinding;
 mod xray;

@@ -216,6 +216,16 @@ pub struct Taken {
 }
 
 impl Taken {
+    /// Its process, its time, and where it was taken.
+    pub fn place(&self) -> (u32, u64, u64) {
+        (self.pid, self.time, self.chain[0])
+    }
+
+    /// The name of the function that it was taken in, if that has one.
+    pub fn leaf(&self) -> Option<String> {
+        Some(self.runtime?.function_name(self.functions[0]))
+    }
+
     fn expected(&self) -> Expected {
         let name = |runtime: Runtime| self.functions.iter().map(move |&at| runtime.function_name(at));
         Expected {

@@ -1,5 +1,6 @@
 //! What the tests share.
 
+pub mod browser;
 pub mod capture;
 pub mod debuginfod;
 pub mod dump;
@@ -14,6 +15,7 @@ pub mod mono_report;
 pub mod perf;
 pub mod profile;
 pub mod symbolizers;
+pub mod timeline;
 pub mod tools;
 pub mod xray_map;
 pub mod xray_trace;

@@ -1,0 +1,122 @@
+//! `jitinject timeline`: the code cache over time, as a page for a browser.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use jitinject::files::staged::write_whole;
+use jitinject::inject::{Options, is_standard};
+use jitinject::summary::put_warnings;
+use jitinject::timeline::{DEFAULT_OUTPUT, Timeline, html, timeline};
+
+use crate::interrupt;
+use crate::progress::Bar;
+use crate::terminal::{print, say};
+
+/// What can be typed behind `timeline`.
+#[derive(Args, Debug)]
+pub struct TimelineArguments {
+    /// The profile to read; `-` is standard input
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+
+    /// The page to write; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
+    output: PathBuf,
+
+    /// A jitdump, or a folder to search for jitdumps; may be given more than once
+    #[arg(long, value_name = "PATH")]
+    jitdump: Vec<PathBuf>,
+
+    /// A perf map, or a folder to search for perf maps; may be given more than once
+    ///
+    /// What only they name is shown as if it had been there as long as the memory around it.
+    #[arg(long, value_name = "PATH")]
+    perf_map: Vec<PathBuf>,
+
+    /// A log of Mono's profiler (.mlpd), or a folder to search for them; may be given more than once
+    #[arg(long, value_name = "PATH")]
+    mono_log: Vec<PathBuf>,
+
+    /// Nanoseconds to add to the times of jitdumps and logs to get the profile's; may be negative
+    #[arg(
+        long,
+        visible_alias = "time-offset",
+        value_name = "NS",
+        allow_negative_numbers = true
+    )]
+    clock_offset: Option<i64>,
+
+    /// Read files that belong to other users
+    #[arg(short, long)]
+    force: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl TimelineArguments {
+    /// Reads, writes the page, says what is in it.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let interrupt = interrupt::listen().context("cannot listen to signals")?;
+        let mut bar = Bar::new(self.quiet, interrupt);
+        let found = timeline(&self.options(), &mut bar);
+        drop(bar);
+        let found = found?;
+        let page = html(&found.values)?;
+        if is_standard(&self.output) {
+            print(|output| output.write_all(page.as_bytes()))?;
+        } else {
+            write_whole(&self.output, page.as_bytes())
+                .with_context(|| format!("cannot write {}", self.output.display()))?;
+        }
+        if !self.quiet {
+            say(&self.told(&found));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            input: self.input.clone(),
+            output: self.output.clone(),
+            jitdumps: self.jitdump.clone(),
+            perf_maps: self.perf_map.clone(),
+            mono_logs: self.mono_log.clone(),
+            clock_offset: self.clock_offset,
+            force: self.force,
+            ..Options::default()
+        }
+    }
+
+    /// What to say about a page.
+    fn told(&self, found: &Timeline) -> String {
+        let Timeline { values, warnings } = found;
+        let mut text = String::new();
+        put_warnings(
+            &mut text,
+            warnings,
+            &values.notes,
+            "jitinject --summary tells them all",
+        );
+        let samples: u64 = values.processes.iter().map(|process| process.samples).sum();
+        let in_code: u64 = values.processes.iter().map(|process| process.jit).sum();
+        let _ = match values.processes.len() {
+            0 => writeln!(text, "no JIT code in the profile, so the page shows none"),
+            processes => writeln!(
+                text,
+                "{} functions in {} boxes, processes: {processes}; {in_code} of their {samples} samples in JIT code",
+                values.functions.name.len(),
+                values.boxes.function.len(),
+            ),
+        };
+        if !is_standard(&self.output) {
+            let _ = writeln!(text, "next: open {} in a browser", self.output.display());
+        }
+        text
+    }
+}

@@ -1,0 +1,147 @@
+//! Where each function was, and from when to when, as far as that was while the recording ran.
+
+use std::collections::BTreeSet;
+
+use crate::code::symbols::{PlacedSymbol, SymbolId};
+use crate::code::timeline::{Code, FunctionId};
+use crate::inject::recording::Recording;
+use crate::timeline::samples::{Counts, Span};
+use crate::units::{AddressRange, Pid, Time};
+
+/// How many lives are shown at most, those with samples first. Browsers draw all of them many times a second.
+const MAX_LIVES: usize = 1 << 20;
+
+/// How many symbols of perf maps that no sample touches are looked at: each is there as often as memory was mapped anew.
+const MAX_SYMBOLS: usize = 1 << 20;
+
+/// Code with a name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Item {
+    /// A function of a dump or a log.
+    Function(FunctionId),
+    /// A symbol of a perf map.
+    Symbol(SymbolId),
+}
+
+/// Code at its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    /// Which.
+    pub item: Item,
+    /// In which process.
+    pub pid: Pid,
+    /// Where.
+    pub range: AddressRange,
+    /// Since when.
+    pub from: Time,
+    /// Until when.
+    pub until: Time,
+    /// The samples taken in it at this place; the pieces of what was partly overwritten have the same ones.
+    pub samples: u32,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Lives {
+    /// They, by process and time.
+    pub all: Vec<Life>,
+    /// How many were over before the recording began.
+    early: u64,
+    /// How many began when it had ended.
+    late: u64,
+    /// How many were too many.
+    too_many: u64,
+    has_more_symbols: bool,
+}
+
+impl Lives {
+    /// Those of a recording.
+    pub fn of(recording: &Recording<'_>, span: Span, counts: &Counts) -> Self {
+        let mut lives = Self::default();
+        let (processes, timeline) = (&recording.survey.processes, &recording.timeline);
+        for (id, space) in processes.iter() {
+            for episode in timeline.code_of(id) {
+                let Code::Function(at) = episode.value else {
+                    continue;
+                };
+                let Some(residence) = timeline.residences().get(at as usize) else {
+                    continue;
+                };
+                let life = Life {
+                    item: Item::Function(residence.function),
+                    pid: space.pid,
+                    range: episode.range,
+                    from: episode.from,
+                    until: episode.until,
+                    samples: counts.residences.get(&at).copied().unwrap_or(0),
+                };
+                lives.add(life, span);
+            }
+        }
+        let mut untouched = timeline.all_symbols(processes);
+        let mut symbols: BTreeSet<PlacedSymbol> = untouched.by_ref().take(MAX_SYMBOLS).collect();
+        lives.has_more_symbols = untouched.next().is_some();
+        symbols.extend(counts.symbols.keys());
+        for symbol in symbols {
+            let life = Life {
+                item: Item::Symbol(symbol.id),
+                pid: processes.space(symbol.space).map_or(Pid(0), |space| space.pid),
+                range: symbol.range,
+                from: symbol.since,
+                until: Time::MAX,
+                samples: counts.symbols.get(&symbol).copied().unwrap_or(0),
+            };
+            lives.add(life, span);
+        }
+        lives.limit();
+        lives
+            .all
+            .sort_by_key(|life| (life.pid, life.from, life.range, life.until));
+        lives
+    }
+
+    fn add(&mut self, life: Life, span: Span) {
+        if life.until <= span.start {
+            self.early += 1;
+        } else if life.from >= span.end {
+            self.late += 1;
+        } else {
+            self.all.push(life);
+        }
+    }
+
+    fn limit(&mut self) {
+        let too_many = self.all.len().saturating_sub(MAX_LIVES);
+        if too_many > 0 {
+            self.all.sort_by_key(|life| std::cmp::Reverse(life.samples));
+            self.all.truncate(MAX_LIVES);
+            self.too_many = too_many as u64;
+        }
+    }
+
+    /// What is not among them, and why.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut note = |count, what: &str| {
+            if count > 0 {
+                notes.push(format!("{count} {what}"));
+            }
+        };
+        note(
+            self.early,
+            "boxes of functions are not shown: they were over before the recording began",
+        );
+        note(
+            self.late,
+            "boxes of functions are not shown: they came after the recording had ended",
+        );
+        note(
+            self.too_many,
+            "boxes of functions with the fewest samples are not shown: there are too many",
+        );
+        if self.has_more_symbols {
+            notes.push("not all symbols of perf maps are shown: memory is mapped anew too often".into());
+        }
+        notes
+    }
+}

@@ -1,0 +1,121 @@
+//! The page: one file that needs nothing else, with the values in it as JSON.
+//!
+//! Names come from files, and so may be made to break out of where they stand. In the JSON no `<` is left, so that no
+//! element can end or begin there; the scripts put names into the page as text only; and the page's policy lets
+//! nothing run, and nothing be fetched, but the scripts and styles whose hashes stand in it.
+
+use base64ct::{Base64, Encoding};
+use sha2::{Digest, Sha256};
+
+use crate::timeline::Values;
+
+/// The page, with places for what belongs into it.
+const PAGE: &str = include_str!("page/page.html");
+
+/// uPlot, the library that has the charts' axes, scales and cursors.
+const STYLES: [&str; 2] = [
+    include_str!("page/uplot/uPlot.min.css"),
+    include_str!("page/page.css"),
+];
+
+/// It, and then our own, each of which uses those before it.
+const SCRIPTS: [&str; 7] = [
+    include_str!("page/uplot/uPlot.iife.min.js"),
+    include_str!("page/data.js"),
+    include_str!("page/layout.js"),
+    include_str!("page/painter.js"),
+    include_str!("page/charts.js"),
+    include_str!("page/tables.js"),
+    include_str!("page/page.js"),
+];
+
+/// The page that shows `values`.
+pub fn html(values: &Values) -> serde_json::Result<String> {
+    let json = serde_json::to_string(values)?.replace('<', "\\u003c");
+    let elements = |name: &str, contents: &[&str]| {
+        let elements = contents
+            .iter()
+            .map(|content| format!("<{name}>{content}</{name}>"));
+        elements.collect::<Vec<_>>().join("\n")
+    };
+    let policy = format!(
+        "default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'",
+        sources(&SCRIPTS),
+        sources(&STYLES)
+    );
+    let parts = [
+        ("policy", policy),
+        ("title", escaped(&values.input)),
+        ("licence", escaped(include_str!("page/uplot/LICENSE"))),
+        ("styles", elements("style", &STYLES)),
+        ("scripts", elements("script", &SCRIPTS)),
+        ("values", json),
+    ];
+    Ok(filled(PAGE, &parts))
+}
+
+/// The hashes of contents, as a policy names them.
+fn sources(contents: &[&str]) -> String {
+    let hashes = contents.iter().map(|content| {
+        let hash = Base64::encode_string(&Sha256::digest(content.as_bytes()));
+        format!("'sha256-{hash}'")
+    });
+    hashes.collect::<Vec<_>>().join(" ")
+}
+
+/// A text as it stands in HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('"', "&quot;")
+}
+
+/// A page with its places, such as `{{title}}`, filled. What is put in is not looked at again.
+fn filled(page: &str, parts: &[(&str, String)]) -> String {
+    let mut pieces = page.split("{{");
+    let mut filled = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (name, rest) = piece.split_once("}}").unwrap_or(("", piece));
+        let part = parts.iter().find(|(part, _)| *part == name);
+        filled.push_str(part.map_or("", |(_, content)| content));
+        filled.push_str(rest);
+    }
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_where_they_stand() {
+        let hostile = "</script><img src=x onerror=alert(1)>{{scripts}}\"";
+        let values = Values {
+            input: hostile.to_owned(),
+            names: vec![hostile.to_owned()],
+            ..Values::default()
+        };
+        let page = html(&values).unwrap();
+        assert!(!page.contains("<img"));
+        assert_eq!(page.matches("</script>").count(), SCRIPTS.len() + 1);
+        let unfilled = page.matches("{{scripts}}").count();
+        assert_eq!(unfilled, 4, "twice as JSON, and in title and heading");
+    }
+
+    #[test]
+    fn every_place_of_the_page_is_filled() {
+        let page = html(&Values::default()).unwrap();
+        assert!(!page.contains("{{"), "left in the page");
+    }
+
+    #[test]
+    fn our_own_scripts_and_styles_do_not_end_early() {
+        for content in SCRIPTS.iter().chain(&STYLES) {
+            assert!(
+                !content.contains("</"),
+                "{}",
+                content.get(..40).unwrap_or_default()
+            );
+        }
+    }
+}

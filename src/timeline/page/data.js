@@ -1,0 +1,119 @@
+"use strict";
+
+/// A column as a typed array, each value made by `make` if there is one.
+function column(Type, values, make = (value) => value) {
+  const made = new Type(values.length);
+  for (let at = 0; at < values.length; at++) made[at] = make(values[at]);
+  return made;
+}
+
+/// The values of the page, with their columns as typed arrays. Times are seconds since the recording began.
+function readValues(text) {
+  const values = JSON.parse(text);
+  const seconds = (times, otherwise) => column(Float64Array, times, (time) => (time ?? otherwise) / 1e9);
+  const { functions, boxes } = values;
+  const read = {
+    ...values,
+    span: values.span / 1e9,
+    regions: values.regions.map((region) => ({ ...region, base: BigInt("0x" + region.base) })),
+    functions: {
+      count: functions.name.length,
+      name: column(Uint32Array, functions.name),
+      // Behind the compilers that are known stands that of which nothing is.
+      tier: column(Uint8Array, functions.tier, (tier) => tier ?? values.tiers.length),
+      process: column(Uint32Array, functions.process),
+      samples: column(Float64Array, functions.samples),
+    },
+    boxes: {
+      count: boxes.function.length,
+      function: column(Uint32Array, boxes.function),
+      region: column(Uint32Array, boxes.region),
+      offset: column(Float64Array, boxes.offset),
+      size: column(Float64Array, boxes.size),
+      from: seconds(boxes.from, 0),
+      until: seconds(boxes.until, values.span),
+      samples: column(Uint32Array, boxes.samples),
+      isFromStart: column(Uint8Array, boxes.from, (time) => Number(time === null)),
+      isUntilEnd: column(Uint8Array, boxes.until, (time) => Number(time === null)),
+    },
+  };
+  read.levels = levelsOf(read.boxes);
+  read.places = placesOf(read);
+  return read;
+}
+
+/// How many steps of brightness there are: the first one for no samples.
+const LEVELS = 17;
+
+/// The step of brightness of each box: the logarithm of its samples.
+function levelsOf({ samples }) {
+  let most = 1;
+  for (const count of samples) most = Math.max(most, count);
+  const steps = (LEVELS - 2) / Math.max(Math.log(most), 1e-9);
+  return column(Uint8Array, samples, (count) => (count === 0 ? 0 : 1 + Math.round(Math.log(count) * steps)));
+}
+
+/// The boxes of each function: those of function f are `boxes` from `start[f]` to `start[f + 1]`, in the order of time. For
+/// each box, whether the function was moved there from another.
+function placesOf({ functions, boxes }) {
+  const start = new Uint32Array(functions.count + 1);
+  for (const of of boxes.function) start[of + 1]++;
+  for (let at = 0; at < functions.count; at++) start[at + 1] += start[at];
+  const next = start.slice();
+  const ordered = new Uint32Array(boxes.count);
+  const isMoved = new Uint8Array(boxes.count);
+  for (let box = 0; box < boxes.count; box++) {
+    const of = boxes.function[box];
+    isMoved[box] = next[of] > start[of] && !isPiece(boxes, ordered[next[of] - 1], box) ? 1 : 0;
+    ordered[next[of]++] = box;
+  }
+  return { start, boxes: ordered, isMoved };
+}
+
+/// Whether two boxes of a function came at the same time: they are what is left of it at one place.
+function isPiece(boxes, one, other) {
+  return boxes.from[one] === boxes.from[other];
+}
+
+/// The boxes of a function.
+function boxesOf(values, of) {
+  const { start, boxes } = values.places;
+  return boxes.subarray(start[of], start[of + 1]);
+}
+
+/// What to call the compiler of this number.
+function tierName(values, tier) {
+  return tier < values.tiers.length ? values.tiers[tier] : "not known";
+}
+
+const numbers = new Intl.NumberFormat("en");
+
+/// A number with what it counts.
+function counted(count, what) {
+  return `${numbers.format(count)} ${what}${count === 1 ? "" : "s"}`;
+}
+
+/// The unit for times of this size: how many seconds it is, and what it is called.
+function unitOf(seconds) {
+  const units = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]];
+  return units.find(([size]) => Math.abs(seconds) >= size) ?? [1e-9, "ns"];
+}
+
+/// A time between others that reach up to `largest`, told apart from what is a step away.
+function timeText(seconds, step, largest) {
+  const [size, unit] = unitOf(largest);
+  const digits = Math.min(Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-6)), 9);
+  return `${(seconds / size).toFixed(digits)} ${unit}`;
+}
+
+/// A time by itself.
+function momentText(seconds) {
+  const [size, unit] = unitOf(seconds);
+  const value = seconds / size;
+  return `${value.toFixed(value >= 100 ? 1 : value >= 10 ? 2 : 3)} ${unit}`;
+}
+
+/// An address: so many bytes behind the start of a region.
+function addressText(region, offset) {
+  return "0x" + (region.base + BigInt(Math.round(offset))).toString(16);
+}

@@ -1,0 +1,158 @@
+"use strict";
+
+/// How many functions of each compiler stand in the table, and how many boxes of what is selected.
+const HOTTEST = 10;
+const SHOWN_BOXES = 12;
+
+function element(name, text, attributes = {}) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+  return made;
+}
+
+function swatch(color) {
+  const made = element("span", "", { class: "swatch", "aria-hidden": "true" });
+  made.style.background = cssColor(color);
+  return made;
+}
+
+function percentText(part, all) {
+  if (all === 0) return "";
+  const percent = (100 * part) / all;
+  return percent.toFixed(percent > 0 && percent < 0.1 ? 2 : 1);
+}
+
+/// The samples of each compiler in a process, or in all with -1, and its functions by name, those with most samples first.
+function hottest(values, process) {
+  const { functions } = values;
+  const tiers = Array.from({ length: values.tiers.length + 1 }, (_, tier) => ({ tier, samples: 0, functions: 0, names: new Map() }));
+  for (let of = 0; of < functions.count; of++) {
+    if (process >= 0 && functions.process[of] !== process) continue;
+    const tier = tiers[functions.tier[of]];
+    const samples = functions.samples[of];
+    tier.functions++;
+    tier.samples += samples;
+    if (samples === 0) continue;
+    const row = tier.names.get(functions.name[of]);
+    if (row) {
+      row.samples += samples;
+      row.functions.push(of);
+    } else {
+      tier.names.set(functions.name[of], { name: functions.name[of], samples, functions: [of] });
+    }
+  }
+  for (const tier of tiers) {
+    const rows = [...tier.names.values()].sort((one, other) => other.samples - one.samples || one.name - other.name);
+    tier.names = rows.length;
+    tier.rows = rows.slice(0, HOTTEST);
+  }
+  return tiers.filter((tier) => tier.functions > 0).sort((one, other) => other.samples - one.samples || one.tier - other.tier);
+}
+
+/// Fills the table of the hottest functions. `onPick` hears of the functions of the row that was clicked.
+function fillHottest(values, process, onPick) {
+  const table = document.getElementById("hottest");
+  for (const body of [...table.tBodies]) body.remove();
+  const tiers = hottest(values, process);
+  const all = values.processes.reduce((sum, { samples }, at) => (process < 0 || process === at ? sum + samples : sum), 0);
+  for (const tier of tiers) {
+    const body = table.createTBody();
+    const title = `${tierName(values, tier.tier)} `;
+    addTotal(body, tierColor(values, tier.tier), [title, element("small", counted(tier.functions, "function"))], tier.samples, all);
+    for (const row of tier.rows) {
+      const line = body.insertRow();
+      const name = values.names[row.name] || "(no name)";
+      const button = element("button", name, { type: "button", title: name, "aria-pressed": "false" });
+      button.picks = row.functions;
+      button.addEventListener("click", () => onPick(row.functions));
+      line.insertCell().append(button);
+      line.append(element("td", numbers.format(row.samples)), element("td", percentText(row.samples, all)));
+    }
+    if (tier.names > tier.rows.length) {
+      const line = body.insertRow();
+      line.append(element("td", `and ${numbers.format(tier.names - tier.rows.length)} more with samples`, { colspan: "3", class: "more" }));
+    }
+  }
+  const unnamed = unnamedSamples(values, process);
+  if (unnamed > 0) addTotal(table.createTBody(), UNNAMED_COLOR, ["JIT code without a name"], unnamed, all);
+}
+
+/// Adds the row of a compiler, or of what stands for one.
+function addTotal(body, color, texts, samples, all) {
+  const title = element("th", undefined, { scope: "rowgroup" });
+  title.append(swatch(color), ...texts);
+  body.insertRow().append(title, element("td", numbers.format(samples)), element("td", percentText(samples, all)));
+}
+
+/// The samples of a process, or of all with -1, in JIT code without a name.
+function unnamedSamples({ share }, process) {
+  let sum = 0;
+  for (let row = 0; row < share.bin.length; row++) {
+    if (share.series[row] === 1 && (process < 0 || share.process[row] === process)) sum += share.samples[row];
+  }
+  return sum;
+}
+
+/// Shows what is selected: its name and places.
+function fillSelected(values, functions) {
+  const section = document.getElementById("selected");
+  section.hidden = functions.length === 0;
+  if (section.hidden) return;
+  const { boxes } = values;
+  const names = new Set(functions.map((of) => values.functions.name[of]));
+  const samples = functions.reduce((sum, of) => sum + values.functions.samples[of], 0);
+  const [first] = names;
+  document.getElementById("selected-name").textContent = names.size === 1 ? values.names[first] || "(no name)" : counted(names.size, "name");
+  const places = document.getElementById("selected-places");
+  places.replaceChildren();
+  let count = 0;
+  for (const of of functions) {
+    let before = -1;
+    for (const box of boxesOf(values, of)) {
+      const isRest = before >= 0 && isPiece(boxes, before, box);
+      before = box;
+      count++;
+      if (count > SHOWN_BOXES) continue;
+      const row = places.insertRow();
+      const region = values.regions[boxes.region[box]];
+      row.append(
+        element("td", boxes.isFromStart[box] ? "before" : momentText(boxes.from[box])),
+        element("td", boxes.isUntilEnd[box] ? "end" : momentText(boxes.until[box])),
+        element("td", rangeText(values, box), { title: `process ${values.processes[region.process].pid}` }),
+        // Those of what is left of one place are the same.
+        element("td", isRest ? "" : numbers.format(boxes.samples[box])),
+      );
+    }
+  }
+  const more = count > SHOWN_BOXES ? `, of which ${SHOWN_BOXES} are shown` : "";
+  const tier = tierName(values, values.functions.tier[functions[0]]);
+  document.getElementById("selected-more").textContent =
+    `${counted(functions.length, "function")} of tier ${tier} in ${count} box${count === 1 ? "" : "es"}${more}; ${counted(samples, "sample")}`;
+}
+
+function rangeText(values, box) {
+  const { boxes } = values;
+  const region = values.regions[boxes.region[box]];
+  return `${addressText(region, boxes.offset[box])} + ${numbers.format(boxes.size[box])}`;
+}
+
+/// What there is to say of a box, line by line, its name first.
+function tipLines(values, box) {
+  const { boxes, functions } = values;
+  const of = boxes.function[box];
+  const region = values.regions[boxes.region[box]];
+  const end = addressText(region, boxes.offset[box] + boxes.size[box]);
+  const from = boxes.isFromStart[box] ? "from before the recording" : `from ${momentText(boxes.from[box])}`;
+  const until = boxes.isUntilEnd[box] ? "to its end" : `until ${momentText(boxes.until[box])}`;
+  const places = boxesOf(values, of);
+  const lines = [
+    values.names[functions.name[of]] || "(no name)",
+    `tier ${tierName(values, functions.tier[of])}, process ${values.processes[functions.process[of]].pid}`,
+    `${addressText(region, boxes.offset[box])} to ${end}, ${counted(boxes.size[box], "byte")}`,
+    `${from} ${until}, ${momentText(boxes.until[box] - boxes.from[box])}`,
+    counted(boxes.samples[box], "sample") + (places.length > 1 ? ` here, ${numbers.format(functions.samples[of])} in all` : ""),
+  ];
+  if (places.length > 1) lines.push(`box ${places.indexOf(box) + 1} of ${places.length}`);
+  return lines;
+}

@@ -1,0 +1,168 @@
+//! How many samples were taken in each function, and how many when: a walk like that of [`crate::code::selection`], which
+//! looks only at where each sample was taken.
+
+use std::hash::Hash;
+use std::ops::Range;
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use crate::code::selection::{Leaf, Selector, pieces};
+use crate::code::survey::Survey;
+use crate::code::symbols::PlacedSymbol;
+use crate::inject::Progress;
+use crate::perf::record::{self, Record};
+use crate::perf::sample::Sample;
+use crate::units::{Pid, Time};
+
+/// How many parts the recording is divided in: more than a wide screen has columns for the chart, so that there is
+/// something to see after zooming.
+pub const BINS: u32 = 4096;
+
+/// When the recording begins and ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// When it begins.
+    pub start: Time,
+    /// The first moment behind it.
+    pub end: Time,
+}
+
+impl Span {
+    /// That of a profile. Where records have no times, all is one moment.
+    pub fn of(survey: &Survey) -> Self {
+        match survey.times {
+            Some((start, last)) => Self {
+                start,
+                end: Time(last.0.saturating_add(1)),
+            },
+            None => Self {
+                start: Time::LAST,
+                end: Time::MAX,
+            },
+        }
+    }
+
+    /// Nanoseconds from its start to its end.
+    pub fn length(self) -> u64 {
+        self.end.0.saturating_sub(self.start.0).max(1)
+    }
+
+    /// Which of [`BINS`] parts of the same length a moment is in.
+    fn bin(self, time: Time) -> u32 {
+        let passed = time.0.saturating_sub(self.start.0);
+        let bin = u128::from(passed) * u128::from(BINS) / u128::from(self.length());
+        u32::try_from(bin).unwrap_or(u32::MAX).min(BINS - 1)
+    }
+}
+
+/// What a sample was taken in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Series {
+    /// Anything.
+    All,
+    /// JIT code without a name.
+    Unnamed,
+    /// A function of some compiler, if that is known.
+    Tier(Option<u32>),
+}
+
+/// Samples, counted.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Those in functions, by the index of the stay.
+    pub residences: FxHashMap<u32, u32>,
+    /// Those in symbols of perf maps.
+    pub symbols: FxHashMap<PlacedSymbol, u32>,
+    /// Those of each process and series over time.
+    pub bins: FxHashMap<(Pid, Series, u32), u32>,
+}
+
+impl Counts {
+    fn merge(&mut self, other: Self) {
+        merge(&mut self.residences, other.residences);
+        merge(&mut self.symbols, other.symbols);
+        merge(&mut self.bins, other.bins);
+    }
+}
+
+fn merge<K: Hash + Eq>(own: &mut FxHashMap<K, u32>, other: FxHashMap<K, u32>) {
+    for (key, count) in other {
+        add(own, key, count);
+    }
+}
+
+fn add<K: Hash + Eq>(counts: &mut FxHashMap<K, u32>, key: K, count: u32) {
+    let counter = counts.entry(key).or_default();
+    *counter = counter.saturating_add(count);
+}
+
+/// Counts the samples of a profile. `tier` tells the compiler of named code.
+pub struct Counter<'a, T> {
+    /// What is known of addresses.
+    pub selector: Selector<'a>,
+    /// When the recording begins and ends.
+    pub span: Span,
+    /// Which compiler made what a sample was taken in.
+    pub tier: T,
+}
+
+impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
+    /// Walks the records.
+    pub fn walk(&self, survey: &Survey, progress: &mut dyn Progress) -> Counts {
+        let mut counts = Counts::default();
+        for batch in pieces(&survey.marks, survey.data_end).chunks(rayon::current_num_threads()) {
+            let found: Vec<Counts> = batch.par_iter().map(|piece| self.walk_piece(piece)).collect();
+            for one in found {
+                counts.merge(one);
+            }
+            let lengths = batch.iter().map(|piece| piece.end.saturating_sub(piece.start));
+            progress.advance(lengths.sum());
+        }
+        counts
+    }
+
+    fn walk_piece(&self, piece: &Range<u64>) -> Counts {
+        let mut counts = Counts::default();
+        let records = self.selector.profile.records_between(piece.start, piece.end);
+        for record in records.filter(|record| record.kind == record::SAMPLE) {
+            self.add(&record, &mut counts);
+        }
+        counts
+    }
+
+    fn add(&self, record: &Record<'_>, counts: &mut Counts) {
+        let (profile, order) = (self.selector.profile, self.selector.profile.order);
+        let Some(attr) = profile.attrs.of(record, order) else {
+            return;
+        };
+        let sample = Sample::parse(record, attr, order);
+        let pid = sample.pid.unwrap_or(Pid(0));
+        let time = profile.attrs.time_of(record, order).unwrap_or(Time::LAST);
+        let bin = self.span.bin(time);
+        add(&mut counts.bins, (pid, Series::All, bin), 1);
+        let Some(space) = self.selector.processes.space_at(pid, time) else {
+            return;
+        };
+        let is_user = record.cpu_mode() == record::MISC_USER;
+        let Some(ip) = sample.ip.filter(|_| is_user) else {
+            return;
+        };
+        let occupant = self.selector.timeline.at(space, ip, time);
+        let Some(leaf) = self.selector.leaf(space, ip, time, occupant) else {
+            return;
+        };
+        let series = match leaf {
+            Leaf::Function(residence) => {
+                add(&mut counts.residences, residence, 1);
+                Series::Tier((self.tier)(leaf))
+            }
+            Leaf::Symbol(symbol) => {
+                add(&mut counts.symbols, symbol, 1);
+                Series::Tier((self.tier)(leaf))
+            }
+            Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => Series::Unnamed,
+        };
+        add(&mut counts.bins, (pid, series, bin), 1);
+    }
+}

@@ -1,0 +1,120 @@
+//! Which compiler made what, by the numbers of the compilers' names.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+
+use crate::bytes::printable;
+use crate::code::symbols::SymbolId;
+use crate::code::timeline::FunctionId;
+use crate::inject::recording::Recording;
+use crate::runtime::names;
+use crate::timeline::lives::Item;
+use crate::timeline::samples::{Counts, Series};
+
+/// How many compilers are told apart: there are no colours for more. Runtimes have up to six each.
+const MAX_TIERS: usize = 10;
+
+/// What stands for the compilers that there are no colours for.
+const OTHERS: &str = "other";
+
+/// The compilers of all code.
+#[derive(Debug, Default)]
+pub struct Tiers {
+    /// Their names.
+    names: Vec<String>,
+    numbers: FxHashMap<String, u32>,
+    /// Who made what, as far as that is known.
+    makers: FxHashMap<Item, u32>,
+}
+
+/// Those that are told apart.
+#[derive(Debug, Default)]
+pub struct Ranks {
+    /// Their names, those with most samples first.
+    pub names: Vec<String>,
+    /// For each compiler, which of these it is.
+    ranks: Vec<u32>,
+}
+
+impl Tiers {
+    /// Those of a recording.
+    pub fn of(recording: &Recording<'_>) -> Self {
+        let mut tiers = Self::default();
+        for residence in recording.timeline.residences() {
+            let FunctionId { file, function } = residence.function;
+            let used = recording.sources.used.get(file as usize);
+            let view = used.and_then(|used| used.code.function(function));
+            if let Some(tier) = view.and_then(|view| view.tier()) {
+                tiers.note(Item::Function(residence.function), tier);
+            }
+        }
+        for (table, used) in (0u32..).zip(&recording.maps) {
+            for (symbol, of_map) in (0u32..).zip(&used.map.symbols) {
+                if let Some(tier) = names::tier(of_map.name) {
+                    tiers.note(Item::Symbol(SymbolId { table, symbol }), tier.as_bytes());
+                }
+            }
+        }
+        tiers
+    }
+
+    fn note(&mut self, item: Item, tier: &[u8]) {
+        let name = printable(tier);
+        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let names = &mut self.names;
+        let number = *self.numbers.entry(name).or_insert_with_key(|name| {
+            names.push(name.clone());
+            next
+        });
+        self.makers.insert(item, number);
+    }
+
+    /// Who made it, if that is known.
+    pub fn maker(&self, item: Item) -> Option<u32> {
+        self.makers.get(&item).copied()
+    }
+
+    /// Those that are told apart: the ones with most samples.
+    pub fn ranks(&self, counts: &Counts) -> Ranks {
+        let mut samples = vec![0u64; self.names.len()];
+        for (&(_, series, _), &count) in &counts.bins {
+            if let Series::Tier(Some(tier)) = series
+                && let Some(samples) = samples.get_mut(tier as usize)
+            {
+                *samples += u64::from(count);
+            }
+        }
+        let mut order: Vec<(Reverse<u64>, &String, usize)> = samples
+            .into_iter()
+            .zip(&self.names)
+            .enumerate()
+            .map(|(number, (samples, name))| (Reverse(samples), name, number))
+            .collect();
+        order.sort_unstable();
+        let has_others = order.len() > MAX_TIERS;
+        let told_apart = if has_others { MAX_TIERS - 1 } else { order.len() };
+        let mut ranks = Ranks {
+            names: order
+                .iter()
+                .take(told_apart)
+                .map(|(_, name, _)| (*name).clone())
+                .collect(),
+            ranks: vec![0; order.len()],
+        };
+        ranks.names.extend(has_others.then(|| OTHERS.to_owned()));
+        for (rank, &(_, _, number)) in order.iter().enumerate() {
+            if let Some(place) = ranks.ranks.get_mut(number) {
+                *place = u32::try_from(rank.min(told_apart)).unwrap_or(u32::MAX);
+            }
+        }
+        ranks
+    }
+}
+
+impl Ranks {
+    /// Which of [`Self::names`] a compiler is.
+    pub fn of(&self, tier: u32) -> Option<u32> {
+        self.ranks.get(tier as usize).copied()
+    }
+}

@@ -1,0 +1,227 @@
+//! Chromium without a window, steered through chromedriver: WebDriver (w3.org/TR/webdriver2), which is JSON over HTTP.
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base64ct::{Base64, Encoding};
+use serde_json::{Value, json};
+
+/// How long the browser may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running browser with one page, ended when it is dropped.
+pub struct Browser {
+    driver: Child,
+    /// What the driver says, which would end it if nobody could hear it.
+    _said: Lines<BufReader<ChildStdout>>,
+    port: u16,
+    session: String,
+}
+
+impl Browser {
+    /// Starts a browser.
+    pub fn start() -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("chromedriver: {error}; scripts/test installs it"));
+        let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = said
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| {
+                let (_, port) = line.split_once("started successfully on port ")?;
+                port.trim_end_matches('.').parse().ok()
+            })
+            .expect("chromedriver tells no port");
+        let mut browser = Self {
+            driver,
+            _said: said,
+            port,
+            session: String::new(),
+        };
+        // Its sandbox refuses to work for root, and /dev/shm is small in containers.
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--window-size=1400,900",
+        ];
+        let session = browser.ask(
+            "POST",
+            "/session",
+            &json!({"capabilities": {"alwaysMatch": {
+                "goog:chromeOptions": {"args": arguments},
+                "goog:loggingPrefs": {"browser": "ALL"},
+            }}}),
+        );
+        browser.session = session["sessionId"].as_str().unwrap().to_owned();
+        browser
+    }
+
+    /// Opens a page and waits until it is there.
+    pub fn open(&self, page: &Path) {
+        self.command("/url", &json!({"url": format!("file://{}", page.display())}));
+    }
+
+    /// What a script returns.
+    pub fn run(&self, script: &str) -> Value {
+        self.command("/execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// What a script gives to the function that is its first argument.
+    pub fn run_async(&self, script: &str) -> Value {
+        self.command("/execute/async", &json!({"script": script, "args": []}))
+    }
+
+    /// Waits until an expression is true.
+    pub fn wait_for(&self, expression: &str) {
+        let start = Instant::now();
+        while self.run(&format!("return Boolean({expression})")) != json!(true) {
+            assert!(start.elapsed() < PATIENCE, "{expression} does not become true");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Types into what has the focus. `\u{e007}` is Enter, `\u{e00c}` is Escape (17.4.2 of the specification).
+    pub fn press(&self, keys: &str) {
+        let actions = keys.chars().flat_map(|key| {
+            [
+                json!({"type": "keyDown", "value": key}),
+                json!({"type": "keyUp", "value": key}),
+            ]
+        });
+        self.act(json!({"type": "key", "id": "keys", "actions": actions.collect::<Vec<_>>()}));
+    }
+
+    /// Moves the pointer to a place of the page.
+    pub fn point_at(&self, (x, y): (i64, i64)) {
+        self.act(pointer(json!([move_to(x, y)])));
+    }
+
+    /// Clicks at a place.
+    pub fn click_at(&self, (x, y): (i64, i64)) {
+        self.act(pointer(json!([
+            move_to(x, y),
+            {"type": "pointerDown", "button": 0},
+            {"type": "pointerUp", "button": 0},
+        ])));
+    }
+
+    /// Drags from one place to another.
+    pub fn drag(&self, (x, y): (i64, i64), (to_x, to_y): (i64, i64)) {
+        self.act(pointer(json!([
+            move_to(x, y),
+            {"type": "pointerDown", "button": 0},
+            move_to((x + to_x) / 2, (y + to_y) / 2),
+            move_to(to_x, to_y),
+            {"type": "pointerUp", "button": 0},
+        ])));
+    }
+
+    /// Turns the wheel at a place; upwards with a negative number.
+    pub fn wheel(&self, (x, y): (i64, i64), by: i64) {
+        let action = json!({"type": "scroll", "x": x, "y": y, "deltaX": 0, "deltaY": by});
+        self.act(json!({"type": "wheel", "id": "wheel", "actions": [action]}));
+    }
+
+    fn act(&self, source: Value) {
+        self.command("/actions", &json!({"actions": [source]}));
+    }
+
+    /// Has the page believe that its reader likes `light` or `dark` pages.
+    pub fn prefer(&self, scheme: &str) {
+        let feature = json!({"name": "prefers-color-scheme", "value": scheme});
+        let params = json!({"features": [feature]});
+        let command = json!({"cmd": "Emulation.setEmulatedMedia", "params": params});
+        self.command("/goog/cdp/execute", &command);
+    }
+
+    /// What the browser had to say about the page since this was asked last.
+    pub fn console(&self) -> Vec<String> {
+        let log = self.command("/se/log", &json!({"type": "browser"}));
+        let entries = log.as_array().unwrap().iter();
+        entries.map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// What the page looks like, as PNG.
+    pub fn screenshot(&self) -> Vec<u8> {
+        let shot = self.ask(
+            "GET",
+            &format!("/session/{}/screenshot", self.session),
+            &Value::Null,
+        );
+        Base64::decode_vec(shot.as_str().unwrap()).unwrap()
+    }
+
+    fn command(&self, path: &str, body: &Value) -> Value {
+        self.ask("POST", &format!("/session/{}{path}", self.session), body)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        let answer: Value = serde_json::from_slice(&content(stream)).unwrap();
+        assert!(
+            answer["value"]["error"].is_null(),
+            "{method} {path} {body}: {answer}"
+        );
+        answer["value"].clone()
+    }
+}
+
+/// The content of an answer, whose length its head tells.
+fn content(stream: TcpStream) -> Vec<u8> {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let Some((name, value)) = line.split_once(':') else {
+            if line.trim().is_empty() {
+                break;
+            }
+            continue;
+        };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut content = vec![0; length];
+    reader.read_exact(&mut content).unwrap();
+    content
+}
+
+fn pointer(actions: Value) -> Value {
+    json!({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions})
+}
+
+fn move_to(x: i64, y: i64) -> Value {
+    json!({"type": "pointerMove", "duration": 20, "x": x, "y": y})
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() && !std::thread::panicking() {
+            self.ask("DELETE", &format!("/session/{}", self.session), &Value::Null);
+        }
+        // Asked to end, it ends its browser first.
+        let pid = rustix::process::Pid::from_child(&self.driver);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.driver.wait();
+    }
+}

@@ -1,0 +1,359 @@
+//! Pages of `jitinject timeline` in a browser: they open without a complaint, and do what is asked of them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use jitinject::bytes::ByteOrder;
+use serde_json::{Value, json};
+
+use crate::support::browser::Browser;
+use crate::support::dump::{self, DumpWriter};
+use crate::support::generator::{Plan, Runtimes, generate};
+use crate::support::profile::{ProfileWriter, field};
+use crate::support::scratch;
+use crate::support::timeline::{Values, page_of, page_of_capture};
+use crate::support::tools::text;
+
+const ENTER: &str = "\u{e007}";
+const ESCAPE: &str = "\u{e00c}";
+const RIGHT: &str = "\u{e014}";
+
+/// A browser that shows a page, about which it has nothing to say.
+fn open(page: &Path) -> Browser {
+    let browser = Browser::start();
+    browser.open(page);
+    browser.wait_for("window.jitinject");
+    assert_quiet(&browser);
+    browser
+}
+
+fn assert_quiet(browser: &Browser) {
+    let console = browser.console();
+    assert!(console.is_empty(), "{console:?}");
+}
+
+fn state(browser: &Browser) -> Value {
+    settle(browser);
+    browser.run("return window.jitinject.state()")
+}
+
+/// Waits for the frames that were asked for.
+fn settle(browser: &Browser) {
+    browser.run_async(
+        "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 20)))",
+    );
+}
+
+/// What part of the time and of the addresses is shown.
+fn zoomed(browser: &Browser) -> (f64, f64) {
+    let state = state(browser);
+    let part = |low: &str, high: &str| {
+        let length = |view: &str| state[view][high].as_f64().unwrap() - state[view][low].as_f64().unwrap();
+        length("view") / length("whole")
+    };
+    (part("x0", "x1"), part("y0", "y1"))
+}
+
+/// Where on the page a place of the chart is, in parts of its width and height from the upper left.
+fn place(browser: &Browser, right: f64, down: f64) -> (i64, i64) {
+    point(browser, &format!("[area.width * {right}, area.height * {down}]"))
+}
+
+/// The same of the middle of a box.
+fn middle_of(browser: &Browser, at: usize) -> (i64, i64) {
+    point(
+        browser,
+        &format!(
+            "[charts.cache.valToPos((boxes.from[{at}] + boxes.until[{at}]) / 2, 'x'), \
+              charts.cache.valToPos((charts.layout.low[{at}] + charts.layout.high[{at}]) / 2, 'y')]"
+        ),
+    )
+}
+
+fn point(browser: &Browser, expression: &str) -> (i64, i64) {
+    let place = browser.run(&format!(
+        "const {{ charts }} = jitinject.page, {{ boxes }} = jitinject.page.values; \
+         const area = charts.cache.over.getBoundingClientRect(); \
+         const [x, y] = {expression}; return [Math.round(area.left + x), Math.round(area.top + y)];"
+    ));
+    (place[0].as_i64().unwrap(), place[1].as_i64().unwrap())
+}
+
+/// The page of many functions, of which some move, at addresses that are used again.
+fn many_functions(folder: &Path) -> PathBuf {
+    let plan = Plan {
+        functions: 20_000,
+        samples: 20_000,
+        places: 4000,
+        moves: true,
+        ..Plan::default()
+    };
+    page_of(folder, &generate(folder, &plan).profile, &[]).0
+}
+
+#[test]
+fn the_page_zooms_by_wheel_keys_and_marks() {
+    let folder = scratch();
+    let browser = open(&many_functions(folder.path()));
+    assert_eq!(zoomed(&browser), (1.0, 1.0));
+    browser.wheel(place(&browser, 0.5, 0.5), -400);
+    let (by_time, by_address) = zoomed(&browser);
+    assert!(by_time < 0.7 && by_address < 0.7, "{by_time}, {by_address}");
+    let axes = browser.run(
+        "const { cache, share } = jitinject.page.charts; return [cache, share].map(({ scales }) => [scales.x.min, scales.x.max])",
+    );
+    assert_eq!(axes[0], axes[1], "both charts have the same time");
+    browser.press(ESCAPE);
+    assert_eq!(zoomed(&browser), (1.0, 1.0));
+    browser.drag(place(&browser, 0.25, 0.25), place(&browser, 0.5, 0.75));
+    let (by_time, by_address) = zoomed(&browser);
+    assert!(
+        (by_time - 0.25).abs() < 0.01 && (by_address - 0.5).abs() < 0.01,
+        "{by_time}, {by_address}"
+    );
+    browser.run("document.getElementById('reset').click()");
+    browser.run("document.getElementById('cache-chart').focus()");
+    browser.press("+++");
+    let (by_time, _) = zoomed(&browser);
+    assert!((by_time - 1.5f64.powi(-3)).abs() < 1e-9, "{by_time}");
+    let before = state(&browser)["view"]["x0"].as_f64().unwrap();
+    browser.press(RIGHT);
+    assert!(state(&browser)["view"]["x0"].as_f64().unwrap() > before);
+    browser.press("---");
+    assert_eq!(zoomed(&browser), (1.0, 1.0));
+    browser.press("?");
+    assert_eq!(
+        browser.run("return document.getElementById('keys').open"),
+        json!(true)
+    );
+    browser.press(ESCAPE);
+    assert_eq!(
+        browser.run("return document.getElementById('keys').open"),
+        json!(false)
+    );
+    assert_quiet(&browser);
+}
+
+#[test]
+fn functions_are_found_by_name_and_shown() {
+    let folder = scratch();
+    let page = many_functions(folder.path());
+    let values = Values::of(&page);
+    let functions = values.functions();
+    let matching = functions.iter().filter(|(_, name, ..)| name.contains("fn_123"));
+    let hottest = matching.clone().max_by_key(|(.., samples)| samples).unwrap().3;
+    let browser = open(&page);
+    browser.press("/FN_123");
+    assert_eq!(state(&browser)["matches"], json!(matching.count()));
+    browser.press(ENTER);
+    let found = state(&browser);
+    let name = found["selected"][0].as_str().unwrap();
+    let samples = functions
+        .iter()
+        .find(|(_, function, ..)| function == name)
+        .unwrap()
+        .3;
+    assert_eq!(samples, hottest, "{name}");
+    assert!(zoomed(&browser).1 < 0.1);
+    browser.press(ENTER);
+    assert_ne!(state(&browser)["selected"], found["selected"]);
+    let shown = browser.run("return document.getElementById('matches').textContent");
+    assert!(shown.as_str().unwrap().starts_with("2 of "), "{shown}");
+    browser.press(ESCAPE);
+    assert_eq!(state(&browser)["matches"], json!(0));
+    assert_quiet(&browser);
+}
+
+#[test]
+fn the_function_under_the_pointer_is_told_and_taken() {
+    let folder = scratch();
+    let browser = open(&page_of_capture(folder.path(), "node20-reuse"));
+    let values = Values::of(&folder.path().join("timeline.html"));
+    let boxes = values.boxes();
+    // One that can be met: the largest.
+    let area = |at: &usize| {
+        let until = boxes[*at].until.unwrap_or(u64::MAX / 2);
+        let from = boxes[*at].from.unwrap_or(0);
+        u128::from(boxes[*at].end - boxes[*at].start) * u128::from(until.min(from + 100_000_000) - from)
+    };
+    let at = (0..boxes.len())
+        .filter(|&at| boxes[at].until.is_some())
+        .max_by_key(area)
+        .unwrap();
+    browser.point_at(middle_of(&browser, at));
+    settle(&browser);
+    browser.wait_for("!document.getElementById('tip').hidden");
+    assert_eq!(state(&browser)["hovered"], json!(boxes[at].name));
+    let tip = browser.run("return document.getElementById('tip').textContent");
+    let tip = tip.as_str().unwrap();
+    assert!(
+        tip.contains(&boxes[at].name) && tip.contains(&format!("{:#x}", boxes[at].start)),
+        "{tip}"
+    );
+    browser.click_at(middle_of(&browser, at));
+    assert_eq!(state(&browser)["selected"], json!([boxes[at].name]));
+    let rows = "return document.getElementById('selected-places').rows.length";
+    assert!(browser.run(rows).as_u64().unwrap() >= 1);
+    // From the table, too.
+    browser.run("document.querySelector('#hottest button').click()");
+    let mut by_name: HashMap<String, u64> = HashMap::new();
+    for (_, name, _, samples) in values.functions() {
+        *by_name.entry(name).or_default() += samples;
+    }
+    let (hottest, _) = by_name.into_iter().max_by_key(|(_, samples)| *samples).unwrap();
+    assert_eq!(state(&browser)["selected"][0], json!(hottest));
+    assert_quiet(&browser);
+}
+
+#[test]
+fn light_and_dark_look_different() {
+    let folder = scratch();
+    let browser = open(&page_of_capture(folder.path(), "node20-reuse"));
+    let shot = |scheme: &str| {
+        browser.prefer(scheme);
+        settle(&browser);
+        browser.screenshot()
+    };
+    let (light, dark) = (shot("light"), shot("dark"));
+    assert!(light.starts_with(b"\x89PNG") && light.len() > 10_000);
+    assert!(light != dark);
+    browser.run("document.getElementById('theme').click()");
+    settle(&browser);
+    assert_eq!(
+        browser.run("return document.documentElement.dataset.theme"),
+        json!("dark")
+    );
+    assert_quiet(&browser);
+}
+
+#[test]
+fn processes_are_shown_together_and_alone() {
+    let folder = scratch();
+    let plan = Plan {
+        processes: 4,
+        runtimes: Runtimes::Many,
+        ..Plan::default()
+    };
+    let page = page_of(folder.path(), &generate(folder.path(), &plan).profile, &[]).0;
+    let boxes = Values::of(&page).boxes();
+    let browser = open(&page);
+    assert_eq!(state(&browser)["boxes"], json!(boxes.len()));
+    browser.run("const chooser = document.getElementById('process'); chooser.value = '1'; chooser.dispatchEvent(new Event('change'))");
+    let of_second = boxes.iter().filter(|placed| placed.pid == 5001).count();
+    assert_eq!(state(&browser)["boxes"], json!(of_second));
+    assert_quiet(&browser);
+}
+
+#[test]
+fn names_are_never_more_than_text() {
+    const HOSTILE: &str = "</script><img src=x onerror=\"hacked=1\"><script>hacked=2</script>";
+    let folder = scratch();
+    let dump_path = folder.path().join("jit-10.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, dump::X86_64, 10);
+    dump.load(2000, 0x7000_0000, 1, HOSTILE.as_bytes(), &[0x90; 64]);
+    dump.load(
+        2001,
+        0x7000_0100,
+        2,
+        b"<!--<script>\xff\x1b[2J\xe2\x80\xae{{values}}",
+        &[0x90; 64],
+    );
+    dump.load(2002, 0x7000_0200, 3, b"", &[0x90; 64]);
+    std::fs::write(&dump_path, &dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(10, 0x7000_0000, 0x1000, 0x7000_0000, "//anon", 1000);
+    profile.mmap2(10, 0x6000_0000, 0x1000, 0, text(&dump_path), 1001);
+    for at in 0..3 {
+        profile.sample(10, 3000 + at, &[0x7000_0010 + 0x100 * at], None);
+    }
+    let input = folder.path().join("<img src=x onerror=hacked=3>&amp;.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let browser = open(&page_of(folder.path(), &input, &[]).0);
+    browser.run("const { page } = jitinject; page.search('</script>'); page.nextMatch(1); page.tip(0)");
+    settle(&browser);
+    assert_eq!(state(&browser)["selected"], json!([HOSTILE]));
+    let shown = |id: &str| browser.run(&format!("return document.getElementById('{id}').textContent"));
+    assert_eq!(shown("selected-name"), json!(HOSTILE));
+    assert_eq!(shown("input"), json!(text(&input)));
+    let title = browser.run("return document.title");
+    assert!(title.as_str().unwrap().ends_with(text(&input)), "{title}");
+    assert_eq!(
+        browser.run(
+            "return [document.images.length, typeof hacked, performance.getEntriesByType('resource').length]"
+        ),
+        json!([0, "undefined", 0])
+    );
+    assert_quiet(&browser);
+    // Even if a name did get in, nothing of it would run.
+    browser.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"hacked=4\">')");
+    browser.run("const made = document.createElement('script'); made.textContent = 'hacked = 5'; document.body.append(made)");
+    settle(&browser);
+    assert_eq!(browser.run("return typeof hacked"), json!("undefined"));
+    assert!(browser.console().len() >= 2, "the policy was broken");
+}
+
+#[test]
+fn pages_without_code_and_without_times_open() {
+    let folder = scratch();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.comm(10, "program", true, 1000);
+    profile.sample(10, 2000, &[0x40_0000], None);
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let browser = open(&page_of(folder.path(), &input, &[]).0);
+    assert_eq!(
+        browser.run("return document.getElementById('message').hidden"),
+        json!(false)
+    );
+    assert_eq!(
+        browser.run("return document.getElementById('main').hidden"),
+        json!(true)
+    );
+    // Code that is there all the time, since there is none.
+    let dump_path = folder.path().join("jit-10.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, dump::X86_64, 10);
+    dump.load(2000, 0x7000_0000, 1, b"timeless", &[0x90; 64]);
+    std::fs::write(&dump_path, &dump.bytes).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.sample_type &= !field::TIME;
+    profile.mmap2(10, 0x6000_0000, 0x1000, 0, text(&dump_path), 1);
+    profile.sample(10, 2, &[0x7000_0010], None);
+    std::fs::write(&input, profile.finish()).unwrap();
+    let (page, _) = page_of(folder.path(), &input, &[]);
+    browser.open(&page);
+    browser.wait_for("window.jitinject");
+    assert_eq!(state(&browser)["boxes"], json!(1));
+    let function = &Values::of(&page).functions()[0];
+    assert_eq!((&*function.1, function.3), ("timeless", 1));
+    assert_quiet(&browser);
+    // Samples in memory of JIT code, of which nothing is known.
+    browser.open(&page_of_capture(folder.path(), "java17-tsc"));
+    browser.wait_for("window.jitinject");
+    assert_eq!(
+        browser.run("return document.getElementById('cache').hidden"),
+        json!(true)
+    );
+    assert_quiet(&browser);
+}
+
+/// No more than a guard against what takes seconds: how fast it is, depends on the machine.
+#[test]
+fn frames_while_zooming_are_drawn_fast() {
+    let folder = scratch();
+    let browser = open(&many_functions(folder.path()));
+    let frames = browser.run_async(
+        "const done = arguments[0], { charts } = jitinject.page; charts.frames.length = 0; let left = 60; \
+         const step = () => { if (left-- === 0) return done(charts.frames.slice()); \
+           charts.zoom(left > 30 ? 0.9 : 1 / 0.9); requestAnimationFrame(step); }; step();",
+    );
+    let mut frames: Vec<f64> = frames
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|frame| frame.as_f64().unwrap())
+        .collect();
+    assert!(frames.len() >= 30, "{frames:?}");
+    frames.sort_by(f64::total_cmp);
+    let median = frames[frames.len() / 2];
+    assert!(median < 100.0, "{median} ms");
+}
