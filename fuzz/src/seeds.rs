@@ -111,6 +111,12 @@ impl Seeds {
         fs::write(folder.join(name), bytes).unwrap();
     }
 
+    /// For what is told of whole files, by the number of their kind: all of it, and with each filter.
+    fn of_commands(&self, kind: u8, name: &str, bytes: &[u8]) {
+        self.write("commands", name, &[&[kind, 4], bytes].concat());
+        self.write("commands", &format!("{name}-name"), &[&[kind, 1], bytes].concat());
+    }
+
     fn of_file(&self, path: &Path) {
         let bytes = fs::read(path).unwrap();
         let folder = path.parent().and_then(Path::file_name).unwrap();
@@ -133,6 +139,7 @@ impl Seeds {
             return;
         }
         let log = Log::parse(bytes).unwrap();
+        self.of_commands(1, name, cut(bytes, LOG));
         self.write("mono", name, &[&[0], cut(bytes, LOG)].concat());
         for version in 1..=17 {
             let mut writer = Writer::new(version);
@@ -156,6 +163,7 @@ impl Seeds {
     /// The same in each version of the format, in both byte orders.
     fn of_trace(&self, name: &str, bytes: &[u8]) {
         self.write("xray", name, &[&[0], cut(bytes, TRACE)].concat());
+        self.of_commands(2, name, cut(bytes, TRACE));
         self.write(
             "xray",
             &format!("{name}-choices"),
@@ -248,6 +256,7 @@ impl Seeds {
             return;
         };
         let machine = [machine_choice(dump.machine()), order_choice(dump.header().order)];
+        self.of_commands(0, name, cut(bytes, DUMP));
         self.write("jitdump", name, &[&machine, cut(bytes, DUMP)].concat());
         let mut debug_info = 0;
         for (offset, kind) in records(bytes, dump.header().order) {

@@ -33,7 +33,7 @@ pub fn pieces(file: &[u8]) -> Vec<Value> {
 }
 
 pub fn walk(file: &[u8], options: &Options, mut with: impl FnMut(&Entry<'_>)) {
-    let kind = FileKind::of(file).unwrap();
+    let kind = FileKind::of_named(file, b"").unwrap();
     let done = dump(file, kind, options, &mut |entry| {
         with(entry);
         let text = entry.to_string();

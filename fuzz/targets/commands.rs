@@ -1,0 +1,63 @@
+//! What the commands for those who make runtimes tell of any file: `dump` each byte once and in order, with a filter no
+//! more than without, and `check` some places of whatever it finds.
+
+#![no_main]
+
+use std::convert::Infallible;
+
+use jitinject::check::check;
+use jitinject::dump::{Entry, Filter, Options, dump};
+use jitinject::runtime::FileKind;
+use jitinject::tally::Tally;
+use jitinject::units::Address;
+use jitinject_fuzz::choices::Choices;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let mut choices = Choices::new(input);
+    let kinds = [FileKind::Jitdump, FileKind::MonoLog, FileKind::XrayTrace];
+    let kind = kinds[usize::from(choices.byte()) % kinds.len()];
+    let wanted = choices.byte();
+    let with_code = wanted & 4 != 0;
+    let filter = Filter {
+        name: (wanted & 1 != 0).then(|| b"a".to_vec()),
+        address: (wanted & 2 != 0).then(|| Address(choices.u64())),
+        times: None,
+    };
+    let file = choices.rest();
+
+    let (mut end, mut pieces) = (0, 0);
+    let all = Options {
+        with_code,
+        ..Options::default()
+    };
+    walk(file, kind, &all, |entry| {
+        assert_eq!(entry.offset, end, "pieces follow each other");
+        end += entry.size;
+        pieces += 1;
+    });
+    assert_eq!(end, file.len() as u64, "each byte is in a piece");
+
+    let (mut end, mut chosen) = (0, 0);
+    walk(file, kind, &Options { filter, with_code }, |entry| {
+        assert!(entry.offset >= end);
+        end = entry.offset + entry.size;
+        chosen += 1;
+    });
+    assert!(chosen <= pieces && end <= file.len() as u64);
+
+    for finding in check(kind, file, b"jit-1.dump", &Tally::default()).findings {
+        assert!(finding.count >= finding.places.len() as u64 && !finding.places.is_empty());
+        assert!(finding.places.iter().all(|place| place.offset <= file.len() as u64));
+    }
+});
+
+/// Walks the pieces, and tells each as text and as JSON.
+fn walk(file: &[u8], kind: FileKind, options: &Options, mut see: impl FnMut(&Entry<'_>)) {
+    let Ok(()) = dump(file, kind, options, &mut |entry| {
+        see(entry);
+        assert!(!entry.to_string().is_empty());
+        assert!(serde_json::to_value(entry).is_ok_and(|value| value.is_object()));
+        Ok::<(), Infallible>(())
+    });
+}
