@@ -53,9 +53,9 @@ pub struct CommandLine {
     #[command(flatten)]
     pub inject: InjectArguments,
 
-    /// Whether messages have colours
+    /// Whether messages, and what is printed for people, have colours
     ///
-    /// `auto` is where they go to a terminal, but for NO_COLOR and CLICOLOR_FORCE in the environment.
+    /// `auto` is where they go to a terminal, unless NO_COLOR or CLICOLOR_FORCE in the environment says otherwise.
     #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
     color: ColorChoice,
 }

@@ -8,7 +8,10 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::printable;
-use crate::summary::{FORMAT, SampleSummary, SampledFunction};
+use crate::summary::{self, SampleSummary, SampledFunction};
+
+/// The version of the JSON form. It changes when a field changes its meaning or goes.
+pub const FORMAT: u32 = 1;
 
 /// What is read of a summary.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -27,7 +30,7 @@ pub enum Error {
     #[error("is no summary of jitinject: {0}; jitinject --summary FILE writes one")]
     NotASummary(#[from] serde_json::Error),
     /// A later version of this program has written it.
-    #[error("has format {0}, and this version of jitinject reads format {FORMAT}")]
+    #[error("has format {0}, and this version of jitinject reads format {expected}", expected = summary::FORMAT)]
     Format(u32),
     /// An earlier version of this program has written it.
     #[error(
@@ -45,7 +48,7 @@ impl Figures {
             format: u32,
         }
         let Format { format } = serde_json::from_slice(json)?;
-        if format != FORMAT {
+        if format != summary::FORMAT {
             return Err(Error::Format(format));
         }
         let figures: Self = serde_json::from_slice(json)?;
@@ -63,7 +66,7 @@ impl Figures {
 /// What changed from one summary to another.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Comparison {
-    /// The version of the JSON form. It changes when a field changes its meaning or goes.
+    /// [`FORMAT`].
     pub format: u32,
     /// The first one.
     pub before: Side,
@@ -98,7 +101,6 @@ pub struct Change {
     /// Its name.
     pub name: String,
     /// Of a function, the compiler, if it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
     /// Samples in the first profile.
     pub before: u64,
@@ -192,9 +194,8 @@ impl Side {
     }
 
     fn text(&self) -> String {
-        let Self {
-            input, total, jit, ..
-        } = self;
+        let Self { total, jit, .. } = self;
+        let input = printable(self.input.as_bytes());
         let (jit_percent, named_percent) = (self.jit_percent, self.named_percent);
         format!(
             "{input}: {total} samples, {jit} in JIT code ({jit_percent:.1} %), {named_percent:.1} % of them named"
@@ -255,7 +256,7 @@ mod tests {
         let unnamed =
             serde_json::json!({"before_load": 0, "not_in_dump": 0, "dump_unusable": 0, "no_dump": 0});
         serde_json::to_vec(&serde_json::json!({
-            "format": FORMAT, "input": "perf.data", "sampled_functions": functions,
+            "format": summary::FORMAT, "input": "perf.data", "sampled_functions": functions,
             "samples": {"total": total, "jit": jit, "named": jit, "named_by_map": 0, "named_percent": 100.0, "unnamed": unnamed, "with_named_frame": jit},
         }))
         .unwrap()

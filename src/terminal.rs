@@ -5,8 +5,11 @@ use std::io::{self, BufWriter, Write};
 use anstream::{AutoStream, ColorChoice as Colors};
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
-use jitinject::bytes::printable;
+use jitinject::bytes::{printable, steers_terminal};
 use jitinject::files::standard;
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
 /// Decides on colours, for all that is printed from now on.
 pub fn set_colors(choice: ColorChoice) {
@@ -96,5 +99,118 @@ fn print_to<W: Write>(
             Ok(())
         }
         result => Ok(result?),
+    }
+}
+
+/// JSON of which no character steers a terminal, whatever is in its strings.
+struct PrintableJson<F>(F);
+
+impl<F: Formatter> Formatter for PrintableJson<F> {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        // Most text is of this kind, which is seen fast.
+        if fragment.is_ascii() && !fragment.contains('\x7f') {
+            return self.0.write_string_fragment(writer, fragment);
+        }
+        let mut rest = fragment;
+        while let Some(at) = rest.find(steers_terminal) {
+            let (before, behind) = rest.split_at(at);
+            self.0.write_string_fragment(writer, before)?;
+            let mut behind = behind.chars();
+            // All that steer are in the first plane, and have one number each.
+            let number = behind.next().map_or(0, u32::from);
+            write!(writer, "\\u{number:04x}")?;
+            rest = behind.as_str();
+        }
+        self.0.write_string_fragment(writer, rest)
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_array(writer)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array(writer)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object(writer)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_value(writer)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array_value(writer)
+    }
+
+    fn end_object_key<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_key(writer)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(writer, first)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+}
+
+/// Writes a value as JSON on a line of its own.
+pub fn put_json_line(output: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    put_json(output, value, CompactFormatter)
+}
+
+/// Prints a value as JSON for people to read as well.
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    print_plain(|output| put_json(output, value, PrettyFormatter::new()))
+}
+
+fn put_json(output: &mut impl Write, value: &impl Serialize, formatter: impl Formatter) -> io::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(
+        &mut *output,
+        PrintableJson(formatter),
+    ))?;
+    output.write_all(b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_means_the_same_and_steers_no_terminal() {
+        let text = "a\u{9b}31m\u{7f}\u{202e}\"\\\n\u{1b}[2J ä 😀";
+        let value = serde_json::json!({"names": [text, "", "plain"], "nothing": {}, "none": []});
+        for formatter in [true, false] {
+            let mut out = Vec::new();
+            match formatter {
+                true => put_json(&mut out, &value, CompactFormatter).unwrap(),
+                false => put_json(&mut out, &value, PrettyFormatter::new()).unwrap(),
+            }
+            let written = String::from_utf8(out).unwrap();
+            assert!(
+                !written.replace('\n', "").contains(steers_terminal),
+                "{written:?}"
+            );
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(&written).unwrap(),
+                value
+            );
+            let plain = match formatter {
+                true => serde_json::to_string(&value["names"][2]),
+                false => serde_json::to_string_pretty(&value["names"][2]),
+            };
+            assert!(written.contains(&plain.unwrap()));
+        }
     }
 }

@@ -8,10 +8,22 @@ use anyhow::Context;
 use clap::Args;
 use jitinject::compare::{Figures, compare};
 
+use crate::commands::inject::percent;
 use crate::terminal;
+
+/// What is said behind the options.
+const EXAMPLES: &str = "\
+Shares are percent of all samples of a profile. A star marks a change that is more than chance makes of so many samples: \
+three standard deviations.
+
+Examples:
+  jitinject -q -i old.data -o old.jit.data --summary old.json
+  jitinject -q -i new.data -o new.jit.data --summary new.json
+  jitinject compare old.json new.json";
 
 /// What can be typed behind `compare`.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
     /// The summary of the run before, as --summary wrote it
     before: PathBuf,
@@ -20,7 +32,7 @@ pub struct CompareArguments {
     after: PathBuf,
 
     /// Leave out what changed by less, in percent of all samples
-    #[arg(long, value_name = "PERCENT", default_value = "0.5")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.5")]
     min_change: f64,
 
     /// Print all changes as JSON
@@ -32,11 +44,10 @@ impl CompareArguments {
     /// Reads both, and prints what changed.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let comparison = compare(&read(&self.before)?, &read(&self.after)?);
-        let text = match self.json {
-            true => serde_json::to_string_pretty(&comparison)? + "\n",
-            false => comparison.text(self.min_change),
-        };
-        terminal::print(|output| output.write_all(text.as_bytes()))?;
+        match self.json {
+            true => terminal::print_json(&comparison)?,
+            false => terminal::print(|output| output.write_all(comparison.text(self.min_change).as_bytes()))?,
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

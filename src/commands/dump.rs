@@ -15,15 +15,16 @@ use jitinject::units::Address;
 use serde::Serialize;
 
 use crate::commands::opened::Opened;
-use crate::terminal::{self, PlainOutput, say};
+use crate::terminal::{self, PlainOutput, put_json_line, say};
 
 /// What is said behind the options.
 const FORM: &str = "\
-With --json, each line is an object. The first one has the version of this form (\"jitinject_dump\"), the \"kind\" of \
+With --json, each line is an object. The first one has the version of this form (\"format\"), the \"kind\" of \
 the file and its \"file_size\", which for a packed log is that of what was in it. Each of the others is a piece of the \
 file: \"size\" bytes from \"offset\" on, of a \"type\", mostly with a \"time\". The pieces are in the order of the file, \
-and without a filter they are all of it: header, records, buffers and their events, \"padding\", and \"damage\" for what \
-can't be read. Sizes add up to \"file_size\".
+and without a filter they are all of it: header, records, buffers and their events, \"padding\", \"unknown\" for records of \
+a type that is not known, \"cut\" for the start of a record that the file ends in, and \"damage\" for what can't be \
+read. Sizes add up to \"file_size\".
 
 Addresses and bits are strings (\"0x7f00\"), all else that counts is a number. Bytes of names that are not UTF-8 are \
 replaced; then NAME_bytes has all of them in hexadecimal digits. \"fault\" says what is wrong, \"cut\" which field is \
@@ -45,7 +46,7 @@ pub struct DumpArguments {
     #[arg(long)]
     json: bool,
 
-    /// Print the bytes of code, too
+    /// Print the bytes of code as well, which only jitdumps have
     #[arg(long)]
     code: bool,
 
@@ -53,7 +54,7 @@ pub struct DumpArguments {
     #[arg(long, value_name = "TEXT")]
     name: Option<OsString>,
 
-    /// Only what is about code that holds this address, now or before it was moved
+    /// Only what is about code that holds this address, now or before it was moved; hexadecimal, with or without 0x
     #[arg(long, value_name = "ADDR", value_parser = address)]
     address: Option<Address>,
 
@@ -74,7 +75,7 @@ fn address(text: &str) -> Result<Address, String> {
 /// The first line of JSON.
 #[derive(Serialize)]
 struct Preamble {
-    jitinject_dump: u32,
+    format: u32,
     kind: FileKind,
     file_size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,11 +117,11 @@ impl DumpArguments {
         terminal::print_plain(|output| {
             let preamble = Preamble::new(&opened, kind);
             match self.json {
-                true => json_line(output, &preamble)?,
+                true => put_json_line(output, &preamble)?,
                 false => preamble.write(output)?,
             }
             dump::dump(&opened.file, kind, &options, &mut |entry| match self.json {
-                true => json_line(output, entry),
+                true => put_json_line(output, entry),
                 false => text_line(output, entry, style),
             })
         })?;
@@ -135,11 +136,6 @@ impl DumpArguments {
 fn faults(opened: &Opened) -> Vec<String> {
     let faults = opened.packing_faults();
     faults.iter().map(|(fault, _)| fault.to_string()).collect()
-}
-
-fn json_line(output: &mut PlainOutput, object: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, object)?;
-    output.write_all(b"\n")
 }
 
 /// A line, with its type in `style` if something is wrong.
@@ -158,7 +154,7 @@ fn text_line(output: &mut PlainOutput, entry: &Entry<'_>, style: Style) -> io::R
 impl Preamble {
     fn new(opened: &Opened, kind: FileKind) -> Self {
         Self {
-            jitinject_dump: FORMAT,
+            format: FORMAT,
             kind,
             file_size: opened.file.len() as u64,
             packed_size: opened.packed.as_ref().map(|packed| packed.size),

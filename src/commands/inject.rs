@@ -12,7 +12,7 @@ use jitinject::files::standard;
 use jitinject::inject::{inject, is_standard};
 use jitinject::summary::Summary;
 
-pub use self::arguments::InjectArguments;
+pub use self::arguments::{InjectArguments, percent};
 use crate::interrupt;
 use crate::progress::Bar;
 use crate::terminal::say;

@@ -71,10 +71,11 @@ impl FromStr for Times {
             "" => Ok(None),
             _ => digits.parse().map(Some).map_err(|_| wrong()),
         };
-        Ok(Self {
-            from: number(from)?.unwrap_or_default(),
-            to: number(to)?,
-        })
+        let (from, to) = (number(from)?.unwrap_or_default(), number(to)?);
+        match to.is_some_and(|to| to <= from) {
+            true => Err(format!("{text} has nothing in it: TO is not later than FROM")),
+            false => Ok(Self { from, to }),
+        }
     }
 }
 

@@ -83,7 +83,7 @@ impl<'a> Walk<'a> {
                 fields.push("counts_cycles", Value::Flag(true));
             }
             let faults = [
-                (header.version > 2).then_some(Fault::Version(header.version)),
+                (!header.has_known_version()).then_some(Fault::Version(header.version)),
                 header.has_unknown_flags().then_some(Fault::UnknownFlags),
                 first_record.is_none().then_some(Fault::HeaderSize),
             ];

@@ -10,14 +10,14 @@
 //!
 //! # JSON
 //!
-//! One object a line. The first has `jitinject_dump`, the version of this form ([`FORMAT`]); `kind`: `jitdump`,
+//! One object a line. The first has `format`, the version of this form ([`FORMAT`]); `kind`: `jitdump`,
 //! `mono-log` or `xray-trace`; and `file_size`. Of a packed log, `file_size` is what came out of it, which all offsets are
 //! of, `packed_size` is the size of the file, and `packing_faults` says what could not be unpacked.
 //!
 //! Each of the others stands for some bytes of the file, `size` from `offset` on. They come in the order of the file, and have all
 //! of its bytes, each once: their sizes add up to `file_size`, unless a filter has left some out. `type` is what it is, by the name
-//! that the format has for it; `header`; `padding` for bytes that mean nothing; or `damage` for those that could not be
-//! read. Headers of buffers are objects, and so are the events in them. `time` is that of the file: nanoseconds or, where
+//! that the format has for it; `header`; `padding` for bytes that mean nothing; `unknown` for a record of a type that is not known; `cut` for the start of one
+//! that the file ends in; or `damage` for bytes that could not be read. Headers of buffers are objects, and so are the events in them. `time` is that of the file: nanoseconds or, where
 //! the header says so, cycles; ticks in traces of XRay. All other fields are those of the type. Of them:
 //!
 //! - Addresses, numbers that stand for addresses, and bits are strings: `"0x7f00"`. All other numbers are numbers, of

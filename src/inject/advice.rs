@@ -36,15 +36,13 @@ impl Error {
 pub fn of(error: &io::Error) -> Option<&'static str> {
     Some(match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "make room there, or choose another place; what was there before is unchanged"
+            "make room there, or choose another place"
         }
         io::ErrorKind::FileTooLarge => {
-            "files may not be as large: there is a limit (ulimit -f), or the file system has one; what was there before is unchanged"
+            "files may not be as large: there is a limit (ulimit -f), or the file system has one"
         }
-        io::ErrorKind::OutOfMemory => {
-            "there is a limit for memory (ulimit -v), or not enough of it; what was there before is unchanged"
-        }
-        io::ErrorKind::ReadOnlyFilesystem => "choose another place with -o",
+        io::ErrorKind::OutOfMemory => "there is a limit for memory (ulimit -v), or not enough of it",
+        io::ErrorKind::ReadOnlyFilesystem => "choose another place",
         _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
             "raise the limit for open files (ulimit -n)"
         }

@@ -127,7 +127,7 @@ fn the_pieces_of_every_recording_add_up_to_its_size() {
             behind += number(piece, "size");
         }
         assert_eq!(behind, number(&first, "file_size"), "{}", path.display());
-        assert_eq!(first["jitinject_dump"], 1);
+        assert_eq!(first["format"], 1);
     }
     assert!(all.len() > 80 && refused.len() == 1, "{} {refused:?}", all.len());
 }

@@ -280,7 +280,8 @@ fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+/// Reads a percentage, with or without its sign.
+pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
         _ => Err("not a number from 0 to 100".into()),

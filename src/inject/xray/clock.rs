@@ -102,12 +102,12 @@ pub fn find(
             warning = Some(match found.anchors {
                 0 => {
                     "its times are on a clock that nothing relates to the profile's, so its events are somewhere else; trace with the \
-                     flight data recorder (xray_mode=xray-fdr) and record with perf record -k mono, or give the distance with --time-offset"
+                     flight data recorder (xray_mode=xray-fdr) and record with perf record -k mono, or give the distance with --clock-offset"
                 }
                 _ => {
                     "its times are CLOCK_MONOTONIC, and the profile was recorded on another clock, which may be milliseconds away, so its \
                      events may be in other places than the profile's samples; record with perf record -k mono, or give the distance with \
-                     --time-offset"
+                     --clock-offset"
                 }
             });
         }

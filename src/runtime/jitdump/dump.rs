@@ -155,7 +155,7 @@ impl<'a> Dump<'a> {
     pub fn parse(file: &'a [u8], recorded: Machine) -> Result<Self, Error> {
         let header = Header::parse(file)?;
         let mut faults = Tally::default();
-        if header.version > 2 {
+        if !header.has_known_version() {
             faults.add(Fault::Version(header.version), 4);
         }
         if header.has_unknown_flags() {

@@ -105,6 +105,12 @@ impl Header {
         self.flags == ARCH_TIMESTAMP
     }
 
+    /// Whether the version is one that is known: the specification calls itself version 2, and its headers have 1. perf
+    /// takes 0 as well, and refuses 2.
+    pub fn has_known_version(&self) -> bool {
+        self.version <= 2
+    }
+
     /// Whether bits are set in the flags that have no meaning.
     pub fn has_unknown_flags(&self) -> bool {
         self.flags & !ARCH_TIMESTAMP != 0
