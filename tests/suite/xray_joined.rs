@@ -195,7 +195,7 @@ fn a_recording_on_another_clock_is_warned_of() {
     let warning = "its times are CLOCK_MONOTONIC, and the profile was recorded on another clock, which may be milliseconds away";
     assert!(told.contains(warning), "{told}");
     assert!(
-        told.contains("record with perf record -k mono, or give the distance with --time-offset"),
+        told.contains("record with perf record -k mono, or give the distance with --clock-offset"),
         "{told}"
     );
     let (_, told) = joined.beside(&["--time-offset", "1900000"]);
