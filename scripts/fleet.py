@@ -57,6 +57,8 @@ PART = re.compile(r"\.(.+)\.[0-9a-f]{32}\.part")
 MAX_FETCHED = 10_000
 # How much is kept of what jitinject says when it fails; the first lines have the cause.
 MAX_ERROR_BYTES = 4096
+# How much is read of the section of a profile that names its machine; Linux has 64 bytes for the name.
+MAX_HOSTNAME_BYTES = 260
 # How long jitinject may take to remove what it has not finished, before it is killed.
 GRACE_SECONDS = 10
 # What jitinject exits with where all is written, but too few samples have names for --fail-under.
@@ -105,8 +107,8 @@ class Profile:
     def name(self) -> str:
         """Follows from the address alone: the end of it, to be read, and a hash of all of it, to be unique."""
         words = PurePosixPath(self.place.path).parts[-2:]
-        shown = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words)).strip("_.-")[-80:]
-        return f"{shown}-{hashlib.sha256(self.place.url.encode(errors='surrogateescape')).hexdigest()[:16]}"
+        shown = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words)).strip("_.-")[-80:].lstrip("_.-")
+        return f"{shown or 'profile'}-{hashlib.sha256(self.place.url.encode(errors='surrogateescape')).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)
@@ -437,21 +439,23 @@ def host_of(profile: Path) -> str | None:
     The layout is that of perf.data-file-format.txt: behind the data is a table of sections, one for each bit.
     """
     hostname = 3
-    with profile.open("rb") as file:
+    # Where the table or the section is cut, or lies somewhere else, the machine has no name.
+    with profile.open("rb") as file, contextlib.suppress(struct.error, ValueError, OSError):
         header = file.read(104)
-        order = "<" if header.startswith(b"PERFILE2") else ">"
-        if len(header) < 104 or not header.startswith((b"PERFILE2", b"2ELIFREP")):
+        if not header.startswith((b"PERFILE2", b"2ELIFREP")):
             return None
-        data_offset, data_size = struct.unpack_from(order + "QQ", header, 40)
-        features = struct.unpack_from(order + "Q", header, 72)[0]
+        order = "<" if header.startswith(b"PERFILE2") else ">"
+        data_offset, data_size, features = struct.unpack(order + "40x2Q16xQ24x", header)
         if not features >> hostname & 1:
             return None
         before = (features & ((1 << hostname) - 1)).bit_count()
         file.seek(data_offset + data_size + 16 * before)
-        (section,) = struct.unpack(order + "Q8x", file.read(16))
-        file.seek(section)
-        (length,) = struct.unpack(order + "I", file.read(4))
-        return file.read(min(length, 256)).split(b"\0")[0].decode(errors="replace") or None
+        offset, size = struct.unpack(order + "QQ", file.read(16))
+        file.seek(offset)
+        section = file.read(min(size, MAX_HOSTNAME_BYTES))
+        (length,) = struct.unpack_from(order + "I", section)
+        return section[4 : 4 + length].split(b"\0")[0].decode(errors="replace") or None
+    return None
 
 
 # Publishing

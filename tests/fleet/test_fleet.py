@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -467,13 +468,41 @@ class Failures(unittest.TestCase):
             "/c/b/perf.data",
             "/\u00e4/\n/perf.data",
             "/" + 300 * "x",
+            "/in/aaaaaaaaaa." + 79 * "b",
+            "/in/" + 85 * "b" + "__",
+            "/\u00e4/\u00f6",
         ]
         places = [fleet.Place(fsspec.filesystem("file"), path, path) for path in paths]
         names = [fleet.Profile(place, is_folder=False).name for place in places]
         self.assertEqual(len(set(names)), len(paths))
         self.assertEqual(names[0], "b-perf.data-33a523d0417f4dbc")
+        self.assertEqual(names[6], 79 * "b" + "-f1af47b3959898ae")
+        self.assertEqual(names[7], 80 * "b" + "-c344ae96c428e61e")
+        self.assertEqual(names[8], "profile-e82cdc90d457a6e8")
         for name in names:
             self.assertRegex(name, r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+
+    def test_a_header_that_is_cut_or_lies_names_no_host(self) -> None:
+        profile = self.folder / "perf.data"
+
+        def host(section: bytes, where: int = 120, size: int = 16, data_size: int = 0) -> str | None:
+            header = b"PERFILE2" + struct.pack("<12Q", 104, 0, 0, 0, 104, data_size, 0, 0, 1 << 3, 0, 0, 0)
+            profile.write_bytes(header + struct.pack("<QQ", where, size) + section)
+            return fleet.host_of(profile)
+
+        named = struct.pack("<I", 12) + b"build-7\0\0\0\0\0"
+        self.assertEqual(host(named), "build-7")
+        self.assertEqual(host(named, size=2), None)
+        self.assertEqual(host(named, size=8), "buil")
+        self.assertEqual(host(named, where=2**62), None)
+        self.assertEqual(host(named, where=2**64 - 1), None)
+        self.assertEqual(host(named, data_size=2**63), None)
+        self.assertEqual(host(named, data_size=1000), None)
+        for length in range(4):
+            self.assertEqual(host(named[:length]), None)
+        for length in range(120):
+            profile.write_bytes(profile.read_bytes()[:-1])
+            self.assertEqual(fleet.host_of(profile), None)
 
     def test_an_output_appears_whole_or_not_at_all(self) -> None:
         class Full(Memory):
