@@ -472,15 +472,31 @@ def publish(local: Path, target: Place) -> None:
 
 
 def publish_file(local: Path, target: Place) -> None:
-    parent, _, name = target.path.rpartition("/")
-    part = f"{parent}/.{name}.{uuid.uuid4().hex}.part"
-    target.fs.makedirs(parent, exist_ok=True)
-    try:
+    with part_of(target) as part:
         if target.is_local:
             # Profiles are for their owners only, as perf and jitinject have it; the copy keeps this mode.
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         target.fs.put_file(str(local), part)
         target.fs.mv(part, target.path)
+
+
+def try_writing(target: Place) -> None:
+    """Raises what publishing a file there would raise, as far as an empty one tells."""
+    if target.fs.isdir(target.path):
+        raise IsADirectoryError(f"{target.url} is a folder")
+    with part_of(target) as part:
+        target.fs.pipe_file(part, b"")
+        target.fs.rm_file(part)
+
+
+@contextlib.contextmanager
+def part_of(target: Place) -> Iterator[str]:
+    """What a file is called on its way to where it belongs. It goes if that fails."""
+    parent, _, name = target.path.rpartition("/")
+    part = f"{parent}/.{name}.{uuid.uuid4().hex}.part"
+    target.fs.makedirs(parent, exist_ok=True)
+    try:
+        yield part
     except BaseException:
         with contextlib.suppress(Exception):
             target.fs.rm_file(part)
@@ -527,19 +543,34 @@ def run_all(client: Client, profiles: list[Profile], settings: Settings, retries
         if future.status == "finished":
             row = Row(**future.result())
         else:
-            row = Row(input=profile.place.url, error=told(future.exception()))
+            error = future.exception() or ConnectionError("the scheduler is gone")
+            row = Row(input=profile.place.url, error=told(error))
             sweep_store(profile, settings)
         rows[profile] = replace(row, attempts=max(attempts[profile.name], 1))
         # Or else it would be done again if the worker that did it went away.
         future.release()
     client.unsubscribe_topic(settings.run)
-    # Workers that were killed have left theirs to others on other machines.
-    client.run(clean_scratch, [scratch_of(profile, settings) for profile in profiles], on_error="return")
+    # Workers that were killed have left theirs to others on other machines. No row is lost if the scheduler is gone.
+    with contextlib.suppress(OSError):
+        client.run(clean_scratch, [scratch_of(profile, settings) for profile in profiles], on_error="return")
     return rows
 
 
 def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+class RunFailed(Exception):
+    """What ends a run for all profiles."""
+
+
+@contextlib.contextmanager
+def ending_run(what: str) -> Iterator[None]:
+    """Says what could not be done. Drivers of storage, and Dask, raise what they like."""
+    try:
+        yield
+    except Exception as error:
+        raise RunFailed(f"{what}: {told(error)}") from error
 
 
 def clean_scratch(folders: list[Path]) -> None:
@@ -553,7 +584,9 @@ def clean_scratch(folders: list[Path]) -> None:
 def connected(options: argparse.Namespace) -> Iterator[Client]:
     """A cluster that is there, or one of this machine alone, which nobody else can talk to."""
     if options.scheduler:
-        with Client(options.scheduler) as client:
+        with ending_run("no scheduler"):
+            there = Client(options.scheduler)
+        with there as client:
             yield client
         return
     configuration = {
@@ -689,20 +722,38 @@ def main(arguments: list[str]) -> int:
     try:
         settings, table, urls = settings_of(options), Place.parse(options.table), listed(options)
     except (OSError, ValueError, ImportError) as error:
-        print(f"fleet: {error}", file=sys.stderr)
-        return USAGE
+        return complain(error, USAGE)
+    try:
+        rows = run_fleet(options, settings, table, urls)
+    except RunFailed as error:
+        return complain(error, FAILED)
+    return DONE if all(row.status == "done" for row in rows) else FAILED
+
+
+def complain(error: Exception, status: int) -> int:
+    print(printable(f"fleet: {error}"), file=sys.stderr)
+    return status
+
+
+def run_fleet(options: argparse.Namespace, settings: Settings, table: Place, urls: list[str]) -> list[Row]:
     start = time.monotonic()
-    profiles, failed = gather(urls)
-    rows = list(failed)
+    # What can't be written would be known only when all work is done.
+    with ending_run("can't write the table"):
+        try_writing(table)
+    with ending_run("can't write to the output"):
+        try_writing(settings.output.joined(settings.run))
+    profiles, rows = gather(urls)
     if profiles:
         with connected(options) as client:
             done = run_all(client, profiles, settings, options.retries)
-        rows = [done[profile] for profile in profiles] + failed
+        rows = [done[profile] for profile in profiles] + rows
     report(rows, time.monotonic() - start)
-    write_table(rows, table)
+    with ending_run("can't write the table"):
+        write_table(rows, table)
     if any(row.output for row in rows):
-        sweep_output(settings.output, profiles)
-    return DONE if all(row.status == "done" for row in rows) else FAILED
+        with ending_run("can't tidy up the output"):
+            sweep_output(settings.output, profiles)
+    return rows
 
 
 if __name__ == "__main__":

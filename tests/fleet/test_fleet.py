@@ -14,10 +14,12 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import dask
 import fsspec
 import pyarrow.parquet
 from distributed import LocalCluster
@@ -403,10 +405,8 @@ class Failures(unittest.TestCase):
             command = ["memory://in", "--output", "memory://out", "--store", str(self.folder / "store")]
             command += ["--scheduler", cluster.scheduler_address, *self.common()]
             command[command.index(str(self.table))] = "memory://out/table.parquet"
-            said = io.StringIO()
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                status = fleet.main([*command, "--", "--all"])
-        self.assertEqual(status, 1, said.getvalue())
+            status, said = self.run_main(*command, "--", "--all")
+        self.assertEqual(status, 1, said)
         with memory.open("/out/table.parquet") as file:
             rows = {row["input"]: row for row in pyarrow.parquet.read_table(file).to_pylist()}
         named = {name: row["samples_named"] for name, row in rows.items()}
@@ -425,6 +425,63 @@ class Failures(unittest.TestCase):
         self.assertEqual(set(memory.find("/out")), outputs | {"/out/table.parquet", parts[1]})
         for path in outputs:
             self.assertTrue(memory.cat(path).startswith(b"PERFILE2"))
+
+    def run_main(self, *words: object) -> tuple[int, list[str]]:
+        """The exit status of a run in this process, and what it says on stderr."""
+        with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()):
+            try:
+                status = fleet.main([str(word) for word in words])
+            except SystemExit as exited:
+                status = exited.code
+        return status, said.getvalue().splitlines()
+
+    def test_what_will_fail_in_the_end_is_told_before_the_work(self) -> None:
+        file, output = self.folder / "file", self.folder / "output"
+        file.touch()
+        output.mkdir()
+        before = sorted(self.folder.rglob("*"))
+        profile = recording("php82")
+        self.enterContext(dask.config.set({"distributed.comm.timeouts.connect": "1s"}))
+        for arguments, expected in [
+            (["--output", output, "--table", file / "table.parquet"], "can't write the table: FileExistsError: "),
+            (["--output", output, "--table", output], "can't write the table: IsADirectoryError: "),
+            (["--output", file, "--table", self.table], "can't write to the output: FileExistsError: "),
+            (["--output", output, "--table", self.table, "--scheduler", "nonsense"], "no scheduler: ValueError: "),
+            (["--output", output, "--table", self.table, "--scheduler", "tcp://127.0.0.1:9"], "no scheduler: OSError: "),
+        ]:
+            with self.subTest(expected):
+                status, said = self.run_main(profile, *arguments)
+                self.assertEqual((status, len(said)), (1, 1), said)
+                self.assertTrue(said[0].startswith(f"fleet: {expected}"), said)
+                self.assertEqual(sorted(self.folder.rglob("*")), before)
+
+    def test_a_table_that_cannot_be_written_in_the_end_is_told(self) -> None:
+        table = self.folder / "tables/table.parquet"
+        jitinject = program(self.folder / "jitinject", "#!/bin/sh\nrmdir {tables}; touch {tables}; exit 1\n", tables=table.parent)
+        with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+            command = ["--scheduler", cluster.scheduler_address, "--output", self.folder / "output"]
+            status, said = self.run_main(recording("php82"), *command, *self.common(jitinject), "--table", table)
+        self.assertEqual(status, 1)
+        self.assertIn("fleet: can't write the table: FileExistsError: ", said[-1])
+
+    def test_a_scheduler_that_goes_costs_no_row(self) -> None:
+        real = fleet.Client.map
+
+        def map_and_lose(client: fleet.Client, *arguments: object, **options: object) -> list:
+            futures = real(client, *arguments, **options)
+            futures[1].cancel()
+            return futures
+
+        lost = unittest.mock.patch.object(fleet.Client, "map", map_and_lose)
+        gone = unittest.mock.patch.object(fleet.Client, "run", side_effect=OSError("Timed out trying to connect"))
+        with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+            with lost, gone:
+                command = ["--scheduler", cluster.scheduler_address, "--output", self.folder / "output"]
+                profiles = [recording("php82"), recording("wasmtime")]
+                status, said = self.run_main(*profiles, *command, *self.common())
+        self.assertEqual(status, 1)
+        self.assertEqual([row["status"] for row in rows_of(self.table)], ["done", "failed"])
+        self.assertIn("wasmtime/perf.data: ConnectionError: the scheduler is gone", "".join(said))
 
     def test_only_what_belongs_to_a_profile_is_fetched(self) -> None:
         archive = self.folder / "archive.zip"
@@ -570,13 +627,9 @@ class Failures(unittest.TestCase):
         wrong = [[], place, ["x"], ["x", *place, "--timeout", "0"], ["x", *place, "--workers", "0"]]
         wrong += [[*place, "--list", f"{self.folder}/missing"], ["x", *place[:3], "nowhere://x"]]
         for arguments in wrong:
-            with contextlib.redirect_stderr(io.StringIO()) as said:
-                try:
-                    status = fleet.main(arguments)
-                except SystemExit as exited:
-                    status = exited.code
+            status, said = self.run_main(*arguments)
             self.assertEqual(status, 2, arguments)
-            self.assertTrue(said.getvalue(), arguments)
+            self.assertTrue(said, arguments)
 
 
 if __name__ == "__main__":
