@@ -376,7 +376,7 @@ def inject(profile: Profile, settings: Settings, folder: Path, claim: int) -> Ro
         sweep_store(profile, settings)
     if code is None:
         return replace(row, status="timeout", error=f"not done after {settings.timeout:g} s")
-    row = replace(row, exit_code=code, status="done" if code == 0 else "failed")
+    row = replace(row, exit_code=code, status={0: "done", FEWER_NAMED: "fewer-named"}.get(code, "failed"))
     if code != 0:
         row = replace(row, error=said(errors) or f"ended with status {code}")
     if code not in (0, FEWER_NAMED):
@@ -632,10 +632,15 @@ def report(rows: list[Row], seconds: float) -> None:
     again = sum(row.attempts > 1 for row in rows)
     jit, named = (sum(getattr(row, field) or 0 for row in rows) for field in ("samples_jit", "samples_named"))
     print(
-        f"fleet: {len(rows)} profiles in {seconds:.1f} s: {became['done']} done, {became['failed']} failed, "
+        f"fleet: {counted(len(rows), 'profile')} in {seconds:.1f} s: {became['done']} done, "
+        f"{became['fewer-named']} with fewer named than asked for, {became['failed']} failed, "
         f"{became['timeout']} timed out, {again} needed more than one attempt; "
-        f"{jit} samples in JIT code, {named} of them named"
+        f"{counted(jit, 'sample')} in JIT code, {named} of them named"
     )
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def printable(text: str) -> str:
@@ -648,7 +653,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="fleet.py",
         description="Runs jitinject over many profiles, on many machines.",
-        epilog="What stands behind -- is given to jitinject. Exit status: 0 all done; 1 some failed; 2 wrong usage.",
+        epilog="What stands behind -- is given to jitinject. Exit status: 0 all done; 1 some not; 2 wrong usage.",
     )
     parser.add_argument(
         "profiles", nargs="*", metavar="PROFILE", help="a profile, a folder with some, or a pattern; any URL of fsspec"
@@ -657,12 +662,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--output", metavar="URL", required=True, help="the folder for the profiles with names")
     parser.add_argument("--table", metavar="URL", required=True, help="the Parquet file with a row for each profile")
     parser.add_argument(
-        "--store", metavar="DIR", type=Path, help="the build-id cache for all objects, on a file system that all share"
+        "--store", metavar="DIR", type=local_folder, help="the build-id cache for all objects, on a file system that all share"
     )
     parser.add_argument(
         "--scratch",
         metavar="DIR",
-        type=Path,
+        type=local_folder,
         default=Path(f"/var/tmp/jitinject-fleet-{os.geteuid()}"),
         help="a folder of each machine; profiles name their objects by it [%(default)s]",
     )
@@ -690,6 +695,13 @@ def split(arguments: list[str]) -> list[list[str]]:
         return [arguments]
     place = arguments.index("--")
     return [arguments[:place], arguments[place + 1 :]]
+
+
+def local_folder(text: str) -> Path:
+    path = text.removeprefix("file://")
+    if "://" in path:
+        raise argparse.ArgumentTypeError(f"not a folder of a file system: {text}")
+    return Path(path)
 
 
 def positive(text: str) -> float:

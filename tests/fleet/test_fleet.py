@@ -203,7 +203,7 @@ class AllRecordings(unittest.TestCase):
         self.assertEqual(sorted(row["input"] for row in self.rows), sorted(map(str, RECORDINGS)))
         self.assertEqual({(row["status"], row["exit_code"], row["error"]) for row in self.rows}, {("done", 0, None)})
         self.assertIn(f"{len(RECORDINGS)} profiles in ", self.said)
-        self.assertIn(f" {len(RECORDINGS)} done, 0 failed, 0 timed out, 2 needed more than one attempt", self.said)
+        self.assertIn(f" {len(RECORDINGS)} done, 0 with fewer named than asked for, 0 failed, 0 timed out, 2 needed more than one attempt", self.said)
 
     def test_killed_workers_cost_an_attempt(self) -> None:
         again = {Path(row["input"]).parent.name: row["attempts"] for row in self.rows if row["attempts"] != 1}
@@ -427,12 +427,13 @@ class Failures(unittest.TestCase):
             self.assertTrue(memory.cat(path).startswith(b"PERFILE2"))
 
     def run_main(self, *words: object) -> tuple[int, list[str]]:
-        """The exit status of a run in this process, and what it says on stderr."""
-        with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()):
+        """The exit status of a run in this process, and what it says on stderr. What it prints is kept aside."""
+        with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()) as printed:
             try:
                 status = fleet.main([str(word) for word in words])
             except SystemExit as exited:
                 status = exited.code
+        self.printed = printed.getvalue()
         return status, said.getvalue().splitlines()
 
     def test_what_will_fail_in_the_end_is_told_before_the_work(self) -> None:
@@ -482,6 +483,19 @@ class Failures(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertEqual([row["status"] for row in rows_of(self.table)], ["done", "failed"])
         self.assertIn("wasmtime/perf.data: ConnectionError: the scheduler is gone", "".join(said))
+
+    def test_profiles_with_fewer_named_than_asked_for_keep_their_figures(self) -> None:
+        output = self.folder / "output"
+        with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+            command = ["--scheduler", cluster.scheduler_address, "--output", output, *self.common()]
+            status, said = self.run_main(recording("node20-nomono"), *command, "--", "--fail-under", "99")
+        self.assertEqual((status, len(said)), (1, 1))
+        self.assertIn("fleet: fewer-named: ", said[0])
+        [row] = rows_of(self.table)
+        self.assertEqual((row["status"], row["exit_code"]), ("fewer-named", 3))
+        self.assertEqual((row["samples_jit"], row["samples_named"]), (239, 234))
+        self.assertEqual([str(path) for path in output.iterdir()], [row["output"]])
+        self.assertRegex(self.printed, r"^fleet: 1 profile in .*: 0 done, 1 with fewer named than asked for, 0 failed")
 
     def test_only_what_belongs_to_a_profile_is_fetched(self) -> None:
         archive = self.folder / "archive.zip"
@@ -626,10 +640,16 @@ class Failures(unittest.TestCase):
         place = ["--output", "memory://out", "--table", "memory://table"]
         wrong = [[], place, ["x"], ["x", *place, "--timeout", "0"], ["x", *place, "--workers", "0"]]
         wrong += [[*place, "--list", f"{self.folder}/missing"], ["x", *place[:3], "nowhere://x"]]
+        wrong += [["x", *place, "--store", "s3://x/y"], ["x", *place, "--scratch", "memory://x"]]
         for arguments in wrong:
             status, said = self.run_main(*arguments)
             self.assertEqual(status, 2, arguments)
             self.assertTrue(said, arguments)
+
+    def test_folders_may_be_given_as_addresses_of_files(self) -> None:
+        place = ["--output", "memory://out", "--table", "memory://table"]
+        options = fleet.parse(["x", *place, "--store", "file:///srv/debug", "--scratch", "/srv/a:b"])
+        self.assertEqual((options.store, options.scratch), (Path("/srv/debug"), Path("/srv/a:b")))
 
 
 if __name__ == "__main__":
