@@ -61,8 +61,8 @@ MAX_ERROR_BYTES = 4096
 MAX_HOSTNAME_BYTES = 260
 # How long jitinject may take to remove what it has not finished, before it is killed.
 GRACE_SECONDS = 10
-# What jitinject exits with where all is written, but too few samples have names for --fail-under.
-FEWER_NAMED = 3
+# What jitinject exits with where all is written; in the second case, too few samples have names for --fail-under.
+STATUS = {0: "done", 3: "fewer-named"}
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ class Profile:
         """Follows from the address alone: the end of it, to be read, and a hash of all of it, to be unique."""
         words = PurePosixPath(self.place.path).parts[-2:]
         shown = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words)).strip("_.-")[-80:].lstrip("_.-")
-        return f"{shown or 'profile'}-{hashlib.sha256(self.place.url.encode(errors='surrogateescape')).hexdigest()[:16]}"
+        unique = hashlib.sha256(self.place.url.encode(errors="surrogateescape")).hexdigest()[:16]
+        return f"{shown or 'profile'}-{unique}"
 
 
 @dataclass(frozen=True)
@@ -212,19 +213,6 @@ def matches(name: str, patterns: list[str]) -> bool:
 
 
 # Fetching them
-
-
-@dataclass(frozen=True)
-class Input:
-    """A profile on this machine, and what jitinject does not look for by itself."""
-
-    profile: Path
-    more: list[str]
-
-
-def located(profile: Profile, scratch: Path) -> Input:
-    path = Path(profile.place.path) if profile.place.is_local else fetch(profile, scratch)
-    return Input(path, more_arguments(path))
 
 
 def more_arguments(profile: Path) -> list[str]:
@@ -363,10 +351,10 @@ def empty(folder: Path) -> None:
 
 def inject(profile: Profile, settings: Settings, folder: Path, claim: int) -> Row:
     row = Row(input=profile.place.url)
-    found = located(profile, folder / "input")
+    source = Path(profile.place.path) if profile.place.is_local else fetch(profile, folder / "input")
     output, summary, errors = folder / "perf.jit.data", folder / "summary.json", folder / "errors"
-    command = [settings.jitinject, "-q", "-i", str(found.profile), "-o", str(output), "--summary", str(summary)]
-    command += found.more
+    command = [settings.jitinject, "-q", "-i", str(source), "-o", str(output), "--summary", str(summary)]
+    command += more_arguments(source)
     if settings.store:
         command += ["--build-id-cache", str(settings.store)]
     command += settings.arguments
@@ -376,10 +364,9 @@ def inject(profile: Profile, settings: Settings, folder: Path, claim: int) -> Ro
         sweep_store(profile, settings)
     if code is None:
         return replace(row, status="timeout", error=f"not done after {settings.timeout:g} s")
-    row = replace(row, exit_code=code, status={0: "done", FEWER_NAMED: "fewer-named"}.get(code, "failed"))
-    if code != 0:
-        row = replace(row, error=said(errors) or f"ended with status {code}")
-    if code not in (0, FEWER_NAMED):
+    error = None if code == 0 else said(errors) or f"ended with status {code}"
+    row = replace(row, exit_code=code, status=STATUS.get(code, "failed"), error=error)
+    if code not in STATUS:
         return row
     row = row.with_summary(summary.read_text())
     target = settings.output.joined(f"{profile.name}.data")
@@ -649,7 +636,8 @@ def printable(text: str) -> str:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    ours, *theirs = split(arguments)
+    place = arguments.index("--") if "--" in arguments else len(arguments)
+    ours, theirs = arguments[:place], arguments[place + 1 :]
     parser = argparse.ArgumentParser(
         prog="fleet.py",
         description="Runs jitinject over many profiles, on many machines.",
@@ -662,7 +650,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--output", metavar="URL", required=True, help="the folder for the profiles with names")
     parser.add_argument("--table", metavar="URL", required=True, help="the Parquet file with a row for each profile")
     parser.add_argument(
-        "--store", metavar="DIR", type=local_folder, help="the build-id cache for all objects, on a file system that all share"
+        "--store",
+        metavar="DIR",
+        type=local_folder,
+        help="the build-id cache for all objects, on a file system that all share",
     )
     parser.add_argument(
         "--scratch",
@@ -681,20 +672,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--workers", metavar="N", type=count, default=os.cpu_count(), help="without --scheduler, how many to start"
     )
     options = parser.parse_intermixed_args(ours)
-    options.arguments = tuple(theirs[0]) if theirs else ()
+    options.arguments = tuple(theirs)
     if not options.profiles and not options.list:
         parser.error("no profiles: name some, or a --list of them")
     if options.workers == 0 and not options.scheduler:
         parser.error("there is nothing to do without workers")
     return options
-
-
-def split(arguments: list[str]) -> list[list[str]]:
-    """What stands before and behind the first `--`."""
-    if "--" not in arguments:
-        return [arguments]
-    place = arguments.index("--")
-    return [arguments[:place], arguments[place + 1 :]]
 
 
 def local_folder(text: str) -> Path:

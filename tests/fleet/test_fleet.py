@@ -203,7 +203,8 @@ class AllRecordings(unittest.TestCase):
         self.assertEqual(sorted(row["input"] for row in self.rows), sorted(map(str, RECORDINGS)))
         self.assertEqual({(row["status"], row["exit_code"], row["error"]) for row in self.rows}, {("done", 0, None)})
         self.assertIn(f"{len(RECORDINGS)} profiles in ", self.said)
-        self.assertIn(f" {len(RECORDINGS)} done, 0 with fewer named than asked for, 0 failed, 0 timed out, 2 needed more than one attempt", self.said)
+        self.assertIn(f" {len(RECORDINGS)} done, 0 with fewer named than asked for, 0 failed, 0 timed out, ", self.said)
+        self.assertIn(", 2 needed more than one attempt; ", self.said)
 
     def test_killed_workers_cost_an_attempt(self) -> None:
         again = {Path(row["input"]).parent.name: row["attempts"] for row in self.rows if row["attempts"] != 1}
@@ -443,22 +444,23 @@ class Failures(unittest.TestCase):
         before = sorted(self.folder.rglob("*"))
         profile = recording("php82")
         self.enterContext(dask.config.set({"distributed.comm.timeouts.connect": "1s"}))
-        for arguments, expected in [
-            (["--output", output, "--table", file / "table.parquet"], "can't write the table: FileExistsError: "),
-            (["--output", output, "--table", output], "can't write the table: IsADirectoryError: "),
-            (["--output", file, "--table", self.table], "can't write to the output: FileExistsError: "),
-            (["--output", output, "--table", self.table, "--scheduler", "nonsense"], "no scheduler: ValueError: "),
-            (["--output", output, "--table", self.table, "--scheduler", "tcp://127.0.0.1:9"], "no scheduler: OSError: "),
+        for to, table, more, expected in [
+            (output, file / "table.parquet", [], "can't write the table: FileExistsError: "),
+            (output, output, [], "can't write the table: IsADirectoryError: "),
+            (file, self.table, [], "can't write to the output: FileExistsError: "),
+            (output, self.table, ["--scheduler", "nonsense"], "no scheduler: ValueError: "),
+            (output, self.table, ["--scheduler", "tcp://127.0.0.1:9"], "no scheduler: OSError: "),
         ]:
             with self.subTest(expected):
-                status, said = self.run_main(profile, *arguments)
+                status, said = self.run_main(profile, "--output", to, "--table", table, *more)
                 self.assertEqual((status, len(said)), (1, 1), said)
                 self.assertTrue(said[0].startswith(f"fleet: {expected}"), said)
                 self.assertEqual(sorted(self.folder.rglob("*")), before)
 
     def test_a_table_that_cannot_be_written_in_the_end_is_told(self) -> None:
         table = self.folder / "tables/table.parquet"
-        jitinject = program(self.folder / "jitinject", "#!/bin/sh\nrmdir {tables}; touch {tables}; exit 1\n", tables=table.parent)
+        text = "#!/bin/sh\nrmdir {tables}; touch {tables}; exit 1\n"
+        jitinject = program(self.folder / "jitinject", text, tables=table.parent)
         with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
             command = ["--scheduler", cluster.scheduler_address, "--output", self.folder / "output"]
             status, said = self.run_main(recording("php82"), *command, *self.common(jitinject), "--table", table)
