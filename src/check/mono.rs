@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::check::findings::{Findings, Place};
 use crate::check::rules::{Rule, mono as rules};
+use crate::dump::mono::event::describe;
 use crate::runtime::mono::event::CodeBufferKind;
 use crate::runtime::mono::event::{Kind, Metadata, Method, Stage, ThreadId, TypeReference};
 use crate::runtime::mono::{Error, Event, Fault, Index, Log};
@@ -69,6 +70,11 @@ fn rule_of(fault: Fault) -> Option<(&'static Rule, &'static str)> {
     })
 }
 
+/// What an event is called, as where all of them are shown.
+fn name(kind: Kind<'_>) -> &'static str {
+    describe(kind).0
+}
+
 /// Checks event by event.
 fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
     let mut walk = Walk::new(index);
@@ -78,7 +84,7 @@ fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
             if let Some(before) = last.filter(|&before| event.time < before) {
                 let back = before.0.saturating_sub(event.time.0);
                 findings.add(&rules::TIME_BACK, event.offset, || {
-                    Place::at(EVENT).saying(format!("by {back} ns"))
+                    Place::at(name(event.kind)).saying(format!("by {back} ns"))
                 });
             }
             last = Some(event.time);
@@ -93,6 +99,8 @@ struct Walk {
     code: FxHashMap<Address, bool>,
     /// Types that were told of so far.
     known: FxHashSet<TypeReference>,
+    /// Types that were used before they were told of.
+    unknown: FxHashSet<TypeReference>,
     /// Methods that each thread is in, and how often.
     entered: FxHashMap<(ThreadId, Method), u64>,
 }
@@ -106,6 +114,7 @@ impl Walk {
         Self {
             code,
             known: FxHashSet::default(),
+            unknown: FxHashSet::default(),
             entered: FxHashMap::default(),
         }
     }
@@ -117,6 +126,7 @@ impl Walk {
             offset,
             kind,
         } = *event;
+        let record = || Place::at(name(kind));
         match kind {
             Kind::Metadata {
                 stage: Stage::LoadEnd | Stage::Name,
@@ -129,23 +139,21 @@ impl Walk {
                 });
             }
             Kind::Jit { code, size, name, .. } => {
-                self.check_size(code, size, findings, || Place::at("JIT").of(name), offset)
+                self.check_size(code, size, findings, || record().of(name), offset)
             }
             Kind::CodeBuffer {
                 kind, start, size, ..
             } => {
-                let place = || Place::at("JITHELPER").saying(format!("code at {start}"));
+                let place = || record().saying(format!("code at {start}"));
                 self.check_size(start, size, findings, place, offset);
                 if kind == CodeBufferKind::Method && self.code.get(&start) == Some(&false) {
                     findings.add(&rules::NO_NAME, offset, place);
                 }
             }
-            Kind::Allocation { class, .. } if !self.known.contains(&class) => {
+            Kind::Allocation { class, .. } if !self.known.contains(&class) && self.unknown.insert(class) => {
                 match index.names.class(class, time) {
-                    Some(name) => {
-                        findings.add(&rules::USED_BEFORE_NAMED, offset, || Place::at("ALLOC").of(name))
-                    }
-                    None => findings.add(&rules::UNNAMED_TYPE, offset, || Place::at("ALLOC")),
+                    Some(name) => findings.add(&rules::USED_BEFORE_NAMED, offset, || record().of(name)),
+                    None => findings.add(&rules::UNNAMED_TYPE, offset, record),
                 }
             }
             Kind::Enter(method) => {
@@ -153,7 +161,7 @@ impl Walk {
                 *depth = depth.saturating_add(1);
                 if index.names.method(method, time).is_none() {
                     findings.add(&rules::UNNAMED_CALLS, offset, || {
-                        Place::at("ENTER").saying(format!("method {:#x}", method.0))
+                        record().saying(format!("method {:#x}", method.0))
                     });
                 }
             }
@@ -163,7 +171,7 @@ impl Walk {
                     Some(depth) => *depth = depth.saturating_sub(1),
                     None => findings.add(&rules::UNMATCHED_LEAVE, offset, || {
                         let name = index.names.method(method, time);
-                        Place::at("LEAVE").of(name.unwrap_or_default())
+                        record().of(name.unwrap_or_default())
                     }),
                 }
             }

@@ -98,6 +98,7 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
         for record in &mut records {
             count = count.saturating_add(1);
             let offset = record.offset;
+            let place = || Place::at(name(record.what));
             match record.what {
                 What::Enter { function } | What::EnterWithArguments { function } => calls.enter(function),
                 What::Exit { function } | What::TailExit { function } => match calls.exit(function) {
@@ -105,24 +106,27 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
                     Some(lost) => findings.add_many(&rules::LOST_EXITS, lost, offset, || {
                         let message =
                             format!("function {function} is left, {lost} that it has called are not");
-                        Place::at(RECORD).saying(message)
+                        place().saying(message)
                     }),
                     None => findings.add(&rules::UNMATCHED_EXITS, offset, || {
-                        Place::at(RECORD).saying(format!("function {function}"))
+                        place().saying(format!("function {function}"))
                     }),
                 },
                 What::Argument(_) if !takes_arguments => {
-                    findings.add(&rules::STRAY_ARGUMENTS, offset, || Place::at(RECORD));
+                    findings.add(&rules::STRAY_ARGUMENTS, offset, place);
                 }
                 What::Argument(_) => {}
-                What::Custom { payload } => check_event(payload, offset, findings),
+                What::Custom { payload: b"" } => findings.add(&rules::EMPTY_EVENT, offset, place),
+                What::Custom { .. } => {}
                 What::Typed { payload, kind } => {
-                    check_event(payload, offset, findings);
+                    if payload.is_empty() {
+                        findings.add(&rules::EMPTY_EVENT, offset, place);
+                    }
                     findings.add(&rules::TYPED_EVENTS, offset, || {
-                        Place::at(RECORD).saying(format!("type {kind}"))
+                        place().saying(format!("type {kind}"))
                     });
                     if is_old {
-                        findings.add(&rules::OLD_TYPED, offset, || Place::at(RECORD));
+                        findings.add(&rules::OLD_TYPED, offset, place);
                     }
                 }
             }
@@ -137,9 +141,16 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
     count
 }
 
-fn check_event(payload: &[u8], offset: u64, findings: &mut Findings) {
-    if payload.is_empty() {
-        findings.add(&rules::EMPTY_EVENT, offset, || Place::at(RECORD));
+/// What a record is called, as where all of them are shown.
+fn name(what: What<'_>) -> &'static str {
+    match what {
+        What::Enter { .. } => "enter",
+        What::EnterWithArguments { .. } => "enter_arg",
+        What::Exit { .. } => "exit",
+        What::TailExit { .. } => "tail_exit",
+        What::Argument(_) => "argument",
+        What::Custom { .. } => "custom_event",
+        What::Typed { .. } => "typed_event",
     }
 }
 

@@ -31,7 +31,7 @@
 pub mod entry;
 pub mod filter;
 mod jitdump;
-mod mono;
+pub(crate) mod mono;
 mod xray;
 
 pub use self::entry::{Entry, Fields, Value};

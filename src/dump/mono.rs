@@ -1,6 +1,6 @@
 //! The buffers and events of a log of Mono's profiler.
 
-mod event;
+pub(crate) mod event;
 
 use rustc_hash::FxHashSet;
 

@@ -40,6 +40,7 @@ const SIZE: u64 = 64;
 const LINES: [Line; 3] = [(0, 1, FILE), (16, 2, FILE), (SIZE as i64, 0, b"")];
 /// A time.
 const START: u64 = 100_000_000_000_000;
+const DAY: u64 = 86_400_000_000_000;
 const CLOSE: u32 = 3;
 /// samply's.
 const NUMBER_OF_LISTS: u32 = 827_346_259;
@@ -86,7 +87,7 @@ impl CleanDump {
         self.record(2, &content);
     }
 
-    fn load(&mut self, start: u64, name: &[u8], size: u64) {
+    pub fn load(&mut self, start: u64, name: &[u8], size: u64) {
         let (time, index) = (self.next_time(), self.index);
         self.index += 1;
         self.dump
@@ -94,13 +95,18 @@ impl CleanDump {
     }
 
     /// A function with its lines.
-    fn function(&mut self, start: u64) {
+    pub fn function(&mut self, start: u64) {
         self.function_with(start, &LINES);
     }
 
     fn function_with(&mut self, start: u64, lines: &[Line]) {
         self.lines(start, start, lines);
         self.load(start, b"fn_0001", SIZE);
+    }
+
+    pub fn moved(&mut self, from: u64, to: u64, size: u64, index: u64) {
+        let time = self.next_time();
+        self.dump.moved(time, from, to, size, index);
     }
 
     fn unwinding(&mut self, tables: &[u8], header: &[u8], mapped: u64) {
@@ -149,6 +155,15 @@ fn changed(rules: &[&'static str], change: impl FnOnce(&mut Vec<u8>)) -> Made {
     made(rules, NAME, file)
 }
 
+/// The same of one whose records begin at this time.
+fn with_start(rules: &[&'static str], start: u64, change: impl FnOnce(&mut Vec<u8>)) -> Made {
+    let mut clean = CleanDump::new(ORDER);
+    clean.time = start;
+    let mut file = clean.finish();
+    change(&mut file);
+    made(rules, NAME, file)
+}
+
 pub fn set_u64(file: &mut [u8], at: usize, value: u64) {
     file[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
@@ -160,8 +175,7 @@ pub fn rich_dump() -> Vec<u8> {
     clean.unwinding(&frame, &header, 0);
     clean.record(NUMBER_OF_POSITIONS, &positions(3));
     clean.function(0x3000);
-    let time = clean.next_time();
-    clean.dump.moved(time, 0x3000, 0x4000, SIZE, 2);
+    clean.moved(0x3000, 0x4000, SIZE, 2);
     clean.record(NUMBER_OF_POSITIONS, b"Baseline\0");
     clean.load(0x5000, "grÃ¶\x1b".as_bytes(), 7);
     clean.finish()
@@ -172,7 +186,10 @@ pub fn dumps() -> Vec<Made> {
     let mut all = vec![
         made(&["JD001"], NAME, Vec::new()),
         made(&["JD002"], NAME, clean_dump(ORDER).finish()[..39].to_vec()),
+        made(&["JD002"], NAME, b"DT".to_vec()),
         made(&["JD013"], "jit-1-77.dump", clean_dump(ORDER).finish()),
+        made(&["JD013"], "jit-.dump", clean_dump(ORDER).finish()),
+        made(&[], "artifact-12", clean_dump(ORDER).finish()),
         made(&["JD014"], "jit-78.dump", clean_dump(ORDER).finish()),
     ];
     all.extend(headers());
@@ -200,10 +217,24 @@ fn headers() -> Vec<Made> {
         changed(&["JD007"], |file| set_u64(file, 32, 1)),
         changed(&["JD008"], set_u32(16, 1)),
         changed(&["JD009"], set_u32(12, 0)),
-        // An hour and more before, a second and more behind, and neither.
-        changed(&["JD010"], |file| set_u64(file, 24, START - 3_700_000_000_000)),
+        // A second and more behind; in microseconds, milliseconds and seconds; on the calendar, in seconds.
         changed(&["JD010"], |file| set_u64(file, 24, START + 2_000_000_000)),
+        changed(&["JD010"], |file| {
+            set_u64(file, 24, (START - 1_000_000_000) / 1000)
+        }),
+        changed(&["JD010"], |file| set_u64(file, 24, START / 1_000_000)),
+        changed(&["JD010"], |file| set_u64(file, 24, START / 1_000_000_000)),
+        changed(&["JD010"], |file| set_u64(file, 24, 1_760_000_000)),
+        with_start(&["JD010"], 25 * DAY, |file| {
+            set_u64(file, 24, 1_760_000_000_000_000)
+        }),
+        // The first function was compiled a little later, two hours, or nearly all the time that the machine runs.
         changed(&[], |file| set_u64(file, 24, START - 2_000_000_000)),
+        changed(&[], |file| set_u64(file, 24, START - 7_200_000_000_000)),
+        changed(&[], |file| set_u64(file, 24, START / 50)),
+        with_start(&[], 25 * DAY, |file| {
+            set_u64(file, 24, 25 * DAY - 7_200_000_000_000)
+        }),
         changed(&["JD011"], set_u32(20, 0)),
         made(&["JD015"], NAME, {
             let mut clean = CleanDump::new(ORDER);
@@ -250,22 +281,35 @@ fn records() -> Vec<Made> {
             clean.dump.load(0, 0x3000, 70, b"fn_0001", &[0x90; 64]);
         }),
         with(&["JD031"], |clean| clean.record(9, b"unknown")),
-        with(&["JD060"], |clean| {
-            let time = clean.next_time();
-            clean.dump.moved(time, 0x7000, 0x8000, SIZE, 70);
-        }),
+        with(&["JD060"], |clean| clean.moved(0x7000, 0x8000, SIZE, 70)),
         with(&["JD061"], |clean| {
-            let time = clean.next_time();
-            clean.dump.moved(time, 0x2000, 0x3000, SIZE + 1, 1);
-            let time = clean.next_time();
-            clean.dump.moved(time, 0x3000, 0x4000, SIZE, 70);
+            clean.moved(0x2000, 0x3000, SIZE + 1, 1);
+            clean.moved(0x3000, 0x4000, SIZE, 70);
+        }),
+        // The number of another function; a place where nothing is, at first or any more.
+        with(&["JD061"], |clean| clean.moved(0x1000, 0x3000, SIZE, 1)),
+        with(&["JD061"], |clean| clean.moved(0x7000, 0x3000, SIZE, 1)),
+        with(&["JD061"], |clean| {
+            clean.moved(0x2000, 0x3000, SIZE, 1);
+            clean.moved(0x2000, 0x4000, SIZE, 1);
+        }),
+        // Number and place of another process.
+        with(&["JD061"], |clean| {
+            clean.dump.pid = 78;
+            clean.moved(0x2000, 0x3000, SIZE, 1);
+            clean.dump.pid = 77;
+        }),
+        // Told twice.
+        with(&[], |clean| {
+            clean.moved(0x2000, 0x3000, SIZE, 1);
+            clean.moved(0x2000, 0x3000, SIZE, 1);
         }),
         with(&[], |clean| {
-            let time = clean.next_time();
-            clean.dump.moved(time, 0x2000, 0x3000, SIZE, 1);
-            let time = clean.next_time();
-            clean.dump.moved(time, 0x3000, 0x4000, SIZE, 1);
+            clean.moved(0x2000, 0x3000, SIZE, 1);
+            clean.moved(0x3000, 0x4000, SIZE, 1);
             clean.function(0x2000);
+            clean.moved(0x1000, 0x3000, SIZE, 0);
+            clean.moved(0x2000, 0x1000, SIZE, 2);
         }),
     ]
 }
@@ -295,6 +339,7 @@ fn loads() -> Vec<Made> {
             clean.dump.pid = 77;
         }),
         with(&["JD046"], |clean| clean.function(0x2010)),
+        with(&["JD046"], |clean| clean.moved(0x2000, 0x1010, SIZE, 1)),
         named(&["JD047"], b""),
         named(&["JD048"], b"fn_\xff"),
         named(&["JD049"], "grÃ¶".as_bytes()),
@@ -412,6 +457,13 @@ fn unwinding() -> Vec<Made> {
             clean.function(0x4000);
             clean.unwinding(&frame, &header, 0x1000);
             clean.function(0x3000);
+        }),
+        // What was moved has a map without them.
+        with(&["JD093"], |clean| {
+            clean.function(0x4000);
+            clean.unwinding(&frame, &header, 0x1000);
+            clean.function(0x7000);
+            clean.moved(0x7000, 0x3000, SIZE, 3);
         }),
         with(&["JD097"], |clean| {
             clean.unwinding(&frame, &[], 0);

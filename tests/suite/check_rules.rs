@@ -1,14 +1,15 @@
 //! Files in which one thing is wrong: each rule of `jitinject check` finds what it is about, and no other one does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jitinject::bytes::ByteOrder;
-use jitinject::check::{Report, check, rules};
+use jitinject::check::{Place, Report, check, rules};
+use jitinject::dump::{Options, dump};
 use jitinject::runtime::FileKind;
 use jitinject::tally::Tally;
 
 use crate::check::RECORDINGS;
-use crate::check_made::{Made, clean_dump, dumps, rich_dump};
+use crate::check_made::{CleanDump, Made, clean_dump, dumps, rich_dump};
 use crate::check_made_logs::{logs, traces};
 use crate::support::capture;
 use crate::support::generator::{Plan, generate};
@@ -118,6 +119,118 @@ fn made_up_dumps_break_no_rule_but_what_is_so_by_nature() {
         expected.sort_unstable();
         assert_eq!(ids(&report), expected, "{:#?}", report.findings);
     }
+}
+
+/// The places of the only finding of a dump that something is added to.
+fn places(rule: &str, add: impl FnOnce(&mut CleanDump)) -> Vec<Place> {
+    let mut dump = clean_dump(ByteOrder::Little);
+    add(&mut dump);
+    let mut findings = check_dump(&dump.finish(), "jit-77.dump").findings;
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].rule.id, rule);
+    findings.remove(0).places
+}
+
+#[test]
+fn a_move_with_the_number_of_another_function_says_of_which() {
+    for (from, index, message) in [
+        (0x1000, 3, "index 3 is that of second, and at 0x1000 is fn_0001"),
+        (0x7000, 3, "index 3 is that of second, which is not at 0x7000"),
+        (0x1000, 9, "index 9 is of no function of process 77 before"),
+    ] {
+        let places = places("JD061", |dump| {
+            dump.function(0x3000);
+            dump.load(0x4000, b"second", 65);
+            dump.moved(from, 0x5000, 65, index);
+        });
+        assert_eq!(places[0].message, message);
+        assert_eq!(places[0].record, "MOVE");
+    }
+    let size = places("JD061", |dump| dump.moved(0x1000, 0x5000, 60, 0));
+    assert_eq!(size[0].message, "60 bytes, and LOAD has 64");
+}
+
+#[test]
+fn code_that_is_moved_over_other_code_is_told_of_where_it_is_moved() {
+    let mut at = 0;
+    let places = places("JD046", |dump| {
+        at = dump.dump.bytes.len() as u64;
+        dump.moved(0x2000, 0x1010, 64, 1);
+    });
+    assert_eq!((places[0].offset, places[0].record), (at, "MOVE"));
+    assert_eq!(places[0].message, "0x1010..0x1050, over fn_0001");
+}
+
+/// A type of which many objects are made is still one type.
+#[test]
+fn types_are_counted_once() {
+    for (folder, rule, types) in [("mono-alloc", "ML034", 8)] {
+        let log = crate::mono::real(folder);
+        let report = check(FileKind::MonoLog, &log, b"trace.mlpd", &Tally::default());
+        let finding = report.findings.iter().find(|it| it.rule.id == rule).unwrap();
+        assert_eq!(finding.count, types);
+    }
+}
+
+/// The types of records that `jitinject dump` shows at offsets.
+fn dumped(kind: FileKind, file: &[u8]) -> BTreeMap<u64, String> {
+    let mut types = BTreeMap::new();
+    let result: Result<(), ()> = dump(file, kind, &Options::default(), &mut |entry| {
+        types.insert(entry.offset, entry.kind.to_owned());
+        Ok(())
+    });
+    result.unwrap();
+    types
+}
+
+#[test]
+fn records_have_the_names_that_dump_gives_them() {
+    /// What is not one record.
+    const OTHERS: [&str; 6] = ["", "header", "file", "buffer", "event", "record"];
+    let mut seen = BTreeSet::new();
+    let recorded = |folder: &str, name: &str| std::fs::read(capture::folder(folder).join(name)).unwrap();
+    let mut files = vec![
+        (FileKind::MonoLog, crate::mono::real("mono-alloc")),
+        (FileKind::MonoLog, crate::mono::real("mono-calls")),
+        (FileKind::XrayTrace, recorded("xray-fdr-typed19", "trace.xray")),
+        (FileKind::XrayTrace, recorded("xray-basic19", "trace.xray")),
+        (FileKind::Jitdump, recorded("node20", "jit-11682.dump")),
+    ];
+    for (kind, made) in [
+        (FileKind::Jitdump, dumps()),
+        (FileKind::MonoLog, logs()),
+        (FileKind::XrayTrace, traces()),
+    ] {
+        files.extend(made.into_iter().map(|made| (kind, made.file)));
+    }
+    for (kind, file) in files {
+        let report = check(kind, &file, b"jit-77.dump", &Tally::default());
+        let dumped = dumped(kind, &file);
+        for place in report.findings.iter().flat_map(|finding| &finding.places) {
+            if OTHERS.contains(&place.record) {
+                continue;
+            }
+            let name = dumped.get(&place.offset).map(String::as_str);
+            assert_eq!(name, Some(place.record), "{kind} {:#x}", place.offset);
+            seen.insert(place.record);
+        }
+    }
+    let expected = [
+        "DEBUG_INFO2",
+        "JIT_TIER",
+        "LOAD",
+        "MOVE",
+        "allocation",
+        "argument",
+        "code_buffer",
+        "custom_event",
+        "enter",
+        "exit",
+        "jit",
+        "leave",
+        "typed_event",
+    ];
+    assert!(expected.iter().all(|name| seen.contains(name)), "{seen:?}");
 }
 
 /// Every byte of a small dump, log and trace is damaged in turn, and each is cut everywhere.

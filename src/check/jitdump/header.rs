@@ -1,5 +1,7 @@
 //! The header of a jitdump, and the name of the file.
 
+use std::ops::RangeInclusive;
+
 use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::HEADER;
 use crate::check::rules::{Rule, jitdump as rules};
@@ -9,9 +11,6 @@ use crate::runtime::jitdump::{Dump, Header, header};
 /// How much later than the first record a header's time is believed to be: some runtimes make the file while others of
 /// their threads have begun.
 const MAX_LATER: u64 = 1_000_000_000;
-
-/// How much earlier: an hour, in nanoseconds.
-const MAX_EARLIER: u64 = 3_600_000_000_000;
 
 // Where the fields stand.
 const VERSION: u64 = 4;
@@ -63,20 +62,50 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
     }
 }
 
-/// Whether the time of a header, which may be missing, is not on the clock of the `first` record.
+/// Whether the time of a header, which may be missing, is not on the clock of the `first` record, or not in its unit.
+///
+/// A program may compile its first function hours after it has made the file; so of a time that is earlier, only its
+/// magnitude tells.
 fn is_of_another_clock(header: &Header, first: u64) -> bool {
-    let is_later = header.time > first.saturating_add(MAX_LATER);
-    let is_earlier = header.time < first.saturating_sub(MAX_EARLIER);
-    header.time != 0 && first != 0 && (is_later || is_earlier)
+    let time = header.time;
+    let is_later = time > first.saturating_add(MAX_LATER);
+    let is_earlier = is_on_calendar(time, first) || is_in_larger_unit(time, first);
+    time != 0 && first != 0 && (is_later || is_earlier)
+}
+
+/// Whether an earlier time is that of CLOCK_REALTIME in seconds or microseconds, the years from 2014 to 2100.
+fn is_on_calendar(time: u64, first: u64) -> bool {
+    const YEARS: RangeInclusive<u64> = 1_400_000_000..=4_100_000_000;
+    /// As nanoseconds, the microseconds are what a machine has that has run for some weeks; so the first function must
+    /// have come a day later.
+    const DAY: u64 = 86_400_000_000_000;
+    let is_earlier_by = |least: u64| first.checked_sub(time).is_some_and(|by| by > least);
+    let is_microseconds = YEARS.contains(&(time / 1_000_000)) && is_earlier_by(DAY);
+    is_microseconds || YEARS.contains(&time) && is_earlier_by(MAX_LATER)
+}
+
+/// Whether an earlier time is shortly before the first record's, once it is taken for microseconds, milliseconds or
+/// seconds.
+fn is_in_larger_unit(time: u64, first: u64) -> bool {
+    const UNITS: [u64; 3] = [1_000, 1_000_000, 1_000_000_000];
+    /// A minute.
+    const SHORTLY: u64 = 60_000_000_000;
+    let expected = first.saturating_sub(SHORTLY)..=first.saturating_add(MAX_LATER);
+    let is_expected = |unit: &u64| expected.contains(&time.saturating_mul(*unit));
+    first > SHORTLY && UNITS.iter().any(is_expected)
 }
 
 /// perf takes a file's name for that of a dump where there is nothing but the number of the process in it.
+///
+/// A file of another name than those that runtimes give to dumps was renamed since, which the runtime can't help.
 fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static Rule, u64, String)) {
     let number = name
         .strip_prefix(b"jit-")
         .and_then(|rest| rest.strip_suffix(b".dump"));
-    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    if !number.is_some_and(is_number) {
+    let Some(number) = number else {
+        return;
+    };
+    if number.is_empty() || !number.iter().all(u8::is_ascii_digit) {
         add(&rules::FILE_NAME, 0, String::new());
     } else if header.pid != 0 && pid_in_name(name) != Some(header.pid) {
         let message = format!("the header has {}", header.pid);

@@ -6,13 +6,18 @@ use crate::check::findings::{Findings, Place, shown_name};
 use crate::check::jitdump::unwinding::mapped_size;
 use crate::check::rules::{Rule, jitdump as rules, unwinding};
 use crate::range_map::RangeMap;
-use crate::runtime::jitdump::{Dump, Records};
-use crate::runtime::{Change, CodeEvent};
+use crate::runtime::jitdump::record::{self, Step};
+use crate::runtime::jitdump::{self as format, Dump, Moved, Records};
+use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::units::{Address, AddressRange};
 
 /// A function that was put over another one, or whose tables reach over it.
 #[derive(Clone, Copy)]
 struct Over {
+    /// The type of the record that put it there.
+    record: &'static str,
+    /// Where that stands.
+    offset: u64,
     function: u32,
     range: AddressRange,
     other: u32,
@@ -20,6 +25,7 @@ struct Over {
 
 /// Checks where code is loaded and moved to.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
+    let moves = moves(file, dump);
     let mut processes: FxHashMap<u32, RangeMap<u32>> = FxHashMap::default();
     let mut overwritten = FxHashSet::default();
     let mut tails = Vec::new();
@@ -29,27 +35,36 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
             continue;
         };
         let function = event.function;
+        let over = |other| {
+            let (record, offset) = match event.change {
+                Change::Move { from, to } => ("MOVE", *moves.get(&(event.time, event.pid, from, to))?),
+                _ => ("LOAD", dump.records(function)?.load.offset),
+            };
+            Some(Over {
+                record,
+                offset,
+                function,
+                range,
+                other,
+            })
+        };
         let mut first = None;
         live.insert(range, function, |_, other| {
-            overwritten.insert(other);
-            first = first.or(Some(other));
+            if other != function {
+                overwritten.insert(other);
+                first = first.or(Some(other));
+            }
         });
-        if let Some(other) = first {
-            let over = Over {
-                function,
-                range,
-                other,
-            };
+        if let Some(over) = first.and_then(over) {
             over.tell(&rules::OVERLAP, dump, findings);
         }
-        let tail = tail(file, dump, function, range);
-        if let Some((_, other)) = tail.and_then(|tail| live.overlapping(tail).next()) {
-            tails.push(Over {
-                function,
-                range,
-                other,
-            });
-        }
+        // perf gives no tables to the map of code that was moved.
+        let tail = match event.change {
+            Change::Load => tail(file, dump, function, range),
+            _ => None,
+        };
+        let hidden = tail.and_then(|tail| live.overlapping(tail).next());
+        tails.extend(hidden.and_then(|(_, other)| over(other)));
     }
     // Where memory is used again, what lies behind a function may be gone, too: nobody tells.
     for over in tails.iter().filter(|over| !overwritten.contains(&over.other)) {
@@ -59,17 +74,28 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
 
 impl Over {
     fn tell(&self, rule: &'static Rule, dump: &Dump<'_>, findings: &mut Findings) {
-        let Some(records) = dump.records(self.function) else {
-            return;
-        };
         let name = |function| dump.function(function).map_or(&b""[..], |function| function.name);
-        findings.add(rule, records.load.offset, || {
+        findings.add(rule, self.offset, || {
             let other = shown_name(name(self.other));
-            Place::at("LOAD")
+            Place::at(self.record)
                 .of(name(self.function))
                 .saying(format!("{}, over {other}", self.range))
         });
     }
+}
+
+/// Where the MOVE record stands of each time, process, and pair of addresses; the first one, if there are several.
+fn moves(file: &[u8], dump: &Dump<'_>) -> FxHashMap<(RuntimeTime, u32, Address, Address), u64> {
+    let mut offsets = FxHashMap::default();
+    let header = dump.header();
+    let records = format::records(file, header).filter_map(Step::record);
+    for record in records.filter(|record| record.kind == record::MOVE) {
+        if let Some(moved) = Moved::parse(&record, header.order) {
+            let key = (moved.time, moved.pid, moved.from, moved.to);
+            offsets.entry(key).or_insert(moved.offset);
+        }
+    }
+    offsets
 }
 
 /// Where a function comes to lie; what is moved is no more where it was.

@@ -4,17 +4,20 @@ mod functions;
 mod header;
 mod lines;
 mod live;
+mod moves;
 mod names;
 mod records;
 mod unwinding;
 
 use rustc_hash::FxHashMap;
 
+use crate::bytes::ByteOrder;
 use crate::check::findings::{Findings, Place};
 use crate::check::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::machine::Machine;
 use crate::runtime::jitdump::header::SIZE;
-use crate::runtime::jitdump::{self as format, Dump, Error, Fault, Load, Records, record};
+use crate::runtime::jitdump::record::{self, Record};
+use crate::runtime::jitdump::{self as format, Dump, Error, Fault, Load, Records, debug_info2};
 
 /// What the header is called where a place is told.
 const HEADER: &str = "header";
@@ -75,7 +78,7 @@ fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     let mut known: FxHashMap<u64, Known> = nameless.map(|place| (place.offset, ("", None))).collect();
     for record in format::records(file, dump.header()).filter_map(record::Step::record) {
         if let Some(known) = known.get_mut(&record.offset) {
-            known.0 = kind_name(record.kind);
+            known.0 = kind_name(&record, dump.header().order);
         }
     }
     for number in 0.. {
@@ -110,15 +113,22 @@ fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     }
 }
 
-/// What the specification calls a type of records.
-fn kind_name(kind: u32) -> &'static str {
-    match kind {
+/// What the specification calls a record, or its author an extension: of those, what stands in it tells first.
+fn kind_name(record: &Record<'_>, order: ByteOrder) -> &'static str {
+    match record.kind {
         record::LOAD => "LOAD",
         record::MOVE => "MOVE",
         record::DEBUG_INFO => "DEBUG_INFO",
         record::CLOSE => "CLOSE",
         record::UNWINDING_INFO => "UNWINDING_INFO",
-        record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => "extension",
+        record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE
+            if debug_info2::layout(record.content, order).is_some() =>
+        {
+            "DEBUG_INFO2"
+        }
+        record::EXTENSION_FIRST => "DEBUG_INFO2",
+        record::JIT_TIER => "JIT_TIER",
+        record::EMBEDDED_SOURCE_FILE => "EMBEDDED_SOURCE_FILE",
         _ => "unknown",
     }
 }

@@ -1,15 +1,13 @@
 //! The records of a jitdump, one by one, as a reader meets them that knows only those before.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::bytes::ByteOrder;
 use crate::check::findings::{Findings, Place};
+use crate::check::jitdump::moves::Whereabouts;
 use crate::check::jitdump::{functions, lines, unwinding};
 use crate::check::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::runtime::jitdump::debug_info2::{self, Layout};
 use crate::runtime::jitdump::record::{self, PREFIX_SIZE, Record, Step};
 use crate::runtime::jitdump::{self as format, Dump, Load, Moved, Records};
-use crate::units::Address;
 
 /// The number under which samply reads DEBUG_INFO2: positions that know their callers, and no other layout.
 const POSITIONS: u32 = record::JIT_TIER;
@@ -26,8 +24,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u6
         empty: None,
         is_closed: false,
         last: Last::default(),
-        by_index: FxHashMap::default(),
-        starts: FxHashSet::default(),
+        whereabouts: Whereabouts::default(),
         findings,
     };
     let mut end = 0;
@@ -69,10 +66,7 @@ struct Walk<'w, 'a> {
     empty: Option<u64>,
     is_closed: bool,
     last: Last,
-    /// The last function of each process and index.
-    by_index: FxHashMap<(u32, u64), u32>,
-    /// Where functions have been.
-    starts: FxHashSet<(u32, Address)>,
+    whereabouts: Whereabouts,
     findings: &'w mut Findings,
 }
 
@@ -138,7 +132,6 @@ impl<'a> Walk<'_, 'a> {
         self.functions = number.saturating_add(1);
         functions::check(self.dump, record.offset, &load, self.findings);
         self.check_index(number, record, &load);
-        self.starts.insert((load.pid, load.start));
         if let Some(place) = function.debug_info
             && last.debug_info != Some(place.offset)
         {
@@ -157,7 +150,7 @@ impl<'a> Walk<'_, 'a> {
 
     /// A function's number is its own, unless its record is there twice.
     fn check_index(&mut self, number: u32, record: &Record<'_>, load: &Load<'_>) {
-        let Some(before) = self.by_index.insert((load.pid, load.index), number) else {
+        let Some(before) = self.whereabouts.load(number, load) else {
             return;
         };
         let content = |number| Records::content(self.file, self.dump.records(number)?.load);
@@ -173,22 +166,11 @@ impl<'a> Walk<'_, 'a> {
         let Some(moved) = Moved::parse(record, self.order) else {
             return;
         };
-        let function = self.by_index.get(&(moved.pid, moved.index));
-        let function = function.and_then(|&number| self.dump.records(number));
-        let is_known = self.starts.contains(&(moved.pid, moved.from));
-        self.starts.insert((moved.pid, moved.to));
-        let message = match function {
-            // That is told by the reader.
-            None if !is_known => return,
-            None => format!("index {} is of no function before", moved.index),
-            Some(function) if u64::from(function.size) != moved.size => {
-                format!("{} bytes, and LOAD has {}", moved.size, function.size)
-            }
-            Some(_) => return,
-        };
-        self.findings.add(&rules::ODD_MOVE, record.offset, || {
-            Place::default().saying(message)
-        });
+        if let Some(message) = self.whereabouts.moved(&moved, self.dump) {
+            self.findings.add(&rules::ODD_MOVE, record.offset, || {
+                Place::default().saying(message)
+            });
+        }
     }
 
     fn extension(&mut self, record: &Record<'_>) {

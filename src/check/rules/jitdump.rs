@@ -36,7 +36,7 @@ super::rules! {
 
     rule CYCLES "JD007" Warning "times are counted in cycles"
     problem "The flag JITDUMP_FLAGS_ARCH_TIMESTAMP is set: times are those of the processor's cycle counter."
-    readers "perf inject gives up on the whole profile unless that has a TIME_CONV record, which perf writes only with hardware events, so hardly ever on a virtual machine. samply ignores the flag and takes cycles for nanoseconds. jitinject converts, with the same record."
+    readers "It depends on the profile: with a TIME_CONV record in it, perf inject and jitinject convert, and are right. perf writes that record only with hardware events, so hardly ever on a virtual machine; without it perf inject gives up on the whole profile. samply ignores the flag and takes cycles for nanoseconds."
     remedy "Use CLOCK_MONOTONIC, in nanoseconds, and leave the flag 0; perf record -k mono makes perf use the same clock."
     seen "Java's libperf-jvmti.so with JITDUMP_USE_ARCH_TIMESTAMP=1; LLVM where it is told to."
 
@@ -53,7 +53,7 @@ super::rules! {
     seen "CPython 3.13.0."
 
     rule HEADER_TIME "JD010" Note "time of the header is on another clock or in another unit"
-    problem "The header's time is later than the first record's, or so much earlier that the two were not read from one clock."
+    problem "The header's time is later than the first record's; or it is earlier, and has the magnitude of microseconds or seconds, or of a calendar's time."
     readers "perf and jitinject do not use it."
     remedy "Use the clock and the unit of the records: nanoseconds of CLOCK_MONOTONIC."
     seen "V8 and CPython (microseconds of CLOCK_REALTIME)."
@@ -69,7 +69,7 @@ super::rules! {
     remedy "There is nothing else that the process could write. Keep the dump mapped as code (PROT_EXEC) so that the profile tells whose it is."
 
     rule FILE_NAME "JD013" Error "perf does not look for a file of this name"
-    problem "The file's name is not `jit-`, the number of the process, `.dump`."
+    problem "The file's name is `jit-`, something other than one number, `.dump`. Files that were renamed in another way are not judged by their names."
     readers "perf inject finds a dump by the name under which it is mapped, and by no other: it names nothing, and says nothing. jitinject looks into the file."
     remedy "Call it jit-PID.dump."
     seen "Bun (jit-TID-PID.dump)."
@@ -81,7 +81,7 @@ super::rules! {
 
     rule NO_FUNCTIONS "JD015" Warning "no function in it"
     problem "The dump has not a single LOAD record that can be used."
-    readers "Once there is a dump, perf inject drops all anonymous maps of the process, so that the names of its perf map (/tmp/perf-PID.map) get lost. jitinject drops only maps over code that it knows."
+    readers "It depends on the process: after a dump without functions, too, perf inject drops all anonymous maps of its process. Where that has written a perf map (/tmp/perf-PID.map), the names in it are lost; else nothing is. jitinject drops only maps over code that it knows."
     remedy "Map the dump when the first function is written to it, or write those functions that are already there."
     seen "Node.js where --perf-prof was given and nothing was compiled; processes that were killed before they wrote out their buffers."
 
@@ -89,6 +89,7 @@ super::rules! {
     problem "Between two records, or behind the last one, there is something else."
     readers "perf inject reads up to there and no further, and says nothing. jitinject goes on at the next place where three records follow each other."
     remedy "Write each record with one call, with a lock held; use no buffered stream that a forked child inherits and writes out once more (pthread_atfork, or _exit in the child)."
+    unit "bytes."
     seen "CPython 3.13 whose process forks: parent and children write out the same buffer."
 
     rule WRONG_SIZE "JD021" Error "record of a wrong size"
@@ -113,6 +114,7 @@ super::rules! {
     problem "Room was set aside for records that never came."
     readers "perf inject takes zeros for the end of the file. jitinject passes over them."
     remedy "Cut the file to its length when it is closed."
+    unit "bytes."
 
     rule UNALIGNED "JD025" Note "records at offsets that are no multiples of 8"
     problem "Records follow each other without padding, so that their numbers lie at any address. The format does not ask for more."
@@ -185,7 +187,7 @@ super::rules! {
     remedy "Ask getpid() for each record, or start a new file after fork."
 
     rule OVERLAP "JD046" Note "code over that of another function"
-    problem "A function is loaded where another one of the process still is, as far as the dump tells: the format can't say that code is gone."
+    problem "A function is loaded, or moved, to where another one of the process still is, as far as the dump tells: the format can't say that code is gone."
     readers "perf, samply and jitinject take the last one to be there. It is wrong where both are, as for a function that is told of twice, with a part of it."
     remedy "Nothing, where memory is used again. Else tell of each piece of code once."
     seen "HotSpot, V8 after a collection, PostgreSQL, Bun, wherever memory is used again."
@@ -221,8 +223,8 @@ super::rules! {
     readers "perf inject maps a file that does not exist. jitinject passes over the record. The code has no name at its new place."
     remedy "Write LOAD first; if the function was compiled before the dump was begun, write LOAD for its new place."
 
-    rule ODD_MOVE "JD061" Warning "MOVE that is at odds with its LOAD record"
-    problem "The `code_index` of a MOVE record is that of no function, or its size is another one: code can't change its size, by the specification."
-    readers "perf inject goes by the number and the size of the MOVE record, jitinject by the address that it was moved from and the size of the LOAD record."
-    remedy "Repeat number and size of the LOAD record. Write LOAD for code that has changed."
+    rule ODD_MOVE "JD061" Error "MOVE that is at odds with its LOAD record"
+    problem "The `code_index` of a MOVE record is that of no function of its process, or of another function than the one at `old_code_addr`, where there may be none; or its size is another one: code can't change its size, by the specification."
+    readers "perf inject goes by the number and the size of the MOVE record: the moved code gets the object and the name of another function, or of a file that does not exist. jitinject goes by the address that it was moved from, and by the number only where nothing is there; it keeps the size of the LOAD record."
+    remedy "Repeat number and size of the LOAD record, and write the address where the code was last. Write LOAD for code that has changed."
 }

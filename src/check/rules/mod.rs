@@ -17,9 +17,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing: no reader is wrong about it, or nearly all files have it and can't help it.
+    /// Worth knowing: no reader is wrong about it, or nearly all files have it, so that it tells little of this one.
     Note,
-    /// A reader gets something wrong.
+    /// A reader gets something wrong, or loses something in some cases only, which the rule names.
     Warning,
     /// A reader loses something.
     Error,
@@ -50,6 +50,8 @@ pub struct Rule {
     pub readers: &'static str,
     /// What the writer does instead.
     pub remedy: &'static str,
+    /// What a finding counts, where that is not what stands at its places: records, events, buffers, the file.
+    pub unit: &'static str,
     /// Who writes it; empty where nobody is known to.
     pub seen: &'static str,
 }
@@ -62,6 +64,7 @@ impl fmt::Display for Rule {
             ("", self.problem),
             ("Readers: ", self.readers),
             ("Remedy: ", self.remedy),
+            ("Counted: ", self.unit),
             ("Seen: ", self.seen),
         ];
         for (heading, text) in paragraphs.iter().filter(|(_, text)| !text.is_empty()) {
@@ -78,6 +81,7 @@ macro_rules! rules {
         problem $problem:literal
         readers $readers:literal
         remedy $remedy:literal
+        $(unit $unit:literal)?
         $(seen $seen:literal)?
     )+) => {
         $(
@@ -89,6 +93,7 @@ macro_rules! rules {
                 problem: $problem,
                 readers: $readers,
                 remedy: $remedy,
+                unit: concat!($($unit)?),
                 seen: concat!($($seen)?),
             };
         )+

@@ -71,6 +71,7 @@ super::rules! {
     problem "Where a buffer should start, there is something else."
     readers "mprof-report stops there, and says nothing. jitinject goes on at the next buffer."
     remedy "Write each buffer with one call, from one thread."
+    unit "bytes."
 
     rule BAD_SIZE "ML017" Error "buffer larger than the rest of the file"
     problem "The buffer's size leads behind the end of the file, though other buffers follow it."
@@ -133,12 +134,14 @@ super::rules! {
     problem "Objects are allocated of a class or vtable of which an event says only later what it is."
     readers "mprof-report, which reads the log once, calls it `unresolved class (nil)`. jitinject reads it twice."
     remedy "Write the events of types to the file before those that use them."
+    unit "types."
     seen "Mono 6.8."
 
     rule UNNAMED_TYPE "ML035" Warning "types that are never told of"
     problem "Objects are allocated of a class or vtable of which no event says what it is."
     readers "mprof-report and jitinject can't tell the type of these objects."
     remedy "Tell of every type, those of the runtime's start included."
+    unit "types."
 
     rule UNNAMED_CALLS "ML036" Warning "calls of methods that are never named"
     problem "A method is entered of which no event tells the name."

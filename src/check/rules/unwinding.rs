@@ -37,7 +37,7 @@ super::rules! {
 
     rule MAPPED_OVER "JD096" Warning "mapped_size reaches over other code"
     problem "Behind the end of the function, rounded up to 8 bytes, and within `mapped_size` bytes of that, lies another function that was loaded earlier, and whose memory was not seen to be used again."
-    readers "perf makes the map of the function longer by `mapped_size`, and so hides the start of the other one: its samples are shown as raw addresses."
+    readers "perf makes the map of the function longer by `mapped_size`, where it was loaded, and so hides the start of the other one: its samples are shown as raw addresses."
     remedy "Leave that much room behind the code, as CPython does, or write 0 where the tables don't lie behind the code."
 
     rule NO_HEADER "JD097" Warning "UNWINDING_INFO without an .eh_frame_hdr"

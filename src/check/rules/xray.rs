@@ -33,15 +33,15 @@ super::rules! {
     remedy "Clear the header before its fields are set."
     seen "Basic mode of LLVM 19 (0xaaaaaaab)."
 
-    rule NO_RECORDS "XR007" Warning "no records"
+    rule NO_RECORDS "XR007" Error "no records"
     problem "There is a header and not a single record that can be read."
-    readers "llvm-xray refuses a file that ends with its header. There is nothing to be shown."
+    readers "llvm-xray refuses a file that ends with its header. All others have nothing to show."
     remedy "Call __xray_patch() before what is to be traced. Lower func_duration_threshold_us, below which calls are dropped."
 
     rule NO_PROCESS "XR008" Note "no process in the trace"
-    problem "Buffers don't tell of which process they are: before version 3 there is no room for it."
+    problem "Buffers don't tell of which process they are. Before version 3 there is no room for it; from then on, the record that tells it is missing."
     readers "llvm-xray takes the thread's number. jitinject finds the process by the thread, where there is a recording."
-    remedy "Use a newer runtime, which writes version 3 or later."
+    remedy "Before version 3, use a newer runtime. From version 3 on, write the record of the process behind that of the wall clock."
 
     rule UNKNOWN_KIND "XR010" Error "metadata record of an unknown kind"
     problem "The kind of a metadata record is not known, or can't be inside a buffer."
@@ -77,12 +77,14 @@ super::rules! {
     problem "Typed events are not fully counted in the size of their buffer: 16 bytes for each of them are missing at its end, often from the middle of a record on. The file does not show it: all runtimes that are known to write such events do so."
     readers "llvm-xray gives up on the whole trace where a record is cut. jitinject has all but the bytes that are not there."
     remedy "Use custom events, which are counted in full."
+    unit "bytes."
     seen "LLVM's runtimes, 14 and 19 (__xray_typedevent)."
 
     rule SKIPPED_BYTES "XR017" Error "bytes that are in no buffer"
     problem "Where a buffer should start, there is something else."
     readers "llvm-xray looks on byte by byte from version 3 on, and gives up on the whole trace before. jitinject goes on at the next buffer."
     remedy "Write buffers one behind the other."
+    unit "bytes."
 
     rule BAD_SIZE "XR018" Error "buffer whose size can't be"
     problem "The size leads to no other buffer, or is larger than that of all buffers in memory."
@@ -111,13 +113,14 @@ super::rules! {
 
     rule LOST_EXITS "XR030" Warning "calls whose end is not told"
     problem "A function is left while others that it has called are not, as far as the trace tells: an exception went through them, or their buffer was used again."
-    readers "llvm-xray account and stack stop at the first one, unless they are told to go on (-k), and then count wrongly. jitinject ends the calls with the one around them."
+    readers "llvm-xray convert has all records. account and stack want to be told to go on (-k), or else stop at the first one; then they count these calls wrongly. jitinject ends the calls with the one around them."
     remedy "Nothing, for exceptions: their frames have no exit. Else use more or larger buffers."
+    unit "calls."
     seen "C++ programs that throw."
 
-    rule UNMATCHED_EXITS "XR031" Note "functions that are left and were not entered"
+    rule UNMATCHED_EXITS "XR031" Warning "functions that are left and were not entered"
     problem "The entry is missing: it came before the trace began, or its buffer was used again."
-    readers "llvm-xray account and stack stop there, unless they are told to go on (-k). jitinject ignores the exit."
+    readers "llvm-xray convert has all records. account and stack want to be told to go on (-k), or else stop there. jitinject ignores the exit."
     remedy "Use more or larger buffers (buffer_size, buffer_max)."
 
     rule OLD_TYPED "XR032" Warning "typed events in a version before 5"
@@ -132,7 +135,7 @@ super::rules! {
 
     rule TYPED_EVENTS "XR034" Warning "typed events"
     problem "The program logs typed events (__xray_typedevent)."
-    readers "llvm-xray can't read the map of functions of such a program (Exec format error), and so has no names. jitinject has them."
+    readers "llvm-xray reads the trace, but not the map of functions of such a program (Exec format error): it shows numbers in place of names. jitinject has the names."
     remedy "Use custom events, if llvm-xray is to be used."
     seen "LLVM 14 and 19."
 

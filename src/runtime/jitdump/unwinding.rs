@@ -28,6 +28,29 @@ pub enum Placement {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotUnderstood;
 
+/// What an UNWINDING_INFO record starts with: sizes in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sizes {
+    /// Of the `.eh_frame` and its header (`unwind_data_size`).
+    pub data: u64,
+    /// Of the `.eh_frame_hdr` (`eh_frame_hdr_size`).
+    pub header: u64,
+    /// Of what lies behind the code in memory (`mapped_size`): perf makes the function's map longer by it, over
+    /// whatever is there.
+    pub mapped: u64,
+}
+
+impl Sizes {
+    /// The next ones; `None` where there is less.
+    pub fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            data: reader.u64()?,
+            header: reader.u64()?,
+            mapped: reader.u64()?,
+        })
+    }
+}
+
 /// The version of every `.eh_frame_hdr`.
 const HEADER_VERSION: u8 = 1;
 
@@ -42,14 +65,10 @@ impl<'a> Unwinding<'a> {
     /// (capture node20).
     pub fn parse(content: &'a [u8], order: ByteOrder) -> Result<Option<Self>, NotUnderstood> {
         let mut reader = Reader::new(content, order);
-        let mut number = || reader.u64().ok_or(NotUnderstood);
-        let data_size = number()?;
-        let header_size = number()?;
-        // Quirk: perf makes the function's map longer by `mapped_size`, over the next function. What the
-        // tables are for, not where they were, is all that matters here.
-        let _mapped_size = number()?;
-        let data = reader.bytes(data_size).ok_or(NotUnderstood)?;
-        let frame_size = data_size.checked_sub(header_size).ok_or(NotUnderstood)?;
+        // What the tables are for, not where they were, is all that matters here, and so not what is mapped.
+        let sizes = Sizes::read(&mut reader).ok_or(NotUnderstood)?;
+        let data = reader.bytes(sizes.data).ok_or(NotUnderstood)?;
+        let frame_size = sizes.data.checked_sub(sizes.header).ok_or(NotUnderstood)?;
         if frame_size == 0 {
             return Ok(None);
         }
@@ -60,7 +79,7 @@ impl<'a> Unwinding<'a> {
                 placement: Placement::BehindCode(0),
             }));
         }
-        let header = data.bytes(header_size).ok_or(NotUnderstood)?;
+        let header = data.bytes(sizes.header).ok_or(NotUnderstood)?;
         if header.first() != Some(&HEADER_VERSION) || !starts_with_entry(data.rest(), order) {
             return Err(NotUnderstood);
         }
@@ -68,7 +87,7 @@ impl<'a> Unwinding<'a> {
             eh_frame: data.rest(),
             placement: match eh_frame_address(header, order) {
                 Some(address) => Placement::At(address),
-                None => Placement::BehindCode(header_size),
+                None => Placement::BehindCode(sizes.header),
             },
         }))
     }
