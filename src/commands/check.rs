@@ -28,9 +28,10 @@ Exit status: 0 no errors; 1 a file has errors, or can't be read or is none of th
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArguments {
-    /// Jitdumps, logs of Mono's profiler and traces of XRay, or folders with such
+    /// Jitdumps, logs of Mono's profiler and traces of XRay, or folders with such; - for standard input
     ///
-    /// What a file is, its content tells. Of a folder, all that is one of these is checked, and all in folders below.
+    /// What a file is, its content tells. Of a folder, all that is one of these or has the name of one (jit-*.dump,
+    /// *.mlpd, xray-log.*) is checked, and all in folders below.
     #[arg(value_name = "FILE", required_unless_present_any = ["explain", "list"])]
     files: Vec<PathBuf>,
 
@@ -56,7 +57,7 @@ pub struct CheckArguments {
 enum Level {
     /// Worth knowing: no reader is wrong about it, or nearly all files have it
     Note,
-    /// A reader gets something wrong
+    /// A reader gets something wrong, or loses something in some cases only
     Warning,
     /// A reader loses something
     Error,

@@ -40,20 +40,52 @@ impl FileKind {
         }
     }
 
-    /// The kind of a file that somebody takes for one of these: also where its start is damaged or missing, and
-    /// only its name tells. `name` is the base name.
+    /// The kind of which runtimes give their files a name like this one. `name` is the base name.
+    pub fn of_name(name: &[u8]) -> Option<Self> {
+        if jitdump::marker::is_dump_name(name) {
+            Some(Self::Jitdump)
+        } else if name.ends_with(b".mlpd") {
+            Some(Self::MonoLog)
+        } else {
+            name.starts_with(b"xray-log.").then_some(Self::XrayTrace)
+        }
+    }
+
+    /// The kind of a file that somebody takes for one of these: also where there are a version and a type that no
+    /// trace has had so far, and where too little is left of its start, so that only its name tells.
     pub fn of_named(start: &[u8], name: &[u8]) -> Option<Self> {
-        let by_name = || {
-            if jitdump::marker::is_dump_name(name) {
-                Some(Self::Jitdump)
-            } else if name.ends_with(b".mlpd") {
-                Some(Self::MonoLog)
-            } else {
-                name.starts_with(b"xray-log.").then_some(Self::XrayTrace)
-            }
+        /// What files of all kinds start with has this many bytes.
+        const MAGIC_SIZE: usize = 4;
+        let by_name = Self::of_name(name);
+        let may_be_trace = || {
+            let has_other_name = by_name.is_some_and(|kind| kind != Self::XrayTrace);
+            let is_alike = !has_other_name && xray::header::has_small_numbers(start);
+            is_alike.then_some(Self::XrayTrace)
         };
-        let may_be_trace = || xray::header::has_small_numbers(start).then_some(Self::XrayTrace);
         let by_content = Self::of(start).or_else(may_be_trace);
-        by_content.or_else(|| start.is_empty().then(by_name)?)
+        by_content.or(by_name.filter(|_| start.len() < MAGIC_SIZE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_the_kind_only_where_the_content_is_too_short_to() {
+        let named = |start, name| FileKind::of_named(start, name);
+        for start in [&b""[..], b"DT", b"\0\0\0"] {
+            assert_eq!(named(start, b"jit-1.dump"), Some(FileKind::Jitdump));
+            assert_eq!(named(start, b"app.mlpd"), Some(FileKind::MonoLog));
+            assert_eq!(named(start, b"xray-log.app.1"), Some(FileKind::XrayTrace));
+            assert_eq!(named(start, b"app.txt"), None);
+        }
+        assert_eq!(named(b"\0\0\0\0", b"jit-1.dump"), None);
+        assert_eq!(named(b"DTiJ", b"xray-log.app.1"), Some(FileKind::Jitdump));
+        // A version that is not known.
+        let trace = b"\x06\0\x01\0";
+        assert_eq!(named(trace, b"xray-log.app.1"), Some(FileKind::XrayTrace));
+        assert_eq!(named(trace, b"trace"), Some(FileKind::XrayTrace));
+        assert_eq!(named(trace, b"jit-1.dump"), None);
     }
 }

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Output;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use jitinject::bytes::ByteOrder;
-use jitinject::check::rules;
+use jitinject::bytes::{ByteOrder, steers_terminal};
+use jitinject::check::rules::{self, Severity};
 use serde_json::Value;
 
-use crate::check_made::clean_dump;
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::{jitinject, said, scratch};
 
@@ -202,17 +201,17 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
     ),
 ];
 
-const TESTDATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata");
+pub const TESTDATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata");
 
-fn run(arguments: &[&str]) -> Output {
+pub fn run(arguments: &[&str]) -> Output {
     jitinject().arg("check").args(arguments).output().unwrap()
 }
 
-fn printed(output: &Output) -> String {
+pub fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn json(arguments: &[&str]) -> (Value, Output) {
+pub fn json(arguments: &[&str]) -> (Value, Output) {
     let output = run(&[&["--json"], arguments].concat());
     (serde_json::from_slice(&output.stdout).unwrap(), output)
 }
@@ -309,83 +308,6 @@ fn what_is_less_severe_can_be_left_out() {
 }
 
 #[test]
-fn the_exit_status_tells_whether_there_are_errors() {
-    let folder = scratch();
-    let path = |name: &str, bytes: &[u8]| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, bytes).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let clean = path("jit-77.dump", &clean_dump(ByteOrder::Little).finish());
-    let empty = path("jit-78.dump", b"");
-    let other = path("notes.txt", b"nothing of that kind");
-    let nothing = folder.path().join("nothing").to_str().unwrap().to_owned();
-    let warning = format!("{TESTDATA}/node20-headeronly/jit-14184.dump");
-    for (arguments, status, says) in [
-        (&[&clean[..]][..], 0, ""),
-        (&[&warning], 0, ""),
-        (&[&empty], 1, ""),
-        (&[&clean, &empty], 1, ""),
-        (
-            &[&other],
-            1,
-            "is no jitdump, no log of Mono's profiler and no trace of XRay",
-        ),
-        (&[&nothing], 1, "cannot be read: No such file"),
-        (&["/dev/zero"], 1, "is not a regular file"),
-        (&[], 2, "FILE"),
-        (&["--explain", "JD001", "--list"], 2, "cannot be used with"),
-    ] {
-        let output = run(arguments);
-        assert_eq!(
-            output.status.code(),
-            Some(status),
-            "{arguments:?}: {}",
-            said(&output)
-        );
-        assert!(said(&output).contains(says), "{}", said(&output));
-    }
-    assert_eq!(
-        printed(&run(&[&clean])),
-        "1 file: 0 errors, 0 warnings, 0 notes\n"
-    );
-    let (document, _) = json(&[&clean, &other]);
-    assert_eq!(document["totals"]["files"], 1);
-    assert_eq!(document["totals"]["unreadable"], 1);
-    assert_eq!(document["files"][1]["kind"], Value::Null);
-    assert!(
-        document["files"][1]["error"]
-            .as_str()
-            .unwrap()
-            .starts_with("is no jitdump")
-    );
-
-    // Of a folder, what is none of these does not matter, but an empty dump does.
-    let (document, output) = json(&[folder.path().to_str().unwrap()]);
-    assert_eq!(document["totals"]["files"], 2);
-    assert_eq!(output.status.code(), Some(1));
-    let bare = scratch();
-    let output = run(&[bare.path().to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("has no jitdump, log or trace in it"));
-}
-
-#[test]
-fn a_fifo_in_a_folder_is_not_waited_for() {
-    let folder = scratch();
-    let fifo = folder.path().join("jit-1.dump");
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
-    assert!(made.success());
-    let output = run(&[folder.path().to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        said(&output).contains("is not a regular file"),
-        "{}",
-        said(&output)
-    );
-}
-
-#[test]
 fn every_rule_can_be_explained() {
     for rule in rules::all() {
         let output = run(&["--explain", &rule.id.to_lowercase()]);
@@ -397,7 +319,7 @@ fn every_rule_can_be_explained() {
             text.contains("\nReaders: ") && text.contains("\nRemedy: "),
             "{text}"
         );
-        for part in [rule.problem, rule.readers, rule.remedy, rule.seen] {
+        for part in [rule.problem, rule.readers, rule.remedy, rule.unit, rule.seen] {
             assert!(text.contains(part));
             assert!(part.is_empty() || part.ends_with('.'), "{part}");
         }
@@ -412,6 +334,40 @@ fn every_rule_can_be_explained() {
         list.contains("\nJD073  warning  addresses of lines are too high"),
         "{list}"
     );
+}
+
+/// An error is what a reader loses, a warning what one gets wrong or loses in some cases, a note what is worth knowing.
+#[test]
+fn severities_are_those_that_the_effect_on_readers_asks_for() {
+    for (id, severity, reason) in [
+        ("JD007", Severity::Warning, "It depends on the profile"),
+        ("JD015", Severity::Warning, "It depends on the process"),
+        (
+            "JD061",
+            Severity::Error,
+            "the object and the name of another function",
+        ),
+        ("JD080", Severity::Note, "true of nearly all dumps"),
+        ("XR007", Severity::Error, "llvm-xray refuses a file"),
+        ("XR030", Severity::Warning, "count these calls wrongly"),
+        ("XR031", Severity::Warning, "or else stop there"),
+        ("XR034", Severity::Warning, "numbers in place of names"),
+    ] {
+        let rule = rules::find(id).unwrap();
+        assert_eq!(rule.severity, severity, "{id}");
+        assert!(rule.readers.contains(reason), "{}", rule.readers);
+    }
+}
+
+#[test]
+fn what_is_counted_is_told_where_it_is_no_records() {
+    for (id, unit) in [("JD024", "bytes."), ("JD074", "entries."), ("ML034", "types.")] {
+        let text = printed(&run(&["--explain", id]));
+        assert!(text.contains(&format!("\nCounted: {unit}\n")), "{text}");
+    }
+    assert!(!printed(&run(&["--explain", "JD023"])).contains("Counted"));
+    let text = printed(&run(&["--explain", "XR008"]));
+    assert!(text.contains("Before version 3") && text.contains("from then on, the record"));
 }
 
 /// People have these in their scripts.
@@ -434,25 +390,30 @@ fn ids_stay_what_they_are() {
 #[test]
 fn names_cannot_steer_the_terminal_and_colors_can_be_asked_for() {
     let folder = scratch();
-    let path = folder.path().join("jit-7\u{1b}[31m.dump");
+    let path = folder.path().join("jit-7\u{1b}[31m\u{7f}\u{9b}\u{202e}.dump");
+    let name = "bad\u{1b}[2J\r\nname\u{7f}\u{9b}2J\u{202e}\u{2066}";
     let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 7);
-    dump.load(1_000_000_000_000, 0x1000, 1, b"bad\x1b[2J\r\nname", b"code");
+    dump.load(1_000_000_000_000, 0x1000, 1, name.as_bytes(), b"code");
     std::fs::write(&path, &dump.bytes).unwrap();
     let path = path.to_str().unwrap();
     let output = run(&[path]);
-    assert!(
-        !output.stdout.iter().any(|&byte| byte < b' ' && byte != b'\n'),
-        "{}",
-        printed(&output)
-    );
+    let steers = |character| character != '\n' && steers_terminal(character);
+    assert!(!printed(&output).contains(steers), "{:?}", printed(&output));
     assert!(printed(&output).contains("JD050") && printed(&output).contains("bad\\u{1b}[2J"));
+    assert!(printed(&output).contains("name\\u{7f}\\u{9b}2J\\u{202e}\\u{2066}"));
+    let damaged = folder.path().join("jit-8\u{9b}2J\u{202e}.dump");
+    std::fs::write(&damaged, b"damaged").unwrap();
+    let output = run(&[folder.path().to_str().unwrap()]);
+    assert!(!said(&output).contains(steers), "{:?}", said(&output));
+    assert!(said(&output).contains("jit-8\\u{9b}2J\\u{202e}.dump is no jitdump"));
     let (document, _) = json(&[path]);
     let findings = document["files"][0]["findings"].as_array().unwrap();
     let finding = findings
         .iter()
         .find(|finding| finding["rule"] == "JD050")
         .unwrap();
-    assert_eq!(finding["places"][0]["function"], "bad\u{1b}[2J\r\nname");
+    let function = finding["places"][0]["function"].as_str().unwrap();
+    assert!(function.starts_with("bad\u{1b}[2J\r\nname"), "{function:?}");
     let colored = printed(&run(&["--color", "always", path]));
     assert!(
         colored.contains("\u{1b}[1m\u{1b}[33mwarning[JD050]\u{1b}[0m"),
@@ -483,14 +444,18 @@ fn time_grows_with_the_file_and_output_does_not() {
     let folder = scratch();
     let path = folder.path().join("jit-7.dump");
     let mut times = Vec::new();
-    for size in [4 << 20, 16 << 20] {
+    for size in [2 << 20, 16 << 20] {
         large(&path, size);
-        let start = Instant::now();
-        let output = run(&["--json", path.to_str().unwrap()]);
-        times.push(start.elapsed());
-        assert_eq!(output.status.code(), Some(1));
-        assert!(output.stdout.len() < 50_000, "{}", output.stdout.len());
+        let time = || {
+            let start = Instant::now();
+            let output = run(&["--json", path.to_str().unwrap()]);
+            assert_eq!(output.status.code(), Some(1));
+            assert!(output.stdout.len() < 50_000, "{}", output.stdout.len());
+            start.elapsed()
+        };
+        // A busy machine may take longer once.
+        times.push(time().min(time()));
     }
-    // Four times as much, and what a busy machine does.
-    assert!(times[1] < times[0] * 16 + Duration::from_secs(2), "{times:?}");
+    // Eight times as much; with the square of it, 64 times.
+    assert!(times[1] < times[0] * 24, "{times:?}");
 }

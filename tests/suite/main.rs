@@ -15,6 +15,7 @@ mod bad_input;
 mod build_id_cache;
 mod captures;
 mod check;
+mod check_files;
 mod check_made;
 mod check_made_logs;
 mod check_rules;

@@ -7,11 +7,14 @@ use jitinject::bytes::printable;
 use jitinject::check::{self, Report};
 use jitinject::files::MappedFile;
 use jitinject::files::search::{files_below, shown};
+use jitinject::inject::is_standard;
 use jitinject::runtime::FileKind;
-use jitinject::runtime::jitdump::marker::is_dump_name;
 
 use crate::commands::opened::{Opened, base_name};
 use crate::terminal::say;
+
+/// Why a file can't be checked that can be read.
+const NONE_OF_THESE: &str = "is no jitdump, no log of Mono's profiler and no trace of XRay";
 
 /// A file, and what was found.
 #[derive(Debug)]
@@ -25,8 +28,8 @@ pub struct Checked {
 /// Checks all files, one by one as they are asked for.
 pub fn all(paths: &[PathBuf]) -> impl Iterator<Item = Checked> {
     paths.iter().flat_map(|path| {
-        let is_folder = fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
-        let checked: Box<dyn Iterator<Item = Checked>> = match is_folder {
+        let is_folder = || fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
+        let checked: Box<dyn Iterator<Item = Checked>> = match !is_standard(path) && is_folder() {
             true => Box::new(below(path)),
             false => Box::new(std::iter::once(Checked {
                 path: shown(path),
@@ -37,8 +40,8 @@ pub fn all(paths: &[PathBuf]) -> impl Iterator<Item = Checked> {
     })
 }
 
-/// All in a folder that is a file of one of the kinds, or is named as such and can't be read. What else lies there is
-/// nobody's business.
+/// All in a folder that is a file of one of the kinds, or has the name of one, whatever is in it. What else lies there
+/// is nobody's business.
 fn below(folder: &Path) -> impl Iterator<Item = Checked> {
     let mut notes = Vec::new();
     let files = files_below(folder, &mut notes);
@@ -59,28 +62,29 @@ fn below(folder: &Path) -> impl Iterator<Item = Checked> {
 
 fn check_found(path: &Path) -> Option<Result<Report, String>> {
     let name = base_name(path);
-    match MappedFile::open(path) {
-        Ok(file) => {
-            let kind = match file.is_empty() {
-                true => FileKind::of_named(&file, name),
-                false => FileKind::of(&file),
-            };
-            kind.map(|kind| check_opened(file, kind, name))
-        }
-        Err(error) => is_dump_name(name).then(|| Err(cannot_read(&error))),
+    let has_name = FileKind::of_name(name).is_some();
+    let file = match MappedFile::open(path) {
+        Ok(file) => file,
+        Err(error) => return has_name.then(|| Err(cannot_read(&error))),
+    };
+    match FileKind::of(&file) {
+        None if !has_name => None,
+        _ => Some(
+            Opened::of(file)
+                .map_err(|error| cannot_read(&error))
+                .and_then(check),
+        ),
     }
 }
 
 fn check_named(path: &Path) -> Result<Report, String> {
-    let name = base_name(path);
-    let file = MappedFile::open(path).map_err(|error| cannot_read(&error))?;
-    let kind = FileKind::of_named(&file, name);
-    let kind = kind.ok_or("is no jitdump, no log of Mono's profiler and no trace of XRay")?;
-    check_opened(file, kind, name)
+    let opened = Opened::open(path);
+    opened.map_err(|error| cannot_read(&error)).and_then(check)
 }
 
-fn check_opened(file: MappedFile, kind: FileKind, name: &[u8]) -> Result<Report, String> {
-    let opened = Opened::of(file).map_err(|error| format!("cannot be unpacked: {error}"))?;
+fn check(opened: Opened) -> Result<Report, String> {
+    let kind = opened.kind().ok_or(NONE_OF_THESE)?;
+    let name = base_name(opened.file.path());
     let report = check::check(kind, &opened.file, name, &opened.packing_faults());
     match opened.file.has_shrunk() {
         true => Err("was cut while it was read".to_owned()),

@@ -57,9 +57,9 @@ pub fn color(severity: Severity) -> AnsiColor {
 }
 
 /// Prints findings as they come, a line for each rule and file.
-pub fn text(checked: impl Iterator<Item = Checked>) -> anyhow::Result<()> {
+pub fn text(mut checked: impl Iterator<Item = Checked>) -> anyhow::Result<()> {
     terminal::print(|output| {
-        for Checked { path, result } in checked {
+        for Checked { path, result } in &mut checked {
             match result {
                 Ok(report) => {
                     for finding in &report.findings {
@@ -68,13 +68,25 @@ pub fn text(checked: impl Iterator<Item = Checked>) -> anyhow::Result<()> {
                 }
                 Err(reason) => {
                     // In the order of the files, though on another way.
-                    output.flush()?;
-                    say(&format!("error: {path} {reason}"));
+                    let flushed = output.flush();
+                    say_unreadable(&path, &reason);
+                    flushed?;
                 }
             }
         }
         Ok(())
-    })
+    })?;
+    // Where nobody reads on, the exit status still tells of all files.
+    for Checked { path, result } in checked {
+        if let Err(reason) = result {
+            say_unreadable(&path, &reason);
+        }
+    }
+    Ok(())
+}
+
+fn say_unreadable(path: &str, reason: &str) {
+    say(&format!("error: {path} {reason}"));
 }
 
 fn line(output: &mut Output, path: &str, finding: &Finding) -> io::Result<()> {
