@@ -41,7 +41,7 @@ impl Whereabouts {
         let by_address = self.by_address.remove(&(pid, from));
         let is_known_elsewhere = self.indexes.contains(&index) || self.addresses.contains(&from);
         // As where a buffer was written out twice.
-        let is_there = by_index.is_some() && self.by_address.get(&(pid, to)).copied() == by_index;
+        let is_there = by_index.is_some_and(|number| self.by_address.get(&(pid, to)) == Some(&number));
         if let Some(number) = by_address.or(by_index) {
             self.put(pid, to, number);
         }
