@@ -94,17 +94,34 @@ fn documents_lead_to_files_that_are_there() {
     documents.extend(["README.md", "CONTRIBUTING.md", "testdata/README.md"].map(|name| root().join(name)));
     for document in documents {
         let text = std::fs::read_to_string(&document).unwrap();
+        // A heading's link has its words with a dash between them.
+        let has_heading = |text: &str, link: &str| {
+            let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
+            let mut names = headings.map(|line| {
+                line.trim_start_matches('#')
+                    .trim()
+                    .to_lowercase()
+                    .replace(' ', "-")
+            });
+            names.any(|name| name == link)
+        };
         for link in text
             .split("](")
             .skip(1)
             .map(|rest| rest.split(')').next().unwrap())
         {
-            if !link.contains("://") && !link.starts_with('#') {
-                assert!(
-                    document.parent().unwrap().join(link).exists(),
-                    "{}: {link}",
-                    document.display()
-                );
+            if link.contains("://") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let path = match file {
+                "" => document.clone(),
+                file => document.parent().unwrap().join(file),
+            };
+            assert!(path.exists(), "{}: {link}", document.display());
+            if !heading.is_empty() {
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert!(has_heading(&text, heading), "{}: {link}", document.display());
             }
         }
         let named = text.split('`').skip(1).step_by(2);
