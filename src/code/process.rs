@@ -27,6 +27,8 @@ pub struct Space {
     pub pid: Pid,
     /// When it came to be; 0 if it was there before the profile.
     pub since: Time,
+    /// When another took its place, or its process ended; [`Time::MAX`] if neither is known.
+    pub until: Time,
     /// Which address space it started as a copy of, and when.
     pub parent: Option<(SpaceId, Time)>,
     /// Its own maps, in the order of time.
@@ -62,6 +64,8 @@ pub enum ProcessEvent {
     },
     /// It executed another program.
     Exec(Pid, Time),
+    /// It ended.
+    Exit(Pid, Time),
 }
 
 impl ProcessEvent {
@@ -69,7 +73,7 @@ impl ProcessEvent {
     pub fn time(&self) -> Time {
         match *self {
             Self::Map(_, map) => map.time,
-            Self::Fork { time, .. } | Self::Exec(_, time) => time,
+            Self::Fork { time, .. } | Self::Exec(_, time) | Self::Exit(_, time) => time,
         }
     }
 }
@@ -98,6 +102,8 @@ impl Processes {
                     let space = processes.current(pid);
                     if let Some(space) = processes.spaces.get_mut(space.index()) {
                         space.maps.push(map);
+                        // Other threads go on where only the first one ended.
+                        space.until = Time::MAX;
                     }
                 }
                 ProcessEvent::Fork { child, parent, time } => {
@@ -107,6 +113,7 @@ impl Processes {
                 ProcessEvent::Exec(pid, time) => {
                     processes.start(pid, time, None);
                 }
+                ProcessEvent::Exit(pid, time) => processes.end(pid, time),
             }
         }
         processes
@@ -120,11 +127,21 @@ impl Processes {
         }
     }
 
+    /// Ends the address space that a process has now, if it has any.
+    fn end(&mut self, pid: Pid, time: Time) {
+        let last = self.by_pid.get(&pid).and_then(|spaces| spaces.last());
+        if let Some(space) = last.and_then(|(_, space)| self.spaces.get_mut(space.index())) {
+            space.until = space.until.min(time);
+        }
+    }
+
     fn start(&mut self, pid: Pid, since: Time, parent: Option<(SpaceId, Time)>) -> SpaceId {
+        self.end(pid, since);
         let id = SpaceId(u32::try_from(self.spaces.len()).unwrap_or(u32::MAX));
         self.spaces.push(Space {
             pid,
             since,
+            until: Time::MAX,
             parent,
             maps: Vec::new(),
         });
@@ -215,5 +232,31 @@ mod tests {
         assert!(at(9, 1).is_none());
         assert!(processes.descends(Pid(2), Pid(1)));
         assert!(!processes.descends(Pid(1), Pid(2)));
+    }
+
+    #[test]
+    fn an_address_space_is_there_until_another_is_or_its_process_ends() {
+        let map = |time| Map {
+            time: Time(time),
+            range: AddressRange::new(crate::units::Address(0x1000), 1).unwrap(),
+            backing: Backing::Anonymous,
+            record: 0,
+        };
+        let processes = Processes::new(vec![
+            ProcessEvent::Map(Pid(1), map(5)),
+            ProcessEvent::Exec(Pid(1), Time(10)),
+            ProcessEvent::Exit(Pid(1), Time(20)),
+            ProcessEvent::Exit(Pid(2), Time(20)),
+            ProcessEvent::Map(Pid(3), map(5)),
+            ProcessEvent::Exit(Pid(3), Time(6)),
+            ProcessEvent::Map(Pid(3), map(7)),
+        ]);
+        let ends = |pid| -> Vec<Time> {
+            let spaces = processes.spaces_of(Pid(pid));
+            spaces.map(|(_, space)| space.until).collect()
+        };
+        assert_eq!(ends(1), [Time(10), Time(20)]);
+        assert!(!processes.knows(Pid(2)), "an end is no start");
+        assert_eq!(ends(3), [Time::MAX], "its other threads went on");
     }
 }

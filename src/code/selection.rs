@@ -229,7 +229,7 @@ pub struct Selector<'a> {
 }
 
 /// What is known of the JIT code that a sample was taken in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Leaf {
     /// A function: an index into [`Timeline::residences`].
     Function(u32),

@@ -130,6 +130,10 @@ impl Survey {
             record::COMM => {
                 events.extend(event::exec(record, order).map(|pid| ProcessEvent::Exec(pid, time)));
             }
+            // One without a time could be of any.
+            record::EXIT if time != Time(0) => {
+                events.extend(event::exit(record, order).map(|pid| ProcessEvent::Exit(pid, time)));
+            }
             record::NAMESPACES => {
                 self.mount_namespaces
                     .extend(event::mount_namespace(record, order));

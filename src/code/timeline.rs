@@ -428,6 +428,13 @@ impl Timeline {
         stretches.flat_map(|stretch| self.symbols.in_stretch(stretch))
     }
 
+    /// Until when the memory of a symbol is such as JIT compilers use.
+    pub fn end_of(&self, symbol: PlacedSymbol) -> Time {
+        let layers = self.layers_of(symbol.space);
+        let memory = layers.and_then(|layers| layers.maps.at(symbol.range.start, symbol.since));
+        memory.map_or(Time::MAX, |episode| episode.until)
+    }
+
     /// Whether a function came to an address later than `time`.
     pub fn has_later_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
         self.layers_of(space)

@@ -185,6 +185,15 @@ pub fn exec(record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
     record.body(order).u32().map(Pid)
 }
 
+/// The process that ends here, if a [`record::EXIT`] record says so: that of its first thread does, which has the number of
+/// the process.
+pub fn exit(record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
+    match (record.kind, thread_change(record, order)?) {
+        (record::EXIT, (pid, tid, _)) if pid.0 == tid => Some(pid),
+        _ => None,
+    }
+}
+
 /// The process of a [`record::NAMESPACES`] record and the inode of its mount namespace.
 pub fn mount_namespace(record: &Record<'_>, order: ByteOrder) -> Option<(Pid, u64)> {
     /// `MNT_NS_INDEX` of include/uapi/linux/perf_event.h.
@@ -297,6 +306,20 @@ mod tests {
                 assert_eq!(map.backing(), backing, "{name:?}");
             });
         }
+    }
+
+    #[test]
+    fn the_end_of_a_thread_is_not_that_of_its_process() {
+        let ends = |kind, tid| {
+            let mut bytes = Vec::new();
+            for word in [kind, 24 << 16, 5, 1, tid, 1] {
+                ByteOrder::Little.put_u32(&mut bytes, word);
+            }
+            parse_one(&bytes, |record| exit(record, ByteOrder::Little))
+        };
+        assert_eq!(ends(record::EXIT, 5), Some(Pid(5)));
+        assert_eq!(ends(record::EXIT, 6), None);
+        assert_eq!(ends(record::FORK, 5), None);
     }
 
     #[test]

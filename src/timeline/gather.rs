@@ -61,13 +61,14 @@ pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progr
     };
     columns.put_processes(&lives.all, &counts);
     columns.put_share(&counts);
-    columns.put_boxes(&lives.all);
-    columns.put_samples(&counts);
+    let mut names = FxHashMap::default();
+    columns.put_boxes(&lives.all, &mut names);
+    columns.put_samples(&counts, &mut names);
     columns.values
 }
 
 /// What a sample was taken in.
-fn item_of(timeline: &Timeline, leaf: Leaf) -> Option<Item> {
+pub(super) fn item_of(timeline: &Timeline, leaf: Leaf) -> Option<Item> {
     match leaf {
         Leaf::Function(at) => {
             let residence = timeline.residences().get(at as usize)?;
@@ -165,8 +166,7 @@ impl Columns<'_> {
         }
     }
 
-    fn put_boxes(&mut self, lives: &[Life]) {
-        let mut names = FxHashMap::default();
+    fn put_boxes(&mut self, lives: &[Life], names: &mut FxHashMap<String, u32>) {
         for of_process in lives.chunk_by(|one, next| one.pid == next.pid) {
             let Some(&process) = of_process.first().and_then(|life| self.processes.get(&life.pid)) else {
                 continue;
@@ -179,7 +179,7 @@ impl Columns<'_> {
                 size: region.size(),
             }));
             for life in of_process {
-                let function = self.function(life.item, process, &mut names);
+                let function = self.function(life.item, process, names);
                 self.put_box(life, function, &regions, first);
             }
         }
@@ -229,23 +229,18 @@ impl Columns<'_> {
         boxes.samples.push(life.samples);
     }
 
-    fn put_samples(&mut self, counts: &Counts) {
+    /// Counts the samples of each function, also of those that have no box.
+    fn put_samples(&mut self, counts: &Counts, names: &mut FxHashMap<String, u32>) {
         let (timeline, processes) = (&self.recording.timeline, &self.recording.survey.processes);
-        let of_residences = counts.residences.iter().filter_map(|(&at, &count)| {
-            let residence = timeline.residences().get(at as usize)?;
-            Some((Item::Function(residence.function), residence.space, count))
-        });
-        let of_symbols = counts
-            .symbols
-            .iter()
-            .map(|(symbol, &count)| (Item::Symbol(symbol.id), symbol.space, count));
-        for (item, space, count) in of_residences.chain(of_symbols) {
-            let pid = processes.space(space).map_or(Pid(0), |space| space.pid);
-            let process = self.processes.get(&pid).copied();
-            let function = process.and_then(|process| self.functions.get(&(item, process)));
-            if let Some(samples) =
-                function.and_then(|&function| self.values.functions.samples.get_mut(function as usize))
-            {
+        let sorted: BTreeMap<_, _> = counts.code.iter().collect();
+        for (&(leaf, space), &count) in sorted {
+            let pid = processes.space(space).map(|space| space.pid);
+            let process = pid.and_then(|pid| self.processes.get(&pid).copied());
+            let (Some(item), Some(process)) = (item_of(timeline, leaf), process) else {
+                continue;
+            };
+            let function = self.function(item, process, names);
+            if let Some(samples) = self.values.functions.samples.get_mut(function as usize) {
                 *samples += u64::from(count);
             }
         }

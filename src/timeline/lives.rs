@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::code::selection::Leaf;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Code, FunctionId};
 use crate::inject::recording::Recording;
+use crate::timeline::inherited::Inherited;
 use crate::timeline::samples::{Counts, Span};
 use crate::units::{AddressRange, Pid, Time};
 
@@ -36,7 +38,7 @@ pub struct Life {
     pub from: Time,
     /// Until when.
     pub until: Time,
-    /// The samples taken in it at this place; the pieces of what was partly overwritten have the same ones.
+    /// The samples of its process taken in it at this place; the pieces of what was partly overwritten have the same ones.
     pub samples: u32,
 }
 
@@ -49,8 +51,11 @@ pub struct Lives {
     early: u64,
     /// How many began when it had ended.
     late: u64,
+    /// How many began when their process had ended.
+    gone: u64,
     /// How many were too many.
     too_many: u64,
+    has_more_inherited: bool,
     has_more_symbols: bool,
 }
 
@@ -72,8 +77,8 @@ impl Lives {
                     pid: space.pid,
                     range: episode.range,
                     from: episode.from,
-                    until: episode.until,
-                    samples: counts.residences.get(&at).copied().unwrap_or(0),
+                    until: episode.until.min(space.until),
+                    samples: counts.of(Leaf::Function(at), id),
                 };
                 lives.add(life, span);
             }
@@ -81,16 +86,27 @@ impl Lives {
         let mut untouched = timeline.all_symbols(processes);
         let mut symbols: BTreeSet<PlacedSymbol> = untouched.by_ref().take(MAX_SYMBOLS).collect();
         lives.has_more_symbols = untouched.next().is_some();
-        symbols.extend(counts.symbols.keys());
+        symbols.extend(counts.code.keys().filter_map(|&(leaf, _)| match leaf {
+            Leaf::Symbol(symbol) => Some(symbol),
+            _ => None,
+        }));
         for symbol in symbols {
+            let Some(space) = processes.space(symbol.space) else {
+                continue;
+            };
             let life = Life {
                 item: Item::Symbol(symbol.id),
-                pid: processes.space(symbol.space).map_or(Pid(0), |space| space.pid),
+                pid: space.pid,
                 range: symbol.range,
                 from: symbol.since,
-                until: Time::MAX,
-                samples: counts.symbols.get(&symbol).copied().unwrap_or(0),
+                until: timeline.end_of(symbol).min(space.until),
+                samples: counts.of(Leaf::Symbol(symbol), symbol.space),
             };
+            lives.add(life, span);
+        }
+        let inherited = Inherited::of(recording, counts);
+        lives.has_more_inherited = inherited.has_more;
+        for life in inherited.lives {
             lives.add(life, span);
         }
         lives.limit();
@@ -105,6 +121,8 @@ impl Lives {
             self.early += 1;
         } else if life.from >= span.end {
             self.late += 1;
+        } else if life.from >= life.until {
+            self.gone += 1;
         } else {
             self.all.push(life);
         }
@@ -122,23 +140,23 @@ impl Lives {
     /// What is not among them, and why.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let mut note = |count, what: &str| {
+        let mut note = |count, why: &str| {
             if count > 0 {
-                notes.push(format!("{count} {what}"));
+                notes.push(format!(
+                    "boxes of functions that are not shown, since {why}: {count}"
+                ));
             }
         };
-        note(
-            self.early,
-            "boxes of functions are not shown: they were over before the recording began",
-        );
-        note(
-            self.late,
-            "boxes of functions are not shown: they came after the recording had ended",
-        );
+        note(self.early, "they were over before the recording began");
+        note(self.late, "they came after the recording had ended");
+        note(self.gone, "they came after their process had ended");
         note(
             self.too_many,
-            "boxes of functions with the fewest samples are not shown: there are too many",
+            "there are too many and these have the fewest samples",
         );
+        if self.has_more_inherited {
+            notes.push("not all code that processes inherited is shown: there are too many".into());
+        }
         if self.has_more_symbols {
             notes.push("not all symbols of perf maps are shown: memory is mapped anew too often".into());
         }

@@ -8,6 +8,7 @@
 //! ```
 
 mod gather;
+mod inherited;
 mod lives;
 mod page;
 mod regions;

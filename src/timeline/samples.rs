@@ -7,9 +7,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use crate::code::process::SpaceId;
 use crate::code::selection::{Leaf, Selector, pieces};
 use crate::code::survey::Survey;
-use crate::code::symbols::PlacedSymbol;
 use crate::inject::Progress;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::Sample;
@@ -70,18 +70,21 @@ pub enum Series {
 /// Samples, counted.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Those in functions, by the index of the stay.
-    pub residences: FxHashMap<u32, u32>,
-    /// Those in symbols of perf maps.
-    pub symbols: FxHashMap<PlacedSymbol, u32>,
+    /// Those in functions and symbols, by the address space that they were taken in: the one that the code is of, or one
+    /// that inherited it.
+    pub code: FxHashMap<(Leaf, SpaceId), u32>,
     /// Those of each process and series over time.
     pub bins: FxHashMap<(Pid, Series, u32), u32>,
 }
 
 impl Counts {
+    /// Those of an address space in a function or symbol.
+    pub fn of(&self, leaf: Leaf, space: SpaceId) -> u32 {
+        self.code.get(&(leaf, space)).copied().unwrap_or(0)
+    }
+
     fn merge(&mut self, other: Self) {
-        merge(&mut self.residences, other.residences);
-        merge(&mut self.symbols, other.symbols);
+        merge(&mut self.code, other.code);
         merge(&mut self.bins, other.bins);
     }
 }
@@ -153,12 +156,8 @@ impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
             return;
         };
         let series = match leaf {
-            Leaf::Function(residence) => {
-                add(&mut counts.residences, residence, 1);
-                Series::Tier((self.tier)(leaf))
-            }
-            Leaf::Symbol(symbol) => {
-                add(&mut counts.symbols, symbol, 1);
+            Leaf::Function(_) | Leaf::Symbol(_) => {
+                add(&mut counts.code, (leaf, space), 1);
                 Series::Tier((self.tier)(leaf))
             }
             Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => Series::Unnamed,

@@ -68,7 +68,7 @@ pub struct Functions {
     pub tier: Vec<Option<u32>>,
     /// The process whose code it is, as an index.
     pub process: Vec<u32>,
-    /// How many samples were taken in it, those of processes that inherited it among them.
+    /// How many samples of the process were taken in it.
     pub samples: Vec<u64>,
 }
 
@@ -87,8 +87,8 @@ pub struct Boxes {
     pub from: Vec<Option<u64>>,
     /// Until when; `None` if it was there in the end.
     pub until: Vec<Option<u64>>,
-    /// How many samples were taken in the function while it was at this place; what is left of a place that was partly
-    /// overwritten counts them as well.
+    /// How many samples of the process were taken in the function while it was at this place; what is left of a place that
+    /// was partly overwritten counts them as well.
     pub samples: Vec<u32>,
 }
 

@@ -148,7 +148,9 @@ fn boxes_end_where_something_else_comes_or_the_code_goes() {
     assert_eq!(values.0["tiers"], serde_json::json!(["Sparkplug", "TurboFan"]));
     assert_eq!(values.0["regions"].as_array().unwrap().len(), 2);
     assert!(
-        said.contains("1 boxes of functions are not shown: they came after the recording had ended"),
+        said.contains(
+            "boxes of functions that are not shown, since they came after the recording had ended: 1"
+        ),
         "{said}"
     );
     // Any, without a name, of an unknown compiler, and of each compiler.
@@ -159,34 +161,151 @@ fn boxes_end_where_something_else_comes_or_the_code_goes() {
     assert_eq!(sums, [5, 1, 0, 3, 1]);
 }
 
+/// The end of a thread.
+fn exit(profile: &mut ProfileWriter, pid: u32, tid: u32, time: u64) {
+    const EXIT: u32 = 4;
+    let mut body = Vec::new();
+    for word in [pid, 1, tid, 1] {
+        body.extend(u32::to_le_bytes(word));
+    }
+    body.extend(time.to_le_bytes());
+    // The trailer: who, when, and on which processor.
+    body.extend([pid, tid].into_iter().flat_map(u32::to_le_bytes));
+    body.extend([time, 0].into_iter().flat_map(u64::to_le_bytes));
+    profile.record(EXIT, 0, &body);
+}
+
+#[test]
+fn a_child_has_its_own_samples_and_boxes_in_code_that_it_inherited() {
+    let code = [0x90; 0x100];
+    let mut dump = DumpWriter::new(ByteOrder::Little, dump::X86_64, 10);
+    let (one, two) = (0x7000_0000, 0x7000_2000);
+    dump.load(2000, one, 1, b"both", &code);
+    dump.load(2001, two, 2, b"hidden", &code);
+    dump.load(2002, 0x7000_4000, 3, b"of the parent", &code);
+    let folder = scratch();
+    let input = profile(folder.path(), &dump, |profile| {
+        profile.sample(10, 2500, &[one + 1], None);
+        profile.fork(11, 10, 3000);
+        for time in 0..30 {
+            profile.sample(11, 3100 + time, &[one + time], None);
+        }
+        profile.sample(11, 3200, &[two + 1], None);
+        profile.mmap2(11, two + 0x80, 0x1000, 0, "/usr/lib/over.so", 4000);
+        exit(profile, 11, 11, 5000);
+        profile.sample(10, 6000, &[0x40_0000], None);
+    });
+    let values = Values::of(&page_of(folder.path(), &input, &[]).0);
+    let mut functions = values.functions();
+    functions.sort();
+    let function = |pid, name: &str, samples| (pid, name.to_owned(), None, samples);
+    assert_eq!(
+        functions,
+        [
+            function(10, "both", 1),
+            function(10, "hidden", 0),
+            function(10, "of the parent", 0),
+            function(11, "both", 30),
+            function(11, "hidden", 1),
+        ]
+    );
+    let mut boxes = values.boxes();
+    boxes.retain(|placed| placed.pid == 11);
+    boxes.sort_by_key(|placed| placed.start);
+    let inherited = |name: &str, range, until, samples| Placed {
+        pid: 11,
+        ..placed(name, range, 3000, Some(until), samples)
+    };
+    assert_eq!(
+        boxes,
+        [
+            inherited("both", (one, one + 0x100), 5000, 30),
+            inherited("hidden", (two, two + 0x80), 5000, 1),
+            inherited("hidden", (two + 0x80, two + 0x100), 4000, 1),
+        ]
+    );
+    for process in values.0["processes"].as_array().unwrap() {
+        let samples = process["samples"].as_u64().unwrap();
+        let pid = process["pid"].as_u64().unwrap();
+        let of_functions = functions.iter().filter(|function| function.0 == pid);
+        assert!(of_functions.map(|function| function.3).sum::<u64>() <= samples);
+    }
+}
+
+#[test]
+fn boxes_end_with_their_program_and_their_process() {
+    let code = [0x90; 0x100];
+    let mut dump = DumpWriter::new(ByteOrder::Little, dump::X86_64, 10);
+    dump.load(2000, 0x7000_0000, 1, b"before exec", &code);
+    dump.load(4500, 0x7000_1000, 2, b"before exit", &code);
+    let folder = scratch();
+    let mark = folder.path().join("jit-10.dump");
+    let input = profile(folder.path(), &dump, |profile| {
+        profile.sample(10, 2500, &[0x7000_0010], None);
+        profile.comm(10, "another", true, 4000);
+        profile.mmap2(10, 0x7000_0000, 0x10_0000, 0x7000_0000, "//anon", 4001);
+        profile.mmap2(10, 0x6000_0000, 0x1000, 0, text(&mark), 4002);
+        exit(profile, 10, 12, 5000);
+        exit(profile, 10, 10, 6000);
+        profile.sample(20, 9000, &[0x40_0000], None);
+    });
+    let mut boxes = Values::of(&page_of(folder.path(), &input, &[]).0).boxes();
+    boxes.sort_by_key(|placed| placed.from);
+    assert_eq!(
+        boxes,
+        [
+            placed("before exec", (0x7000_0000, 0x7000_0100), 2000, Some(4000), 1),
+            placed("before exit", (0x7000_1000, 0x7000_1100), 4500, Some(6000), 0),
+        ]
+    );
+}
+
+#[test]
+fn symbols_of_perf_maps_end_with_their_memory() {
+    let folder = scratch();
+    std::fs::write(
+        folder.path().join("perf-10.map"),
+        "70000000 100 under\n70008000 100 beside\n",
+    )
+    .unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(10, 0x7000_0000, 0x10_0000, 0x7000_0000, "//anon", 1000);
+    profile.sample(10, 2000, &[0x7000_0010], None);
+    profile.mmap2(10, 0x7000_0000, 0x1000, 0, "/usr/lib/over.so", 3000);
+    profile.sample(10, 9000, &[0x40_0000], None);
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let (page, _) = page_of(folder.path(), &input, &["--perf-map", text(folder.path())]);
+    let boxes = Values::of(&page).boxes();
+    let ends: Vec<_> = boxes.iter().map(|placed| (&*placed.name, placed.until)).collect();
+    assert_eq!(ends, [("under", Some(3000)), ("beside", None)]);
+}
+
 #[test]
 fn recordings_have_the_samples_that_the_truth_has() {
     let mut wrong = Vec::new();
     for name in capture::WITH_TRUTH.iter().chain(&capture::OTHER_FORMATS) {
         let folder = scratch();
         let values = Values::of(&page_of_capture(folder.path(), name));
-        let mut found: HashMap<String, u64> = HashMap::new();
-        for (_, function, _, samples) in values.functions() {
-            *found.entry(function).or_default() += samples;
+        let mut found: HashMap<(u64, String), u64> = HashMap::new();
+        for (pid, function, _, samples) in values.functions() {
+            *found.entry((pid, function)).or_default() += samples;
         }
-        // What a child was doing in code that it inherited counts for its parent.
-        let mut expected: HashMap<String, u64> = HashMap::new();
-        for ((_, symbol), (leaf, _)) in capture::truth(name) {
-            *expected.entry(symbol).or_default() += leaf;
-        }
-        for (symbol, leaf) in expected {
-            let samples = found.get(&symbol).copied().unwrap_or(0);
+        for ((pid, symbol), (leaf, _)) in capture::truth(name) {
+            let function = (pid.into(), symbol);
+            let samples = found.get(&function).copied().unwrap_or(0);
             if samples != leaf {
-                wrong.push(format!("{name}: {symbol}: {samples} of {leaf}"));
+                wrong.push(format!("{name}: {function:?}: {samples} of {leaf}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Where no dump but a perf map names the code, it is there as long as its memory.
+/// Where no dump but a perf map names the code, it is there as long as its memory. Both recordings go on until their process
+/// has ended.
 #[test]
-fn symbols_of_perf_maps_are_there_to_the_end() {
+fn symbols_of_perf_maps_are_there_to_the_end_of_their_process() {
     let folder = scratch();
     let values = |name: &str| {
         let maps = capture::folder(name);
@@ -197,7 +316,9 @@ fn symbols_of_perf_maps_are_there_to_the_end() {
         );
         let values = Values::of(&page);
         let boxes = values.boxes();
-        assert!(boxes.len() > 100 && boxes.iter().all(|placed| placed.until.is_none()));
+        let start: u64 = values.0["start"].as_str().unwrap().parse().unwrap();
+        let last = Some(start + values.0["span"].as_u64().unwrap() - 1);
+        assert!(boxes.len() > 100 && boxes.iter().all(|placed| placed.until == last));
         values
     };
     let python = values("cpython312-map");

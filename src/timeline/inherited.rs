@@ -1,0 +1,143 @@
+//! Code that a process inherited when it was forked and that its samples touch: where that was in the process itself.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::code::history::Builder;
+use crate::code::process::{Space, SpaceId};
+use crate::code::selection::Leaf;
+use crate::code::timeline::{Code, Occupant, Timeline};
+use crate::inject::recording::Recording;
+use crate::perf::event::Backing;
+use crate::timeline::gather::item_of;
+use crate::timeline::lives::Life;
+use crate::timeline::samples::Counts;
+use crate::units::{AddressRange, Time};
+
+/// How many pieces of inherited code are looked at: code may be overwritten in many places, and inherited by many.
+const MAX_PIECES: usize = 1 << 20;
+
+/// What processes inherited and use.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// Where it was, and when.
+    pub lives: Vec<Life>,
+    /// Whether there was more than is looked at.
+    pub has_more: bool,
+}
+
+impl Inherited {
+    /// That of a recording.
+    pub fn of(recording: &Recording<'_>, counts: &Counts) -> Self {
+        let (processes, timeline) = (&recording.survey.processes, &recording.timeline);
+        let mut by_space: BTreeMap<SpaceId, Vec<(Leaf, u32)>> = BTreeMap::new();
+        for (&(leaf, space), &count) in &counts.code {
+            if home_of(timeline, leaf) != Some(space) {
+                by_space.entry(space).or_default().push((leaf, count));
+            }
+        }
+        let pieces = pieces(recording, &by_space);
+        let mut inherited = Self::default();
+        let mut room = MAX_PIECES;
+        for (id, mut touched) in by_space {
+            touched.sort_unstable();
+            let Some(space) = processes.space(id) else {
+                continue;
+            };
+            let mut code = Builder::default();
+            for &(leaf, count) in &touched {
+                for range in places(space, timeline, leaf, &pieces) {
+                    inherited.has_more |= room == 0;
+                    let Some(left) = room.checked_sub(1) else { break };
+                    room = left;
+                    code.put(range, space.since, (leaf, count));
+                }
+            }
+            for (time, range) in changes(timeline, id, space) {
+                code.clear(range, time);
+            }
+            let code = code.finish();
+            inherited
+                .lives
+                .extend(code.episodes().iter().filter_map(|episode| {
+                    let (leaf, samples) = episode.value;
+                    Some(Life {
+                        item: item_of(timeline, leaf)?,
+                        pid: space.pid,
+                        range: episode.range,
+                        from: episode.from,
+                        until: episode.until.min(space.until),
+                        samples,
+                    })
+                }));
+        }
+        inherited
+    }
+}
+
+/// The address space that code was put into.
+fn home_of(timeline: &Timeline, leaf: Leaf) -> Option<SpaceId> {
+    match leaf {
+        Leaf::Function(at) => Some(timeline.residences().get(at as usize)?.space),
+        Leaf::Symbol(symbol) => Some(symbol.space),
+        Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,
+    }
+}
+
+/// Where the inherited functions were, each in the pieces that something else left of it at one time or another.
+fn pieces(
+    recording: &Recording<'_>,
+    inherited: &BTreeMap<SpaceId, Vec<(Leaf, u32)>>,
+) -> FxHashMap<u32, Vec<AddressRange>> {
+    let mut pieces: FxHashMap<u32, Vec<AddressRange>> = FxHashMap::default();
+    for &(leaf, _) in inherited.values().flatten() {
+        if let Leaf::Function(at) = leaf {
+            pieces.entry(at).or_default();
+        }
+    }
+    if pieces.is_empty() {
+        return pieces;
+    }
+    for (id, _) in recording.survey.processes.iter() {
+        for episode in recording.timeline.code_of(id) {
+            if let Code::Function(at) = episode.value
+                && let Some(pieces) = pieces.get_mut(&at)
+            {
+                pieces.push(episode.range);
+            }
+        }
+    }
+    pieces
+}
+
+/// Those places of a function or symbol that were its own when an address space became a copy of its parent.
+fn places<'a>(
+    space: &'a Space,
+    timeline: &'a Timeline,
+    leaf: Leaf,
+    pieces: &'a FxHashMap<u32, Vec<AddressRange>>,
+) -> impl Iterator<Item = AddressRange> + 'a {
+    let (of_function, of_symbol) = match leaf {
+        Leaf::Function(at) => (pieces.get(&at).map_or(&[][..], Vec::as_slice), None),
+        Leaf::Symbol(symbol) => (&[][..], Some(symbol.range)),
+        _ => (&[][..], None),
+    };
+    let is_there = move |range: &&AddressRange| {
+        space.parent.is_some_and(|(parent, forked)| {
+            let occupant = timeline.at(parent, range.start, forked);
+            matches!(occupant, Occupant::Function(at) if leaf == Leaf::Function(at))
+        })
+    };
+    of_function.iter().filter(is_there).copied().chain(of_symbol)
+}
+
+/// When an address space put something else where, in the order of time.
+fn changes(timeline: &Timeline, id: SpaceId, space: &Space) -> Vec<(Time, AddressRange)> {
+    let code = timeline.code_of(id).iter();
+    let mut changes: Vec<_> = code.map(|episode| (episode.from, episode.range)).collect();
+    let files = space.maps.iter().filter(|map| map.backing == Backing::File);
+    changes.extend(files.map(|map| (map.time, map.range)));
+    changes.sort_unstable();
+    changes
+}
