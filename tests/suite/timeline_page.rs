@@ -17,6 +17,10 @@ use crate::support::tools::text;
 const ENTER: &str = "\u{e007}";
 const ESCAPE: &str = "\u{e00c}";
 const RIGHT: &str = "\u{e014}";
+const UP: &str = "\u{e013}";
+const HOME: &str = "\u{e011}";
+const SHIFT: char = '\u{e008}';
+const ALT: char = '\u{e00a}';
 
 /// A browser that shows a page, about which it has nothing to say.
 fn open(page: &Path) -> Browser {
@@ -135,6 +139,52 @@ fn the_page_zooms_by_wheel_keys_and_marks() {
 }
 
 #[test]
+fn keys_zoom_both_charts_and_leave_the_browser_its_own() {
+    let folder = scratch();
+    let browser = open(&many_functions(folder.path()));
+    let focus = |id: &str| browser.run(&format!("document.getElementById('{id}').focus()"));
+    let step = 1.0 / 1.5;
+    let is = |(by_time, by_address): (f64, f64)| {
+        let zoomed = zoomed(&browser);
+        let is_close = |one: f64, other: f64| (one - other).abs() < 1e-9;
+        assert!(
+            is_close(zoomed.0, by_time) && is_close(zoomed.1, by_address),
+            "{zoomed:?}"
+        );
+    };
+    focus("share-chart");
+    assert_eq!(
+        browser.run("return document.activeElement.id"),
+        json!("share-chart")
+    );
+    browser.press("+");
+    is((step, 1.0));
+    browser.press(UP);
+    browser.press(HOME);
+    is((1.0, 1.0));
+    focus("cache-chart");
+    browser.press_with(SHIFT, "+");
+    is((step, step));
+    browser.press(HOME);
+    browser.press("w");
+    is((step, 1.0));
+    browser.press_with(SHIFT, "W");
+    is((step, step));
+    browser.press("s");
+    browser.press_with(SHIFT, "S");
+    is((1.0, 1.0));
+    browser.press("++");
+    let before = state(&browser);
+    browser.press_with(ALT, RIGHT);
+    let taken = browser.run(
+        "const turned = new WheelEvent('wheel', { deltaY: -100, ctrlKey: true, bubbles: true, cancelable: true }); \
+         jitinject.page.charts.cache.over.dispatchEvent(turned); return turned.defaultPrevented",
+    );
+    assert_eq!((taken, &state(&browser)["view"]), (json!(false), &before["view"]));
+    assert_quiet(&browser);
+}
+
+#[test]
 fn functions_are_found_by_name_and_shown() {
     let folder = scratch();
     let page = many_functions(folder.path());
@@ -206,6 +256,29 @@ fn the_function_under_the_pointer_is_told_and_taken() {
 }
 
 #[test]
+fn nothing_of_a_browser_outlives_a_test_that_fails() {
+    let mut folder = PathBuf::new();
+    let mut before = 0;
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let browser = Browser::start();
+        folder = browser.folder().to_owned();
+        before = processes_of(&folder);
+        browser.run("return nothing");
+    }));
+    assert!(failed.is_err() && before > 1 && !folder.exists());
+    assert_eq!(processes_of(&folder), 0, "of {before}");
+}
+
+/// How many processes were started with a folder as an argument.
+fn processes_of(folder: &Path) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
+    lines
+        .filter(|line| String::from_utf8_lossy(line).contains(text(folder)))
+        .count()
+}
+
+#[test]
 fn light_and_dark_look_different() {
     let folder = scratch();
     let browser = open(&page_of_capture(folder.path(), "node20-reuse"));
@@ -238,9 +311,19 @@ fn processes_are_shown_together_and_alone() {
     let boxes = Values::of(&page).boxes();
     let browser = open(&page);
     assert_eq!(state(&browser)["boxes"], json!(boxes.len()));
+    browser.run("jitinject.page.charts.hover(0)");
+    assert_eq!(state(&browser)["hovered"], json!(boxes[0].name));
     browser.run("const chooser = document.getElementById('process'); chooser.value = '1'; chooser.dispatchEvent(new Event('change'))");
     let of_second = boxes.iter().filter(|placed| placed.pid == 5001).count();
-    assert_eq!(state(&browser)["boxes"], json!(of_second));
+    let state = state(&browser);
+    assert_eq!(
+        (&state["boxes"], &state["hovered"]),
+        (&json!(of_second), &Value::Null)
+    );
+    assert_eq!(
+        browser.run("return document.getElementById('tip').hidden"),
+        json!(true)
+    );
     assert_quiet(&browser);
 }
 
@@ -325,6 +408,12 @@ fn pages_without_code_and_without_times_open() {
     assert_eq!(state(&browser)["boxes"], json!(1));
     let function = &Values::of(&page).functions()[0];
     assert_eq!((&*function.1, function.3), ("timeless", 1));
+    let table = browser.run(
+        "const cells = [...document.querySelectorAll('#hottest td:last-child, #hottest th:last-child')]; \
+         return [cells[1].textContent, [...cells, document.getElementById('hottest').parentElement] \
+           .every((part) => part.scrollWidth <= part.clientWidth)]",
+    );
+    assert_eq!(table, json!(["100.0", true]), "all of it can be seen");
     assert_quiet(&browser);
     // Samples in memory of JIT code, of which nothing is known.
     browser.open(&page_of_capture(folder.path(), "java17-tsc"));

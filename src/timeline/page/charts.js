@@ -169,6 +169,7 @@ class Charts {
     this.process = process;
     this.layout = new Layout(this.values, process);
     this.series = shareSeries(this.values, process);
+    this.hover(-1);
     this.show(this.whole());
   }
 
@@ -244,6 +245,8 @@ class Charts {
   }
 
   wheel(event) {
+    // With these, browsers make the page itself larger.
+    if (event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     const isCache = event.currentTarget === this.cache.over;
     const { left, top, width, height } = event.currentTarget.getBoundingClientRect();

@@ -75,7 +75,8 @@ class Page {
     this.get("help").addEventListener("click", () => this.get("keys").showModal());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.setTheme());
     document.addEventListener("keydown", (event) => this.key(event));
-    charts.cacheElement.addEventListener("keydown", (event) => this.chartKey(event));
+    charts.cacheElement.addEventListener("keydown", (event) => this.chartKey(event, true));
+    charts.shareElement.addEventListener("keydown", (event) => this.chartKey(event, false));
     document.addEventListener("mousemove", (event) => this.placeTip(event));
   }
 
@@ -201,24 +202,32 @@ class Page {
     }
   }
 
-  chartKey(event) {
+  /// A key for one of the charts; that of shares has no addresses.
+  chartKey(event, hasAddresses) {
     const { charts } = this;
-    if (event.ctrlKey || event.metaKey) return;
-    const axes = { byTime: !event.altKey, byAddress: !event.shiftKey || event.altKey };
-    // A plus may need Shift to be typed.
-    const zoomAxes = event.key === "+" ? { byTime: !event.altKey, byAddress: true } : axes;
+    // The browser has its own use for these.
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const whole = charts.whole();
+    const byTime = { byTime: true, byAddress: false }, byAddress = { byTime: false, byAddress: true };
+    const both = { byTime: true, byAddress: hasAddresses };
     const keys = {
-      "+": () => charts.zoom(1 / 1.5, zoomAxes),
-      "=": () => charts.zoom(1 / 1.5, axes),
-      "-": () => charts.zoom(1.5, axes),
-      "_": () => charts.zoom(1.5, axes),
+      "+": () => charts.zoom(1 / 1.5, both),
+      "=": () => charts.zoom(1 / 1.5, both),
+      "-": () => charts.zoom(1.5, both),
+      "_": () => charts.zoom(1.5, both),
+      w: () => charts.zoom(1 / 1.5, byTime),
+      s: () => charts.zoom(1.5, byTime),
       ArrowLeft: () => charts.pan(-0.15, 0),
       ArrowRight: () => charts.pan(0.15, 0),
+      Home: () => charts.show(hasAddresses ? whole : { ...charts.view, x0: whole.x0, x1: whole.x1 }),
+    };
+    const ofAddresses = {
+      W: () => charts.zoom(1 / 1.5, byAddress),
+      S: () => charts.zoom(1.5, byAddress),
       ArrowUp: () => charts.pan(0, 0.15),
       ArrowDown: () => charts.pan(0, -0.15),
-      Home: () => charts.show(charts.whole()),
     };
-    const act = keys[event.key];
+    const act = keys[event.key] ?? (hasAddresses ? ofAddresses[event.key] : undefined);
     if (!act) return;
     event.preventDefault();
     act();

@@ -1,6 +1,6 @@
 //! Chromium without a window, steered through chromedriver: WebDriver (w3.org/TR/webdriver2), which is JSON over HTTP.
 
-use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::io::{self, BufRead, BufReader, Lines, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use base64ct::{Base64, Encoding};
 use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::scratch;
 
 /// How long the browser may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,13 +22,17 @@ pub struct Browser {
     _said: Lines<BufReader<ChildStdout>>,
     port: u16,
     session: String,
+    /// What driver and browser leave there goes with it.
+    folder: TempDir,
 }
 
 impl Browser {
     /// Starts a browser.
     pub fn start() -> Self {
+        let folder = scratch();
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
+            .env("TMPDIR", folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -45,6 +52,7 @@ impl Browser {
             _said: said,
             port,
             session: String::new(),
+            folder,
         };
         // Its sandbox refuses to work for root, and /dev/shm is small in containers.
         let arguments = [
@@ -63,6 +71,11 @@ impl Browser {
         );
         browser.session = session["sessionId"].as_str().unwrap().to_owned();
         browser
+    }
+
+    /// Where it keeps its temporary files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Opens a page and waits until it is there.
@@ -98,6 +111,19 @@ impl Browser {
             ]
         });
         self.act(json!({"type": "key", "id": "keys", "actions": actions.collect::<Vec<_>>()}));
+    }
+
+    /// Types a key while another is held: `\u{e008}` is Shift, `\u{e00a}` is Alt.
+    pub fn press_with(&self, held: char, key: &str) {
+        let action = |kind: &str, key: &str| json!({"type": kind, "value": key});
+        let held = held.to_string();
+        let actions = [
+            action("keyDown", &held),
+            action("keyDown", key),
+            action("keyUp", key),
+            action("keyUp", &held),
+        ];
+        self.act(json!({"type": "key", "id": "keys", "actions": actions}));
     }
 
     /// Moves the pointer to a place of the page.
@@ -165,32 +191,36 @@ impl Browser {
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
-        let body = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
-        stream.write_all((head + &body).as_bytes()).unwrap();
-        let answer: Value = serde_json::from_slice(&content(stream)).unwrap();
+        let answer = self.answer(method, path, body).unwrap();
         assert!(
             answer["value"]["error"].is_null(),
             "{method} {path} {body}: {answer}"
         );
         answer["value"].clone()
     }
+
+    fn answer(&self, method: &str, path: &str, body: &Value) -> io::Result<Value> {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all((head + &body).as_bytes())?;
+        Ok(serde_json::from_slice(&content(stream)?)?)
+    }
 }
 
 /// The content of an answer, whose length its head tells.
-fn content(stream: TcpStream) -> Vec<u8> {
+fn content(stream: TcpStream) -> io::Result<Vec<u8>> {
     let mut reader = BufReader::new(stream);
     let mut length = 0;
     loop {
         let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
+        reader.read_line(&mut line)?;
         let Some((name, value)) = line.split_once(':') else {
             if line.trim().is_empty() {
                 break;
@@ -198,12 +228,12 @@ fn content(stream: TcpStream) -> Vec<u8> {
             continue;
         };
         if name.eq_ignore_ascii_case("content-length") {
-            length = value.trim().parse().unwrap();
+            length = value.trim().parse().map_err(io::Error::other)?;
         }
     }
     let mut content = vec![0; length];
-    reader.read_exact(&mut content).unwrap();
-    content
+    reader.read_exact(&mut content)?;
+    Ok(content)
 }
 
 fn pointer(actions: Value) -> Value {
@@ -216,10 +246,10 @@ fn move_to(x: i64, y: i64) -> Value {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        if !self.session.is_empty() && !std::thread::panicking() {
-            self.ask("DELETE", &format!("/session/{}", self.session), &Value::Null);
+        // Its browser would outlive the driver. A test that has failed must not fail once more here.
+        if !self.session.is_empty() {
+            let _ = self.answer("DELETE", &format!("/session/{}", self.session), &Value::Null);
         }
-        // Asked to end, it ends its browser first.
         let pid = rustix::process::Pid::from_child(&self.driver);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = self.driver.wait();
