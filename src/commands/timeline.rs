@@ -16,14 +16,28 @@ use crate::interrupt;
 use crate::progress::Bar;
 use crate::terminal::{print, say};
 
+/// Examples at the end of the help.
+const EXAMPLES: &str = "\
+Examples:
+  perf record -k mono -g node --perf-prof app.js
+  jitinject timeline && xdg-open timeline.html
+
+  # the jitdump was copied from elsewhere, and so will the page be
+  jitinject timeline -q -i perf.data --jitdump dumps/ -o - | gzip > timeline.html.gz
+
+Exit status: 0 done; 1 failed; 2 wrong usage.";
+
 /// What can be typed behind `timeline`.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct TimelineArguments {
     /// The profile to read; `-` is standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
 
     /// The page to write; `-` is standard output
+    ///
+    /// It has the names of a program's functions in it, so that only its owner can read it, as with perf's profiles.
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
     output: PathBuf,
 
@@ -109,7 +123,7 @@ impl TimelineArguments {
             0 => writeln!(text, "no JIT code in the profile, so the page shows none"),
             processes => writeln!(
                 text,
-                "{} functions in {} boxes, processes: {processes}; {in_code} of their {samples} samples in JIT code",
+                "functions: {}, boxes: {}, processes: {processes}; samples: {samples}, in JIT code: {in_code}",
                 values.functions.name.len(),
                 values.boxes.function.len(),
             ),

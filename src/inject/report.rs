@@ -217,17 +217,8 @@ impl Run<'_> {
                 "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
                     .into(),
             );
-        } else if self.survey.markers.is_empty()
-            && self.sources.used.is_empty()
-            && self.maps.is_empty()
-            && self.told.traces.all.is_empty()
-        {
-            notes.push(
-                "no process in the profile mapped a jitdump, and there are no perf maps of them, so there is nothing to inject; \
-                 name the files with --jitdump or --perf-map, or record again and start the program so that it writes one:"
-                    .into(),
-            );
-            notes.extend(runtimes::how_to_ask(self.profile, |_| false));
+        } else if is_silent(self.survey, self.sources, self.maps, self.told) {
+            notes.extend(silence(self.profile, "so there is nothing to inject"));
         } else if self.selection.samples.no_dump > 0 {
             notes.push(
                 "processes without a jitdump have samples in JIT code; this is how they are asked for one:"
@@ -288,8 +279,26 @@ impl Recording<'_> {
             let file = shown(used.found.file.path());
             format!("{file}: clock: {}", used.alignment)
         }));
+        if is_silent(self.survey, &self.sources, &self.maps, self.told) {
+            notes.extend(silence(self.profile, "so there is no code with a name"));
+        }
         notes
     }
+}
+
+/// Whether no runtime is known to have told of its code.
+fn is_silent(survey: &Survey, sources: &Sources<'_>, maps: &[UsedMap<'_>], told: &Told<'_>) -> bool {
+    survey.markers.is_empty() && sources.used.is_empty() && maps.is_empty() && told.traces.all.is_empty()
+}
+
+/// What comes of that, and what to do about it.
+fn silence(profile: &Profile<'_>, consequence: &str) -> Vec<String> {
+    let mut notes = vec![format!(
+        "no process in the profile mapped a jitdump, and there are no perf maps of them, {consequence}; \
+         name the files with --jitdump or --perf-map, or record again and start the program so that it writes one:"
+    )];
+    notes.extend(runtimes::how_to_ask(profile, |_| false));
+    notes
 }
 
 fn source_notes(of_dumps: &[String], found_maps: &FoundMaps, told: &Told<'_>) -> Vec<String> {

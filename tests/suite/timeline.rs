@@ -388,6 +388,7 @@ fn a_profile_without_code_is_said_to_have_none() {
     std::fs::write(&input, profile.finish()).unwrap();
     let (page, said) = page_of(folder.path(), &input, &[]);
     assert!(said.contains("no JIT code in the profile"), "{said}");
+    assert!(said.contains("Node.js: node --perf-prof app.js"), "{said}");
     let values = Values::of(&page);
     assert_eq!((values.boxes(), values.share()), (vec![], vec![]));
 }
