@@ -215,8 +215,5 @@ pub fn json(checked: &[Checked], totals: Totals) -> anyhow::Result<()> {
         files: checked.iter().map(FileEntry::from).collect(),
         totals,
     };
-    terminal::print(|output| {
-        serde_json::to_writer_pretty(&mut *output, &document)?;
-        writeln!(output)
-    })
+    terminal::print_json(&document)
 }
