@@ -96,9 +96,9 @@ impl CommandLine {
         let line = Self::from_arg_matches(&matches)?;
         let conflict = match matches.subcommand_name() {
             None => line.inject.conflict().map(str::to_owned),
-            Some(name) => {
-                misplaced(&matches).map(|option| format!("jitinject {name} does not take {option}"))
-            }
+            Some(name) => misplaced(&matches).map(|option| {
+                format!("{option} stands before {name}, and what a command takes goes behind its name")
+            }),
         };
         let conflict = conflict.map(|conflict| Self::command().error(ErrorKind::ArgumentConflict, conflict));
         conflict.map_or(Ok(line), Err)
@@ -145,10 +145,7 @@ mod tests {
         let read = |line: &str| CommandLine::from(line.split(' ').map(Into::into).collect());
         assert!(read("jitinject --color never man").is_ok());
         let refused = read("jitinject -i perf.data man").unwrap_err().to_string();
-        assert!(
-            refused.contains("jitinject man does not take --input"),
-            "{refused}"
-        );
+        assert!(refused.contains("--input stands before man"), "{refused}");
     }
 
     #[test]

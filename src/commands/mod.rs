@@ -7,6 +7,7 @@ pub mod dump;
 pub mod inject;
 pub mod man;
 mod opened;
+mod runtime_files;
 pub mod timeline;
 
 use std::process::ExitCode;

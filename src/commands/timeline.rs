@@ -12,6 +12,7 @@ use jitinject::inject::{Options, is_standard};
 use jitinject::summary::put_warnings;
 use jitinject::timeline::{DEFAULT_OUTPUT, Timeline, html, timeline};
 
+use crate::commands::runtime_files::RuntimeFiles;
 use crate::interrupt;
 use crate::progress::Bar;
 use crate::terminal::{print, say};
@@ -41,32 +42,8 @@ pub struct TimelineArguments {
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
     output: PathBuf,
 
-    /// A jitdump, or a folder to search for jitdumps; may be given more than once
-    #[arg(long, value_name = "PATH")]
-    jitdump: Vec<PathBuf>,
-
-    /// A perf map, or a folder to search for perf maps; may be given more than once
-    ///
-    /// What only they name is shown as if it had been there as long as the memory around it.
-    #[arg(long, value_name = "PATH")]
-    perf_map: Vec<PathBuf>,
-
-    /// A log of Mono's profiler (.mlpd), or a folder to search for them; may be given more than once
-    #[arg(long, value_name = "PATH")]
-    mono_log: Vec<PathBuf>,
-
-    /// Nanoseconds to add to the times of jitdumps and logs to get the profile's; may be negative
-    #[arg(
-        long,
-        visible_alias = "time-offset",
-        value_name = "NS",
-        allow_negative_numbers = true
-    )]
-    clock_offset: Option<i64>,
-
-    /// Read files that belong to other users
-    #[arg(short, long)]
-    force: bool,
+    #[command(flatten)]
+    files: RuntimeFiles,
 
     /// Say nothing but errors
     #[arg(short, long)]
@@ -98,12 +75,7 @@ impl TimelineArguments {
         Options {
             input: self.input.clone(),
             output: self.output.clone(),
-            jitdumps: self.jitdump.clone(),
-            perf_maps: self.perf_map.clone(),
-            mono_logs: self.mono_log.clone(),
-            clock_offset: self.clock_offset,
-            force: self.force,
-            ..Options::default()
+            ..self.files.options()
         }
     }
 

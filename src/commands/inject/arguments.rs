@@ -13,6 +13,8 @@ use jitinject::inject::{
     DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, Shape, Tiers, XrayEvent, is_standard,
 };
 
+use crate::commands::runtime_files::RuntimeFiles;
+
 /// What can be typed.
 #[derive(Args, Debug)]
 pub struct InjectArguments {
@@ -33,25 +35,8 @@ pub struct InjectArguments {
         value_parser = clap::value_parser!(i32).range(1..=22))]
     compress: Option<i32>,
 
-    /// A jitdump, or a folder to search for jitdumps; may be given more than once
-    ///
-    /// Dumps are looked for where the profile says they were, beside the profile, and here. A file that
-    /// nothing in the profile points to is used for the process that its header names.
-    #[arg(long, value_name = "PATH")]
-    jitdump: Vec<PathBuf>,
-
-    /// A perf map, or a folder to search for perf maps; may be given more than once
-    ///
-    /// Perf maps (perf-PID.map) name code that no jitdump knows. They are looked for here, beside the profile
-    /// and in /tmp, that of the process first while it runs. Their names tell whose they are.
-    #[arg(long, value_name = "PATH")]
-    perf_map: Vec<PathBuf>,
-
-    /// A log of Mono's profiler (.mlpd), or a folder to search for them; may be given more than once
-    ///
-    /// Names the code of the process that wrote it: start Mono with --profile=log, and record with -k mono.
-    #[arg(long, value_name = "PATH")]
-    mono_log: Vec<PathBuf>,
+    #[command(flatten)]
+    files: RuntimeFiles,
 
     /// A trace of LLVM's XRay, or a folder to search for them; may be given more than once
     ///
@@ -93,22 +78,6 @@ pub struct InjectArguments {
     /// worth much.
     #[arg(long)]
     splice_stacks: bool,
-
-    /// The process that logs and traces are of, if they don't tell, or tell the number that it has in a container
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
-
-    /// Nanoseconds to add to the times of jitdumps, logs and traces to get the profile's; may be negative
-    ///
-    /// Where the profile was recorded without -k mono, this distance is worked out from what the profile
-    /// shows, but for traces. Use this where that fails.
-    #[arg(
-        long,
-        visible_alias = "time-offset",
-        value_name = "NS",
-        allow_negative_numbers = true
-    )]
-    clock_offset: Option<i64>,
 
     /// The folder for the ELF files [default: OUTPUT.elf]
     #[arg(long, value_name = "DIR")]
@@ -160,13 +129,6 @@ pub struct InjectArguments {
     /// Exit with status 3 if fewer of the samples in JIT code get a name
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_under: Option<f64>,
-
-    /// Read files that belong to other users
-    ///
-    /// The profile must belong to you or to root; jitdumps and perf maps that you did not name yourself, to you, to
-    /// root, to the owner of the profile or to that of the process.
-    #[arg(short, long)]
-    force: bool,
 
     /// Say nothing but errors
     #[arg(short, long, conflicts_with = "verbose")]
@@ -298,13 +260,13 @@ impl InjectArguments {
     /// What was typed, as the library understands it.
     pub fn options(&self) -> Options {
         // The one that is the input is not read again.
-        let (input, input_kind) = match (&self.input, &*self.mono_log, &*self.xray_log) {
+        let (input, input_kind) = match (&self.input, &*self.files.mono_log, &*self.xray_log) {
             (Some(input), ..) => (input.clone(), None),
             (None, [log, ..], _) => (log.clone(), Some(InputKind::MonoLog)),
             (None, [], [trace, ..]) => (trace.clone(), Some(InputKind::XrayTrace)),
             (None, [], []) => (PathBuf::from("perf.data"), None),
         };
-        let (mono_logs, xray_logs) = (self.mono_log.clone(), self.xray_log.clone());
+        let xray_logs = self.xray_log.clone();
         fn chosen<E>(all: &[EventArgument], of: impl Fn(EventArgument) -> Option<E>) -> Option<Vec<E>> {
             (!all.is_empty()).then(|| all.iter().copied().filter_map(of).collect())
         }
@@ -313,10 +275,6 @@ impl InjectArguments {
             input_kind,
             output: self.output.clone(),
             compression: self.compress,
-            clock_offset: self.clock_offset,
-            jitdumps: self.jitdump.clone(),
-            perf_maps: self.perf_map.clone(),
-            mono_logs,
             mono_events: chosen(&self.events, EventArgument::of_mono),
             xray_logs,
             xray_binary: self.xray_binary.clone(),
@@ -328,12 +286,10 @@ impl InjectArguments {
             },
             code_from: self.code_from.clone(),
             splice_stacks: self.splice_stacks,
-            pid: self.pid,
             elf_dir: self.elf_dir.clone(),
             build_id_cache: self.build_id_cache.clone(),
             summary: self.summary.clone(),
             all: self.all,
-            force: self.force,
             lines: LineOptions {
                 version: self.dwarf,
                 // Readers take a relative folder for one of theirs.
@@ -353,6 +309,7 @@ impl InjectArguments {
                 Some(TiersArgument::Summary) => Tiers::Summary,
                 Some(TiersArgument::Symbols) => Tiers::Symbols,
             },
+            ..self.files.options()
         }
     }
 }
