@@ -236,8 +236,8 @@ impl Comparison {
             }
             let hidden = changes.len() - lines.len();
             if hidden > 0 {
-                let plural = if hidden == 1 { "" } else { "s" };
-                let _ = writeln!(text, "\n{hidden} {what}{plural} changed by less than {least}");
+                let hidden = summary::count(hidden as u64, what);
+                let _ = writeln!(text, "\n{hidden} changed by less than {least}");
             }
         }
         text.push_str("\nPercent of all samples. * is more than chance makes of so many samples (three standard deviations).\n");

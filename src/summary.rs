@@ -429,7 +429,8 @@ impl Unnamed {
     }
 }
 
-fn count(number: u64, what: &str) -> String {
+/// So many of something, in words that fit the number.
+pub fn count(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
         number => format!("{number} {what}s"),

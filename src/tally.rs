@@ -11,9 +11,15 @@ pub const MAX_PLACES: usize = 5;
 /// How often each kind of fault was met, and where first.
 #[derive(Clone, Debug)]
 pub struct Tally<K> {
-    seen: BTreeMap<K, Seen>,
-    /// The lowest offsets of each kind, in order, up to [`MAX_PLACES`].
-    places: BTreeMap<K, Vec<u64>>,
+    met: BTreeMap<K, Met>,
+}
+
+/// What is known of one kind.
+#[derive(Clone, Debug, Default)]
+struct Met {
+    count: u64,
+    /// The lowest offsets, in order, up to [`MAX_PLACES`].
+    places: Vec<u64>,
 }
 
 /// One line of a [`Tally`].
@@ -27,10 +33,7 @@ pub struct Seen {
 
 impl<K> Default for Tally<K> {
     fn default() -> Self {
-        Self {
-            seen: BTreeMap::new(),
-            places: BTreeMap::new(),
-        }
+        Self { met: BTreeMap::new() }
     }
 }
 
@@ -45,41 +48,23 @@ impl<K: Ord + Copy> Tally<K> {
         if count == 0 {
             return;
         }
-        let seen = self.seen.entry(kind).or_insert(Seen {
-            count: 0,
-            first_offset: offset,
-        });
-        seen.count = seen.count.saturating_add(count);
-        seen.first_offset = seen.first_offset.min(offset);
-        self.keep(kind, offset);
-    }
-
-    fn keep(&mut self, kind: K, offset: u64) {
-        let places = self.places.entry(kind).or_default();
-        let at = places.partition_point(|&before| before < offset);
-        if at < MAX_PLACES && places.get(at) != Some(&offset) {
-            places.insert(at, offset);
-            places.truncate(MAX_PLACES);
-        }
+        let met = self.met.entry(kind).or_default();
+        met.count = met.count.saturating_add(count);
+        met.keep(offset);
     }
 
     /// Notes all that another tally has.
     pub fn merge(&mut self, other: &Self) {
-        for (kind, seen) in other.iter() {
-            self.add_many(kind, seen.count, seen.first_offset);
-            other
-                .places(kind)
-                .iter()
-                .for_each(|&offset| self.keep(kind, offset));
+        for (&kind, others) in &other.met {
+            let met = self.met.entry(kind).or_default();
+            met.count = met.count.saturating_add(others.count);
+            others.places.iter().for_each(|&offset| met.keep(offset));
         }
     }
 
     /// The same, `distance` bytes further on in the file.
     pub fn moved(mut self, distance: u64) -> Self {
-        for seen in self.seen.values_mut() {
-            seen.first_offset = seen.first_offset.saturating_add(distance);
-        }
-        for offset in self.places.values_mut().flatten() {
+        for offset in self.met.values_mut().flat_map(|met| &mut met.places) {
             *offset = offset.saturating_add(distance);
         }
         self
@@ -87,22 +72,38 @@ impl<K: Ord + Copy> Tally<K> {
 
     /// How many of one kind were noted.
     pub fn count(&self, kind: K) -> u64 {
-        self.seen.get(&kind).map_or(0, |seen| seen.count)
+        self.met.get(&kind).map_or(0, |met| met.count)
     }
 
     /// The lowest offsets at which one kind was met, each once, in order; no more than [`MAX_PLACES`].
     pub fn places(&self, kind: K) -> &[u64] {
-        self.places.get(&kind).map(Vec::as_slice).unwrap_or_default()
+        self.met.get(&kind).map_or(&[], |met| &met.places)
     }
 
     /// Whether nothing was noted.
     pub fn is_empty(&self) -> bool {
-        self.seen.is_empty()
+        self.met.is_empty()
     }
 
     /// All kinds that were met, in the order of the kinds.
     pub fn iter(&self) -> impl Iterator<Item = (K, Seen)> + '_ {
-        self.seen.iter().map(|(&kind, &seen)| (kind, seen))
+        self.met.iter().map(|(&kind, met)| {
+            let seen = Seen {
+                count: met.count,
+                first_offset: met.places.first().copied().unwrap_or_default(),
+            };
+            (kind, seen)
+        })
+    }
+}
+
+impl Met {
+    fn keep(&mut self, offset: u64) {
+        let at = self.places.partition_point(|&before| before < offset);
+        if at < MAX_PLACES && self.places.get(at) != Some(&offset) {
+            self.places.insert(at, offset);
+            self.places.truncate(MAX_PLACES);
+        }
     }
 }
 

@@ -22,12 +22,15 @@ pub fn set_colors(choice: ColorChoice) {
     .write_global();
 }
 
-/// What messages start with, and how that looks: as from cargo and rustc.
-const KINDS: [(&str, AnsiColor); 3] = [
-    ("error:", AnsiColor::Red),
-    ("warning:", AnsiColor::Yellow),
-    ("note:", AnsiColor::Green),
-];
+/// How what is wrong looks: as from cargo and rustc.
+pub const ERROR: AnsiColor = AnsiColor::Red;
+/// How what may be wrong looks.
+pub const WARNING: AnsiColor = AnsiColor::Yellow;
+/// How what is worth knowing looks.
+pub const NOTE: AnsiColor = AnsiColor::Green;
+
+/// What messages start with.
+const KINDS: [(&str, AnsiColor); 3] = [("error:", ERROR), ("warning:", WARNING), ("note:", NOTE)];
 
 /// Prints lines under the program's name on standard error, without anything from a file that could steer the
 /// terminal.

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod cover;
 pub mod grouping;
 pub mod history;
+pub mod pieces;
 pub mod process;
 pub mod selection;
 pub mod survey;

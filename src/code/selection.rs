@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::code::pieces::in_pieces;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
@@ -245,41 +245,13 @@ pub enum Leaf {
     NoDump,
 }
 
-/// How many bytes of records a thread walks at a time, at most.
-const PIECE: u64 = 16 << 20;
-
-/// The first `end` bytes of the records in pieces for all threads to walk, by the marks of the same profile.
-pub fn pieces(marks: &TimeMarks, end: u64) -> Vec<Range<u64>> {
-    let size = (end / rayon::current_num_threads() as u64).clamp(1, PIECE);
-    let mut pieces: Vec<Range<u64>> = Vec::new();
-    for start in marks.starts() {
-        match pieces.last_mut() {
-            Some(last) if start.saturating_sub(last.start) < size => continue,
-            Some(last) => last.end = start,
-            None => {}
-        }
-        pieces.push(start..end);
-    }
-    pieces
-}
-
 impl<'a> Selector<'a> {
     /// Walks the first `end` bytes of the records, in several threads, and tells `progress` how many bytes it
     /// has come. `marks` are those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
         let mut selection = Selection::nothing(self.processes, self.timeline);
-        for batch in pieces(marks, end).chunks(rayon::current_num_threads()) {
-            let found: Vec<Selection> = batch.par_iter().map(|piece| self.walk_piece(piece)).collect();
-            for one in found {
-                selection.merge(one);
-            }
-            progress(
-                batch
-                    .iter()
-                    .map(|piece| piece.end.saturating_sub(piece.start))
-                    .sum(),
-            );
-        }
+        let walk = |piece: &_| self.walk_piece(piece);
+        in_pieces(marks, end, walk, |one| selection.merge(one), &mut progress);
         selection
     }
 

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use jitinject::check::rules::{self, Severity};
 
 use self::files::Checked;
-use crate::terminal::{self, emphasis};
+use crate::terminal;
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -119,7 +119,7 @@ fn explain(id: &str) -> anyhow::Result<ExitCode> {
 fn list() -> anyhow::Result<ExitCode> {
     terminal::print(|output| {
         rules::all().try_for_each(|rule| {
-            let style = emphasis(told::color(rule.severity));
+            let style = told::style(rule.severity);
             let severity = format!("{:<7}", rule.severity.to_string());
             writeln!(output, "{}  {style}{severity}{style:#}  {}", rule.id, rule.title)
         })

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use anyhow::Context;
 use clap::Args;
 use jitinject::dump::{self, Entry, FORMAT, Filter, Options, Times};
@@ -111,7 +111,7 @@ impl DumpArguments {
             ));
         }
         let style = match terminal::has_colors() {
-            true => terminal::emphasis(AnsiColor::Yellow),
+            true => terminal::emphasis(terminal::WARNING),
             false => Style::new(),
         };
         terminal::print_plain(|output| {

@@ -16,6 +16,7 @@ use crate::inject::free_addresses::FreeAddresses;
 use crate::inject::lines::{SourceFolders, SourceToWrite};
 use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
+use crate::inject::sources::function_of;
 use crate::machine::Machine;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::runtime::{FunctionView, jitdump};
@@ -212,8 +213,7 @@ impl<'a> ObjectWriter<'a> {
 
     /// What the dump says of a function.
     fn view(&self, residence: &Residence) -> Option<FunctionView<'a>> {
-        let used = self.input.files.get(residence.function.file as usize)?;
-        used.code.function(residence.function.function)
+        function_of(self.input.files, residence.function)
     }
 
     /// The object of a group, with its tables not placed yet.

@@ -15,17 +15,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::bytes::base_name;
 use crate::code::survey::Survey;
-use crate::code::symbols::SymbolTable;
+use crate::code::symbols::{SymbolId, SymbolTable};
 use crate::files::MappedFile;
-use crate::files::search::files_below;
-use crate::inject::candidates::{Rejected, open_mapped, shown};
+use crate::files::search::{files_below, shown};
+use crate::inject::candidates::{Rejected, open_mapped};
 use crate::inject::dumps::FoundDump;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
 use crate::runtime::jitdump::marker;
-use crate::runtime::perf_map::{self, PerfMap, pid_in_name};
+use crate::runtime::perf_map::{self, PerfMap, Symbol, pid_in_name};
 use crate::summary::Warning;
 use crate::units::{Pid, Time};
 
@@ -73,6 +73,12 @@ impl UsedMap<'_> {
             ranges: self.map.symbols.iter().map(|symbol| symbol.range).collect(),
         }
     }
+}
+
+/// A symbol of one of `maps`.
+pub fn symbol_of<'m>(maps: &'m [UsedMap<'_>], id: SymbolId) -> Option<Symbol<'m>> {
+    let used = maps.get(id.table as usize)?;
+    used.map.symbols.get(id.symbol as usize).copied()
 }
 
 /// Reads the maps that were found.

@@ -4,15 +4,15 @@ use std::cell::OnceCell;
 use std::fmt::Display;
 use std::path::Path;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::bytes::printable;
 use crate::code::clock::Alignment;
 use crate::code::cover;
 use crate::code::selection::Selection;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::files::MappedFile;
+use crate::files::search::shown;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
@@ -200,14 +200,11 @@ impl Run<'_> {
         })
     }
 
-    /// Whether there is a file that tells of the code of a process.
-    fn has_told(&self, pid: Pid) -> bool {
-        let has_dump = self
-            .sources
-            .used
-            .iter()
-            .any(|used| used.found.pids.contains(&pid));
-        has_dump || self.maps.iter().any(|used| used.found.pid == pid)
+    /// The processes whose code a file tells of.
+    fn told(&self) -> FxHashSet<Pid> {
+        let of_dumps = self.sources.used.iter().flat_map(|used| &used.found.pids);
+        let of_maps = self.maps.iter().map(|used| used.found.pid);
+        of_dumps.copied().chain(of_maps).collect()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -224,7 +221,7 @@ impl Run<'_> {
                 "processes without a jitdump have samples in JIT code; this is how they are asked for one:"
                     .into(),
             );
-            notes.extend(runtimes::how_to_ask(self.profile, |pid| self.has_told(pid)));
+            notes.extend(runtimes::how_to_ask(self.profile, &self.told()));
         }
         for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
             let lines = told(line_faults, Some(used.found.file.path()), true);
@@ -297,7 +294,7 @@ fn silence(profile: &Profile<'_>, consequence: &str) -> Vec<String> {
         "no process in the profile mapped a jitdump, and there are no perf maps of them, {consequence}; \
          name the files with --jitdump or --perf-map, or record again and start the program so that it writes one:"
     )];
-    notes.extend(runtimes::how_to_ask(profile, |_| false));
+    notes.extend(runtimes::how_to_ask(profile, &FxHashSet::default()));
     notes
 }
 
@@ -419,15 +416,12 @@ fn map_warnings(found_maps: &FoundMaps, maps: &[UsedMap<'_>]) -> Vec<Warning> {
     warnings
 }
 
-fn shown_input(path: &Path) -> String {
+/// What to call the input.
+pub fn shown_input(path: &Path) -> String {
     if is_standard(path) {
         return "standard input".into();
     }
     shown(path)
-}
-
-fn shown(path: &Path) -> String {
-    printable(path.as_os_str().as_encoded_bytes())
 }
 
 fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {

@@ -101,13 +101,13 @@ const RUNTIMES: [Runtime; 15] = [
 ];
 
 /// How to ask the runtimes of those processes that nothing is known of, one line each; all runtimes where none is seen.
-/// `is_told` says of a process that something is.
-pub fn how_to_ask(profile: &Profile<'_>, is_told: impl Fn(Pid) -> bool) -> Vec<String> {
+/// Of those in `told`, something is.
+pub fn how_to_ask(profile: &Profile<'_>, told: &FxHashSet<Pid>) -> Vec<String> {
     let maps = profile
         .records()
         .filter(|record| matches!(record.kind, record::MMAP | record::MMAP2))
         .filter_map(|record| Mmap::parse(&record, profile.order))
-        .filter(|map| !is_told(map.pid));
+        .filter(|map| !told.contains(&map.pid));
     let mut names = FxHashSet::default();
     names.extend(maps.map(|map| base_name(map.name)));
     let is_seen = |runtime: &&Runtime| names.iter().any(|name| runtime.has(name));

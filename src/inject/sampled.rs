@@ -7,10 +7,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::bytes::printable;
 use crate::code::selection::Selection;
-use crate::code::timeline::{FunctionId, Timeline};
-use crate::inject::perf_maps::UsedMap;
-use crate::inject::sources::Sources;
-use crate::runtime::names;
+use crate::code::timeline::Timeline;
+use crate::inject::perf_maps::{UsedMap, symbol_of};
+use crate::inject::sources::{Sources, function_of};
 use crate::summary::{SampledFunction, TierSummary};
 
 /// Name and compiler, which functions are counted by.
@@ -39,22 +38,15 @@ pub fn functions(
     let mut seen = FxHashSet::default();
     let hits = timeline.residences().iter().zip(&selection.hits);
     for (residence, &hits) in hits.filter(|&(_, &hits)| hits > 0) {
-        let FunctionId { file, function } = residence.function;
-        let used = sources.used.get(file as usize);
-        if let Some(view) = used.and_then(|used| used.code.function(function)) {
+        if let Some(view) = function_of(&sources.used, residence.function) {
             // A function that moves counts once.
             let is_new = seen.insert(residence.function);
             add((view.name, view.tier()), u64::from(is_new), hits);
         }
     }
-    for (id, &hits) in &selection.symbol_hits {
-        let used = maps.get(id.table as usize);
-        if let Some(symbol) = used.and_then(|used| used.map.symbols.get(id.symbol as usize)) {
-            add(
-                (symbol.name, names::tier(symbol.name).map(str::as_bytes)),
-                1,
-                hits,
-            );
+    for (&id, &hits) in &selection.symbol_hits {
+        if let Some(symbol) = symbol_of(maps, id) {
+            add((symbol.name, symbol.tier()), 1, hits);
         }
     }
     let mut functions: Vec<(Key<'_>, Counts)> = counts.into_iter().collect();

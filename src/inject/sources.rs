@@ -2,13 +2,13 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::bytes::printable;
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock, distance_by_maps};
 use crate::code::process::Processes;
 use crate::code::selection::{DumpState, least_slack};
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, PlacedEvent, Timeline};
 use crate::elf::core_file::CoreFile;
+use crate::files::search::shown;
 use crate::inject::dumps::{Found, FoundDump, Missing};
 use crate::inject::mono::{Logs, ReadLog};
 use crate::inject::owners::Owners;
@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
 use crate::runtime::jitdump::Dump;
-use crate::runtime::{Change, CodeEvent, CodeFile};
+use crate::runtime::{Change, CodeEvent, CodeFile, FunctionView};
 use crate::summary::Warning;
 use crate::units::{Pid, Time};
 
@@ -96,7 +96,7 @@ pub fn read<'a>(
             Err(reason) => {
                 sources.unusable.extend(&dump.pids);
                 sources.warnings.push(Warning {
-                    file: Some(printable(dump.file.path().as_os_str().as_encoded_bytes())),
+                    file: Some(shown(dump.file.path())),
                     ..Warning::new(reason)
                 });
             }
@@ -303,6 +303,11 @@ impl<'a> Sources<'a> {
         }
         events
     }
+}
+
+/// What is known of a function of one of `files`.
+pub fn function_of<'f>(files: &'f [UsedFile<'_>], id: FunctionId) -> Option<FunctionView<'f>> {
+    files.get(id.file as usize)?.code.function(id.function)
 }
 
 impl<'a> UsedFile<'a> {

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use crate::bytes::until_nul;
+use crate::runtime::names;
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
@@ -18,6 +19,13 @@ pub struct Symbol<'a> {
     pub range: AddressRange,
     /// Its name.
     pub name: &'a [u8],
+}
+
+impl<'a> Symbol<'a> {
+    /// The compiler that made the code, as far as the name says.
+    pub fn tier(&self) -> Option<&'a [u8]> {
+        names::tier(self.name).map(str::as_bytes)
+    }
 }
 
 /// What is in a perf map.

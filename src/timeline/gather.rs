@@ -6,10 +6,11 @@ use rustc_hash::FxHashMap;
 
 use crate::bytes::printable;
 use crate::code::selection::{Leaf, Selector};
-use crate::code::symbols::SymbolId;
-use crate::code::timeline::{FunctionId, Timeline};
+use crate::code::timeline::Timeline;
 use crate::inject::Progress;
+use crate::inject::perf_maps::symbol_of;
 use crate::inject::recording::Recording;
+use crate::inject::sources::function_of;
 use crate::timeline::lives::{Item, Life, Lives};
 use crate::timeline::regions;
 use crate::timeline::samples::{BINS, Counter, Counts, Series, Span};
@@ -82,14 +83,8 @@ pub(super) fn item_of(timeline: &Timeline, leaf: Leaf) -> Option<Item> {
 /// The name of code, as its runtime wrote it.
 fn name_of<'a>(recording: &'a Recording<'_>, item: Item) -> &'a [u8] {
     let name = match item {
-        Item::Function(FunctionId { file, function }) => {
-            let used = recording.sources.used.get(file as usize);
-            used.and_then(|used| Some(used.code.function(function)?.name))
-        }
-        Item::Symbol(SymbolId { table, symbol }) => {
-            let used = recording.maps.get(table as usize);
-            used.and_then(|used| Some(used.map.symbols.get(symbol as usize)?.name))
-        }
+        Item::Function(id) => function_of(&recording.sources.used, id).map(|function| function.name),
+        Item::Symbol(id) => symbol_of(&recording.maps, id).map(|symbol| symbol.name),
     };
     name.unwrap_or_default()
 }

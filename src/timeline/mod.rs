@@ -16,10 +16,8 @@ mod samples;
 mod tiers;
 mod values;
 
-use std::path::Path;
-
-use crate::bytes::printable;
-use crate::inject::{Error, Options, Progress, is_standard, recording};
+use crate::inject::report::shown_input;
+use crate::inject::{Error, Options, Progress, recording};
 use crate::summary::Warning;
 
 pub use page::html;
@@ -41,19 +39,11 @@ pub struct Timeline {
 /// caller will write the page, which must not be where anything is that is read.
 pub fn timeline(options: &Options, progress: &mut dyn Progress) -> Result<Timeline, Error> {
     recording::read(options, progress, |recording, progress| {
-        let values = gather::values(recording, title(&options.input), progress);
+        let values = gather::values(recording, shown_input(&options.input), progress);
         recording.input.check()?;
         Ok(Timeline {
             values,
             warnings: recording.warnings(),
         })
     })
-}
-
-/// What to call the input.
-fn title(input: &Path) -> String {
-    if is_standard(input) {
-        return "standard input".into();
-    }
-    printable(input.as_os_str().as_encoded_bytes())
 }

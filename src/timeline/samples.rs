@@ -4,11 +4,11 @@
 use std::hash::Hash;
 use std::ops::Range;
 
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use crate::code::pieces::in_pieces;
 use crate::code::process::SpaceId;
-use crate::code::selection::{Leaf, Selector, pieces};
+use crate::code::selection::{Leaf, Selector};
 use crate::code::survey::Survey;
 use crate::inject::Progress;
 use crate::perf::record::{self, Record};
@@ -114,14 +114,11 @@ impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
     /// Walks the records.
     pub fn walk(&self, survey: &Survey, progress: &mut dyn Progress) -> Counts {
         let mut counts = Counts::default();
-        for batch in pieces(&survey.marks, survey.data_end).chunks(rayon::current_num_threads()) {
-            let found: Vec<Counts> = batch.par_iter().map(|piece| self.walk_piece(piece)).collect();
-            for one in found {
-                counts.merge(one);
-            }
-            let lengths = batch.iter().map(|piece| piece.end.saturating_sub(piece.start));
-            progress.advance(lengths.sum());
-        }
+        let walk = |piece: &_| self.walk_piece(piece);
+        let merge = |one| counts.merge(one);
+        in_pieces(&survey.marks, survey.data_end, walk, merge, |bytes| {
+            progress.advance(bytes)
+        });
         counts
     }
 

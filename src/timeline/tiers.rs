@@ -6,9 +6,8 @@ use rustc_hash::FxHashMap;
 
 use crate::bytes::printable;
 use crate::code::symbols::SymbolId;
-use crate::code::timeline::FunctionId;
 use crate::inject::recording::Recording;
-use crate::runtime::names;
+use crate::inject::sources::function_of;
 use crate::timeline::lives::Item;
 use crate::timeline::samples::{Counts, Series};
 
@@ -42,17 +41,15 @@ impl Tiers {
     pub fn of(recording: &Recording<'_>) -> Self {
         let mut tiers = Self::default();
         for residence in recording.timeline.residences() {
-            let FunctionId { file, function } = residence.function;
-            let used = recording.sources.used.get(file as usize);
-            let view = used.and_then(|used| used.code.function(function));
+            let view = function_of(&recording.sources.used, residence.function);
             if let Some(tier) = view.and_then(|view| view.tier()) {
                 tiers.note(Item::Function(residence.function), tier);
             }
         }
         for (table, used) in (0u32..).zip(&recording.maps) {
             for (symbol, of_map) in (0u32..).zip(&used.map.symbols) {
-                if let Some(tier) = names::tier(of_map.name) {
-                    tiers.note(Item::Symbol(SymbolId { table, symbol }), tier.as_bytes());
+                if let Some(tier) = of_map.tier() {
+                    tiers.note(Item::Symbol(SymbolId { table, symbol }), tier);
                 }
             }
         }

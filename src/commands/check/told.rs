@@ -2,14 +2,15 @@
 
 use std::io::{self, Write};
 
-use anstyle::AnsiColor;
+use anstyle::Style;
 use jitinject::bytes::printable;
 use jitinject::check::{Finding, Place, Report, Severity};
 use jitinject::runtime::FileKind;
+use jitinject::summary::count;
 use serde::Serialize;
 
 use crate::commands::check::files::Checked;
-use crate::terminal::{self, Output, emphasis, say};
+use crate::terminal::{self, ERROR, NOTE, Output, WARNING, emphasis, say};
 
 /// The version of the JSON document: it grows where something in it changes its meaning or goes.
 const FORMAT: u32 = 1;
@@ -47,13 +48,13 @@ impl Totals {
     }
 }
 
-/// The colour of a severity.
-pub fn color(severity: Severity) -> AnsiColor {
-    match severity {
-        Severity::Error => AnsiColor::Red,
-        Severity::Warning => AnsiColor::Yellow,
-        Severity::Note => AnsiColor::Green,
-    }
+/// How a severity looks.
+pub fn style(severity: Severity) -> Style {
+    emphasis(match severity {
+        Severity::Error => ERROR,
+        Severity::Warning => WARNING,
+        Severity::Note => NOTE,
+    })
 }
 
 /// Prints findings as they come, a line for each rule and file.
@@ -91,7 +92,7 @@ fn say_unreadable(path: &str, reason: &str) {
 
 fn line(output: &mut Output, path: &str, finding: &Finding) -> io::Result<()> {
     let rule = finding.rule;
-    let style = emphasis(color(rule.severity));
+    let style = style(rule.severity);
     writeln!(
         output,
         "{path}: {style}{}[{}]{style:#}: {} ({})",
@@ -139,7 +140,6 @@ fn place(place: &Place) -> String {
 
 /// Prints the totals.
 pub fn end(totals: &Totals) -> anyhow::Result<()> {
-    let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut text = format!(
         "{}: {}, {}, {}",
         count(totals.files, "file"),

@@ -17,10 +17,10 @@ mod replay;
 mod splice;
 mod threads;
 
-use crate::bytes::printable;
 use crate::code::process::Processes;
 use crate::elf::core_file::CoreFile;
 use crate::files::MappedFile;
+use crate::files::search::shown;
 use crate::inject::Error;
 use crate::inject::dumps::FoundDump;
 use crate::inject::events::Loss;
@@ -132,7 +132,7 @@ impl<'a> ReadLog<'a> {
 
     /// How to call it.
     pub fn name(&self) -> String {
-        printable(self.found.file.path().as_os_str().as_encoded_bytes())
+        shown(self.found.file.path())
     }
 }
 

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::code::process::Processes;
+use crate::files::search::shown;
 use crate::files::{MappedFile, Spool};
-use crate::inject::candidates::{open_given, shown};
+use crate::inject::candidates::open_given;
 use crate::inject::dumps::FoundDump;
 use crate::inject::input::read_error;
 use crate::inject::trust::Trust;

@@ -22,7 +22,7 @@ mod threads;
 use std::collections::BTreeMap;
 
 use crate::files::MappedFile;
-use crate::inject::candidates::shown;
+use crate::files::search::shown;
 use crate::inject::dumps::FoundDump;
 use crate::inject::events::made_up::MadeUp;
 use crate::inject::events::{Asked, Loss};

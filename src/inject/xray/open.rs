@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::files::MappedFile;
-use crate::inject::candidates::{open_given, shown};
+use crate::files::search::shown;
+use crate::inject::candidates::open_given;
 use crate::inject::trust::Trust;
 use crate::inject::xray::binary::Binary;
 use crate::inject::{Error, Options};

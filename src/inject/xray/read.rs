@@ -9,7 +9,7 @@ use crate::code::clock::ProfileClock;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
 use crate::files::MappedFile;
-use crate::inject::candidates::shown;
+use crate::files::search::shown;
 use crate::inject::dumps::FoundDump;
 use crate::inject::xray::binary::{Base, Binary};
 use crate::inject::xray::clock;
