@@ -6,7 +6,7 @@
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 use rustc_hash::FxHashMap;
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::{ByteOrder, Reader, put_padded};
 use crate::perf::event;
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, Record};
@@ -57,6 +57,9 @@ pub(super) mod offset {
 
 /// The size of the first published `struct perf_event_attr`, which is also what a size of 0 means.
 pub const SIZE_VERSION_0: usize = 64;
+
+/// The sizes that it had since then (`PERF_ATTR_SIZE_VER0` and on in include/uapi/linux/perf_event.h).
+const PUBLISHED_SIZES: [usize; 10] = [SIZE_VERSION_0, 72, 80, 96, 104, 112, 120, 128, 136, 144];
 
 /// The fixed-size fields at the start of a sample, in order.
 const SAMPLE_FIELDS: [SampleFormat; 9] = [
@@ -168,6 +171,38 @@ pub fn size(attr: &[u8], order: ByteOrder) -> Option<usize> {
         0 => Some(SIZE_VERSION_0),
         size => (size >= SIZE_VERSION_0).then_some(size),
     }
+}
+
+/// The smallest published size, in bytes, that holds every field of an attribute that is not 0.
+///
+/// perf refuses a file whose attributes are longer than its own ("incompatible file format", `read_attr` in
+/// tools/perf/util/header.c, all versions), even where the rest is 0; in a pipe it ignores the rest. Missing fields
+/// count as 0, so recordings of newer versions open in older ones without the zeros.
+pub fn needed_size(attr: &[u8], order: ByteOrder) -> usize {
+    let attr = declared(attr, order);
+    let zeros = attr.iter().rev().take_while(|&&byte| byte == 0).count();
+    let needed = attr.len().saturating_sub(zeros);
+    let mut published = PUBLISHED_SIZES.into_iter();
+    published
+        .find(|&size| size >= needed)
+        .unwrap_or_else(|| needed.next_multiple_of(FIELD_SIZE))
+}
+
+/// Appends an attribute with `size` bytes.
+pub fn put(out: &mut Vec<u8>, order: ByteOrder, attr: &[u8], size: usize) {
+    let attr = declared(attr, order);
+    let start = out.len();
+    put_padded(out, attr.get(..size).unwrap_or(attr), size);
+    if let Some(attr) = out.get_mut(start..) {
+        set_size(attr, order);
+    }
+}
+
+/// As much of an attribute as it says it has.
+fn declared(attr: &[u8], order: ByteOrder) -> &[u8] {
+    size(attr, order)
+        .and_then(|size| attr.get(..size))
+        .unwrap_or(attr)
 }
 
 /// Makes an attribute say how long it is.

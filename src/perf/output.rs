@@ -5,7 +5,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use rustc_hash::FxHashSet;
 
-use crate::bytes::{ByteOrder, put_padded};
+use crate::bytes::ByteOrder;
+use crate::perf::attr;
 use crate::perf::compression::{self, Compressor};
 use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, Header, Section, put_pipe_header};
@@ -189,20 +190,33 @@ impl<'a> Rewrite<'a> {
         Ok(())
     }
 
-    /// Makes the head of a pipe say how records are compressed from now on.
+    /// Makes the head of a pipe say how records are compressed from now on, and its attributes as short as they can be.
     fn edit_head(&mut self) {
         let order = self.profile.order;
         let mut end = 0;
         for (at, size) in self.head_records() {
-            let record = self.profile.records_from(at).next();
             let is_leading = at == end;
             if is_leading {
                 end = at.saturating_add(size);
             }
-            let id = |record: Record<'_>| record.body(order).u64();
-            let is_feature = record.filter(|record| record.kind == record::HEADER_FEATURE);
-            if is_feature.and_then(id) == Some(feature::COMPRESSED.into()) {
-                self.edits.push(at, size, |_| {});
+            let Some(record) = self.profile.records_from(at).next() else {
+                continue;
+            };
+            match record.kind {
+                record::HEADER_FEATURE if record.body(order).u64() == Some(feature::COMPRESSED.into()) => {
+                    self.edits.replace(&record, |_| {});
+                }
+                record::HEADER_ATTR => {
+                    let mut shorter = Vec::new();
+                    let entry = pipe::attr_of(&record, order);
+                    if entry
+                        .and_then(|entry| pipe::put_attr(&mut shorter, order, &entry))
+                        .is_some()
+                    {
+                        self.edits.replace(&record, |out| out.extend_from_slice(&shorter));
+                    }
+                }
+                _ => {}
             }
         }
         if let Some(level) = self.compression {
@@ -328,7 +342,8 @@ fn put_attr_record(out: &mut Vec<u8>, order: ByteOrder, entry: &AttrEntry<'_>) -
     pipe::put_attr(out, order, entry).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, too_many))
 }
 
-/// Appends the ids and then the attributes, as they are but for where the ids lie, and says so in the header.
+/// Appends the ids and then the attributes, and notes in the header where they are. All attributes get one size, since
+/// perf looks for the next one behind as many bytes as an attribute says it has.
 fn put_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
     let mut places = Vec::new();
     for entry in &profile.attr_entries {
@@ -338,11 +353,12 @@ fn put_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
         });
         out.extend_from_slice(entry.ids);
     }
-    let sizes = profile.attr_entries.iter().map(|entry| entry.attr.len());
+    let entries = profile.attr_entries.iter();
+    let sizes = entries.map(|entry| attr::needed_size(entry.attr, profile.order));
     let size = sizes.max().unwrap_or(0);
     header.attrs.offset = out.len() as u64;
     for (entry, ids) in profile.attr_entries.iter().zip(places) {
-        put_padded(out, entry.attr, size);
+        attr::put(out, profile.order, entry.attr, size);
         profile.order.put_u64(out, ids.offset);
         profile.order.put_u64(out, ids.size);
     }

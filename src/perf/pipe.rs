@@ -60,11 +60,8 @@ impl<'a> Head<'a> {
         head
     }
 
-    /// An attribute is as long as it says; the rest of the record are ids.
     fn add_attr(&mut self, record: &Record<'a>, order: ByteOrder) -> Option<()> {
-        let body = record.bytes.get(HEADER_SIZE..)?;
-        let (attr, ids) = body.split_at_checked(attr::size(body, order)?)?;
-        self.attr_entries.push(AttrEntry { attr, ids });
+        self.attr_entries.push(attr_of(record, order)?);
         Some(())
     }
 
@@ -102,19 +99,23 @@ pub fn put_build_ids(out: &mut Vec<u8>, order: ByteOrder, table: &[u8]) {
     }
 }
 
+/// The attribute in a [`record::HEADER_ATTR`] record. It is as long as it says; the rest of the record are ids.
+pub fn attr_of<'a>(record: &Record<'a>, order: ByteOrder) -> Option<AttrEntry<'a>> {
+    let body = record.bytes.get(HEADER_SIZE..)?;
+    let (attr, ids) = body.split_at_checked(attr::size(body, order)?)?;
+    Some(AttrEntry { attr, ids })
+}
+
 /// Appends a record with an attribute and its ids; `None` if they are too much for one.
 ///
 /// Readers tell the two apart by the size that the attribute says it has; in a file, where the header tells
 /// them apart, it may say anything.
 pub fn put_attr(out: &mut Vec<u8>, order: ByteOrder, entry: &AttrEntry<'_>) -> Option<()> {
-    let said = attr::size(entry.attr, order);
-    let attr = said.and_then(|size| entry.attr.get(..size)).unwrap_or(entry.attr);
-    let body_size = attr.len().checked_add(entry.ids.len())?;
+    let attr_size = attr::needed_size(entry.attr, order);
+    let body_size = attr_size.checked_add(entry.ids.len())?;
     let size = u16::try_from(body_size.checked_add(HEADER_SIZE)?).ok()?;
     record::put_header(out, order, record::HEADER_ATTR, 0, size);
-    let start = out.len();
-    out.extend_from_slice(attr);
-    attr::set_size(out.get_mut(start..)?, order);
+    attr::put(out, order, entry.attr, attr_size);
     out.extend_from_slice(entry.ids);
     Some(())
 }

@@ -46,6 +46,7 @@ mod mono_processes;
 mod mono_versions;
 mod objects;
 mod perf_maps;
+mod perf_versions;
 mod readers;
 mod records;
 mod support;

@@ -7,6 +7,7 @@ use jitinject::bytes::ByteOrder;
 #[derive(PartialEq, Eq)]
 pub struct Parts {
     pub order: ByteOrder,
+    /// Without their size and the zeros at their end, which may differ where nothing else does.
     pub attrs: Vec<Vec<u8>>,
     pub ids: Vec<Vec<u8>>,
     pub records: Vec<Vec<u8>>,
@@ -36,7 +37,7 @@ pub fn parse(file: &[u8]) -> Parts {
         features: Vec::new(),
     };
     for at in (attrs..attrs + attrs_size).step_by(entry) {
-        parts.attrs.push(file[at..at + entry - 16].to_vec());
+        parts.attrs.push(attr(&file[at..at + entry - 16], order));
         let (ids, size) = (number(at + entry - 16), number(at + entry - 8));
         parts.ids.push(file[ids..ids + size].to_vec());
     }
@@ -57,6 +58,16 @@ pub fn parse(file: &[u8]) -> Parts {
         }
     }
     parts
+}
+
+/// An attribute without its size, which must be that of the entry, and without the zeros at its end.
+fn attr(entry: &[u8], order: ByteOrder) -> Vec<u8> {
+    assert_eq!(kind(&entry[4..], order) as usize, entry.len());
+    let mut attr = entry.to_vec();
+    attr[4..8].fill(0);
+    let zeros = attr.iter().rev().take_while(|&&byte| byte == 0).count();
+    attr.truncate(attr.len() - zeros);
+    attr
 }
 
 /// The size of the record at `at`, with what follows an AUXTRACE record.

@@ -35,6 +35,8 @@ pub struct ProfileWriter {
     /// Whether records other than samples have a trailer.
     pub has_trailer: bool,
     pub clock: Option<u32>,
+    /// Bytes of an attribute, which fills up with zeros.
+    pub attr_size: usize,
     /// Feature sections, in the order of their ids.
     pub features: Vec<(u32, Vec<u8>)>,
     pub records: Vec<u8>,
@@ -48,6 +50,7 @@ impl ProfileWriter {
             ids: Vec::new(),
             has_trailer: true,
             clock: Some(1),
+            attr_size: 128,
             features: Vec::new(),
             records: Vec::new(),
         }
@@ -205,14 +208,14 @@ impl ProfileWriter {
         }
         let has_stack = self.sample_type & field::STACK_USER != 0;
         order.put_u32(&mut out, 1);
-        order.put_u32(&mut out, 128);
+        order.put_u32(&mut out, self.attr_size as u32);
         for word in [0, 999, self.sample_type, 4, flags, 0, 0, 0, 0] {
             order.put_u64(&mut out, word);
         }
         order.put_u64(&mut out, if has_stack { REGISTERS } else { 0 });
         order.put_u32(&mut out, if has_stack { 8192 } else { 0 });
         order.put_u32(&mut out, self.clock.unwrap_or(0));
-        out.resize(128, 0);
+        out.resize(self.attr_size, 0);
         out
     }
 
@@ -265,6 +268,29 @@ impl ProfileWriter {
             out.extend_from_slice(content);
         }
         out
+    }
+
+    /// The same for a pipe, without features.
+    pub fn finish_pipe(&self) -> Vec<u8> {
+        let order = self.order;
+        let mut out = Vec::new();
+        out.extend_from_slice(match order {
+            ByteOrder::Little => b"PERFILE2",
+            ByteOrder::Big => b"2ELIFREP",
+        });
+        order.put_u64(&mut out, 16);
+        let attr = self.attr();
+        for event in 0..self.ids.len().max(1) {
+            let id = self.ids.get(event);
+            order.put_u32(&mut out, 64);
+            order.put_u16(&mut out, 0);
+            order.put_u16(&mut out, (8 + attr.len() + id.map_or(0, |_| 8)) as u16);
+            out.extend_from_slice(&attr);
+            if let Some(&id) = id {
+                order.put_u64(&mut out, id);
+            }
+        }
+        [out, self.records.clone()].concat()
     }
 
     /// The whole file.
