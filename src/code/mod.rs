@@ -14,6 +14,7 @@ pub mod grouping;
 pub mod history;
 pub mod pieces;
 pub mod process;
+pub mod remapped;
 pub mod selection;
 pub mod survey;
 pub mod symbols;

@@ -9,6 +9,7 @@ use crate::code::process::{Map, ProcessEvent, Processes};
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
 use crate::perf::record::{self, Record, Records};
+use crate::perf::sample;
 use crate::units::{Pid, Time};
 
 /// What the first walk found.
@@ -32,6 +33,8 @@ pub struct Survey {
     pub has_compressed: bool,
     /// Whether something among the records is damaged, so that walks that trust sizes would go astray.
     pub has_damage: bool,
+    /// Whether some records of perf's own have sizes that its newer versions refuse ([`Record::is_misaligned`]).
+    pub has_misaligned: bool,
     /// How cycle counts become times, if the profile says so.
     pub time_conversion: Option<TimeConversion>,
     /// When the first sample was taken.
@@ -87,7 +90,9 @@ impl Survey {
         events: &mut Vec<ProcessEvent>,
     ) {
         let order = profile.order;
-        if let Some(time) = time.filter(|&time| time != Time(0) && profile.attrs.has_times()) {
+        self.has_misaligned |= record.is_misaligned();
+        let is_time = |time: &Time| *time != Time(0) && *time < sample::SUMMED_AT_END;
+        if let Some(time) = time.filter(is_time).filter(|_| profile.attrs.has_times()) {
             let (first, last) = self.times.unwrap_or((time, time));
             self.times = Some((first.min(time), last.max(time)));
         }

@@ -3,6 +3,7 @@
 pub mod folder;
 pub mod mapped;
 pub mod out_of_memory;
+pub mod packing;
 pub mod search;
 mod shrinking;
 pub mod spool;
@@ -12,6 +13,7 @@ pub mod unfinished;
 
 pub use folder::SharedFolder;
 pub use mapped::MappedFile;
+pub use packing::Packing;
 pub use spool::Spool;
 pub use staged::{StagedFile, StagedFolder};
 pub use unfinished::Uninterrupted;

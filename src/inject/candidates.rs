@@ -13,8 +13,8 @@ use crate::bytes::base_name;
 use crate::code::clock::moved;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
-use crate::files::MappedFile;
 use crate::files::search::{files_below, shown};
+use crate::files::{MappedFile, Packing};
 use crate::inject::Error;
 use crate::inject::input::read_error;
 use crate::inject::trust::Trust;
@@ -36,6 +36,12 @@ pub fn open_mapped(path: &Path) -> Result<MappedFile, Rejected> {
     let file = MappedFile::open(path)?;
     if MappedFile::mapped_now() > MAX_FILES {
         return Err(Rejected::TooMany);
+    }
+    if let Some(packing) = Packing::of(&file) {
+        let program = packing.program();
+        return Err(Rejected::Because(format!(
+            "is compressed with {program}: not used; unpack it with {program} -d"
+        )));
     }
     Ok(file)
 }

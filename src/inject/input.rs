@@ -176,7 +176,7 @@ impl Input {
         }
     }
 
-    /// The records of all files as they would be in one, without damage and with none of them compressed.
+    /// The records of all files as they would be in one, without damage, aligned and with none of them compressed.
     pub fn expand(&self, profile: &Profile<'_>) -> Result<Expanded, Error> {
         let streams = std::iter::once(profile.data).chain(self.parts.iter().map(|part| &part[..]));
         let streams: Vec<(&Path, &[u8])> = self.files().map(MappedFile::path).zip(streams).collect();
@@ -231,7 +231,7 @@ fn mend(records: WholeRecords<'_>, path: &Path) -> io::Result<(MappedFile, Damag
 /// The records of one file, whole and none of them compressed.
 struct Plain<'a> {
     stream: &'a [u8],
-    /// What they were made into, if some were compressed or damaged.
+    /// What they were made into, if some were compressed, damaged or misaligned.
     file: Option<MappedFile>,
     faults: Tally<Fault>,
     damage: Damage,
@@ -243,8 +243,10 @@ impl<'a> Plain<'a> {
         let records = WholeRecords::new(stream, &profile.attrs, order);
         let mut walk = records.clone();
         let mut is_compressed = false;
+        let mut is_misaligned = false;
         for record in walk.by_ref() {
             is_compressed |= record.is_compressed();
+            is_misaligned |= record.is_misaligned();
         }
         let mut plain = Self {
             stream,
@@ -252,7 +254,7 @@ impl<'a> Plain<'a> {
             faults: Tally::default(),
             damage: walk.damage(),
         };
-        if !plain.damage.is_empty() {
+        if is_misaligned || !plain.damage.is_empty() {
             plain.file = Some(mend(records, path)?.0);
         }
         if is_compressed {

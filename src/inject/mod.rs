@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 use crate::code::selection::Selector;
 use crate::elf::{build_id_cache, core_file, store};
-use crate::files::Spool;
+use crate::files::{Packing, Spool};
 use crate::inject::lines::LineOptions;
 use crate::inject::recording::Recording;
 use crate::perf;
@@ -158,6 +158,18 @@ pub enum Error {
         /// Why not.
         cause: perf::Error,
     },
+    /// The profile is packed.
+    #[error(
+        "cannot read {}: it is compressed with {program}; unpack it first: {program} -dc FILE > perf.data",
+        path.display(),
+        program = packing.program()
+    )]
+    Packed {
+        /// Which.
+        path: PathBuf,
+        /// What packed it.
+        packing: Packing,
+    },
     /// The log can't be understood.
     #[error("{} {cause}", path.display())]
     Log {
@@ -199,6 +211,13 @@ pub enum Error {
     /// The profile belongs to somebody else.
     #[error("cannot read {}: it is owned neither by you nor by root (use -f to read it all the same)", .0.display())]
     Owner(PathBuf),
+    /// Its addresses are not those of the processes, so that no file of a runtime matches it.
+    #[error(
+        "the addresses in {} were replaced by perf inject --aslr, so no jitdump or perf map matches them; run jitinject on the \
+         original recording, then perf inject --aslr on its output",
+        .0.display()
+    )]
+    Remapped(PathBuf),
     /// The profile was cut off while it was read.
     #[error("{} was changed while it was read, and is shorter now; run this again when nobody writes to it", .0.display())]
     Shrunk(PathBuf),

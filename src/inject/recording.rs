@@ -3,8 +3,10 @@
 
 use std::cell::OnceCell;
 
+use crate::code::remapped::is_remapped;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
+use crate::files::Packing;
 use crate::inject::input::{self, Expanded, Input};
 use crate::inject::perf_maps::{self, FoundMaps, UsedMap};
 use crate::inject::sources::{self, Sources};
@@ -191,13 +193,17 @@ impl Context<'_> {
 /// Reads what the profile says of itself, from plain records: what its own had to be made into first is kept
 /// in `expanded`.
 fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'a>, Survey), Error> {
-    let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile {
-        path: input.main.path().to_owned(),
-        cause,
-    })?;
+    let path = || input.main.path().to_owned();
+    if let Some(packing) = Packing::of(&input.main) {
+        return Err(Error::Packed {
+            path: path(),
+            packing,
+        });
+    }
+    let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile { path: path(), cause })?;
     let [plain, mended] = expanded;
     let mut survey = Survey::of(&profile, marker::dump_path);
-    if survey.has_compressed || survey.has_damage || !input.parts.is_empty() {
+    if survey.has_compressed || survey.has_damage || survey.has_misaligned || !input.parts.is_empty() {
         let made = input.expand(&profile)?;
         profile = profile.with_records(&plain.get_or_init(|| made).file);
         survey = Survey::of(&profile, marker::dump_path);
@@ -206,6 +212,9 @@ fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'
         let made = input.mend(&profile)?;
         profile = profile.with_records(&mended.get_or_init(|| made).file);
         survey = Survey::of(&profile, marker::dump_path);
+    }
+    if is_remapped(&survey.processes) {
+        return Err(Error::Remapped(path()));
     }
     Ok((profile, survey))
 }

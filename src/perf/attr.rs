@@ -31,6 +31,8 @@ pub struct Attr {
     pub has_trailer: bool,
     /// Whether this event was asked for maps (`mmap`, `mmap2`).
     pub tracks_maps: bool,
+    /// Whether a BPF program writes the samples (`PERF_COUNT_SW_BPF_OUTPUT`).
+    pub is_bpf_output: bool,
     /// Bytes from a sample's start to its time.
     sample_time: Option<usize>,
     /// Bytes from a sample's start to the id of its event.
@@ -45,7 +47,9 @@ pub struct Attr {
 
 /// Offsets in `struct perf_event_attr`.
 pub(super) mod offset {
+    pub const TYPE: usize = 0;
     pub const SIZE: usize = 4;
+    pub const CONFIG: usize = 8;
     pub const SAMPLE_TYPE: usize = 24;
     pub const READ_FORMAT: usize = 32;
     pub const FLAGS: usize = 40;
@@ -54,6 +58,9 @@ pub(super) mod offset {
     pub const CLOCKID: usize = 92;
     pub const SAMPLE_REGS_INTR: usize = 96;
 }
+
+const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_SW_BPF_OUTPUT: u64 = 10;
 
 /// The size of the first published `struct perf_event_attr`, which is also what a size of 0 means.
 pub const SIZE_VERSION_0: usize = 64;
@@ -114,6 +121,7 @@ impl Attr {
             interrupt_registers: word(offset::SAMPLE_REGS_INTR),
             clock_id: flags.contains(AttrFlags::USE_CLOCKID).then_some(clock_id as i32),
             has_trailer,
+            is_bpf_output: is_bpf_output(bytes, order),
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
             sample_time: from_start(SampleFormat::TIME),
             sample_id: from_start(SampleFormat::IDENTIFIER).or_else(|| from_start(SampleFormat::ID)),
@@ -163,6 +171,14 @@ impl Attr {
         };
         order.u64_at(record.bytes, at)
     }
+}
+
+fn is_bpf_output(attr: &[u8], order: ByteOrder) -> bool {
+    let (kind, config) = (
+        order.u32_at(attr, offset::TYPE),
+        order.u64_at(attr, offset::CONFIG),
+    );
+    (kind, config) == (Some(PERF_TYPE_SOFTWARE), Some(PERF_COUNT_SW_BPF_OUTPUT))
 }
 
 /// How long an attribute says it is, in bytes; `None` where it ends before it could, or says what can't be.

@@ -6,7 +6,7 @@ use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 use crate::bytes::{ByteOrder, Reader};
 use crate::perf::attr::Attr;
 use crate::perf::record::{self, HEADER_SIZE, Record};
-use crate::perf::sample::{CONTEXT_MARKS, Sample};
+use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
 use crate::units::Address;
 
 /// Where in user space a sample was taken, or where the program went into the kernel from: the first user address in
@@ -19,18 +19,20 @@ pub fn user_address(record: &Record<'_>, sample: &Sample<'_>) -> Option<Address>
         .or(sample.ip.filter(|_| is_user))
 }
 
-/// How many numbers of a call chain come before the callers of its first user address, and that one, if it is there.
+/// How many numbers of a call chain come before the callers of its first user address, and that one, if it is there. The
+/// mark for a user part that comes later is not among them: with it, readers would add that part to the callers.
 fn split(record: &Record<'_>, sample: &Sample<'_>) -> Option<(usize, Option<Address>)> {
     sample.callchain_offset?;
     let mut is_user = record.cpu_mode() == record::MISC_USER;
     let mut count = 0_usize;
-    for address in sample.callchain.iter() {
-        count = count.saturating_add(1);
-        if address.0 >= CONTEXT_MARKS {
-            is_user = address.0 == PERF_CONTEXT_USER;
-        } else if is_user {
-            return Some((count, Some(address)));
+    for entry in sample.chain_entries() {
+        match entry {
+            ChainEntry::Mark(USER_DEFERRED) => break,
+            ChainEntry::Mark(mark) => is_user = mark == PERF_CONTEXT_USER,
+            ChainEntry::Address(address) if is_user => return Some((count.saturating_add(1), Some(address))),
+            ChainEntry::Address(_) | ChainEntry::Cookie => {}
         }
+        count = count.saturating_add(1);
     }
     Some((count, None))
 }
@@ -173,6 +175,19 @@ mod tests {
             ],
         );
         assert_eq!(spliced(format, &bytes, &[0x20]), Some(expected));
+    }
+
+    #[test]
+    fn a_user_part_that_comes_later_is_not_added_to_callers() {
+        const DEFERRED: u64 = -640i64 as u64;
+        const COOKIE: u64 = 0x2_0000_0000_0007;
+        let format = SampleFormat::IP | SampleFormat::CALLCHAIN;
+        let bytes = sample(record::MISC_USER, &[0x10, 2, DEFERRED, COOKIE]);
+        let expected = sample(record::MISC_USER, &[0x10, 3, PERF_CONTEXT_USER, 0x10, 0x20]);
+        assert_eq!(spliced(format, &bytes, &[0x20]), Some(expected));
+        // Without another stack, it stays.
+        let in_kernel = sample(1, &[0xffff_1000, 4, KERNEL, 0xffff_1000, DEFERRED, COOKIE]);
+        assert_eq!(spliced(format, &in_kernel, &[0x20]), None);
     }
 
     #[test]

@@ -85,17 +85,33 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Appends the entry of the table of build-ids that is in a record: the same bytes but for the type.
+/// Appends the entry of the table of build-ids that is in a record. Of an entry, it is the name that has a multiple of 8
+/// bytes, not the whole.
 fn put_table_entry(out: &mut Vec<u8>, record: &Record<'_>, order: ByteOrder) {
-    order.put_u32(out, 0);
-    out.extend_from_slice(record.bytes.get(4..).unwrap_or_default());
+    const PADDING: usize = 4;
+    let is_padded = record.bytes.len().is_multiple_of(8) && record.bytes.ends_with(&[0; PADDING + 1]);
+    let size = record
+        .bytes
+        .len()
+        .saturating_sub(if is_padded { PADDING } else { 0 });
+    record::put_header(
+        out,
+        order,
+        0,
+        record.misc,
+        u16::try_from(size).unwrap_or(u16::MAX),
+    );
+    out.extend_from_slice(record.bytes.get(HEADER_SIZE..size).unwrap_or_default());
 }
 
 /// Appends a record for each entry of a table of build-ids.
 pub fn put_build_ids(out: &mut Vec<u8>, order: ByteOrder, table: &[u8]) {
     for entry in Records::new(table, 0, order) {
-        order.put_u32(out, record::HEADER_BUILD_ID);
-        out.extend_from_slice(entry.bytes.get(4..).unwrap_or_default());
+        let record = Record {
+            kind: record::HEADER_BUILD_ID,
+            ..entry
+        };
+        record.put_aligned(out, order);
     }
 }
 

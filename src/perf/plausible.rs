@@ -21,18 +21,20 @@ use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::perf::sample::{self, End};
 use crate::units::Time;
 
-/// The kernel's last type, in Linux 6.17.
+/// The kernel's last type, in Linux 7.3.
 const LAST_KERNEL_TYPE: u32 = record::CALLCHAIN_DEFERRED;
-/// perf's own last one there (`PERF_RECORD_BPF_METADATA`).
-const LAST_USER_TYPE: u32 = 84;
+/// perf's own last one there (`PERF_RECORD_SCHEDSTAT_DOMAIN`).
+const LAST_USER_TYPE: u32 = 86;
 /// The last ones that are taken for types to come; there was about one a year.
 const LAST_KERNEL_TYPE_TO_COME: u32 = 31;
 const LAST_USER_TYPE_TO_COME: u32 = 95;
 
 /// perf's own types whose records need not be multiples of 8 bytes long.
-const UNEVEN: [u32; 4] = [
+const UNEVEN: [u32; 6] = [
     record::HEADER_TRACING_DATA,
     record::HEADER_BUILD_ID,
+    record::CPU_MAP,
+    record::EVENT_UPDATE,
     record::HEADER_FEATURE,
     record::COMPRESSED,
 ];

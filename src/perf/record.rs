@@ -1,6 +1,6 @@
 //! Records, raw and in file order: where each one lies, what type it says it is, and its bytes.
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::{ByteOrder, Reader, put_padded};
 
 /// `PERF_RECORD_MMAP`: a file or anonymous memory was mapped.
 pub const MMAP: u32 = 1;
@@ -39,6 +39,8 @@ pub const AUXTRACE_INFO: u32 = 70;
 pub const AUXTRACE: u32 = 71;
 /// `PERF_RECORD_THREAD_MAP`: which threads are recorded.
 pub const THREAD_MAP: u32 = 73;
+/// `PERF_RECORD_CPU_MAP`: which processors are recorded.
+pub const CPU_MAP: u32 = 74;
 /// `PERF_RECORD_EVENT_UPDATE`: something about an event, such as its name.
 pub const EVENT_UPDATE: u32 = 78;
 /// `PERF_RECORD_TIME_CONV`: how cycle counts become times.
@@ -54,6 +56,9 @@ pub const COMPRESSED2: u32 = 83;
 
 /// The size in bytes of a record's own header: type, misc, size.
 pub const HEADER_SIZE: usize = 8;
+
+/// Records' sizes are multiples of this.
+const ALIGNMENT: usize = 8;
 
 /// The bits of `misc` that say which mode the processor was in.
 pub const MISC_CPUMODE_MASK: u16 = 7;
@@ -109,6 +114,33 @@ impl<'a> Record<'a> {
     /// Whether it holds other records, compressed.
     pub fn is_compressed(&self) -> bool {
         matches!(self.kind, COMPRESSED | COMPRESSED2)
+    }
+
+    /// Whether it is a record of perf's own whose size should be a multiple of 8 and is not.
+    ///
+    /// perf 7.3 stops at such records (`perf_session__process_event`). Older versions wrote them: perf inject's
+    /// HEADER_BUILD_ID records in pipes, and CPU_MAP and EVENT_UPDATE records (perf 4.16; the regression test
+    /// `perf_versions::records_of_odd_sizes_are_padded`). Three types may have any size.
+    pub fn is_misaligned(&self) -> bool {
+        self.kind >= USER_TYPE_START
+            && !self.bytes.len().is_multiple_of(ALIGNMENT)
+            && !matches!(self.kind, HEADER_TRACING_DATA | HEADER_FEATURE | COMPRESSED)
+    }
+
+    /// Appends it, with zeros up to a multiple of 8 bytes if it is misaligned: its last field is a string or an array
+    /// with a count. A record that would become too large stays as it is.
+    pub fn put_aligned(&self, out: &mut Vec<u8>, order: ByteOrder) {
+        let size = self.bytes.len();
+        let aligned = u16::try_from(size.next_multiple_of(ALIGNMENT));
+        match aligned {
+            Ok(aligned) if self.is_misaligned() => {
+                put_header(out, order, self.kind, self.misc, aligned);
+                let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
+                put_padded(out, body, usize::from(aligned).saturating_sub(HEADER_SIZE));
+            }
+            _ => out.extend_from_slice(self.bytes),
+        }
+        out.extend_from_slice(self.payload);
     }
 
     /// The mode that the processor was in.

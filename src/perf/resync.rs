@@ -153,9 +153,17 @@ impl<'a> Iterator for WholeRecords<'a> {
     }
 }
 
-/// Writes the records that are whole. Returns what was passed over.
+/// Writes the records that are whole, all with sizes that readers take. Returns what was passed over.
 pub fn mend(mut records: WholeRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
+    let order = records.plausible.order;
+    let mut aligned = Vec::new();
     for record in records.by_ref() {
+        if record.is_misaligned() {
+            aligned.clear();
+            record.put_aligned(&mut aligned, order);
+            out.write_all(&aligned)?;
+            continue;
+        }
         out.write_all(record.bytes)?;
         out.write_all(record.payload)?;
     }
@@ -307,6 +315,28 @@ mod tests {
         assert_eq!(read_all(&data), 30);
         data[7 * SIZE + 6] = 3 * SIZE as u8 + 8;
         assert_eq!(read_all(&data), 29);
+    }
+
+    #[test]
+    fn every_type_of_perf_is_found_behind_damage() {
+        for kind in record::USER_TYPE_START..=86 {
+            if kind == record::AUXTRACE {
+                continue;
+            }
+            let mut data = samples(10);
+            data.extend([0xff; 16]);
+            let start = data.len();
+            record::put_header(&mut data, ORDER, kind, 0, 80);
+            data.resize(start + 80, 0);
+            if kind == record::ID_INDEX || kind == record::THREAD_MAP {
+                data[start + 8] = if kind == record::ID_INDEX { 2 } else { 3 };
+            } else if matches!(kind, record::FINISHED_ROUND | record::FINISHED_INIT) {
+                data[start + 6] = 8;
+                data.truncate(start + 8);
+            }
+            data.extend(samples(10));
+            assert_eq!(read_all(&data), 21, "{kind}");
+        }
     }
 
     #[test]

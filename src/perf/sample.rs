@@ -1,12 +1,14 @@
 //! Samples: where a program was, and all the other code addresses that came with it.
 
-use linux_perf_event_reader::constants::{PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_REGS_ABI_32};
+use linux_perf_event_reader::constants::{
+    PERF_CONTEXT_USER, PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_REGS_ABI_32,
+};
 use linux_perf_event_reader::{ReadFormat, SampleFormat};
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::perf::attr::Attr;
 use crate::perf::record::{HEADER_SIZE, Record};
-use crate::units::{Address, Pid, Tid};
+use crate::units::{Address, Pid, Tid, Time};
 
 /// `PERF_FORMAT_LOST`, which linux-perf-event-reader doesn't know.
 const READ_FORMAT_LOST: u64 = 1 << 4;
@@ -81,13 +83,49 @@ impl<'a> Addresses<'a> {
 
 /// The lowest of the marks that stand between the parts of a call chain, such as `PERF_CONTEXT_USER`
 /// (`PERF_CONTEXT_MAX`).
-pub const CONTEXT_MARKS: u64 = -4095i64 as u64;
+const CONTEXT_MARKS: u64 = -4095i64 as u64;
+
+/// The mark for a user part that comes later, in a [`super::record::CALLCHAIN_DEFERRED`] record with the same cookie
+/// (`PERF_CONTEXT_USER_DEFERRED`, `perf record --call-graph fp,defer` since Linux 6.19).
+pub const USER_DEFERRED: u64 = -640i64 as u64;
+
+/// The time that `perf record --off-cpu` gives to the first of the samples that it adds at the end, with the sum of a
+/// thread's waiting at one place (`OFF_CPU_TIMESTAMP`). It only sorts them behind all others.
+pub const SUMMED_AT_END: Time = Time(u64::MAX << 32);
+
+/// A number in a call chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChainEntry {
+    /// A code address.
+    Address(Address),
+    /// The mark of the part that follows.
+    Mark(u64),
+    /// What comes after [`USER_DEFERRED`].
+    Cookie,
+}
 
 impl<'a> Sample<'a> {
-    /// The addresses of the call chain, without the marks between its parts.
+    /// The call chain, number by number.
+    pub fn chain_entries(&self) -> impl Iterator<Item = ChainEntry> + use<'a> {
+        let mut is_cookie = false;
+        self.callchain.iter().map(move |address| {
+            if std::mem::take(&mut is_cookie) {
+                return ChainEntry::Cookie;
+            }
+            is_cookie = address.0 == USER_DEFERRED;
+            match address.0 {
+                CONTEXT_MARKS.. => ChainEntry::Mark(address.0),
+                _ => ChainEntry::Address(address),
+            }
+        })
+    }
+
+    /// The addresses of the call chain, without what stands between its parts.
     pub fn callers(&self) -> impl Iterator<Item = Address> + use<'a> {
-        let callchain = self.callchain.iter();
-        callchain.filter(|address| address.0 < CONTEXT_MARKS)
+        self.chain_entries().filter_map(|entry| match entry {
+            ChainEntry::Address(address) => Some(address),
+            ChainEntry::Mark(_) | ChainEntry::Cookie => None,
+        })
     }
 
     fn empty(order: ByteOrder) -> Self {
@@ -152,7 +190,10 @@ impl<'a> Sample<'a> {
         }
         if has(SampleFormat::RAW) {
             let size = body.u32()?;
-            body.skip(size.into())?;
+            let raw = Reader::new(body.bytes(size.into())?, order);
+            if attr.is_bpf_output {
+                self.read_off_cpu(raw, order);
+            }
         }
         if has(SampleFormat::BRANCH_STACK) {
             let count = body.u64()?;
@@ -186,6 +227,33 @@ impl<'a> Sample<'a> {
                 self.stack = Addresses::new(stack.get(..copied).unwrap_or(stack), order, width);
             }
         }
+        Some(())
+    }
+}
+
+impl<'a> Sample<'a> {
+    /// Reads the raw data of an `offcpu-time` event, which perf takes in place of the sample's own fields
+    /// (`__set_offcpu_sample` in tools/perf/util/evsel.c): two numbers for process and thread, the time that it waited,
+    /// its call chain, and its cgroup.
+    ///
+    /// `perf record --off-cpu` writes it since Linux 6.16; before, such samples had all that in their own fields. They
+    /// are told from those of other BPF programs by the chain, which always starts with the mark for user space.
+    fn read_off_cpu(&mut self, mut raw: Reader<'a>, order: ByteOrder) -> Option<()> {
+        let ids = raw.u64()?;
+        let (low, high) = (ids as u32, (ids >> 32) as u32);
+        let _period = raw.u64()?;
+        let count = raw.u64()?;
+        let chain = Addresses::new(raw.bytes(count.checked_mul(8)?)?, order, 8);
+        let _cgroup = raw.u64()?;
+        let mut entries = chain.iter();
+        entries.next().filter(|mark| mark.0 == PERF_CONTEXT_USER)?;
+        // The samples that perf adds at the end, whose own fields are 0, have the process in the lower half; those of its
+        // BPF program, the thread (`off_cpu_write`, `off_cpu_dump`).
+        let is_summed = self.ip == Some(Address(0));
+        let (pid, tid) = if is_summed { (low, high) } else { (high, low) };
+        (self.pid, self.tid) = (Some(Pid(pid)), Some(Tid(tid)));
+        self.ip = entries.next();
+        self.callchain = chain;
         Some(())
     }
 }

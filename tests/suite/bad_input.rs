@@ -524,3 +524,34 @@ fn middle(file: &[u8]) -> (usize, usize) {
     let sample = samples.find(|record| record.offset >= half).unwrap();
     (base + sample.offset as usize, base + profile.data.len())
 }
+
+#[test]
+fn packed_files_are_told_with_the_program_to_unpack_them() {
+    let packed: [(&str, &[u8]); 5] = [
+        ("gzip", &[0x1f, 0x8b, 8]),
+        ("zstd", &[0x28, 0xb5, 0x2f, 0xfd]),
+        ("xz", b"\xfd7zXZ\0"),
+        ("bzip2", b"BZh91AY"),
+        ("lz4", &[4, 0x22, 0x4d, 0x18]),
+    ];
+    for (program, start) in packed {
+        let folder = scratch();
+        let output = folder.path().join("out.data");
+        let packed = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, [start, &[0; 100]].concat()).unwrap();
+            path
+        };
+        let ran = attempt(&packed("perf.data.packed"), &output, &[]);
+        assert!(!ran.status.success());
+        let told =
+            format!("it is compressed with {program}; unpack it first: {program} -dc FILE > perf.data");
+        assert!(said(&ran).contains(&told), "{}", said(&ran));
+        for (option, name) in [("--jitdump", "jit-11682.dump"), ("--perf-map", "perf-11682.map")] {
+            let more = [option, tools::text(&packed(name))];
+            let said = inject(&capture::profile("node20"), &output, &more);
+            let told = format!("{name} is compressed with {program}: not used; unpack it with {program} -d");
+            assert!(said.contains(&told), "{said}");
+        }
+    }
+}

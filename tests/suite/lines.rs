@@ -114,6 +114,22 @@ fn every_reader_sees_the_same_lines_and_inlined_calls() {
     }
 }
 
+/// The function is declared in one file, and its first row is in the next.
+#[test]
+fn first_rows_have_the_right_file() {
+    let mut model = model(0);
+    let first = Site::new("fn_0", "src/a.js", 7);
+    model[0].insert(0, first.clone());
+    for version in ["4", "5"] {
+        let made = with_records(b"fn_0", |dump| {
+            put_lines(dump, Layout::Lists, 1000, REGION, &model);
+        });
+        let object = only_object(&made, &["--dwarf", version]);
+        let sites = [0, u64::from(STRETCH) - 1].map(|at| (TEXT + at, vec![first.clone()]));
+        assert_sites(&object, sites.to_vec(), version);
+    }
+}
+
 #[test]
 fn lines_are_valid_on_every_machine() {
     let (i386, arm, ppc64, s390x) = (3, 40, 21, 22);

@@ -139,9 +139,12 @@ fn put_rows(out: &mut Vec<u8>, files: &Files, function: &FunctionUnit<'_>, setti
     let machine = settings.machine;
     put_extended(out, dw::DW_LNE_set_address, machine.address_size());
     put_address(out, function.address, machine);
+    // Readers start with file 1. The first row sets its file all the same: binutils 2.40 show another one with DWARF 5
+    // until an opcode sets it (`lines::first_rows_have_the_right_file`).
+    const NONE_YET: u32 = u32::MAX;
     let mut registers = Registers {
         offset: 0,
-        file: 1,
+        file: NONE_YET,
         line: 1,
         column: 0,
     };

@@ -26,6 +26,11 @@ pub fn newer() -> String {
     std::env::var("PERF_NEWER").expect("PERF_NEWER names no newer perf; scripts/test gets one")
 }
 
+/// The newest perf there is, if the environment names it: it reads what older ones do not.
+pub fn newest() -> Option<String> {
+    std::env::var("PERF_NEWEST").ok()
+}
+
 /// Perf, with a build-id cache of its own, so that nothing from or into the user's plays a part.
 pub fn perf(arguments: &[&str]) -> String {
     let cache = tempfile::tempdir().unwrap();

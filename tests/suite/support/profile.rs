@@ -35,6 +35,10 @@ pub struct ProfileWriter {
     /// Whether records other than samples have a trailer.
     pub has_trailer: bool,
     pub clock: Option<u32>,
+    /// Which software event it is; 0 is cpu-clock.
+    pub config: u64,
+    /// Flags of the attribute beside the usual ones.
+    pub flags: u64,
     /// Bytes of an attribute, which fills up with zeros.
     pub attr_size: usize,
     /// Feature sections, in the order of their ids.
@@ -50,6 +54,8 @@ impl ProfileWriter {
             ids: Vec::new(),
             has_trailer: true,
             clock: Some(1),
+            config: 0,
+            flags: 0,
             attr_size: 128,
             features: Vec::new(),
             records: Vec::new(),
@@ -197,11 +203,11 @@ impl ProfileWriter {
         order.put_u64(body, stack.bytes.len() as u64);
     }
 
-    fn attr(&self) -> Vec<u8> {
+    pub fn attr(&self) -> Vec<u8> {
         let order = self.order;
         let mut out = Vec::new();
         // mmap, comm, freq, task, mmap2, comm_exec
-        let mut flags: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 1 << 13 | 1 << 23 | 1 << 24;
+        let mut flags: u64 = self.flags | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 13 | 1 << 23 | 1 << 24;
         flags |= u64::from(self.has_trailer) << 18 | u64::from(self.clock.is_some()) << 25;
         if order == ByteOrder::Big {
             flags = flags.reverse_bits();
@@ -209,7 +215,7 @@ impl ProfileWriter {
         let has_stack = self.sample_type & field::STACK_USER != 0;
         order.put_u32(&mut out, 1);
         order.put_u32(&mut out, self.attr_size as u32);
-        for word in [0, 999, self.sample_type, 4, flags, 0, 0, 0, 0] {
+        for word in [self.config, 999, self.sample_type, 4, flags, 0, 0, 0, 0] {
             order.put_u64(&mut out, word);
         }
         order.put_u64(&mut out, if has_stack { REGISTERS } else { 0 });

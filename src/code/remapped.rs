@@ -1,0 +1,67 @@
+//! Addresses that `perf inject --aslr` replaced: they match no file that a runtime wrote.
+
+use crate::code::process::{Processes, Space};
+
+/// Whether `perf inject --aslr` (perf 7.3) wrote the profile.
+///
+/// It marks its output nowhere, but gives each process new addresses: from 2 MiB on, without gaps (`user_space_start`
+/// in tools/perf/util/aslr.c). Processes of 64-bit machines have their stack, libraries and vDSO much higher. Some
+/// addresses wrap around below 0 (those of files that are mapped at several places, as Java's class archive).
+/// `testdata/cpython313-dwarf/aslr.data` is such a profile.
+pub fn is_remapped(processes: &Processes) -> bool {
+    const FIRST: u64 = 0x20_0000;
+    /// Where libraries are on 64-bit machines: Sv39 of RISC-V has the smallest address spaces, of 256 GiB.
+    const LIBRARIES: std::ops::Range<u64> = 1 << 37..1 << 63;
+    let mut first_maps = processes.iter().filter_map(|(id, space)| {
+        let (first, _) = processes.spaces_of(space.pid).next()?;
+        let maps = processes.spaces_of(space.pid).flat_map(|(_, space)| &space.maps);
+        // Once for each process.
+        maps.take(if first == id { 1 } else { 0 }).next()
+    });
+    let starts = |space: &Space| {
+        space
+            .maps
+            .iter()
+            .any(|map| LIBRARIES.contains(&map.range.start.0))
+    };
+    first_maps.next().is_some_and(|map| map.range.start.0 == FIRST)
+        && first_maps.all(|map| map.range.start.0 == FIRST)
+        && !processes.spaces().iter().any(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::process::{Map, ProcessEvent};
+    use crate::perf::event::Backing;
+    use crate::units::{Address, AddressRange, Pid, Time};
+
+    fn is_remapped_with(starts: &[(u32, u64)]) -> bool {
+        let maps = starts.iter().map(|&(pid, start)| {
+            let map = Map {
+                time: Time(1),
+                range: AddressRange::new(Address(start), 0x1000).unwrap(),
+                backing: Backing::File,
+                record: 0,
+            };
+            ProcessEvent::Map(Pid(pid), map)
+        });
+        is_remapped(&Processes::new(maps.collect()))
+    }
+
+    #[test]
+    fn ordinary_address_spaces_are_not_taken_for_replaced_ones() {
+        const FIRST: u64 = 0x20_0000;
+        assert!(is_remapped_with(&[(1, FIRST), (1, FIRST + 0x2000), (2, FIRST)]));
+        assert!(!is_remapped_with(&[]));
+        // What lld links is there as well, but not its libraries.
+        assert!(!is_remapped_with(&[(1, FIRST), (1, 0x7fff_f7fc_1000)]));
+        assert!(!is_remapped_with(&[(1, FIRST), (2, 0x40_0000)]));
+        assert!(!is_remapped_with(&[
+            (1, FIRST),
+            (1, FIRST + 0x2000),
+            (2, FIRST),
+            (2, 0x3f_f7fc_1000)
+        ]));
+    }
+}
