@@ -20,20 +20,20 @@ mod table;
 mod traces;
 
 #[allow(dead_code)]
-#[path = "../../tests/suite/support/dump.rs"]
+#[path = "../../tests/support/dump.rs"]
 mod dump;
 #[allow(dead_code)]
-#[path = "../../tests/suite/support/generator.rs"]
+#[path = "../../tests/support/generator.rs"]
 mod generator;
 #[allow(dead_code)]
-#[path = "../../tests/suite/support/lines.rs"]
+#[path = "../../tests/support/lines.rs"]
 mod lines;
 #[allow(dead_code)]
-#[path = "../../tests/suite/support/profile.rs"]
+#[path = "../../tests/support/profile.rs"]
 mod profile;
 
 #[allow(dead_code)]
-#[path = "../../tests/suite/support/xray_trace.rs"]
+#[path = "../../tests/support/xray_trace.rs"]
 mod xray_trace;
 
 use std::path::PathBuf;

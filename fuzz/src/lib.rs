@@ -6,17 +6,17 @@
 pub mod choices;
 pub mod read_back;
 
-#[path = "../../tests/suite/support/dump.rs"]
+#[path = "../../tests/support/dump.rs"]
 pub mod dump;
-#[path = "../../tests/suite/support/generator.rs"]
+#[path = "../../tests/support/generator.rs"]
 pub mod generator;
-#[path = "../../tests/suite/support/lines.rs"]
+#[path = "../../tests/support/lines.rs"]
 pub mod lines;
-#[path = "../../tests/suite/support/mono_log.rs"]
+#[path = "../../tests/support/mono_log.rs"]
 pub mod mono_log;
-#[path = "../../tests/suite/support/profile.rs"]
+#[path = "../../tests/support/profile.rs"]
 pub mod profile;
-#[path = "../../tests/suite/support/xray_map.rs"]
+#[path = "../../tests/support/xray_map.rs"]
 pub mod xray_map;
-#[path = "../../tests/suite/support/xray_trace.rs"]
+#[path = "../../tests/support/xray_trace.rs"]
 pub mod xray_trace;

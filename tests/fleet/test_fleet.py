@@ -307,7 +307,7 @@ class Debuginfod(contextlib.ExitStack):
         super().__init__()
         self.folder = Path(self.enter_context(tempfile.TemporaryDirectory()))
         loopback = self.folder / "loopback.so"
-        source = ROOT / "tests/suite/programs/loopback.c"
+        source = ROOT / "tests/external/programs/loopback.c"
         subprocess.run(["cc", "-shared", "-fPIC", "-o", loopback, source], check=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]

@@ -61,8 +61,8 @@ impl Made {
 fn processor_time(input: &Path, output: &Path, options: &[&str], expected: &str) -> f64 {
     const SCRIPT: &str = "ulimit -t 100; ulimit -v 12000000; \"$@\" && times";
     const SIGKILL_OF_A_CHILD: i32 = 137;
-    let ran = Command::new("bash")
-        .args(["-c", SCRIPT, "bash", env!("CARGO_BIN_EXE_jitinject")])
+    let ran = Command::new("sh")
+        .args(["-c", SCRIPT, "sh", env!("CARGO_BIN_EXE_jitinject")])
         .args([Path::new("-i"), input, Path::new("-o"), output])
         .args(options)
         .output()
@@ -72,7 +72,7 @@ fn processor_time(input: &Path, output: &Path, options: &[&str], expected: &str)
     }
     assert!(ran.status.success(), "{}", said(&ran));
     assert!(said(&ran).contains(expected), "{}", said(&ran));
-    // Its own, and then its children's: "0m0.003s 0m0.002s" each.
+    // Its own, and then its children's: "0m0.003000s 0m0.002000s" each.
     let text = String::from_utf8(ran.stdout).unwrap();
     let times = text.lines().nth(1).unwrap().split_whitespace();
     let seconds = times.map(|time| {

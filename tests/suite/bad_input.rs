@@ -8,11 +8,12 @@ use jitinject::inject::Options;
 use jitinject::perf::Profile;
 use jitinject::perf::output::{Edits, Rewrite};
 
+use crate::support::damage::damage;
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Generated, Plan, Random, generate};
 use crate::support::model;
 use crate::support::profile::ProfileWriter;
-use crate::support::{attempt, capture, inject, inject_into, objects_of, perf, said, scratch, tools};
+use crate::support::{attempt, capture, inject, inject_into, objects_of, said, scratch, shown, tools};
 
 /// Runs on `input`, which must fail with status 1, write nothing and name the file; returns what was said.
 fn fails(folder: &Path, input: &Path, output: &Path) -> String {
@@ -131,7 +132,7 @@ fn an_unfinished_or_cut_profile_keeps_what_is_whole() {
         std::fs::write(&generated.profile, content).unwrap();
         let said = inject(&generated.profile, &output, &[]);
         assert!(said.contains(expected), "{said}");
-        let shown = perf::stacks(&output, &[]);
+        let shown = shown::stacks(&output);
         assert_eq!(shown.len(), samples);
         assert!(shown.iter().all(|sample| sample.frames[0].starts_with("fn_")));
     }
@@ -241,7 +242,11 @@ fn hostile_names_stay_names() {
     let input = with_names(folder.path(), &names);
     let output = inject_into(folder.path(), &input, &[]);
     assert_eq!(objects_of(&output).len(), 6);
-    let shown = perf::perf(&["script", "-f", "-i", tools::text(&output), "-F", "ip,sym"]);
+    let shown: Vec<String> = shown::leaves(&output)
+        .into_iter()
+        .flat_map(|sample| sample.frames)
+        .collect();
+    let shown = shown.join("\n");
     assert!(
         !shown.contains('\x1b'),
         "no control character reaches the terminal"
@@ -345,7 +350,7 @@ fn functions_that_cannot_be_are_passed_over() {
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    assert_eq!(perf::leaves(&output)[0].frames, ["good"]);
+    assert_eq!(shown::leaves(&output)[0].frames, ["good"]);
 }
 
 /// In a pipe, the size of an attribute tells it from the ids behind it; in a file the header does.
@@ -381,29 +386,6 @@ fn attributes_that_lie_about_their_size_reach_a_pipe_whole() {
                 .collect::<Vec<_>>()
         };
         assert_eq!(ids(&piped), ids(&profile), "{says}");
-    }
-}
-
-/// Damages a file: bits flipped, bytes cut out or doubled, numbers set to extremes.
-pub fn damage(file: &mut Vec<u8>, random: &mut Random) {
-    for _ in 0..1 + random.below(4) {
-        let at = random.below(file.len() as u64) as usize;
-        let end = (at + 1 + random.below(64) as usize).min(file.len());
-        match random.below(6) {
-            0 => file[at] ^= 1 << random.below(8),
-            1 => file.truncate(at.max(1)),
-            2 => drop(file.drain(at..end)),
-            3 => {
-                let doubled = file[at..end].to_vec();
-                file.splice(at..at, doubled);
-            }
-            _ => {
-                let extremes = [0, 1, 0x7f, 0xff];
-                let size = [1, 2, 4, 8][random.below(4) as usize];
-                let end = (at + size).min(file.len());
-                file[at..end].fill(extremes[random.below(4) as usize]);
-            }
-        }
     }
 }
 
@@ -479,7 +461,7 @@ fn samples_outside_damage_in_a_profile_keep_their_names() {
         let output = folder.path().join("out.data");
         let sound = std::fs::read(&input).unwrap();
         inject(&input, &output, &[]);
-        let expected = perf::stacks(&output, &[]);
+        let expected = shown::stacks(&output);
         let (start, end) = middle(&sound);
         for (what, spoil) in spoil {
             let mut damaged = sound.clone();
@@ -490,7 +472,7 @@ fn samples_outside_damage_in_a_profile_keep_their_names() {
                 said.contains("damage among its records, "),
                 "{name}, {what}: {said}"
             );
-            let shown = perf::stacks(&output, &[]);
+            let shown = shown::stacks(&output);
             let profile = Profile::parse(&sound).unwrap();
             let base = profile.data_offset as usize;
             // What the damage lies in may be one sample or many.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::support::{
-    OBJECT_LAYOUTS, capture, inject, inject_capture, inject_into, jitinject, objects_of, perf, scratch, tools,
+    OBJECT_LAYOUTS, capture, inject, inject_capture, jitinject, objects_of, scratch, shown, tools,
 };
 
 /// Frames that the truth has and perf, on our output, does not.
@@ -12,12 +12,12 @@ fn missing(name: &str, layout: &[&str]) -> Vec<String> {
     let output = inject_capture(folder.path(), name, layout);
     let mut leaf: HashMap<(u32, String), u64> = HashMap::new();
     let mut stack = leaf.clone();
-    for sample in perf::leaves(&output) {
+    for sample in shown::leaves(&output) {
         for frame in sample.frames {
             *leaf.entry((sample.pid, frame)).or_default() += 1;
         }
     }
-    for sample in perf::stacks(&output, &[]) {
+    for sample in shown::stacks(&output) {
         for frame in sample.frames.into_iter().collect::<HashSet<_>>() {
             *stack.entry((sample.pid, frame)).or_default() += 1;
         }
@@ -101,29 +101,6 @@ fn flags_that_were_never_set_are_ignored() {
         said.contains("unknown flags in its header, ignored (at 0x20)"),
         "{said}"
     );
-}
-
-/// Where the dump has nothing, and no perf map was there when it was injected, one still names code through
-/// the anonymous maps, which must not get lost.
-#[test]
-fn what_a_perf_map_names_stays_named() {
-    let name = "node20-headeronly";
-    let folder = scratch();
-    let alone = folder.path().join("perf.data");
-    std::fs::copy(capture::profile(name), &alone).unwrap();
-    let dump = capture::folder(name).join("jit-14184.dump");
-    std::fs::copy(dump, folder.path().join("jit-14184.dump")).unwrap();
-    let output = inject_into(folder.path(), &alone, &[]);
-    // perf looks for the map in /tmp only.
-    let map = capture::folder(name).join("perf-14184.map");
-    std::fs::copy(map, "/tmp/perf-14184.map").unwrap();
-    let leaves = perf::leaves(&output);
-    std::fs::remove_file("/tmp/perf-14184.map").unwrap();
-    let unknown = leaves
-        .iter()
-        .filter(|sample| sample.frames == ["[unknown]"])
-        .count();
-    assert_eq!((leaves.len(), unknown), (199, 0));
 }
 
 /// The same input gives the same bytes, whatever the number of threads.

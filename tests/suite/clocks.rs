@@ -7,8 +7,8 @@ use jitinject::bytes::ByteOrder;
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Expected, Generated, Plan, generate};
 use crate::support::profile::ProfileWriter;
+use crate::support::shown::assert_named;
 use crate::support::{attempt, inject, model, said, scratch};
-use crate::synthetic::assert_named;
 
 const SECOND: u64 = 1_000_000_000;
 /// How far the dumps' clock is behind the profile's, unless a test says otherwise.
@@ -57,7 +57,7 @@ fn change_profile(path: &Path, clock: Option<u32>, first: &[(u32, Vec<u8>)], fea
 fn check(folder: &Path, generated: &Generated, more: &[&str]) -> String {
     let output = folder.join("out.data");
     let said = inject(&generated.profile, &output, &[&["-v"], more].concat());
-    assert_named("perf", &output, &generated.expected);
+    assert_named(&output, &generated.expected);
     said
 }
 

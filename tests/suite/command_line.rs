@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::{
-    attempt, capture, inject, inject_into, jitinject, objects_of, perf, said, scratch, tools,
+    attempt, capture, inject, inject_into, jitinject, objects_of, said, scratch, shown, tools,
 };
 
 #[test]
@@ -27,7 +27,7 @@ fn without_arguments_it_reads_and_writes_the_usual_files_here() {
         "{said}"
     );
     assert!(output.stdout.is_empty());
-    assert_eq!(perf::leaves(&folder.path().join("perf.jit.data")).len(), 366);
+    assert_eq!(shown::leaves(&folder.path().join("perf.jit.data")).len(), 366);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn profiles_can_share_a_folder_of_objects() {
     let count = std::fs::read_dir(&shared).unwrap().count();
     assert_eq!(count, 19 + 18);
     let named = |output: &Path, prefix: &str| {
-        let leaves = perf::leaves(output);
+        let leaves = shown::leaves(output);
         leaves
             .iter()
             .filter(|sample| sample.frames[0].starts_with(prefix))
@@ -181,7 +181,7 @@ fn objects_of_other_profiles_keep_their_names() {
     inject(&profile, &output, &["--elf-dir", tools::text(&shared), "--all"]);
     assert_eq!(std::fs::read(&other).unwrap(), b"somebody else's");
     assert_eq!(std::fs::read_dir(&shared).unwrap().count(), 78 + 1);
-    let leaves = perf::leaves(&output);
+    let leaves = shown::leaves(&output);
     assert!(
         leaves
             .iter()
@@ -246,7 +246,7 @@ fn the_summary_can_go_to_standard_output() {
 fn objects_can_go_to_any_folder() {
     let profile = capture::profile("php82");
     let named = |output: &Path| {
-        let leaves = perf::leaves(output);
+        let leaves = shown::leaves(output);
         let is_named = |name: &str| name.starts_with("TRACE-");
         leaves.iter().filter(|sample| is_named(&sample.frames[0])).count()
     };

@@ -11,7 +11,7 @@ use jitinject::runtime::FileKind;
 use jitinject::units::Address;
 use serde_json::Value;
 
-use crate::mono::gunzipped;
+use crate::support::capture::gunzipped;
 use crate::support::dump::{DumpWriter, X86_64, tables};
 use crate::support::{capture, jitinject, said, scratch, tools};
 

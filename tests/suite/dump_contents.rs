@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jitinject::bytes::ByteOrder;
 
 use crate::dump::{counts, files, made, number, pieces};
-use crate::mono::gunzipped;
+use crate::support::capture::gunzipped;
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::{capture, mono_report};
 

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use gimli::RunTimeEndian;
+use gimli::{DwLang, RunTimeEndian};
 use jitinject::bytes::ByteOrder;
 use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
 use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Settings, Version};
@@ -12,6 +12,28 @@ use proptest::prelude::*;
 
 use crate::support::generator::Random;
 use crate::support::{dwarf_contents, gimli_writer};
+
+/// Sources, each with the language that it is written in; no language for those that readers need none of.
+const SOURCES: [(&str, Option<DwLang>); 12] = [
+    ("src/main.c", Some(gimli::DW_LANG_C99)),
+    ("/usr/include/c++/12/vector.cc", Some(gimli::DW_LANG_C_plus_plus)),
+    ("Work.java", Some(gimli::DW_LANG_Java)),
+    ("/home/you/work.py", Some(gimli::DW_LANG_Python)),
+    ("src/lib.rs", Some(gimli::DW_LANG_Rust)),
+    ("fib.jl", Some(gimli::DW_LANG_Julia)),
+    ("a.out/solve.f90", Some(gimli::DW_LANG_Fortran90)),
+    ("work.c/README", None),
+    ("work.ts", None),
+    ("py", None),
+    ("trailing.c.", None),
+    ("UPPER.C", None),
+];
+
+/// The language of a source by this table.
+fn language(path: &[u8]) -> Option<DwLang> {
+    let source = SOURCES.iter().find(|(source, _)| source.as_bytes() == path)?;
+    source.1
+}
 
 const SIZE: u32 = 200;
 const FILES: u32 = 4;
@@ -241,7 +263,12 @@ fn vary(info: &mut DebugInfo<'_>, scale: u32, random: &mut Random) {
     }
     for file in &mut info.files {
         match random.below(8) {
-            0 => file.path = Cow::Borrowed(b"src/main.c"),
+            0 => {
+                file.path = SOURCES[random.below(SOURCES.len() as u64) as usize]
+                    .0
+                    .as_bytes()
+                    .into()
+            }
             1 => file.path = Cow::Borrowed(b""),
             2 => file.path = Cow::Borrowed(b"/"),
             3 => file.path = Cow::Borrowed(b"a/b/c/"),
@@ -320,7 +347,7 @@ proptest! {
         let mut buffers = Buffers::default();
         let sections = encode(&units, settings, &mut buffers);
         let found = dwarf_contents::describe(&sections, endian(order));
-        let reference = gimli_writer::encode(&units, settings);
+        let reference = gimli_writer::encode(&units, settings, language);
         let reference: Vec<_> = reference.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
         prop_assert_eq!(found, dwarf_contents::describe(&reference, endian(order)));
     }

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use jitinject::bytes::ByteOrder;
+use object::{Object, ObjectSymbol};
 
 use crate::support::dump::DumpWriter;
-use crate::support::lines::{Layout, STRETCH, model, put_lines};
-use crate::support::{capture, perf, said, scratch, tools};
+use crate::support::lines::{Layout, STRETCH, Site, model, put_lines};
+use crate::support::{capture, said, scratch, shown, symbolizer, tools};
 
 /// Runs an example; cargo test builds them.
 fn example(name: &str, arguments: &[&str]) -> String {
@@ -73,17 +74,15 @@ fn who_was_at_an_address_is_told_with_lines_and_inlined_calls() {
 }
 
 #[test]
-fn an_object_is_made_that_binutils_read() {
+fn an_object_is_made_with_a_symbol_and_lines() {
     let folder = scratch();
-    let object = folder.path().join("add.so");
-    example("make_elf", &[tools::text(&object)]);
-    let text = tools::run("objdump", &["-d", "-l", tools::text(&object)]);
-    assert!(
-        text.contains("<add>:") && text.contains("add.toy:2") && text.contains("ret"),
-        "{text}"
-    );
-    let verified = tools::run("llvm-dwarfdump", &["--verify", tools::text(&object)]);
-    assert!(verified.contains("No errors"), "{verified}");
+    let path = folder.path().join("add.so");
+    example("make_elf", &[tools::text(&path)]);
+    let bytes = std::fs::read(&path).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let symbol = file.symbols().find(|symbol| symbol.name() == Ok("add")).unwrap();
+    let sites = symbolizer::sites(&path, &[symbol.address()]);
+    assert_eq!(sites, [[Site::new("add", "/src/add.toy", 2)]]);
 }
 
 #[test]
@@ -91,7 +90,7 @@ fn a_profile_is_rewritten_with_the_samples_of_one_process() {
     let folder = scratch();
     let output = folder.path().join("one.data");
     let input = capture::profile("multi");
-    let expected = perf::leaves(&input)
+    let expected = shown::leaves(&input)
         .into_iter()
         .filter(|sample| sample.pid == 4832)
         .count();
@@ -99,7 +98,7 @@ fn a_profile_is_rewritten_with_the_samples_of_one_process() {
         "rewrite_profile",
         &[tools::text(&input), tools::text(&output), "4832"],
     );
-    let samples = perf::leaves(&output);
+    let samples = shown::leaves(&output);
     assert!(expected > 0 && samples.len() == expected);
     assert!(samples.iter().all(|sample| sample.pid == 4832));
 }

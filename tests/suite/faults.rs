@@ -5,14 +5,17 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use jitinject::inject::{Options, Progress, inject as inject_here};
 use jitinject::summary::Summary;
+use rustix::process::Signal;
 
 use crate::support::generator::{Generated, Plan, Random, generate};
+use crate::support::processes::{is_stopped, send, wait_until, with_usual_signals};
+use crate::support::scene::{Scene, State, left_over};
 use crate::support::{attempt, capture, inject, jitinject, model, said, scratch, tools};
 
 /// Does something when a part of the work starts.
@@ -113,67 +116,59 @@ fn a_profile_that_is_cut_off_while_it_is_read_is_an_error() {
     }
 }
 
-/// All that is called after an output: the profile and its objects, each with its content.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct State {
-    profile: Option<Vec<u8>>,
-    objects: Vec<(PathBuf, Vec<u8>)>,
-}
-
-impl State {
-    fn of(folder: &Path) -> Self {
-        let entries = fs::read_dir(folder.join("out.data.elf"));
-        let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
-        let mut objects: Vec<_> = paths
-            .map(|path| (path.clone(), fs::read(path).unwrap()))
-            .collect();
-        objects.sort();
-        Self {
-            profile: fs::read(folder.join("out.data")).ok(),
-            objects,
+/// Starts a command and stops it in the middle of its work: what it writes is there under hidden names, and nothing has its
+/// own name yet. A run that was through before it could be stopped is no use, and is done again.
+fn stopped_at_work(folder: &Path, command: impl Fn() -> Command) -> Child {
+    const OLD: &[u8] = b"the old one";
+    let output = folder.join("out.data");
+    loop {
+        let _ = fs::remove_dir_all(folder.join("out.data.elf"));
+        fs::write(&output, OLD).unwrap();
+        let mut running = command().spawn().unwrap();
+        wait_until("it writes something", || {
+            !left_over(folder).is_empty() || running.try_wait().unwrap().is_some()
+        });
+        // A process that was waited for has no number any more.
+        if running.try_wait().unwrap().is_some() {
+            continue;
         }
+        send(&running, Signal::STOP);
+        wait_until("it stops", || {
+            is_stopped(&running) || running.try_wait().unwrap().is_some()
+        });
+        if fs::read(&output).unwrap() == OLD && !left_over(folder).is_empty() {
+            return running;
+        }
+        let _ = running.kill();
+        running.wait().unwrap();
     }
 }
 
-/// What is left of an output that was not finished.
-fn left_over(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let is_hidden = |path: &PathBuf| tools::text(path).contains("/.jitinject-");
-    entries.filter(is_hidden).collect()
-}
-
-fn wait_for_start(folder: &Path, running: &mut Child) {
-    while left_over(folder).is_empty() {
-        assert!(
-            running.try_wait().unwrap().is_none(),
-            "it ended before it wrote anything"
-        );
-        sleep(Duration::from_millis(1));
-    }
+/// A run over so many functions, each of which becomes a file, that it takes seconds.
+fn long_run(program: &mut Command, input: &Path, folder: &Path) {
+    program
+        .args(["-q", "--all", "--layout=function"])
+        .args(["-i", tools::text(input)])
+        .args(["-o", tools::text(&folder.join("out.data"))]);
 }
 
 #[test]
 fn signals_that_end_the_program_leave_nothing_behind() {
-    const SIGHUP: i32 = 1;
-    const SIGINT: i32 = 2;
-    const SIGTERM: i32 = 15;
     let folder = scratch();
     let generated = made(folder.path(), 40_000);
-    let output = folder.path().join("out.data");
-    fs::write(&output, "the old one").unwrap();
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
-        let mut running = jitinject()
-            .args(["-q", "--all", "--layout=function"])
-            .args(["-i", tools::text(&generated.profile)])
-            .args(["-o", tools::text(&output)])
-            .spawn()
-            .unwrap();
-        wait_for_start(folder.path(), &mut running);
-        kill(&running, signal);
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        let mut running = stopped_at_work(folder.path(), || {
+            let mut command = jitinject();
+            long_run(&mut command, &generated.profile, folder.path());
+            with_usual_signals(&mut command);
+            command
+        });
+        send(&running, signal);
+        send(&running, Signal::CONT);
         let status = running.wait().unwrap();
-        assert_eq!(status.signal(), Some(signal), "{status}");
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
         assert_eq!(left_over(folder.path()), Vec::<PathBuf>::new());
-        assert_eq!(fs::read(&output).unwrap(), b"the old one");
+        assert_eq!(fs::read(folder.path().join("out.data")).unwrap(), b"the old one");
         assert!(!folder.path().join("out.data.elf").exists());
     }
 }
@@ -182,31 +177,22 @@ fn signals_that_end_the_program_leave_nothing_behind() {
 fn signals_that_are_ignored_stay_so() {
     let folder = scratch();
     let generated = made(folder.path(), 10_000);
-    let output = folder.path().join("out.data");
-    let mut running = Command::new("nohup")
-        .arg(env!("CARGO_BIN_EXE_jitinject"))
-        .args(["-q", "--all", "--layout=function"])
-        .args(["-i", tools::text(&generated.profile)])
-        .args(["-o", tools::text(&output)])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_for_start(folder.path(), &mut running);
-    kill(&running, 1);
+    let mut running = stopped_at_work(folder.path(), || {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_jitinject"));
+        long_run(&mut command, &generated.profile, folder.path());
+        command
+    });
+    send(&running, Signal::HUP);
+    send(&running, Signal::CONT);
     assert!(running.wait().unwrap().success());
     assert_eq!(State::of(folder.path()).objects.len(), 10_000);
 }
 
-fn kill(running: &Child, signal: i32) {
-    let number = format!("-{signal}");
-    tools::run("kill", &[&number, &running.id().to_string()]);
-}
-
 /// Kills the program at `count` random moments, while it replaces an output by another one. `signals` take turns.
-fn kill_at_any_moment(count: usize, signals: &[i32]) {
-    const SIGKILL: i32 = 9;
+fn kill_at_any_moment(count: usize, signals: &[Signal]) {
     let folder = scratch();
     let output = folder.path().join("out.data");
     // The same processes and functions, so that the objects have the same names.
@@ -221,7 +207,7 @@ fn kill_at_any_moment(count: usize, signals: &[i32]) {
         .collect();
     let start = |input: &Path| {
         let mut command = jitinject();
-        command.args([
+        with_usual_signals(&mut command).args([
             "-q",
             "--all",
             "-i",
@@ -249,34 +235,38 @@ fn kill_at_any_moment(count: usize, signals: &[i32]) {
         sleep(Duration::from_micros(
             random.below(1 + longest.as_micros() as u64),
         ));
-        kill(&running, signal);
+        send(&running, signal);
         let status = running.wait().unwrap();
         ended += usize::from(status.success());
-        assert!(status.success() || status.signal() == Some(signal), "{status}");
+        assert!(
+            status.success() || status.signal() == Some(signal.as_raw()),
+            "{status}"
+        );
         let found = State::of(folder.path());
         let profile = states.iter().position(|state| state.profile == found.profile);
         let objects = states.iter().position(|state| state.objects == found.objects);
         let (Some(profile), Some(objects)) = (profile, objects) else {
-            panic!("after signal {signal}: profile {profile:?}, objects {objects:?}");
+            panic!("after {signal:?}: profile {profile:?}, objects {objects:?}");
         };
         let left = left_over(folder.path());
-        if signal == SIGKILL {
+        if signal == Signal::KILL {
             // Two names can't change at once.
             between += usize::from(profile != objects);
             for path in left {
                 let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
             }
         } else {
-            assert_eq!(profile, objects, "after signal {signal}");
-            assert_eq!(left, Vec::<PathBuf>::new(), "after signal {signal}");
+            assert_eq!(profile, objects, "after {signal:?}");
+            assert_eq!(left, Vec::<PathBuf>::new(), "after {signal:?}");
         }
         if profile != objects || round % 10 == 9 {
             assert!(start(&inputs[profile]).status().unwrap().success());
         }
         now = profile;
     }
+    // It is so in few of a thousand moments, more where others take the processor.
     assert!(
-        between <= 1 + count / 100,
+        between <= 1 + count / 20,
         "{between} of {count} between two names"
     );
     assert!(ended < count, "all of them were through before");
@@ -284,57 +274,18 @@ fn kill_at_any_moment(count: usize, signals: &[i32]) {
 
 #[test]
 fn killed_at_any_of_200_moments_there_is_one_output_and_it_is_whole() {
-    kill_at_any_moment(200, &[9]);
+    kill_at_any_moment(200, &[Signal::KILL]);
 }
 
 #[test]
 fn ended_by_any_signal_at_any_moment_there_is_one_output_and_it_is_whole() {
-    kill_at_any_moment(50, &[15, 2, 1]);
+    kill_at_any_moment(50, &[Signal::TERM, Signal::INT, Signal::HUP]);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn killed_at_any_of_many_moments_there_is_one_output_and_it_is_whole() {
-    kill_at_any_moment(1000, &[9, 15, 2, 1]);
-}
-
-/// An input, and an output of an earlier run.
-struct Scene {
-    folder: tempfile::TempDir,
-    input: PathBuf,
-    output: PathBuf,
-    before: State,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let folder = scratch();
-        let output = folder.path().join("out.data");
-        inject(&capture::profile("wasmtime"), &output, &[]);
-        Self {
-            input: capture::profile("php82"),
-            output,
-            before: State::of(folder.path()),
-            folder,
-        }
-    }
-
-    /// Runs the program from a shell that does `first`.
-    fn run_after(&self, first: &str, more: &[&str]) -> Output {
-        Command::new("sh")
-            .args(["-c", &format!("{first}; exec \"$@\""), "sh"])
-            .arg(env!("CARGO_BIN_EXE_jitinject"))
-            .args(["--all", "-i", tools::text(&self.input)])
-            .args(["-o", tools::text(&self.output)])
-            .args(more)
-            .output()
-            .unwrap()
-    }
-
-    fn assert_unchanged(&self, what: &str) {
-        assert!(State::of(self.folder.path()) == self.before, "{what}");
-        assert_eq!(left_over(self.folder.path()), Vec::<PathBuf>::new(), "{what}");
-    }
+    kill_at_any_moment(1000, &[Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP]);
 }
 
 #[test]
@@ -351,46 +302,6 @@ fn a_limit_for_the_size_of_files_is_an_error_like_others() {
         );
         scene.assert_unchanged(&said);
     }
-}
-
-#[test]
-fn a_full_disk_is_an_error_and_the_old_output_stays() {
-    let scene = Scene::new();
-    // A file system that has room for so many KiB, the old output among them, and one for the profile alone.
-    const SCRIPT: &str = "
-        set -e
-        mount -t tmpfs -o size=$1k none \"$2\"
-        cp \"$3\" \"$2/out.data\"
-        \"$4\" --all -i \"$5\" -o \"$2/out.data\" || status=$?
-        test \"${status:-0}\" != 0 || exit 0
-        cmp \"$3\" \"$2/out.data\"
-        test \"$(ls -A \"$2\")\" = out.data
-        exit $status";
-    let mounted = scene.folder.path().join("mounted");
-    fs::create_dir(&mounted).unwrap();
-    let old = fs::metadata(&scene.output).unwrap().len() / 1024;
-    let mut failures = 0;
-    for room in (old + 12..).step_by(60) {
-        let ran = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"])
-            .args([
-                &room.to_string(),
-                tools::text(&mounted),
-                tools::text(&scene.output),
-            ])
-            .args([env!("CARGO_BIN_EXE_jitinject"), tools::text(&scene.input)])
-            .output()
-            .unwrap();
-        let said = said(&ran);
-        if said.contains("next: perf report") {
-            break;
-        }
-        assert_eq!(ran.status.code(), Some(1), "{room} KiB: {said}");
-        assert!(said.contains("No space left on device"), "{said}");
-        assert!(said.contains("note: make room there"), "{said}");
-        failures += 1;
-    }
-    assert!(failures > 3, "{failures}");
 }
 
 #[test]
@@ -433,22 +344,6 @@ fn what_cannot_be_written_to_is_told() {
     let ran = attempt(&scene.input, &missing, &[]);
     assert_eq!(ran.status.code(), Some(1));
     assert!(said(&ran).contains("No such file or directory"), "{}", said(&ran));
-}
-
-#[test]
-fn a_read_only_folder_stays_as_it_is() {
-    const SCRIPT: &str = "
-        mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && exec \"$2\" --all -i \"$3\" -o \"$1/out.data\"";
-    let scene = Scene::new();
-    let ran = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"])
-        .args([tools::text(scene.folder.path()), env!("CARGO_BIN_EXE_jitinject")])
-        .arg(&scene.input)
-        .output()
-        .unwrap();
-    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-    assert!(said(&ran).contains("Read-only file system"), "{}", said(&ran));
-    scene.assert_unchanged("read only");
 }
 
 #[test]

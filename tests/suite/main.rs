@@ -1,6 +1,6 @@
-//! The tests of the whole program, one file for each kind of promise. They compare with somebody else: with
-//! what was really run, with perf, with other readers of the same formats. `scripts/test` installs what they
-//! need; a test whose tool is missing fails.
+//! The tests of the whole program that need nothing but a Rust toolchain, one file for each kind of promise. They
+//! compare with what was really run and with readers written in Rust; with `PERF_PROGRAMS=perf:...` also with
+//! what those show. `tests/external` has the tests that need other programs.
 
 // A test says that something is wrong by panicking.
 #![allow(
@@ -9,6 +9,9 @@
     clippy::panic,
     clippy::indexing_slicing
 )]
+
+#[path = "../support/mod.rs"]
+mod support;
 
 mod adversarial;
 mod bad_input;
@@ -32,33 +35,22 @@ mod faults;
 mod formats;
 mod hostile_files;
 mod house;
-mod lines;
-mod live;
-mod machines;
 mod matching;
 mod mono;
 mod mono_damage;
 mod mono_events;
 mod mono_hostile;
-mod mono_live;
-mod mono_names;
 mod mono_processes;
 mod mono_versions;
-mod objects;
 mod perf_maps;
 mod perf_versions;
 mod readers;
 mod records;
-mod support;
-mod synthesis;
 mod synthetic;
 mod timeline;
-mod timeline_page;
 mod unsafe_code;
 mod unwinding;
 mod xray;
 mod xray_damage;
-mod xray_events;
 mod xray_functions;
-mod xray_joined;
 mod xray_versions;

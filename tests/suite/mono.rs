@@ -1,13 +1,13 @@
 //! Real logs of Mono's profiler against what mprof-report, Mono's own reader, says of them.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 
 use jitinject::runtime::mono::event::{CodeBufferKind, CollectionPhase, Metadata, Move, Stage};
 use jitinject::runtime::mono::{Event, Function, Index, Kind, Log, Method, ThreadId};
 use jitinject::units::Address;
 
 use crate::support::capture;
+use crate::support::capture::gunzipped;
 
 /// The recordings that are not packed.
 pub const REAL: [&str; 4] = ["mono-alloc", "mono-calls", "mono-jit", "mono-joined"];
@@ -20,14 +20,6 @@ pub fn real(name: &str) -> Vec<u8> {
 /// What mprof-report says of it.
 pub fn report(name: &str) -> String {
     std::fs::read_to_string(capture::folder(name).join("report.txt")).unwrap()
-}
-
-/// What a file of gzip has in it.
-pub fn gunzipped(path: &std::path::Path) -> Vec<u8> {
-    let mut out = Vec::new();
-    let file = std::fs::File::open(path).unwrap();
-    flate2::read::GzDecoder::new(file).read_to_end(&mut out).unwrap();
-    out
 }
 
 /// All events of a sound log.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use jitinject::runtime::mono::{Fault, Log, packed};
 use jitinject::tally::Seen;
 
-use crate::mono::{events, gunzipped, real, report};
+use crate::mono::{events, real, report};
 use crate::support::capture;
+use crate::support::capture::gunzipped;
 use crate::support::mono_log::{self, Writer};
 
 fn damaged(name: &str) -> Vec<u8> {

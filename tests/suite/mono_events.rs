@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use jitinject::runtime::mono::{Kind, Log};
-
-use crate::mono::gunzipped;
-use crate::support::mono_report::{Called, Report, UNRESOLVED};
-use crate::support::perf::{Event, events, newer, without_addresses};
-use crate::support::{capture, inject, inject_into, scratch, tools};
+use crate::support::capture::gunzipped;
+use crate::support::mono_report::{Report, UNRESOLVED};
+use crate::support::mono_sums::{alone, assert_calls, by_leaf, of, sum};
+use crate::support::perf::{Event, assert_reports_are_silent, without_addresses};
+use crate::support::shown;
+use crate::support::{capture, inject, perf, scratch, tools};
 
 fn log_of(name: &str) -> PathBuf {
     capture::folder(name).join("trace.mlpd")
@@ -25,56 +25,6 @@ fn unpacked_traces(name: &str, folder: &Path) -> Report {
     let traces = folder.join("report-traces.txt");
     std::fs::write(&traces, gunzipped(&packed)).unwrap();
     Report::kept(&traces)
-}
-
-/// The profile of a log's events alone, as perf shows it, and as a newer perf does.
-pub fn alone(log: &Path, more: &[&str]) -> Vec<Event> {
-    let folder = scratch();
-    let output = inject_into(folder.path(), log, more);
-    let shown = without_addresses(events("perf", &output));
-    assert!(shown == without_addresses(events(&newer(), &output)));
-    assert_reports_are_silent(&output);
-    shown
-}
-
-/// perf report, of both versions, has nothing to say against a profile.
-pub fn assert_reports_are_silent(profile: &Path) {
-    for program in ["perf", &newer()] {
-        let cache = scratch();
-        tools::checked(
-            program,
-            &[
-                "--buildid-dir",
-                tools::text(cache.path()),
-                "report",
-                "-f",
-                "-i",
-                tools::text(profile),
-                "--stdio",
-            ],
-        );
-    }
-}
-
-/// Those of one event.
-pub fn of<'a>(events: &'a [Event], name: &str) -> Vec<&'a Event> {
-    let name = format!("mono/{name}/");
-    events.iter().filter(|event| event.name == name).collect()
-}
-
-/// The periods together, and how many there are.
-pub fn sum(events: &[&Event]) -> (u64, u64) {
-    (events.iter().map(|event| event.period).sum(), events.len() as u64)
-}
-
-/// The same for each innermost symbol.
-pub fn by_leaf(events: &[&Event]) -> BTreeMap<String, (u64, u64)> {
-    let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for event in events {
-        let sum = sums.entry(event.leaf().to_owned()).or_default();
-        *sum = (sum.0 + event.period, sum.1 + 1);
-    }
-    sums
 }
 
 /// mprof-report reads a log once, and does not know types whose name comes later; we do.
@@ -197,78 +147,6 @@ fn samples_of_the_profiler_are_where_mprof_report_has_them() {
     assert!(with_main.count() > 5);
 }
 
-/// For each name of a method in a log, the name that stands for all methods with the same code: an external method and
-/// its wrapper are one, and mprof-report has a line for each.
-fn shared_names(log: &[u8]) -> BTreeMap<String, String> {
-    let mut by_code: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
-    for event in Log::parse(log).unwrap().events() {
-        if let Kind::Jit {
-            code,
-            name,
-            size: 1..,
-            ..
-        } = event.kind
-        {
-            let name = String::from_utf8(name.to_vec()).unwrap();
-            by_code.entry(code.0).or_default().insert(name);
-        }
-    }
-    let shared = by_code.values().flat_map(|names| {
-        let first = names.first().unwrap();
-        names.iter().map(move |name| (name.clone(), first.clone()))
-    });
-    shared.collect()
-}
-
-/// What was called, by the names of [`shared_names`]: how often, and how many nanoseconds were spent in it, by itself
-/// and in all. A method that calls itself counts for each of its calls, as it does to mprof-report.
-#[derive(Default, Debug)]
-struct Spent {
-    calls: u64,
-    own: u64,
-    total: u64,
-}
-
-fn spent<'a>(shown: &'a [Event], name: impl Fn(&'a str) -> &'a str) -> BTreeMap<&'a str, Spent> {
-    let mut spent: BTreeMap<&str, Spent> = BTreeMap::new();
-    for event in of(shown, "calls") {
-        spent.entry(name(event.leaf())).or_default().calls += event.period;
-    }
-    for event in of(shown, "self-ns") {
-        spent.entry(name(event.leaf())).or_default().own += event.period;
-        for method in event.symbols() {
-            spent.entry(name(method)).or_default().total += event.period;
-        }
-    }
-    spent
-}
-
-/// Checks the calls against those of a report of all methods.
-pub fn assert_calls(shown: &[Event], log: &[u8], report: &Report) {
-    let shared = shared_names(log);
-    let name = |name| shared.get(name).map_or(name, String::as_str);
-    assert_eq!(sum(&of(shown, "calls")).1, report.number("Total calls:"));
-    let ours = spent(shown, name);
-    let lines = report.calls();
-    let mut theirs: BTreeMap<&str, Vec<Called>> = BTreeMap::new();
-    for (method, called) in &lines {
-        theirs.entry(name(method)).or_default().push(*called);
-    }
-    assert!(theirs.keys().eq(ours.keys()));
-    for (name, called) in theirs {
-        let sum = |part: fn(&Called) -> u64| called.iter().map(part).sum::<u64>();
-        // Each line was cut to whole milliseconds.
-        let is_near = |nanoseconds: u64, milliseconds: u64| {
-            let most = milliseconds + called.len() as u64;
-            (milliseconds * 1_000_000..most * 1_000_000).contains(&nanoseconds)
-        };
-        let ours = &ours[name];
-        assert_eq!(ours.calls, sum(|it| it.calls), "{name}");
-        let has_times = is_near(ours.own, sum(|it| it.own)) && is_near(ours.total, sum(|it| it.total));
-        assert!(has_times, "{name}: {ours:?}, {called:?}");
-    }
-}
-
 #[test]
 fn calls_and_times_of_methods_are_those_of_mprof_report() {
     let log = log_of("mono-calls");
@@ -295,19 +173,13 @@ fn events_beside_a_recording_leave_its_samples_alone_and_have_the_same_sums() {
     const EVENTS: [&str; 2] = ["--events", "alloc,exception,sample"];
     let folder = scratch();
     let (output, _) = merged(folder.path(), &[]);
-    let recorded = ["perf".to_owned(), newer()].map(|program| {
-        let recorded = events(&program, &output);
-        (program, recorded)
-    });
+    let recorded = shown::events(&output);
     let (output, _) = merged(folder.path(), &EVENTS);
-    assert_reports_are_silent(&output);
-    let [(ours, own), of_newer] = recorded.map(|(program, recorded)| {
-        let shown = events(&program, &output).into_iter();
-        let (ours, own): (Vec<Event>, Vec<Event>) = shown.partition(|event| event.name.starts_with("mono/"));
-        assert!(own == recorded, "{program}");
-        (without_addresses(ours), own)
-    });
-    assert_eq!(ours.len(), of_newer.0.len());
+    assert_reports_are_silent(&perf::named_programs(), &output);
+    let shown = shown::events(&output).into_iter();
+    let (ours, own): (Vec<Event>, Vec<Event>) = shown.partition(|event| event.name.starts_with("mono/"));
+    assert!(own == recorded);
+    let ours = without_addresses(ours);
 
     let alone = alone(&log_of("mono-joined"), &EVENTS);
     let [ours_by_type, alone_by_type] = [&ours, &alone].map(|events| by_leaf(&of(events, "alloc-bytes")));

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use jitinject::runtime::mono::{Kind, Log};
 
-use crate::mono::{gunzipped, real};
-use crate::mono_events::{alone, of, sum};
-use crate::support::perf::events;
-use crate::support::{attempt, capture, inject, said, scratch, tools};
+use crate::mono::real;
+use crate::support::capture::gunzipped;
+use crate::support::mono_sums::{alone, of, sum};
+use crate::support::{attempt, capture, inject, said, scratch, shown, tools};
 
 /// Unpacks a damaged log.
 fn damaged(folder: &Path, name: &str) -> PathBuf {
@@ -58,7 +58,7 @@ fn what_is_no_readable_log_is_refused_and_left_out_beside_a_profile() {
         let more = [&["--mono-log", tools::text(&log)], &RECORDED[..]].concat();
         let told = inject(&recorded, &output, &more);
         assert!(told.contains(expected) && told.contains(": not used"), "{told}");
-        assert_eq!(events("perf", &output), events("perf", &recorded));
+        assert_eq!(shown::events(&output), shown::events(&recorded));
     }
 }
 
@@ -219,7 +219,7 @@ fn what_is_before_and_behind_damage_is_used() {
             std::fs::write(&path, file).unwrap();
             let told = inject(&path, &folder.path().join("out.data"), &["--events", "alloc"]);
             assert!(told.contains("warning: "), "{told}");
-            let shown = events("perf", &folder.path().join("out.data"));
+            let shown = shown::events(&folder.path().join("out.data"));
             assert_eq!(sum(&of(&shown, "alloc-bytes")), without(&sums, buffer), "{place}");
         }
     }

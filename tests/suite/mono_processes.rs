@@ -9,11 +9,11 @@ use jitinject::runtime::mono::event::{
 };
 use jitinject::units::Address;
 
-use crate::mono_events::{alone, assert_reports_are_silent, of, sum};
 use crate::support::mono_log::{Bases, Writer};
-use crate::support::perf::{Event, events};
+use crate::support::mono_sums::{alone, of, sum};
+use crate::support::perf::{Event, assert_reports_are_silent};
 use crate::support::profile::ProfileWriter;
-use crate::support::{attempt, capture, inject, jitinject, said, scratch, tools};
+use crate::support::{attempt, capture, inject, jitinject, perf, said, scratch, shown, tools};
 
 const MILLISECOND: u64 = 1_000_000;
 /// When everything begins.
@@ -124,7 +124,7 @@ fn threads_are_found_by_their_names_and_when_they_got_them() {
         ],
     );
     assert!(!told.contains("any of several"), "{told}");
-    let shown = events("perf", &output);
+    let shown = shown::events(&output);
     let threw = throwers(&shown);
     let expected = [("mono", 4711), ("same", 4712), ("same", 4713)];
     assert_eq!(threw.len(), 4);
@@ -156,7 +156,7 @@ fn threads_that_can_be_any_of_several_are_kept_apart_and_told() {
         told.contains("1 thread can be any of several in the profile"),
         "{told}"
     );
-    let threw = throwers(&events("perf", &output));
+    let threw = throwers(&shown::events(&output));
     assert_eq!(threw[0], ("mono".into(), 4711));
     assert!(threw[1].0 == "same" && threw[1].1 > 1 << 21, "{threw:?}");
 }
@@ -244,7 +244,7 @@ fn callers_are_where_they_were_on_the_clock_of_the_log() {
         told.contains("1 of 1 samples in its code got the call chain"),
         "{told}"
     );
-    let shown = events("perf", &output);
+    let shown = shown::events(&output);
     assert_eq!(shown[0].symbols(), ["Calls:Inner ()", "Calls:Outer ()"]);
     let file = &shown[0].frames[1].file;
     assert!(
@@ -284,10 +284,10 @@ fn a_log_of_another_process_is_told_and_its_process_can_be_said() {
         told.contains("is of process 4711, which is not in the profile: not used; say with --pid"),
         "{told}"
     );
-    assert_eq!(events("perf", &output)[0].leaf(), "[unknown]");
+    assert_eq!(shown::events(&output)[0].leaf(), "[unknown]");
 
     inject(&input, &output, &[&with_log[..], &["--pid", "55"]].concat());
-    let shown = events("perf", &output);
+    let shown = shown::events(&output);
     let of_recorded = shown
         .iter()
         .find(|event| !event.name.starts_with("mono/"))
@@ -296,7 +296,7 @@ fn a_log_of_another_process_is_told_and_its_process_can_be_said() {
     assert_eq!(throwers(&shown), [("mono".to_owned(), 55)]);
 
     inject(&log, &output, &["--pid", "77"]);
-    let shown = events("perf", &output);
+    let shown = shown::events(&output);
     assert!(
         shown
             .iter()
@@ -311,8 +311,8 @@ fn logs_of_two_processes_make_one_profile() {
     let folder = scratch();
     let output = folder.path().join("out.data");
     inject(&logs[0], &output, &["--mono-log", tools::text(&logs[1])]);
-    assert_reports_are_silent(&output);
-    let shown = events("perf", &output);
+    assert_reports_are_silent(&perf::named_programs(), &output);
+    let shown = shown::events(&output);
     assert!(shown.is_sorted_by_key(|event| event.time));
     let pids: BTreeSet<u32> = shown.iter().map(|event| event.pid).collect();
     assert_eq!(pids, BTreeSet::from([25_601, 25_744]));
@@ -366,7 +366,7 @@ fn logs_of_two_processes_go_beside_a_recording_of_both() {
             "exception",
         ],
     );
-    let shown = events("perf", &output);
+    let shown = shown::events(&output);
     let threw = throwers(&shown);
     assert_eq!(threw, [("mono".to_owned(), PID), ("mono".to_owned(), 4800)]);
     assert!(shown.iter().all(|event| event.leaf() == "Some.Class:Of0 ()"));

@@ -2,97 +2,16 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use jitinject::bytes::ByteOrder;
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};
-use crate::support::generator::Expected;
-use crate::support::profile::ProfileWriter;
-use crate::support::{attempt, capture, inject, inject_into, objects_of, perf, scratch, tools};
-use crate::synthetic::assert_named;
-
-const REGION: u64 = 0x7000_0000;
-const SECOND: u64 = 1_000_000_000;
-const UNKNOWN: &str = "[unknown]";
-
-/// The recordings with perf maps that do something, and how many samples of theirs only the map names.
-const CAPTURES: [(&str, u32, u64); 3] = [
-    ("cpython312-map", 12859, 0),
-    ("mono-map", 12879, 64),
-    ("node20-headeronly", 14184, 43),
-];
-
-/// One frame as perf shows it: address, symbol, file.
-fn frames(profile: &Path, more: &[&str]) -> Vec<(u64, String, String)> {
-    let mut arguments = vec![
-        "script",
-        "-f",
-        "--no-inline",
-        "--no-demangle",
-        "-i",
-        tools::text(profile),
-    ];
-    arguments.extend_from_slice(&["-F", "ip,sym,dso"]);
-    arguments.extend_from_slice(more);
-    let shown = perf::perf(&arguments);
-    let frames = shown.lines().filter_map(|line| {
-        let (address, rest) = line.trim().split_once(' ')?;
-        let (symbol, file) = rest.trim_end().strip_suffix(')')?.rsplit_once(" (")?;
-        let address = u64::from_str_radix(address, 16).ok()?;
-        Some((address, symbol.to_owned(), file.to_owned()))
-    });
-    frames.collect()
-}
-
-/// The last name that a map has for an address.
-fn name_in(map: &str, address: u64) -> Option<&str> {
-    map.lines().rev().find_map(|line| {
-        let mut parts = line.splitn(3, ' ');
-        let start = u64::from_str_radix(parts.next()?, 16).ok()?;
-        let size = u64::from_str_radix(parts.next()?, 16).ok()?;
-        (start..start + size).contains(&address).then(|| parts.next())?
-    })
-}
-
-#[test]
-fn every_frame_has_the_name_that_the_map_has() {
-    for (name, pid, leaves) in CAPTURES {
-        let folder = scratch();
-        let output = folder.path().join("out.data");
-        let said = inject(&capture::profile(name), &output, &[]);
-        assert!(!said.contains("not named"), "{said}");
-        let map = std::fs::read_to_string(capture::folder(name).join(format!("perf-{pid}.map"))).unwrap();
-        // Where perf looks for names, whether or not it finds any.
-        let anonymous = format!("/tmp/perf-{pid}.map");
-        for (more, expected) in [(&[][..], None), (&["-G"], Some(leaves))] {
-            let before = frames(&capture::profile(name), more);
-            let after = frames(&output, more);
-            assert_eq!(before.len(), after.len(), "{name}");
-            let mut named = 0;
-            for ((address, symbol, file), (_, after, object)) in before.into_iter().zip(after) {
-                if file != anonymous {
-                    assert_eq!(symbol, after, "{name}: {address:#x} in {file}");
-                } else {
-                    assert_eq!(
-                        name_in(&map, address).unwrap_or(UNKNOWN),
-                        after,
-                        "{name}: {address:#x}"
-                    );
-                    let is_ours = object.contains(&format!("/jitted-{pid}-map-"));
-                    assert_eq!(after != UNKNOWN, is_ours, "{name}: {address:#x} in {object}");
-                    named += u64::from(is_ours);
-                }
-            }
-            assert!(
-                expected.is_none_or(|expected| named == expected),
-                "{name}: {named}"
-            );
-        }
-    }
-}
+use crate::support::perf_map_case::{CAPTURES, Case, REGION, SECOND, UNKNOWN, lines};
+use crate::support::shown::assert_named;
+use crate::support::{attempt, capture, inject, model, objects_of, scratch, shown, tools};
 
 /// PHP wrote both. What the map says of a process is what the dump would have said, had it not been lost.
 #[test]
@@ -111,7 +30,7 @@ fn a_map_stands_in_for_a_dump_that_is_lost() {
         "{said}"
     );
     let mut shown: HashMap<(u32, String), u64> = HashMap::new();
-    for sample in perf::leaves(&output) {
+    for sample in shown::leaves(&output) {
         *shown.entry((sample.pid, sample.frames[0].clone())).or_default() += 1;
     }
     for (function, (leaf, _)) in capture::truth("multi")
@@ -134,10 +53,12 @@ fn all_symbols_can_be_written() {
             &["--all", "--summary", tools::text(&summary)],
         );
         let json: Value = serde_json::from_slice(&std::fs::read(summary).unwrap()).unwrap();
-        let maps = perf::perf(&["script", "-f", "-i", tools::text(&output), "--show-mmap-events"]);
-        let mapped = maps
-            .lines()
-            .filter(|line| line.contains("MMAP2") && line.contains("/jitted-"));
+        let parts = model::parse(&std::fs::read(&output).unwrap());
+        let names = parts
+            .records
+            .iter()
+            .filter_map(|record| model::map_name(record, parts.order));
+        let mapped = names.filter(|name| name.contains("/jitted-"));
         let objects = objects_of(&output);
         assert!(objects.len() >= 140, "{said}");
         assert_eq!(mapped.count(), objects.len(), "{said}");
@@ -146,105 +67,6 @@ fn all_symbols_can_be_written() {
             assert_eq!(json["symbols"]["known"], objects.len());
         }
     }
-}
-
-/// Made-up processes with perf maps, from second 10 on, and what is expected of them.
-struct Case {
-    folder: tempfile::TempDir,
-    profile: ProfileWriter,
-    expected: Vec<Expected>,
-    time: u64,
-}
-
-impl Case {
-    fn new() -> Self {
-        Self {
-            folder: scratch(),
-            profile: ProfileWriter::new(ByteOrder::Little),
-            expected: Vec::new(),
-            time: 10 * SECOND,
-        }
-    }
-
-    /// A process that executed a program and has memory for code from [`REGION`] on.
-    fn with_process(pid: u32) -> Self {
-        let mut case = Self::new();
-        case.exec(pid);
-        case.anonymous(pid, REGION, 0x1_0000);
-        case
-    }
-
-    fn tick(&mut self) -> u64 {
-        self.time += SECOND;
-        self.time
-    }
-
-    fn exec(&mut self, pid: u32) {
-        let time = self.tick();
-        self.profile.comm(pid, "program", true, time);
-    }
-
-    fn fork(&mut self, child: u32, parent: u32) {
-        let time = self.tick();
-        self.profile.fork(child, parent, time);
-    }
-
-    fn map(&mut self, pid: u32, address: u64, size: u64, name: &str) {
-        let time = self.tick();
-        self.profile.mmap2(pid, address, size, address, name, time);
-    }
-
-    fn anonymous(&mut self, pid: u32, address: u64, size: u64) {
-        self.map(pid, address, size, "//anon");
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn write(&self, name: &str, content: &str) -> PathBuf {
-        let path = self.path(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, content).unwrap();
-        path
-    }
-
-    /// A sample at an offset in the region, which must show a name.
-    fn sample(&mut self, pid: u32, offset: u64, name: &str) {
-        let time = self.tick();
-        self.profile.sample(pid, time, &[REGION + offset], None);
-        self.expected.push(Expected {
-            pid,
-            time,
-            frames: vec![name.to_owned()],
-        });
-    }
-
-    fn input(&self) -> PathBuf {
-        let input = self.path("perf.data");
-        std::fs::write(&input, self.profile.finish()).unwrap();
-        input
-    }
-
-    /// Injects and compares with what was expected; returns what was said.
-    fn check(&self, more: &[&str]) -> String {
-        let input = self.input();
-        let output = self.path("out.data");
-        let said = inject(&input, &output, more);
-        for program in perf::programs() {
-            assert_named(&program, &output, &self.expected);
-        }
-        let all = [more, &["--all"]].concat();
-        inject(&input, &output, &all);
-        assert_named("perf", &output, &self.expected);
-        said
-    }
-}
-
-/// Lines of a map: offsets in the region, sizes and names.
-fn lines(symbols: &[(u64, u64, &str)]) -> String {
-    let line = |&(offset, size, name): &(u64, u64, &str)| format!("{:x} {size:x} {name}\n", REGION + offset);
-    symbols.iter().map(line).collect()
 }
 
 #[test]
@@ -633,7 +455,7 @@ fn a_living_process_is_asked_for_its_own_temporary_folder() {
         )),
         "{dead}"
     );
-    assert_named("perf", &case.path("out.data"), &case.expected);
+    assert_named(&case.path("out.data"), &case.expected);
 }
 
 #[test]
@@ -678,7 +500,7 @@ fn figures_are_in_the_summary() {
         (&"Sparkplug".into(), &2.into())
     );
     let names: HashMap<String, usize> =
-        perf::leaves(&output)
+        shown::leaves(&output)
             .into_iter()
             .fold(HashMap::new(), |mut all, leaf| {
                 *all.entry(leaf.frames[0].clone()).or_default() += 1;
@@ -693,46 +515,4 @@ fn figures_are_in_the_summary() {
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
     let names: Vec<String> = objects.iter().map(name).collect();
     assert_eq!(names, ["jitted-10-map-70000100.so", "jitted-10-map-70000200.so"]);
-}
-
-/// The object tells what it is, and that nobody knows its code.
-#[test]
-fn objects_without_code_are_what_all_readers_understand() {
-    let mut case = Case::with_process(10);
-    case.write("perf-10.map", &lines(&[(0x100, 0x40, "JS:^f /tmp/a.js:3:4")]));
-    case.sample(10, 0x104, "JS:^f /tmp/a.js:3:4");
-    let output = inject_into(case.folder.path(), &case.input(), &[]);
-    let object = objects_of(&output).remove(0);
-    let object = tools::text(&object);
-    let sections = tools::run("readelf", &["-SW", object]);
-    let text = sections.lines().find(|line| line.contains(" .text ")).unwrap();
-    let fields: Vec<&str> = text.split(']').nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(
-        &fields[..5],
-        [".text", "NOBITS", "0000000000001000", "000000", "000040"]
-    );
-    let symbols = tools::run("readelf", &["-sW", object]);
-    assert!(
-        symbols.contains("    64 FUNC    LOCAL  DEFAULT    1 JS:^f /tmp/a.js:3:4"),
-        "{symbols}"
-    );
-    for (program, arguments) in [
-        ("llvm-symbolizer", &["--no-demangle", "--obj"][..]),
-        ("addr2line", &["-f", "-e"]),
-        ("eu-addr2line", &["-f", "-e"]),
-    ] {
-        let arguments = match program {
-            "llvm-symbolizer" => vec![
-                arguments[0].to_owned(),
-                format!("--obj={object}"),
-                "0x103f".into(),
-            ],
-            _ => vec!["-f".into(), "-e".into(), object.to_owned(), "0x103f".into()],
-        };
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let shown = tools::run(program, &arguments);
-        assert_eq!(shown.lines().next(), Some("JS:^f /tmp/a.js:3:4"), "{program}");
-    }
-    let declared = tools::run("llvm-dwarfdump", &[object]);
-    assert!(declared.contains("DW_AT_decl_line\t(3)"), "{declared}");
 }

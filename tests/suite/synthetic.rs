@@ -1,47 +1,21 @@
-//! Made-up profiles: real perf names every frame of every sample as it was made.
-
-use std::collections::HashMap;
-use std::path::Path;
+//! Made-up profiles: every frame of every sample has the name that it was made with.
 
 use jitinject::bytes::ByteOrder;
 
 use crate::support::dump::DumpWriter;
-use crate::support::generator::{Expected, Generated, Lines, Plan, Runtimes, Stacks, generate};
+use crate::support::generator::{Expected, Generated, Lines, Plan, Runtimes, generate};
 use crate::support::lines::LAYOUTS;
 use crate::support::profile::{ProfileWriter, field};
-use crate::support::tools::text;
-use crate::support::{OBJECT_LAYOUTS, inject_into, perf, scratch};
+use crate::support::shown::assert_named;
+use crate::support::{OBJECT_LAYOUTS, inject_into, scratch, shown};
 
-/// Compares what perf shows of an output with what was made.
-pub fn assert_named(program: &str, output: &Path, expected: &[Expected]) {
-    let cache = scratch();
-    let shown = perf::stacks_with_cache(program, cache.path(), output, &[]);
-    let shown: HashMap<(u32, u64), Vec<String>> = shown
-        .into_iter()
-        .map(|sample| ((sample.pid, sample.time), sample.frames))
-        .collect();
-    assert_eq!(shown.len(), expected.len(), "samples");
-    let wrong: Vec<String> = expected
-        .iter()
-        .filter(|sample| shown.get(&(sample.pid, sample.time)) != Some(&sample.frames))
-        .map(|sample| format!("{sample:?}, shown {:?}", shown.get(&(sample.pid, sample.time))))
-        .collect();
-    assert!(wrong.is_empty(), "{} wrong, the first: {}", wrong.len(), wrong[0]);
-}
-
-/// Makes a profile, injects it and compares, through each perf there is.
+/// Makes a profile, injects it and compares.
 fn check(plan: &Plan) {
-    check_through(&perf::programs(), plan);
-}
-
-fn check_through(programs: &[String], plan: &Plan) {
     let folder = scratch();
     let Generated { profile, expected } = generate(folder.path(), plan);
     for layout in OBJECT_LAYOUTS {
         let output = inject_into(folder.path(), &profile, layout);
-        for program in programs {
-            assert_named(program, &output, &expected);
-        }
+        assert_named(&output, &expected);
     }
 }
 
@@ -133,9 +107,7 @@ fn forks_and_programs_that_are_executed() {
     let input = folder.path().join("perf.data");
     std::fs::write(&input, profile.finish()).unwrap();
     let output = inject_into(folder.path(), &input, &[]);
-    for program in perf::programs() {
-        assert_named(&program, &output, &expected);
-    }
+    assert_named(&output, &expected);
 }
 
 /// A profile with one sample a second from second 10 on, each expected to show a name.
@@ -158,9 +130,7 @@ fn check_names(dump: &DumpWriter, samples: &[(u64, &str)], has_times: bool) {
     let expected: Vec<&str> = samples.iter().map(|(_, name)| *name).collect();
     for all in [&[][..], &["--all"]] {
         let output = inject_into(folder.path(), &input, all);
-        let shown = perf::perf(&["script", "-f", "-i", text(&output), "-G", "-F", "ip,sym"]);
-        let symbol = |line: &str| line.trim().split_once(' ').unwrap().1.trim().to_owned();
-        let shown: Vec<String> = shown.lines().map(symbol).collect();
+        let shown = shown::symbols(&output);
         assert_eq!(shown, expected);
     }
 }
@@ -240,45 +210,4 @@ fn fifty_processes_of_many_runtimes() {
         runtimes: Runtimes::Many,
         ..Plan::default()
     });
-}
-
-#[test]
-fn a_big_endian_machine() {
-    let s390x = 22;
-    check(&Plan {
-        order: ByteOrder::Big,
-        machine: s390x,
-        places: 200,
-        ..Plan::default()
-    });
-}
-
-#[test]
-fn stacks_that_are_unwound_by_tables() {
-    check(&Plan {
-        stacks: Stacks::Unwound,
-        functions: 300,
-        samples: 1000,
-        ..Plan::default()
-    });
-}
-
-#[test]
-fn unwound_stacks_of_code_that_is_moved_and_overwritten() {
-    // libdw can't tell objects apart that overlap, as those of code that was partly overwritten do: perf with
-    // libunwind only.
-    let plan = Plan {
-        functions: 300,
-        samples: 1000,
-        places: 50,
-        moves: true,
-        ..Plan::default()
-    };
-    check_through(
-        &["perf".to_owned()],
-        &Plan {
-            stacks: Stacks::Unwound,
-            ..plan
-        },
-    );
 }

@@ -5,8 +5,8 @@ use jitinject::runtime::xray::{Error, Fault, Mode, Trace, What};
 use jitinject::tally::Tally;
 
 use crate::support::capture;
+use crate::support::xray_lines::real;
 use crate::support::xray_trace::{Buffer, Record, Writer};
-use crate::xray::real;
 
 /// All records, by where they are, with their ticks; and what was wrong.
 fn read<'a>(file: &'a [u8]) -> (Vec<(u64, u64, What<'a>)>, Tally<Fault>) {

@@ -1,39 +1,12 @@
 //! The instrumentation map of a binary: the functions that the numbers of a trace mean.
 
-use std::collections::BTreeMap;
-
 use jitinject::bytes::ByteOrder;
 use jitinject::runtime::xray::functions::{Error, Functions};
 use jitinject::units::Address;
 
+use crate::support::capture;
+use crate::support::xray_functions::{binary, extracted, map, ours};
 use crate::support::xray_map::{IndexForm, Map, Relocations};
-use crate::support::{capture, scratch, tools};
-
-fn binary(name: &str) -> Vec<u8> {
-    std::fs::read(capture::folder(name).join("work")).unwrap()
-}
-
-/// Addresses by number, as `llvm-xray extract` prints them.
-fn extracted(yaml: &str) -> BTreeMap<u32, Address> {
-    let lines = yaml.lines().filter(|line| line.starts_with("- {"));
-    let field = |line: &str, name: &str| {
-        let (_, behind) = line.split_once(name).unwrap();
-        behind.split_once(',').unwrap().0.to_owned()
-    };
-    let parsed = lines.map(|line| {
-        let address = field(line, " function: 0x");
-        let address = u64::from_str_radix(&address, 16).unwrap();
-        (field(line, " id: ").parse().unwrap(), Address(address))
-    });
-    parsed.collect()
-}
-
-fn ours(functions: &Functions) -> BTreeMap<u32, Address> {
-    let numbered = (1..).zip(functions.addresses().iter().copied());
-    numbered
-        .inspect(|&(id, address)| assert_eq!(functions.address(id), Some(address)))
-        .collect()
-}
 
 #[test]
 fn numbers_mean_what_llvm_xray_says() {
@@ -42,66 +15,12 @@ fn numbers_mean_what_llvm_xray_says() {
         let folder = capture::folder(name);
         let stored = std::fs::read_to_string(folder.join("extract.yaml")).unwrap();
         assert_eq!(ours(&functions), extracted(&stored), "{name}");
-        let live = tools::checked("llvm-xray", &["extract", tools::text(&folder.join("work"))]);
-        assert_eq!(ours(&functions), extracted(&live), "{name}");
         assert_eq!(
             (functions.pointer_size, functions.is_position_independent),
             (8, true)
         );
         assert_eq!(functions.address(0), None);
         assert_eq!(functions.address(functions.addresses().len() as u32 + 1), None);
-        let notes = tools::checked("readelf", &["-n", tools::text(&folder.join("work"))]);
-        let build_id: String = functions
-            .build_id
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert!(build_id.len() == 40 && notes.contains(&format!("Build ID: {build_id}")));
-    }
-}
-
-#[test]
-fn a_binary_with_typed_events_has_its_functions_as_well() {
-    let name = "xray-fdr-typed19";
-    let functions = Functions::read(&binary(name)).unwrap();
-    assert_eq!(functions.agrees_with_index, Some(true));
-    let path = capture::folder(name).join("work");
-    // llvm-xray refuses it.
-    assert!(tools::errors("llvm-xray", &["extract", tools::text(&path)]).contains("Cannot extract"));
-    let symbols = tools::checked("readelf", &["-sWC", tools::text(&path)]);
-    let named = |id: u32| {
-        let address = format!("{:016x}", functions.address(id).unwrap().0);
-        let line = symbols
-            .lines()
-            .find(|line| line.contains(&address) && line.contains(" FUNC "));
-        line.unwrap_or_else(|| panic!("{id}: nothing at {address}"))
-            .to_owned()
-    };
-    for id in 1..=functions.addresses().len() as u32 {
-        named(id);
-    }
-    // As its source has them; the last two tell the events of the trace.
-    for (id, name) in [(2, "fib(unsigned int)"), (10, "typed("), (11, "events(int)")] {
-        assert!(named(id).contains(name), "{}", named(id));
-    }
-}
-
-fn map() -> Map {
-    Map {
-        is_64: true,
-        order: ByteOrder::Little,
-        machine: 62,
-        version: 2,
-        relocations: Relocations::Inside,
-        index: None,
-        functions: vec![
-            (0x1000, vec![0, 1]),
-            (0x1100, vec![3, 1, 2]),
-            // a version of a function in another section
-            (0x800, vec![0, 4, 5, 1]),
-            (0x7000_0000, vec![0]),
-        ],
-        build_id: (0..20).collect(),
     }
 }
 
@@ -148,30 +67,6 @@ fn maps_of_all_versions_classes_and_byte_orders_mean_the_same() {
         }
     }
     assert!(read > 100);
-}
-
-#[test]
-fn llvm_xray_reads_the_maps_that_the_tests_write() {
-    let folder = scratch();
-    let path = folder.path().join("work");
-    for version in 0..=2 {
-        for relocations in [Relocations::None, Relocations::Beside, Relocations::Inside] {
-            let mut made = Map {
-                version,
-                relocations,
-                ..map()
-            };
-            // It knows no typed events, and takes no addresses out of the places.
-            made.functions[2].1 = vec![0, 4, 1];
-            if version < 2 && relocations == Relocations::Inside {
-                continue;
-            }
-            std::fs::write(&path, made.write()).unwrap();
-            let functions = Functions::read(&made.write()).unwrap();
-            let live = tools::checked("llvm-xray", &["extract", tools::text(&path)]);
-            assert_eq!(ours(&functions), extracted(&live), "{made:?}");
-        }
-    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use gimli::constants as dw;
 
+use crate::bytes::rsplit_once;
 use crate::debug_info::{InlinedCall, SourceFunction};
 use crate::elf::dwarf::abbreviations::{
     CHILDREN, COLUMN, FILE, Kind, LANGUAGE, LINE, LINES, LINKAGE_NAME, NAME, RANGES,
@@ -315,7 +316,7 @@ fn language(path: &[u8]) -> Option<dw::DwLang> {
         ("zig", dw::DW_LANG_Zig),
         ("f90", dw::DW_LANG_Fortran90),
     ];
-    let ending = path.rsplit(|&byte| byte == b'.').next()?;
+    let (_, ending) = rsplit_once(path, b'.')?;
     let known = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == ending);
     known.map(|&(_, language)| language)
 }

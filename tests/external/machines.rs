@@ -8,10 +8,10 @@ use crate::objects::remarks;
 use crate::support::dump::{DumpWriter, I386, X86_64};
 use crate::support::generator::{Generated, Plan, generate};
 use crate::support::profile::ProfileWriter;
+use crate::support::shown::assert_named_by;
 use crate::support::symbolizers;
 use crate::support::tools::{errors, run, text};
 use crate::support::{capture, inject, inject_into, objects_of, perf, scratch};
-use crate::synthetic::assert_named;
 
 /// A machine, what readers call it, and a function of its code.
 struct Kind {
@@ -290,7 +290,7 @@ fn every_machine_and_byte_order_is_named_whole() {
             let Generated { profile, expected } = generate(folder.path(), &plan);
             let output = inject_into(folder.path(), &profile, &[]);
             for program in perf::programs() {
-                assert_named(&program, &output, &expected);
+                assert_named_by(&program, &output, &expected);
             }
             let header = run("readelf", &["-hW", text(&objects_of(&output)[0])]);
             assert!(header.contains(kind.class()), "{}: {header}", kind.name());

@@ -1,22 +1,33 @@
-//! What the tests share.
+//! What the tests share. Each of the programs that they make uses a part of it.
 
-pub mod browser;
+#![allow(dead_code)]
+
+pub mod build_id_cache;
 pub mod capture;
-pub mod debuginfod;
+pub mod damage;
 pub mod dump;
 pub mod dwarf_contents;
+pub mod dwarf_units;
+pub mod formats;
 pub mod generator;
 pub mod gimli_writer;
 pub mod lines;
-pub mod llvm_xray;
 pub mod model;
 pub mod mono_log;
 pub mod mono_report;
+pub mod mono_sums;
 pub mod perf;
+pub mod perf_map_case;
+pub mod processes;
 pub mod profile;
-pub mod symbolizers;
+pub mod recording;
+pub mod scene;
+pub mod shown;
+pub mod symbolizer;
 pub mod timeline;
 pub mod tools;
+pub mod xray_functions;
+pub mod xray_lines;
 pub mod xray_map;
 pub mod xray_trace;
 

@@ -15,7 +15,7 @@ pub struct Amount {
 /// Writes the records of a trace in the order of time. llvm-xray refuses records that come too late, as those of all
 /// threads but the first do in most traces. Ticks stay ticks, since the file does not tell how long they are.
 pub fn sorted(folder: &Path, trace: &Path) -> PathBuf {
-    let yaml = tools::checked("llvm-xray", &["convert", "--sort", "-f", "yaml", text(trace)]);
+    let yaml = tools::run("llvm-xray", &["convert", "--sort", "-f", "yaml", text(trace)]);
     let (header, records) = yaml.split_once("records:\n").unwrap();
     let header = header
         .lines()
@@ -34,7 +34,7 @@ pub fn sorted(folder: &Path, trace: &Path) -> PathBuf {
 
 /// The calls of each function, and the time in them. Of more than 10,000,000 ticks it prints the first seven digits.
 pub fn account(sorted: &Path) -> BTreeMap<u32, Amount> {
-    let csv = tools::checked("llvm-xray", &["account", "-d", "-f", "csv", text(sorted)]);
+    let csv = tools::run("llvm-xray", &["account", "-d", "-f", "csv", text(sorted)]);
     let rows = csv.lines().skip(1).map(|line| {
         let fields: Vec<&str> = line.split(',').collect();
         let amount = Amount {
@@ -49,7 +49,7 @@ pub fn account(sorted: &Path) -> BTreeMap<u32, Amount> {
 /// The time in each stack of calls of each thread, with that of the calls from there.
 pub fn stacks(sorted: &Path) -> BTreeMap<(u32, Vec<u32>), u64> {
     let options = ["--all-stacks", "--stack-format=flame", "--aggregation-type=time"];
-    let flame = tools::checked("llvm-xray", &[&["stack"], &options[..], &[text(sorted)]].concat());
+    let flame = tools::run("llvm-xray", &[&["stack"], &options[..], &[text(sorted)]].concat());
     let lines = flame.lines().filter_map(|line| {
         let line = line.strip_prefix("thread_")?;
         let mut parts = line.split(';').map(str::trim);
@@ -63,6 +63,6 @@ pub fn stacks(sorted: &Path) -> BTreeMap<(u32, Vec<u32>), u64> {
 
 /// How many calls a trace for Chrome has.
 pub fn chrome_calls(sorted: &Path) -> u64 {
-    let json = tools::checked("llvm-xray", &["convert", "-f", "trace_event", text(sorted)]);
+    let json = tools::run("llvm-xray", &["convert", "-f", "trace_event", text(sorted)]);
     json.matches("\"ph\" : \"B\"").count() as u64
 }

@@ -14,16 +14,42 @@ pub struct Sample {
     pub frames: Vec<String>,
 }
 
-/// Perf programs to show profiles with: Debian's, which unwinds with libunwind, and one that unwinds with
-/// libdw, if the environment names it (`scripts/test --all` builds one).
-pub fn programs() -> Vec<String> {
-    let libdw = std::env::var("PERF_WITH_LIBDW").ok();
-    std::iter::once("perf".to_owned()).chain(libdw).collect()
+/// What perf shows for an address that it has no name for.
+pub const UNKNOWN: &str = "[unknown]";
+
+/// The perf programs that `PERF_PROGRAMS` names, separated by colons.
+pub fn named_programs() -> Vec<String> {
+    let programs = std::env::var("PERF_PROGRAMS").unwrap_or_default();
+    let programs = programs.split(':').filter(|program| !program.is_empty());
+    programs.map(str::to_owned).collect()
 }
 
-/// A perf that is newer than Debian's own.
-pub fn newer() -> String {
-    std::env::var("PERF_NEWER").expect("PERF_NEWER names no newer perf; scripts/test gets one")
+/// The same; the one on the path if none is named.
+pub fn programs() -> Vec<String> {
+    let named = named_programs();
+    match named.is_empty() {
+        true => vec!["perf".to_owned()],
+        false => named,
+    }
+}
+
+/// Whether a file is an object that jitinject wrote.
+pub fn is_object(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap();
+    name.starts_with("jitted-") || name.starts_with("jit-image-")
+}
+
+/// The arguments with which a command of perf does not look at this machine's kernel, whose symbols and build-id are
+/// its own.
+fn without_kernel<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let (command, rest) = arguments.split_first().unwrap();
+    let more = match *command {
+        "script" => &["--kallsyms", "/dev/null"][..],
+        "report" => &["--kallsyms", "/dev/null", "--ignore-vmlinux"],
+        "annotate" => &["--ignore-vmlinux"],
+        _ => &[],
+    };
+    [&[*command][..], more, rest].concat()
 }
 
 /// The newest perf there is, if the environment names it: it reads what older ones do not.
@@ -37,11 +63,41 @@ pub fn perf(arguments: &[&str]) -> String {
     perf_with_cache("perf", cache.path(), arguments)
 }
 
-/// Some perf, with some build-id cache.
+/// Some perf, with some build-id cache. It must succeed.
 pub fn perf_with_cache(program: &str, cache: &Path, arguments: &[&str]) -> String {
-    let mut all = vec!["--buildid-dir", text(cache)];
-    all.extend_from_slice(arguments);
+    let all = [&["--buildid-dir", text(cache)], &without_kernel(arguments)[..]].concat();
     tools::run(program, &all)
+}
+
+/// What some perf has against a profile. It must succeed.
+pub fn complaints(program: &str, arguments: &[&str]) -> Vec<String> {
+    let cache = tempfile::tempdir().unwrap();
+    let all = [
+        &["--buildid-dir", text(cache.path())],
+        &without_kernel(arguments)[..],
+    ]
+    .concat();
+    let output = tools::output(program, &all);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{program} {all:?}: {}: {said}",
+        output.status
+    );
+    // That it does not have the recorded kernel is no complaint about the profile.
+    let is_about_kernel = |line: &&str| ["kallsyms", "vmlinux"].iter().any(|name| line.contains(name));
+    let lines = said
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !is_about_kernel(line));
+    lines.map(str::to_owned).collect()
+}
+
+/// No perf report has anything against a profile.
+pub fn assert_reports_are_silent(programs: &[String], profile: &Path) {
+    for program in programs {
+        let found = complaints(program, &["report", "-f", "-i", text(profile), "--stdio"]);
+        assert!(found.is_empty(), "{program}: {found:?}");
+    }
 }
 
 /// All samples of a profile with their recorded or unwound call chains.
@@ -52,25 +108,62 @@ pub fn stacks(profile: &Path, more: &[&str]) -> Vec<Sample> {
 
 /// The same, with some perf and some build-id cache.
 pub fn stacks_with_cache(program: &str, cache: &Path, profile: &Path, more: &[&str]) -> Vec<Sample> {
-    let mut arguments = vec![
-        "script",
-        "-f",
-        "-i",
-        text(profile),
-        "--no-inline",
-        "--ns",
-        "-F",
-        "pid,time,ip,sym",
-    ];
-    // perf 6.1 demangles unless it is told not to.
-    arguments.push("--no-demangle");
-    arguments.extend_from_slice(more);
+    let arguments = [&script(profile, "pid,time,ip,sym")[..], more].concat();
     parse(&perf_with_cache(program, cache, &arguments))
 }
 
 /// Only the sampled functions, each as a call chain of one.
 pub fn leaves(profile: &Path) -> Vec<Sample> {
     stacks(profile, &["-G"])
+}
+
+/// The arguments that show some fields of all samples.
+fn script<'a>(profile: &'a Path, fields: &'a str) -> [&'a str; 9] {
+    // perf 6.1 demangles unless it is told not to.
+    let [shown, names] = ["--no-inline", "--no-demangle"];
+    [
+        "script",
+        "-f",
+        shown,
+        names,
+        "--ns",
+        "-i",
+        text(profile),
+        "-F",
+        fields,
+    ]
+}
+
+/// The same, where only functions in objects of jitinject have names.
+pub fn stacks_in_objects(program: &str, profile: &Path, more: &[&str]) -> Vec<Sample> {
+    let cache = tempfile::tempdir().unwrap();
+    let fields = "pid,time,ip,sym,dso";
+    let arguments = [&script(profile, fields)[..], more].concat();
+    let mut samples = parse(&perf_with_cache(program, cache.path(), &arguments));
+    let symbols = samples.iter_mut().flat_map(|sample| &mut sample.frames);
+    symbols.for_each(|symbol| *symbol = symbol_in_object(symbol));
+    samples
+}
+
+/// The sampled functions, also of samples without a time.
+pub fn symbols_in_objects(program: &str, profile: &Path) -> Vec<String> {
+    let cache = tempfile::tempdir().unwrap();
+    let arguments = [&script(profile, "ip,sym,dso")[..], &["-G"]].concat();
+    let shown = perf_with_cache(program, cache.path(), &arguments);
+    let lines = shown.lines().filter_map(|line| line.trim().split_once(' '));
+    lines.map(|(_, symbol)| symbol_in_object(symbol)).collect()
+}
+
+/// The name in `NAME (FILE)` if the file is an object of jitinject.
+fn symbol_in_object(shown: &str) -> String {
+    let known = shown
+        .trim()
+        .strip_suffix(')')
+        .and_then(|rest| rest.rsplit_once(" ("));
+    match known {
+        Some((name, file)) if is_object(file) => name.to_owned(),
+        _ => UNKNOWN.to_owned(),
+    }
 }
 
 fn parse(text: &str) -> Vec<Sample> {
@@ -104,9 +197,7 @@ fn push_frame(samples: &mut [Sample], line: &str) {
     let Some(sample) = samples.last_mut().filter(|_| !line.is_empty()) else {
         return;
     };
-    let symbol = line
-        .split_once(' ')
-        .map_or("[unknown]", |(_, symbol)| symbol.trim());
+    let symbol = line.split_once(' ').map_or(UNKNOWN, |(_, symbol)| symbol.trim());
     sample.frames.push(symbol.to_owned());
 }
 
@@ -159,7 +250,7 @@ pub fn without_addresses(mut events: Vec<Event>) -> Vec<Event> {
     events
 }
 
-/// All samples of all events, as some perf tells of them. It must have nothing to say against the profile.
+/// All samples of all events, as some perf shows them.
 pub fn events(program: &str, profile: &Path) -> Vec<Event> {
     let cache = tempfile::tempdir().unwrap();
     events_with_cache(program, cache.path(), profile)
@@ -167,26 +258,25 @@ pub fn events(program: &str, profile: &Path) -> Vec<Event> {
 
 /// The same, with some build-id cache.
 pub fn events_with_cache(program: &str, cache: &Path, profile: &Path) -> Vec<Event> {
-    let fields = "comm,pid,tid,time,period,event,ip,sym,dso";
-    let arguments = [
-        "--buildid-dir",
-        text(cache),
-        "script",
-        "-f",
-        "-i",
-        text(profile),
-        "--no-inline",
-        "--no-demangle",
-        "--ns",
-        "-F",
-        fields,
-    ];
-    let shown = tools::checked(program, &arguments);
+    let arguments = script(profile, "comm,pid,tid,time,period,event,ip,sym,dso");
+    let shown = perf_with_cache(program, cache, &arguments);
     let mut events: Vec<Event> = Vec::new();
     for line in shown.lines().filter(|line| !line.trim().is_empty()) {
         match frame(line) {
             Some(frame) => events.last_mut().unwrap().frames.push(frame),
             None => events.push(event(line).unwrap_or_else(|| panic!("{line}"))),
+        }
+    }
+    events
+}
+
+/// The same, where only functions in objects of jitinject have names and files.
+pub fn events_in_objects(program: &str, profile: &Path) -> Vec<Event> {
+    let mut events = events(program, profile);
+    for frame in events.iter_mut().flat_map(|event| &mut event.frames) {
+        if !is_object(&frame.file) {
+            frame.symbol = UNKNOWN.to_owned();
+            frame.file = String::new();
         }
     }
     events

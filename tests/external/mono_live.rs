@@ -7,9 +7,9 @@ use std::process::Command;
 use jitinject::runtime::mono::event::{Metadata, Stage};
 use jitinject::runtime::mono::{Kind, Log, Method, ThreadId};
 
-use crate::mono_events::{alone, assert_calls, assert_reports_are_silent, by_leaf, of, sum};
 use crate::support::mono_report::Report;
-use crate::support::perf::{Event, events, newer};
+use crate::support::mono_sums::{alone, assert_calls, by_leaf, of, sum};
+use crate::support::perf::{Event, assert_reports_are_silent, events, programs};
 use crate::support::{inject, scratch, tools};
 
 /// How many bytes of a thread's name the kernel keeps.
@@ -201,9 +201,9 @@ fn check_splicing(call_graph: &[&str]) {
         told.contains("samples in its code got the call chain that it tells of"),
         "{told}"
     );
-    assert_reports_are_silent(&output);
-    for program in ["perf", &newer()] {
-        assert_stacks(&events(program, &output), &calls);
+    assert_reports_are_silent(&programs(), &output);
+    for program in programs() {
+        assert_stacks(&events(&program, &output), &calls);
     }
     // Beside events, the stacks are the same, and with calls, Mono logs no others for the events themselves.
     let with_events = [&with_log[..3], &["--events", "exception"]].concat();

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use jitinject::runtime::xray::{Functions, Header};
 use object::{Object, ObjectSymbol, SymbolKind};
 
-use crate::mono_events::assert_reports_are_silent;
 use crate::support::llvm_xray::{self, Amount};
-use crate::support::perf::{Event, events, newer, without_addresses};
+use crate::support::perf::{Event, assert_reports_are_silent, events, programs, without_addresses};
+use crate::support::xray_lines::{SHORT, SOUND, real};
 use crate::support::{capture, inject_into, jitinject, said, scratch, tools};
-use crate::xray::{SHORT, SOUND, real};
 
 /// The trace of a capture.
 fn trace_of(name: &str) -> PathBuf {
@@ -60,14 +59,20 @@ fn functions(event: &Event, numbers: &BTreeMap<String, u32>) -> Vec<u32> {
         .collect()
 }
 
-/// The events of a trace by themselves, the same with both perfs.
+/// The events of a trace by themselves, the same with each perf.
 fn alone(name: &str, more: &[&str]) -> Vec<Event> {
     let folder = scratch();
     let output = inject_into(folder.path(), &trace_of(name), more);
-    let shown = without_addresses(events("perf", &output));
-    assert!(shown == without_addresses(events(&newer(), &output)));
-    assert_reports_are_silent(&output);
-    shown
+    let [shown, others @ ..] = &programs()
+        .iter()
+        .map(|program| without_addresses(events(program, &output)))
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("no perf");
+    };
+    assert!(others.iter().all(|other| other == shown));
+    assert_reports_are_silent(&programs(), &output);
+    shown.clone()
 }
 
 fn with_binary(name: &str, more: &[&str]) -> Vec<Event> {

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::mono_events::assert_reports_are_silent;
-use crate::support::perf::{Event, events, events_with_cache, perf_with_cache};
+use crate::support::perf::{
+    Event, assert_reports_are_silent, events, events_with_cache, perf_with_cache, programs,
+};
 use crate::support::{capture, inject, jitinject, said, scratch, tools};
 
 /// How the runtime writes its trace.
@@ -109,7 +110,7 @@ impl Joined {
         let folder = scratch();
         let output = folder.path().join("out.data");
         let told = inject(&self.profile, &output, &self.options(more));
-        assert_reports_are_silent(&output);
+        assert_reports_are_silent(&programs(), &output);
         (self.events(&output), told)
     }
 }
@@ -236,7 +237,7 @@ fn call_chains_of_code_without_frame_pointers_are_those_of_the_trace() {
         told.contains("samples in its code got the call chain that it tells of"),
         "{told}"
     );
-    assert_reports_are_silent(&output);
+    assert_reports_are_silent(&programs(), &output);
     let alone = folder.path().join("alone.data");
     let ran = jitinject()
         .args(joined.options(&["--events", "calls", "-o", tools::text(&alone)]))

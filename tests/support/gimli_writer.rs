@@ -5,13 +5,21 @@ use gimli::write::{
     Address, AttributeValue, DirectoryId, Dwarf, EndianVec, FileId, FileInfo, LineProgram, LineString, Range,
     RangeList, Sections, Unit, UnitEntryId, Writer,
 };
-use gimli::{Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
+use gimli::{DwLang, Encoding, Format, LineEncoding, RunTimeEndian, SectionId};
 use jitinject::bytes::ByteOrder;
 use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
 use jitinject::elf::dwarf::{FunctionUnit, Settings, Version};
 
-/// Encodes units whose names and paths are harmless; without `.debug_aranges`, which gimli does not write.
-pub fn encode(units: &[FunctionUnit<'_>], settings: Settings<'_>) -> Vec<(&'static str, Vec<u8>)> {
+/// The language of a source file by its path.
+pub type Language = fn(&[u8]) -> Option<DwLang>;
+
+/// Encodes units whose names and paths are harmless, and whose sources are in the languages that `language` has for
+/// them; without `.debug_aranges`, which gimli does not write.
+pub fn encode(
+    units: &[FunctionUnit<'_>],
+    settings: Settings<'_>,
+    language: Language,
+) -> Vec<(&'static str, Vec<u8>)> {
     let encoding = Encoding {
         format: Format::Dwarf32,
         version: match settings.version {
@@ -22,7 +30,7 @@ pub fn encode(units: &[FunctionUnit<'_>], settings: Settings<'_>) -> Vec<(&'stat
     };
     let mut dwarf = Dwarf::new();
     for function in units {
-        let unit = UnitWriter::new(function, encoding, settings.directory, &mut dwarf).finish();
+        let unit = UnitWriter::new(function, encoding, (settings.directory, language), &mut dwarf).finish();
         dwarf.units.add(unit);
     }
     let endian = match settings.machine.order {
@@ -43,31 +51,6 @@ pub fn encode(units: &[FunctionUnit<'_>], settings: Settings<'_>) -> Vec<(&'stat
     all
 }
 
-/// The language of a source file, by the ending of its name.
-fn language(path: &[u8]) -> Option<gimli::DwLang> {
-    const LANGUAGES: [(&str, gimli::DwLang); 16] = [
-        ("c", dw::DW_LANG_C99),
-        ("cc", dw::DW_LANG_C_plus_plus),
-        ("cpp", dw::DW_LANG_C_plus_plus),
-        ("cxx", dw::DW_LANG_C_plus_plus),
-        ("go", dw::DW_LANG_Go),
-        ("hs", dw::DW_LANG_Haskell),
-        ("java", dw::DW_LANG_Java),
-        ("jl", dw::DW_LANG_Julia),
-        ("kt", dw::DW_LANG_Kotlin),
-        ("m", dw::DW_LANG_ObjC),
-        ("ml", dw::DW_LANG_OCaml),
-        ("py", dw::DW_LANG_Python),
-        ("rs", dw::DW_LANG_Rust),
-        ("swift", dw::DW_LANG_Swift),
-        ("zig", dw::DW_LANG_Zig),
-        ("f90", dw::DW_LANG_Fortran90),
-    ];
-    let ending = path.rsplit(|&byte| byte == b'.').next()?;
-    let known = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == ending);
-    known.map(|&(_, language)| language)
-}
-
 /// A unit in the making.
 struct UnitWriter<'u, 'd> {
     function: &'u FunctionUnit<'u>,
@@ -86,7 +69,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
     fn new(
         function: &'u FunctionUnit<'u>,
         encoding: Encoding,
-        directory: &[u8],
+        (directory, language): (&[u8], Language),
         dwarf: &'d mut Dwarf,
     ) -> Self {
         let info = function.info;

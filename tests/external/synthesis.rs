@@ -16,7 +16,7 @@ use jitinject::units::{Address, AddressRange, Pid, Tid, Time};
 use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
-use crate::support::perf::{newer, perf_with_cache};
+use crate::support::perf::{complaints, perf_with_cache, programs};
 use crate::support::{capture, scratch, tools};
 
 const DEFINITIONS: [Definition<'static>; 3] = [
@@ -204,10 +204,6 @@ fn samples(lines: Vec<String>) -> Vec<String> {
         .collect()
 }
 
-fn perfs() -> [String; 2] {
-    ["perf".into(), newer()]
-}
-
 const TIMES: [u64; 6] = [
     1_000_000_000,
     1_000_000_500,
@@ -221,7 +217,7 @@ const TIMES: [u64; 6] = [
 fn events_that_stand_alone_come_back_from_perf_as_they_were_made() {
     let folder = scratch();
     let profile = stand_alone(folder.path(), ByteOrder::Little);
-    for perf in perfs() {
+    for perf in programs() {
         assert_eq!(
             samples(script(&perf, &profile, "--symfs=/")),
             expected(&TIMES),
@@ -238,7 +234,7 @@ fn events_that_stand_alone_come_back_from_perf_as_they_were_made() {
             );
         }
         let report = ["report", "-f", "--stdio", "-i", path];
-        assert_eq!(tools::errors(&perf, &report), "", "{perf}");
+        assert_eq!(complaints(&perf, &report), [""; 0], "{perf}");
         let report = tools::run(&perf, &report);
         // two samples each, of 100 + 103 and 101 + 104
         assert!(report.contains("of event 'mono/self-ns/'"), "{perf}: {report}");
@@ -265,7 +261,7 @@ fn events_that_stand_alone_come_back_from_perf_as_they_were_made() {
 fn events_of_the_other_byte_order_come_back_from_perf_as_well() {
     let folder = scratch();
     let profile = stand_alone(folder.path(), ByteOrder::Big);
-    for perf in perfs() {
+    for perf in programs() {
         let lines = script(&perf, &profile, "--symfs=/").into_iter();
         // It says that it leaves the bytes of programs as they are.
         let lines = lines.filter(|line| !line.contains("Endianness of raw data"));
@@ -305,7 +301,7 @@ fn what_perf_shows_of_a_recording_does_not_change_with_events_beside_it() {
         let nothing = scratch();
         let files = files(nothing.path(), name == "cpython313-dwarf");
         let (merged, pipe) = write(&synthesized, &records, folder.path());
-        for perf in perfs() {
+        for perf in programs() {
             let before = script(&perf, &original, &files);
             assert!(before.len() > 100, "{name}: {before:?}");
             for merged in [&merged, &pipe] {
@@ -318,7 +314,7 @@ fn what_perf_shows_of_a_recording_does_not_change_with_events_beside_it() {
             }
             let path = tools::text(&merged);
             let report = ["report", &files, "-f", "--stdio", "--no-inline", "-i", path];
-            assert_eq!(tools::errors(&perf, &report), "", "{name}, {perf}");
+            assert_eq!(complaints(&perf, &report), [""; 0], "{name}, {perf}");
             let events = tools::run(&perf, &["evlist", "-f", "-i", path]);
             let events: Vec<&str> = events.lines().filter(|line| !line.starts_with('#')).collect();
             let own = DEFINITIONS.map(|definition| std::str::from_utf8(definition.name).unwrap());

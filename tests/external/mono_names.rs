@@ -5,9 +5,8 @@ use std::path::Path;
 use jitinject::runtime::mono::{Kind, Log};
 use serde_json::Value;
 
-use crate::mono::real;
 use crate::objects::remarks;
-use crate::support::perf::{Event, events, newer, perf};
+use crate::support::perf::{Event, events, perf, programs};
 use crate::support::{OBJECT_LAYOUTS, capture, inject, objects_of, scratch, tools};
 
 /// Where perf looks for names of code that lies in no file, and here finds none.
@@ -85,14 +84,15 @@ fn named(folder: &Path, log: &Path, more: &[&str]) -> (std::path::PathBuf, (u64,
 #[test]
 fn every_sample_in_code_has_the_name_that_the_log_has() {
     // Different perfs have different names for what is not ours.
-    let before = ["perf".to_owned(), newer()].map(|program| {
+    let before = programs().into_iter().map(|program| {
         let before = events(&program, &capture::profile("mono-joined"));
         let ahead = before.iter().filter(|event| event.leaf_file().ends_with(AHEAD));
         assert!(ahead.count() > 0, "mscorlib.dll.so is not in the profile");
         (program, before)
     });
-    let names = names(&real("mono-joined"));
+    let before: Vec<_> = before.collect();
     let log = capture::folder("mono-joined").join("trace.mlpd");
+    let names = names(&std::fs::read(&log).unwrap());
     for layout in OBJECT_LAYOUTS {
         let folder = scratch();
         let (output, counts) = named(folder.path(), &log, layout);
@@ -137,9 +137,9 @@ fn a_packed_log_names_what_a_plain_one_does() {
     let packed = folder.path().join("trace.mlpd.gz");
     let file = std::fs::File::create(&packed).unwrap();
     let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::default());
-    std::io::Write::write_all(&mut encoder, &real("mono-joined")).unwrap();
-    encoder.finish().unwrap();
     let plain = capture::folder("mono-joined").join("trace.mlpd");
+    std::io::Write::write_all(&mut encoder, &std::fs::read(&plain).unwrap()).unwrap();
+    encoder.finish().unwrap();
     let shown = [plain, packed].map(|log| {
         let (output, counts) = named(folder.path(), &log, &[]);
         (events("perf", &output), counts)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jitinject::bytes::ByteOrder;
 use jitinject::inject::Options;
 
-use crate::bad_input::damage;
+use crate::support::damage::damage;
 use crate::support::dump::{DumpWriter, X86_64, tables};
 use crate::support::generator::Random;
 use crate::support::lines::{LAYOUTS, Layout, STRETCH, lists, model, positions, put_lines};

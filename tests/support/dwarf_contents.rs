@@ -60,6 +60,8 @@ fn entry_text<'a>(unit: Unit<'_, 'a>, entry: &DebuggingInformationEntry<Reader<'
             (_, AttributeValue::DebugStrRef(_) | AttributeValue::String(_)) => {
                 text(&unit.attr_string(attribute.value()).unwrap())
             }
+            (_, AttributeValue::Language(language)) => language.to_string(),
+            (_, AttributeValue::Inline(inline)) => inline.to_string(),
             (_, value) => format!("{:?}", value.udata_value().unwrap_or(u64::MAX)),
         };
         attributes.push(format!("{}={value}", attribute.name()));

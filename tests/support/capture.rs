@@ -1,7 +1,11 @@
 //! The recordings in `testdata/`.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
 
 /// Every recording in perf's usual format that comes with the truth about it.
 pub const WITH_TRUTH: [&str; 23] = [
@@ -78,4 +82,12 @@ pub fn truth(name: &str) -> Truth {
         ((pid.parse().unwrap(), symbol.to_owned()), counts)
     });
     parsed.collect()
+}
+
+/// The content of a gzip file.
+pub fn gunzipped(path: &Path) -> Vec<u8> {
+    let mut out = Vec::new();
+    let file = File::open(path).unwrap();
+    GzDecoder::new(file).read_to_end(&mut out).unwrap();
+    out
 }

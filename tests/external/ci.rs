@@ -1,0 +1,67 @@
+//! The scripts of `docs/ci.md` work.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{said, scratch, tools};
+
+/// The scripts of a document, in their order.
+fn scripts(text: &str) -> Vec<&str> {
+    let blocks = text.split("```sh\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn the_scripts_of_the_document_work_on_a_live_recording() {
+    let folder = scratch();
+    let program = tools::compile(folder.path(), "jit.c", &[]);
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ci.md")).unwrap();
+    let [profile, look, compare] = scripts(&text)[..] else {
+        panic!("other scripts than this test knows");
+    };
+    let binary = Path::new(env!("CARGO_BIN_EXE_jitinject")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let attempt_script = |place: &Path, script: &str, arguments: &[&str]| {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-euc", script, "sh"])
+            .args(arguments)
+            .env("PATH", &path);
+        shell.current_dir(place).output().unwrap()
+    };
+    let run = |place: &Path, script: &str, arguments: &[&str]| {
+        let output = attempt_script(place, script, arguments);
+        assert!(output.status.success(), "{script}\n{}", said(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(
+        folder.path(),
+        profile,
+        &[tools::text(&program), "frames", "truth"],
+    );
+    assert!(!folder.path().join("profile/perf.jit.data.elf").exists());
+    assert!(folder.path().join("profile/timeline.html").exists());
+    run(folder.path(), "cp -r profile main", &[]);
+    assert!(run(folder.path(), compare, &[]).contains("changed by less than 0.5"));
+    // One whose runtime was not asked for anything is packed all the same.
+    let spoiled = scratch();
+    let without_dump = profile.replace("jitinject -i", "rm -f jit-*.dump; jitinject -i");
+    assert_ne!(without_dump, profile);
+    let output = attempt_script(
+        spoiled.path(),
+        &without_dump,
+        &[tools::text(&program), "frames", "truth"],
+    );
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(spoiled.path().join("profile.tar.gz").exists());
+    // The archive is enough, in another place, without what it was made of.
+    let elsewhere = scratch();
+    run(
+        folder.path(),
+        &format!("mv profile.tar.gz '{}'", elsewhere.path().display()),
+        &[],
+    );
+    run(folder.path(), "rm -r objects profile main perf.data", &[]);
+    let report = run(elsewhere.path(), look, &[]);
+    assert!(report.contains("inner_"), "{report}");
+}

@@ -1,0 +1,63 @@
+//! File systems that are full or read-only: the old output stays.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::scene::Scene;
+use crate::support::{said, tools};
+
+#[test]
+fn a_full_disk_is_an_error_and_the_old_output_stays() {
+    let scene = Scene::new();
+    // A file system that has room for so many KiB, the old output among them, and one for the profile alone.
+    const SCRIPT: &str = "
+        set -e
+        mount -t tmpfs -o size=$1k none \"$2\"
+        cp \"$3\" \"$2/out.data\"
+        \"$4\" --all -i \"$5\" -o \"$2/out.data\" || status=$?
+        test \"${status:-0}\" != 0 || exit 0
+        cmp \"$3\" \"$2/out.data\"
+        test \"$(ls -A \"$2\")\" = out.data
+        exit $status";
+    let mounted = scene.folder.path().join("mounted");
+    fs::create_dir(&mounted).unwrap();
+    let old = fs::metadata(&scene.output).unwrap().len() / 1024;
+    let mut failures = 0;
+    for room in (old + 12..).step_by(60) {
+        let ran = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"])
+            .args([
+                &room.to_string(),
+                tools::text(&mounted),
+                tools::text(&scene.output),
+            ])
+            .args([env!("CARGO_BIN_EXE_jitinject"), tools::text(&scene.input)])
+            .output()
+            .unwrap();
+        let said = said(&ran);
+        if said.contains("next: perf report") {
+            break;
+        }
+        assert_eq!(ran.status.code(), Some(1), "{room} KiB: {said}");
+        assert!(said.contains("No space left on device"), "{said}");
+        assert!(said.contains("note: make room there"), "{said}");
+        failures += 1;
+    }
+    assert!(failures > 3, "{failures}");
+}
+
+#[test]
+fn a_read_only_folder_stays_as_it_is() {
+    const SCRIPT: &str = "
+        mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && exec \"$2\" --all -i \"$3\" -o \"$1/out.data\"";
+    let scene = Scene::new();
+    let ran = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"])
+        .args([tools::text(scene.folder.path()), env!("CARGO_BIN_EXE_jitinject")])
+        .arg(&scene.input)
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert!(said(&ran).contains("Read-only file system"), "{}", said(&ran));
+    scene.assert_unchanged("read only");
+}

@@ -1,0 +1,36 @@
+//! The tests that need other programs: perf, other readers of its profiles and of ELF, browsers, runtimes and compilers.
+//! `scripts/test` installs them; a test whose tool is missing fails. `cargo test --test external` runs them.
+
+// A test says that something is wrong by panicking.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod build_id_cache;
+mod captures;
+mod ci;
+mod conventions;
+mod dwarf_units;
+mod faults;
+mod formats;
+mod hotspot;
+mod lines;
+mod live;
+mod machines;
+mod mono_live;
+mod mono_names;
+mod objects;
+mod other_users;
+mod perf_maps;
+mod support;
+mod synthesis;
+mod synthetic;
+mod timeline_page;
+mod unwinding;
+mod xray;
+mod xray_events;
+mod xray_functions;
+mod xray_joined;

@@ -1,0 +1,72 @@
+//! llvm-xray, LLVM's own reader, sees the same records in traces, real ones and those that the tests write.
+
+use jitinject::bytes::ByteOrder;
+use jitinject::runtime::xray::{Fault, Mode, What};
+
+use crate::support::xray_lines::{SOUND, assert_same, buffer, converted, ours, real, theirs};
+use crate::support::xray_trace::{self, VERSIONS, Writer};
+use crate::support::{capture, scratch};
+
+#[test]
+fn llvm_xray_finds_the_same_records_in_real_traces() {
+    for name in SOUND {
+        let (lines, _) = ours(&real(name));
+        let live = converted(&capture::folder(name).join("trace.xray"));
+        assert_same(name, &lines, &theirs(&live));
+    }
+}
+
+#[test]
+fn llvm_xray_reads_what_the_tests_write() {
+    let folder = scratch();
+    for (mode, version) in VERSIONS {
+        // It takes what is left of older buffers for records, and can't read traces of other machines.
+        if (mode, version) == (Mode::Fdr, 1) {
+            continue;
+        }
+        let mut writer = Writer::new(mode, version, ByteOrder::Little, 4096);
+        let mut made = buffer();
+        writer.buffer(&made);
+        made.thread += 1;
+        if mode == Mode::Fdr {
+            let payload = b"told";
+            let what = What::Custom { payload };
+            let (tick, cpu) = (5_000_000_000_009, if version == 4 { 9 } else { 3 });
+            made.records.push(xray_trace::Record { tick, cpu, what });
+        }
+        if version == 5 {
+            let what = What::Typed {
+                kind: 6,
+                payload: b"of a type",
+            };
+            made.records.push(xray_trace::Record {
+                what,
+                ..made.records[0]
+            });
+        }
+        writer.buffer(&made);
+        let file = writer.finish();
+        let path = folder.path().join("trace.xray");
+        std::fs::write(&path, &file).unwrap();
+        let (lines, faults) = ours(&file);
+        let known = [Fault::LostByWriter, Fault::TickBack];
+        assert!(
+            faults.iter().all(|(fault, _)| known.contains(&fault)),
+            "{faults:?}"
+        );
+        let mut theirs = theirs(&converted(&path));
+        // It takes what means nothing for the processor of a custom event.
+        let events = theirs.values_mut().flatten().filter(|_| version < 4);
+        events
+            .filter(|line| line.kind == "custom-event")
+            .for_each(|line| line.cpu = 3);
+        // Where there is no process, llvm-xray takes the thread for it, or 0.
+        if version < 3 {
+            theirs = theirs
+                .into_iter()
+                .map(|((_, thread), lines)| ((None, thread), lines))
+                .collect();
+        }
+        assert_same(&format!("{mode:?} {version}"), &lines, &theirs);
+    }
+}

@@ -1,0 +1,56 @@
+//! A small recording, to put something in the place of its files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jitinject::bytes::ByteOrder;
+
+use super::dump::DumpWriter;
+use super::profile::ProfileWriter;
+use super::{inject, scratch, tools};
+
+/// A process and its dump, with one function in which a sample was taken.
+pub struct Recording {
+    pub folder: tempfile::TempDir,
+    pub profile: PathBuf,
+    pub dump: PathBuf,
+    pub output: PathBuf,
+}
+
+/// A number that no process has.
+pub const PID: u32 = 4_190_000;
+
+impl Recording {
+    pub fn new() -> Self {
+        Self::with_inode(|_| 0)
+    }
+
+    /// The profile says that the dump had some inode.
+    pub fn with_inode(inode: impl Fn(&Path) -> u64) -> Self {
+        let folder = scratch();
+        let dump = folder.path().join(format!("jit-{PID}.dump"));
+        let mut writer = DumpWriter::new(ByteOrder::Little, 62, PID);
+        writer.load(1000, 0x4000_0000, 0, b"named", &[0x90; 64]);
+        fs::write(&dump, writer.bytes).unwrap();
+        let mut writer = ProfileWriter::new(ByteOrder::Little);
+        writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
+        // behind the record's header, two numbers of the process, three of the map and two of the device
+        writer.records[48..56].copy_from_slice(&inode(&dump).to_le_bytes());
+        writer.mmap2(PID, 0x4000_0000, 4096, 0, "//anon", 501);
+        writer.sample(PID, 2000, &[0x4000_0004], None);
+        let profile = folder.path().join("perf.data");
+        fs::write(&profile, writer.finish()).unwrap();
+        Self {
+            output: folder.path().join("out.data"),
+            folder,
+            profile,
+            dump,
+        }
+    }
+
+    pub fn inject(&self, more: &[&str]) -> String {
+        inject(&self.profile, &self.output, more)
+    }
+}
+
+pub const NAMED: &str = "1 in JIT code, 1 of them named";
