@@ -11,6 +11,7 @@
 )]
 
 mod adversarial;
+mod advice;
 mod bad_input;
 mod build_id_cache;
 mod captures;
@@ -49,6 +50,7 @@ mod perf_maps;
 mod perf_versions;
 mod readers;
 mod records;
+mod runtimes;
 mod support;
 mod synthesis;
 mod synthetic;
