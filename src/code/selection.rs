@@ -86,7 +86,7 @@ impl SampleCounts {
 pub struct SpaceCounts {
     /// All.
     pub samples: u32,
-    /// Without a name, in the order of the reasons in [`SampleCounts`].
+    /// See [`SampleCounts::before_load`].
     pub before_load: u32,
     /// See [`SampleCounts::not_in_dump`].
     pub not_in_dump: u32,

@@ -19,9 +19,9 @@ struct Runtime {
     how: &'static str,
 }
 
-/// The known ones. The options are from their manuals. All of them were tried, except those of OpenJ9, .NET, Ruby,
-/// Julia and MoarVM.
-const RUNTIMES: [Runtime; 21] = [
+/// The known ones. The options are from their manuals. All of them were tried, except those of
+/// SpiderMonkey, Numba, OpenJ9, .NET, Ruby, Julia, ROOT and MoarVM.
+const RUNTIMES: [Runtime; 24] = [
     Runtime {
         name: "Node.js",
         files: &["node", "nodejs"],
@@ -49,9 +49,19 @@ const RUNTIMES: [Runtime; 21] = [
         how: "JSC_useJITDump=1 JSC_jitDumpDirectory=/tmp jsc app.js",
     },
     Runtime {
+        name: "SpiderMonkey",
+        files: &["firefox", "libxul.so", "libmozjs"],
+        how: "IONPERF=src PERF_SPEW_DIR=/tmp firefox, in nightly builds only",
+    },
+    Runtime {
         name: "CPython",
         files: &["python3", "libpython3"],
         how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf; python3.12 -X perf app.py for names only",
+    },
+    Runtime {
+        name: "Numba",
+        files: &["libllvmlite"],
+        how: "NUMBA_ENABLE_PROFILING=1 python3 app.py, with an llvmlite that is built with perf support, which the wheels are not",
     },
     Runtime {
         name: "PHP",
@@ -112,6 +122,11 @@ const RUNTIMES: [Runtime; 21] = [
         name: "LLVM",
         files: &["lli", "libLLVM"],
         how: "lli -jit-kind=mcjit app.ll; a program of your own registers createPerfJITEventListener(), or ORC's PerfSupportPlugin",
+    },
+    Runtime {
+        name: "ROOT",
+        files: &["libCling"],
+        how: "CLING_PROFILE=1 root app.C",
     },
     Runtime {
         name: "oneDNN",
