@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod slips;
+
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
@@ -18,8 +20,8 @@ use crate::terminal;
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
 Examples:
-  perf record -k mono -g node --perf-prof app.js
-  jitinject && perf report -i perf.jit.data
+  perf record -k mono -g -o perf.data node --perf-prof --interpreted-frames-native-stack app.js
+  jitinject perf.data && perf report -i perf.jit.data
 
   # nothing on disk but the objects
   perf record -k mono -g -o - node --perf-prof app.js | jitinject -i - -o - | perf report -i -
@@ -92,8 +94,16 @@ impl CommandLine {
     }
 
     fn from(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches_from(arguments)?;
+        if let Some(advice) = slips::advice(&arguments) {
+            return Err(clap::Error::raw(ErrorKind::InvalidSubcommand, advice));
+        }
+        let matches = Self::command().try_get_matches_from(&arguments)?;
         let line = Self::from_arg_matches(&matches)?;
+        if line.inject.profile().is_some_and(slips::is_mistyped_command) {
+            // Without a profile to take the word for, clap names the command that is most like it.
+            let commands_only = Self::command().mut_arg("profile", |argument| argument.long("profile"));
+            commands_only.try_get_matches_from(&arguments)?;
+        }
         let conflict = match matches.subcommand_name() {
             None => line.inject.conflict().map(str::to_owned),
             Some(name) => misplaced(&matches).map(|option| {
@@ -111,7 +121,11 @@ fn misplaced(matches: &ArgMatches) -> Option<String> {
     let is_typed =
         |option: &&Arg| matches.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine);
     let option = own.get_arguments().find(is_typed)?;
-    Some(format!("--{}", option.get_long().unwrap_or_default()))
+    Some(
+        option
+            .get_long()
+            .map_or("a profile".into(), |name| format!("--{name}")),
+    )
 }
 
 /// What `--color` is given, as far as that can be seen without all else being right.
@@ -144,6 +158,8 @@ mod tests {
     fn options_of_one_command_are_refused_by_another() {
         let read = |line: &str| CommandLine::from(line.split(' ').map(Into::into).collect());
         assert!(read("jitinject --color never man").is_ok());
+        assert!(read("jitinject perf.data").is_ok());
+        assert!(read("jitinject -i perf.data ./perf.data").is_err());
         let refused = read("jitinject -i perf.data man").unwrap_err().to_string();
         assert!(refused.contains("--input stands before man"), "{refused}");
     }

@@ -49,6 +49,8 @@ pub struct Summary {
     pub warnings: Vec<Warning>,
     /// What to know beside that.
     pub notes: Vec<String>,
+    /// Repairs, and choices that lose nothing.
+    pub details: Vec<String>,
 }
 
 /// A build-id cache.
@@ -269,12 +271,23 @@ impl Summary {
         }
     }
 
+    /// Whether the output shows more names than the input: of functions at addresses of samples, or of made events.
+    fn has_names(&self) -> bool {
+        self.functions.touched > 0 || self.symbols.touched > 0 || !self.traces.is_empty()
+    }
+
     /// The text for a terminal: some lines, without the name of the program before them. `is_verbose` adds a
-    /// line for each dump.
+    /// line for each dump, and [`Self::details`].
     pub fn text(&self, is_verbose: bool) -> String {
         let mut text = String::new();
-        let all = "--summary FILE tells them all";
-        put_warnings(&mut text, &self.warnings, &self.notes, all);
+        let mut notes = self.notes.clone();
+        notes.extend(self.details.iter().filter(|_| is_verbose).cloned());
+        put_warnings(
+            &mut text,
+            &self.warnings,
+            &notes,
+            "--summary FILE writes all of them",
+        );
         for dump in &self.dumps {
             if is_verbose || !dump.same_clock {
                 let _ = writeln!(text, "{}", dump.text());
@@ -344,7 +357,7 @@ impl Summary {
             let samples = count(tier.samples, "sample");
             let _ = writeln!(text, "  {samples} in {functions} of tier {}", tier.tier);
         }
-        if self.output != "-" {
+        if self.output != "-" && self.has_names() {
             let _ = writeln!(text, "next: perf report -i {}", shell_word(&self.output));
         }
         text

@@ -81,6 +81,42 @@ impl SampleCounts {
     }
 }
 
+/// Samples of one address space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpaceCounts {
+    /// All.
+    pub samples: u32,
+    /// See [`SampleCounts::before_load`].
+    pub before_load: u32,
+    /// See [`SampleCounts::not_in_dump`].
+    pub not_in_dump: u32,
+    /// See [`SampleCounts::dump_unusable`].
+    pub dump_unusable: u32,
+    /// See [`SampleCounts::no_dump`].
+    pub no_dump: u32,
+}
+
+impl SpaceCounts {
+    fn add(&mut self, other: &Self) {
+        let add = |own: &mut u32, other: u32| *own = own.saturating_add(other);
+        add(&mut self.samples, other.samples);
+        add(&mut self.before_load, other.before_load);
+        add(&mut self.not_in_dump, other.not_in_dump);
+        add(&mut self.dump_unusable, other.dump_unusable);
+        add(&mut self.no_dump, other.no_dump);
+    }
+
+    /// Whether samples in JIT code have no name.
+    pub fn has_unnamed(&self) -> bool {
+        [
+            self.before_load,
+            self.not_in_dump,
+            self.dump_unusable,
+            self.no_dump,
+        ] != [0; 4]
+    }
+}
+
 /// What the samples touch.
 #[derive(Clone, Debug)]
 pub struct Selection {
@@ -90,8 +126,8 @@ pub struct Selection {
     pub hits: Vec<u32>,
     /// As `residences`, for the timeline's vacancies.
     pub vacancies: Vec<bool>,
-    /// For each address space, how many samples were taken where a function came only later.
-    pub before_load: Vec<u32>,
+    /// The samples of each address space.
+    pub spaces: Vec<SpaceCounts>,
     /// The symbols that a sample holds an address in.
     pub symbols: FxHashSet<PlacedSymbol>,
     /// Whether there was not too much of them, where all were asked for.
@@ -109,7 +145,7 @@ impl Selection {
             residences: vec![false; timeline.residences().len()],
             hits: vec![0; timeline.residences().len()],
             vacancies: vec![false; timeline.vacancies().len()],
-            before_load: vec![0; processes.spaces().len()],
+            spaces: vec![SpaceCounts::default(); processes.spaces().len()],
             symbols: FxHashSet::default(),
             has_all_symbols: true,
             symbol_hits: FxHashMap::default(),
@@ -132,7 +168,9 @@ impl Selection {
         set(&mut self.residences, &other.residences);
         set(&mut self.vacancies, &other.vacancies);
         add(&mut self.hits, &other.hits);
-        add(&mut self.before_load, &other.before_load);
+        for (own, other) in self.spaces.iter_mut().zip(&other.spaces) {
+            own.add(other);
+        }
         self.symbols.extend(other.symbols);
         for (symbol, count) in other.symbol_hits {
             let hits = self.symbol_hits.entry(symbol).or_default();
@@ -389,6 +427,9 @@ impl Walk<'_> {
         let Some(space) = self.selector.processes.space_at(pid, time) else {
             return;
         };
+        if let Some(of_space) = self.selection.spaces.get_mut(space.index()) {
+            of_space.samples = of_space.samples.saturating_add(1);
+        }
         let mut is_in_function = false;
         if let Some(ip) = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER) {
             let (occupant, _) = self.find(space, ip, time);
@@ -482,29 +523,30 @@ impl Walk<'_> {
             return;
         };
         let samples = &mut self.selection.samples;
-        let counter = match leaf {
+        let mut unused = SpaceCounts::default();
+        let of_space = self
+            .selection
+            .spaces
+            .get_mut(space.index())
+            .unwrap_or(&mut unused);
+        let (counter, part) = match leaf {
             Leaf::Function(at) => {
-                if let Some(hits) = self.selection.hits.get_mut(at as usize) {
-                    *hits = hits.saturating_add(1);
-                }
-                &mut samples.named
+                let hits = self.selection.hits.get_mut(at as usize);
+                (&mut samples.named, hits)
             }
             Leaf::Symbol(symbol) => {
-                let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
-                *hits = hits.saturating_add(1);
                 samples.named_by_map += 1;
-                &mut samples.named
+                let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
+                (&mut samples.named, Some(hits))
             }
-            Leaf::BeforeLoad => {
-                if let Some(count) = self.selection.before_load.get_mut(space.index()) {
-                    *count = count.saturating_add(1);
-                }
-                &mut samples.before_load
-            }
-            Leaf::NotInDump => &mut samples.not_in_dump,
-            Leaf::DumpUnusable => &mut samples.dump_unusable,
-            Leaf::NoDump => &mut samples.no_dump,
+            Leaf::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),
+            Leaf::NotInDump => (&mut samples.not_in_dump, Some(&mut of_space.not_in_dump)),
+            Leaf::DumpUnusable => (&mut samples.dump_unusable, Some(&mut of_space.dump_unusable)),
+            Leaf::NoDump => (&mut samples.no_dump, Some(&mut of_space.no_dump)),
         };
         *counter += 1;
+        if let Some(part) = part {
+            *part = part.saturating_add(1);
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::terminal::{print, say};
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
 Examples:
-  perf record -k mono -g node --perf-prof app.js
+  perf record -k mono -g -o perf.data node --perf-prof app.js
   jitinject timeline && xdg-open timeline.html
 
   # the jitdump was copied from elsewhere, and so will the page be
@@ -35,6 +35,10 @@ pub struct TimelineArguments {
     /// The profile to read; `-` is standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
+
+    /// The profile to read, as with --input
+    #[arg(value_name = "PROFILE", conflicts_with = "input")]
+    profile: Option<PathBuf>,
 
     /// The page to write; `-` is standard output
     ///
@@ -73,7 +77,7 @@ impl TimelineArguments {
 
     fn options(&self) -> Options {
         Options {
-            input: self.input.clone(),
+            input: self.profile.as_ref().unwrap_or(&self.input).clone(),
             output: self.output.clone(),
             ..self.files.options()
         }
@@ -87,7 +91,7 @@ impl TimelineArguments {
             &mut text,
             warnings,
             &values.notes,
-            "jitinject --summary tells them all",
+            "jitinject --summary FILE writes all of them",
         );
         let samples: u64 = values.processes.iter().map(|process| process.samples).sum();
         let in_code: u64 = values.processes.iter().map(|process| process.jit).sum();
@@ -100,7 +104,7 @@ impl TimelineArguments {
                 values.boxes.function.len(),
             ),
         };
-        if !is_standard(&self.output) {
+        if !is_standard(&self.output) && !values.processes.is_empty() {
             let _ = writeln!(text, "next: open {} in a browser", self.output.display());
         }
         text

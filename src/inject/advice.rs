@@ -11,9 +11,12 @@ impl Error {
     pub fn advice(&self) -> Option<&'static str> {
         of(match self {
             Self::Read { cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
+                return Some("check the path: each file and folder that an option names must exist");
+            }
+            Self::Input { cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
                 return Some(
-                    "name a profile with -i, or record one: perf record -k mono -g, and a program that is started so that it writes \
-                     a jitdump (node --perf-prof app.js)",
+                    "name a profile with -i, or record one, such as perf record -k mono -g -o perf.data node --perf-prof app.js; the \
+                     README lists the options of other runtimes",
                 );
             }
             Self::Profile {
@@ -24,7 +27,10 @@ impl Error {
                     "-i is for what perf record wrote; files of runtimes go behind --jitdump, --perf-map, --mono-log or --xray-log",
                 );
             }
-            Self::Read { cause, .. } | Self::Spool { cause } | Self::Write { cause, .. } => cause,
+            Self::Input { cause, .. }
+            | Self::Read { cause, .. }
+            | Self::Spool { cause }
+            | Self::Write { cause, .. } => cause,
             Self::Objects(store::Error::Folder { cause, .. } | store::Error::Object { cause, .. }) => cause,
             Self::Cache(build_id_cache::Error { cause, .. }) => cause,
             _ => return None,

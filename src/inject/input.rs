@@ -45,7 +45,7 @@ pub struct Expanded {
 /// Opens the profile.
 pub fn open(options: &Options) -> Result<Input, Error> {
     let path = &options.input;
-    let error = |cause| read_error(path, cause);
+    let error = |cause| input_error(path, cause);
     if is_standard(path) {
         let stdin = io::stdin();
         let file = stdin.as_fd().try_clone_to_owned().map_err(error)?.into();
@@ -72,7 +72,14 @@ fn spool_error(cause: io::Error) -> Error {
     Error::Spool { cause }
 }
 
-/// What to say of a file that can't be read.
+fn input_error(path: &Path, cause: io::Error) -> Error {
+    Error::Input {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+/// The error of a file that an option names, other than the input.
 pub fn read_error(path: &Path, cause: io::Error) -> Error {
     Error::Read {
         path: path.to_owned(),
@@ -86,12 +93,12 @@ fn open_first(folder: &Path, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Erro
     let mut files = files.into_iter().filter_map(|path| MappedFile::open(&path).ok());
     match files.find(|file| is_wanted(file)) {
         Some(file) => Ok(Input::of_file(file)),
-        None => Err(read_error(folder, io::ErrorKind::NotFound.into())),
+        None => Err(input_error(folder, io::ErrorKind::NotFound.into())),
     }
 }
 
 fn open_file(path: &Path, force: bool) -> Result<MappedFile, Error> {
-    let file = MappedFile::open(path).map_err(|cause| read_error(path, cause))?;
+    let file = MappedFile::open(path).map_err(|cause| input_error(path, cause))?;
     // As perf does: who can write a profile can make its reader open files of their choice.
     if !file.is_trusted() && !force {
         return Err(Error::Owner(path.to_owned()));
@@ -102,14 +109,14 @@ fn open_file(path: &Path, force: bool) -> Result<MappedFile, Error> {
 /// Reads to the end, since dumps are whole only when the programs have ended that a pipe tells about.
 fn open_stream(mut file: File, path: &Path) -> Result<MappedFile, Error> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return MappedFile::of(&file, path).map_err(|cause| read_error(path, cause));
+        return MappedFile::of(&file, path).map_err(|cause| input_error(path, cause));
     }
     let mut spool = Spool::create().map_err(spool_error)?;
     let mut buffer = vec![0; 1 << 20];
     loop {
         let count = match io::Read::read(&mut file, &mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            result => result.map_err(|cause| read_error(path, cause))?,
+            result => result.map_err(|cause| input_error(path, cause))?,
         };
         if count == 0 {
             return spool.map(path).map_err(spool_error);
@@ -125,7 +132,7 @@ fn open_folder(options: &Options) -> Result<Input, Error> {
     let mut input = Input::of_file(open_file(&path.join("data"), options.force)?);
     let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut parts = Vec::new();
-    for entry in entries.map_err(|cause| read_error(path, cause))? {
+    for entry in entries.map_err(|cause| input_error(path, cause))? {
         let name = entry.file_name();
         if name.as_bytes().starts_with(b"kcore_dir") {
             input.kernel_copies.push(entry.path());

@@ -142,7 +142,15 @@ pub enum Tiers {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file can't be opened.
+    /// The input can't be opened.
+    #[error("cannot read {}: {cause}", path.display())]
+    Input {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// Another file that an option names can't be opened.
     #[error("cannot read {}: {cause}", path.display())]
     Read {
         /// Which.

@@ -50,8 +50,8 @@ pub struct FoundMaps {
     pub given: Vec<PathBuf>,
     /// Files that are not used though they are there.
     pub warnings: Vec<Warning>,
-    /// How many processes have a file system that can't be looked into.
-    pub unreadable: u64,
+    /// Processes with a file system that can't be read, which may hold their perf maps.
+    pub unreadable: Vec<Pid>,
     /// Other things that the user should know.
     pub notes: Vec<String>,
 }
@@ -321,7 +321,7 @@ impl Search<'_> {
                         break;
                     }
                     Err(Rejected::Missing) => {}
-                    Err(_) if place.kind == PlaceKind::Process => found.unreadable += 1,
+                    Err(_) if place.kind == PlaceKind::Process => found.unreadable.push(pid),
                     Err(reason) => {
                         let warning = Warning {
                             file: Some(shown(&place.path)),

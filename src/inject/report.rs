@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::clock::Alignment;
 use crate::code::cover;
-use crate::code::selection::Selection;
+use crate::code::selection::{Selection, SpaceCounts};
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::files::MappedFile;
@@ -28,6 +28,11 @@ use crate::summary::{
 };
 use crate::tally::Tally;
 use crate::units::Pid;
+
+/// A number with the words that fit it.
+fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
 
 /// What is said of a file of a runtime if it was cut off.
 fn shrunk(file: &MappedFile) -> Option<Warning> {
@@ -108,6 +113,7 @@ impl Run<'_> {
             sampled_functions: sampled.filter(|_| is_written),
             warnings: self.warnings(),
             notes: self.notes(),
+            details: self.details(),
         }
     }
 
@@ -159,6 +165,7 @@ impl Run<'_> {
             warnings.push(Warning::new(reason));
         }
         warnings.extend(self.late_dumps());
+        warnings.extend(self.nothing_named());
         if let Some(filled) = &self.cached {
             let path = self.options.build_id_cache.as_deref();
             warnings.extend(warned(&filled.faults, path, false));
@@ -177,8 +184,8 @@ impl Run<'_> {
         }
         let mut early: FxHashMap<Pid, u64> = FxHashMap::default();
         let spaces = self.survey.processes.spaces().iter();
-        for (space, &count) in spaces.zip(&self.selection.before_load) {
-            *early.entry(space.pid).or_default() += u64::from(count);
+        for (space, counts) in spaces.zip(&self.selection.spaces) {
+            *early.entry(space.pid).or_default() += u64::from(counts.before_load);
         }
         let without_hits = self
             .sources
@@ -200,11 +207,41 @@ impl Run<'_> {
         })
     }
 
-    /// The processes whose code a file tells of.
-    fn told(&self) -> FxHashSet<Pid> {
-        let of_dumps = self.sources.used.iter().flat_map(|used| &used.found.pids);
-        let of_maps = self.maps.iter().map(|used| used.found.pid);
-        of_dumps.copied().chain(of_maps).collect()
+    /// Warnings of a profile in which nothing could be named.
+    fn nothing_named(&self) -> Option<Warning> {
+        let samples = &self.selection.samples;
+        let (what, count) = match (samples.total, samples.jit(), samples.named) {
+            (0, ..) => (
+                "the profile has no samples; record for longer, or at a higher frequency (perf record -F)",
+                1,
+            ),
+            (_, 1.., 0) => ("no sample in JIT code has a name", samples.jit()),
+            _ => return None,
+        };
+        Some(Warning {
+            count,
+            ..Warning::new(what)
+        })
+    }
+
+    /// The processes with an address space whose samples are as asked.
+    fn processes_with(&self, is_asked: impl Fn(&SpaceCounts) -> bool) -> FxHashSet<Pid> {
+        let spaces = self.survey.processes.spaces().iter();
+        let asked = spaces.zip(&self.selection.spaces);
+        asked
+            .filter(|(_, counts)| is_asked(counts))
+            .map(|(space, _)| space.pid)
+            .collect()
+    }
+
+    /// The processes whose runtimes should have logged their code, or more of it.
+    fn silent_processes(&self) -> FxHashSet<Pid> {
+        let samples = &self.selection.samples;
+        self.processes_with(|counts| match samples.jit() {
+            // An interpreter may have a JIT compiler that was not switched on.
+            0 => counts.samples > 0,
+            _ => counts.no_dump > 0 || samples.named == 0 && counts.not_in_dump > 0,
+        })
     }
 
     fn notes(&self) -> Vec<String> {
@@ -214,27 +251,30 @@ impl Run<'_> {
                 "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
                     .into(),
             );
+        } else if self.selection.samples.total == 0 {
+            // A warning has it all.
         } else if is_silent(self.survey, self.sources, self.maps, self.told) {
-            notes.extend(silence(self.profile, "so there is nothing to inject"));
-        } else if self.selection.samples.no_dump > 0 {
-            notes.push(
-                "processes without a jitdump have samples in JIT code; this is how they are asked for one:"
-                    .into(),
-            );
-            notes.extend(runtimes::how_to_ask(self.profile, &self.told()));
-        }
-        for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
-            let lines = told(line_faults, Some(used.found.file.path()), true);
-            let repaired = lines.filter(|&(fault, _)| fault == jitdump::Fault::RepairedName);
-            notes.extend(repaired.map(|(_, warning)| warning.to_string()));
+            let pids = self.silent_processes();
+            notes.extend(silence(
+                self.profile,
+                self.survey,
+                &pids,
+                "so there is nothing to inject",
+            ));
+        } else if self.selection.samples.unnamed() > 0 {
+            let pids = self.silent_processes();
+            notes.extend(unlogged(self.profile, self.survey, &pids));
         }
         notes.extend(self.left_out.iter().map(|id| {
             format!("feature section {id} of the profile is not for pipes and was left out; write to a file to keep it")
         }));
-        if self.found_maps.unreadable > 0 && self.selection.samples.unnamed() > 0 {
+        let unnamed = self.processes_with(SpaceCounts::has_unnamed);
+        let unreadable = self.found_maps.unreadable.iter();
+        let unreadable = unreadable.filter(|pid| unnamed.contains(pid)).count();
+        if unreadable > 0 {
             notes.push(format!(
-                "the file systems of {} processes may have perf maps, but can't be looked into; run this as their user or as root",
-                self.found_maps.unreadable
+                "cannot read the file systems of {}, which may hold their perf maps; run this as their user or as root",
+                count(unreadable as u64, "process with unnamed samples", "processes with unnamed samples")
             ));
         }
         if self.has_lost_kernel_copy {
@@ -243,10 +283,21 @@ impl Run<'_> {
                     .into(),
             );
         }
-        if self.survey.has_aux && !self.objects.placed.is_empty() {
-            notes.push("the profile has AUX data, so all functions are written".into());
-        }
         notes
+    }
+
+    /// Repairs, and choices that lose nothing.
+    fn details(&self) -> Vec<String> {
+        let mut details = Vec::new();
+        for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
+            let lines = told(line_faults, Some(used.found.file.path()), true);
+            let repaired = lines.filter(|&(fault, _)| fault == jitdump::Fault::RepairedName);
+            details.extend(repaired.map(|(_, warning)| warning.to_string()));
+        }
+        if self.survey.has_aux && !self.objects.placed.is_empty() {
+            details.push("the profile has AUX data, so all functions are written".into());
+        }
+        details
     }
 }
 
@@ -264,8 +315,8 @@ impl Recording<'_> {
         warnings
     }
 
-    /// What else was noticed meanwhile.
-    pub fn notes(&self) -> Vec<String> {
+    /// What else was noticed meanwhile. The runtimes of the processes `asked` should have logged their code.
+    pub fn notes(&self, asked: &FxHashSet<Pid>) -> Vec<String> {
         let mut notes = source_notes(self.sources.notes, self.found_maps, self.told);
         let moved = self
             .sources
@@ -277,7 +328,8 @@ impl Recording<'_> {
             format!("{file}: clock: {}", used.alignment)
         }));
         if is_silent(self.survey, &self.sources, &self.maps, self.told) {
-            notes.extend(silence(self.profile, "so there is no code with a name"));
+            let consequence = "so there is no code with a name";
+            notes.extend(silence(self.profile, self.survey, asked, consequence));
         }
         notes
     }
@@ -288,14 +340,32 @@ fn is_silent(survey: &Survey, sources: &Sources<'_>, maps: &[UsedMap<'_>], told:
     survey.markers.is_empty() && sources.used.is_empty() && maps.is_empty() && told.traces.all.is_empty()
 }
 
-/// What comes of that, and what to do about it.
-fn silence(profile: &Profile<'_>, consequence: &str) -> Vec<String> {
-    let mut notes = vec![format!(
-        "no process in the profile mapped a jitdump, and there are no perf maps of them, {consequence}; \
-         name the files with --jitdump or --perf-map, or record again and start the program so that it writes one:"
-    )];
-    notes.extend(runtimes::how_to_ask(profile, &FxHashSet::default()));
-    notes
+/// The consequence of that, and what to do about it for the processes `pids`.
+fn silence(profile: &Profile<'_>, survey: &Survey, pids: &FxHashSet<Pid>, consequence: &str) -> Vec<String> {
+    let found = format!("no process in the profile mapped a jitdump or has a perf map, {consequence}");
+    let name_files = "name the files with --jitdump or --perf-map";
+    let how = runtimes::how_to_ask(profile, &survey.processes, pids);
+    let first = match how.is_empty() {
+        true => format!("{found}; {name_files}. No sampled process runs a known JIT runtime"),
+        false => format!("{found}; {name_files}, or record again, with these options of the runtimes:"),
+    };
+    std::iter::once(first).chain(how).collect()
+}
+
+/// The options with which the processes `pids` log the code that samples without a name were taken in.
+fn unlogged(profile: &Profile<'_>, survey: &Survey, pids: &FxHashSet<Pid>) -> Vec<String> {
+    if pids.is_empty() {
+        return Vec::new();
+    }
+    let processes = count(pids.len() as u64, "process has", "processes have");
+    let how = runtimes::how_to_ask(profile, &survey.processes, pids);
+    let first = match how.is_empty() {
+        true => format!("{processes} samples in JIT code that no file describes, and no known JIT runtime"),
+        false => format!(
+            "{processes} samples in JIT code that no file describes; record again, with these options of the runtimes:"
+        ),
+    };
+    std::iter::once(first).chain(how).collect()
 }
 
 fn source_notes(of_dumps: &[String], found_maps: &FoundMaps, told: &Told<'_>) -> Vec<String> {

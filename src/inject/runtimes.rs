@@ -1,14 +1,15 @@
-//! Runtimes that a profile's processes run, and how each is asked to tell of its code.
+//! Runtimes that a profile's processes run, and the options that make them log their code.
 
 use rustc_hash::FxHashSet;
 
 use crate::bytes::base_name;
+use crate::code::process::Processes;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::record;
 use crate::units::Pid;
 
-/// A runtime that can tell of its code.
+/// A runtime with a JIT compiler.
 #[derive(Debug)]
 struct Runtime {
     name: &'static str,
@@ -18,13 +19,14 @@ struct Runtime {
     how: &'static str,
 }
 
-/// Those that are known. Their options are from their own manuals and tried with the recordings of the tests, but for
-/// .NET's.
-const RUNTIMES: [Runtime; 15] = [
+/// The known ones. The options are from their manuals. All of them were tried, except those of
+/// SpiderMonkey, Numba, OpenJ9, .NET, Ruby, Julia, ROOT and MoarVM.
+const RUNTIMES: [Runtime; 24] = [
     Runtime {
         name: "Node.js",
         files: &["node", "nodejs"],
-        how: "node --perf-prof app.js, with --perf-prof-unwinding-info as well for perf record --call-graph dwarf",
+        how: "node --perf-prof --interpreted-frames-native-stack app.js, with --perf-prof-unwinding-info as well for \
+              perf record --call-graph dwarf",
     },
     Runtime {
         name: "Deno",
@@ -47,14 +49,25 @@ const RUNTIMES: [Runtime; 15] = [
         how: "JSC_useJITDump=1 JSC_jitDumpDirectory=/tmp jsc app.js",
     },
     Runtime {
+        name: "SpiderMonkey",
+        files: &["firefox", "libxul.so", "libmozjs"],
+        how: "IONPERF=src PERF_SPEW_DIR=/tmp firefox, in nightly builds only",
+    },
+    Runtime {
         name: "CPython",
         files: &["python3", "libpython3"],
-        how: "python3.13 -X perf_jit app.py (3.12 has -X perf, which tells names and no more)",
+        how: "python3.13 -X perf_jit app.py, recorded with --call-graph dwarf; python3.12 -X perf app.py for names only",
+    },
+    Runtime {
+        name: "Numba",
+        files: &["libllvmlite"],
+        how: "NUMBA_ENABLE_PROFILING=1 python3 app.py, with an llvmlite that is built with perf support, which the wheels are not",
     },
     Runtime {
         name: "PHP",
         files: &["php", "libphp", "opcache.so"],
-        how: "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=64M -d opcache.jit_debug=32 app.php",
+        how: "php -d opcache.enable_cli=1 -d opcache.jit=tracing -d opcache.jit_buffer_size=64M -d opcache.jit_debug=32 \
+              -d opcache.file_update_protection=0 app.php",
     },
     Runtime {
         name: "Erlang/OTP",
@@ -64,19 +77,41 @@ const RUNTIMES: [Runtime; 15] = [
     Runtime {
         name: "Java",
         files: &["java", "libjvm.so"],
-        how: "java -XX:+PreserveFramePointer -agentpath:/path/to/libperf-jvmti.so App (the agent is in tools/perf/jvmti of \
-              the kernel's sources)",
+        how: "java -XX:+PreserveFramePointer -agentpath:/path/to/libperf-jvmti.so App, with the absolute path of the agent, \
+              which is built from tools/perf/jvmti of the kernel's sources; for names only, java \
+              -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit App (17 and later)",
+    },
+    Runtime {
+        name: "OpenJ9",
+        files: &["libj9jit", "libj9vm"],
+        how: "java -XX:+PerfTool App, for names only",
     },
     Runtime {
         name: ".NET",
         files: &["dotnet", "libcoreclr.so"],
-        how: "DOTNET_PerfMapEnabled=1 dotnet app.dll",
+        how: "DOTNET_PerfMapEnabled=1 DOTNET_EnableWriteXorExecute=0 dotnet app.dll, with DOTNET_PerfMapStubGranularity=2 as \
+              well for .NET 10, whose jitdump ends in its second record without it",
     },
     Runtime {
         name: "Mono",
         files: &["mono", "libmonosgen"],
-        how: "mono --jitmap app.exe for names; mono --profile=log:nodefaults,jit,output=app.mlpd app.exe, and \
+        how: "mono --jitmap app.exe for names only; mono --profile=log:nodefaults,jit,output=app.mlpd app.exe, and \
               jitinject --mono-log app.mlpd",
+    },
+    Runtime {
+        name: "Ruby",
+        files: &["ruby", "libruby"],
+        how: "ruby --yjit --yjit-perf app.rb (3.3 and later), for names only",
+    },
+    Runtime {
+        name: "Julia",
+        files: &["julia", "libjulia"],
+        how: "ENABLE_JITPROFILING=1 julia app.jl",
+    },
+    Runtime {
+        name: "LuaJIT",
+        files: &["luajit", "libluajit"],
+        how: "it has no option for this; only one built with -DLUAJIT_USE_PERFTOOLS writes a perf map",
     },
     Runtime {
         name: "PostgreSQL",
@@ -89,6 +124,16 @@ const RUNTIMES: [Runtime; 15] = [
         how: "lli -jit-kind=mcjit app.ll; a program of your own registers createPerfJITEventListener(), or ORC's PerfSupportPlugin",
     },
     Runtime {
+        name: "ROOT",
+        files: &["libCling"],
+        how: "CLING_PROFILE=1 root app.C",
+    },
+    Runtime {
+        name: "oneDNN",
+        files: &["libdnnl", "libmkldnn"],
+        how: "ONEDNN_JIT_PROFILE=6 app",
+    },
+    Runtime {
         name: "Wasmtime",
         files: &["wasmtime"],
         how: "wasmtime run --profile=jitdump app.wasm",
@@ -96,27 +141,33 @@ const RUNTIMES: [Runtime; 15] = [
     Runtime {
         name: "QEMU",
         files: &["qemu-"],
-        how: "qemu-x86_64 -jitdump app",
+        how: "qemu-x86_64 -jitdump app (8.1 and later)",
+    },
+    Runtime {
+        name: "MoarVM",
+        files: &["moar", "libmoar"],
+        how: "MVM_JIT_PERF_DUMP=1 raku app.raku, for names only",
     },
 ];
 
-/// How to ask the runtimes of those processes that nothing is known of, one line each; all runtimes where none is seen.
-/// Of those in `told`, something is.
-pub fn how_to_ask(profile: &Profile<'_>, told: &FxHashSet<Pid>) -> Vec<String> {
+/// How to ask the runtimes that the processes `pids` run, one line for each runtime, in the order of [`RUNTIMES`].
+///
+/// A process runs what it or the processes that it was forked from have mapped.
+pub fn how_to_ask(profile: &Profile<'_>, processes: &Processes, pids: &FxHashSet<Pid>) -> Vec<String> {
+    let spaces = pids.iter().flat_map(|&pid| processes.spaces_of(pid));
+    let ancestors = spaces.flat_map(|(id, _)| processes.ancestors(id));
+    let mut pids = pids.clone();
+    pids.extend(ancestors.map(|(_, space)| space.pid));
     let maps = profile
         .records()
         .filter(|record| matches!(record.kind, record::MMAP | record::MMAP2))
         .filter_map(|record| Mmap::parse(&record, profile.order))
-        .filter(|map| !told.contains(&map.pid));
+        .filter(|map| pids.contains(&map.pid));
     let mut names = FxHashSet::default();
     names.extend(maps.map(|map| base_name(map.name)));
-    let is_seen = |runtime: &&Runtime| names.iter().any(|name| runtime.has(name));
-    let mut seen: Vec<&Runtime> = RUNTIMES.iter().filter(is_seen).collect();
-    if seen.is_empty() {
-        seen.extend(&RUNTIMES);
-    }
-    seen.into_iter()
-        .map(|runtime| format!("{}: {}", runtime.name, runtime.how))
+    let is_run = |runtime: &&Runtime| names.iter().any(|name| runtime.has(name));
+    let run = RUNTIMES.iter().filter(is_run);
+    run.map(|runtime| format!("{}: {}", runtime.name, runtime.how))
         .collect()
 }
 
@@ -151,6 +202,9 @@ mod tests {
             ("monitor", None),
             ("libLLVM-14.so.1", Some("LLVM")),
             ("qemu-x86_64", Some("QEMU")),
+            ("luajit-2.1.0-beta3", Some("LuaJIT")),
+            ("libdnnl.so.3", Some("oneDNN")),
+            ("libj9jit29.so", Some("OpenJ9")),
             ("libc.so.6", None),
         ] {
             let found = RUNTIMES.iter().find(|runtime| runtime.has(file.as_bytes()));

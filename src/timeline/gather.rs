@@ -37,7 +37,7 @@ pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progr
     };
     let counts = counter.walk(survey, progress);
     let lives = Lives::of(recording, counter.span, &counts);
-    let mut notes = recording.notes();
+    let mut notes = recording.notes(&counts.silent_processes());
     notes.extend(lives.notes());
     if survey.times.is_none() {
         notes.push(

@@ -4,7 +4,7 @@
 use std::hash::Hash;
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::pieces::in_pieces;
 use crate::code::process::SpaceId;
@@ -78,6 +78,14 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// The processes with samples in JIT code without a name; all with samples, where none is in JIT code.
+    pub fn silent_processes(&self) -> FxHashSet<Pid> {
+        let in_code = self.bins.keys().any(|&(_, series, _)| series != Series::All);
+        let asked = if in_code { Series::Unnamed } else { Series::All };
+        let bins = self.bins.keys().filter(|&&(_, series, _)| series == asked);
+        bins.map(|&(pid, ..)| pid).collect()
+    }
+
     /// Those of an address space in a function or symbol.
     pub fn of(&self, leaf: Leaf, space: SpaceId) -> u32 {
         self.code.get(&(leaf, space)).copied().unwrap_or(0)

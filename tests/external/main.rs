@@ -25,6 +25,8 @@ mod mono_names;
 mod objects;
 mod other_users;
 mod perf_maps;
+mod perf_versions;
+mod runtimes;
 mod support;
 mod synthesis;
 mod synthetic;

@@ -530,8 +530,12 @@ fn packed_files_are_told_with_the_program_to_unpack_them() {
             format!("it is compressed with {program}; unpack it first: {program} -dc FILE > perf.data");
         assert!(said(&ran).contains(&told), "{}", said(&ran));
         for (option, name) in [("--jitdump", "jit-11682.dump"), ("--perf-map", "perf-11682.map")] {
-            let more = [option, tools::text(&packed(name))];
-            let said = inject(&capture::profile("node20"), &output, &more);
+            let path = packed(name);
+            let said = inject(
+                &capture::profile("node20"),
+                &output,
+                &[option, tools::text(&path)],
+            );
             let told = format!("{name} is compressed with {program}: not used; unpack it with {program} -d");
             assert!(said.contains(&told), "{said}");
         }

@@ -14,6 +14,7 @@
 mod support;
 
 mod adversarial;
+mod advice;
 mod bad_input;
 mod build_id_cache;
 mod captures;
@@ -43,7 +44,6 @@ mod mono_hostile;
 mod mono_processes;
 mod mono_versions;
 mod perf_maps;
-mod perf_versions;
 mod readers;
 mod records;
 mod synthetic;

@@ -52,9 +52,15 @@ fn without_kernel<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [&[*command][..], more, rest].concat()
 }
 
-/// The newest perf there is, if the environment names it: it reads what older ones do not.
+/// One of the named programs that reads what only Linux 6.19 and later write. Debian's releases have none yet.
 pub fn newest() -> Option<String> {
-    std::env::var("PERF_NEWEST").ok()
+    named_programs().into_iter().find(|program| {
+        let shown = tools::run(program, &["--version"]);
+        let version = shown.trim().strip_prefix("perf version ").unwrap();
+        let mut numbers = version.split(|c: char| !c.is_ascii_digit());
+        let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+        (number(), number()) >= (Some(6), Some(19))
+    })
 }
 
 /// Perf, with a build-id cache of its own, so that nothing from or into the user's plays a part.

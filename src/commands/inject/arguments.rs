@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{PathBuf, absolute};
+use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -25,6 +25,10 @@ pub struct InjectArguments {
     /// --mono-log or --xray-log if there is no --input.
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
+
+    /// The profile to read, as with --input
+    #[arg(value_name = "PROFILE")]
+    profile: Option<PathBuf>,
 
     /// The profile to write; `-` is standard output, in perf's format for pipes
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
@@ -127,6 +131,8 @@ pub struct InjectArguments {
     pub summary: Option<PathBuf>,
 
     /// Exit with status 3 if fewer of the samples in JIT code get a name
+    ///
+    /// A profile without samples in JIT code passes.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_under: Option<f64>,
 
@@ -134,7 +140,7 @@ pub struct InjectArguments {
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// Say more: every jitdump, and how its clock was brought onto the profile's
+    /// Print each jitdump and its clock alignment, and what was repaired without a loss
     #[arg(short, long)]
     pub verbose: bool,
 }
@@ -253,14 +259,26 @@ pub fn percent(text: &str) -> Result<f64, String> {
 impl InjectArguments {
     /// What can't be done of what was typed.
     pub fn conflict(&self) -> Option<&'static str> {
+        if self.input.is_some() && self.profile.is_some() && self.input != self.profile {
+            return Some("two different profiles are given; name one, with or without --input");
+        }
         let takes_both = is_standard(&self.output) && self.summary.as_deref().is_some_and(is_standard);
         takes_both.then_some("standard output can't take both the profile and the summary")
+    }
+
+    /// The profile that was typed without `--input`.
+    pub fn profile(&self) -> Option<&Path> {
+        self.profile.as_deref()
     }
 
     /// What was typed, as the library understands it.
     pub fn options(&self) -> Options {
         // The one that is the input is not read again.
-        let (input, input_kind) = match (&self.input, &*self.files.mono_log, &*self.xray_log) {
+        let (input, input_kind) = match (
+            self.input.as_ref().or(self.profile.as_ref()),
+            &*self.files.mono_log,
+            &*self.xray_log,
+        ) {
             (Some(input), ..) => (input.clone(), None),
             (None, [log, ..], _) => (log.clone(), Some(InputKind::MonoLog)),
             (None, [], [trace, ..]) => (trace.clone(), Some(InputKind::XrayTrace)),

@@ -1,0 +1,66 @@
+//! Words that are typed for a command and are none, and what to type instead.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use jitinject::bytes::printable;
+use jitinject::inject::is_standard;
+
+/// Commands of perf that show a profile.
+const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"];
+
+/// What to type for a command of perf that stands in place of one of jitinject.
+pub fn advice(arguments: &[OsString]) -> Option<String> {
+    let command = arguments.get(1)?.to_str()?;
+    match command {
+        "record" => Some(format!(
+            "record is a command of perf: type perf record -k mono -g -o perf.data {}, then jitinject perf.data\n",
+            recorded(arguments.get(2..)?)
+        )),
+        "inject" => Some("leave the word inject out: type jitinject perf.data\n".into()),
+        _ if READERS.contains(&command) => Some(format!(
+            "{command} is a command of perf: type jitinject perf.data, then perf {command} -i perf.jit.data\n"
+        )),
+        _ => None,
+    }
+}
+
+/// The command to record, as far as it was typed.
+fn recorded(typed: &[OsString]) -> String {
+    if typed.is_empty() {
+        return "COMMAND".into();
+    }
+    let words = typed.iter().map(|word| printable(word.as_encoded_bytes()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a word is no profile, but looks like the name of a command.
+pub fn is_mistyped_command(word: &Path) -> bool {
+    let bytes = word.as_os_str().as_encoded_bytes();
+    !is_standard(word) && !bytes.contains(&b'.') && !bytes.contains(&b'/') && !word.exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_perf_are_answered_with_what_to_type() {
+        let advice = |line: &str| advice(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let record = advice("jitinject record node --perf-prof app.js").unwrap();
+        assert!(
+            record.contains("perf record -k mono -g -o perf.data node --perf-prof app.js,"),
+            "{record}"
+        );
+        let script = advice("jitinject script").unwrap();
+        assert!(script.contains("perf script -i perf.jit.data"), "{script}");
+        for line in [
+            "jitinject",
+            "jitinject timeline",
+            "jitinject -i record",
+            "jitinject ./record",
+        ] {
+            assert_eq!(advice(line), None, "{line}");
+        }
+    }
+}
