@@ -62,7 +62,7 @@ pub fn version(program: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A perf that is newer than the one that is installed, if the environment names one (as for the tests).
+/// A perf that is newer than the one that is installed, if the environment names one.
 pub fn newer_perf() -> Option<String> {
     std::env::var("PERF_NEWER").ok().filter(|newer| newer != "perf")
 }

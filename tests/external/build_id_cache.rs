@@ -73,7 +73,8 @@ fn lines_come_from_the_cache() {
             "llvm-jitlink",
         ];
         let show = ["script", "-i", tools::text(&output)];
-        let text = perf::perf_with_cache("perf", cache, &[&show[..], &fields].concat());
+        // Where an object is gone, perf 6.1 may end by the signal that its addr2line has gone.
+        let text = perf::printed_with_cache("perf", cache, &[&show[..], &fields].concat());
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| line.starts_with("work.c:") || line.starts_with("util.h:"));
         lines.map(str::to_owned).collect::<Vec<_>>()

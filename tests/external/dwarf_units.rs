@@ -35,7 +35,7 @@ fn check_object(sections: &Sections<'_>) {
     let folder = scratch();
     let path = folder.path().join("object");
     std::fs::write(&path, bytes).unwrap();
-    let said = tools::run("llvm-dwarfdump", &["--verify", tools::text(&path)]);
+    let said = tools::report("llvm-dwarfdump", &["--verify", tools::text(&path)]);
     assert!(said.contains("No errors."), "{said}");
     assert!(!said.contains("warning"), "{said}");
 

@@ -12,7 +12,7 @@ use crate::support::generator::Random;
 use crate::support::lines::{LAYOUTS, Layout, STRETCH, lists, model, positions, put_lines};
 use crate::support::profile::{ProfileWriter, UserStack, field};
 use crate::support::symbolizers::{self, Site};
-use crate::support::tools::{run, text};
+use crate::support::tools::{report, run, text};
 use crate::support::{capture, inject, inject_capture, inject_into, objects_of, perf, scratch};
 
 const REGION: u64 = 0x7000_0000;
@@ -59,7 +59,7 @@ fn number_of(object: &Path) -> u32 {
 }
 
 fn verify(object: &Path) {
-    let said = run("llvm-dwarfdump", &["--verify", text(object)]);
+    let said = report("llvm-dwarfdump", &["--verify", text(object)]);
     assert!(said.contains("No errors."), "{}: {said}", object.display());
     assert!(!said.contains("warning"), "{}: {said}", object.display());
 }
@@ -168,7 +168,7 @@ fn nothing_of_any_recording_is_invalid() {
             for objects in objects_of(&folder.path().join("out.data")).chunks(500) {
                 let mut arguments = vec!["--verify"];
                 arguments.extend(objects.iter().map(|object| text(object)));
-                let said = run("llvm-dwarfdump", &arguments);
+                let said = report("llvm-dwarfdump", &arguments);
                 let without_errors = said.matches("No errors.").count();
                 assert_eq!(without_errors, objects.len(), "{name}: {said}");
             }
@@ -808,7 +808,7 @@ fn damage_of_any_kind_leaves_valid_lines() {
             let is_written = jitinject::inject::inject(&options, &mut ()).is_ok();
             if is_written && round % 10 == 0 && made.folder.path().join("out.data.elf").exists() {
                 for object in objects_of(&options.output) {
-                    let said = run("llvm-dwarfdump", &["--verify", text(&object)]);
+                    let said = report("llvm-dwarfdump", &["--verify", text(&object)]);
                     assert!(said.contains("No errors."), "{layout:?}, {round}: {said}");
                     written += 1;
                 }

@@ -10,7 +10,7 @@ use crate::support::generator::{Generated, Plan, generate};
 use crate::support::profile::ProfileWriter;
 use crate::support::shown::assert_named_by;
 use crate::support::symbolizers;
-use crate::support::tools::{errors, run, text};
+use crate::support::tools::{errors, report, run, text};
 use crate::support::{capture, inject, inject_into, objects_of, perf, scratch};
 
 /// A machine, what readers call it, and a function of its code.
@@ -182,7 +182,7 @@ fn instructions(objects: &[PathBuf], more: &[&str]) -> Vec<String> {
     let mut arguments = vec!["-d"];
     arguments.extend_from_slice(more);
     arguments.extend(objects.iter().map(|object| text(object)));
-    let shown = run("llvm-objdump", &arguments);
+    let shown = report("llvm-objdump", &arguments);
     assert!(!shown.contains("warning"), "{shown}");
     let lines = shown.lines().filter(|line| line.starts_with(' '));
     let instructions = lines.filter_map(|line| line.split('\t').nth(1)?.split(' ').next());
@@ -229,7 +229,7 @@ fn objects_are_those_of_the_dumps_machine() {
         ];
         assert_eq!(errors("llvm-readobj", &all), "", "{name}");
         assert_eq!(errors("eu-readelf", &["-a", path]), "", "{name}");
-        let verified = run("llvm-dwarfdump", &["--verify", path]);
+        let verified = report("llvm-dwarfdump", &["--verify", path]);
         assert!(verified.contains("No errors."), "{name}: {verified}");
         assert!(!verified.contains("warning"), "{name}: {verified}");
         for (program, ask) in symbolizers::ALL {

@@ -32,7 +32,7 @@ fn is_on_purpose(line: &str) -> bool {
 pub fn remarks(objects: &[PathBuf]) -> Vec<String> {
     let mut remarks = Vec::new();
     for object in objects {
-        let lint = tools::run("eu-elflint", &["--gnu-ld", tools::text(object)]);
+        let lint = tools::report("eu-elflint", &["--gnu-ld", tools::text(object)]);
         let lines = lint
             .lines()
             .filter(|line| !is_on_purpose(line) && *line != "No errors");

@@ -7,14 +7,13 @@ mod traces;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use jitinject::bytes::ByteOrder;
 use std::collections::HashMap;
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
-use crate::support::{inject, objects_of, said, scratch, tools};
+use crate::support::{effort, inject, objects_of, said, scratch, tools};
 use cases::{CASES, CODE, Case, LAST, PID};
 
 const UNKNOWN: u32 = 77;
@@ -59,27 +58,17 @@ impl Made {
 /// Runs the program, which must succeed and say something; returns the seconds of a processor that it took. More than
 /// some minutes are too many to wait for.
 fn processor_time(input: &Path, output: &Path, options: &[&str], expected: &str) -> f64 {
-    const SCRIPT: &str = "ulimit -t 100; ulimit -v 12000000; \"$@\" && times";
+    const LIMITS: &str = "ulimit -t 100; ulimit -v 12000000";
     const SIGKILL_OF_A_CHILD: i32 = 137;
-    let ran = Command::new("sh")
-        .args(["-c", SCRIPT, "sh", env!("CARGO_BIN_EXE_jitinject")])
-        .args([Path::new("-i"), input, Path::new("-o"), output])
-        .args(options)
-        .output()
-        .unwrap();
+    let files = [Path::new("-i"), input, Path::new("-o"), output];
+    let arguments = files.into_iter().chain(options.iter().map(Path::new));
+    let (ran, seconds) = effort::of_jitinject(LIMITS, arguments);
     if ran.status.code() == Some(SIGKILL_OF_A_CHILD) {
         return f64::INFINITY;
     }
     assert!(ran.status.success(), "{}", said(&ran));
     assert!(said(&ran).contains(expected), "{}", said(&ran));
-    // Its own, and then its children's: "0m0.003000s 0m0.002000s" each.
-    let text = String::from_utf8(ran.stdout).unwrap();
-    let times = text.lines().nth(1).unwrap().split_whitespace();
-    let seconds = times.map(|time| {
-        let (minutes, seconds) = time.trim_end_matches('s').split_once('m').unwrap();
-        minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
-    });
-    seconds.sum()
+    seconds
 }
 
 #[test]

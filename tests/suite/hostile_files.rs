@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jitinject::bytes::{ByteOrder, steers_terminal};
 
 use crate::support::dump::DumpWriter;
+use crate::support::processes::PATIENCE;
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::{PID, Recording};
 use crate::support::{attempt, capture, inject, said, scratch, tools};
@@ -40,7 +41,7 @@ fn what_is_no_file_is_not_opened() {
                 "{what}: {said}"
             );
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(began.elapsed() < PATIENCE, "{what}");
         fs::remove_dir(&map).or_else(|_| fs::remove_file(&map)).unwrap();
     }
 }

@@ -27,6 +27,7 @@ mod ci;
 mod clocks;
 mod command_line;
 mod conventions;
+mod dependencies;
 mod dump;
 mod dump_contents;
 mod dwarf;

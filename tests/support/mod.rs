@@ -8,6 +8,7 @@ pub mod damage;
 pub mod dump;
 pub mod dwarf_contents;
 pub mod dwarf_units;
+pub mod effort;
 pub mod formats;
 pub mod generator;
 pub mod gimli_writer;

@@ -71,8 +71,17 @@ pub fn perf(arguments: &[&str]) -> String {
 
 /// Some perf, with some build-id cache. It must succeed.
 pub fn perf_with_cache(program: &str, cache: &Path, arguments: &[&str]) -> String {
-    let all = [&["--buildid-dir", text(cache)], &without_kernel(arguments)[..]].concat();
-    tools::run(program, &all)
+    tools::run(program, &with_cache(cache, &without_kernel(arguments)))
+}
+
+/// What some perf prints, whatever its exit status.
+pub fn printed_with_cache(program: &str, cache: &Path, arguments: &[&str]) -> String {
+    let output = tools::output(program, &with_cache(cache, &without_kernel(arguments)));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn with_cache<'a>(cache: &'a Path, arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["--buildid-dir", text(cache)], arguments].concat()
 }
 
 /// What some perf has against a profile. It must succeed.

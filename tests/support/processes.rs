@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Nothing that works takes so long, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits for something that is sure to happen.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

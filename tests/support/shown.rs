@@ -124,8 +124,6 @@ struct Shown {
     event: Event,
     /// The function at the sampled address.
     leaf: Frame,
-    /// Which event it is of.
-    attribute: usize,
     has_stack: bool,
 }
 
@@ -222,13 +220,6 @@ impl Reader {
                 PerfFileRecord::UserRecord(record) => self.update(&record),
             }
         }
-        let attributes = self.profile.event_attributes();
-        for shown in &mut samples {
-            let mut ids = attributes[shown.attribute].event_ids.iter();
-            if let Some(name) = ids.find_map(|id| self.names.get(id)) {
-                shown.event.name.clone_from(name);
-            }
-        }
         samples
     }
 
@@ -319,10 +310,11 @@ impl Reader {
             SamplingPolicy::Period(period) => period.get(),
             _ => 1,
         };
+        let updated = sample.id.and_then(|id| self.names.get(&id));
+        let name = updated.or(attribute.name.as_ref()).cloned();
         let comm = self.threads.get(&tid).cloned();
         Shown {
             leaf,
-            attribute: attr,
             has_stack: sample.user_stack.is_some(),
             event: Event {
                 comm: comm.unwrap_or_else(|| format!(":{tid}")),
@@ -330,7 +322,7 @@ impl Reader {
                 tid: tid as u32,
                 time: sample.timestamp.unwrap_or(0),
                 period: sample.period.unwrap_or(fixed),
-                name: attribute.name.clone().unwrap_or_default(),
+                name: name.unwrap_or_default(),
                 frames,
             },
         }

@@ -10,10 +10,8 @@ use base64ct::{Base64, Encoding};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::processes::PATIENCE;
 use super::scratch;
-
-/// How long the browser may take for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running browser with one page, ended when it is dropped.
 pub struct Browser {

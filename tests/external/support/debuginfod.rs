@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::processes::PATIENCE;
 use super::tools::{compile, text};
-
-/// How long the server may take to start and to look through a small folder.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server, stopped when it is dropped.
 pub struct Server {

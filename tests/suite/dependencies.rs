@@ -1,0 +1,158 @@
+//! The libraries that jitinject is built with are what `deny.toml` allows: their licences, their sources, one version of
+//! each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+/// What cargo says of all libraries on this machine, those that only tests need among them.
+fn metadata() -> Value {
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["metadata", "--locked", "--offline", "--format-version", "1"])
+        .args(["--filter-platform", &platform])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Those that are used, by their ids.
+fn packages(metadata: &Value) -> Vec<&Value> {
+    let nodes = array(&metadata["resolve"]["nodes"]);
+    let used: BTreeSet<&str> = nodes.iter().map(|node| text(&node["id"])).collect();
+    let packages = array(&metadata["packages"]).iter();
+    packages
+        .filter(|package| used.contains(text(&package["id"])))
+        .collect()
+}
+
+/// The licences that `deny.toml` allows.
+fn allowed() -> BTreeSet<String> {
+    let file = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deny.toml")).unwrap();
+    let (_, licenses) = file.split_once("[licenses]\nallow = [").unwrap();
+    let (list, _) = licenses.split_once(']').unwrap();
+    let names = list.split('"').skip(1).step_by(2);
+    names.map(str::to_owned).collect()
+}
+
+/// Whether an SPDX expression can be met with some licences.
+fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
+    let spaced = expression
+        .replace('/', " OR ")
+        .replace('(', " ( ")
+        .replace(')', " ) ");
+    let mut words = spaced.split_whitespace().peekable();
+    let is_met = any_of(&mut words, allowed);
+    assert!(words.next().is_none(), "{expression}");
+    is_met
+}
+
+type Words<'w> = std::iter::Peekable<std::str::SplitWhitespace<'w>>;
+
+fn any_of(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+    let mut is_met = all_of(words, allowed);
+    while words.next_if_eq(&"OR").is_some() {
+        is_met |= all_of(words, allowed);
+    }
+    is_met
+}
+
+fn all_of(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+    let mut is_met = one(words, allowed);
+    while words.next_if_eq(&"AND").is_some() {
+        is_met &= one(words, allowed);
+    }
+    is_met
+}
+
+fn one(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+    if words.next_if_eq(&"(").is_some() {
+        let is_met = any_of(words, allowed);
+        assert_eq!(words.next(), Some(")"));
+        return is_met;
+    }
+    let name = words.next().unwrap();
+    match words.next_if_eq(&"WITH") {
+        Some(_) => allowed.contains(&format!("{name} WITH {}", words.next().unwrap())),
+        None => allowed.contains(name),
+    }
+}
+
+#[test]
+fn expressions_of_licences_are_understood() {
+    let allowed = BTreeSet::from(["MIT", "Zlib"].map(str::to_owned));
+    for (expression, expected) in [
+        ("MIT", true),
+        ("GPL-2.0", false),
+        ("MIT/Apache-2.0", true),
+        ("Apache-2.0 OR MIT", true),
+        ("Apache-2.0 AND MIT", false),
+        ("(Apache-2.0 OR MIT) AND Zlib", true),
+        ("(Apache-2.0 OR MIT) AND Unicode-3.0", false),
+        ("Apache-2.0 WITH LLVM-exception OR Zlib", true),
+    ] {
+        assert_eq!(is_met(expression, &allowed), expected, "{expression}");
+    }
+}
+
+#[test]
+fn all_licences_are_allowed() {
+    let (metadata, allowed) = (metadata(), allowed());
+    let packages = packages(&metadata);
+    assert!(packages.len() > 50, "{}", packages.len());
+    let others = packages
+        .iter()
+        .filter(|package| !is_met(text(&package["license"]), &allowed));
+    let others: Vec<_> = others
+        .map(|it| (text(&it["name"]), text(&it["license"])))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+#[test]
+fn all_libraries_come_from_one_registry_and_none_in_two_versions() {
+    let metadata = metadata();
+    let mut sources = BTreeSet::new();
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in packages(&metadata) {
+        versions
+            .entry(text(&package["name"]))
+            .or_default()
+            .push(text(&package["version"]));
+        // This one has no source.
+        sources.extend(package["source"].as_str());
+    }
+    versions.retain(|_, versions| versions.len() > 1);
+    assert!(versions.is_empty(), "{versions:?}");
+    assert_eq!(sources.len(), 1, "{sources:?}");
+    assert!(
+        sources.iter().all(|source| source.starts_with("registry+")),
+        "{sources:?}"
+    );
+}
+
+#[test]
+fn no_library_is_wanted_in_any_version() {
+    let metadata = metadata();
+    let own = array(&metadata["packages"])
+        .iter()
+        .find(|package| package["source"].is_null())
+        .unwrap();
+    let any = array(&own["dependencies"])
+        .iter()
+        .filter(|dependency| dependency["req"] == "*");
+    assert_eq!(any.count(), 0);
+}
