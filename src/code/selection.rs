@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::pieces::in_pieces;
 use crate::code::process::{Processes, SpaceId};
-use crate::code::selection::early::{EarlySample, MAX_EARLY};
+use crate::code::selection::early::EarlySample;
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Code, Occupant, Stay, Timeline};
@@ -189,8 +189,7 @@ impl Selection {
             *hits = hits.saturating_add(count);
         }
         self.samples.add(&other.samples);
-        let room = MAX_EARLY.saturating_sub(self.early.len());
-        self.early.extend(other.early.into_iter().take(room));
+        other.early.into_iter().for_each(|sample| self.add_early(sample));
     }
 
     /// How many functions, each once for each place that it was at, and how many symbols samples touch, as
@@ -463,10 +462,8 @@ impl Walk<'_> {
         {
             is_in_function = self.add_callers(&sample, moment, is_in_function);
         }
-        if let Some((_, Code::Function(residence))) = early
-            && self.selection.early.len() < MAX_EARLY
-        {
-            self.selection.early.push(EarlySample {
+        if let Some((_, Code::Function(residence))) = early {
+            self.selection.add_early(EarlySample {
                 space,
                 time,
                 residence,

@@ -21,9 +21,16 @@ pub(super) struct EarlySample {
 }
 
 /// How many of them are kept, at most. All others count as not named.
-pub(super) const MAX_EARLY: usize = 1 << 20;
+const MAX_EARLY: usize = 1 << 20;
 
 impl Selection {
+    /// Keeps a sample, if there is room.
+    pub(super) fn add_early(&mut self, sample: EarlySample) {
+        if self.early.len() < MAX_EARLY {
+            self.early.push(sample);
+        }
+    }
+
     /// Counts those samples as named that were taken before their function's load, and for which an object is there
     /// already: that of a group is there from its first function on, and nothing but its functions is ever where it is.
     pub fn name_early<'r>(&mut self, timeline: &Timeline, groups: impl Iterator<Item = &'r [Residence]>) {
