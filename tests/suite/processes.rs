@@ -32,7 +32,7 @@ fn check_lives(number: u64, layout: &str) -> Result<(), String> {
     let dump = tools::text(&made.dump);
     let all = ["--layout", layout, "--jitdump", dump];
     // The dump is found without help as well.
-    let arguments = &all[..if number % 2 == 0 { 4 } else { 2 }];
+    let arguments = &all[..if number.is_multiple_of(2) { 4 } else { 2 }];
     let summary = summarised(&made.profile, &output, arguments);
     let samples = reader::samples(&output);
     if samples.len() != made.expected.len() {
