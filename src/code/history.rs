@@ -48,16 +48,6 @@ impl<T: Copy> Builder<T> {
         });
     }
 
-    /// The same, but where `value` is there already, it stays as old as it is.
-    pub fn keep(&mut self, range: AddressRange, time: Time, value: T)
-    where
-        T: PartialEq,
-    {
-        for gap in self.live.gaps(range, |(_, there)| there == value) {
-            self.put(gap, time, value);
-        }
-    }
-
     /// Ends everything at `range`.
     pub fn clear(&mut self, range: AddressRange, time: Time) {
         let ended = &mut self.ended;
@@ -72,9 +62,14 @@ impl<T: Copy> Builder<T> {
         pieces.map(|(piece, (_, value))| (piece, value))
     }
 
-    /// The parts of `range` where nothing lies now.
-    pub fn gaps(&self, range: AddressRange) -> Vec<AddressRange> {
-        self.live.gaps(range, |_| true)
+    /// What lies at an address now.
+    pub fn at(&self, address: Address) -> Option<T> {
+        self.live.get(address).map(|(_, value)| value)
+    }
+
+    /// The parts of `range` where nothing lies now that `covers` holds for, from the highest down.
+    pub fn gaps(&self, range: AddressRange, covers: impl Fn(T) -> bool) -> Vec<AddressRange> {
+        self.live.gaps(range, |(_, value)| covers(value))
     }
 
     /// What was collected, ready to be asked.
@@ -267,6 +262,14 @@ impl<T: Copy> History<T> {
         })
     }
 
+    /// Whether something was ever within so many bytes of `address`.
+    pub fn is_near(&self, address: Address, distance: u64) -> bool {
+        let after = self.bounds.partition_point(|bound| bound.address <= address);
+        let neighbours = [after.checked_sub(1), Some(after)].into_iter().flatten();
+        let mut bounds = neighbours.filter_map(|slot| self.bounds.get(slot));
+        bounds.any(|bound| bound.address.0.abs_diff(address.0) <= distance)
+    }
+
     /// All that was ever there, in the order of time.
     pub fn episodes(&self) -> &[Episode<T>] {
         &self.episodes
@@ -289,16 +292,52 @@ impl<T: Copy> History<T> {
         }
     }
 
+    /// What lay in `range` at `time`, in pieces clipped to it, from the lowest up, and `None` for those that held nothing. It
+    /// takes a step for each address in `range` where something ever started or ended.
+    pub fn pieces_at(
+        &self,
+        range: AddressRange,
+        time: Time,
+    ) -> impl Iterator<Item = (AddressRange, Option<T>)> {
+        let first = self.bounds.partition_point(|bound| bound.address <= range.start);
+        let inside = self.bounds.get(first..).unwrap_or_default().iter();
+        let inside = inside
+            .map(|bound| bound.address)
+            .take_while(move |&address| address < range.end);
+        let starts = std::iter::once(range.start).chain(inside.clone());
+        let ends = inside.chain(std::iter::once(range.end));
+        starts.zip(ends).map(move |(start, end)| {
+            let value = self.at(start, time).map(|episode| episode.value);
+            (AddressRange { start, end }, value)
+        })
+    }
+
     /// Whether something was at `address` earlier than `time`, even if it is gone.
     pub fn has_earlier(&self, address: Address, time: Time) -> bool {
         self.lists_at(address)
             .any(|list| list.get(0).is_some_and(|episode| episode.from < time))
     }
 
-    /// Whether something came to `address` later than `time`.
-    pub fn has_later(&self, address: Address, time: Time) -> bool {
-        self.lists_at(address)
-            .any(|list| list.last().is_some_and(|episode| episode.from > time))
+    /// The first and the last of those that came to `address` later than `time`, if any did.
+    pub fn later(&self, address: Address, time: Time) -> Option<(&Episode<T>, &Episode<T>)> {
+        let later = self.lists_at(address).filter_map(|list| {
+            let first = list.get(list.partition_point(|episode| episode.from <= time))?;
+            Some((first, list.last()?))
+        });
+        later.reduce(|(first, last), (other_first, other_last)| {
+            (
+                if other_first.from < first.from {
+                    other_first
+                } else {
+                    first
+                },
+                if other_last.from > last.from {
+                    other_last
+                } else {
+                    last
+                },
+            )
+        })
     }
 
     /// The lists of episodes that hold `address`, at whatever time.
@@ -383,8 +422,12 @@ mod tests {
         assert_eq!(at(299, u64::MAX - 1), Some('c'));
         assert_eq!(at(300, 50), None);
         assert_eq!(at(89, 50), None);
-        assert!(history.has_later(Address(299), Time(39)));
-        assert!(!history.has_later(Address(299), Time(40)));
+        assert!(history.later(Address(299), Time(39)).is_some());
+        assert!(history.later(Address(299), Time(40)).is_none());
+        assert!(history.is_near(Address(80), 10));
+        assert!(!history.is_near(Address(79), 10));
+        assert!(history.is_near(Address(310), 10));
+        assert!(!history.is_near(Address(311), 10));
         assert_eq!(history.extent(), Some(range(90, 300)));
         assert!(
             Builder::<char>::default()
@@ -427,14 +470,32 @@ mod tests {
             let expected = newest.and_then(|(_, _, value)| *value);
             let found = history.at(address, Time(time)).map(|episode| episode.value);
             assert_eq!(found, expected, "{address} at {time}");
-            let later = all
+            let later: Vec<u64> = all
                 .iter()
-                .any(|(put, from, value)| *from > time && value.is_some() && put.contains(address));
-            assert_eq!(history.has_later(address, Time(time)), later);
+                .filter(|(put, from, value)| *from > time && value.is_some() && put.contains(address))
+                .map(|(_, from, _)| *from)
+                .collect();
+            let found = history.later(address, Time(time));
+            let found = found.map(|(first, last)| (first.value, last.value));
+            assert_eq!(found, later.first().copied().zip(later.last().copied()));
             let earlier = all
                 .iter()
                 .any(|(put, from, value)| *from < time && value.is_some() && put.contains(address));
             assert_eq!(history.has_earlier(address, Time(time)), earlier);
+        }
+        for _ in 0..200 {
+            let (start, time) = (random(1000), random(2100));
+            let asked = range(start, start + 1 + random(60));
+            let mut end = asked.start;
+            for (piece, value) in history.pieces_at(asked, Time(time)) {
+                assert_eq!(piece.start, end);
+                end = piece.end;
+                for address in piece.start.0..piece.end.0 {
+                    let found = history.at(Address(address), Time(time));
+                    assert_eq!(found.map(|episode| episode.value), value);
+                }
+            }
+            assert_eq!(end, asked.end);
         }
     }
 }

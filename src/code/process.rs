@@ -3,6 +3,11 @@
 //! A process number stands for one address space after another: it starts as a copy of its parent's at a
 //! FORK, and as an empty one when it executes a program. What an address space inherits is asked of the
 //! parent, at the time of the FORK.
+//!
+//! Of a process that was there before the profile, perf tells who started it, and not whether it has executed another
+//! program since. Readers copy nothing to it. It is taken for a copy of its parent if both have the same program at the
+//! same addresses, and memory without a file that starts at the same address: the kernel places both at random for each
+//! program that is executed.
 
 use rustc_hash::FxHashMap;
 
@@ -31,8 +36,19 @@ pub struct Space {
     pub until: Time,
     /// Which address space it started as a copy of, and when.
     pub parent: Option<(SpaceId, Time)>,
+    /// That of the process which started this one before the profile began.
+    pub origin: Option<Origin>,
     /// Its own maps, in the order of time.
     pub maps: Vec<Map>,
+}
+
+/// Where a process that was there before the profile comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The address space that the process which started it had when the profile began.
+    pub space: SpaceId,
+    /// Whether the maps of both show that it is a copy of that.
+    pub is_copy: bool,
 }
 
 /// Memory that became mapped.
@@ -62,6 +78,15 @@ pub enum ProcessEvent {
         /// When.
         time: Time,
     },
+    /// It was started by another before the profile began.
+    Earlier {
+        /// The process.
+        pid: Pid,
+        /// The one that started it.
+        parent: Pid,
+        /// The time of the record.
+        time: Time,
+    },
     /// It executed another program.
     Exec(Pid, Time),
     /// It ended.
@@ -73,14 +98,62 @@ impl ProcessEvent {
     pub fn time(&self) -> Time {
         match *self {
             Self::Map(_, map) => map.time,
-            Self::Fork { time, .. } | Self::Exec(_, time) | Self::Exit(_, time) => time,
+            Self::Fork { time, .. }
+            | Self::Earlier { time, .. }
+            | Self::Exec(_, time)
+            | Self::Exit(_, time) => time,
         }
     }
+}
+
+impl Space {
+    /// The maps that it had when the profile began, as perf lists them: in the order of addresses, the program first.
+    fn first_maps(&self) -> &[Map] {
+        let count = self.maps.partition_point(|map| map.time == Time(0));
+        self.maps.get(..count).unwrap_or_default()
+    }
+
+    /// The address space that this one is a copy of, whether or not the profile saw how it became one.
+    pub fn copied_from(&self) -> Option<SpaceId> {
+        self.parent
+            .map(|(parent, _)| parent)
+            .or_else(|| self.copied_earlier_from())
+    }
+
+    fn copied_earlier_from(&self) -> Option<SpaceId> {
+        Some(self.origin.filter(|origin| origin.is_copy)?.space)
+    }
+
+    /// The address space of the process that started this one, if it has executed nothing since the profile began.
+    fn started_by(&self) -> Option<SpaceId> {
+        let parent = self.parent.map(|(parent, _)| parent);
+        parent.or(self.origin.map(|origin| origin.space))
+    }
+}
+
+/// Whether maps show the memory of one program that was executed once: `theirs` are in the order of addresses.
+fn is_copy(own: &[Map], theirs: &[Map], is_same_file: impl Fn(&Map, &Map) -> bool) -> bool {
+    let at = |map: &Map| {
+        let first = theirs.partition_point(|other| other.range.start < map.range.start);
+        theirs
+            .get(first)
+            .filter(|other| other.range.start == map.range.start)
+    };
+    let is_file = |map: &&Map| map.backing == Backing::File;
+    let program = own.iter().find(is_file);
+    let has_program = program.is_some_and(|program| {
+        at(program).is_some_and(|other| other.range == program.range && is_same_file(program, other))
+    });
+    let mut memory = own.iter().filter(|map| !is_file(map));
+    has_program && memory.any(|map| at(map).is_some_and(|other| other.backing == map.backing))
 }
 
 /// How many generations of processes that executed nothing since they were forked are asked about what they
 /// inherited. Only hostile profiles have more.
 pub const MAX_GENERATIONS: usize = 100;
+
+/// The same of processes that were there before the profile: servers fork workers, and these rarely more.
+const EARLIER_GENERATIONS: usize = 8;
 
 /// All address spaces of a profile.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +183,16 @@ impl Processes {
                     let parent = processes.current(parent);
                     processes.start(child, time, Some((parent, time)));
                 }
+                ProcessEvent::Earlier { pid, parent, .. } => {
+                    let origin = processes.current(parent);
+                    let space = processes.current(pid);
+                    if let Some(space) = processes.spaces.get_mut(space.index()) {
+                        space.origin = space.origin.or(Some(Origin {
+                            space: origin,
+                            is_copy: false,
+                        }));
+                    }
+                }
                 ProcessEvent::Exec(pid, time) => {
                     processes.start(pid, time, None);
                 }
@@ -117,6 +200,39 @@ impl Processes {
             }
         }
         processes
+    }
+
+    /// Adds processes of which no more is known than that they are there.
+    pub fn add(&mut self, pids: impl IntoIterator<Item = Pid>) {
+        for pid in pids {
+            self.current(pid);
+        }
+    }
+
+    /// Finds out which address spaces are copies of their origin, by the maps that they had when the profile began.
+    /// `is_same_file` tells whether two of those are of the same file.
+    pub fn find_copies(&mut self, is_same_file: impl Fn(&Map, &Map) -> bool) {
+        let mut of_origins: FxHashMap<SpaceId, Vec<Map>> = FxHashMap::default();
+        for origin in self.spaces.iter().filter_map(|space| space.origin) {
+            of_origins.entry(origin.space).or_insert_with(|| {
+                let mut maps = self
+                    .space(origin.space)
+                    .map_or(&[][..], Space::first_maps)
+                    .to_vec();
+                maps.sort_by_key(|map| map.range);
+                maps
+            });
+        }
+        for space in &mut self.spaces {
+            let own = space.first_maps();
+            let is_copy = space.origin.is_some_and(|origin| {
+                let theirs = of_origins.get(&origin.space);
+                theirs.is_some_and(|theirs| is_copy(own, theirs, &is_same_file))
+            });
+            if let Some(origin) = &mut space.origin {
+                origin.is_copy = is_copy;
+            }
+        }
     }
 
     /// The address space that a process has now, made if it is new.
@@ -143,6 +259,7 @@ impl Processes {
             since,
             until: Time::MAX,
             parent,
+            origin: None,
             maps: Vec::new(),
         });
         self.by_pid.entry(pid).or_default().push((since, id));
@@ -185,21 +302,50 @@ impl Processes {
 
     /// Whether `pid` was started by `ancestor`, or by a process that was, and so on.
     pub fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
-        let Some(&(_, space)) = self.by_pid.get(&pid).and_then(|spaces| spaces.first()) else {
-            return false;
-        };
-        self.ancestors(space)
-            .any(|(_, space)| space.pid == ancestor && pid != ancestor)
+        pid != ancestor && self.starters(pid).any(|starter| starter == ancestor)
     }
 
-    /// The address spaces that this one is a copy of, from the nearest up.
+    /// The process that started `pid`, the one that started that, and so on.
+    pub fn starters(&self, pid: Pid) -> impl Iterator<Item = Pid> {
+        let first = self.spaces_of(pid).next();
+        let starters = first.map(|(space, _)| self.upwards(space, Space::started_by));
+        starters.into_iter().flatten().map(|(_, space)| space.pid)
+    }
+
+    /// The address spaces that the profile shows this one to become a copy of, from the nearest up: what they have mapped
+    /// by then, readers copy.
     pub fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, &Space)> {
-        let parent = |space: &Space| {
-            let (parent, _) = space.parent?;
-            Some((parent, self.space(parent)?))
+        self.upwards(space, |space| space.parent.map(|(parent, _)| parent))
+    }
+
+    /// The same, and those that it was a copy of before the profile began.
+    pub fn all_ancestors(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, &Space)> {
+        self.upwards(space, Space::copied_from)
+    }
+
+    /// Of each process, those that were copies of it before the profile began, for a few generations.
+    pub fn earlier_copies(&self) -> FxHashMap<Pid, Vec<Pid>> {
+        let mut copies: FxHashMap<Pid, Vec<Pid>> = FxHashMap::default();
+        for (id, space) in self.iter() {
+            let ancestors = self.upwards(id, Space::copied_earlier_from);
+            for (_, ancestor) in ancestors.take(EARLIER_GENERATIONS) {
+                copies.entry(ancestor.pid).or_default().push(space.pid);
+            }
+        }
+        copies
+    }
+
+    fn upwards(
+        &self,
+        space: SpaceId,
+        next: impl Fn(&Space) -> Option<SpaceId>,
+    ) -> impl Iterator<Item = (SpaceId, &Space)> {
+        let next = move |space: &Space| {
+            let id = next(space)?;
+            Some((id, self.space(id)?))
         };
-        let first = self.space(space).and_then(parent);
-        std::iter::successors(first, move |&(_, space)| parent(space)).take(MAX_GENERATIONS)
+        let first = self.space(space).and_then(&next);
+        std::iter::successors(first, move |&(_, space)| next(space)).take(MAX_GENERATIONS)
     }
 }
 
@@ -232,6 +378,52 @@ mod tests {
         assert!(at(9, 1).is_none());
         assert!(processes.descends(Pid(2), Pid(1)));
         assert!(!processes.descends(Pid(1), Pid(2)));
+    }
+
+    fn first_map(pid: u32, start: u64, backing: Backing) -> ProcessEvent {
+        let map = Map {
+            time: Time(0),
+            range: AddressRange::new(crate::units::Address(start), 0x1000).unwrap(),
+            backing,
+            record: start,
+        };
+        ProcessEvent::Map(Pid(pid), map)
+    }
+
+    #[test]
+    fn who_was_there_before_is_a_copy_if_program_and_memory_are_the_same() {
+        let earlier = |pid, parent| ProcessEvent::Earlier {
+            pid: Pid(pid),
+            parent: Pid(parent),
+            time: Time(0),
+        };
+        // Of each process: its program, its memory.
+        let is_copy = |own: (u64, u64), theirs: (u64, u64), has_same_file| {
+            let mut events = vec![earlier(2, 1)];
+            for (pid, (program, memory)) in [(1, theirs), (2, own)] {
+                events.push(first_map(pid, program, Backing::File));
+                events.push(first_map(pid, memory, Backing::Anonymous));
+            }
+            let mut processes = Processes::new(events);
+            processes.find_copies(|_, _| has_same_file);
+            assert!(processes.descends(Pid(2), Pid(1)), "whatever it is");
+            let (id, space) = processes.spaces_of(Pid(2)).next().unwrap();
+            assert_eq!(processes.spaces_of(Pid(2)).count(), 1);
+            assert!(processes.ancestors(id).next().is_none(), "readers copy nothing");
+            assert_eq!(
+                processes.all_ancestors(id).count(),
+                usize::from(space.copied_from().is_some())
+            );
+            space.copied_from().is_some()
+        };
+        assert!(is_copy((0x40_0000, 0x7000_0000), (0x40_0000, 0x7000_0000), true));
+        assert!(!is_copy(
+            (0x40_0000, 0x7000_0000),
+            (0x40_0000, 0x7000_0000),
+            false
+        ));
+        assert!(!is_copy((0x40_0000, 0x7000_0000), (0x41_0000, 0x7000_0000), true));
+        assert!(!is_copy((0x40_0000, 0x7000_0000), (0x40_0000, 0x7100_0000), true));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The second walk over a profile: which functions its samples touch, and how many samples have a name.
 
+mod early;
+
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::pieces::in_pieces;
 use crate::code::process::{Processes, SpaceId};
+use crate::code::selection::early::EarlySample;
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Code, Occupant, Stay, Timeline};
@@ -86,8 +89,10 @@ impl SampleCounts {
 pub struct SpaceCounts {
     /// All.
     pub samples: u32,
-    /// See [`SampleCounts::before_load`].
+    /// Those taken where a function came only later.
     pub before_load: u32,
+    /// Of these, those that an object names all the same.
+    pub named_early: u32,
     /// See [`SampleCounts::not_in_dump`].
     pub not_in_dump: u32,
     /// See [`SampleCounts::dump_unusable`].
@@ -101,6 +106,7 @@ impl SpaceCounts {
         let add = |own: &mut u32, other: u32| *own = own.saturating_add(other);
         add(&mut self.samples, other.samples);
         add(&mut self.before_load, other.before_load);
+        add(&mut self.named_early, other.named_early);
         add(&mut self.not_in_dump, other.not_in_dump);
         add(&mut self.dump_unusable, other.dump_unusable);
         add(&mut self.no_dump, other.no_dump);
@@ -109,7 +115,7 @@ impl SpaceCounts {
     /// Whether samples in JIT code have no name.
     pub fn has_unnamed(&self) -> bool {
         [
-            self.before_load,
+            self.before_load.saturating_sub(self.named_early),
             self.not_in_dump,
             self.dump_unusable,
             self.no_dump,
@@ -136,6 +142,10 @@ pub struct Selection {
     pub symbol_hits: FxHashMap<SymbolId, u32>,
     /// The samples.
     pub samples: SampleCounts,
+    /// Samples that were taken where a function came only later, as many as are kept.
+    early: Vec<EarlySample>,
+    /// How many of them an object names all the same, by residence.
+    early_hits: FxHashMap<u32, u32>,
 }
 
 impl Selection {
@@ -150,6 +160,8 @@ impl Selection {
             has_all_symbols: true,
             symbol_hits: FxHashMap::default(),
             samples: SampleCounts::default(),
+            early: Vec::new(),
+            early_hits: FxHashMap::default(),
         }
     }
 
@@ -177,6 +189,7 @@ impl Selection {
             *hits = hits.saturating_add(count);
         }
         self.samples.add(&other.samples);
+        other.early.into_iter().for_each(|sample| self.add_early(sample));
     }
 
     /// How many functions, each once for each place that it was at, and how many symbols samples touch, as
@@ -300,10 +313,9 @@ impl<'a> Selector<'a> {
             Occupant::Function(at) => Leaf::Function(at),
             Occupant::Symbol(symbol) => Leaf::Symbol(symbol),
             Occupant::File => return None,
-            // Every page that is executed is mapped; where a profile lacks the map, only a dump shows that
-            // there is JIT code.
             Occupant::Unmapped if dump == DumpState::None => return None,
-            _ if self.timeline.has_later_code(space, ip, time) => Leaf::BeforeLoad,
+            _ if self.timeline.later_code(space, ip, time).is_some() => Leaf::BeforeLoad,
+            Occupant::Unmapped if !self.timeline.may_be_jit(space, ip) => return None,
             _ => match dump {
                 DumpState::Read => Leaf::NotInDump,
                 DumpState::Unusable => Leaf::DumpUnusable,
@@ -326,6 +338,12 @@ impl<'a> Selector<'a> {
             }
         }
         walk.selection
+    }
+}
+
+fn mark(marks: &mut [bool], at: u32) {
+    if let Some(mark) = marks.get_mut(at as usize) {
+        *mark = true;
     }
 }
 
@@ -431,20 +449,31 @@ impl Walk<'_> {
             of_space.samples = of_space.samples.saturating_add(1);
         }
         let mut is_in_function = false;
+        let mut early = None;
         if let Some(ip) = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER) {
             let (occupant, _) = self.find(space, ip, time);
-            is_in_function = self.touch(occupant);
-            self.count(space, ip, time, occupant);
+            is_in_function = self.touch(space, ip, time, occupant);
+            if self.count(space, ip, time, occupant) == Some(Leaf::BeforeLoad) {
+                early = self.selector.timeline.later_code(space, ip, time);
+            }
         }
         if let Some(moment) = self.moment(space, time)
             && !record.is_of_guest()
         {
-            self.add_callers(&sample, moment, is_in_function);
+            is_in_function = self.add_callers(&sample, moment, is_in_function);
+        }
+        if let Some((_, Code::Function(residence))) = early {
+            self.selection.add_early(EarlySample {
+                space,
+                time,
+                residence,
+                has_named_frame: is_in_function,
+            });
         }
     }
 
-    /// The addresses that came with a sample, whose own is in a function or not.
-    fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, mut is_in_stack: bool) {
+    /// The addresses that came with a sample, whose own is in a function or not; says whether any of its call chain is.
+    fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, mut is_in_stack: bool) -> bool {
         for address in sample.callers() {
             is_in_stack |= self.touch_caller(address, moment);
         }
@@ -456,6 +485,7 @@ impl Walk<'_> {
         for address in sample.registers.iter().chain(sample.stack.iter()) {
             self.touch_caller(address, moment);
         }
+        is_in_stack
     }
 
     /// Touches what an address of a call chain may stand for; says whether it is in a function. A return
@@ -482,7 +512,7 @@ impl Walk<'_> {
             return (false, None);
         }
         let (occupant, stay) = self.find(space, address, time);
-        (self.touch(occupant), stay)
+        (self.touch(space, address, time, occupant), stay)
     }
 
     /// What is at an address at a time, and if it is code, where around there.
@@ -501,27 +531,42 @@ impl Walk<'_> {
         (occupant, stay)
     }
 
-    /// Notes that something is touched, and says whether it is a function.
-    fn touch(&mut self, occupant: Occupant) -> bool {
-        let (place, is_function) = match occupant {
-            Occupant::Function(at) => (self.selection.residences.get_mut(at as usize), true),
-            Occupant::Vacated(at) => (self.selection.vacancies.get_mut(at as usize), false),
+    /// Notes that what is at an address is touched, and says whether it is a function.
+    fn touch(&mut self, space: SpaceId, address: Address, time: Time, occupant: Occupant) -> bool {
+        match occupant {
+            Occupant::Function(at) => mark(&mut self.selection.residences, at),
+            Occupant::Vacated(at) => {
+                mark(&mut self.selection.vacancies, at);
+                self.touch_nothing(space, address, time);
+            }
             Occupant::Symbol(symbol) => {
                 self.selection.symbols.insert(symbol);
-                (None, true)
             }
-            Occupant::Anonymous | Occupant::File | Occupant::Unmapped => (None, false),
-        };
-        if let Some(place) = place {
-            *place = true;
+            Occupant::Anonymous | Occupant::Unmapped => self.touch_nothing(space, address, time),
+            Occupant::File => {}
         }
-        is_function
+        matches!(occupant, Occupant::Function(_) | Occupant::Symbol(_))
     }
 
-    fn count(&mut self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) {
-        let Some(leaf) = self.selector.leaf(space, ip, time, occupant) else {
-            return;
-        };
+    /// Touches functions at an address at which none is at that time, so that it stays without a name.
+    fn touch_nothing(&mut self, space: SpaceId, address: Address, time: Time) {
+        let timeline = self.selector.timeline;
+        // If several come there later, none of them may be in an object that is there already: two that are written show
+        // that they are not alone.
+        if let Some((Code::Function(first), Code::Function(last))) = timeline.later_code(space, address, time)
+            && first != last
+        {
+            mark(&mut self.selection.residences, first);
+            mark(&mut self.selection.residences, last);
+        }
+        // A run on the output must not find a symbol there either, and knows no more than what has an object.
+        for residence in timeline.symbols_withheld_by(space, address) {
+            mark(&mut self.selection.residences, residence);
+        }
+    }
+
+    fn count(&mut self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) -> Option<Leaf> {
+        let leaf = self.selector.leaf(space, ip, time, occupant)?;
         let samples = &mut self.selection.samples;
         let mut unused = SpaceCounts::default();
         let of_space = self
@@ -548,5 +593,6 @@ impl Walk<'_> {
         if let Some(part) = part {
             *part = part.saturating_add(1);
         }
+        Some(leaf)
     }
 }

@@ -1,5 +1,6 @@
 //! The first walk over a profile: everything but the samples, and where records of a given time belong.
 
+use std::collections::BTreeSet;
 use std::iter::Peekable;
 
 use rustc_hash::FxHashMap;
@@ -10,7 +11,7 @@ use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
 use crate::perf::record::{self, Record, Records};
 use crate::perf::sample;
-use crate::units::{Pid, Time};
+use crate::units::{AddressRange, Pid, Time};
 
 /// What the first walk found.
 #[derive(Clone, Debug, Default)]
@@ -27,8 +28,8 @@ pub struct Survey {
     pub has_aux: bool,
     /// The records with AUX data, as offset from the first record and length without the data.
     pub auxtrace: Vec<(u64, u64)>,
-    /// Whether maps of objects were put into it already.
-    pub has_injected: bool,
+    /// The maps of objects that were put into it already.
+    pub injected: Vec<InjectedMap>,
     /// Whether some records are compressed, so that nothing is known of what is in them.
     pub has_compressed: bool,
     /// Whether something among the records is damaged, so that walks that trust sizes would go astray.
@@ -45,6 +46,23 @@ pub struct Survey {
     pub mount_namespaces: FxHashMap<Pid, u64>,
     /// The id of the event that the first map's record belongs to.
     pub map_event_id: Option<u64>,
+    /// The processes that have names or samples.
+    seen: BTreeSet<Pid>,
+    /// The process of the last sample.
+    last_pid: Option<Pid>,
+}
+
+/// A map of an object as this program and perf inject make them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InjectedMap {
+    /// The process.
+    pub pid: Pid,
+    /// When it was mapped.
+    pub time: Time,
+    /// Where.
+    pub range: AddressRange,
+    /// Whether it has code of a dump or a log, and not of a perf map.
+    pub is_dumped: bool,
 }
 
 /// A map that points to a file of a runtime.
@@ -77,8 +95,25 @@ impl Survey {
         survey.has_damage = !records.damage().is_empty();
         survey.marks.data_end = survey.data_end;
         survey.processes = Processes::new(events);
+        survey.processes.add(std::mem::take(&mut survey.seen));
+        let name = |map: &Map| {
+            let record = profile.records_from(map.record).next()?;
+            Some(Mmap::parse(&record, profile.order)?.name)
+        };
+        survey
+            .processes
+            .find_copies(|one, other| name(one) == name(other));
         survey.markers.sort_by_key(|marker| marker.time);
         survey
+    }
+
+    /// Notes that there is a process. The idle one and those that are gone are none.
+    fn see(&mut self, pid: Option<Pid>) {
+        const NONE: [u32; 2] = [0, u32::MAX];
+        if pid != self.last_pid {
+            self.last_pid = pid;
+            self.seen.extend(pid.filter(|pid| !NONE.contains(&pid.0)));
+        }
     }
 
     fn add(
@@ -101,6 +136,8 @@ impl Survey {
             record::SAMPLE => {
                 let first = self.first_sample.unwrap_or(time);
                 self.first_sample = Some(first.min(time));
+                let attr = profile.attrs.of(record, order);
+                self.see(attr.and_then(|attr| attr.sample_pid(record, order)));
             }
             record::MMAP | record::MMAP2 => {
                 let Some(mmap) = Mmap::parse(record, order) else {
@@ -119,7 +156,13 @@ impl Survey {
                         record: record.offset,
                     });
                 }
-                self.has_injected |= is_injected(mmap.name);
+                self.injected
+                    .extend(is_dumped(mmap.name).map(|is_dumped| InjectedMap {
+                        pid: mmap.pid,
+                        time,
+                        range: mmap.range,
+                        is_dumped,
+                    }));
                 let map = Map {
                     time,
                     range: mmap.range,
@@ -130,9 +173,23 @@ impl Survey {
             }
             record::FORK => {
                 let fork = Fork::parse(record, order);
-                events.extend(fork.map(|Fork { child, parent }| ProcessEvent::Fork { child, parent, time }));
+                events.extend(fork.map(
+                    |Fork {
+                         child,
+                         parent,
+                         was_earlier,
+                     }| match was_earlier {
+                        true => ProcessEvent::Earlier {
+                            pid: child,
+                            parent,
+                            time,
+                        },
+                        false => ProcessEvent::Fork { child, parent, time },
+                    },
+                ));
             }
             record::COMM => {
+                self.see(event::named(record, order));
                 events.extend(event::exec(record, order).map(|pid| ProcessEvent::Exec(pid, time)));
             }
             // One without a time could be of any.
@@ -157,12 +214,18 @@ impl Survey {
     }
 }
 
-/// Whether a map is of an object as this program and perf inject make them: `jitted-PID-NUMBER.so`, or
-/// `jit-image-PID-ADDRESS.so`.
-fn is_injected(name: &[u8]) -> bool {
-    let base_name = base_name(name);
-    let prefixes = [&b"jitted-"[..], b"jit-image-"];
-    prefixes.iter().any(|prefix| base_name.starts_with(prefix)) && base_name.ends_with(b".so")
+/// Of a map of an object as this program and perf inject make them, whether that has code of a dump: `jitted-PID-NUMBER.so`
+/// and `jit-image-PID-ADDRESS.so` have, `jitted-PID-map-ADDRESS.so` has not. `None` for all others.
+fn is_dumped(name: &[u8]) -> Option<bool> {
+    let stem = base_name(name).strip_suffix(b".so")?;
+    if stem.starts_with(b"jit-image-") {
+        return Some(true);
+    }
+    let number = stem
+        .strip_prefix(b"jitted-")?
+        .splitn(2, |&byte| byte == b'-')
+        .nth(1);
+    Some(!number.is_some_and(|number| number.starts_with(b"map-")))
 }
 
 /// Where in the stream records of what time lie: one mark for each stretch of it, so that memory does not

@@ -3,11 +3,14 @@
 //! They stand in where nothing else is known. A symbol is there from the start of its process on, in all
 //! memory that JIT compilers use, and nowhere else. Where a dump of the same process ever puts code, the dump
 //! alone is asked: it knows when the code was there, and the map, which has only the last state, can at best
-//! name the same code at the wrong time.
+//! name the same code at the wrong time. Objects that an earlier run has put into the profile count as such code.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
 
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
+use crate::code::survey::InjectedMap;
 use crate::code::timeline::{Residence, Stretch};
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Pid, Time};
@@ -54,25 +57,44 @@ impl SymbolTable {
     }
 }
 
-/// Those of `residences`, which are in the order of address spaces, that are in one of them.
-fn code_of(residences: &[Residence], space: SpaceId) -> &[Residence] {
+/// Those of `residences`, which are in the order of address spaces, that are in one of them, with their indices.
+fn code_of(residences: &[Residence], space: SpaceId) -> impl Iterator<Item = (u32, &Residence)> {
     let start = residences.partition_point(|residence| residence.space < space);
-    let end = residences.partition_point(|residence| residence.space <= space);
-    residences.get(start..end).unwrap_or_default()
+    let own = residences.iter().zip(0u32..).skip(start);
+    let own = own.take_while(move |(residence, _)| residence.space == space);
+    own.map(|(residence, index)| (index, residence))
 }
 
 /// The symbols of all processes.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
-    /// What is left of each table: pieces apart from each other, from the lowest up.
-    tables: Vec<Vec<Piece>>,
+    tables: Vec<Table>,
     spaces: Vec<SpaceSymbols>,
+}
+
+/// One table, in pieces apart from each other, from the lowest up.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    /// Those that are asked, and their symbols.
+    pieces: Vec<Piece>,
+    /// Those that are not, since a dump knows better, and the residences that do so.
+    withheld: Vec<Piece>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     range: AddressRange,
-    symbol: u32,
+    /// A symbol or a residence.
+    index: u32,
+}
+
+impl Piece {
+    /// The one of `pieces` that holds an address.
+    fn at(pieces: &[Self], address: Address) -> Option<Self> {
+        let after = pieces.partition_point(|piece| piece.range.start <= address);
+        let piece = pieces.get(after.checked_sub(1)?)?;
+        piece.range.contains(address).then_some(*piece)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,53 +105,85 @@ struct SpaceSymbols {
     own: Option<u32>,
     /// The nearest one, with a table of its own, of those that it is a copy of.
     inherited: Option<SpaceId>,
+    /// How many there are that it is a copy of.
+    generation: usize,
 }
 
 impl Symbols {
     /// Puts together what is in `tables`, but for the addresses at which `residences`, in the order of the
-    /// timeline, say that there was code of a dump. Each process has at most one table.
-    pub fn new(processes: &Processes, residences: &[Residence], tables: &[SymbolTable]) -> Self {
+    /// timeline, or `injected` objects say that there was code of a dump. Each process has at most one table.
+    pub fn new(
+        processes: &Processes,
+        residences: &[Residence],
+        injected: &[InjectedMap],
+        tables: &[SymbolTable],
+    ) -> Self {
         if tables.is_empty() {
             return Self::default();
         }
         let by_pid: FxHashMap<Pid, u32> = tables.iter().map(|table| table.pid).zip(0..).collect();
         let mut symbols = Self::default();
-        for space in processes.spaces() {
-            let inherited = space.parent.and_then(|(parent, _)| {
-                let of_parent = symbols.spaces.get(parent.index())?;
-                of_parent.own.map(|_| parent).or(of_parent.inherited)
-            });
+        for (id, space) in processes.iter() {
             symbols.spaces.push(SpaceSymbols {
                 since: space.since,
                 own: by_pid.get(&space.pid).copied(),
-                inherited,
+                inherited: None,
+                generation: processes.all_ancestors(id).count(),
             });
         }
+        symbols.find_inherited(processes);
         let mut maps: Vec<RangeMap<u32>> = tables.iter().map(SymbolTable::newest).collect();
-        for (table, space) in symbols.meetings(processes) {
-            if let Some(map) = maps.get_mut(table as usize) {
-                for residence in code_of(residences, space) {
-                    map.remove(residence.range, |_, _| {});
-                }
+        symbols.tables = vec![Table::default(); tables.len()];
+        let mut injected_by_space: FxHashMap<SpaceId, Vec<AddressRange>> = FxHashMap::default();
+        for map in injected {
+            if let Some(space) = processes.space_at(map.pid, map.time) {
+                injected_by_space.entry(space).or_default().push(map.range);
             }
         }
-        let pieces = |map: &RangeMap<u32>| {
-            map.iter()
-                .map(|(range, symbol)| Piece { range, symbol })
-                .collect()
-        };
-        symbols.tables = maps.iter().map(pieces).collect();
+        for (table, space) in symbols.meetings(processes) {
+            let at = table as usize;
+            let (Some(map), Some(table)) = (maps.get_mut(at), symbols.tables.get_mut(at)) else {
+                continue;
+            };
+            for (index, residence) in code_of(residences, space) {
+                map.remove(residence.range, |range, _| {
+                    table.withheld.push(Piece { range, index })
+                });
+            }
+            for &range in injected_by_space.get(&space).into_iter().flatten() {
+                map.remove(range, |_, _| {});
+            }
+        }
+        for (map, table) in maps.iter().zip(&mut symbols.tables) {
+            let pieces = map.iter().map(|(range, index)| Piece { range, index });
+            table.pieces = pieces.collect();
+            table.withheld.sort_unstable_by_key(|piece| piece.range);
+        }
         symbols
+    }
+
+    /// Finds the tables of what address spaces are copies of.
+    fn find_inherited(&mut self, processes: &Processes) {
+        let with_table = |space: SpaceId| self.spaces.get(space.index())?.own.map(|_| space);
+        let inherited = processes.iter().map(|(id, _)| {
+            let mut ancestors = processes.all_ancestors(id);
+            ancestors.find_map(|(ancestor, _)| with_table(ancestor))
+        });
+        let inherited: Vec<Option<SpaceId>> = inherited.collect();
+        for (space, inherited) in self.spaces.iter_mut().zip(inherited) {
+            space.inherited = inherited;
+        }
     }
 
     /// Each table with each address space whose code its symbols can meet: all that it is asked about, and all
     /// that its own is a copy of.
-    fn meetings(&self, processes: &Processes) -> FxHashSet<(u32, SpaceId)> {
-        let mut meetings = FxHashSet::default();
+    fn meetings(&self, processes: &Processes) -> BTreeSet<(u32, SpaceId)> {
+        let mut meetings = BTreeSet::new();
         for (id, _) in processes.iter() {
             meetings.extend(self.chain(id).map(|(_, table)| (table, id)));
             if let Some(table) = self.spaces.get(id.index()).and_then(|space| space.own) {
-                meetings.extend(processes.ancestors(id).map(|(ancestor, _)| (table, ancestor)));
+                let ancestors = processes.all_ancestors(id);
+                meetings.extend(ancestors.map(|(ancestor, _)| (table, ancestor)));
             }
         }
         meetings
@@ -148,9 +202,10 @@ impl Symbols {
             .filter_map(|space| Some((space, self.spaces.get(space.index())?.own?)))
     }
 
-    /// Whether there is a symbol at an address of an address space, if the memory there allows for one.
+    /// Whether a table has a symbol at an address of an address space, if the memory there allows for one, or would have it if
+    /// no dump knew better.
     pub fn has(&self, space: SpaceId, address: Address) -> bool {
-        self.find(space, address).is_some()
+        self.find(space, address).is_some() || self.withheld_by(space, address).next().is_some()
     }
 
     /// The symbol at an address of an address space, in memory that became such as JIT compilers use in
@@ -162,24 +217,31 @@ impl Symbols {
 
     fn find(&self, space: SpaceId, address: Address) -> Option<(SpaceId, u32, Piece)> {
         self.chain(space).find_map(|(home, table)| {
-            let pieces = self.tables.get(table as usize)?;
-            let after = pieces.partition_point(|piece| piece.range.start <= address);
-            let piece = pieces.get(after.checked_sub(1)?)?;
-            piece.range.contains(address).then_some((home, table, *piece))
+            let piece = Piece::at(&self.tables.get(table as usize)?.pieces, address)?;
+            Some((home, table, piece))
+        })
+    }
+
+    /// The residences because of which no table is asked about an address of an address space.
+    pub fn withheld_by(&self, space: SpaceId, address: Address) -> impl Iterator<Item = u32> {
+        self.chain(space).filter_map(move |(_, table)| {
+            let table = self.tables.get(table as usize)?;
+            Piece::at(&table.withheld, address).map(|piece| piece.index)
         })
     }
 
     fn place(&self, home: SpaceId, table: u32, piece: Piece, stretch: Stretch) -> Option<PlacedSymbol> {
         // Memory that was inherited from a process which the symbol is not one of has it from the copy on.
-        let (space, since) = if home > stretch.space {
-            (home, self.spaces.get(home.index())?.since)
+        let own = self.spaces.get(home.index())?;
+        let (space, since) = if own.generation > self.spaces.get(stretch.space.index())?.generation {
+            (home, own.since)
         } else {
             (stretch.space, stretch.since)
         };
         Some(PlacedSymbol {
             id: SymbolId {
                 table,
-                symbol: piece.symbol,
+                symbol: piece.index,
             },
             space,
             since,
@@ -191,7 +253,8 @@ impl Symbols {
     pub fn in_stretch(&self, stretch: Stretch) -> impl Iterator<Item = PlacedSymbol> {
         let nearest = self.chain(stretch.space).next();
         nearest.into_iter().flat_map(move |(home, table)| {
-            let pieces = self.tables.get(table as usize).map_or(&[][..], Vec::as_slice);
+            let table_of = self.tables.get(table as usize);
+            let pieces = table_of.map_or(&[][..], |table| table.pieces.as_slice());
             let before = pieces.partition_point(|piece| piece.range.end <= stretch.range.start);
             let pieces = pieces.iter().skip(before);
             pieces

@@ -5,13 +5,18 @@
 //! overwritten. Anonymous maps overwrite nothing: JIT compilers map and protect the memory around their code
 //! again and again. Where such memory holds no function, a symbol of a perf map may know what it holds.
 
-use rustc_hash::FxHashMap;
+mod placing;
 
-use crate::code::history::{Builder, Episode, History};
-use crate::code::process::{MAX_GENERATIONS, Map, Processes, SpaceId};
+use std::fmt;
+
+use crate::code::history::{Episode, History};
+use crate::code::process::{MAX_GENERATIONS, Processes, Space, SpaceId};
+use crate::code::survey::InjectedMap;
 use crate::code::symbols::{PlacedSymbol, SymbolTable, Symbols};
+use crate::code::timeline::placing::Placing;
 use crate::perf::event::Backing;
 use crate::runtime::{Change, CodeEvent};
+use crate::tally::Tally;
 use crate::units::{Address, AddressRange, Time};
 
 /// A function of one of the runtimes' files.
@@ -152,6 +157,15 @@ enum Memory {
     File,
     /// Memory that JIT compilers use.
     Anonymous,
+    /// The same where a file was mapped before, in a process that was forked: nothing in it is inherited.
+    New,
+}
+
+impl Memory {
+    /// Whether nothing that a process inherited is visible there any more.
+    fn hides_inherited(self) -> bool {
+        self != Self::Anonymous
+    }
 }
 
 /// What a dump says is at an address.
@@ -183,23 +197,21 @@ impl Occupant {
     }
 }
 
-/// An address space whose code is being put in place.
-struct Placing {
-    space: SpaceId,
-    /// Whether it started as a copy of another.
-    has_parent: bool,
-    code: Builder<Code>,
-    /// Where each function was put last.
-    latest: FxHashMap<FunctionId, (u32, AddressRange)>,
-    /// How many stays and vacancies it has so far.
-    sequence: u32,
+/// What is given up where moves ask for more work than the size of a profile can justify. No real profile does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A process moved inherited code over which there was so much else that all of its old place counts as left.
+    TooManyPieces,
 }
 
-impl Placing {
-    fn next(&mut self) -> u32 {
-        let next = self.sequence;
-        self.sequence = next.saturating_add(1);
-        next
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooManyPieces => {
+                "moves of inherited code in too many pieces, whose old places have no names"
+            }
+        })
     }
 }
 
@@ -210,6 +222,7 @@ pub struct Timeline {
     vacancies: Vec<Vacancy>,
     spaces: Vec<SpaceTimeline>,
     symbols: Symbols,
+    faults: Tally<Fault>,
 }
 
 #[derive(Debug, Default)]
@@ -221,7 +234,13 @@ struct SpaceTimeline {
     parent: Option<(SpaceId, Time)>,
     /// From the lowest address that code ever was at, here or in the ancestors, up to the highest.
     extent: Option<AddressRange>,
+    /// Whether any map of a file is known, here or in the ancestors.
+    has_files: bool,
 }
+
+/// How far from code memory is likely that of JIT compilers, if no map says what it is: a page of V8's code space has
+/// 256 KiB.
+const NEAR: u64 = 256 << 10;
 
 impl Timeline {
     /// Puts `events` (in any order; of those at the same time the later one wins) and the maps of `processes`
@@ -229,6 +248,7 @@ impl Timeline {
     pub fn new(processes: &Processes, mut events: Vec<PlacedEvent>) -> Self {
         events.sort_by_key(|event| (event.space, event.time));
         let mut timeline = Self::default();
+        let mut pieces = placing::MAX_PIECES;
         let mut events = &events[..];
         for (id, space) in processes.iter() {
             let own = events.partition_point(|event| event.space <= id);
@@ -243,97 +263,30 @@ impl Timeline {
                 }
             });
             let is_idle = own.is_empty() && space.maps.is_empty();
-            let layers = (!is_idle).then(|| timeline.layers(id, &space.maps, own, parent.is_some()));
+            let layers = (!is_idle).then(|| {
+                let placing = Placing::new(&mut timeline, id, parent, &mut pieces);
+                placing.layers(&space.maps, own)
+            });
             let inherited = parent.and_then(|(parent, _)| timeline.extent(parent));
             let extent = layers.as_ref().and_then(|layers| layers.code.extent());
             timeline.spaces.push(SpaceTimeline {
                 layers,
                 parent,
                 extent: [extent, inherited].into_iter().flatten().reduce(hull),
+                has_files: has_files(&timeline, space),
             });
         }
         timeline
     }
 
-    /// The history of one address space, from its maps and its code, each in the order of time.
-    fn layers(&mut self, space: SpaceId, maps: &[Map], events: &[PlacedEvent], has_parent: bool) -> Layers {
-        let mut placing = Placing {
-            space,
-            has_parent,
-            code: Builder::default(),
-            latest: FxHashMap::default(),
-            sequence: 0,
-        };
-        let mut memory = Builder::default();
-        let mut events = events.iter().peekable();
-        for map in maps {
-            // Of the same moment, code comes first: that is how the new records are placed.
-            while let Some(event) = events.next_if(|event| event.time <= map.time) {
-                self.place(&mut placing, event);
-            }
-            match map.backing {
-                Backing::File => {
-                    placing.code.clear(map.range, map.time);
-                    memory.put(map.range, map.time, Memory::File);
-                }
-                Backing::Anonymous | Backing::Shared => {
-                    memory.keep(map.range, map.time, Memory::Anonymous);
-                }
-            }
-        }
-        for event in events {
-            self.place(&mut placing, event);
-        }
-        Layers {
-            code: placing.code.finish(),
-            maps: memory.finish(),
-        }
+    /// Adds names for what has none, neither here nor in the objects that were `injected` into the profile already.
+    pub fn add_symbols(&mut self, processes: &Processes, injected: &[InjectedMap], tables: Vec<SymbolTable>) {
+        self.symbols = Symbols::new(processes, &self.residences, injected, &tables);
     }
 
-    fn place(&mut self, placing: &mut Placing, event: &PlacedEvent) {
-        if let Some(left) = event.left {
-            self.vacate(placing, event, left);
-        }
-        let Some(range) = event.range else { return };
-        let residence = u32::try_from(self.residences.len()).unwrap_or(u32::MAX);
-        self.residences.push(Residence {
-            function: event.function,
-            space: placing.space,
-            range,
-            since: event.time,
-            sequence: placing.next(),
-        });
-        placing.latest.insert(event.function, (residence, range));
-        placing.code.put(range, event.time, Code::Function(residence));
-    }
-
-    /// Ends the stay of a function at `range`, where nothing else has been put since.
-    fn vacate(&mut self, placing: &mut Placing, event: &PlacedEvent, range: AddressRange) {
-        let left = match placing.latest.get(&event.function) {
-            Some(&(residence, at)) if at == range => {
-                let pieces = placing.code.pieces(range);
-                let own = pieces.filter(|&(_, code)| code == Code::Function(residence));
-                own.map(|(piece, _)| piece).collect()
-            }
-            // It was there from the start: what is not its own yet is the parent's.
-            None if placing.has_parent => placing.code.gaps(range),
-            _ => Vec::new(),
-        };
-        for piece in left {
-            let vacancy = u32::try_from(self.vacancies.len()).unwrap_or(u32::MAX);
-            self.vacancies.push(Vacancy {
-                space: placing.space,
-                range: piece,
-                since: event.time,
-                sequence: placing.next(),
-            });
-            placing.code.put(piece, event.time, Code::Vacated(vacancy));
-        }
-    }
-
-    /// Adds names for what has none.
-    pub fn add_symbols(&mut self, processes: &Processes, tables: Vec<SymbolTable>) {
-        self.symbols = Symbols::new(processes, &self.residences, &tables);
+    /// The residences because of which no symbol is at an address of an address space.
+    pub fn symbols_withheld_by(&self, space: SpaceId, address: Address) -> impl Iterator<Item = u32> {
+        self.symbols.withheld_by(space, address)
     }
 
     /// All stays of all functions.
@@ -373,7 +326,8 @@ impl Timeline {
         self.symbols.are_there(space)
     }
 
-    /// Whether a symbol may be at an address of an address space, if the memory there allows for one.
+    /// Whether a perf map has a symbol at an address of an address space, be it withheld or not, if the memory there allows for
+    /// one.
     pub fn may_have_symbol(&self, space: SpaceId, address: Address) -> bool {
         self.symbols.has(space, address)
     }
@@ -396,16 +350,17 @@ impl Timeline {
                 };
                 return (code.value.into(), (generation == 0).then_some(stay));
             }
-            match layers.maps.at(address, time) {
-                Some(episode) if episode.value == Memory::File => {
-                    // Memory that a child mapped over its parent's file is the child's.
-                    if stretch.is_none() {
-                        return (Occupant::File, None);
-                    }
-                    break;
-                }
-                Some(episode) if stretch.is_none() => stretch = Some(episode.stretch(of)),
-                _ => {}
+            let Some(memory) = layers.maps.at(address, time) else {
+                continue;
+            };
+            if memory.value != Memory::File {
+                stretch = stretch.or(Some(memory.stretch(of)));
+            } else if stretch.is_none() {
+                return (Occupant::File, None);
+            }
+            // Memory that a child mapped over its parent's file is the child's.
+            if memory.value.hides_inherited() {
+                break;
             }
         }
         let Some(stretch) = stretch else {
@@ -422,7 +377,7 @@ impl Timeline {
         let spaces = processes.iter().map(|(id, _)| id).zip(&self.spaces);
         let stretches = spaces.flat_map(|(id, space)| {
             let episodes = space.layers.iter().flat_map(|layers| layers.maps.episodes());
-            let anonymous = episodes.filter(|episode| episode.value == Memory::Anonymous);
+            let anonymous = episodes.filter(|episode| episode.value != Memory::File);
             anonymous.map(move |episode| episode.stretch(id))
         });
         stretches.flat_map(|stretch| self.symbols.in_stretch(stretch))
@@ -435,10 +390,21 @@ impl Timeline {
         memory.map_or(Time::MAX, |episode| episode.until)
     }
 
-    /// Whether a function came to an address later than `time`.
-    pub fn has_later_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
-        self.layers_of(space)
-            .is_some_and(|layers| layers.code.has_later(address, time))
+    /// Whether memory that no map is known of may be that of a JIT compiler. Every page that is executed is mapped; where a
+    /// profile lacks the map, only a dump shows that there is JIT code. But if it lacks those of the program and its
+    /// libraries too, such memory is more likely theirs, unless there is JIT code close to it.
+    pub fn may_be_jit(&self, space: SpaceId, address: Address) -> bool {
+        let of_space = self.spaces.get(space.index());
+        of_space.is_some_and(|space| space.has_files)
+            || self
+                .lookups(space, Time::MAX)
+                .any(|(_, layers, _)| layers.code.is_near(address, NEAR))
+    }
+
+    /// The first and the last function that came to an address later than `time`, if any did.
+    pub fn later_code(&self, space: SpaceId, address: Address, time: Time) -> Option<(Code, Code)> {
+        let (first, last) = self.layers_of(space)?.code.later(address, time)?;
+        Some((first.value, last.value))
     }
 
     /// Whether a function was at an address earlier than `time`, even if it is gone, here or in what the
@@ -446,6 +412,11 @@ impl Timeline {
     pub fn has_earlier_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
         self.lookups(space, time)
             .any(|(_, layers, time)| layers.code.has_earlier(address, time))
+    }
+
+    /// What could not be followed.
+    pub fn faults(&self) -> &Tally<Fault> {
+        &self.faults
     }
 
     fn layers_of(&self, space: SpaceId) -> Option<&Layers> {
@@ -474,6 +445,14 @@ impl Episode<Memory> {
     }
 }
 
+fn has_files(timeline: &Timeline, space: &Space) -> bool {
+    let parent = space
+        .parent
+        .and_then(|(parent, _)| timeline.spaces.get(parent.index()));
+    let mut maps = space.maps.iter();
+    parent.is_some_and(|parent| parent.has_files) || maps.any(|map| map.backing == Backing::File)
+}
+
 fn marked<T: Copy>(all: &[T], marks: &[bool]) -> Vec<T> {
     let marked = all.iter().zip(marks).filter(|&(_, &mark)| mark);
     marked.map(|(one, _)| *one).collect()
@@ -489,7 +468,7 @@ fn hull(one: AddressRange, other: AddressRange) -> AddressRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::process::ProcessEvent;
+    use crate::code::process::{Map, ProcessEvent};
     use crate::units::Pid;
 
     fn range(start: u64, size: u64) -> AddressRange {
@@ -548,7 +527,7 @@ mod tests {
         let space = processes.space_at(Pid(1), Time(0)).unwrap();
         assert_eq!(timeline.at(space, Address(0x1fff), Time(50)), Occupant::Anonymous);
         assert_eq!(timeline.at(space, Address(0x2000), Time(50)), Occupant::Unmapped);
-        assert!(timeline.has_later_code(space, Address(0x1090), Time(9)));
+        assert!(timeline.later_code(space, Address(0x1090), Time(9)).is_some());
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Which files are there already, under whatever names.
+//! Which files are the same, whatever they are called.
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use sha1::{Digest, Sha1};
 
 use crate::files::MappedFile;
@@ -14,41 +14,49 @@ const START: usize = 64;
 /// The length of a file, and how it starts.
 type Look = (usize, [u8; START]);
 
-/// Files by what is in them. Each is read once at most, however many there are.
+/// What is in files: a number for each content, so that copies have the same one. Each file is read once at most, and only
+/// if another one has the same length and start.
 #[derive(Debug, Default)]
-pub struct Copies {
-    numbers: FxHashSet<(u64, u64)>,
+pub struct Contents {
+    by_number: FxHashMap<(u64, u64), ContentId>,
     by_look: FxHashMap<Look, Alike>,
+    count: usize,
 }
+
+/// What is in a file, whatever that is called.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ContentId(usize);
 
 /// Files of one length that start alike.
 #[derive(Debug, Default)]
 struct Alike {
-    /// Those whose content is not hashed yet.
-    unread: Vec<Arc<MappedFile>>,
-    hashes: FxHashSet<[u8; 20]>,
+    /// The first of them, as long as its content is not hashed.
+    unread: Option<(Arc<MappedFile>, ContentId)>,
+    by_hash: FxHashMap<[u8; 20], ContentId>,
 }
 
-impl Copies {
-    /// Adds a file.
-    pub fn add(&mut self, file: &Arc<MappedFile>) {
-        self.numbers.insert(file.number());
-        let alike = self.by_look.entry(look(file)).or_default();
-        alike.unread.push(Arc::clone(file));
-    }
-
-    /// Whether this very file or one of the same content was added.
-    pub fn has(&mut self, file: &MappedFile) -> bool {
-        if self.numbers.contains(&file.number()) {
-            return true;
+impl Contents {
+    /// What is in a file.
+    pub fn of(&mut self, file: &Arc<MappedFile>) -> ContentId {
+        if let Some(&known) = self.by_number.get(&file.number()) {
+            return known;
         }
-        let Some(alike) = self.by_look.get_mut(&look(file)) else {
-            return false;
+        let new = ContentId(self.count);
+        let alike = self.by_look.entry(look(file)).or_default();
+        if let Some((first, content)) = alike.unread.take() {
+            alike.by_hash.insert(hash(&first), content);
+        }
+        let content = if alike.by_hash.is_empty() {
+            alike.unread = Some((Arc::clone(file), new));
+            new
+        } else {
+            *alike.by_hash.entry(hash(file)).or_insert(new)
         };
-        alike
-            .hashes
-            .extend(alike.unread.drain(..).map(|file| hash(&file)));
-        alike.hashes.contains(&hash(file))
+        if content == new {
+            self.count += 1;
+        }
+        self.by_number.insert(file.number(), content);
+        content
     }
 }
 
@@ -75,16 +83,19 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_same_content_are_known_and_others_are_not() {
+    fn files_of_the_same_content_are_one_and_others_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        let mut copies = Copies::default();
-        copies.add(&file(folder.path(), "a", &[1; 100]));
-        copies.add(&file(folder.path(), "short", b"short"));
-        assert!(copies.has(&file(folder.path(), "copy", &[1; 100])));
-        assert!(copies.has(&file(folder.path(), "copied", b"short")));
-        assert!(!copies.has(&file(folder.path(), "longer", &[1; 101])));
+        let mut contents = Contents::default();
+        let mut of = |name, content: &[u8]| contents.of(&file(folder.path(), name, content));
+        let (long, short) = (of("a", &[1; 100]), of("short", b"short"));
+        assert_ne!(long, short);
         let mut other = [1; 100];
         other[99] = 2;
-        assert!(!copies.has(&file(folder.path(), "other", &other)));
+        let other = of("other", &other);
+        assert_ne!(other, long);
+        assert_eq!(of("copy", &[1; 100]), long);
+        assert_eq!(of("copied", b"short"), short);
+        assert_ne!(of("longer", &[1; 101]), long);
+        assert_eq!(of("other", &[3; 7]), of("another", &[3; 7]));
     }
 }

@@ -20,11 +20,11 @@ use crate::code::survey::{Marker, Survey};
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, Wanted};
-use crate::inject::copies::Copies;
+use crate::inject::claims::{Claims, Group, Identity, Pair};
+use crate::inject::copies::{ContentId, Contents};
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
-use crate::perf::event::FileNumber;
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::{Pid, Time};
 
@@ -123,52 +123,8 @@ const MAX_TRIES: usize = 1 << 20;
 /// Of how many files it is told why they are not the one of a marker.
 const MAX_REASONS: usize = 10;
 
-/// What tells the files of markers apart.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Identity<'a> {
-    path: &'a [u8],
-    number: Option<FileNumber>,
-    /// The inode of the mount namespace that the path is one of.
-    namespace: Option<u64>,
-}
-
-impl Identity<'_> {
-    /// Whether both can mean one file.
-    fn is_like(&self, other: &Identity<'_>) -> bool {
-        match (self.number, other.number) {
-            (Some(one), Some(other)) => one == other,
-            _ => self.path == other.path && self.namespace == other.namespace,
-        }
-    }
-}
-
-/// All markers by which one process mapped one file. It may do so again and again.
-struct Group<'a> {
-    first: &'a Marker,
-    identity: Identity<'a>,
-    records: Vec<u64>,
-    chosen: Option<Result<Candidate, String>>,
-}
-
-/// Who has a file: the files that markers mean by it, and the process that mapped it first.
-#[derive(Default)]
-struct Claims<'a> {
-    by_number: FxHashMap<(u64, u64), (Identity<'a>, Pid)>,
-}
-
-impl<'a> Claims<'a> {
-    fn add(&mut self, candidate: &Candidate, group: &Group<'a>) {
-        let number = candidate.file.number();
-        let claim = (group.identity, group.first.pid);
-        self.by_number.entry(number).or_insert(claim);
-    }
-
-    /// The process that has a file which can't be that of `group` as well.
-    fn holder(&self, candidate: &Candidate, group: &Group<'_>) -> Option<Pid> {
-        let &(identity, pid) = self.by_number.get(&candidate.file.number())?;
-        (!identity.is_like(&group.identity) && pid != group.first.pid).then_some(pid)
-    }
-}
+/// Files that were tried for a marker, and why they are not used.
+type Tried = Vec<(PathBuf, String)>;
 
 impl<'a> Search<'a> {
     fn new(survey: &'a Survey, clock_offset: Option<i64>, input: &Path, given: Given, trust: Trust) -> Self {
@@ -207,21 +163,15 @@ impl<'a> Search<'a> {
         let mut claims = Claims::default();
         for group in &mut groups {
             if let Some(candidate) = self.certain(group) {
-                claims.add(&candidate, group);
-                group.chosen = Some(Ok(candidate));
+                claims.add(&candidate.file, group);
+                group.chosen = Some(Ok(candidate.file));
             }
         }
-        for group in groups.iter_mut().filter(|group| group.chosen.is_none()) {
-            let chosen = self.choose(group, &claims);
-            if let Ok(candidate) = &chosen {
-                claims.add(candidate, group);
-            }
-            group.chosen = Some(chosen);
-        }
+        self.choose(&mut groups, &mut claims);
         let mut found = Found::default();
         for group in groups {
             match group.chosen {
-                Some(Ok(candidate)) => {
+                Some(Ok(file)) => {
                     let is_open = !self.open_in_process(group.first.pid, &group.identity).is_empty();
                     if is_open {
                         found.notes.push(format!(
@@ -230,15 +180,15 @@ impl<'a> Search<'a> {
                             printable(&group.first.path)
                         ));
                     }
-                    if !is_open && !has_name_of(candidate.file.path(), group.first) {
+                    if !is_open && !has_name_of(file.path(), group.first) {
                         found.notes.push(format!(
                             "{} is used for process {}, which called it {}",
-                            candidate.name(),
+                            shown(file.path()),
                             group.first.pid,
                             printable(&group.first.path)
                         ));
                     }
-                    found.add(candidate, group.first, &group.records);
+                    found.add(file, group.first, &group.records);
                 }
                 Some(Err(reason)) => found.missing.push(Missing {
                     pid: group.first.pid,
@@ -338,40 +288,70 @@ impl<'a> Search<'a> {
         opened
     }
 
-    /// The likeliest file for a marker, or why there is none.
-    fn choose(&self, group: &Group<'_>, claims: &Claims<'_>) -> Result<Candidate, String> {
-        let mut best: Option<((bool, u64, usize), Candidate)> = None;
-        let mut tried = Vec::new();
+    /// Gives the likeliest file to each of `groups` that has none, or says why there is none. Of several markers that one
+    /// file may belong to, the likeliest gets it.
+    fn choose(&self, groups: &mut [Group<'a>], claims: &mut Claims<'a>) {
+        let mut pairs = Vec::new();
+        let mut tried: Vec<Tried> = Vec::new();
+        for (at, group) in groups.iter().enumerate() {
+            let files = match group.chosen {
+                None => self.pairs(group, at, &mut pairs),
+                Some(_) => Tried::new(),
+            };
+            tried.push(files);
+        }
+        pairs.sort_by_key(Pair::rank);
+        for pair in pairs {
+            let (Some(group), Some(tried)) = (groups.get_mut(pair.group), tried.get_mut(pair.group)) else {
+                continue;
+            };
+            if group.chosen.is_some() {
+                continue;
+            }
+            match claims.check(&pair.file, group) {
+                Ok(()) => {
+                    claims.add(&pair.file, group);
+                    group.chosen = Some(Ok(pair.file));
+                }
+                Err(reason) => tried.push((pair.file.path().to_owned(), reason)),
+            }
+        }
+        for (group, tried) in groups.iter_mut().zip(tried) {
+            if group.chosen.is_none() {
+                group.chosen = Some(Err(self.reject(tried)));
+            }
+        }
+    }
+
+    /// Adds the files that may be the one of a group's marker; returns those that can't.
+    fn pairs(&self, group: &Group<'_>, at: usize, pairs: &mut Vec<Pair>) -> Tried {
+        let mut tried = Tried::new();
         for (order, (path, opened)) in self.candidates(group).into_iter().enumerate() {
             let checked = opened.and_then(|candidate| {
                 self.check(&candidate, group)?;
-                match claims.holder(&candidate, group) {
-                    Some(pid) => Err(Rejected::Because(format!("is the one of process {pid}"))),
-                    None => Ok(candidate),
-                }
+                Ok(candidate)
             });
             match checked {
-                Ok(candidate) => {
-                    let rank = (
-                        !has_name_of(&path, group.first),
-                        self.distance(&candidate, group.first),
-                        order,
-                    );
-                    if best.as_ref().is_none_or(|(best, _)| rank < *best) {
-                        best = Some((rank, candidate));
-                    }
-                }
+                Ok(candidate) => pairs.push(Pair {
+                    is_renamed: !has_name_of(&path, group.first),
+                    distance: self.distance(&candidate, group.first),
+                    order,
+                    group: at,
+                    file: candidate.file,
+                }),
                 Err(Rejected::Missing) => {}
-                Err(reason) => tried.push((path, reason)),
+                Err(reason) => tried.push((path, reason.to_string())),
             }
         }
-        if let Some((_, candidate)) = best {
-            return Ok(candidate);
-        }
+        tried
+    }
+
+    /// Why a marker has none of the files that were tried.
+    fn reject(&self, tried: Tried) -> String {
         if tried.is_empty() {
             let reason =
                 "not found there, nor beside the profile; if you have it elsewhere, name it with --jitdump";
-            return Err(reason.into());
+            return reason.into();
         }
         let more = tried.len().saturating_sub(MAX_REASONS);
         let told = tried.iter().take(MAX_REASONS);
@@ -385,7 +365,7 @@ impl<'a> Search<'a> {
         self.rejected
             .borrow_mut()
             .extend(tried.into_iter().map(|(path, _)| path));
-        Err(told.join("; "))
+        told.join("; ")
     }
 
     /// How far the first record of a file is from its marker, in nanoseconds, where that can be told.
@@ -482,10 +462,12 @@ impl<'a> Search<'a> {
     /// Adds the given files that no marker leads to, for the process that their header tells. Of those in
     /// folders, only what nothing else is there for.
     fn add_unmarked(&self, found: &mut Found) {
-        let mut copies = Copies::default();
+        let mut contents = Contents::default();
+        let mut used: FxHashSet<ContentId> = FxHashSet::default();
         for dump in &found.dumps {
-            copies.add(&dump.file);
+            used.insert(contents.of(&dump.file));
         }
+        let injected = self.injected();
         let mut with_dump: FxHashSet<Pid> = found.dumps.iter().flat_map(|dump| &dump.pids).copied().collect();
         for given in &self.given.all {
             let candidate = match &given.opened {
@@ -497,12 +479,17 @@ impl<'a> Search<'a> {
                     continue;
                 }
             };
-            if copies.has(&candidate.file) {
+            let content = contents.of(&candidate.file);
+            if used.contains(&content) {
                 continue;
             }
             let pid = Pid(candidate.header.pid);
             let has_dump = with_dump.contains(&pid);
-            let checked = if self.survey.processes.knows(pid) {
+            let checked = if injected.contains(&pid) {
+                Err(Rejected::Because(format!(
+                    "is of process {pid}, which has objects of an earlier run already: not used; run this on the original profile"
+                )))
+            } else if self.survey.processes.knows(pid) {
                 let in_time = self.check_times(candidate, Time(0));
                 in_time.and_then(|()| self.check_owner(candidate, pid))
             } else {
@@ -516,7 +503,17 @@ impl<'a> Search<'a> {
                         "{} is used for process {pid}, as its header says: no marker leads to it",
                         candidate.name()
                     ));
-                    copies.add(&candidate.file);
+                    if self
+                        .survey
+                        .processes
+                        .spaces_of(pid)
+                        .all(|(_, space)| space.maps.is_empty())
+                    {
+                        found.notes.push(format!(
+                            "the profile has no maps of process {pid}: only code of its dump gets names"
+                        ));
+                    }
+                    used.insert(content);
                     with_dump.insert(pid);
                     found.dumps.push(FoundDump {
                         file: candidate.file.clone(),
@@ -533,16 +530,29 @@ impl<'a> Search<'a> {
             }
         }
     }
+
+    /// The processes whose dump an earlier run has used, by its objects in them or in what they have started: what has no
+    /// object, no sample touches.
+    fn injected(&self) -> FxHashSet<Pid> {
+        let processes = &self.survey.processes;
+        let maps = self.survey.injected.iter().filter(|map| map.is_dumped);
+        let own: FxHashSet<Pid> = maps.map(|map| map.pid).collect();
+        let mut all = own.clone();
+        for pid in own {
+            all.extend(processes.starters(pid));
+        }
+        all
+    }
 }
 
 impl Found {
     /// Notes that a marker leads to a file, which may be there already.
-    fn add(&mut self, candidate: Candidate, marker: &Marker, records: &[u64]) {
-        let number = candidate.file.number();
+    fn add(&mut self, file: Arc<MappedFile>, marker: &Marker, records: &[u64]) {
+        let number = file.number();
         let at = *self.by_number.entry(number).or_insert(self.dumps.len());
         if at == self.dumps.len() {
             self.dumps.push(FoundDump {
-                file: candidate.file,
+                file,
                 pids: Vec::new(),
                 pids_before: Vec::new(),
                 marked: Some(marker.time).filter(|&time| time != Time(0)),

@@ -3,6 +3,7 @@
 pub mod advice;
 mod cache;
 mod candidates;
+mod claims;
 mod copies;
 mod dumps;
 mod edits;
@@ -346,6 +347,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         has_tiers: options.tiers == Tiers::Symbols,
     };
     let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols);
+    selection.name_early(timeline, groups.iter());
     let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
         progress.advance(done)
     })?;

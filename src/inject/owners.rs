@@ -39,7 +39,7 @@ impl Owners {
             if with_dump.contains(&space.pid) {
                 continue;
             }
-            let ancestors = processes.ancestors(id).map(|(_, ancestor)| ancestor.pid);
+            let ancestors = processes.all_ancestors(id).map(|(_, ancestor)| ancestor.pid);
             for ancestor in ancestors.filter(|pid| firsts.contains(pid)) {
                 let heirs = heirs.entry(ancestor).or_insert(Heirs::One(space.pid));
                 if *heirs != Heirs::One(space.pid) {

@@ -173,7 +173,8 @@ impl Context<'_> {
             timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
         }
         let maps = perf_maps::read(&found_maps);
-        timeline.add_symbols(&survey.processes, maps.iter().map(UsedMap::table).collect());
+        let tables = maps.iter().map(UsedMap::table).collect();
+        timeline.add_symbols(&survey.processes, &survey.injected, tables);
         then(&Recording {
             options,
             input,

@@ -145,7 +145,9 @@ impl Run<'_> {
                 first_offset: None,
             });
         }
-        warnings.extend(warned(self.cover_faults, None, false).map(|warning| Warning {
+        let given_up =
+            warned(self.cover_faults, None, false).chain(warned(self.timeline.faults(), None, false));
+        warnings.extend(given_up.map(|warning| Warning {
             file: input.clone(),
             ..warning
         }));
@@ -246,7 +248,7 @@ impl Run<'_> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = source_notes(self.sources.notes, self.found_maps, self.told);
-        if self.survey.has_injected {
+        if !self.survey.injected.is_empty() {
             notes.push(
                 "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
                     .into(),

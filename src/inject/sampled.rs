@@ -36,8 +36,8 @@ pub fn functions(
         counts.samples += u64::from(hits);
     };
     let mut seen = FxHashSet::default();
-    let hits = timeline.residences().iter().zip(&selection.hits);
-    for (residence, &hits) in hits.filter(|&(_, &hits)| hits > 0) {
+    let hits = timeline.residences().iter().zip(selection.named_hits());
+    for (residence, hits) in hits.filter(|&(_, hits)| hits > 0) {
         if let Some(view) = function_of(&sources.used, residence.function) {
             // A function that moves counts once.
             let is_new = seen.insert(residence.function);

@@ -1,9 +1,9 @@
 //! Reading the files of runtimes, and putting what they say onto the profile's processes and clock.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock, distance_by_maps};
-use crate::code::process::Processes;
+use crate::code::process::{Processes, Space};
 use crate::code::selection::{DumpState, least_slack};
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, PlacedEvent, Timeline};
@@ -248,13 +248,12 @@ impl<'a> Sources<'a> {
         by_pid.extend(self.unusable.iter().map(|&pid| (pid, DumpState::Unusable)));
         let used = self.used.iter().flat_map(|used| &used.found.pids);
         by_pid.extend(used.map(|&pid| (pid, DumpState::Read)));
-        let mut states: Vec<DumpState> = Vec::new();
-        for space in processes.spaces() {
-            let own = by_pid.get(&space.pid).copied().unwrap_or_default();
-            let parent = space.parent.and_then(|(parent, _)| states.get(parent.index()));
-            states.push(own.max(parent.copied().unwrap_or_default()));
-        }
-        states
+        let own = |space: &Space| by_pid.get(&space.pid).copied().unwrap_or_default();
+        let states = processes.iter().map(|(id, space)| {
+            let inherited = processes.all_ancestors(id).map(|(_, ancestor)| own(ancestor));
+            inherited.fold(own(space), DumpState::max)
+        });
+        states.collect()
     }
 
     /// Settles how far apart the clocks are, where that is an estimate, by what the samples say.
@@ -275,10 +274,14 @@ impl<'a> Sources<'a> {
         let owners = Owners::new(self.used.iter().map(|used| used.found), processes);
         let mut events = Vec::new();
         let mut copies_left = MAX_COPIES;
+        let earlier_copies = processes.earlier_copies();
         for (file, used) in (0u32..).zip(&mut self.used) {
             let header_pid = used.code.pid();
             let owner_of = |pid| owners.of(used.found, header_pid, pid, processes);
             let creator = owner_of(header_pid);
+            let with_dump: FxHashSet<Pid> = used.found.pids_before.iter().copied().collect();
+            let others = creator.and_then(|pid| earlier_copies.get(&pid));
+            let others = others.map_or(&[][..], Vec::as_slice);
             let mut known: FxHashMap<u32, Option<Pid>> = FxHashMap::default();
             (used.ownerless, used.uncopied) = (0, 0);
             for event in used.code.events() {
@@ -288,15 +291,18 @@ impl<'a> Sources<'a> {
                     continue;
                 };
                 events.extend(used.place(file, event, pid, processes));
-                // Processes that were forked before the profile began have what there was by then, and no
-                // record says that they were forked.
+                // Processes that were forked before the profile began have what there was by then: those that have the
+                // dump mapped, and those whose maps show it.
                 if owner == creator && used.alignment.time(event.time) <= self.start {
-                    let Some(left) = copies_left.checked_sub(used.found.pids_before.len()) else {
+                    let count = with_dump.len().saturating_add(others.len());
+                    let Some(left) = copies_left.checked_sub(count) else {
                         used.uncopied += 1;
                         continue;
                     };
                     copies_left = left;
-                    let copies = used.found.pids_before.iter().filter(|&&other| other != pid);
+                    let others = others.iter().filter(|other| !with_dump.contains(other));
+                    let copies = used.found.pids_before.iter().chain(others);
+                    let copies = copies.filter(|&&other| other != pid);
                     events.extend(copies.filter_map(|&other| used.place(file, event, other, processes)));
                 }
             }

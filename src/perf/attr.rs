@@ -33,6 +33,8 @@ pub struct Attr {
     pub tracks_maps: bool,
     /// Whether a BPF program writes the samples (`PERF_COUNT_SW_BPF_OUTPUT`).
     pub is_bpf_output: bool,
+    /// Bytes from a sample's start to its process.
+    sample_pid: Option<usize>,
     /// Bytes from a sample's start to its time.
     sample_time: Option<usize>,
     /// Bytes from a sample's start to the id of its event.
@@ -123,12 +125,19 @@ impl Attr {
             has_trailer,
             is_bpf_output: is_bpf_output(bytes, order),
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
+            sample_pid: from_start(SampleFormat::TID),
             sample_time: from_start(SampleFormat::TIME),
             sample_id: from_start(SampleFormat::IDENTIFIER).or_else(|| from_start(SampleFormat::ID)),
             trailer_pid: from_end(SampleFormat::TID),
             trailer_time: from_end(SampleFormat::TIME),
             trailer_id: from_end(SampleFormat::IDENTIFIER).or_else(|| from_end(SampleFormat::ID)),
         }
+    }
+
+    /// The process of a sample; `None` where samples have none.
+    pub fn sample_pid(&self, record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
+        let at = self.sample_pid?.checked_add(record::HEADER_SIZE)?;
+        order.u32_at(record.bytes, at).map(Pid)
     }
 
     /// The process that a record's trailer names; `None` where it has none.

@@ -119,13 +119,16 @@ pub enum Backing {
     File,
 }
 
-/// A [`record::FORK`] record that started a process, not a thread.
+/// A [`record::FORK`] record of a process, not of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fork {
     /// The new process.
     pub child: Pid,
-    /// The process that it is a copy of.
+    /// The process that started it.
     pub parent: Pid,
+    /// Whether the child was there before the recording, so that it may have executed another program since. perf makes
+    /// such records (`perf_event__synthesize_fork`, tools/perf/util/synthetic-events.c).
+    pub was_earlier: bool,
 }
 
 impl Fork {
@@ -137,7 +140,11 @@ impl Fork {
         let mut body = record.body(order);
         let child = Pid(body.u32()?);
         let parent = Pid(body.u32()?);
-        (child != parent).then_some(Self { child, parent })
+        (child != parent).then_some(Self {
+            child,
+            parent,
+            was_earlier: record.misc & record::MISC_FORK_EXEC != 0,
+        })
     }
 }
 
@@ -177,12 +184,14 @@ pub fn fork_time(record: &Record<'_>, order: ByteOrder) -> Option<Time> {
     body.u64().map(Time)
 }
 
+/// The process of a [`record::COMM`] record.
+pub fn named(record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
+    (record.kind == record::COMM).then(|| record.body(order).u32().map(Pid))?
+}
+
 /// The process that executes another program from here on, if a [`record::COMM`] record says so.
 pub fn exec(record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
-    if record.kind != record::COMM || record.misc & record::MISC_COMM_EXEC == 0 {
-        return None;
-    }
-    record.body(order).u32().map(Pid)
+    named(record, order).filter(|_| record.misc & record::MISC_COMM_EXEC != 0)
 }
 
 /// The process that ends here, if a [`record::EXIT`] record says so: that of its first thread does, which has the number of
@@ -334,6 +343,14 @@ mod tests {
         let expected = Fork {
             child: Pid(9),
             parent: Pid(5),
+            was_earlier: false,
+        };
+        assert_eq!(parse_one(&bytes, fork), Some(expected));
+        // the upper byte of `misc`
+        bytes[5] = (record::MISC_FORK_EXEC >> 8) as u8;
+        let expected = Fork {
+            was_earlier: true,
+            ..expected
         };
         assert_eq!(parse_one(&bytes, fork), Some(expected));
     }

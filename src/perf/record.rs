@@ -70,6 +70,9 @@ pub const MISC_GUEST_KERNEL: u16 = 4;
 pub const MISC_GUEST_USER: u16 = 5;
 /// On [`COMM`]: the name changed because another program was executed.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
+/// `PERF_RECORD_MISC_FORK_EXEC`, on [`FORK`]: perf made the record, for a process that is there at the start of the
+/// recording.
+pub const MISC_FORK_EXEC: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_MMAP_DATA`: the map is no code.
 pub const MISC_MMAP_DATA: u16 = 1 << 13;
 /// On [`MMAP2`]: a build-id stands where device and inode would.

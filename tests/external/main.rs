@@ -26,6 +26,7 @@ mod objects;
 mod other_users;
 mod perf_maps;
 mod perf_versions;
+mod reader;
 mod runtimes;
 mod support;
 mod synthesis;

@@ -45,6 +45,7 @@ mod mono_hostile;
 mod mono_processes;
 mod mono_versions;
 mod perf_maps;
+mod processes;
 mod readers;
 mod records;
 mod synthetic;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 
 /// Every recording in perf's usual format that comes with the truth about it.
-pub const WITH_TRUTH: [&str; 23] = [
+pub const WITH_TRUTH: [&str; 24] = [
     "bun",
     "cpython313-dwarf",
     "cpython313-fork",
@@ -24,6 +24,7 @@ pub const WITH_TRUTH: [&str; 23] = [
     "node20-headeronly",
     "node20-multievent",
     "node20-nomono",
+    "node20-overwrite",
     "node20-pidns",
     "node20-reuse",
     "node20-wasm",

@@ -121,12 +121,22 @@ impl ProfileWriter {
     }
 
     pub fn fork(&mut self, child: u32, parent: u32, time: u64) {
+        self.fork_record(0, child, parent, time);
+    }
+
+    /// A process is there when the recording starts: a FORK record that perf makes, with
+    /// PERF_RECORD_MISC_FORK_EXEC and without a time.
+    pub fn present(&mut self, pid: u32, parent: u32) {
+        self.fork_record(1 << 13, pid, parent, 0);
+    }
+
+    fn fork_record(&mut self, misc: u16, child: u32, parent: u32, time: u64) {
         let mut body = Vec::new();
         for word in [child, parent, child, parent] {
             self.order.put_u32(&mut body, word);
         }
         self.order.put_u64(&mut body, time);
-        self.kernel_record(7, 0, body, child, time);
+        self.kernel_record(7, misc, body, child, time);
     }
 
     /// A private map with the rights to read and execute.

@@ -145,7 +145,7 @@ impl<'a> Traces<'a> {
 /// Where a process has the binary: a child has it where its parent had, until it executes another one.
 fn base_of(pid: Pid, bases: &FxHashMap<Pid, Base>, processes: &Processes) -> Option<Base> {
     let first = processes.spaces_of(pid).next().map(|(space, _)| space);
-    let ancestors = first.into_iter().flat_map(|space| processes.ancestors(space));
+    let ancestors = first.into_iter().flat_map(|space| processes.all_ancestors(space));
     let mut pids = std::iter::once(pid).chain(ancestors.map(|(_, space)| space.pid));
     pids.find_map(|pid| bases.get(&pid).copied())
 }

@@ -17,6 +17,7 @@ use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::moves::{self, Loaded, Moved};
 use crate::runtime::jitdump::pairing::Pending;
 use crate::runtime::jitdump::record::{self, Place, Record, Records, Step};
+use crate::runtime::jitdump::repeats;
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
@@ -189,6 +190,13 @@ impl<'a> Dump<'a> {
             let function = index.functions.get(function as usize)?;
             AddressRange::new(function.start, function.size.into())
         };
+        repeats::drop_repeated(
+            file,
+            &index.functions,
+            &mut index.loads,
+            &mut index.moves,
+            &mut index.faults,
+        );
         let ends = index
             .functions
             .iter()
@@ -205,7 +213,6 @@ impl<'a> Dump<'a> {
             conventions: Conventions::default(),
             sources: index.sources,
         };
-        dump.drop_duplicates();
         dump.conventions = dump.find_conventions();
         Ok(dump)
     }
@@ -351,49 +358,6 @@ impl<'a> Dump<'a> {
             Some((subject(&self.function(number)?), content))
         });
         Conventions::find(with_lines.take(ENOUGH), self.header.order, self.machine.is_64)
-    }
-
-    /// Quirk: when CPython 3.13 forks, parent and children each write out what the parent's buffer held, so
-    /// the parent's dump has the same records up to three times (capture cpython313-fork).
-    fn drop_duplicates(&mut self) {
-        let mut by_place: Vec<u32> = (0u32..).zip(&self.events).map(|(at, _)| at).collect();
-        let key = |at: u32| {
-            let event = self.events.get(at as usize)?;
-            let function = self.functions.get(event.function as usize)?;
-            Some((event.time, function.start, function.size))
-        };
-        by_place.sort_by_key(|&at| key(at));
-        let mut is_duplicate = vec![false; self.events.len()];
-        for pair in by_place.windows(2) {
-            let &[first, second] = pair else { continue };
-            if key(first) == key(second)
-                && self.is_same_load(first, second)
-                && let Some(mark) = is_duplicate.get_mut(second as usize)
-            {
-                *mark = true;
-            }
-        }
-        let mut marks = is_duplicate.iter();
-        let (functions, faults) = (&self.functions, &mut self.faults);
-        self.events.retain(|event| {
-            let is_duplicate = marks.next().is_some_and(|&mark| mark);
-            if is_duplicate && let Some(function) = functions.get(event.function as usize) {
-                faults.add(Fault::Duplicate, function.load.offset);
-            }
-            !is_duplicate
-        });
-    }
-
-    fn is_same_load(&self, first: u32, second: u32) -> bool {
-        let load = |at: u32| {
-            let event = self.events.get(at as usize)?;
-            let function = self.functions.get(event.function as usize)?;
-            (event.change == Change::Load).then(|| Records::content(self.file, function.load))?
-        };
-        match (load(first), load(second)) {
-            (Some(first), Some(second)) => first == second,
-            _ => false,
-        }
     }
 }
 

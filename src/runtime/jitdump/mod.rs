@@ -22,6 +22,7 @@ pub mod marker;
 mod moves;
 mod pairing;
 pub mod record;
+mod repeats;
 pub mod source_file;
 pub mod tier;
 pub mod unwinding;

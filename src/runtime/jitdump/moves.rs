@@ -40,6 +40,11 @@ pub struct Moved {
 }
 
 impl Moved {
+    /// All that it says beside the time.
+    pub(super) fn content(&self) -> (u32, Address, Address, u64, u64) {
+        (self.pid, self.from, self.to, self.size, self.index)
+    }
+
     /// Reads a MOVE record.
     pub fn parse(record: &Record<'_>, order: ByteOrder) -> Option<Self> {
         let mut content = Reader::new(record.content, order);
@@ -106,7 +111,7 @@ impl<K: std::hash::Hash + Eq + Copy> Latest<K> {
         self.any.insert(key, function);
     }
 
-    /// The process' own, or any, which it may have inherited.
+    /// The process' own, or any, which it may have inherited. Which one it has inherited only its ancestors can tell.
     fn get(&self, pid: u32, key: K) -> Option<u32> {
         self.own.get(&(pid, key)).or(self.any.get(&key)).copied()
     }

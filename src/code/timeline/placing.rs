@@ -1,0 +1,251 @@
+//! Putting code and maps into one address space, in the order of time.
+
+use rustc_hash::FxHashMap;
+
+use crate::code::history::Builder;
+use crate::code::process::{Map, SpaceId};
+use crate::code::timeline::{
+    Code, Fault, FunctionId, Layers, Memory, PlacedEvent, Residence, Timeline, Vacancy,
+};
+use crate::perf::event::Backing;
+use crate::units::{Address, AddressRange, Time};
+
+/// How many pieces of inherited code are looked at, all together, to find out what is left of code that a process moves.
+pub(super) const MAX_PIECES: usize = 1 << 22;
+
+/// An address space whose code is being put in place.
+pub(super) struct Placing<'a> {
+    /// What was put in place before, among it all that this one is a copy of.
+    timeline: &'a mut Timeline,
+    space: SpaceId,
+    /// What it started as a copy of, and when.
+    parent: Option<(SpaceId, Time)>,
+    code: Builder<Code>,
+    memory: Builder<Memory>,
+    /// Where each function was put last.
+    latest: FxHashMap<FunctionId, (u32, AddressRange)>,
+    /// How many stays and vacancies it has so far.
+    sequence: u32,
+    /// How many pieces of inherited code may still be looked at.
+    pieces: &'a mut usize,
+}
+
+impl<'a> Placing<'a> {
+    /// An empty address space, or a copy of one.
+    pub(super) fn new(
+        timeline: &'a mut Timeline,
+        space: SpaceId,
+        parent: Option<(SpaceId, Time)>,
+        pieces: &'a mut usize,
+    ) -> Self {
+        Self {
+            timeline,
+            space,
+            parent,
+            code: Builder::default(),
+            memory: Builder::default(),
+            latest: FxHashMap::default(),
+            sequence: 0,
+            pieces,
+        }
+    }
+
+    /// The history of the address space, from its maps and its code, each in the order of time.
+    pub(super) fn layers(mut self, maps: &[Map], events: &[PlacedEvent]) -> Layers {
+        let mut events = events.iter().peekable();
+        for map in maps {
+            // Of the same moment, code comes first: that is how the new records are placed.
+            while let Some(event) = events.next_if(|event| event.time <= map.time) {
+                self.place(event);
+            }
+            self.map(map);
+        }
+        for event in events {
+            self.place(event);
+        }
+        Layers {
+            code: self.code.finish(),
+            maps: self.memory.finish(),
+        }
+    }
+
+    fn map(&mut self, map: &Map) {
+        if map.backing == Backing::File {
+            self.code.clear(map.range, map.time);
+            self.memory.put(map.range, map.time, Memory::File);
+            return;
+        }
+        if self.parent.is_some() {
+            let over_files = self.memory.pieces(map.range);
+            let over_files = over_files.filter(|&(_, memory)| memory == Memory::File);
+            let over_files: Vec<AddressRange> = over_files.map(|(piece, _)| piece).collect();
+            for piece in over_files {
+                self.memory.put(piece, map.time, Memory::New);
+            }
+        }
+        // What is memory already stays as old as it is.
+        for gap in self.memory.gaps(map.range, |memory| memory != Memory::File) {
+            self.memory.put(gap, map.time, Memory::Anonymous);
+        }
+    }
+
+    fn place(&mut self, event: &PlacedEvent) {
+        let event = &self.of_this_space(event).unwrap_or(*event);
+        if let Some(left) = event.left {
+            self.vacate(event, left);
+        }
+        let Some(range) = event.range else { return };
+        let residence = u32::try_from(self.timeline.residences.len()).unwrap_or(u32::MAX);
+        let sequence = self.next();
+        self.timeline.residences.push(Residence {
+            function: event.function,
+            space: self.space,
+            range,
+            since: event.time,
+            sequence,
+        });
+        self.latest.insert(event.function, (residence, range));
+        self.code.put(range, event.time, Code::Function(residence));
+    }
+
+    fn next(&mut self) -> u32 {
+        let next = self.sequence;
+        self.sequence = next.saturating_add(1);
+        next
+    }
+
+    /// A move, of the function that is here where it starts from. Processes that write to one dump may each have put
+    /// another one there, and who has inherited which, their file does not tell.
+    fn of_this_space(&self, event: &PlacedEvent) -> Option<PlacedEvent> {
+        let (to, from) = (event.range?, event.left?);
+        let Code::Function(at) = self.code_at(from.start)? else {
+            return None;
+        };
+        let there = self.timeline.residences.get(at as usize)?;
+        if there.range.start != from.start || there.function.file != event.function.file {
+            return None;
+        }
+        Some(PlacedEvent {
+            function: there.function,
+            range: Some(AddressRange::new(to.start, there.range.size())?),
+            left: Some(there.range),
+            ..*event
+        })
+    }
+
+    /// What a dump says is at an address now, here or in what the address space is a copy of.
+    fn code_at(&self, address: Address) -> Option<Code> {
+        let is_hidden = || self.memory.at(address).is_some_and(Memory::hides_inherited);
+        match (self.code.at(address), self.parent) {
+            (Some(code), _) => Some(code),
+            (None, Some((parent, time))) if !is_hidden() => self.timeline.code_at(parent, address, time),
+            _ => None,
+        }
+    }
+
+    /// Ends the stay of a function at `range`, where nothing else has been put since.
+    fn vacate(&mut self, event: &PlacedEvent, range: AddressRange) {
+        let left = match self.latest.get(&event.function) {
+            Some(&(residence, at)) if at == range => {
+                let pieces = self.code.pieces(range);
+                let own = pieces.filter(|&(_, code)| code == Code::Function(residence));
+                own.map(|(piece, _)| piece).collect()
+            }
+            None => self.inherited_pieces(event.function, range),
+            _ => Vec::new(),
+        };
+        for piece in left {
+            let vacancy = u32::try_from(self.timeline.vacancies.len()).unwrap_or(u32::MAX);
+            let sequence = self.next();
+            self.timeline.vacancies.push(Vacancy {
+                space: self.space,
+                range: piece,
+                since: event.time,
+                sequence,
+            });
+            self.code.put(piece, event.time, Code::Vacated(vacancy));
+        }
+    }
+
+    /// The parts of `range` in which an inherited function is still.
+    fn inherited_pieces(&mut self, function: FunctionId, range: AddressRange) -> Vec<AddressRange> {
+        let Some((parent, time)) = self.parent else {
+            return Vec::new();
+        };
+        let gaps = self.code.gaps(range, |_| true).into_iter();
+        let visible = |gap| self.memory.gaps(gap, Memory::hides_inherited);
+        let visible: Vec<AddressRange> = gaps.flat_map(visible).collect();
+        let found = self
+            .timeline
+            .pieces_of(function, parent, time, visible.clone(), self.pieces);
+        found.unwrap_or_else(|| {
+            self.timeline.faults.add(Fault::TooManyPieces, 0);
+            visible
+        })
+    }
+}
+
+impl Timeline {
+    /// What a dump says is at an address of an address space.
+    fn code_at(&self, space: SpaceId, address: Address, time: Time) -> Option<Code> {
+        for (_, layers, time) in self.lookups(space, time) {
+            if let Some(code) = layers.code.at(address, time) {
+                return Some(code.value);
+            }
+            let memory = layers.maps.at(address, time);
+            if memory.is_some_and(|memory| memory.value.hides_inherited()) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The parts of `ranges` at which a function is; `None` if there are more than `limit` pieces to be looked at, which
+    /// becomes less by those that were.
+    fn pieces_of(
+        &self,
+        function: FunctionId,
+        space: SpaceId,
+        time: Time,
+        mut ranges: Vec<AddressRange>,
+        limit: &mut usize,
+    ) -> Option<Vec<AddressRange>> {
+        let mut found = Vec::new();
+        for (_, layers, time) in self.lookups(space, time) {
+            let mut unknown = Vec::new();
+            for range in ranges {
+                for (piece, code) in layers.code.pieces_at(range, time) {
+                    *limit = limit.checked_sub(1)?;
+                    match code {
+                        Some(Code::Function(at)) => {
+                            let residence = self.residences.get(at as usize);
+                            if residence.is_some_and(|residence| residence.function == function) {
+                                add(&mut found, piece);
+                            }
+                        }
+                        Some(Code::Vacated(_)) => {}
+                        None => unknown.push(piece),
+                    }
+                }
+            }
+            ranges = Vec::new();
+            for range in unknown {
+                for (piece, memory) in layers.maps.pieces_at(range, time) {
+                    *limit = limit.checked_sub(1)?;
+                    if !memory.is_some_and(Memory::hides_inherited) {
+                        ranges.push(piece);
+                    }
+                }
+            }
+        }
+        Some(found)
+    }
+}
+
+/// Adds a range to others, joined with the last one if that ends where it starts.
+fn add(ranges: &mut Vec<AddressRange>, range: AddressRange) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}
