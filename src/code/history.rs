@@ -272,6 +272,15 @@ impl<T: Copy> History<T> {
         &self.episodes
     }
 
+    /// All that ever lay at `address`.
+    pub fn all_at(&self, address: Address) -> impl Iterator<Item = &Episode<T>> {
+        let lists = self.lists_at(address);
+        lists.flat_map(|list| {
+            let episodes = list.list.iter();
+            episodes.filter_map(move |&index| list.history.episodes.get(index as usize))
+        })
+    }
+
     /// What lay at `address` at `time`.
     pub fn at(&self, address: Address, time: Time) -> Option<&Episode<T>> {
         let slot = self.slot_of(address)?;
@@ -287,12 +296,6 @@ impl<T: Copy> History<T> {
                 (time < episode.until).then_some(episode)
             }),
         }
-    }
-
-    /// Whether something was at `address` earlier than `time`, even if it is gone.
-    pub fn has_earlier(&self, address: Address, time: Time) -> bool {
-        self.lists_at(address)
-            .any(|list| list.get(0).is_some_and(|episode| episode.from < time))
     }
 
     /// Whether something came to `address` later than `time`.
@@ -431,10 +434,15 @@ mod tests {
                 .iter()
                 .any(|(put, from, value)| *from > time && value.is_some() && put.contains(address));
             assert_eq!(history.has_later(address, Time(time)), later);
-            let earlier = all
+            let ever = all
                 .iter()
-                .any(|(put, from, value)| *from < time && value.is_some() && put.contains(address));
-            assert_eq!(history.has_earlier(address, Time(time)), earlier);
+                .filter(|(put, _, value)| value.is_some() && put.contains(address));
+            let mut ever: Vec<u64> = ever.map(|&(_, from, _)| from).collect();
+            ever.reverse();
+            let mut listed: Vec<u64> = history.all_at(address).map(|episode| episode.value).collect();
+            listed.sort_unstable_by_key(|&value| std::cmp::Reverse(value));
+            // A value is in pieces where a later one covers a part of it, and no address is in two of them.
+            assert_eq!(listed, ever, "{address}");
         }
     }
 }

@@ -48,12 +48,7 @@ impl PlacedEvent {
         space: SpaceId,
         time: Time,
     ) -> Option<Self> {
-        let size = loaded_at.size();
-        let (range, left) = match event.change {
-            Change::Load => (Some(loaded_at), None),
-            Change::Move { from, to } => (Some(AddressRange::new(to, size)?), AddressRange::new(from, size)),
-            Change::Unload => (None, Some(loaded_at)),
-        };
+        let (range, left) = ranges(event, loaded_at)?;
         Some(Self {
             time,
             space,
@@ -62,6 +57,20 @@ impl PlacedEvent {
             left,
         })
     }
+}
+
+/// Where the code of a function that was loaded at `loaded_at` is after an event, if it is anywhere, and where it was
+/// until then, if it was moved or is gone. `None` if the place that it moves to can't be.
+pub fn ranges(
+    event: &CodeEvent,
+    loaded_at: AddressRange,
+) -> Option<(Option<AddressRange>, Option<AddressRange>)> {
+    let size = loaded_at.size();
+    Some(match event.change {
+        Change::Load => (Some(loaded_at), None),
+        Change::Move { from, to } => (Some(AddressRange::new(to, size)?), AddressRange::new(from, size)),
+        Change::Unload => (None, Some(loaded_at)),
+    })
 }
 
 /// A function's stay at one place: from its load, or from a move, on.
@@ -439,13 +448,6 @@ impl Timeline {
     pub fn has_later_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
         self.layers_of(space)
             .is_some_and(|layers| layers.code.has_later(address, time))
-    }
-
-    /// Whether a function was at an address earlier than `time`, even if it is gone, here or in what the
-    /// address space is a copy of.
-    pub fn has_earlier_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
-        self.lookups(space, time)
-            .any(|(_, layers, time)| layers.code.has_earlier(address, time))
     }
 
     fn layers_of(&self, space: SpaceId) -> Option<&Layers> {
