@@ -241,7 +241,7 @@ impl Run<'_> {
                 "the profile has no samples; record for longer, or at a higher frequency (perf record -F)",
                 1,
             ),
-            (_, 1.., 0) => ("no sample in JIT code has a name", samples.jit()),
+            (_, 1.., 0) if samples.doubtful == 0 => ("no sample in JIT code has a name", samples.jit()),
             _ => return None,
         };
         Some(Warning {

@@ -268,17 +268,11 @@ fn on_an_unknown_clock(name: &str, folder: &Path) -> PathBuf {
 fn names_are_the_same_where_the_distance_of_the_clocks_is_estimated() {
     let names = [
         "bun",
-        "cpython313-fork",
         "erlang25",
-        "java17",
         "lli14-mcjit",
         "multi",
         "node20-reuse",
-        "node20-wasm",
-        "node22",
         "php82",
-        "postgres15",
-        "qemu",
         "wasmtime",
     ];
     for name in names {
