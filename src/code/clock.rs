@@ -8,7 +8,7 @@
 //! too small by 1 to 30 ms changes no name, and the first one changes at 45 ms. So the result is the greatest
 //! distance that is surely not too great.
 //!
-//! Lower bounds ([`Bound`]): a file's first record is not earlier than its marker, its header, the start of its
+//! Lower bounds: a file's first record is not earlier than its marker, its header, the start of its
 //! process, or the first map of the memory for its code. All runtimes use the same clock, so the greatest bound of all
 //! files counts for each. Where samples were taken in code that was replaced, they bound the distance from both sides
 //! ([`crate::code::live_code`]); they decide where there is no lower bound, and where they contradict it. Without either, the

@@ -2,7 +2,7 @@
 //!
 //! A sample at an address can only have been taken while some function was there: not before its load, and not after
 //! other code overwrote any part of it, even where that left the address itself alone. Each sample so allows some
-//! distances between the runtime's clock and the profile's ([`Window`]) and excludes all others. In code that is replaced
+//! distances between the runtime's clock and the profile's and excludes all others. In code that is replaced
 //! often, functions of all sizes follow each other at one place, and the distances that suit most samples ([`Plateau`])
 //! are few: recordings of Node.js with `--stress-flush-code` leave 50 to 90 ms, which end within 0.03 ms of the truth.
 
