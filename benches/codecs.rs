@@ -35,7 +35,7 @@ use std::sync::LazyLock;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{AllocProfiler, Bencher, black_box};
 use jitinject::bytes::ByteOrder;
-use jitinject::code::selection::{DumpState, Selector};
+use jitinject::code::selection::{Doubts, DumpState, Selector};
 use jitinject::code::survey::Survey;
 use jitinject::code::timeline::{FunctionId, PlacedEvent, Timeline};
 use jitinject::debug_info::DebugInfo;
@@ -243,6 +243,7 @@ fn profile_selection(bencher: Bencher<'_, '_>) {
                 processes: &survey.processes,
                 timeline: &timeline,
                 dumps: &states,
+                doubts: &Doubts::default(),
             };
             selector.walk(&survey.marks, survey.data_end, |_| {})
         });

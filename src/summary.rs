@@ -190,6 +190,9 @@ pub struct SampledFunction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Unnamed {
+    /// They have a name, but another one if the clocks are as far apart as they can be.
+    #[serde(default)]
+    pub doubtful: u64,
     /// A function came to that address only later.
     pub before_load: u64,
     /// The dump says nothing of that address.
@@ -420,6 +423,10 @@ impl Unnamed {
     /// The reasons that occur, each with its count.
     fn reasons(&self) -> impl Iterator<Item = (u64, &'static str)> {
         [
+            (
+                self.doubtful,
+                "at an address that held several functions, and the clocks are not known well enough to tell which",
+            ),
             (
                 self.before_load,
                 "taken before a function was loaded at that address",

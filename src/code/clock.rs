@@ -1,13 +1,22 @@
 //! Bringing a runtime's times onto the profile's clock.
 //!
-//! Runtimes stamp their records with CLOCK_MONOTONIC. `perf record -k mono` does too, and then nothing is to
-//! be done; without `-k`, perf uses the scheduler's clock, which runs beside CLOCK_MONOTONIC at a distance
-//! that the profile does not tell. Four things bound it: the first record can't be earlier than the marker,
-//! some headers tell when the marker was mapped, no function can be loaded before its memory is mapped, and no
-//! sample can be earlier than the load of the function that it was taken in.
+//! Runtimes stamp their records with CLOCK_MONOTONIC. `perf record -k mono` does too, and then nothing is to be done.
+//! Other clocks run at a distance that the profile does not contain: what must be added to a runtime's time to get the
+//! profile's. The two ways to get it wrong are not equally bad. Code runs right after its load, so a distance that is
+//! too great by microseconds gives samples to the function that was at their address before. It is used for much
+//! longer than that until it is replaced: in 30 recordings of Node.js with `--stress-flush-code`, a distance that is
+//! too small by 1 to 30 ms changes no name, and the first one changes at 45 ms. So the result is the greatest
+//! distance that is surely not too great.
+//!
+//! Lower bounds: a file's first record is not earlier than its marker, its header, the start of its
+//! process, or the first map of the memory for its code. All runtimes use the same clock, so the greatest bound of all
+//! files counts for each. Where samples were taken in code that was replaced, they bound the distance from both sides
+//! ([`crate::code::live_code`]); they decide where there is no lower bound, and where they contradict it. Without either, the
+//! distance is a guess, and names that depend on it are not certain ([`Doubt`]).
 
 use std::fmt;
 
+use crate::code::live_code::{Plateau, Windows};
 use crate::code::process::Map;
 use crate::code::survey::TimeConversion;
 use crate::perf::event::Backing;
@@ -19,8 +28,34 @@ use crate::units::{Address, Time};
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// `CLOCK_MONOTONIC` of Linux' include/uapi/linux/time.h.
+/// CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW and CLOCK_BOOTTIME of Linux' include/uapi/linux/time.h.
 pub const CLOCK_MONOTONIC: i32 = 1;
+const CLOCK_MONOTONIC_RAW: i32 = 4;
+const CLOCK_BOOTTIME: i32 = 7;
+
+/// How much less than the greatest possible distance an estimate is, in nanoseconds: half of what changes names in code
+/// that is replaced all the time.
+const MARGIN: i128 = 20_000_000;
+
+/// How far apart a header's time and the map of the marker can be, in nanoseconds. Some runtimes write the header first
+/// (PHP, Erlang: up to 0.1 ms), others map the marker first (LLVM, perf's Java agent, Wasmtime: 0.05 ms).
+const HEADER_SLACK: i128 = 1_000_000;
+
+/// How much perf's note of the wall clock (CLOCK_DATA) can be off, in nanoseconds: it reads one clock after the other.
+const WALL_CLOCK_SLACK: i128 = 1_000_000;
+
+/// By which part of the time passed clocks drift apart that NTP adjusts and that it does not adjust: 1/10000. Measured:
+/// 59 millionths between CLOCK_MONOTONIC_RAW and CLOCK_MONOTONIC.
+const DRIFT: i128 = 10_000;
+
+/// How many samples must contradict a bound, or all smaller distances, to be believed: single ones are also taken in code that
+/// no file contains.
+const MIN_SAMPLES: u32 = 3;
+
+/// How many samples must have been taken in the [`MARGIN`]'s first quarter after a load, as far as can be, for the greatest
+/// distance that suits all of them to be the true one. If it were greater by 1 ms, 2 such samples would be missing, and
+/// if it were greater by the margin, 32.
+const MIN_RIGHT_AFTER_LOAD: u32 = 8;
 
 /// What the profile says about its clock.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +88,8 @@ pub struct RuntimeClock {
     pub first: RuntimeTime,
     /// The time of its last event.
     pub last: RuntimeTime,
+    /// When its process was started, if the profile has that.
+    pub born: Option<Time>,
     /// What must be added to its times, as the maps of its process have it ([`distance_by_maps`]).
     pub distance_by_maps: Option<i128>,
 }
@@ -84,14 +121,36 @@ pub enum Timeless {
 /// A distance between clocks, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shift {
-    /// What is added to a runtime's time. Until samples are looked at: as little as it can be.
+    /// What is added to a runtime's time.
     offset: i128,
-    /// Whether it really can't be less.
-    is_bounded: bool,
-    /// The best guess, before samples are looked at.
-    guess: i128,
     /// What it rests on.
     evidence: Evidence,
+    /// What the file itself says about it.
+    bound: Option<Bound>,
+    /// How far from it the true distance can be, where that can change names.
+    doubt: Option<Doubt>,
+}
+
+/// What a distance can't be less than, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Bound {
+    /// It is surely not less.
+    at_least: i128,
+    /// The best estimate.
+    best: i128,
+    /// It is surely not more, where something shows that.
+    at_most: Option<i128>,
+    /// What it rests on.
+    evidence: Evidence,
+}
+
+/// How much less and how much more than its estimate a distance can be, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Doubt {
+    /// So much less.
+    pub less: u64,
+    /// So much more.
+    pub more: u64,
 }
 
 /// What a distance between clocks rests on.
@@ -99,16 +158,18 @@ pub struct Shift {
 pub enum Evidence {
     /// The header's time and the marker's are the same moment.
     HeaderAtMarker,
-    /// The first record follows the marker closely as it is, so the clocks can't be far apart.
-    ClocksAgree,
     /// The first record can't be earlier than the marker.
     FirstRecordAtMarker,
+    /// The first record can't be earlier than the header, whose time is on the wall clock.
+    FirstRecordAtHeader,
+    /// The first record can't be earlier than the process.
+    FirstRecordAtStart,
     /// No function can have been loaded before its memory was mapped.
     MapBeforeLoad,
-    /// It is that of another runtime's clock, which is the same.
+    /// The bound of another runtime's file, whose clock is the same.
     OtherRuntime,
-    /// The function that a sample was taken in can't have been loaded later.
-    LoadAtSample,
+    /// At other distances, samples were taken in code that was not loaded yet or was replaced already.
+    LiveCode,
     /// There is none.
     None,
 }
@@ -169,71 +230,61 @@ impl Alignment {
         if profile.id == Some(CLOCK_MONOTONIC) {
             return Ok(Self::Same);
         }
-        let made = marker.or_else(|| made_on_profile_clock(profile.data?, runtime.made));
-        Ok(Self::Shifted(match made {
-            Some(made) => Shift::from_marker(made, runtime),
-            None => Shift {
-                // so that all code is there before the first sample
-                offset: distance(runtime.last.0, profile.first_sample.0).min(0),
-                is_bounded: false,
-                guess: runtime.distance_by_maps.unwrap_or(0),
-                evidence: match runtime.distance_by_maps {
-                    Some(_) => Evidence::MapBeforeLoad,
-                    None => Evidence::None,
-                },
-            },
+        Ok(Self::Shifted(Shift {
+            offset: 0,
+            evidence: Evidence::None,
+            bound: Bound::of(profile, runtime, marker),
+            doubt: None,
         }))
     }
 
-    /// Whether [`Alignment::refine`] has something to do.
+    /// Settles the distances of `files`, each with its number, for which there are only bounds. `windows` are those of the
+    /// profile's samples.
+    pub fn settle(files: &mut [(u32, &mut Self)], profile: &ProfileClock, windows: &Windows) {
+        let mut shifts: Vec<(u32, &mut Shift)> = Vec::new();
+        for (file, alignment) in files {
+            if let Self::Shifted(shift) = &mut **alignment {
+                shifts.push((*file, shift));
+            }
+        }
+        let bounds = || shifts.iter().filter_map(|(_, shift)| shift.bound);
+        let at_least = bounds().map(|bound| bound.at_least).max();
+        let at_most = bounds().filter_map(|bound| bound.at_most).min();
+        let is_one_clock = at_least.zip(at_most).is_none_or(|(least, most)| least <= most);
+        let best = bounds().max_by_key(|bound| bound.best);
+        let common = best.map(|bound| Bound {
+            at_least: at_least.unwrap_or(bound.at_least),
+            ..bound
+        });
+        let all: Vec<u32> = shifts.iter().map(|&(file, _)| file).collect();
+        for (file, shift) in shifts {
+            let own = std::slice::from_ref(&file);
+            // Containers can have a clock of their own (time namespaces).
+            let (bound, files) = if is_one_clock {
+                (common, &all[..])
+            } else {
+                (shift.bound, own)
+            };
+            let of_another = shift.bound.map(|own| own.best) != bound.map(|one| one.best);
+            shift.settle(bound, of_another, profile, |from| windows.plateau(files, from));
+        }
+    }
+
+    /// Whether [`Alignment::settle`] has something to do.
     pub fn is_estimate(&self) -> bool {
         matches!(self, Self::Shifted(_))
     }
 
-    /// A guess of the distance that there is evidence for, and how good it is.
-    fn well_founded(&self) -> Option<(u8, i128)> {
-        let Self::Shifted(shift) = self else { return None };
-        match shift.evidence {
-            Evidence::HeaderAtMarker => Some((2, shift.guess)),
-            Evidence::ClocksAgree => Some((1, shift.guess)),
-            // Distances that it can't be less than: of several, the greatest is nearest.
-            Evidence::FirstRecordAtMarker | Evidence::MapBeforeLoad => Some((0, shift.guess)),
-            Evidence::OtherRuntime | Evidence::LoadAtSample | Evidence::None => None,
-        }
+    /// Whether nothing but a guess connects the clocks.
+    pub fn is_guess(&self) -> bool {
+        matches!(self, Self::Shifted(shift) if shift.evidence == Evidence::None)
     }
 
-    /// Gives estimates that rest on nothing the distance of one that rests on something: all runtimes use the
-    /// same clock.
-    pub fn share<'a>(all: impl Iterator<Item = &'a mut Self>) {
-        let mut all: Vec<&mut Self> = all.collect();
-        let best = all.iter().filter_map(|alignment| alignment.well_founded()).max();
-        let Some((_, distance)) = best else { return };
-        for alignment in &mut all {
-            if let Self::Shifted(shift) = alignment
-                && shift.evidence == Evidence::None
-            {
-                shift.guess = distance;
-                shift.evidence = Evidence::OtherRuntime;
-            }
-        }
-    }
-
-    /// Settles an estimate, which until then puts everything as early as can be. `slack` is how much later
-    /// the loads could be, in nanoseconds, before a sample came too early for the function that it was taken
-    /// in; `None` if any later time will do.
-    pub fn refine(&mut self, slack: Option<u64>) {
-        let Self::Shifted(shift) = self else { return };
-        let earliest = shift.offset;
-        let latest = slack.map(|slack| earliest.saturating_add(slack.into()));
-        if shift.is_bounded && shift.guess <= earliest {
-            shift.evidence = Evidence::FirstRecordAtMarker;
-        } else if let Some(latest) = latest
-            && shift.guess > latest
-        {
-            shift.offset = latest;
-            shift.evidence = Evidence::LoadAtSample;
-        } else {
-            shift.offset = shift.guess;
+    /// How far from the estimate the true distance can be, where that can change names.
+    pub fn doubt(&self) -> Option<Doubt> {
+        match self {
+            Self::Shifted(shift) => shift.doubt,
+            _ => None,
         }
     }
 
@@ -249,25 +300,188 @@ impl Alignment {
     }
 }
 
-impl Shift {
-    /// The distance that follows from when a file was mapped, which is just after it was made.
-    fn from_marker(marker: Time, runtime: &RuntimeClock) -> Self {
-        let earliest = distance(runtime.first.0, marker.0);
-        let is_near = -i128::from(SECOND)..=0;
-        let (guess, evidence) = if runtime.first.0.abs_diff(runtime.made) < 60 * SECOND {
-            (distance(runtime.made, marker.0), Evidence::HeaderAtMarker)
-        } else if is_near.contains(&earliest) {
-            (0, Evidence::ClocksAgree)
+impl Bound {
+    /// The greatest of all bounds that there are.
+    fn of(profile: &ProfileClock, runtime: &RuntimeClock, marker: Option<Time>) -> Option<Self> {
+        let first = runtime.first.0;
+        let has_record_clock = first.abs_diff(runtime.made) < 60 * SECOND;
+        let from = |time: Time, earliest: u64, evidence| Self::exactly(distance(earliest, time.0), evidence);
+        let at_header = marker.filter(|_| has_record_clock).map(|marker| {
+            let distance = distance(runtime.made, marker.0);
+            Self {
+                at_most: Some(distance.saturating_add(HEADER_SLACK)),
+                ..Self::exactly(distance.saturating_sub(HEADER_SLACK), Evidence::HeaderAtMarker)
+            }
+        });
+        // Quirk: Bun's first record is 12 ms older than its marker and its header (capture bun), and so is the first one of
+        // perf's Java agent (capture multi): where both have a time, the header decides.
+        let at_marker = marker.map(|marker| from(marker, first, Evidence::FirstRecordAtMarker));
+        let at_marker = at_marker.filter(|bound| match at_header.and_then(|header| header.at_most) {
+            Some(at_most) => bound.best <= at_most,
+            None => true,
+        });
+        let wall_clock = profile.data.filter(|_| marker.is_none());
+        let header = wall_clock.and_then(|data| made_on_profile_clock(data, runtime.made));
+        let at_wall_clock = header.map(|header| {
+            let distance = distance(first, header.0).saturating_sub(WALL_CLOCK_SLACK);
+            Self::exactly(distance, Evidence::FirstRecordAtHeader)
+        });
+        let earliest = if has_record_clock {
+            first.min(runtime.made)
         } else {
-            (earliest, Evidence::FirstRecordAtMarker)
+            first
         };
+        let at_start = runtime
+            .born
+            .map(|born| from(born, earliest, Evidence::FirstRecordAtStart));
+        // Quirk: LLVM's MCJIT and others that never have memory writable and executable at once map it as executable only
+        // after they have told of the load.
+        let by_maps = runtime.distance_by_maps.map(|distance| Self {
+            at_least: distance.saturating_sub(MARGIN),
+            ..Self::exactly(distance, Evidence::MapBeforeLoad)
+        });
+        let bounds = [at_header, at_marker, at_wall_clock, at_start, by_maps];
+        let greatest = bounds.into_iter().flatten().max_by_key(|bound| bound.best)?;
+        Some(greatest.after(profile.drift()))
+    }
+
+    fn exactly(distance: i128, evidence: Evidence) -> Self {
         Self {
-            offset: earliest,
-            is_bounded: true,
-            guess,
+            at_least: distance,
+            best: distance,
+            at_most: None,
             evidence,
         }
     }
+
+    /// The same for clocks that drift so far apart while the profile is recorded.
+    fn after(self, drift: i128) -> Self {
+        Self {
+            at_least: self.at_least.saturating_sub(drift),
+            best: self.best.saturating_sub(drift),
+            at_most: self.at_most.map(|most| most.saturating_add(drift)),
+            evidence: self.evidence,
+        }
+    }
+}
+
+impl ProfileClock {
+    /// How far CLOCK_MONOTONIC can drift away from the profile's clock while the profile is recorded, in nanoseconds.
+    fn drift(&self) -> i128 {
+        match (self.id, self.span) {
+            (None | Some(CLOCK_MONOTONIC_RAW), Some((start, end))) => distance(start.0, end.0) / DRIFT,
+            _ => 0,
+        }
+    }
+
+    /// What is a good guess where nothing shows the distance: these clocks start with CLOCK_MONOTONIC.
+    fn guess(&self) -> Option<i128> {
+        match self.id {
+            None | Some(CLOCK_MONOTONIC_RAW) => Some(-MARGIN),
+            Some(CLOCK_BOOTTIME) => Some(0),
+            Some(_) => None,
+        }
+    }
+}
+
+impl Shift {
+    /// Settles the distance. `plateau` tells where samples have it, if it is not less than something.
+    fn settle(
+        &mut self,
+        bound: Option<Bound>,
+        of_another: bool,
+        profile: &ProfileClock,
+        plateau: impl FnOnce(i64) -> Option<Plateau>,
+    ) {
+        // CLOCK_BOOTTIME is never behind CLOCK_MONOTONIC.
+        let least = (profile.id == Some(CLOCK_BOOTTIME)).then_some(0);
+        let least = bound.map(|bound| bound.at_least).or(least);
+        let plateau = plateau(least.map_or(i64::MIN, clamped));
+        let Some(bound) = bound else {
+            return self.guess(profile, plateau);
+        };
+        let evidence = if of_another {
+            Evidence::OtherRuntime
+        } else {
+            bound.evidence
+        };
+        let contradiction = plateau.as_ref().filter(|plateau| {
+            !plateau.holds(bound.best)
+                && plateau.score.saturating_sub(plateau.score_of(bound.best)) >= MIN_SAMPLES
+        });
+        let nearer = plateau
+            .as_ref()
+            .and_then(sharp_end)
+            .filter(|&nearer| nearer > bound.best);
+        (self.offset, self.evidence) = match (contradiction, nearer) {
+            (Some(plateau), _) => {
+                let end = sharp_end(plateau).unwrap_or_else(|| within(plateau, Some(bound.best)));
+                (end, Evidence::LiveCode)
+            }
+            (None, Some(nearer)) => (nearer, Evidence::LiveCode),
+            (None, None) => (bound.best, evidence),
+        };
+        self.doubt = None;
+    }
+
+    /// Settles a distance that no file bounds.
+    fn guess(&mut self, profile: &ProfileClock, plateau: Option<Plateau>) {
+        let known = plateau
+            .as_ref()
+            .filter(|plateau| plateau.score.saturating_sub(plateau.least_score) >= MIN_SAMPLES);
+        let guess = profile.guess();
+        self.offset = plateau
+            .as_ref()
+            .map_or(guess.unwrap_or(0), |plateau| within(plateau, guess));
+        self.evidence = if known.is_some() {
+            Evidence::LiveCode
+        } else {
+            Evidence::None
+        };
+        if let Some(end) = known.and_then(sharp_end) {
+            (self.offset, self.doubt) = (end, None);
+            return;
+        }
+        self.doubt = Some(known.map_or(Doubt::ANY, |plateau| Doubt {
+            less: nanoseconds(self.offset.saturating_sub(plateau.low.into())),
+            more: nanoseconds(i128::from(plateau.high).saturating_sub(self.offset)),
+        }));
+    }
+}
+
+impl Doubt {
+    /// Nothing is known.
+    const ANY: Self = Self {
+        less: u64::MAX,
+        more: u64::MAX,
+    };
+}
+
+fn nanoseconds(distance: i128) -> u64 {
+    u64::try_from(distance.max(0)).unwrap_or(u64::MAX)
+}
+
+fn clamped(distance: i128) -> i64 {
+    let limits = (i64::MIN.into(), i64::MAX.into());
+    i64::try_from(distance.clamp(limits.0, limits.1)).unwrap_or(i64::MAX)
+}
+
+/// A distance that is surely not too great, and less than [`MARGIN`] and a bit too small: where many samples were taken right
+/// after a load, the greatest distance that suits them is the true one but for the time that the first of them took.
+fn sharp_end(plateau: &Plateau) -> Option<i128> {
+    let high = i128::from(plateau.high);
+    let behind = plateau.score_of(high.saturating_add(MARGIN / 4));
+    let end = high.saturating_sub(MARGIN).max(plateau.low.into());
+    (plateau.score.saturating_sub(behind) >= MIN_RIGHT_AFTER_LOAD).then_some(end)
+}
+
+/// The distance in a plateau that is nearest to `wanted`; without that, the greatest. Not nearer than [`MARGIN`] to either
+/// end, unless there is no room for that.
+fn within(plateau: &Plateau, wanted: Option<i128>) -> i128 {
+    let (low, high) = (i128::from(plateau.low), i128::from(plateau.high));
+    let margin = MARGIN.min(high.saturating_sub(low) / 2);
+    let (low, high) = (low.saturating_add(margin), high.saturating_sub(margin));
+    wanted.unwrap_or(high).min(high).max(low)
 }
 
 /// A runtime's time, `offset` nanoseconds later.
@@ -334,12 +548,13 @@ impl fmt::Display for Alignment {
         }
         f.write_str(match shift.evidence {
             Evidence::HeaderAtMarker => "its header was written when the marker was mapped",
-            Evidence::ClocksAgree => "its first record follows the marker by less than a second",
             Evidence::FirstRecordAtMarker => "its first record can't be earlier than the marker",
             Evidence::MapBeforeLoad => "no function can have been loaded before its memory was mapped",
-            Evidence::OtherRuntime => "as far as another dump's",
-            Evidence::LoadAtSample => "the function that a sample was taken in can't have been loaded later",
-            Evidence::None => "the profile has no marker and no clock data to compare them by",
+            Evidence::FirstRecordAtHeader => "its first record can't be earlier than its header",
+            Evidence::FirstRecordAtStart => "its first record can't be earlier than its process",
+            Evidence::OtherRuntime => "by the file of another runtime, whose clock is the same",
+            Evidence::LiveCode => "at other distances, samples were taken in code that was not there",
+            Evidence::None => "a guess, for nothing in the profile shows how far apart they are",
         })
     }
 }
@@ -381,6 +596,7 @@ mod tests {
         made: 0,
         first: RuntimeTime(5000 * SECOND),
         last: RuntimeTime(5009 * SECOND),
+        born: None,
         distance_by_maps: None,
     };
     const MARKER: Option<Time> = Some(Time(1001 * SECOND));
@@ -394,41 +610,44 @@ mod tests {
         assert_eq!(Alignment::find(&profile, &RUNTIME, MARKER), Ok(Alignment::Same));
     }
 
+    /// How far clocks can drift apart while the profile is recorded.
+    const DRIFT: u64 = 1_000_000;
+
+    /// The alignments of files, of which no sample says anything.
+    fn settled(profile: &ProfileClock, files: &[(RuntimeClock, Option<Time>)]) -> Vec<Alignment> {
+        let find = |(runtime, marker): &_| Alignment::find(profile, runtime, *marker).unwrap();
+        let mut all: Vec<Alignment> = files.iter().map(find).collect();
+        let mut numbered: Vec<(u32, &mut Alignment)> = (0..).zip(&mut all).collect();
+        Alignment::settle(&mut numbered, profile, &Windows::default());
+        all
+    }
+
+    fn time_of_first(profile: &ProfileClock, runtime: &RuntimeClock, marker: Option<Time>) -> u64 {
+        settled(profile, &[(*runtime, marker)])[0].time(runtime.first).0
+    }
+
     #[test]
     fn the_header_is_believed_where_it_uses_the_clock_of_the_records() {
         let runtime = RuntimeClock {
             made: 4999 * SECOND,
             ..RUNTIME
         };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
-        assert_eq!(
-            alignment.time(RUNTIME.first),
-            MARKER.unwrap(),
-            "as early as can be"
-        );
-        alignment.refine(None);
-        assert_eq!(alignment.time(RuntimeTime(4999 * SECOND)), MARKER.unwrap());
+        let slack = HEADER_SLACK as u64 + DRIFT;
+        assert_eq!(time_of_first(&PROFILE, &runtime, MARKER), 1002 * SECOND - slack);
+        // Bun's first record is older.
+        let first = RuntimeTime(4998 * SECOND);
+        let runtime = RuntimeClock { first, ..runtime };
+        assert_eq!(time_of_first(&PROFILE, &runtime, MARKER), 1000 * SECOND - slack);
     }
 
+    /// Capture node20-raw: its clocks are a quarter of a second apart, and were taken for the same.
     #[test]
-    fn without_a_usable_header_the_first_record_is_put_at_the_marker_or_left() {
-        let mut alignment = Alignment::find(&PROFILE, &RUNTIME, MARKER).unwrap();
-        alignment.refine(Some(SECOND));
-        assert_eq!(alignment.time(RUNTIME.first), MARKER.unwrap());
-        let first = RuntimeTime(1001 * SECOND + 14_000_000);
-        let runtime = RuntimeClock { first, ..RUNTIME };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
-        alignment.refine(Some(SECOND));
-        assert_eq!(alignment.time(first), Time(first.0));
-    }
-
-    #[test]
-    fn a_load_is_not_put_behind_a_sample_of_its_function() {
-        let first = RuntimeTime(1001 * SECOND + 14_000_000);
-        let runtime = RuntimeClock { first, ..RUNTIME };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, MARKER).unwrap();
-        alignment.refine(Some(13_000_000));
-        assert_eq!(alignment.time(first), Time(first.0 - 1_000_000));
+    fn a_first_record_shortly_before_the_marker_does_not_make_the_clocks_the_same() {
+        for apart in [0, 14_000_000, 246_643_282, SECOND] {
+            let first = RuntimeTime(1001 * SECOND + apart);
+            let runtime = RuntimeClock { first, ..RUNTIME };
+            assert_eq!(time_of_first(&PROFILE, &runtime, MARKER), 1001 * SECOND - DRIFT);
+        }
     }
 
     #[test]
@@ -445,8 +664,17 @@ mod tests {
         };
         let made = (wall_clock - 3 * SECOND) / 1000;
         let runtime = RuntimeClock { made, ..RUNTIME };
-        let alignment = Alignment::find(&profile, &runtime, None).unwrap();
-        assert_eq!(alignment.time(RUNTIME.first), Time(997 * SECOND));
+        let slack = WALL_CLOCK_SLACK as u64;
+        assert_eq!(time_of_first(&profile, &runtime, None), 997 * SECOND - slack);
+    }
+
+    #[test]
+    fn no_record_is_older_than_its_process() {
+        let runtime = RuntimeClock {
+            born: Some(Time(1000 * SECOND + 5)),
+            ..RUNTIME
+        };
+        assert_eq!(time_of_first(&PROFILE, &runtime, None), 1000 * SECOND + 5 - DRIFT);
     }
 
     #[test]
@@ -465,43 +693,111 @@ mod tests {
     }
 
     #[test]
-    fn without_a_marker_the_samples_alone_bound_the_distance() {
-        let runtime = RuntimeClock {
-            first: RuntimeTime(1099 * SECOND),
-            last: RuntimeTime(1100 * SECOND),
-            ..RUNTIME
-        };
-        let mut alignment = Alignment::find(&PROFILE, &runtime, None).unwrap();
-        assert_eq!(alignment.time(runtime.last), Time(1000 * SECOND));
-        let mut free = alignment;
-        free.refine(None);
-        assert_eq!(
-            free.time(runtime.last),
-            Time(1100 * SECOND),
-            "nothing speaks against it"
-        );
-        alignment.refine(Some(3 * SECOND));
-        assert_eq!(alignment.time(runtime.last), Time(1003 * SECOND));
-    }
-
-    #[test]
-    fn what_one_runtime_shows_of_its_clock_holds_for_all() {
+    fn the_greatest_bound_of_all_files_holds_for_each() {
         let marked = RuntimeClock {
             made: 4999 * SECOND,
             ..RUNTIME
         };
-        let mut all = [
-            Alignment::find(&PROFILE, &RUNTIME, None).unwrap(),
-            Alignment::find(&PROFILE, &marked, MARKER).unwrap(),
-            Alignment::find(&PROFILE, &RUNTIME, MARKER).unwrap(),
+        let mapped = RuntimeClock {
+            distance_by_maps: Some(-4002 * i128::from(SECOND)),
+            ..RUNTIME
+        };
+        let files = [
+            (RUNTIME, None),
+            (mapped, None),
+            (marked, MARKER),
+            (RUNTIME, MARKER),
         ];
-        Alignment::share(all.iter_mut());
-        for alignment in &mut all {
-            alignment.refine(None);
+        let times: Vec<u64> = settled(&PROFILE, &files)
+            .iter()
+            .map(|alignment| alignment.time(RUNTIME.first).0)
+            .collect();
+        assert_eq!(times, [1002 * SECOND - HEADER_SLACK as u64 - DRIFT; 4]);
+    }
+
+    #[test]
+    fn files_whose_bounds_exclude_each_other_have_clocks_of_their_own() {
+        let own = |made| RuntimeClock { made, ..RUNTIME };
+        let files = [(own(4999 * SECOND), MARKER), (own(4990 * SECOND), MARKER)];
+        let all = settled(&PROFILE, &files);
+        let apart = all[1].time(RUNTIME.first).0 - all[0].time(RUNTIME.first).0;
+        assert_eq!(apart, 9 * SECOND);
+    }
+
+    #[test]
+    fn without_any_evidence_clocks_that_start_together_are_taken_for_almost_the_same() {
+        for (id, guess) in [(None, -MARGIN), (Some(4), -MARGIN), (Some(7), 0), (Some(11), 0)] {
+            let profile = ProfileClock { id, ..PROFILE };
+            let all = settled(&profile, &[(RUNTIME, None)]);
+            let time = i128::from(all[0].time(RUNTIME.first).0);
+            assert_eq!(time - i128::from(RUNTIME.first.0), guess);
+            assert!(all[0].is_guess());
+            assert_eq!(all[0].doubt(), Some(Doubt::ANY));
         }
-        let times = all.map(|alignment| alignment.time(RUNTIME.first));
-        let marker = MARKER.unwrap();
-        assert_eq!(times, [Time(marker.0 + SECOND), Time(marker.0 + SECOND), marker]);
+    }
+
+    /// A plateau of `from..=to` that `score` samples suit, `right_after` of which stop to do so right behind it.
+    fn plateau(from: i64, to: i64, score: u32, right_after: u32) -> Plateau {
+        Plateau {
+            low: from,
+            high: to,
+            score,
+            least_score: score / 2,
+            scores: vec![
+                (i64::MIN, score / 2),
+                (from, score),
+                (to + 1, score - right_after),
+                (to + 1_000_000_000, 0),
+            ],
+        }
+    }
+
+    fn shifted(bound: Option<i128>, plateau: Plateau) -> Shift {
+        let mut shift = Shift {
+            offset: 0,
+            evidence: Evidence::None,
+            bound: None,
+            doubt: None,
+        };
+        let bound = bound.map(|bound| Bound::exactly(bound, Evidence::FirstRecordAtMarker));
+        shift.settle(bound, false, &PROFILE, |_| Some(plateau));
+        shift
+    }
+
+    #[test]
+    fn samples_right_after_loads_bring_a_distant_bound_nearer() {
+        const MS: i64 = 1_000_000;
+        let margin = MARGIN as i64;
+        let nearer = |bound: i64, right_after| {
+            let plateau = plateau(bound, 300 * MS, 100, right_after);
+            shifted(Some(bound.into()), plateau).offset
+        };
+        assert_eq!(nearer(-500 * MS, 8), i128::from(300 * MS - margin));
+        assert_eq!(nearer(-500 * MS, 7), i128::from(-500 * MS), "chance");
+        assert_eq!(nearer(299 * MS, 8), i128::from(299 * MS));
+        // Single samples in code that no file contains contradict nothing.
+        let beside = |score, right_after| shifted(Some(0), plateau(5 * MS, 300 * MS, score, right_after));
+        assert_eq!(beside(4, 1).offset, 0);
+        assert_eq!(beside(40, 1).offset, i128::from(5 * MS + margin));
+        assert_eq!(beside(40, 1).doubt, None);
+    }
+
+    #[test]
+    fn where_samples_alone_bound_the_distance_names_are_in_doubt_as_far_as_they_leave_it_open() {
+        const MS: i64 = 1_000_000;
+        let wide = shifted(None, plateau(-800 * MS, 600 * MS, 40, 1));
+        assert_eq!(wide.offset, -MARGIN, "the guess");
+        let doubt = Doubt {
+            less: 780 * MS as u64,
+            more: 620 * MS as u64,
+        };
+        assert_eq!((wide.evidence, wide.doubt), (Evidence::LiveCode, Some(doubt)));
+        let apart = shifted(None, plateau(-800 * MS, -600 * MS, 40, 1));
+        assert_eq!(apart.offset, i128::from(-620 * MS));
+        let sharp = shifted(None, plateau(-800 * MS, -600 * MS, 40, 20));
+        assert_eq!((sharp.offset, sharp.doubt), (i128::from(-620 * MS), None));
+        let weak = shifted(None, plateau(-800 * MS, 600 * MS, 4, 1));
+        assert_eq!((weak.evidence, weak.doubt), (Evidence::None, Some(Doubt::ANY)));
     }
 
     #[test]

@@ -275,6 +275,15 @@ impl<T: Copy> History<T> {
         &self.episodes
     }
 
+    /// All that ever lay at `address`.
+    pub fn all_at(&self, address: Address) -> impl Iterator<Item = &Episode<T>> {
+        let lists = self.lists_at(address);
+        lists.flat_map(|list| {
+            let episodes = list.list.iter();
+            episodes.filter_map(move |&index| list.history.episodes.get(index as usize))
+        })
+    }
+
     /// What lay at `address` at `time`.
     pub fn at(&self, address: Address, time: Time) -> Option<&Episode<T>> {
         let slot = self.slot_of(address)?;
@@ -310,12 +319,6 @@ impl<T: Copy> History<T> {
             let value = self.at(start, time).map(|episode| episode.value);
             (AddressRange { start, end }, value)
         })
-    }
-
-    /// Whether something was at `address` earlier than `time`, even if it is gone.
-    pub fn has_earlier(&self, address: Address, time: Time) -> bool {
-        self.lists_at(address)
-            .any(|list| list.get(0).is_some_and(|episode| episode.from < time))
     }
 
     /// The first and the last of those that came to `address` later than `time`, if any did.
@@ -478,10 +481,15 @@ mod tests {
             let found = history.later(address, Time(time));
             let found = found.map(|(first, last)| (first.value, last.value));
             assert_eq!(found, later.first().copied().zip(later.last().copied()));
-            let earlier = all
+            let ever = all
                 .iter()
-                .any(|(put, from, value)| *from < time && value.is_some() && put.contains(address));
-            assert_eq!(history.has_earlier(address, Time(time)), earlier);
+                .filter(|(put, _, value)| value.is_some() && put.contains(address));
+            let mut ever: Vec<u64> = ever.map(|&(_, from, _)| from).collect();
+            ever.reverse();
+            let mut listed: Vec<u64> = history.all_at(address).map(|episode| episode.value).collect();
+            listed.sort_unstable_by_key(|&value| std::cmp::Reverse(value));
+            // A value is in pieces where a later one covers a part of it, and no address is in two of them.
+            assert_eq!(listed, ever, "{address}");
         }
         for _ in 0..200 {
             let (start, time) = (random(1000), random(2100));

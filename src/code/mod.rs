@@ -12,6 +12,7 @@ pub mod clock;
 pub mod cover;
 pub mod grouping;
 pub mod history;
+pub mod live_code;
 pub mod pieces;
 pub mod process;
 pub mod remapped;

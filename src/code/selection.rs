@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::code::clock::Doubt;
 use crate::code::pieces::in_pieces;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::selection::early::EarlySample;
@@ -38,6 +39,8 @@ pub struct SampleCounts {
     pub named: u64,
     /// Of these, in one of which only a perf map tells the name.
     pub named_by_map: u64,
+    /// In a function that is known, and in another one if the clocks are as far apart as they can be.
+    pub doubtful: u64,
     /// In memory of JIT code at an address that gets a function only later.
     pub before_load: u64,
     /// In memory of JIT code of a process whose dump was read, at an address that it says nothing of.
@@ -57,6 +60,7 @@ impl SampleCounts {
         self.total += other.total;
         self.named += other.named;
         self.named_by_map += other.named_by_map;
+        self.doubtful += other.doubtful;
         self.before_load += other.before_load;
         self.not_in_dump += other.not_in_dump;
         self.dump_unusable += other.dump_unusable;
@@ -70,9 +74,9 @@ impl SampleCounts {
         self.named + self.unnamed()
     }
 
-    /// Those of them that have no name.
+    /// Those of them that have no name, or none that is certain.
     pub fn unnamed(&self) -> u64 {
-        self.before_load + self.not_in_dump + self.dump_unusable + self.no_dump
+        self.doubtful + self.before_load + self.not_in_dump + self.dump_unusable + self.no_dump
     }
 
     /// The share of the samples in JIT code that have a name, in percent; all, if there are none.
@@ -134,6 +138,8 @@ pub struct Selection {
     pub vacancies: Vec<bool>,
     /// The samples of each address space.
     pub spaces: Vec<SpaceCounts>,
+    /// For each file of a runtime, how many samples were taken in its functions that have no certain name.
+    pub doubtful: Vec<u64>,
     /// The symbols that a sample holds an address in.
     pub symbols: FxHashSet<PlacedSymbol>,
     /// Whether there was not too much of them, where all were asked for.
@@ -150,8 +156,9 @@ pub struct Selection {
 
 impl Selection {
     /// Nothing of a timeline.
-    fn nothing(processes: &Processes, timeline: &Timeline) -> Self {
+    fn nothing(processes: &Processes, timeline: &Timeline, doubts: &Doubts) -> Self {
         Self {
+            doubtful: vec![0; doubts.of_files.len()],
             residences: vec![false; timeline.residences().len()],
             hits: vec![0; timeline.residences().len()],
             vacancies: vec![false; timeline.vacancies().len()],
@@ -182,6 +189,9 @@ impl Selection {
         add(&mut self.hits, &other.hits);
         for (own, other) in self.spaces.iter_mut().zip(&other.spaces) {
             own.add(other);
+        }
+        for (own, other) in self.doubtful.iter_mut().zip(&other.doubtful) {
+            *own += other;
         }
         self.symbols.extend(other.symbols);
         for (symbol, count) in other.symbol_hits {
@@ -221,51 +231,6 @@ impl Selection {
 /// mapped anew. Only profiles that are made so have as many.
 const MAX_SYMBOLS: usize = 1 << 22;
 
-/// For each of `files` files of runtimes, how much later its loads could be, in nanoseconds, before a sample
-/// came too early for the first function at its address; `None` if there is no such sample.
-pub fn least_slack(
-    profile: &Profile<'_>,
-    processes: &Processes,
-    timeline: &Timeline,
-    files: usize,
-) -> Vec<Option<u64>> {
-    let mut slack = vec![None; files];
-    for record in profile.records().filter(|record| record.kind == record::SAMPLE) {
-        let Some(attr) = profile.attrs.of(&record, profile.order) else {
-            continue;
-        };
-        let sample = Sample::parse(&record, attr, profile.order);
-        let time = profile.attrs.time_of(&record, profile.order);
-        let (Some(pid), Some(time)) = (sample.pid, time) else {
-            continue;
-        };
-        let Some(space) = processes.space_at(pid, time) else {
-            continue;
-        };
-        let is_user = record.cpu_mode() == record::MISC_USER;
-        for address in sample.callers().chain(sample.ip.filter(|_| is_user)) {
-            let Occupant::Function(residence) = timeline.at(space, address, time) else {
-                continue;
-            };
-            let Some(residence) = timeline.residences().get(residence as usize) else {
-                continue;
-            };
-            let is_first = !timeline.has_earlier_code(space, address, residence.since);
-            // What seems to be loaded before its address space was there was put at the start of it.
-            let start = processes.space(residence.space).map(|space| space.since);
-            let is_in_time = start.is_some_and(|start| residence.since.0 > start.0.saturating_add(1));
-            if is_first
-                && is_in_time
-                && let Some(slack) = slack.get_mut(residence.function.file as usize)
-            {
-                let later = time.0.saturating_sub(residence.since.0);
-                *slack = Some(slack.map_or(later, |least: u64| least.min(later)));
-            }
-        }
-    }
-    slack
-}
-
 /// Finds out what samples touch.
 #[derive(Clone, Copy, Debug)]
 pub struct Selector<'a> {
@@ -277,6 +242,28 @@ pub struct Selector<'a> {
     pub timeline: &'a Timeline,
     /// What is known of each of their address spaces.
     pub dumps: &'a [DumpState],
+    /// How certain the times of their code are.
+    pub doubts: &'a Doubts,
+}
+
+/// How certain the times of code are.
+#[derive(Clone, Debug, Default)]
+pub struct Doubts {
+    /// For each file of a runtime, how much its clock can be off, where that can change names.
+    pub of_files: Vec<Option<Doubt>>,
+    /// The times of the first and the last record of the profile.
+    pub span: Option<(Time, Time)>,
+}
+
+impl Doubts {
+    /// The earliest and the latest moment that a sample can be from by the clock of a file.
+    fn moments(&self, file: u32, time: Time) -> Option<[Time; 2]> {
+        let doubt = self.of_files.get(file as usize)?.as_ref()?;
+        let (start, end) = self.span?;
+        let earliest = Time(time.0.saturating_sub(doubt.more)).max(start);
+        let latest = Time(time.0.saturating_add(doubt.less)).min(end);
+        Some([earliest, latest])
+    }
 }
 
 /// What is known of the JIT code that a sample was taken in.
@@ -300,7 +287,7 @@ impl<'a> Selector<'a> {
     /// Walks the first `end` bytes of the records, in several threads, and tells `progress` how many bytes it
     /// has come. `marks` are those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
-        let mut selection = Selection::nothing(self.processes, self.timeline);
+        let mut selection = Selection::nothing(self.processes, self.timeline, self.doubts);
         let walk = |piece: &_| self.walk_piece(piece);
         in_pieces(marks, end, walk, |one| selection.merge(one), &mut progress);
         selection
@@ -324,10 +311,22 @@ impl<'a> Selector<'a> {
         })
     }
 
+    /// The file of the residence `at`, if a sample at `ip` can be of another function as well, since the file's clock is not known
+    /// well enough.
+    fn doubtful_file(&self, space: SpaceId, ip: Address, time: Time, at: u32) -> Option<u32> {
+        let file = self.timeline.residences().get(at as usize)?.function.file;
+        let moments = self.doubts.moments(file, time)?;
+        let is_another = |moment| match self.timeline.at(space, ip, moment) {
+            Occupant::Function(other) => other != at,
+            _ => false,
+        };
+        moments.into_iter().any(is_another).then_some(file)
+    }
+
     fn walk_piece(&self, piece: &Range<u64>) -> Selection {
         let mut walk = Walk {
             selector: *self,
-            selection: Selection::nothing(self.processes, self.timeline),
+            selection: Selection::nothing(self.processes, self.timeline, self.doubts),
             recent: Recent::new(),
         };
         for record in self.profile.records_between(piece.start, piece.end) {
@@ -567,7 +566,18 @@ impl Walk<'_> {
 
     fn count(&mut self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) -> Option<Leaf> {
         let leaf = self.selector.leaf(space, ip, time, occupant)?;
+        let doubtful = match leaf {
+            Leaf::Function(at) => self.selector.doubtful_file(space, ip, time, at),
+            _ => None,
+        };
         let samples = &mut self.selection.samples;
+        if let Some(file) = doubtful {
+            samples.doubtful += 1;
+            if let Some(count) = self.selection.doubtful.get_mut(file as usize) {
+                *count += 1;
+            }
+            return Some(leaf);
+        }
         let mut unused = SpaceCounts::default();
         let of_space = self
             .selection

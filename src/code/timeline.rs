@@ -53,12 +53,7 @@ impl PlacedEvent {
         space: SpaceId,
         time: Time,
     ) -> Option<Self> {
-        let size = loaded_at.size();
-        let (range, left) = match event.change {
-            Change::Load => (Some(loaded_at), None),
-            Change::Move { from, to } => (Some(AddressRange::new(to, size)?), AddressRange::new(from, size)),
-            Change::Unload => (None, Some(loaded_at)),
-        };
+        let (range, left) = ranges(event, loaded_at)?;
         Some(Self {
             time,
             space,
@@ -67,6 +62,20 @@ impl PlacedEvent {
             left,
         })
     }
+}
+
+/// Where the code of a function that was loaded at `loaded_at` is after an event, if it is anywhere, and where it was
+/// until then, if it was moved or is gone. `None` if the place that it moves to can't be.
+pub fn ranges(
+    event: &CodeEvent,
+    loaded_at: AddressRange,
+) -> Option<(Option<AddressRange>, Option<AddressRange>)> {
+    let size = loaded_at.size();
+    Some(match event.change {
+        Change::Load => (Some(loaded_at), None),
+        Change::Move { from, to } => (Some(AddressRange::new(to, size)?), AddressRange::new(from, size)),
+        Change::Unload => (None, Some(loaded_at)),
+    })
 }
 
 /// A function's stay at one place: from its load, or from a move, on.
@@ -405,13 +414,6 @@ impl Timeline {
     pub fn later_code(&self, space: SpaceId, address: Address, time: Time) -> Option<(Code, Code)> {
         let (first, last) = self.layers_of(space)?.code.later(address, time)?;
         Some((first.value, last.value))
-    }
-
-    /// Whether a function was at an address earlier than `time`, even if it is gone, here or in what the
-    /// address space is a copy of.
-    pub fn has_earlier_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
-        self.lookups(space, time)
-            .any(|(_, layers, time)| layers.code.has_earlier(address, time))
     }
 
     /// What could not be followed.

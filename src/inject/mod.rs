@@ -326,6 +326,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         processes: &survey.processes,
         timeline,
         dumps: &states,
+        doubts: &sources.doubts(survey.times),
     };
     let mut selection = selector.walk(&survey.marks, survey.data_end, |bytes| progress.advance(bytes));
     let touched = selection.touched();

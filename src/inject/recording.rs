@@ -7,9 +7,10 @@ use crate::code::remapped::is_remapped;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::files::Packing;
+use crate::inject::dumps::Found;
 use crate::inject::input::{self, Expanded, Input};
 use crate::inject::perf_maps::{self, FoundMaps, UsedMap};
-use crate::inject::sources::{self, Sources};
+use crate::inject::sources::{self, Alignments, Sources};
 use crate::inject::told::Told;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, InputKind, Options, Progress, dumps, mono, output, xray};
@@ -110,8 +111,14 @@ impl Context<'_> {
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (has_events, has_stacks) = (told.has_events(self.options), told.has_stacks(self.options));
+        let mut aligned = Alignments::new();
         if has_events || has_stacks {
-            told.prepare(self.options, Some((profile, survey)));
+            // By the profile as it was recorded, for all files at once: code and events get the same times.
+            let found = dumps::find(profile, survey, self.options, self.trust)?;
+            aligned = self
+                .sources(profile, survey, &told, &found, &aligned)
+                .alignments();
+            told.prepare(Some((profile, survey)), &aligned);
         }
         let spliced = match has_stacks {
             true => Some(told.splice_stacks(self.options, profile)?),
@@ -122,11 +129,11 @@ impl Context<'_> {
             .map(|records| profile.clone().with_records(records));
         if has_events {
             let made = told.make_events(self.options, Some(spliced.as_ref().unwrap_or(profile)))?;
-            return self.read_anew(&made.profile(), &told, then);
+            return self.read_anew(&made.profile(), &told, &aligned, then);
         }
         match &spliced {
-            Some(spliced) => self.read_anew(spliced, &told, then),
-            None => self.read_code(profile, survey, &told, then),
+            Some(spliced) => self.read_anew(spliced, &told, &aligned, then),
+            None => self.read_code(profile, survey, &told, &aligned, then),
         }
     }
 
@@ -136,9 +143,10 @@ impl Context<'_> {
         mut told: Told<'_>,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        told.prepare(self.options, None);
+        let aligned = Alignments::new();
+        told.prepare(None, &aligned);
         let made = told.make_events(self.options, None)?;
-        self.read_anew(&made.profile(), &told, then)
+        self.read_anew(&made.profile(), &told, &aligned, then)
     }
 
     /// Goes on with a profile that is another than the one that was read.
@@ -146,10 +154,25 @@ impl Context<'_> {
         &self,
         profile: &Profile<'_>,
         told: &Told<'_>,
+        aligned: &Alignments,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let survey = Survey::of(profile, marker::dump_path);
-        self.read_code(profile, &survey, told, then)
+        self.read_code(profile, &survey, told, aligned, then)
+    }
+
+    /// Reads the files of a profile's runtimes.
+    fn sources<'f>(
+        &self,
+        profile: &Profile<'_>,
+        survey: &Survey,
+        told: &Told<'f>,
+        found: &'f Found,
+        aligned: &Alignments,
+    ) -> Sources<'f> {
+        let machine = Machine::of_profile(profile.architecture(), profile.order);
+        let clock_offset = self.options.clock_offset;
+        sources::read(profile, survey, found, &told.logs, machine, clock_offset, aligned)
     }
 
     /// Finds and reads the files of a profile's runtimes.
@@ -158,6 +181,7 @@ impl Context<'_> {
         profile: &Profile<'_>,
         survey: &Survey,
         told: &Told<'_>,
+        aligned: &Alignments,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let Self { options, input, .. } = *self;
@@ -165,13 +189,9 @@ impl Context<'_> {
         let found = dumps::find(profile, survey, options, self.trust)?;
         let found_maps = perf_maps::find(profile, survey, &found.dumps, options, self.trust)?;
         output::refuse_conflicts(options, input, &found, &found_maps, told)?;
-        let mut sources = sources::read(profile, survey, &found, &told.logs, machine, options.clock_offset);
+        let mut sources = self.sources(profile, survey, told, &found, aligned);
         sources.add_traces(&told.traces, machine);
         let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
-        if sources.has_estimates() {
-            sources.refine(profile, &survey.processes, &timeline);
-            timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
-        }
         let maps = perf_maps::read(&found_maps);
         let tables = maps.iter().map(UsedMap::table).collect();
         timeline.add_symbols(&survey.processes, &survey.injected, tables);

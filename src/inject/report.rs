@@ -44,6 +44,15 @@ fn shrunk(file: &MappedFile) -> Option<Warning> {
     })
 }
 
+/// What is said where names depend on a distance between clocks that nothing shows.
+const DOUBTFUL: &str = "samples at addresses that held several functions are not counted as named: its clock is not the profile's, and \
+     how far apart they are is not known well enough to tell these functions apart; record with perf record -k mono, or give the \
+     distance with --clock-offset";
+
+/// What is said where no name does.
+const GUESSED: &str = "nothing shows how far its clock is from the profile's; no sample was taken where that changes the name \
+     (perf record -k mono uses its clock, and --clock-offset gives the distance)";
+
 /// All that a run found and did.
 pub struct Run<'a> {
     /// What was asked for.
@@ -166,6 +175,7 @@ impl Run<'_> {
             let reason = "not all symbols of perf maps are written: memory is mapped anew too often";
             warnings.push(Warning::new(reason));
         }
+        warnings.extend(self.doubtful_names());
         warnings.extend(self.late_dumps());
         warnings.extend(self.nothing_named());
         if let Some(filled) = &self.cached {
@@ -173,6 +183,19 @@ impl Run<'_> {
             warnings.extend(warned(&filled.faults, path, false));
         }
         warnings
+    }
+
+    /// Warnings of files with functions whose samples depend on a distance between clocks that nothing shows.
+    fn doubtful_names(&self) -> impl Iterator<Item = Warning> {
+        let files = self.sources.used.iter().zip(&self.selection.doubtful);
+        files
+            .filter(|&(_, &count)| count > 0)
+            .map(|(used, &count)| Warning {
+                what: DOUBTFUL.into(),
+                count,
+                file: Some(shown(used.found.file.path())),
+                first_offset: None,
+            })
     }
 
     /// Warnings of dumps that load all their functions only after the samples at their addresses.
@@ -188,6 +211,9 @@ impl Run<'_> {
         let spaces = self.survey.processes.spaces().iter();
         for (space, counts) in spaces.zip(&self.selection.spaces) {
             *early.entry(space.pid).or_default() += u64::from(counts.before_load);
+        }
+        for (has_hits, &doubtful) in has_hits.iter_mut().zip(&self.selection.doubtful) {
+            *has_hits |= doubtful > 0;
         }
         let without_hits = self
             .sources
@@ -217,7 +243,7 @@ impl Run<'_> {
                 "the profile has no samples; record for longer, or at a higher frequency (perf record -F)",
                 1,
             ),
-            (_, 1.., 0) => ("no sample in JIT code has a name", samples.jit()),
+            (_, 1.., 0) if samples.doubtful == 0 => ("no sample in JIT code has a name", samples.jit()),
             _ => return None,
         };
         Some(Warning {
@@ -248,6 +274,9 @@ impl Run<'_> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = source_notes(self.sources.notes, self.found_maps, self.told);
+        let guessed = self.sources.used.iter().zip(&self.selection.doubtful);
+        let guessed = guessed.filter(|&(used, &doubtful)| used.alignment.is_guess() && doubtful == 0);
+        notes.extend(guessed.map(|(used, _)| format!("{}: {GUESSED}", shown(used.found.file.path()))));
         if !self.survey.injected.is_empty() {
             notes.push(
                 "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
@@ -529,6 +558,7 @@ fn sample_summary(selection: &Selection) -> SampleSummary {
         named_by_map: samples.named_by_map,
         named_percent: samples.named_percent(),
         unnamed: Unnamed {
+            doubtful: samples.doubtful,
             before_load: samples.before_load,
             not_in_dump: samples.not_in_dump,
             dump_unusable: samples.dump_unusable,

@@ -1,12 +1,16 @@
 //! Reading the files of runtimes, and putting what they say onto the profile's processes and clock.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock, distance_by_maps};
+use crate::code::live_code::{LiveCode, RuntimeEvent};
 use crate::code::process::{Processes, Space};
-use crate::code::selection::{DumpState, least_slack};
+use crate::code::selection::{Doubts, DumpState};
 use crate::code::survey::Survey;
-use crate::code::timeline::{FunctionId, PlacedEvent, Timeline};
+use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
 use crate::elf::core_file::CoreFile;
 use crate::files::search::shown;
 use crate::inject::dumps::{Found, FoundDump, Missing};
@@ -35,6 +39,9 @@ pub struct UsedFile<'a> {
     /// How many of its events are left out for the processes that had it before the profile began.
     pub uncopied: u64,
 }
+
+/// How the times of files, by their paths, become a profile's.
+pub type Alignments = BTreeMap<PathBuf, Alignment>;
 
 /// All that runtimes wrote about a profile's processes.
 #[derive(Debug)]
@@ -66,7 +73,8 @@ impl<'a> Sources<'a> {
 }
 
 /// Reads the dumps that were found. `recorded` is the machine of the profile, and `clock_offset` what must be
-/// added to their times, in nanoseconds, if somebody knows.
+/// added to their times, in nanoseconds, if somebody knows. Files in `aligned` keep the alignment that they have there:
+/// what samples say about clocks is asked once, before anything is added to them.
 pub fn read<'a>(
     profile: &Profile<'_>,
     survey: &Survey,
@@ -74,6 +82,7 @@ pub fn read<'a>(
     logs: &Logs<'a>,
     recorded: Machine,
     clock_offset: Option<i64>,
+    aligned: &Alignments,
 ) -> Sources<'a> {
     let mut sources = Sources {
         used: Vec::new(),
@@ -86,6 +95,7 @@ pub fn read<'a>(
     let spaces = survey.processes.spaces().iter();
     let maps: usize = spaces.map(|space| space.maps.len()).sum();
     let mut clocks = Clocks {
+        aligned,
         profile: profile_clock(profile, survey, clock_offset),
         processes: &survey.processes,
         looks: maps.saturating_mul(MAX_LOOKS),
@@ -105,7 +115,9 @@ pub fn read<'a>(
     for log in &logs.all {
         sources.add_log(log, &logs.core, recorded, &mut clocks);
     }
-    Alignment::share(sources.used.iter_mut().map(|used| &mut used.alignment));
+    if aligned.is_empty() {
+        sources.settle(profile, &survey.processes, &clocks.profile);
+    }
     sources
 }
 
@@ -125,23 +137,6 @@ pub fn profile_clock(profile: &Profile<'_>, survey: &Survey, distance: Option<i6
     }
 }
 
-/// How the times of logs become the profile's, from what the profile says of their processes.
-pub fn align(
-    profile: &Profile<'_>,
-    survey: &Survey,
-    logs: &Logs<'_>,
-    clock_offset: Option<i64>,
-) -> Vec<Alignment> {
-    let machine = Machine::of_profile(profile.architecture(), profile.order);
-    let nothing = Found::default();
-    let mut sources = read(profile, survey, &nothing, logs, machine, clock_offset);
-    if sources.has_estimates() {
-        let timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
-        sources.refine(profile, &survey.processes, &timeline);
-    }
-    sources.used.iter().map(|used| used.alignment).collect()
-}
-
 fn use_dump<'a>(
     found: &'a FoundDump,
     recorded: Machine,
@@ -149,6 +144,7 @@ fn use_dump<'a>(
 ) -> Result<UsedFile<'a>, String> {
     let dump = Dump::parse(&found.file, recorded).map_err(|error| error.to_string())?;
     let own_clock = RuntimeClock {
+        born: None,
         distance_by_maps: None,
         counts_cycles: dump.header().counts_cycles(),
         made: dump.header().time,
@@ -170,6 +166,8 @@ const MAX_COPIES: usize = 1 << 21;
 
 /// What is known of clocks beside what a file tells itself.
 struct Clocks<'p> {
+    /// How the times of files become the profile's, where that is known already.
+    aligned: &'p Alignments,
     profile: ProfileClock,
     processes: &'p Processes,
     /// How many maps may still be looked at.
@@ -177,6 +175,13 @@ struct Clocks<'p> {
 }
 
 impl Clocks<'_> {
+    /// When the process that wrote a file was started, if the profile has that.
+    fn born(&self, found: &FoundDump) -> Option<Time> {
+        let mut spaces = self.processes.spaces_of(*found.pids.first()?);
+        let (_, first) = spaces.next()?;
+        Some(first.since).filter(|&since| since != Time(0))
+    }
+
     /// How far a file's clock is from the profile's, by the maps of the process that wrote it.
     fn by_maps(&mut self, found: &FoundDump, code: &CodeFile<'_>) -> Option<i128> {
         let pid = found.pids.first()?;
@@ -203,6 +208,7 @@ impl<'a> Sources<'a> {
         let code = log.code(clocks.processes, core, recorded);
         let (first, last) = log.index.times.unwrap_or_default();
         let own_clock = RuntimeClock {
+            born: None,
             distance_by_maps: None,
             counts_cycles: false,
             made: log.log.header().startup_ns.unwrap_or(first.0),
@@ -210,13 +216,7 @@ impl<'a> Sources<'a> {
             last,
         };
         match UsedFile::new(log.found, CodeFile::Named(code), own_clock, clocks) {
-            Ok(used) => self.used.push(UsedFile {
-                alignment: log
-                    .prepared
-                    .as_ref()
-                    .map_or(used.alignment, |prepared| prepared.alignment),
-                ..used
-            }),
+            Ok(used) => self.used.push(used),
             Err(reason) => self.warnings.push(Warning {
                 file: Some(log.name()),
                 ..Warning::new(reason)
@@ -256,17 +256,38 @@ impl<'a> Sources<'a> {
         states.collect()
     }
 
-    /// Settles how far apart the clocks are, where that is an estimate, by what the samples say.
-    pub fn refine(&mut self, profile: &Profile<'_>, processes: &Processes, timeline: &Timeline) {
-        let slack = least_slack(profile, processes, timeline, self.used.len());
-        for (used, slack) in self.used.iter_mut().zip(slack) {
-            used.alignment.refine(slack);
+    /// Settles how far apart the clocks are, where the files leave that open.
+    fn settle(&mut self, profile: &Profile<'_>, processes: &Processes, clock: &ProfileClock) {
+        if !self.used.iter().any(|used| used.alignment.is_estimate()) {
+            return;
         }
+        let owners = Owners::new(self.used.iter().map(|used| used.found), processes);
+        let mut events = Vec::new();
+        for (file, used) in (0u32..).zip(&self.used) {
+            if used.alignment.is_estimate() {
+                used.add_runtime_events(file, &owners, processes, &mut events);
+            }
+        }
+        let windows = LiveCode::new(events).windows(profile, processes);
+        let alignments = self.used.iter_mut().map(|used| &mut used.alignment);
+        let mut alignments: Vec<(u32, &mut Alignment)> = (0u32..).zip(alignments).collect();
+        Alignment::settle(&mut alignments, clock, &windows);
     }
 
-    /// Whether there is something to settle.
-    pub fn has_estimates(&self) -> bool {
-        self.used.iter().any(|used| used.alignment.is_estimate())
+    /// How the times of each file become the profile's.
+    pub fn alignments(&self) -> Alignments {
+        let files = self.used.iter();
+        files
+            .map(|used| (used.found.file.path().to_owned(), used.alignment))
+            .collect()
+    }
+
+    /// How certain the times of code are in a profile with records of the times `span`.
+    pub fn doubts(&self, span: Option<(Time, Time)>) -> Doubts {
+        Doubts {
+            of_files: self.used.iter().map(|used| used.alignment.doubt()).collect(),
+            span,
+        }
     }
 
     /// All events of all dumps, in the address spaces and at the times of the profile.
@@ -326,12 +347,14 @@ impl<'a> UsedFile<'a> {
     ) -> Result<Self, String> {
         let needs_maps = found.marked.is_none() && clocks.profile.id != Some(CLOCK_MONOTONIC);
         let own_clock = RuntimeClock {
+            born: clocks.born(found),
             distance_by_maps: needs_maps.then(|| clocks.by_maps(found, &code)).flatten(),
             ..own_clock
         };
-        let alignment = match code.events() {
-            [] => Ok(Alignment::Same),
-            _ => Alignment::find(&clocks.profile, &own_clock, found.marked),
+        let alignment = match (code.events(), clocks.aligned.get(found.file.path())) {
+            (_, Some(&aligned)) => Ok(aligned),
+            ([], None) => Ok(Alignment::Same),
+            (_, None) => Alignment::find(&clocks.profile, &own_clock, found.marked),
         };
         Ok(Self {
             found,
@@ -340,6 +363,35 @@ impl<'a> UsedFile<'a> {
             ownerless: 0,
             uncopied: 0,
         })
+    }
+
+    /// Adds what happened to code, by the file's own clock.
+    fn add_runtime_events(
+        &self,
+        file: u32,
+        owners: &Owners,
+        processes: &Processes,
+        events: &mut Vec<RuntimeEvent>,
+    ) {
+        let header_pid = self.code.pid();
+        let mut known: FxHashMap<u32, Option<Pid>> = FxHashMap::default();
+        for event in self.code.events() {
+            let owner_of = |pid| owners.of(self.found, header_pid, pid, processes);
+            let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
+            let placed = self
+                .code
+                .range(event.function)
+                .and_then(|loaded_at| ranges(event, loaded_at));
+            if let (Some(pid), Some((range, left))) = (owner, placed) {
+                events.push(RuntimeEvent {
+                    file,
+                    pid,
+                    time: event.time,
+                    range,
+                    left,
+                });
+            }
+        }
     }
 
     fn place(&self, file: u32, event: &CodeEvent, pid: Pid, processes: &Processes) -> Option<PlacedEvent> {

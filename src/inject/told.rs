@@ -8,6 +8,7 @@ use crate::inject::events::splice::Found;
 use crate::inject::events::synthesize::Base;
 use crate::inject::events::{Made, splice, synthesize};
 use crate::inject::mono::Logs;
+use crate::inject::sources::Alignments;
 use crate::inject::xray::Traces;
 use crate::inject::{Error, Options, mono, xray};
 use crate::perf::Profile;
@@ -58,8 +59,9 @@ impl<'a> Told<'a> {
     }
 
     /// Finds out what their events and stacks need to become those of what was `recorded`, if anything was.
-    pub fn prepare(&mut self, options: &Options, recorded: Option<(&Profile<'_>, &Survey)>) {
-        mono::prepare(options, recorded, &mut self.logs);
+    /// `aligned` tells how the times of logs become those of it.
+    pub fn prepare(&mut self, recorded: Option<(&Profile<'_>, &Survey)>, aligned: &Alignments) {
+        mono::prepare(recorded, aligned, &mut self.logs);
     }
 
     /// Makes a profile of their events, and of what was recorded, if anything was.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::bytes::printable;
-use crate::code::selection::{Leaf, Selector};
+use crate::code::selection::{Doubts, Leaf, Selector};
 use crate::code::timeline::Timeline;
 use crate::inject::Progress;
 use crate::inject::perf_maps::symbol_of;
@@ -25,12 +25,14 @@ pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progr
     let tiers = Tiers::of(recording);
     let states = recording.sources.states(&survey.processes);
     let timeline = &recording.timeline;
+    let doubts = Doubts::default();
     let counter = Counter {
         selector: Selector {
             profile: recording.profile,
             processes: &survey.processes,
             timeline,
             dumps: &states,
+            doubts: &doubts,
         },
         span: Span::of(survey),
         tier: |leaf| tiers.maker(item_of(timeline, leaf)?),

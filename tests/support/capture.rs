@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 
 /// Every recording in perf's usual format that comes with the truth about it.
-pub const WITH_TRUTH: [&str; 24] = [
+pub const WITH_TRUTH: [&str; 26] = [
     "bun",
     "cpython313-dwarf",
     "cpython313-fork",
@@ -19,6 +19,7 @@ pub const WITH_TRUTH: [&str; 24] = [
     "multi",
     "node18-i386",
     "node20",
+    "node20-attached",
     "node20-buildid",
     "node20-dwarf",
     "node20-headeronly",
@@ -26,6 +27,7 @@ pub const WITH_TRUTH: [&str; 24] = [
     "node20-nomono",
     "node20-overwrite",
     "node20-pidns",
+    "node20-raw",
     "node20-reuse",
     "node20-wasm",
     "node22",

@@ -13,7 +13,7 @@ use crate::inject::mono::asked::MonoEvent;
 use crate::inject::mono::places::Places;
 use crate::inject::mono::threads::{Contents, Number, Threads, contents, invented_numbers};
 use crate::inject::mono::{Logs, ReadLog};
-use crate::inject::{Options, sources};
+use crate::inject::sources::Alignments;
 use crate::perf::Profile;
 
 /// It.
@@ -29,19 +29,17 @@ pub struct Prepared<'a> {
     pub places: Places,
 }
 
-/// Prepares `logs` for what was `recorded`, if anything was.
-pub fn prepare(options: &Options, recorded: Option<(&Profile<'_>, &Survey)>, logs: &mut Logs<'_>) {
-    let mut alignments = vec![Alignment::Same; logs.all.len()];
-    if let Some((profile, survey)) = recorded {
-        alignments = sources::align(profile, survey, logs, options.clock_offset);
-    }
+/// Prepares `logs` for what was `recorded`, if anything was; `aligned` tells how their times become those of it.
+pub fn prepare(recorded: Option<(&Profile<'_>, &Survey)>, aligned: &Alignments, logs: &mut Logs<'_>) {
     let nobody = Processes::default();
     let pids = logs.all.iter().map(ReadLog::pid).collect();
     let known = recorded.map_or(FxHashMap::default(), |(profile, _)| {
         threads::threads(profile, &pids)
     });
     let mut invented = invented_numbers();
-    for (log, alignment) in logs.all.iter_mut().zip(alignments) {
+    for log in &mut logs.all {
+        let alignment = aligned.get(log.found.file.path());
+        let alignment = alignment.copied().unwrap_or(Alignment::Same);
         let Contents { lives, events } = contents(&log.log);
         let processes = recorded.map_or(&nobody, |(_, survey)| &survey.processes);
         let is_64 = log.log.header().pointer_size == 8;

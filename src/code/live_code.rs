@@ -1,0 +1,399 @@
+//! Which distances between two clocks put samples into code that was there.
+//!
+//! A sample at an address can only have been taken while some function was there: not before its load, and not after
+//! other code overwrote any part of it, even where that left the address itself alone. Each sample so allows some
+//! distances between the runtime's clock and the profile's and excludes all others. In code that is replaced
+//! often, functions of all sizes follow each other at one place, and the distances that suit most samples ([`Plateau`])
+//! are few: recordings of Node.js with `--stress-flush-code` leave 50 to 90 ms, which end within 0.03 ms of the truth.
+
+use std::collections::BTreeMap;
+
+use crate::code::history::{Builder, History};
+use crate::code::process::Processes;
+use crate::code::timeline::{Occupant, Timeline};
+use crate::perf::Profile;
+use crate::perf::record;
+use crate::perf::sample::Sample;
+use crate::runtime::RuntimeTime;
+use crate::units::{Address, AddressRange, Pid, Time};
+
+/// How many stays of functions are looked at, for all samples together: a million samples at an address that held
+/// thousands of functions are too many.
+const MAX_LOOKS: usize = 1 << 22;
+
+/// What happened to code, on the clock of its runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeEvent {
+    /// In which file that stands.
+    pub file: u32,
+    /// In which process it happened.
+    pub pid: Pid,
+    /// When.
+    pub time: RuntimeTime,
+    /// Where the code is from now on; `None` if it is gone.
+    pub range: Option<AddressRange>,
+    /// Where it was until now, if it was moved or is gone.
+    pub left: Option<AddressRange>,
+}
+
+/// The code of processes by the clock of their runtimes.
+#[derive(Debug, Default)]
+pub struct LiveCode {
+    processes: BTreeMap<Pid, ProcessCode>,
+}
+
+#[derive(Debug)]
+struct ProcessCode {
+    /// Which of `stays` is where. Its times are the runtime's.
+    history: History<u32>,
+    stays: Vec<Stay>,
+}
+
+/// A function's stay at one place.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    file: u32,
+    since: Time,
+    /// When the first part of it was overwritten.
+    until: Time,
+}
+
+/// The distances that put a sample into code that was there, from `from` up to and including `to`, in nanoseconds to be
+/// added to the runtime's time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Window {
+    file: u32,
+    from: i64,
+    to: i64,
+}
+
+/// The distances that all addresses of a profile's samples allow.
+#[derive(Clone, Debug, Default)]
+pub struct Windows {
+    /// In the order of their files.
+    all: Vec<Window>,
+}
+
+/// The distances that suit most samples.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plateau {
+    /// The least of them; `i64::MIN` if there is none.
+    pub low: i64,
+    /// The greatest.
+    pub high: i64,
+    /// How many addresses of samples they suit.
+    pub score: u32,
+    /// How many the least distance that was asked about suits.
+    pub least_score: u32,
+    /// From which distance on how many are suited, in order.
+    pub scores: Vec<(i64, u32)>,
+}
+
+impl LiveCode {
+    /// The code that is left by `events`, in any order; of those at the same time the later one wins.
+    pub fn new(mut events: Vec<RuntimeEvent>) -> Self {
+        events.sort_by_key(|event| (event.pid, event.time));
+        let of_processes = events.chunk_by(|one, other| one.pid == other.pid);
+        let code = of_processes.filter_map(|events| Some((events.first()?.pid, ProcessCode::new(events))));
+        Self {
+            processes: code.collect(),
+        }
+    }
+
+    /// The distances that each address in the samples of `profile` allows.
+    pub fn windows(&self, profile: &Profile<'_>, processes: &Processes) -> Windows {
+        let maps = Timeline::new(processes, Vec::new());
+        let mut windows = Windows::default();
+        let mut looks = MAX_LOOKS;
+        for record in profile.records().filter(|record| record.kind == record::SAMPLE) {
+            let Some(attr) = profile.attrs.of(&record, profile.order) else {
+                continue;
+            };
+            let sample = Sample::parse(&record, attr, profile.order);
+            let time = profile.attrs.time_of(&record, profile.order);
+            let (Some(pid), Some(time)) = (sample.pid, time) else {
+                continue;
+            };
+            let Some(code) = self.processes.get(&pid) else {
+                continue;
+            };
+            let space = processes.space_at(pid, time);
+            // A forked process has code that events of another tell of.
+            let own =
+                space.filter(|&space| processes.space(space).is_some_and(|space| space.parent.is_none()));
+            let Some(space) = own else { continue };
+            let ip = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER);
+            // The kernel puts the sample's own address in front of its callers; those are return addresses.
+            let callers = sample.callers().filter(|&caller| Some(caller) != ip);
+            let callers = callers.map(|caller| Address(caller.0.saturating_sub(1)));
+            for address in ip.into_iter().chain(callers) {
+                if maps.at(space, address, time) == Occupant::File {
+                    continue;
+                }
+                let Some(left) = code.add_windows(address, time, looks, &mut windows.all) else {
+                    return windows.sorted();
+                };
+                looks = left;
+            }
+        }
+        windows.sorted()
+    }
+}
+
+impl ProcessCode {
+    /// `events` in the order of time.
+    fn new(events: &[RuntimeEvent]) -> Self {
+        let mut builder = Builder::default();
+        let mut stays = Vec::new();
+        for event in events {
+            let time = Time(event.time.0);
+            if let Some(left) = event.left {
+                builder.clear(left, time);
+            }
+            let (Some(range), Ok(stay)) = (event.range, u32::try_from(stays.len())) else {
+                continue;
+            };
+            stays.push(Stay {
+                file: event.file,
+                since: time,
+                until: Time::MAX,
+            });
+            builder.put(range, time, stay);
+        }
+        let history = builder.finish();
+        for episode in history.episodes() {
+            if let Some(stay) = stays.get_mut(episode.value as usize) {
+                stay.until = stay.until.min(episode.until);
+            }
+        }
+        Self { history, stays }
+    }
+
+    /// Adds the distances that a sample at `address` allows. Returns how many of `looks` are left; `None` if they are
+    /// not enough.
+    fn add_windows(
+        &self,
+        address: Address,
+        sampled: Time,
+        mut looks: usize,
+        windows: &mut Vec<Window>,
+    ) -> Option<usize> {
+        let mut found: Vec<Window> = Vec::new();
+        for episode in self.history.all_at(address) {
+            looks = looks.checked_sub(1)?;
+            let Some(stay) = self.stays.get(episode.value as usize) else {
+                continue;
+            };
+            let is_open = stay.until == Time::MAX;
+            found.push(Window {
+                file: stay.file,
+                from: if is_open {
+                    i64::MIN
+                } else {
+                    distance(stay.until, sampled).saturating_add(1)
+                },
+                to: distance(stay.since, sampled),
+            });
+        }
+        found.sort_unstable_by_key(|window| (window.from, window.to));
+        // One sample counts once, however many functions suit it.
+        found.dedup_by(|next, last| {
+            let touches = next.from <= last.to.saturating_add(1);
+            if touches {
+                last.to = last.to.max(next.to);
+            }
+            touches
+        });
+        windows.append(&mut found);
+        Some(looks)
+    }
+}
+
+/// What must be added to `from` to get `to`.
+fn distance(from: Time, to: Time) -> i64 {
+    let distance = i128::from(to.0).saturating_sub(from.0.into());
+    i64::try_from(distance).unwrap_or(if distance < 0 { i64::MIN } else { i64::MAX })
+}
+
+impl Windows {
+    fn sorted(mut self) -> Self {
+        self.all.sort_by_key(|window| window.file);
+        self
+    }
+
+    /// Those of samples in the code of a file.
+    fn of_file(&self, file: u32) -> &[Window] {
+        let start = self.all.partition_point(|window| window.file < file);
+        let end = self.all.partition_point(|window| window.file <= file);
+        self.all.get(start..end).unwrap_or_default()
+    }
+
+    /// The distances from `least` on that suit most samples in the code of some files; `None` if there are no such samples.
+    pub fn plateau(&self, files: &[u32], least: i64) -> Option<Plateau> {
+        let of_files = files.iter().flat_map(|&file| self.of_file(file));
+        let of_files = of_files.filter(|window| window.to >= least);
+        let mut least_score: u32 = 0;
+        let mut steps: Vec<(i64, bool)> = Vec::new();
+        for window in of_files {
+            match window.from <= least {
+                true => least_score = least_score.saturating_add(1),
+                false => steps.push((window.from, true)),
+            }
+            steps.extend(window.to.checked_add(1).map(|end| (end, false)));
+        }
+        if steps.is_empty() {
+            return None;
+        }
+        steps.sort_unstable();
+        let mut scores = vec![(least, least_score)];
+        let mut score = least_score;
+        for steps in steps.chunk_by(|one, other| one.0 == other.0) {
+            for &(_, is_start) in steps {
+                score = if is_start {
+                    score.saturating_add(1)
+                } else {
+                    score.saturating_sub(1)
+                };
+            }
+            scores.extend(steps.first().map(|&(from, _)| (from, score)));
+        }
+        let score = scores.iter().map(|&(_, score)| score).max()?;
+        let low = scores.iter().find(|&&(_, each)| each == score)?.0;
+        let last = scores.iter().rposition(|&(_, each)| each == score)?;
+        let high = scores.get(last.saturating_add(1));
+        Some(Plateau {
+            low,
+            high: high.map_or(i64::MAX, |&(next, _)| next.saturating_sub(1)),
+            score,
+            least_score,
+            scores,
+        })
+    }
+}
+
+impl Plateau {
+    /// Whether a distance is one of them, or between them.
+    pub fn holds(&self, distance: i128) -> bool {
+        i128::from(self.low) <= distance && distance <= i128::from(self.high)
+    }
+
+    /// How many addresses of samples a distance suits.
+    pub fn score_of(&self, distance: i128) -> u32 {
+        let after = self
+            .scores
+            .partition_point(|&(from, _)| i128::from(from) <= distance);
+        let score = after.checked_sub(1).and_then(|at| self.scores.get(at));
+        score.map_or(0, |&(_, score)| score)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PID: Pid = Pid(7);
+
+    fn load((time, start, size): (u64, u64, u64)) -> RuntimeEvent {
+        RuntimeEvent {
+            file: 0,
+            pid: PID,
+            time: RuntimeTime(time),
+            range: AddressRange::new(Address(start), size),
+            left: None,
+        }
+    }
+
+    /// Whether a sample can have been taken by the plain rule: some function is there that was loaded by then and that nothing
+    /// was loaded over since.
+    fn is_live(events: &[RuntimeEvent], address: u64, time: i64) -> bool {
+        let past = |event: &&RuntimeEvent| i64::try_from(event.time.0).unwrap() <= time;
+        let past: Vec<AddressRange> = events
+            .iter()
+            .filter(past)
+            .filter_map(|event| event.range)
+            .collect();
+        past.iter().enumerate().any(|(at, range)| {
+            let mut later = past[at + 1..].iter();
+            range.contains(Address(address))
+                && !later.any(|over| over.start < range.end && range.start < over.end)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_plateau_suits_as_many_samples_as_a_search_through_everything_finds(
+            mut loads in prop::collection::vec((0u64..60, 0u64..40, 1u64..12), 1..20),
+            samples in prop::collection::vec((0u64..45, 100u64..160), 1..20),
+            least in prop::option::of(30i64..130),
+        ) {
+            loads.sort_by_key(|&(time, _, _)| time);
+            // What is replaced at the moment at which it came was never there.
+            loads.dedup_by_key(|&mut (time, _, _)| time);
+            let events: Vec<RuntimeEvent> = loads.into_iter().map(load).collect();
+            let code = LiveCode::new(events.clone());
+            let mut windows = Windows::default();
+            for &(address, time) in &samples {
+                let code = &code.processes[&PID];
+                code.add_windows(Address(address), Time(time), MAX_LOOKS, &mut windows.all).unwrap();
+            }
+            let score = |distance: i64| {
+                let live = |&&(address, time): &&(u64, u64)| is_live(&events, address, time as i64 - distance);
+                samples.iter().filter(live).count() as u32
+            };
+            let from = least.unwrap_or(-10);
+            let found = windows.plateau(&[0], least.unwrap_or(i64::MIN));
+            let best = (from..200).map(score).max().unwrap();
+            let Some(found) = found else {
+                prop_assert_eq!(best, 0);
+                return Ok(());
+            };
+            for distance in from..200 {
+                prop_assert_eq!(found.score_of(distance.into()), score(distance), "at {}", distance);
+            }
+            prop_assert_eq!(found.score, best);
+            let suits = |distance: &i64| score(*distance) == best;
+            prop_assert_eq!(found.low.max(from), (from..200).find(suits).unwrap());
+            if best > 0 {
+                prop_assert_eq!(found.high, (from..200).rev().find(suits).unwrap());
+            }
+            prop_assert!(windows.plateau(&[1], i64::MIN).is_none());
+        }
+    }
+
+    #[test]
+    fn code_that_is_gone_or_moved_away_is_not_there() {
+        let gone = RuntimeEvent {
+            left: AddressRange::new(Address(0), 10),
+            range: AddressRange::new(Address(100), 10),
+            ..load((50, 0, 10))
+        };
+        let code = LiveCode::new(vec![gone, load((20, 0, 10))]);
+        let window = |address| {
+            let mut windows = Vec::new();
+            code.processes[&PID]
+                .add_windows(Address(address), Time(1000), MAX_LOOKS, &mut windows)
+                .unwrap();
+            windows
+                .iter()
+                .map(|window| (window.from, window.to))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(window(5), [(951, 980)]);
+        assert_eq!(window(105), [(i64::MIN, 950)]);
+        assert_eq!(window(50), []);
+    }
+
+    #[test]
+    fn a_million_samples_at_an_address_of_many_functions_are_not_all_looked_at() {
+        let code = LiveCode::new((0..100).map(|time| load((time, 0, 10))).collect());
+        let code = &code.processes[&PID];
+        let mut windows = Vec::new();
+        assert_eq!(
+            code.add_windows(Address(5), Time(1000), 150, &mut windows),
+            Some(50)
+        );
+        assert_eq!(code.add_windows(Address(5), Time(1000), 50, &mut windows), None);
+        assert_eq!(windows.len(), 1, "one after the other");
+    }
+}
