@@ -117,13 +117,11 @@ pub enum InputKind {
 /// How many functions share an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Layout {
-    /// What serves readers best: one each, unless there are many.
+    /// As many as can.
     #[default]
-    Auto,
+    Image,
     /// One each.
     Function,
-    /// As many as can.
-    Image,
 }
 
 /// Where it is told which compiler of a runtime made a function.
@@ -345,7 +343,8 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         lines: &options.lines,
         has_tiers: options.tiers == Tiers::Symbols,
     };
-    let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols);
+    let unknown = &selection.unknown;
+    let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols, unknown);
     let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
         progress.advance(done)
     })?;
@@ -367,6 +366,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         expanded: recording.expanded,
         survey,
         timeline,
+        loads_in_files: recording.loads_in_files,
         selection: &selection,
         touched,
         sources,
