@@ -50,6 +50,7 @@ use jitinject::runtime::FunctionView;
 use jitinject::runtime::jitdump::{Dump, marker};
 use jitinject::runtime::mono;
 use jitinject::runtime::xray::{Mode, Trace, What};
+use jitinject::sparse::SparseBytes;
 use jitinject::units::{Address, Pid, Time};
 
 use crate::generator::{Lines, Plan};
@@ -359,7 +360,7 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
         functions: &[object::Function {
             name: view.name,
             code: object::Code::Known(view.code.unwrap()),
-            offset: 0,
+            address: object::TEXT_OFFSET,
         }],
         address: view.range.start.0,
         time: 1,
@@ -369,10 +370,10 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
         },
         debug: &debug,
     };
-    let mut out = Vec::new();
+    let mut out = SparseBytes::default();
     object::encode(&function, &mut out);
     bencher
-        .counter(BytesCount::of_slice(&out))
+        .counter(BytesCount::new(out.stored_size()))
         .bench_local(|| object::encode(black_box(&function), &mut out));
 }
 

@@ -6,9 +6,10 @@
 use jitinject::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
 use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
 use jitinject::elf::eh_frame::{TableLayout, Tables};
-use jitinject::elf::object::{self, Code, Content, Function, PlacedTables};
+use jitinject::elf::object::{self, Code, Content, Function, PlacedTables, TEXT_OFFSET};
 use jitinject::files::staged::write_whole;
 use jitinject::machine::Machine;
+use jitinject::sparse::SparseBytes;
 
 /// x86-64: lea eax, [rdi + rsi]; ret
 const CODE: [u8; 4] = [0x8d, 0x04, 0x37, 0xc3];
@@ -19,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let function = Function {
         name: b"add",
         code: Code::Known(&CODE),
-        offset: 0,
+        address: TEXT_OFFSET,
     };
 
     let row = |offset, line| Row {
@@ -52,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut encoder = Encoder::new(&mut buffers, settings);
     encoder.add(&FunctionUnit {
         symbol: b"add",
-        address: function.address(),
+        address: function.address,
         size,
         info: &info,
     })?;
@@ -76,8 +77,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         },
         debug: &encoder.finish(),
     };
-    let mut bytes = Vec::new();
+    let mut bytes = SparseBytes::default();
     object::encode(&content, &mut bytes);
-    write_whole(path.as_ref(), &bytes)?;
+    write_whole(path.as_ref(), &bytes.to_vec())?;
     Ok(())
 }

@@ -100,6 +100,7 @@ pub mod machine;
 pub mod perf;
 pub mod range_map;
 pub mod runtime;
+pub mod sparse;
 pub mod summary;
 pub mod tally;
 pub mod timeline;

@@ -4,6 +4,7 @@
 
 use jitinject::elf::eh_frame::{TableLayout, Tables};
 use jitinject::elf::object::{self, Code, Content, Function, PlacedTables};
+use jitinject::sparse::SparseBytes;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;
 use libfuzzer_sys::fuzz_target;
@@ -19,6 +20,7 @@ fuzz_target!(|input: &[u8]| {
         true => Code::Known(choices.bytes(code_size)),
         false => Code::Unknown(1 + code_size as u64),
     };
+    let has_lead_in = choices.flag();
     let info_size = choices.u16().into();
     let info = choices.bytes(info_size);
     let line = choices.rest();
@@ -34,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
         functions: &[Function {
             name,
             code,
-            offset: 0,
+            address: code.start(has_lead_in),
         }],
         address,
         time,
@@ -44,14 +46,15 @@ fuzz_target!(|input: &[u8]| {
         },
         debug: &debug,
     };
-    let (mut bytes, mut again) = (Vec::new(), vec![1, 2, 3]);
+    let (mut bytes, mut again) = (SparseBytes::default(), vec![1, 2, 3].into());
     let encoded = object::encode(&content, &mut bytes);
     object::encode(&content, &mut again);
     assert_eq!(bytes, again, "the same content gives the same bytes");
 
+    let bytes = bytes.to_vec();
     let found = read_back::object(&bytes);
     assert_eq!(found.build_id, encoded.build_id.0);
-    assert_eq!(found.place, (code.address(), code.size()));
+    assert_eq!(found.place, (code.start(has_lead_in), code.size()));
     if let Code::Known(code) = code {
         assert_eq!(found.text, code);
     }

@@ -1,40 +1,47 @@
 //! Which functions can share one object.
 //!
-//! An object that holds several functions mirrors the memory that they lie in, and is mapped once, when the
-//! first of them comes. That is right as long as nothing else is ever seen where it lies: readers let a later
-//! map take the place of a part of an earlier one, but elfutils' libdw, which unwinds for newer perf and for
-//! hotspot, drops one of two objects that overlap. So a function shares an object only if
+//! An object that holds several functions mirrors the memory of all of them, and is mapped once, when the first of them
+//! is loaded. The memory between them is a hole in the file, so that the few functions that samples touch still
+//! share a few objects. Readers let a later map replace a part of an earlier one, but elfutils' libdw, which unwinds
+//! for newer perf and for hotspot, drops one of two objects that overlap. So functions share an object only if
 //!
-//! - the place that it lies at holds nothing else that gets an object or a map, ever: code that replaces
-//!   other code, and what it replaces, have objects of their own;
-//! - neither does the gap between it and its neighbour, which is no larger than the code before it or a page. (V8
-//!   names built-in code that lies in the file of its own program. There a gap may only be what aligns functions,
-//!   since the rest of the file has other code.)
-//! - the same children have been forked from the process when both came, since a child has all of an object
+//! - nothing else that gets an object or a map is ever at their addresses, or between them: code that replaces
+//!   other code, and the code that it replaces, have objects of their own. (V8 names built-in code in the file of its
+//!   own program. There a gap may only be what aligns functions, since the rest of the file is other code.)
+//! - no sample has a frame there about which nothing is known: it may be in other code that a perf map of the reader
+//!   names, in code of before the function was loaded, or in that of a child process, which inherits all of an object
 //!   or nothing.
 //!
-//! All this is asked of the address space, of those that it is a copy of, and of those that are copies of it.
+//! All this holds for the address space, its ancestors, and its descendants.
+
+use std::collections::HashSet;
+
+use rustc_hash::FxHashMap;
 
 use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::{Residence, Vacancy};
+use crate::elf::object::LEAD_IN;
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 
-/// How many addresses the functions of one object may span: the gaps between them take memory here and space
-/// on the disk of a reader that copies the file.
+/// The most addresses that an object spans. Readers map it whole, and programs that copy files without their holes
+/// copy that much.
 const MAX_SPAN: u64 = 32 << 20;
 
-/// How many addresses there may be between functions however little code there is: a file of its own would take
-/// as much on the disk.
-const PAGE: u64 = 0x1000;
+/// The longest hole between two functions, in bytes. The apparent size of all objects is at most that for each function,
+/// however far apart hostile input puts them.
+const MAX_HOLE: u64 = 4 << 20;
 
-/// How many addresses lie between functions at most for no other reason than to align them.
+/// The longest gap that only serves to align functions, in bytes.
 const ALIGNMENT: u64 = 64;
 
-/// How much there may be to read for the functions of one object, in bytes, so that a few objects at a time
-/// fit into memory whatever there is to write.
+/// The most bytes of records to read for one object, so that a few objects at a time fit into memory.
 const MAX_BYTES: u64 = 8 << 20;
+
+/// How far below an object's first byte no file may be mapped. The profile knows only the executable part of a
+/// library; the data that follows it belongs to its module in libdw too.
+const FILE_MARGIN: u64 = 256 << 20;
 
 /// What there is to read for a function.
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +56,17 @@ pub struct Source {
 #[derive(Debug, Default)]
 pub struct Groups {
     residences: Vec<Residence>,
-    /// Where each group ends among them.
-    ends: Vec<usize>,
+    /// Where each group ends among them, and whether it has a lead-in.
+    ends: Vec<(usize, bool)>,
+}
+
+/// The functions of one object.
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'a> {
+    /// The functions, from the lowest address up; not empty.
+    pub functions: &'a [Residence],
+    /// Whether the [`LEAD_IN`] addresses before the first one are free, so that the object can cover them.
+    pub has_lead_in: bool,
 }
 
 /// All that gets an object or a map.
@@ -62,16 +78,18 @@ pub struct Mapped<'a> {
     pub vacancies: &'a [Vacancy],
     /// The symbols of perf maps.
     pub symbols: &'a [PlacedSymbol],
+    /// Addresses of frames about which nothing is known.
+    pub unknown: &'a HashSet<(SpaceId, Address)>,
 }
 
 impl Groups {
     /// Each function by itself.
     pub fn of_one(residences: Vec<Residence>) -> Self {
-        let ends = (1..=residences.len()).collect();
+        let ends = (1..=residences.len()).map(|end| (end, false)).collect();
         Self { residences, ends }
     }
 
-    /// As many functions in each group as can share an object. `source` tells what there is to read for a
+    /// As many functions in each group as can share an object. `source` gives what there is to read for a
     /// function.
     pub fn as_large_as_can_be(
         processes: &Processes,
@@ -92,29 +110,36 @@ impl Groups {
             let neighbourhood = neighbourhoods.of(processes, space);
             let sizes = sizes(residences, &neighbourhood, &source);
             let mut start = first;
+            let mut end_before = Address(0);
             groups.extend(sizes.into_iter().map(|size| {
                 let group = start..start.saturating_add(size);
                 start = group.end;
-                group
+                let functions = ordered.get(group.clone()).unwrap_or_default();
+                let has_lead_in = neighbourhood.has_lead_in(functions, end_before);
+                let ends = functions.iter().map(|function| function.range.end);
+                end_before = ends.fold(end_before, Address::max);
+                (group, has_lead_in)
             }));
         }
         let functions = |group: &std::ops::Range<usize>| ordered.get(group.clone()).unwrap_or_default();
-        groups.sort_by_cached_key(|group| first_of(functions(group)).map(key));
+        groups.sort_by_cached_key(|(group, _)| first_of(functions(group)).map(key));
         let mut all = Self::default();
-        for group in &groups {
+        for (group, has_lead_in) in &groups {
             all.residences.extend_from_slice(functions(group));
-            all.ends.push(all.residences.len());
+            all.ends.push((all.residences.len(), *has_lead_in));
         }
         all
     }
 
-    /// Each group, by address space and the time of the function that comes first; its functions from the
-    /// lowest address up.
-    pub fn iter(&self) -> impl Iterator<Item = &[Residence]> {
-        let starts = std::iter::once(&0).chain(&self.ends);
-        starts
-            .zip(&self.ends)
-            .filter_map(|(&start, &end)| self.residences.get(start..end))
+    /// Each group, by address space and the time of the function that comes first.
+    pub fn iter(&self) -> impl Iterator<Item = Members<'_>> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|&(end, _)| end));
+        starts.zip(&self.ends).filter_map(|(start, &(end, has_lead_in))| {
+            Some(Members {
+                functions: self.residences.get(start..end)?,
+                has_lead_in,
+            })
+        })
     }
 }
 
@@ -165,8 +190,6 @@ struct Group<'a> {
     is_open: bool,
     functions: usize,
     end: Address,
-    /// How many bytes of code it has.
-    code: u64,
     /// What there is to read for it.
     source: Source,
 }
@@ -178,7 +201,6 @@ impl<'a> Group<'a> {
             is_open,
             functions: 1,
             end: first.range.end,
-            code: first.range.size(),
             source,
         }
     }
@@ -190,12 +212,11 @@ impl<'a> Group<'a> {
         };
         let span = residence.range.end.0.saturating_sub(self.first.range.start.0);
         self.is_open
-            && gap.size() <= self.code.max(PAGE)
+            && gap.size() <= MAX_HOLE
             && span <= MAX_SPAN
             && self.source.bytes.saturating_add(source.bytes) <= MAX_BYTES
             && self.source.has_code == source.has_code
             && residence.function.file == self.first.function.file
-            && neighbourhood.forks_before(residence.since) == neighbourhood.forks_before(self.first.since)
             && neighbourhood.is_free(gap)
             && (gap.size() < ALIGNMENT || neighbourhood.ground.is_free(gap))
     }
@@ -203,7 +224,6 @@ impl<'a> Group<'a> {
     fn take(&mut self, residence: &Residence, bytes: u64) {
         self.functions += 1;
         self.end = residence.range.end;
-        self.code = self.code.saturating_add(residence.range.size());
         self.source.bytes = self.source.bytes.saturating_add(bytes);
     }
 }
@@ -239,8 +259,10 @@ struct Neighbourhoods {
     others: Vec<Taken>,
     /// Of each, the files that it had mapped before the first function came.
     ground: Vec<Taken>,
-    /// When copies were made of each, in the order of time.
-    forks: Vec<Vec<Time>>,
+    /// For each, the first address space of its family.
+    families: Vec<SpaceId>,
+    /// The files that each family maps, ever.
+    files: FxHashMap<SpaceId, Taken>,
 }
 
 /// What is mapped in one address space, but for its own functions, and in those that share code with it.
@@ -248,7 +270,7 @@ struct Neighbourhood<'a> {
     others: &'a Taken,
     ground: &'a Taken,
     ancestors: Vec<&'a Taken>,
-    forks: &'a [Time],
+    files: &'a Taken,
 }
 
 impl Neighbourhoods {
@@ -275,20 +297,22 @@ impl Neighbourhoods {
         for symbol in mapped.symbols {
             put(&mut others, symbol.space, symbol.range);
         }
-        let mut forks = vec![Vec::new(); count];
+        for &(space, address) in mapped.unknown {
+            if let Some(range) = AddressRange::new(address, 1) {
+                put(&mut others, space, range);
+            }
+        }
+        let families = processes.families();
+        let mut files: FxHashMap<SpaceId, Vec<AddressRange>> = FxHashMap::default();
         for (id, space) in processes.iter() {
             let start = starts.get(id.index()).copied().unwrap_or(Time::MAX);
             for map in space.maps.iter().filter(|map| map.backing == Backing::File) {
                 let is_ground = map.time < start;
                 put(if is_ground { &mut ground } else { &mut others }, id, map.range);
-            }
-            if let Some((parent, time)) = space.parent
-                && let Some(forks) = forks.get_mut(parent.index())
-            {
-                forks.push(time);
+                let family = families.get(id.index()).copied().unwrap_or(id);
+                files.entry(family).or_default().push(map.range);
             }
         }
-        forks.iter_mut().for_each(|forks| forks.sort_unstable());
         let all = functions.iter().zip(&others).zip(&ground);
         let all: Vec<Taken> = all
             .map(|((functions, others), ground)| Taken::new([&functions[..], others, ground].concat()))
@@ -310,7 +334,11 @@ impl Neighbourhoods {
             all,
             others: others.into_iter().map(Taken::new).collect(),
             ground: ground.into_iter().map(Taken::new).collect(),
-            forks,
+            families,
+            files: files
+                .into_iter()
+                .map(|(family, ranges)| (family, Taken::new(ranges)))
+                .collect(),
         }
     }
 
@@ -318,25 +346,41 @@ impl Neighbourhoods {
         const NOTHING: &Taken = &Taken(Vec::new());
         let ancestors = processes.ancestors(space);
         let ancestors = ancestors.filter_map(|(ancestor, _)| self.all.get(ancestor.index()));
+        let family = self.families.get(space.index());
         Neighbourhood {
             others: self.others.get(space.index()).unwrap_or(NOTHING),
             ground: self.ground.get(space.index()).unwrap_or(NOTHING),
             ancestors: ancestors.filter(|taken| !taken.0.is_empty()).collect(),
-            forks: self.forks.get(space.index()).map_or(&[], Vec::as_slice),
+            files: family
+                .and_then(|family| self.files.get(family))
+                .unwrap_or(NOTHING),
         }
     }
 }
 
 impl Neighbourhood<'_> {
+    /// Whether the object of a group can start [`LEAD_IN`] bytes before its first function; `end_before` is the end of
+    /// the code of the address space before it.
+    fn has_lead_in(&self, functions: &[Residence], end_before: Address) -> bool {
+        let Some(first) = functions.first() else {
+            return false;
+        };
+        let end = first.range.start;
+        let before = |size: u64| {
+            let start = Address(end.0.saturating_sub(size));
+            AddressRange { start, end }
+        };
+        let lead_in = before(LEAD_IN);
+        lead_in.size() == LEAD_IN
+            && end_before <= lead_in.start
+            && self.is_free(lead_in)
+            && self.files.is_free(before(LEAD_IN.saturating_add(FILE_MARGIN)))
+    }
+
     /// Whether nothing is ever mapped at a range, but for functions of the address space itself.
     fn is_free(&self, range: AddressRange) -> bool {
         let mut all = std::iter::once(self.others).chain(self.ancestors.iter().copied());
         range.size() == 0 || all.all(|taken| taken.is_free(range))
-    }
-
-    /// How many copies were made before what happens at `time`, which comes before a copy of the same time.
-    fn forks_before(&self, time: Time) -> usize {
-        self.forks.partition_point(|&fork| fork < time)
     }
 }
 
@@ -380,6 +424,14 @@ mod tests {
 
     /// The starts of the functions in each group, of functions with process, time, start and size.
     fn groups(functions: &[(u32, u64, u64, u64)], vacancies: &[(u64, u64)]) -> Vec<Vec<u64>> {
+        let starts = |group: Members<'_>| {
+            let functions = group.functions.iter();
+            functions.map(|function| function.range.start.0).collect()
+        };
+        make(functions, vacancies, &[]).iter().map(starts).collect()
+    }
+
+    fn make(functions: &[(u32, u64, u64, u64)], vacancies: &[(u64, u64)], unknown: &[(u32, u64)]) -> Groups {
         let processes = processes();
         let space = |pid| processes.space_at(Pid(pid), Time(100)).unwrap();
         let mut residences: Vec<Residence> = (0u32..)
@@ -406,28 +458,53 @@ mod tests {
             residences: &residences,
             vacancies: &vacancies,
             symbols: &[],
+            unknown: &unknown
+                .iter()
+                .map(|&(pid, address)| (space(pid), Address(address)))
+                .collect(),
         };
-        let groups = Groups::as_large_as_can_be(&processes, mapped, |_| SOURCE);
-        let starts = |group: &[Residence]| group.iter().map(|function| function.range.start.0).collect();
-        groups.iter().map(starts).collect()
+        Groups::as_large_as_can_be(&processes, mapped, |_| SOURCE)
     }
 
     #[test]
-    fn neighbours_share_an_object_up_to_a_gap_of_a_page_or_as_large_as_the_code_before() {
-        let groups_with = |last| {
-            let functions = [
-                (1, 20, 0x1_2000, 0x100),
+    fn functions_share_an_object_across_holes() {
+        let functions = |hole: u64| {
+            let second = 0x1_1100 + hole;
+            [
+                (1, 20, second, 0x100),
                 (1, 10, 0x1_1000, 0x100),
-                (1, 5, 0x1_3100, 0x1000),
-                (1, 30, last, 0x100),
-            ];
-            groups(&functions, &[])
+                (1, 5, second + 0x100, 0x1000),
+            ]
         };
-        let first = [0x1_1000, 0x1_2000, 0x1_3100];
-        assert_eq!(groups_with(0x1_5300), [[&first[..], &[0x1_5300]].concat()]);
-        assert_eq!(groups_with(0x1_5301), [first.to_vec(), vec![0x1_5301]]);
-        let apart = [(1, 10, 0x1000, 0x100), (1, 20, 0x2101, 0x100)];
-        assert_eq!(groups(&apart, &[]).len(), 2);
+        assert_eq!(groups(&functions(MAX_HOLE), &[]).len(), 1);
+        assert_eq!(groups(&functions(MAX_HOLE + 1), &[]).len(), 2);
+    }
+
+    #[test]
+    fn an_object_starts_before_its_code_where_nothing_else_is() {
+        let has_lead_in = |functions: &[(u32, u64, u64, u64)], vacancies: &[(u64, u64)]| {
+            let groups = make(functions, vacancies, &[]);
+            groups.iter().map(|group| group.has_lead_in).collect::<Vec<_>>()
+        };
+        let far = 0x1_0000_0000 + FILE_MARGIN;
+        let one = [(1, 10, far, 0x100)];
+        assert_eq!(has_lead_in(&one, &[]), [true]);
+        assert_eq!(has_lead_in(&one, &[(far - LEAD_IN - 0x10, 0x10)]), [true]);
+        assert_eq!(has_lead_in(&one, &[(far - LEAD_IN, 0x10)]), [false]);
+        assert_eq!(
+            has_lead_in(&[(1, 10, 0x1_2000, 0x100)], &[]),
+            [false],
+            "near a file"
+        );
+        assert_eq!(
+            has_lead_in(&[(1, 10, 0x8000, 0x100)], &[]),
+            [false],
+            "near address 0"
+        );
+        let replaced = [(1, 10, far, 0x100), (1, 11, far + 0x40, 0x100)];
+        assert_eq!(has_lead_in(&replaced, &[]), [true, false]);
+        let child = [(1, 10, far, 0x100), (2, 60, far - 0x100, 0x40)];
+        assert_eq!(has_lead_in(&child, &[]), [false, true]);
     }
 
     #[test]
@@ -472,10 +549,18 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_all_of_an_object_or_nothing() {
-        let functions = |time| [(1, 10, 0x1000, 0x100), (1, time, 0x1100, 0x100)];
-        assert_eq!(groups(&functions(50), &[]).len(), 1);
-        assert_eq!(groups(&functions(51), &[]).len(), 2);
+    fn frames_of_unknown_code_are_in_no_object() {
+        let functions = [(1, 10, 0x1000, 0x100), (1, 60, 0x1200, 0x100)];
+        let count = |unknown: &[(u32, u64)]| make(&functions, &[], unknown).iter().count();
+        assert_eq!(count(&[]), 1);
+        assert_eq!(count(&[(1, 0x1180)]), 2, "between functions");
+        assert_eq!(count(&[(1, 0x1210)]), 2, "before the load");
+        assert_eq!(
+            count(&[(2, 0x1210)]),
+            2,
+            "in a child that was forked before the load"
+        );
+        assert_eq!(count(&[(2, 0x1400)]), 1);
     }
 
     #[test]

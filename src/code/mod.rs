@@ -10,6 +10,7 @@
 pub mod call_tree;
 pub mod clock;
 pub mod cover;
+pub mod file_code;
 pub mod grouping;
 pub mod history;
 pub mod live_code;

@@ -287,6 +287,16 @@ impl Processes {
         ids.filter_map(|&(_, id)| Some((id, self.space(id)?)))
     }
 
+    /// For each address space, the first one that it and its relatives descend from.
+    pub fn families(&self) -> Vec<SpaceId> {
+        let mut families: Vec<SpaceId> = Vec::with_capacity(self.spaces.len());
+        for (id, space) in self.iter() {
+            let parent = space.parent.and_then(|(parent, _)| families.get(parent.index()));
+            families.push(parent.copied().unwrap_or(id));
+        }
+        families
+    }
+
     /// Whether the profile knows a process of this number.
     pub fn knows(&self, pid: Pid) -> bool {
         self.by_pid.contains_key(&pid)

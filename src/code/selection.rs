@@ -2,6 +2,7 @@
 
 mod early;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -140,6 +141,9 @@ pub struct Selection {
     pub spaces: Vec<SpaceCounts>,
     /// For each file of a runtime, how many samples were taken in its functions that have no certain name.
     pub doubtful: Vec<u64>,
+    /// Addresses of frames among the code of an address space where nothing is known. A perf map that the reader of the
+    /// profile has may name them.
+    pub unknown: HashSet<(SpaceId, Address)>,
     /// The symbols that a sample holds an address in.
     pub symbols: FxHashSet<PlacedSymbol>,
     /// Whether there was not too much of them, where all were asked for.
@@ -163,6 +167,7 @@ impl Selection {
             hits: vec![0; timeline.residences().len()],
             vacancies: vec![false; timeline.vacancies().len()],
             spaces: vec![SpaceCounts::default(); processes.spaces().len()],
+            unknown: HashSet::new(),
             symbols: FxHashSet::default(),
             has_all_symbols: true,
             symbol_hits: FxHashMap::default(),
@@ -186,6 +191,7 @@ impl Selection {
         };
         set(&mut self.residences, &other.residences);
         set(&mut self.vacancies, &other.vacancies);
+        self.unknown.extend(other.unknown);
         add(&mut self.hits, &other.hits);
         for (own, other) in self.spaces.iter_mut().zip(&other.spaces) {
             own.add(other);
@@ -416,7 +422,7 @@ impl Walk<'_> {
         let space = pid.and_then(|pid| self.selector.processes.space_at(pid, time));
         if let Some(moment) = space.and_then(|space| self.moment(space, time)) {
             for address in deferred_callers(record, order) {
-                self.touch_caller(address, moment);
+                self.touch_frame(address, moment);
             }
         }
     }
@@ -452,6 +458,7 @@ impl Walk<'_> {
         if let Some(ip) = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER) {
             let (occupant, _) = self.find(space, ip, time);
             is_in_function = self.touch(space, ip, time, occupant);
+            self.note_unknown(space, ip, occupant);
             if self.count(space, ip, time, occupant) == Some(Leaf::BeforeLoad) {
                 early = self.selector.timeline.later_code(space, ip, time);
             }
@@ -474,7 +481,7 @@ impl Walk<'_> {
     /// The addresses that came with a sample, whose own is in a function or not; says whether any of its call chain is.
     fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, mut is_in_stack: bool) -> bool {
         for address in sample.callers() {
-            is_in_stack |= self.touch_caller(address, moment);
+            is_in_stack |= self.touch_frame(address, moment);
         }
         self.selection.samples.with_named_frame += u64::from(is_in_stack);
         for address in sample.branches.iter() {
@@ -485,6 +492,24 @@ impl Walk<'_> {
             self.touch_caller(address, moment);
         }
         is_in_stack
+    }
+
+    /// Touches what a frame of a call chain may stand for, and notes it where nothing is known; says whether it is in a
+    /// function.
+    fn touch_frame(&mut self, address: Address, moment: Moment) -> bool {
+        let is_in_function = self.touch_caller(address, moment);
+        if !is_in_function && moment.extent.is_some_and(|extent| extent.contains(address)) {
+            let (occupant, _) = self.find(moment.space, address, moment.time);
+            self.note_unknown(moment.space, address, occupant);
+        }
+        is_in_function
+    }
+
+    /// Notes an address among code where nothing is known.
+    fn note_unknown(&mut self, space: SpaceId, address: Address, occupant: Occupant) {
+        if matches!(occupant, Occupant::Anonymous | Occupant::Unmapped) {
+            self.selection.unknown.insert((space, address));
+        }
     }
 
     /// Touches what an address of a call chain may stand for; says whether it is in a function. A return

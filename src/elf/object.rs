@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! offset = address in the object
-//! 0      ELF header ┐ PT_LOAD, offset 0, page-aligned
-//! 0x40   .text      ┘
+//! 0      ELF header           ┐ PT_LOAD, offset 0, page-aligned
+//! 0x40   .text; or at 0x10000 ┘
 //!        program headers, .note.gnu.build-id
 //!        .eh_frame, .eh_frame_hdr    their addresses lie far behind, where the process maps nothing
 //!        lines, attributes of the machine
@@ -22,6 +22,10 @@
 //! - libunwind (Debian's perf) reads the tables through the maps of the process, so they have a map of their
 //!   own. A PT_LOAD for them would make the objects of neighbouring functions overlap, and libdw then drops
 //!   all but one; so there is none, on purpose, though eu-elflint remarks on it.
+//! - The libdw that newer perf is built with finds lines only from address 0x10000 of an object on (see
+//!   [`LEAD_IN`]), so `.text` starts there where the 64 KiB before the code are free.
+//! - An object of many functions covers all of their memory. The memory between them is a hole in the file
+//!   ([`SparseBytes`]). Symbols have sizes, so that nothing in a hole gets the name of a neighbour.
 //! - Where only the name of some code is known, `.text` has a size and no content (SHT_NOBITS), as in files of
 //!   debug information, and nothing of the file is loaded. Such an object lies at the code's addresses and
 //!   not a byte before them. eu-elflint remarks on such sections.
@@ -40,6 +44,7 @@ use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
 use crate::elf::text::put_escaped;
 use crate::machine::Machine;
+use crate::sparse::SparseBytes;
 use crate::units::BuildId;
 
 /// What an object is made of.
@@ -66,19 +71,13 @@ pub struct Function<'a> {
     pub name: &'a [u8],
     /// Its machine code.
     pub code: Code<'a>,
-    /// How many bytes behind the start of the first function it starts.
-    pub offset: u64,
+    /// Its address in the object. That of the first function is one of [`Code::start`].
+    pub address: u64,
 }
 
 impl Function<'_> {
-    /// How many bytes behind the start of the first function it ends.
     fn end(&self) -> u64 {
-        self.offset.saturating_add(self.code.size())
-    }
-
-    /// The address in the object that it starts at.
-    pub fn address(&self) -> u64 {
-        self.code.address().saturating_add(self.offset)
+        self.address.saturating_add(self.code.size())
     }
 }
 
@@ -90,9 +89,16 @@ impl<'a> Content<'a> {
             .map_or(Code::Known(&[]), |function| function.code)
     }
 
-    /// How many bytes there are from the start of the first function to the end of the last one.
+    /// The address of the first function in the object.
+    fn start(&self) -> u64 {
+        let first = self.functions.first();
+        first.map_or(TEXT_OFFSET, |function| function.address)
+    }
+
+    /// The size of the memory from the first function to the end of the last one, in bytes.
     fn size(&self) -> u64 {
-        self.functions.iter().map(Function::end).max().unwrap_or(0)
+        let end = self.functions.iter().map(Function::end).max();
+        end.unwrap_or(0).saturating_sub(self.start())
     }
 }
 
@@ -114,19 +120,22 @@ impl Code<'_> {
         }
     }
 
-    /// The address in the object that the code of the first function starts at.
-    pub fn address(&self) -> u64 {
+    /// The address of the first function in an object whose functions have such code. `has_lead_in` is whether
+    /// the [`LEAD_IN`] bytes before it in its process are free.
+    pub fn start(&self, has_lead_in: bool) -> u64 {
         match self {
+            Self::Known(_) if has_lead_in => LEAD_IN,
             Self::Known(_) => TEXT_OFFSET,
             Self::Unknown(_) => UNKNOWN_TEXT_ADDRESS,
         }
     }
 
-    /// The offset in the file that the code starts at, or would if it were there: what the code's map says.
-    pub fn file_offset(&self) -> u64 {
+    /// The offset in the file of code at `address` of the object, or what it would be if the code were there: the
+    /// offset in the map of the code.
+    pub fn file_offset(&self, address: u64) -> u64 {
         match self {
-            Self::Known(_) => TEXT_OFFSET,
-            Self::Unknown(_) => 0,
+            Self::Known(_) => address,
+            Self::Unknown(_) => address.saturating_sub(UNKNOWN_TEXT_ADDRESS),
         }
     }
 }
@@ -154,6 +163,13 @@ pub struct Encoded {
 /// one's.
 pub const TEXT_OFFSET: u64 = 0x40;
 
+/// Where `.text` starts in an object if nothing else is mapped in so many bytes before its code, in the same way.
+///
+/// Quirk: perf 7.0 and later ask libdw for lines. `libdw__addr2line` (`util/libdw.c`) looks the address up before
+/// it adds the module's bias, and libdw puts the only module at 0x10000: no line is found for lower addresses, and
+/// perf asks LLVM or addr2line, which is slower. Shown by `readers::libdw_finds_the_lines_of_an_image`.
+pub const LEAD_IN: u64 = 0x1_0000;
+
 /// Where `.text` starts in an object without code, as an address in the object; its offset in the file is 0.
 /// There is nothing that a header could stand in front of, so that objects overlap nowhere, however close
 /// their symbols lie (CPython 3.12 has 11 bytes for each). It is not 0, since samply takes a symbol there for
@@ -166,7 +182,7 @@ const NOTE_NAME: &[u8; 4] = b"GNU\0";
 const NOTE_SIZE: u64 = 12 + NOTE_NAME.len() as u64 + BuildId::SIZE as u64;
 
 /// Encodes an object into `out`, which is emptied first. The same content gives the same bytes.
-pub fn encode(content: &Content<'_>, out: &mut Vec<u8>) -> Encoded {
+pub fn encode(content: &Content<'_>, out: &mut SparseBytes) -> Encoded {
     out.clear();
     let mut writer = Writer {
         encoder: encoder(content.machine),
@@ -176,7 +192,7 @@ pub fn encode(content: &Content<'_>, out: &mut Vec<u8>) -> Encoded {
         names: vec![0],
     };
     let text = writer.text(content);
-    let segments_offset = writer.set_aside_segments();
+    let segments = writer.set_aside_segments();
     let build_id = build_id(content);
     let note = writer.note(&build_id);
     let (tables_offset, tables) = writer.tables(content.tables);
@@ -188,7 +204,7 @@ pub fn encode(content: &Content<'_>, out: &mut Vec<u8>) -> Encoded {
     }
     writer.symbols(content, text);
     let load = load_segment(content);
-    writer.finish(content.machine, segments_offset, &[load, note, tables]);
+    writer.finish(content.machine, segments, &[load, note, tables]);
     Encoded {
         tables_offset,
         build_id,
@@ -225,7 +241,7 @@ fn build_id(content: &Content<'_>) -> BuildId {
     part(&(content.functions.len() as u64).to_le_bytes());
     for function in content.functions {
         part(function.name);
-        part(&function.offset.to_le_bytes());
+        part(&function.address.to_le_bytes());
         match function.code {
             Code::Known(code) => part(code),
             Code::Unknown(size) => {
@@ -248,10 +264,10 @@ fn load_segment(content: &Content<'_>) -> ProgramHeader {
     let code = content.first_code();
     let (address, file_size, size) = match code {
         Code::Known(_) => {
-            let size = TEXT_OFFSET.saturating_add(content.size());
+            let size = content.start().saturating_add(content.size());
             (0, size, size)
         }
-        Code::Unknown(_) => (code.address(), 0, content.size()),
+        Code::Unknown(_) => (content.start(), 0, content.size()),
     };
     ProgramHeader {
         p_type: elf::PT_LOAD,
@@ -277,10 +293,18 @@ fn put_symbol_name(out: &mut Vec<u8>, name: &[u8], address: u64) {
 /// How many program headers each object has: code, build-id, tables for unwinding.
 const SEGMENTS: usize = 3;
 
+/// The room for the program headers.
+struct SegmentsPlace {
+    /// Its offset in the file.
+    offset: u64,
+    /// Its position among the stored bytes.
+    position: usize,
+}
+
 struct Writer<'o> {
     encoder: Encoder<Endianness>,
     order: ByteOrder,
-    out: &'o mut Vec<u8>,
+    out: &'o mut SparseBytes,
     sections: Vec<SectionHeader>,
     /// `.shstrtab`.
     names: Vec<u8>,
@@ -298,17 +322,18 @@ impl Writer<'_> {
     }
 
     fn align(&mut self, to: u64) -> u64 {
-        let offset = (self.out.len() as u64).next_multiple_of(to);
-        self.out.resize(offset as usize, 0);
+        let offset = self.out.len().next_multiple_of(to);
+        self.out.pad_to(offset);
         offset
     }
 
-    /// Leaves room for the program headers; returns its offset.
-    fn set_aside_segments(&mut self) -> u64 {
+    /// Leaves room for the program headers.
+    fn set_aside_segments(&mut self) -> SegmentsPlace {
         let offset = self.align(self.encoder.address_size());
+        let position = self.out.stored_size() as usize;
         let size = self.encoder.program_header_size().saturating_mul(SEGMENTS as u64);
-        self.out.resize(offset.saturating_add(size) as usize, 0);
-        offset
+        self.out.pad_to(offset.saturating_add(size));
+        SegmentsPlace { offset, position }
     }
 
     /// Adds the note with the build-id; returns the program header that leads to it.
@@ -320,7 +345,7 @@ impl Writer<'_> {
             BuildId::SIZE as u32,
             elf::NT_GNU_BUILD_ID.0,
         ] {
-            self.order.put_u32(self.out, number);
+            self.order.put_u32(self.out.stored_mut(), number);
         }
         self.out.extend_from_slice(NOTE_NAME);
         self.out.extend_from_slice(&build_id.0);
@@ -346,13 +371,12 @@ impl Writer<'_> {
 
     /// Adds the code, with zeros between functions.
     fn text(&mut self, content: &Content<'_>) -> u32 {
-        self.out.resize(TEXT_OFFSET as usize, 0);
+        self.out.pad_to(TEXT_OFFSET);
         let mut kind = elf::SHT_NOBITS;
         for function in content.functions {
             if let Code::Known(code) = function.code {
                 kind = elf::SHT_PROGBITS;
-                let start = function.address() as usize;
-                self.out.resize(start.max(self.out.len()), 0);
+                self.out.pad_to(function.address);
                 self.out.extend_from_slice(code);
             }
         }
@@ -360,8 +384,8 @@ impl Writer<'_> {
         let section = SectionHeader {
             sh_type: kind,
             sh_flags: elf::SHF_ALLOC | elf::SHF_EXECINSTR,
-            sh_addr: code.address(),
-            sh_offset: code.file_offset(),
+            sh_addr: content.start(),
+            sh_offset: code.file_offset(content.start()),
             sh_size: content.size(),
             sh_addralign: TEXT_ALIGN,
             ..SectionHeader::default()
@@ -413,7 +437,7 @@ impl Writer<'_> {
     fn unloaded(&mut self, name: &str, kind: elf::SectionType, content: &[u8]) {
         let header = SectionHeader {
             sh_type: kind,
-            sh_offset: self.out.len() as u64,
+            sh_offset: self.out.len(),
             sh_size: content.len() as u64,
             sh_addralign: 1,
             ..SectionHeader::default()
@@ -426,7 +450,7 @@ impl Writer<'_> {
     /// to many.
     fn symbols(&mut self, content: &Content<'_>, text: u32) {
         let symtab_offset = self.align(self.encoder.address_size());
-        self.encoder.null_symbol(self.out);
+        self.encoder.null_symbol(self.out.stored_mut());
         let mut names = vec![0];
         for function in content.functions {
             let symbol = Sym {
@@ -435,14 +459,15 @@ impl Writer<'_> {
                 st_info: elf::SymbolInfo::new(elf::STB_LOCAL, elf::STT_FUNC),
                 st_other: elf::SymbolOther::default(),
                 st_shndx: elf::SymbolSection::default(),
-                st_value: function.address(),
+                st_value: function.address,
                 st_size: function.code.size(),
             };
-            self.encoder.symbol(self.out, &symbol);
-            let address = content.address.wrapping_add(function.offset);
+            self.encoder.symbol(self.out.stored_mut(), &symbol);
+            let into_code = function.address.wrapping_sub(content.start());
+            let address = content.address.wrapping_add(into_code);
             put_symbol_name(&mut names, function.name, address);
         }
-        let strtab_offset = self.out.len() as u64;
+        let strtab_offset = self.out.len();
         self.out.extend_from_slice(&names);
         // That table is the section behind this one, and the first symbol is the empty one.
         let strtab = (self.sections.len() as u32).saturating_add(1);
@@ -460,30 +485,30 @@ impl Writer<'_> {
     fn strings(&mut self, name: &str, offset: u64) -> u32 {
         let header = SectionHeader {
             sh_offset: offset,
-            sh_size: (self.out.len() as u64).saturating_sub(offset),
+            sh_size: self.out.len().saturating_sub(offset),
             ..self.encoder.strtab_section_header()
         };
         self.section(name, header)
     }
 
     /// Adds the names of the sections and the headers of everything.
-    fn finish(mut self, machine: Machine, segments_offset: u64, segments: &[ProgramHeader; SEGMENTS]) {
-        let names_offset = self.out.len() as u64;
+    fn finish(mut self, machine: Machine, place: SegmentsPlace, segments: &[ProgramHeader; SEGMENTS]) {
+        let names_offset = self.out.len();
         let shstrtab = self.strings(".shstrtab", names_offset);
         self.out.extend_from_slice(&self.names);
         if let Some(header) = self.sections.last_mut() {
             header.sh_size = self.names.len() as u64;
         }
         let layout = FileHeaderLayout {
-            e_phoff: segments_offset,
+            e_phoff: place.offset,
             segment_num: SEGMENTS as u32,
             e_shoff: self.align(self.encoder.address_size()),
             section_num: self.sections.len() as u32,
             shstrtab_index: shstrtab,
         };
-        self.encoder.null_section_header(self.out, &layout);
+        self.encoder.null_section_header(self.out.stored_mut(), &layout);
         for section in self.sections.iter().skip(1) {
-            self.encoder.section_header(self.out, section);
+            self.encoder.section_header(self.out.stored_mut(), section);
         }
         let mut head = Vec::new();
         let file_header = FileHeader {
@@ -495,19 +520,11 @@ impl Writer<'_> {
         // It can only fail for more segments than sections can count.
         let written = self.encoder.file_header(&mut head, &file_header, &layout);
         debug_assert!(written.is_ok());
-        put_at(self.out, 0, &head);
+        self.out.overwrite(0, &head);
         head.clear();
         for segment in segments {
             self.encoder.program_header(&mut head, segment);
         }
-        put_at(self.out, segments_offset as usize, &head);
-    }
-}
-
-/// Overwrites the bytes at `offset`.
-fn put_at(out: &mut [u8], offset: usize, bytes: &[u8]) {
-    let place = out.get_mut(offset..).and_then(|out| out.get_mut(..bytes.len()));
-    if let Some(place) = place {
-        place.copy_from_slice(bytes);
+        self.out.overwrite(place.position, &head);
     }
 }

@@ -1,7 +1,7 @@
 //! The folder that objects are written to.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::files::staged::Committed;
 use crate::files::{MappedFile, StagedFolder};
+use crate::sparse::SparseBytes;
 use crate::units::BuildId;
 
 /// Why objects can't be written.
@@ -62,7 +63,7 @@ pub struct Store {
     is_merged: bool,
     /// The names given out, each with how many objects asked for it.
     names: FxHashMap<String, u32>,
-    /// How many bytes were written so far.
+    /// How many bytes were written so far, without holes.
     bytes_written: u64,
     /// The names of the files written so far, if they are to be moved.
     written: Vec<String>,
@@ -133,7 +134,7 @@ impl Store {
         &self.folder
     }
 
-    /// How many bytes were written so far.
+    /// How many bytes were written so far, without holes.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
@@ -141,7 +142,7 @@ impl Store {
     /// A name for an object of `content`: `stem.so`, or `stem-N.so` if that is taken in this run. In a folder
     /// with other objects, one with other content keeps its name, and the new one gets a part of its build-id
     /// into its own.
-    pub fn name(&mut self, stem: &str, content: &[u8], build_id: &BuildId) -> String {
+    pub fn name(&mut self, stem: &str, content: &SparseBytes, build_id: &BuildId) -> String {
         let count = self.names.entry(stem.to_owned()).or_insert(0);
         let stem = match *count {
             0 => stem.to_owned(),
@@ -156,12 +157,12 @@ impl Store {
         name
     }
 
-    /// Writes an object, or whatever else is to lie in the folder.
-    pub fn write(&mut self, name: &str, content: &[u8]) -> Result<(), Error> {
+    /// Writes an object, or another file of the folder.
+    pub fn write(&mut self, name: &str, content: &SparseBytes) -> Result<(), Error> {
         let file = self.staged.create_file(name);
-        file.and_then(|mut file| file.write_all(content))
+        file.and_then(|file| content.write_to(&file))
             .map_err(|cause| self.error(name, cause))?;
-        self.bytes_written = self.bytes_written.saturating_add(content.len() as u64);
+        self.bytes_written = self.bytes_written.saturating_add(content.stored_size());
         if self.is_merged {
             self.written.push(name.to_owned());
         }
@@ -180,8 +181,7 @@ impl Store {
             .map_err(|cause| self.error(&path, cause))?;
         // The text may lie in a map of a file that somebody cuts off just then. What is read of that is zeros,
         // but to have it written from there fails.
-        let copy = text.to_vec();
-        self.write(&path, &copy)
+        self.write(&path, &text.to_vec().into())
     }
 
     /// Where a source file will lie: in a folder of its own, whose name is made from its path and text, so
@@ -319,11 +319,11 @@ fn each_is_ours(folder: &Path, mut is_ours: impl FnMut(&[u8], fs::FileType) -> b
 }
 
 /// Whether there is something else at a path than a file of this content.
-fn is_taken(path: &Path, content: &[u8]) -> bool {
-    let is_same_size = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == content.len() as u64;
+fn is_taken(path: &Path, content: &SparseBytes) -> bool {
+    let is_same_size = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == content.len();
     match fs::symlink_metadata(path) {
         Ok(metadata) => {
-            !is_same_size(metadata) || MappedFile::open(path).map_or(true, |found| found[..] != *content)
+            !is_same_size(metadata) || MappedFile::open(path).map_or(true, |found| !content.matches(&found))
         }
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }

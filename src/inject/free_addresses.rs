@@ -25,14 +25,9 @@ impl FreeAddresses {
 
     /// Prepares to give out addresses for the tables of `code`.
     pub fn new(processes: &Processes, code: impl Iterator<Item = (SpaceId, AddressRange)>) -> Self {
-        let mut families: Vec<SpaceId> = Vec::new();
-        for (id, space) in processes.iter() {
-            let parent = space.parent.and_then(|(parent, _)| families.get(parent.index()));
-            families.push(parent.copied().unwrap_or(id));
-        }
         let mut used: FxHashMap<SpaceId, Vec<AddressRange>> = FxHashMap::default();
         let mut free = Self {
-            families,
+            families: processes.families(),
             used: FxHashMap::default(),
             stretch: None,
         };

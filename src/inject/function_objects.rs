@@ -6,11 +6,11 @@ use std::path::Path;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::code::grouping::{Groups, first_of};
+use crate::code::grouping::{Groups, Members, first_of};
 use crate::code::timeline::Residence;
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
-use crate::elf::object::{self, Code, Content, Encoded, Function, PlacedTables};
+use crate::elf::object::{self, Code, Content, Encoded, Function, LEAD_IN, PlacedTables};
 use crate::elf::store::{self, FUNCTION_PREFIX, IMAGE_PREFIX, Store};
 use crate::inject::free_addresses::FreeAddresses;
 use crate::inject::lines::{SourceFolders, SourceToWrite};
@@ -20,6 +20,7 @@ use crate::inject::sources::function_of;
 use crate::machine::Machine;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::runtime::{FunctionView, jitdump};
+use crate::sparse::SparseBytes;
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange, Pid};
 
@@ -103,6 +104,8 @@ struct Job<'g> {
     machine: Machine,
     /// The code of one of them, which tells whether that of all is known.
     code: Code<'g>,
+    /// Whether the object covers the [`LEAD_IN`] bytes before them.
+    has_lead_in: bool,
     /// How many bytes their records have together, and the sources whose text may be in the object.
     record_bytes: u64,
     /// For how many of them the dump has tables.
@@ -115,7 +118,7 @@ struct Job<'g> {
 
 /// An object as an ELF file.
 struct Object<'a> {
-    bytes: Vec<u8>,
+    bytes: SparseBytes,
     encoded: Encoded,
     tables_size: u64,
     text_size: u64,
@@ -134,16 +137,31 @@ struct MemberFaults {
 }
 
 impl Job<'_> {
-    /// How many bytes behind the start of the object's code a function starts.
-    fn offset(&self, member: &Residence) -> u64 {
-        member.range.start.0.saturating_sub(self.range.start.0)
+    /// The address of the first function in the object.
+    fn start(&self) -> u64 {
+        self.code.start(self.has_lead_in)
+    }
+
+    /// The address of a function in the object.
+    fn address(&self, member: &Residence) -> u64 {
+        let offset = member.range.start.0.saturating_sub(self.range.start.0);
+        self.start().wrapping_add(offset)
+    }
+
+    /// The addresses of the process that the object covers for readers, without its header.
+    fn covered(&self) -> AddressRange {
+        let lead_in = if self.has_lead_in { LEAD_IN } else { 0 };
+        AddressRange {
+            start: Address(self.range.start.0.saturating_sub(lead_in)),
+            end: self.range.end,
+        }
     }
 
     /// Where tables lie in the object if their first byte lies at `address` of the process.
     fn table_layout(&self, address: Address) -> TableLayout {
         let distance = address.0.wrapping_sub(self.range.start.0);
         TableLayout {
-            eh_frame: self.code.address().wrapping_add(distance),
+            eh_frame: self.start().wrapping_add(distance),
             order: self.machine.order,
             address_size: self.machine.address_size(),
         }
@@ -167,8 +185,8 @@ const MIN_TABLE_ROOM: u64 = 16 << 20;
 const MAX_TEXT_GROWTH: u64 = 4;
 const MIN_TEXT_ROOM: u64 = 64 << 20;
 
-/// How many objects are encoded at a time at most, and how many bytes of records or memory they are for before
-/// the last one is added, to keep what is needed for them small.
+/// The most objects that are encoded at a time, and the bytes of their records before the last one is added, to limit
+/// memory.
 const BATCH: usize = 1024;
 const BATCH_BYTES: u64 = 8 << 20;
 
@@ -178,7 +196,7 @@ fn batches<'j, 'g>(mut jobs: &'j [Job<'g>]) -> impl Iterator<Item = &'j [Job<'g>
         let mut bytes = 0u64;
         let is_in = |job: &&Job<'_>| {
             let has_room = bytes < BATCH_BYTES;
-            bytes = bytes.saturating_add(job.record_bytes.max(job.range.size()));
+            bytes = bytes.saturating_add(job.record_bytes);
             has_room
         };
         let count = jobs.iter().take(BATCH).take_while(is_in).count();
@@ -217,10 +235,11 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// The object of a group, with its tables not placed yet.
-    fn job<'g>(&mut self, members: &'g [Residence]) -> Option<Job<'g>>
+    fn job<'g>(&mut self, group: Members<'g>) -> Option<Job<'g>>
     where
         'a: 'g,
     {
+        let members = group.functions;
         let (lowest, highest) = (members.first()?, members.last()?);
         let file = &self.input.files.get(lowest.function.file as usize)?.code;
         let machine = file.machine();
@@ -247,6 +266,7 @@ impl<'a> ObjectWriter<'a> {
             first: first_of(members)?,
             machine,
             code: code(&self.view(lowest)?),
+            has_lead_in: group.has_lead_in,
             record_bytes: bytes.fold(sources.unwrap_or(0), u64::saturating_add),
             with_tables,
             range: AddressRange {
@@ -315,7 +335,7 @@ impl<'a> ObjectWriter<'a> {
         let mut with_entry = 0;
         for member in job.members {
             let before = entries.len();
-            let start = job.code.address().wrapping_add(job.offset(member));
+            let start = job.address(member);
             let own = self.entries(member, job.machine).into_iter();
             entries.extend(own.map(|(entry, into_code)| (entry, start.wrapping_add(into_code))));
             with_entry += u64::from(entries.len() > before);
@@ -350,7 +370,7 @@ impl<'a> ObjectWriter<'a> {
         }
         let size = |job: &Job<'_>| (job.with_tables > 0).then(|| self.tables_size(job)).flatten();
         let sizes: Vec<Option<(u64, u64)>> = jobs.par_iter().map(size).collect();
-        let code = jobs.iter().map(|job| (job.first.space, job.range));
+        let code = jobs.iter().map(|job| (job.first.space, job.covered()));
         let mut free = FreeAddresses::new(self.input.processes, code);
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         let key = |at: &usize| {
@@ -447,16 +467,16 @@ impl<'a> ObjectWriter<'a> {
         let (tables, address) = self.placed_tables(job);
         let members = job.members.iter();
         let views: Vec<_> = members
-            .filter_map(|member| Some((self.view(member)?, job.offset(member))))
+            .filter_map(|member| Some((self.view(member)?, job.address(member))))
             .collect();
         let symbols: Vec<_> = views.iter().map(|(view, _)| self.symbol(view)).collect();
         let functions = views
             .iter()
             .zip(&symbols)
-            .map(|(&(view, offset), symbol)| Function {
+            .map(|(&(view, address), symbol)| Function {
                 name: symbol,
                 code: code(&view),
-                offset,
+                address,
             });
         let functions: Vec<Function<'_>> = functions.collect();
         let mut encoder = Encoder::new(buffers, self.input.lines.settings(job.machine));
@@ -480,7 +500,7 @@ impl<'a> ObjectWriter<'a> {
             },
             debug: &encoder.finish(),
         };
-        let mut bytes = Vec::new();
+        let mut bytes = SparseBytes::default();
         let encoded = object::encode(&content, &mut bytes);
         Object {
             bytes,
@@ -512,22 +532,31 @@ impl<'a> ObjectWriter<'a> {
         for source in &object.sources {
             store.write_source(&source.folder, &source.name, source.text)?;
         }
-        let tables = job
-            .tables
-            .and_then(|address| AddressRange::new(address, object.tables_size));
+        // Quirk: libunwind (perf 6.1, 6.12) reads aligned words, of which the first must be in the map, or the stack ends
+        // here. So the map starts at a multiple of the word where the tables do not, which lie in the process as the code
+        // does: on AArch64 at any multiple of 4 (capture erlang25).
+        let skew = job.tables.map_or(0, |address| address.0 % WORD);
+        let tables = job.tables.and_then(|address| {
+            let start = Address(address.0.saturating_sub(skew));
+            AddressRange::new(start, object.tables_size.saturating_add(skew))
+        });
+        let tables_offset = encoded.tables_offset.saturating_sub(skew);
         Ok(PlacedObject {
             pid,
             space: residence.space,
             time: residence.since,
             sequence: residence.sequence,
             range: job.range,
-            file_offset: job.code.file_offset(),
-            tables: tables.map(|range| (range, encoded.tables_offset)),
+            file_offset: job.code.file_offset(job.start()),
+            tables: tables.map(|range| (range, tables_offset)),
             build_id: encoded.build_id,
             path: path_for_readers(&store.folder().join(name)),
         })
     }
 }
+
+/// The size of the words that libunwind reads, in bytes.
+const WORD: u64 = 8;
 
 /// The code of a function, as far as it is known.
 fn code<'a>(view: &FunctionView<'a>) -> Code<'a> {

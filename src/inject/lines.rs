@@ -56,7 +56,7 @@ impl LineOptions {
         }
         encoder.add(&FunctionUnit {
             symbol: function.name,
-            address: function.address(),
+            address: function.address,
             size: u32::try_from(function.code.size()).unwrap_or(u32::MAX),
             info: &info,
         })?;

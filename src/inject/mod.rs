@@ -118,13 +118,11 @@ pub enum InputKind {
 /// How many functions share an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Layout {
-    /// What serves readers best: one each, unless there are many.
+    /// As many as can.
     #[default]
-    Auto,
+    Image,
     /// One each.
     Function,
-    /// As many as can.
-    Image,
 }
 
 /// Where it is told which compiler of a runtime made a function.
@@ -347,8 +345,9 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         lines: &options.lines,
         has_tiers: options.tiers == Tiers::Symbols,
     };
-    let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols);
-    selection.name_early(timeline, groups.iter());
+    let unknown = &selection.unknown;
+    let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols, unknown);
+    selection.name_early(timeline, groups.iter().map(|group| group.functions));
     let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
         progress.advance(done)
     })?;
@@ -370,6 +369,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         expanded: recording.expanded,
         survey,
         timeline,
+        loads_in_files: recording.loads_in_files,
         selection: &selection,
         touched,
         sources,

@@ -1,5 +1,6 @@
 //! From functions to objects in a folder, and what the profile must say about them.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::inject::{Layout, function_objects, symbol_objects};
 use crate::machine::Machine;
 use crate::runtime::jitdump;
 use crate::tally::Tally;
-use crate::units::{AddressRange, BuildId, Pid, Time};
+use crate::units::{Address, AddressRange, BuildId, Pid, Time};
 
 /// An object that was written, and where it is to be mapped.
 #[derive(Clone, Debug)]
@@ -114,13 +115,6 @@ pub struct Input<'a> {
     pub has_tiers: bool,
 }
 
-/// From how many functions on they share objects where nobody said how it should be.
-///
-/// Readers open a file for each object. With 10,000 of them, perf report (6.1, 6.12) takes about twice as long as
-/// with images of the same functions, with 100,000 ten times as long; with 1,000, the difference can't be told from
-/// chance. With fewer than this, each function has the file that perf inject would give it.
-const MANY_FUNCTIONS: usize = 1000;
-
 impl Input<'_> {
     /// How many bytes the records of a function have together.
     pub fn record_bytes(&self, function: FunctionId) -> u64 {
@@ -134,26 +128,23 @@ impl Input<'_> {
         used.is_some_and(|used| used.code.has_code(function.function))
     }
 
-    /// Which of `functions` share an object.
+    /// Which of `functions` share an object. `vacancies`, `symbols` and `unknown` are those of the same selection.
     pub fn groups(
         &self,
         layout: Layout,
         functions: Vec<Residence>,
         vacancies: &[Vacancy],
         symbols: &[PlacedSymbol],
+        unknown: &HashSet<(SpaceId, Address)>,
     ) -> Groups {
-        let is_image = match layout {
-            Layout::Auto => functions.len() > MANY_FUNCTIONS,
-            Layout::Function => false,
-            Layout::Image => true,
-        };
-        if !is_image {
+        if layout == Layout::Function {
             return Groups::of_one(functions);
         }
         let mapped = Mapped {
             residences: &functions,
             vacancies,
             symbols,
+            unknown,
         };
         Groups::as_large_as_can_be(self.processes, mapped, |residence| Source {
             bytes: self.record_bytes(residence.function),

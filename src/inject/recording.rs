@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 
+use crate::code::file_code;
 use crate::code::remapped::is_remapped;
 use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
@@ -42,6 +43,8 @@ pub struct Recording<'a> {
     pub maps: Vec<UsedMap<'a>>,
     /// Which code was where.
     pub timeline: Timeline,
+    /// How many loads are left to the symbols of the files that they are in, so that stacks can be unwound.
+    pub loads_in_files: u64,
 }
 
 /// What the records of a profile had to be made into, and what that had to be made into if it was damaged
@@ -191,7 +194,8 @@ impl Context<'_> {
         output::refuse_conflicts(options, input, &found, &found_maps, told)?;
         let mut sources = self.sources(profile, survey, told, &found, aligned);
         sources.add_traces(&told.traces, machine);
-        let mut timeline = Timeline::new(&survey.processes, sources.events(&survey.processes));
+        let is_unwound = profile.attrs.copies_stacks();
+        let (mut timeline, loads_in_files) = timeline(&mut sources, survey, is_unwound);
         let maps = perf_maps::read(&found_maps);
         let tables = maps.iter().map(UsedMap::table).collect();
         timeline.add_symbols(&survey.processes, &survey.injected, tables);
@@ -207,8 +211,21 @@ impl Context<'_> {
             found_maps: &found_maps,
             maps,
             timeline,
+            loads_in_files,
         })
     }
+}
+
+/// The code of all processes over time, and how many loads are left to the files that they are in if stacks will be
+/// unwound.
+fn timeline(sources: &mut Sources<'_>, survey: &Survey, is_unwound: bool) -> (Timeline, u64) {
+    let processes = &survey.processes;
+    let mut events = sources.events(processes);
+    let loads_in_files = match is_unwound {
+        true => file_code::remove(processes, &mut events),
+        false => 0,
+    };
+    (Timeline::new(processes, events), loads_in_files)
 }
 
 /// Reads what the profile says of itself, from plain records: what its own had to be made into first is kept

@@ -65,6 +65,8 @@ pub struct Run<'a> {
     pub survey: &'a Survey,
     /// Which code was where.
     pub timeline: &'a Timeline,
+    /// How many loads are left to the symbols of the files that they are in.
+    pub loads_in_files: u64,
     /// Which of it is written, and how many samples have a name.
     pub selection: &'a Selection,
     /// How many functions and symbols samples touch.
@@ -313,6 +315,12 @@ impl Run<'_> {
                 "the copy of the kernel's code is not for pipes and was left out; write to a file to keep it"
                     .into(),
             );
+        }
+        if self.loads_in_files > 0 {
+            notes.push(format!(
+                "{} functions are in the mapping of a file: their samples are native code with the symbols of that file, so that stacks can be unwound",
+                self.loads_in_files
+            ));
         }
         notes
     }

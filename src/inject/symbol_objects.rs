@@ -14,6 +14,7 @@ use crate::inject::output::Output;
 use crate::machine::Machine;
 use crate::runtime::names;
 use crate::runtime::perf_map::Symbol;
+use crate::sparse::SparseBytes;
 use crate::tally::Tally;
 use crate::units::{BuildId, Pid, Time};
 
@@ -81,7 +82,8 @@ impl<'a> SymbolWriter<'a> {
     /// The offset in the file that the first byte of a part of a symbol would have.
     fn file_offset(&self, symbol: Symbol<'a>, place: &PlacedSymbol) -> u64 {
         let into_symbol = place.range.start.0.saturating_sub(symbol.range.start.0);
-        Code::Unknown(symbol.range.size()).file_offset() + into_symbol
+        let code = Code::Unknown(symbol.range.size());
+        code.file_offset(code.start(false).saturating_add(into_symbol))
     }
 
     /// The name for a symbol, and behind it which compiler made the function, if that was asked for.
@@ -100,12 +102,12 @@ impl<'a> SymbolWriter<'a> {
         store: &Path,
         faults: &mut Tally<Fault>,
         buffers: &mut Buffers,
-    ) -> (Vec<u8>, BuildId) {
+    ) -> (SparseBytes, BuildId) {
         let code = Code::Unknown(symbol.range.size());
         let function = Function {
             name,
             code,
-            offset: 0,
+            address: code.start(false),
         };
         let lines = &self.input.lines;
         let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
@@ -124,7 +126,8 @@ impl<'a> SymbolWriter<'a> {
             }
         }
         // An index that holds nothing makes libunwind follow the frame pointer; nobody looks at its address.
-        let eh_frame = (code.address() + code.size()).next_multiple_of(TABLE_ALIGN);
+        let end = function.address.saturating_add(code.size());
+        let eh_frame = end.next_multiple_of(TABLE_ALIGN);
         let layout = TableLayout {
             eh_frame,
             order: self.machine.order,
@@ -142,7 +145,7 @@ impl<'a> SymbolWriter<'a> {
             },
             debug: &encoder.finish(),
         };
-        let mut bytes = Vec::new();
+        let mut bytes = SparseBytes::default();
         let build_id = object::encode(&content, &mut bytes).build_id;
         (bytes, build_id)
     }

@@ -351,6 +351,12 @@ impl Attrs {
         self.all.first()?.clock_id
     }
 
+    /// Whether samples of any event hold a copy of the stack, to be unwound by readers.
+    pub fn copies_stacks(&self) -> bool {
+        let mut attrs = self.all().iter();
+        attrs.any(|attr| attr.sample_format.contains(SampleFormat::STACK_USER))
+    }
+
     /// Whether records carry times at all. `perf record --per-thread` and `--no-timestamp` leave them out;
     /// readers then take records in file order.
     pub fn has_times(&self) -> bool {

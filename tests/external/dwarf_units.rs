@@ -2,7 +2,8 @@
 
 use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Version};
 use jitinject::elf::eh_frame::Tables;
-use jitinject::elf::object::{self, Code, Content, Function, PlacedTables};
+use jitinject::elf::object::{self, Code, Content, Function, PlacedTables, TEXT_OFFSET};
+use jitinject::sparse::SparseBytes;
 
 use crate::support::dwarf_units::{INLINED, SIZE, UNITS, address, info, name, settings, shuffled};
 use crate::support::symbolizers::{self, Site};
@@ -20,7 +21,7 @@ fn check_object(sections: &Sections<'_>) {
         functions: &[Function {
             name: b"all",
             code: Code::Known(&code),
-            offset: 0,
+            address: TEXT_OFFSET,
         }],
         address: 0x7000_0000,
         time: 0,
@@ -30,11 +31,11 @@ fn check_object(sections: &Sections<'_>) {
         },
         debug: sections,
     };
-    let mut bytes = Vec::new();
+    let mut bytes = SparseBytes::default();
     object::encode(&object, &mut bytes);
     let folder = scratch();
     let path = folder.path().join("object");
-    std::fs::write(&path, bytes).unwrap();
+    std::fs::write(&path, bytes.to_vec()).unwrap();
     let said = tools::report("llvm-dwarfdump", &["--verify", tools::text(&path)]);
     assert!(said.contains("No errors."), "{said}");
     assert!(!said.contains("warning"), "{said}");

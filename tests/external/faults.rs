@@ -14,7 +14,7 @@ fn a_full_disk_is_an_error_and_the_old_output_stays() {
         set -e
         mount -t tmpfs -o size=$1k none \"$2\"
         cp \"$3\" \"$2/out.data\"
-        \"$4\" --all -i \"$5\" -o \"$2/out.data\" || status=$?
+        \"$4\" --all --layout function -i \"$5\" -o \"$2/out.data\" || status=$?
         test \"${status:-0}\" != 0 || exit 0
         cmp \"$3\" \"$2/out.data\"
         test \"$(ls -A \"$2\")\" = out.data

@@ -17,6 +17,7 @@ mod dwarf_units;
 mod faults;
 mod formats;
 mod hotspot;
+mod images;
 mod lines;
 mod live;
 mod machines;

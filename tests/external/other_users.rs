@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::FUNCTION_LAYOUT;
 use crate::support::recording::{NAMED, PID, Recording};
 use crate::support::{attempt, capture, inject_into, objects_of, said, scratch, tools};
 
@@ -182,6 +183,7 @@ fn another_users_files_in_a_sticky_folder_stay() {
         Command::new("setpriv")
             .args(["--reuid", "54321", "--regid", "54321", "--clear-groups"])
             .args([&program, Path::new("-i"), &input, Path::new("-o"), output])
+            .args(FUNCTION_LAYOUT)
             .output()
             .unwrap()
     };

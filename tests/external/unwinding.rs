@@ -5,7 +5,15 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{OBJECT_LAYOUTS, capture, inject_into, model, perf, scratch, tools};
+use jitinject::bytes::ByteOrder;
+
+use crate::support::dump::{self, DumpWriter};
+use crate::support::generator::Random;
+use crate::support::profile::{ProfileWriter, UserStack, field};
+use crate::support::tools::text;
+use crate::support::{
+    OBJECT_LAYOUTS, capture, inject, inject_into, model, object_maps, perf, scratch, tools,
+};
 
 /// The maps of objects with code in an output: file, start of the object, start of the code.
 fn code_maps(output: &Path) -> Vec<(String, u64, u64)> {
@@ -144,6 +152,150 @@ fn stacks_of_v8_reach_the_start() {
                 "{program} {layout:?}: {whole} of {}",
                 stacks.len()
             );
+        }
+    }
+}
+
+/// Code at any address, as on AArch64: functions from one address on, each with a frame of its own.
+struct UnalignedCode {
+    /// Start and size of the frame of each function.
+    functions: Vec<(u64, u8)>,
+}
+
+impl UnalignedCode {
+    const SIZE: u64 = 61;
+
+    /// Functions whose addresses have a remainder after division by 8.
+    fn new(random: &mut Random, remainder: u64) -> Self {
+        let mut address = 0x7f00_1000_0000 + remainder;
+        let functions = (0..24).map(|_| {
+            // In files of their own, their headers take 64 bytes before them.
+            address += Self::SIZE.next_multiple_of(8) + 64 + 8 * random.below(40);
+            (address, 8 * (1 + random.below(9)) as u8)
+        });
+        Self {
+            functions: functions.collect(),
+        }
+    }
+
+    /// Some calls, innermost first: the address of each in its function, the names of the functions, and the stack.
+    fn stack(&self, random: &mut Random) -> (u64, Vec<String>, Vec<u8>) {
+        let calls: Vec<usize> = (0..1 + random.below(6))
+            .map(|_| random.below(self.functions.len() as u64) as usize)
+            .collect();
+        let addresses: Vec<u64> = calls
+            .iter()
+            .map(|&call| self.functions[call].0 + 1 + random.below(Self::SIZE - 2))
+            .collect();
+        let mut stack = Vec::new();
+        for (at, &call) in calls.iter().enumerate() {
+            stack.resize(stack.len() + usize::from(self.functions[call].1) - 8, 0);
+            let caller = addresses.get(at + 1).copied().unwrap_or(0);
+            stack.extend_from_slice(&caller.to_le_bytes());
+        }
+        let names = calls.iter().map(|call| format!("function_{call}"));
+        (addresses[0], names.collect(), stack)
+    }
+}
+
+#[test]
+fn stacks_are_whole_wherever_the_code_is_aligned() {
+    let mut random = Random::new(17);
+    for remainder in [0, 1, 2, 3, 4, 4, 5, 6, 7] {
+        let folder = scratch();
+        let code = UnalignedCode::new(&mut random, remainder);
+        let mut dump = DumpWriter::new(ByteOrder::Little, 62, 10);
+        for (index, &(address, frame)) in (0..).zip(&code.functions) {
+            let (tables, header) = dump::tables(UnalignedCode::SIZE, frame);
+            dump.unwinding(1000, &tables, &header);
+            let name = format!("function_{index}");
+            dump.load(
+                1000,
+                address,
+                index,
+                name.as_bytes(),
+                &[0x90; UnalignedCode::SIZE as usize],
+            );
+        }
+        let dump_path = folder.path().join("jit-10.dump");
+        std::fs::write(&dump_path, &dump.bytes).unwrap();
+        let mut profile = ProfileWriter::new(ByteOrder::Little);
+        profile.sample_type |= field::REGS_USER | field::STACK_USER;
+        profile.comm(10, "work", true, 100);
+        profile.mmap2(10, 0x7f00_1000_0000, 0x10_0000, 0, "//anon", 200);
+        profile.mmap2(10, 0x7f00_2000_0000, 0x1000, 0, text(&dump_path), 300);
+        let mut expected = Vec::new();
+        for time in 0..40 {
+            let (ip, names, bytes) = code.stack(&mut random);
+            let stack = UserStack {
+                sp: 0x7ff0_0000_0000,
+                bytes: &bytes,
+            };
+            profile.sample(10, 2000 + time, &[ip], Some(&stack));
+            expected.push(names);
+        }
+        let input = folder.path().join("perf.data");
+        std::fs::write(&input, profile.finish()).unwrap();
+        for layout in OBJECT_LAYOUTS {
+            let output = inject_into(folder.path(), &input, layout);
+            for program in perf::programs() {
+                let stacks = perf::stacks_with_cache(&program, folder.path(), &output, &[]);
+                let found: Vec<Vec<String>> = stacks.into_iter().map(|sample| sample.frames).collect();
+                assert_eq!(found, expected, "{program} {layout:?} {remainder}");
+            }
+        }
+    }
+}
+
+/// V8 logs its built-in functions inside the text of its program. elfutils' libdw can't nest modules.
+#[test]
+fn no_object_is_inside_a_file_whose_stacks_are_unwound() {
+    const PROGRAM: u64 = 0x40_0000;
+    const JIT: u64 = 0x7f00_1000_0000;
+    const SHARED: u64 = 0x7f00_3000_0000;
+    for (has_stacks, in_files) in [(true, 0), (false, 1)] {
+        let folder = scratch();
+        let mut dump = DumpWriter::new(ByteOrder::Little, 62, 10);
+        dump.load(1000, PROGRAM + 0x500, 0, b"Builtin:Add", &[0x90; 64]);
+        dump.load(1000, JIT, 1, b"JS:*work", &[0x90; 64]);
+        dump.load(1000, SHARED, 2, b"work_in_shared_memory", &[0x90; 64]);
+        let dump_path = folder.path().join("jit-10.dump");
+        std::fs::write(&dump_path, &dump.bytes).unwrap();
+        let mut profile = ProfileWriter::new(ByteOrder::Little);
+        if has_stacks {
+            profile.sample_type |= field::REGS_USER | field::STACK_USER;
+        }
+        profile.comm(10, "work", true, 100);
+        profile.mmap2(10, PROGRAM, 0x1000, 0, "/usr/bin/work", 200);
+        profile.mmap2(10, JIT, 0x1000, 0, "//anon", 200);
+        profile.mmap2(10, SHARED, 0x1000, 0, "/memfd:doublemapper (deleted)", 200);
+        profile.mmap2(10, 0x7f00_2000_0000, 0x1000, 0, text(&dump_path), 300);
+        for (time, ip) in (2000..).zip([PROGRAM + 0x510, JIT + 0x10, SHARED + 0x10]) {
+            let stack = UserStack {
+                sp: 0x7ff0_0000_0000,
+                bytes: &[0; 8],
+            };
+            profile.sample(10, time, &[ip], has_stacks.then_some(&stack));
+        }
+        let input = folder.path().join("perf.data");
+        std::fs::write(&input, profile.finish()).unwrap();
+        for layout in OBJECT_LAYOUTS {
+            let output = folder.path().join("out.data");
+            let said = inject(&input, &output, layout);
+            let starts: Vec<u64> = object_maps(&output).into_iter().map(|(start, _)| start).collect();
+            let count =
+                |range: std::ops::Range<u64>| starts.iter().filter(|start| range.contains(start)).count();
+            assert_eq!(
+                count(PROGRAM..PROGRAM + 0x1000),
+                in_files,
+                "{layout:?} {has_stacks}"
+            );
+            assert_eq!(count(JIT..JIT + 0x1000), 1, "{layout:?} {has_stacks}");
+            assert_eq!(count(SHARED..SHARED + 0x1000), 1, "{layout:?} {has_stacks}");
+            let expected = format!("3 samples, {} in JIT code", 2 + in_files);
+            assert!(said.contains(&expected), "{layout:?} {has_stacks}: {said}");
+            let is_told = said.contains("1 functions are in the mapping of a file");
+            assert_eq!(is_told, has_stacks, "{said}");
         }
     }
 }

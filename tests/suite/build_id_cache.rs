@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::support::FUNCTION_LAYOUT;
 use crate::support::build_id_cache::{Entry, elf_dir, inject_with_cache, tree};
 use crate::support::{attempt, capture, inject, jitinject, objects_of, said, scratch, tools};
 
@@ -166,6 +167,7 @@ fn runs_at_the_same_time_can_share_a_cache() {
             .args(["--jitdump", tools::text(&capture::folder(name))])
             .args(["-o", tools::text(&folder.path().join(number.to_string()))])
             .args(["--build-id-cache", tools::text(&cache)])
+            .args(FUNCTION_LAYOUT)
             .spawn()
             .unwrap()
     };

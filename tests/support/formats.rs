@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
-use super::{jitinject, said};
+use super::{FUNCTION_LAYOUT, jitinject, said};
 
 /// Runs the program on `input`; the profile is in the returned file, whichever way it was written.
 pub fn write(folder: &Path, input: &Path, output: &str, more: &[&str]) -> PathBuf {
@@ -19,6 +19,11 @@ pub fn write(folder: &Path, input: &Path, output: &str, more: &[&str]) -> PathBu
     let ran = command
         .arg("--elf-dir")
         .arg(&elf_dir)
+        .args(if more.contains(&"--layout") {
+            &[][..]
+        } else {
+            &FUNCTION_LAYOUT
+        })
         .args(more)
         .output()
         .unwrap();

@@ -74,7 +74,10 @@ pub fn commands() -> Vec<String> {
     names.filter(|name| name != "help").collect()
 }
 
-/// Runs the program on `input`, whatever comes of it.
+/// The options for a file for each function, for tests that look at one function at a time.
+pub const FUNCTION_LAYOUT: [&str; 2] = ["--layout", "function"];
+
+/// Runs the program on `input`, whatever comes of it; with a file for each function, unless `more` has a layout.
 pub fn attempt(input: &Path, output: &Path, more: &[&str]) -> Output {
     let files = [
         OsStr::new("-i"),
@@ -82,7 +85,11 @@ pub fn attempt(input: &Path, output: &Path, more: &[&str]) -> Output {
         OsStr::new("-o"),
         output.as_os_str(),
     ];
-    jitinject().args(files).args(more).output().unwrap()
+    let layout = match more.contains(&"--layout") {
+        true => &[][..],
+        false => &FUNCTION_LAYOUT,
+    };
+    jitinject().args(files).args(layout).args(more).output().unwrap()
 }
 
 /// Runs the program on `input`, which must succeed, and returns what it said.
@@ -104,6 +111,16 @@ pub fn inject_capture(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
     let dumps = capture::folder(name);
     let more = [&["--jitdump", tools::text(&dumps)], more].concat();
     inject_into(folder, &capture::profile(name), &more)
+}
+
+/// The maps of objects in an output: start and end.
+pub fn object_maps(output: &Path) -> Vec<(u64, u64)> {
+    let parts = model::parse(&std::fs::read(output).unwrap());
+    let is_object = |name: &String| name.contains(".elf/");
+    let records = parts.records.iter();
+    let maps =
+        records.filter(|record| model::map_name(record, parts.order).is_some_and(|name| is_object(&name)));
+    maps.map(|record| model::map_range(record, parts.order)).collect()
 }
 
 /// The objects that belong to an output, in the order of their names.

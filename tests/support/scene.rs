@@ -61,7 +61,7 @@ impl Scene {
         Command::new("sh")
             .args(["-c", &format!("{first}; exec \"$@\""), "sh"])
             .arg(env!("CARGO_BIN_EXE_jitinject"))
-            .args(["--all", "-i", tools::text(&self.input)])
+            .args(["--all", "--layout", "function", "-i", tools::text(&self.input)])
             .args(["-o", tools::text(&self.output)])
             .args(more)
             .output()

@@ -98,8 +98,8 @@ pub struct InjectArguments {
     #[arg(long)]
     all: bool,
 
-    /// How many functions share an ELF file
-    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
+    /// How functions are laid out in ELF files
+    #[arg(long, value_name = "LAYOUT", default_value = "image")]
     layout: LayoutArgument,
 
     /// The version of DWARF for lines and inlined calls
@@ -148,13 +148,11 @@ pub struct InjectArguments {
 /// What `--layout` can be.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum LayoutArgument {
-    /// One function in each file, but images where there are more than 1,000 functions
-    Auto,
-    /// One function in each file
-    Function,
-    /// All functions that lie close to each other in one file; those whose place is used again, and their
-    /// like, in files of their own
+    /// One file for the functions of a code region, with holes between them; functions at reused addresses get separate
+    /// files
     Image,
+    /// One file for each function
+    Function,
 }
 
 /// What `--events` can be.
@@ -318,9 +316,8 @@ impl InjectArguments {
                 path_map: self.path_map.clone(),
             },
             layout: match self.layout {
-                LayoutArgument::Auto => Layout::Auto,
-                LayoutArgument::Function => Layout::Function,
                 LayoutArgument::Image => Layout::Image,
+                LayoutArgument::Function => Layout::Function,
             },
             tiers: match self.tiers {
                 None => Tiers::Off,

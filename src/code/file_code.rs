@@ -1,0 +1,148 @@
+//! Code that runtimes log although it is in the executable mapping of a file.
+//!
+//! Quirk: V8 logs its built-in functions where they are: in the text of `node`, unless it copied them next to the
+//! JIT's code (`--short-builtin-calls`, the default with enough memory). elfutils' libdw can't nest modules: with an
+//! object in the text of a program, perf 7.0 and later unwind no stack through that program any more. The symbols of
+//! the file name this code as well. Shown by `unwinding::no_object_is_inside_a_file_whose_stacks_are_unwound`.
+
+use rustc_hash::FxHashMap;
+
+use crate::code::history::{Builder, History};
+use crate::code::process::{Processes, Space, SpaceId};
+use crate::code::timeline::PlacedEvent;
+use crate::perf::event::Backing;
+use crate::units::{Address, Time};
+
+/// Removes the code from `events` that is loaded in mappings of files; returns how many loads these were. Memory that
+/// runtimes share with themselves through a file is none of these ([`Backing::Shared`]).
+pub fn remove(processes: &Processes, events: &mut Vec<PlacedEvent>) -> u64 {
+    let mut files = Files {
+        processes,
+        histories: FxHashMap::default(),
+    };
+    let mut removed = 0;
+    events.retain_mut(|event| {
+        let Some(range) = event.range else {
+            return true;
+        };
+        if !files.hold(event.space, range.start, event.time) {
+            return true;
+        }
+        removed += 1;
+        event.range = None;
+        // Where it was before a move, it is no longer.
+        event.left.is_some()
+    });
+    removed
+}
+
+/// What each address space has mapped over time, made when it is first asked for: whether it is a file.
+struct Files<'a> {
+    processes: &'a Processes,
+    histories: FxHashMap<SpaceId, History<bool>>,
+}
+
+impl Files<'_> {
+    /// Whether an address is in the mapping of a file just before `time`: new code precedes maps of the same time.
+    fn hold(&mut self, space: SpaceId, address: Address, time: Time) -> bool {
+        let processes = self.processes;
+        let Some(own) = processes.space(space) else {
+            return false;
+        };
+        let mut until = Time(time.0.saturating_sub(1));
+        let mut child = own;
+        if let Some(is_file) = self.at(space, own, address, until) {
+            return is_file;
+        }
+        for (ancestor, space) in processes.ancestors(space) {
+            until = child.parent.map_or(until, |(_, forked)| forked.min(until));
+            if let Some(is_file) = self.at(ancestor, space, address, until) {
+                return is_file;
+            }
+            child = space;
+        }
+        false
+    }
+
+    /// What an address space itself has at an address.
+    fn at(&mut self, id: SpaceId, space: &Space, address: Address, time: Time) -> Option<bool> {
+        let history = self.histories.entry(id).or_insert_with(|| {
+            let mut maps = Builder::default();
+            for map in &space.maps {
+                maps.put(map.range, map.time, map.backing == Backing::File);
+            }
+            maps.finish()
+        });
+        history.at(address, time).map(|episode| episode.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::process::{Map, ProcessEvent};
+    use crate::code::timeline::FunctionId;
+    use crate::units::{AddressRange, Pid};
+
+    fn range(start: u64) -> AddressRange {
+        AddressRange::new(Address(start), 0x100).unwrap()
+    }
+
+    fn map(pid: u32, time: u64, start: u64, backing: Backing) -> ProcessEvent {
+        let map = Map {
+            time: Time(time),
+            range: AddressRange::new(Address(start), 0x1000).unwrap(),
+            backing,
+            record: 0,
+        };
+        ProcessEvent::Map(Pid(pid), map)
+    }
+
+    #[test]
+    fn code_in_files_is_removed_wherever_they_were_mapped() {
+        let processes = Processes::new(vec![
+            map(1, 10, 0x1000, Backing::File),
+            map(1, 10, 0x3000, Backing::Shared),
+            map(1, 40, 0x1000, Backing::Anonymous),
+            ProcessEvent::Fork {
+                child: Pid(2),
+                parent: Pid(1),
+                time: Time(30),
+            },
+        ]);
+        let space = |pid| processes.space_at(Pid(pid), Time(100)).unwrap();
+        let is_kept = |pid, time, start| {
+            let mut events = vec![PlacedEvent {
+                time: Time(time),
+                space: space(pid),
+                function: FunctionId { file: 0, function: 0 },
+                range: Some(range(start)),
+                left: None,
+            }];
+            let removed = remove(&processes, &mut events);
+            assert_eq!(removed as usize, 1 - events.len());
+            !events.is_empty()
+        };
+        assert!(is_kept(1, 5, 0x1100), "the file comes later");
+        assert!(is_kept(1, 10, 0x1100), "code precedes a map of the same time");
+        assert!(!is_kept(1, 20, 0x1100));
+        assert!(is_kept(1, 20, 0x2000), "next to the file");
+        assert!(is_kept(1, 20, 0x3100), "memory that is shared");
+        assert!(is_kept(1, 50, 0x1100), "memory in the place of the file");
+        assert!(!is_kept(2, 50, 0x1100), "the child still has the file");
+    }
+
+    #[test]
+    fn code_that_moves_into_a_file_leaves_its_place() {
+        let processes = Processes::new(vec![map(1, 10, 0x1000, Backing::File)]);
+        let mut events = vec![PlacedEvent {
+            time: Time(20),
+            space: processes.space_at(Pid(1), Time(20)).unwrap(),
+            function: FunctionId { file: 0, function: 0 },
+            range: Some(range(0x1000)),
+            left: Some(range(0x5000)),
+        }];
+        assert_eq!(remove(&processes, &mut events), 1);
+        assert_eq!((events[0].range, events[0].left), (None, Some(range(0x5000))));
+    }
+}

@@ -1,0 +1,199 @@
+//! File contents with holes: pages of zeros that take no memory here and no blocks on disk.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// The smallest run of zeros that is worth a hole, in bytes: file systems store whole pages.
+const MIN_HOLE: u64 = 0x1000;
+
+/// The bytes of a file, without its holes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SparseBytes {
+    stored: Vec<u8>,
+    holes: Vec<Hole>,
+}
+
+/// A run of zeros that is not stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Hole {
+    /// How many stored bytes precede it.
+    position: usize,
+    /// The total size of the holes up to and including this one, in bytes.
+    skipped: u64,
+}
+
+impl SparseBytes {
+    /// Removes everything.
+    pub fn clear(&mut self) {
+        self.stored.clear();
+        self.holes.clear();
+    }
+
+    /// The size of the file, in bytes.
+    pub fn len(&self) -> u64 {
+        self.skipped().saturating_add(self.stored.len() as u64)
+    }
+
+    /// Whether the file is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The size of what is stored, in bytes.
+    pub fn stored_size(&self) -> u64 {
+        self.stored.len() as u64
+    }
+
+    fn skipped(&self) -> u64 {
+        self.holes.last().map_or(0, |hole| hole.skipped)
+    }
+
+    /// The stored bytes, to append to: what is appended follows all that is in the file already.
+    pub fn stored_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.stored
+    }
+
+    /// Appends bytes.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.stored.extend_from_slice(bytes);
+    }
+
+    /// Appends zeros up to an offset in the file, as a hole if there are enough of them.
+    pub fn pad_to(&mut self, offset: u64) {
+        let zeros = offset.saturating_sub(self.len());
+        if zeros >= MIN_HOLE {
+            self.holes.push(Hole {
+                position: self.stored.len(),
+                skipped: self.skipped().saturating_add(zeros),
+            });
+        } else {
+            let size = self.stored.len().saturating_add(zeros as usize);
+            self.stored.resize(size, 0);
+        }
+    }
+
+    /// Overwrites the stored bytes from `position` on, which counts stored bytes only; does nothing where there are
+    /// too few.
+    pub fn overwrite(&mut self, position: usize, bytes: &[u8]) {
+        let rest = self.stored.get_mut(position..);
+        if let Some(place) = rest.and_then(|rest| rest.get_mut(..bytes.len())) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// The stored bytes between holes, each with its offset in the file.
+    pub fn parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let first = Hole {
+            position: 0,
+            skipped: 0,
+        };
+        let starts = std::iter::once(first).chain(self.holes.iter().copied());
+        let ends = self.holes.iter().map(|hole| hole.position);
+        let ends = ends.chain(std::iter::once(self.stored.len()));
+        starts.zip(ends).filter_map(|(start, end)| {
+            let offset = start.skipped.saturating_add(start.position as u64);
+            Some((offset, self.stored.get(start.position..end)?))
+        })
+    }
+
+    /// Whether a file has this content.
+    pub fn matches(&self, content: &[u8]) -> bool {
+        let mut rest = content;
+        let mut at = 0u64;
+        let mut is_same = content.len() as u64 == self.len();
+        for (offset, part) in self.parts() {
+            let hole = offset.saturating_sub(at) as usize;
+            let Some((zeros, after)) = rest.split_at_checked(hole) else {
+                return false;
+            };
+            is_same = is_same && zeros.iter().all(|&byte| byte == 0) && after.starts_with(part);
+            if !is_same {
+                return false;
+            }
+            rest = after.get(part.len()..).unwrap_or_default();
+            at = offset.saturating_add(part.len() as u64);
+        }
+        is_same && rest.iter().all(|&byte| byte == 0)
+    }
+
+    /// Writes the content into an empty file.
+    pub fn write_to(&self, file: &File) -> io::Result<()> {
+        for (offset, part) in self.parts() {
+            file.write_all_at(part, offset)?;
+        }
+        let ends_with_hole = self
+            .holes
+            .last()
+            .is_some_and(|hole| hole.position == self.stored.len());
+        if ends_with_hole {
+            file.set_len(self.len())?;
+        }
+        Ok(())
+    }
+
+    /// The content with the zeros of its holes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (offset, part) in self.parts() {
+            bytes.resize(offset as usize, 0);
+            bytes.extend_from_slice(part);
+        }
+        bytes
+    }
+}
+
+impl From<Vec<u8>> for SparseBytes {
+    fn from(stored: Vec<u8>) -> Self {
+        Self {
+            stored,
+            holes: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn sample() -> (SparseBytes, Vec<u8>) {
+        let mut sparse = SparseBytes::default();
+        sparse.extend_from_slice(b"head");
+        sparse.pad_to(16);
+        sparse.extend_from_slice(b"near");
+        sparse.pad_to(0x100_0000);
+        sparse.extend_from_slice(b"far");
+        sparse.pad_to(0x100_8000);
+        let mut dense = vec![0; 0x100_8000];
+        dense[..4].copy_from_slice(b"head");
+        dense[16..20].copy_from_slice(b"near");
+        dense[0x100_0000..0x100_0003].copy_from_slice(b"far");
+        (sparse, dense)
+    }
+
+    #[test]
+    fn long_runs_of_zeros_take_neither_memory_nor_blocks() {
+        let (sparse, dense) = sample();
+        assert_eq!(sparse.len(), dense.len() as u64);
+        assert_eq!(sparse.stored_size(), 23);
+        assert!(sparse.to_vec() == dense);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        sparse.write_to(file.as_file()).unwrap();
+        assert!(std::fs::read(file.path()).unwrap() == dense);
+        let blocks = file.as_file().metadata().unwrap().blocks();
+        assert!(blocks * 512 <= 0x1_0000, "{blocks} blocks");
+    }
+
+    #[test]
+    fn a_file_matches_only_with_all_its_bytes() {
+        let (sparse, mut dense) = sample();
+        assert!(sparse.matches(&dense));
+        assert!(!sparse.matches(&dense[..dense.len() - 1]));
+        for at in [0, 10, 17, 0x5000, 0x100_0001, 0x100_7fff] {
+            dense[at] ^= 1;
+            assert!(!sparse.matches(&dense), "{at:#x}");
+            dense[at] ^= 1;
+        }
+    }
+}
