@@ -52,15 +52,11 @@ fn without_kernel<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [&[*command][..], more, rest].concat()
 }
 
-/// One of the named programs that reads what only Linux 6.19 and later write. Debian's releases have none yet.
+/// One of the named programs that reads what only Linux 6.19 and later write. Debian's releases have none yet. Programs that
+/// were built from a source package print no version, so their options tell: this one came with Linux 7.0.
 pub fn newest() -> Option<String> {
-    named_programs().into_iter().find(|program| {
-        let shown = tools::run(program, &["--version"]);
-        let version = shown.trim().strip_prefix("perf version ").unwrap();
-        let mut numbers = version.split(|c: char| !c.is_ascii_digit());
-        let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
-        (number(), number()) >= (Some(6), Some(19))
-    })
+    let is_new = |program: &String| tools::run(program, &["inject", "-h"]).contains("--convert-callchain");
+    named_programs().into_iter().find(is_new)
 }
 
 /// Perf, with a build-id cache of its own, so that nothing from or into the user's plays a part.
