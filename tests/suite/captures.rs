@@ -40,6 +40,7 @@ fn missing(name: &str, layout: &[&str]) -> Vec<String> {
 #[test]
 fn every_recording_is_named_whole() {
     let names = capture::WITH_TRUTH.iter().chain(&capture::OTHER_FORMATS);
+    let names = names.chain([&capture::WITHOUT_MAPS]);
     let layouts = [&["--layout", "function"][..], &["--layout", "image", "--all"]];
     let missing: Vec<String> = names
         .flat_map(|name| layouts.iter().flat_map(|layout| missing(name, layout)))

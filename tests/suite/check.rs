@@ -89,6 +89,7 @@ pub const RECORDINGS: &[(&[&str], &[&str])] = &[
             "node20-dwarf/jit-20241.dump",
             "node20-multievent/jit-11241.dump",
             "node20-nomono/jit-20283.dump",
+            "node20-overwrite/jit-28772.dump",
             "node20-pipe/jit-20255.dump",
             "node20-ppc64le-dump/jit-10612.dump",
             "node20-s390x-dump/jit-10549.dump",
