@@ -75,7 +75,7 @@ fn no_line_is_lost_for_lack_of_descriptors() {
     let folder = scratch();
     let input = record(folder.path(), 990, 0..990);
     let output = inject_into(folder.path(), &input, &IMAGE);
-    for program in ["perf".to_owned(), perf::newer()] {
+    for program in perf::programs() {
         let script = "ulimit -n 1024; exec \"$@\"";
         let command = [
             "script",

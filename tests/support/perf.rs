@@ -55,7 +55,7 @@ fn without_kernel<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 /// One of the named programs that reads what only Linux 6.19 and later write. Debian's releases have none yet. Programs that
 /// were built from a source package print no version, so their options tell: this one came with Linux 7.0.
 pub fn newest() -> Option<String> {
-    let is_new = |program: &String| tools::run(program, &["inject", "-h"]).contains("--convert-callchain");
+    let is_new = |program: &String| tools::report(program, &["inject", "-h"]).contains("--convert-callchain");
     named_programs().into_iter().find(is_new)
 }
 
