@@ -321,26 +321,10 @@ impl<T: Copy> History<T> {
         })
     }
 
-    /// The first and the last of those that came to `address` later than `time`, if any did.
-    pub fn later(&self, address: Address, time: Time) -> Option<(&Episode<T>, &Episode<T>)> {
-        let later = self.lists_at(address).filter_map(|list| {
-            let first = list.get(list.partition_point(|episode| episode.from <= time))?;
-            Some((first, list.last()?))
-        });
-        later.reduce(|(first, last), (other_first, other_last)| {
-            (
-                if other_first.from < first.from {
-                    other_first
-                } else {
-                    first
-                },
-                if other_last.from > last.from {
-                    other_last
-                } else {
-                    last
-                },
-            )
-        })
+    /// Whether something came to `address` later than `time`.
+    pub fn has_later(&self, address: Address, time: Time) -> bool {
+        self.lists_at(address)
+            .any(|list| list.last().is_some_and(|episode| episode.from > time))
     }
 
     /// The lists of episodes that hold `address`, at whatever time.
@@ -425,8 +409,8 @@ mod tests {
         assert_eq!(at(299, u64::MAX - 1), Some('c'));
         assert_eq!(at(300, 50), None);
         assert_eq!(at(89, 50), None);
-        assert!(history.later(Address(299), Time(39)).is_some());
-        assert!(history.later(Address(299), Time(40)).is_none());
+        assert!(history.has_later(Address(299), Time(39)));
+        assert!(!history.has_later(Address(299), Time(40)));
         assert!(history.is_near(Address(80), 10));
         assert!(!history.is_near(Address(79), 10));
         assert!(history.is_near(Address(310), 10));
@@ -473,14 +457,10 @@ mod tests {
             let expected = newest.and_then(|(_, _, value)| *value);
             let found = history.at(address, Time(time)).map(|episode| episode.value);
             assert_eq!(found, expected, "{address} at {time}");
-            let later: Vec<u64> = all
+            let later = all
                 .iter()
-                .filter(|(put, from, value)| *from > time && value.is_some() && put.contains(address))
-                .map(|(_, from, _)| *from)
-                .collect();
-            let found = history.later(address, Time(time));
-            let found = found.map(|(first, last)| (first.value, last.value));
-            assert_eq!(found, later.first().copied().zip(later.last().copied()));
+                .any(|(put, from, value)| *from > time && value.is_some() && put.contains(address));
+            assert_eq!(history.has_later(address, Time(time)), later);
             let ever = all
                 .iter()
                 .filter(|(put, _, value)| value.is_some() && put.contains(address));

@@ -1,7 +1,5 @@
 //! The second walk over a profile: which functions its samples touch, and how many samples have a name.
 
-mod early;
-
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -10,7 +8,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::code::clock::Doubt;
 use crate::code::pieces::in_pieces;
 use crate::code::process::{Processes, SpaceId};
-use crate::code::selection::early::EarlySample;
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Code, Occupant, Stay, Timeline};
@@ -96,8 +93,6 @@ pub struct SpaceCounts {
     pub samples: u32,
     /// Those taken where a function came only later.
     pub before_load: u32,
-    /// Of these, those that an object names all the same.
-    pub named_early: u32,
     /// See [`SampleCounts::not_in_dump`].
     pub not_in_dump: u32,
     /// See [`SampleCounts::dump_unusable`].
@@ -111,7 +106,6 @@ impl SpaceCounts {
         let add = |own: &mut u32, other: u32| *own = own.saturating_add(other);
         add(&mut self.samples, other.samples);
         add(&mut self.before_load, other.before_load);
-        add(&mut self.named_early, other.named_early);
         add(&mut self.not_in_dump, other.not_in_dump);
         add(&mut self.dump_unusable, other.dump_unusable);
         add(&mut self.no_dump, other.no_dump);
@@ -120,7 +114,7 @@ impl SpaceCounts {
     /// Whether samples in JIT code have no name.
     pub fn has_unnamed(&self) -> bool {
         [
-            self.before_load.saturating_sub(self.named_early),
+            self.before_load,
             self.not_in_dump,
             self.dump_unusable,
             self.no_dump,
@@ -152,10 +146,6 @@ pub struct Selection {
     pub symbol_hits: FxHashMap<SymbolId, u32>,
     /// The samples.
     pub samples: SampleCounts,
-    /// Samples that were taken where a function came only later, as many as are kept.
-    early: Vec<EarlySample>,
-    /// How many of them an object names all the same, by residence.
-    early_hits: FxHashMap<u32, u32>,
 }
 
 impl Selection {
@@ -172,8 +162,6 @@ impl Selection {
             has_all_symbols: true,
             symbol_hits: FxHashMap::default(),
             samples: SampleCounts::default(),
-            early: Vec::new(),
-            early_hits: FxHashMap::default(),
         }
     }
 
@@ -205,7 +193,6 @@ impl Selection {
             *hits = hits.saturating_add(count);
         }
         self.samples.add(&other.samples);
-        other.early.into_iter().for_each(|sample| self.add_early(sample));
     }
 
     /// How many functions, each once for each place that it was at, and how many symbols samples touch, as
@@ -279,6 +266,8 @@ pub enum Leaf {
     Function(u32),
     /// A symbol of a perf map.
     Symbol(PlacedSymbol),
+    /// A function of this file of a runtime, but which one depends on how far its clock is off.
+    Doubtful(u32),
     /// A function comes to that address only later.
     BeforeLoad,
     /// The dump of the process says nothing of that address.
@@ -303,11 +292,14 @@ impl<'a> Selector<'a> {
     pub fn leaf(&self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) -> Option<Leaf> {
         let dump = self.dumps.get(space.index()).copied().unwrap_or_default();
         Some(match occupant {
-            Occupant::Function(at) => Leaf::Function(at),
+            Occupant::Function(at) => match self.doubtful_file(space, ip, time, at) {
+                Some(file) => Leaf::Doubtful(file),
+                None => Leaf::Function(at),
+            },
             Occupant::Symbol(symbol) => Leaf::Symbol(symbol),
             Occupant::File => return None,
             Occupant::Unmapped if dump == DumpState::None => return None,
-            _ if self.timeline.later_code(space, ip, time).is_some() => Leaf::BeforeLoad,
+            _ if self.timeline.has_later_code(space, ip, time) => Leaf::BeforeLoad,
             Occupant::Unmapped if !self.timeline.may_be_jit(space, ip) => return None,
             _ => match dump {
                 DumpState::Read => Leaf::NotInDump,
@@ -454,32 +446,21 @@ impl Walk<'_> {
             of_space.samples = of_space.samples.saturating_add(1);
         }
         let mut is_in_function = false;
-        let mut early = None;
         if let Some(ip) = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER) {
             let (occupant, _) = self.find(space, ip, time);
-            is_in_function = self.touch(space, ip, time, occupant);
+            is_in_function = self.touch(space, ip, occupant);
             self.note_unknown(space, ip, occupant);
-            if self.count(space, ip, time, occupant) == Some(Leaf::BeforeLoad) {
-                early = self.selector.timeline.later_code(space, ip, time);
-            }
+            self.count(space, ip, time, occupant);
         }
         if let Some(moment) = self.moment(space, time)
             && !record.is_of_guest()
         {
-            is_in_function = self.add_callers(&sample, moment, is_in_function);
-        }
-        if let Some((_, Code::Function(residence))) = early {
-            self.selection.add_early(EarlySample {
-                space,
-                time,
-                residence,
-                has_named_frame: is_in_function,
-            });
+            self.add_callers(&sample, moment, is_in_function);
         }
     }
 
-    /// The addresses that came with a sample, whose own is in a function or not; says whether any of its call chain is.
-    fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, mut is_in_stack: bool) -> bool {
+    /// The addresses that came with a sample, whose own is in a function or not.
+    fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, mut is_in_stack: bool) {
         for address in sample.callers() {
             is_in_stack |= self.touch_frame(address, moment);
         }
@@ -491,7 +472,6 @@ impl Walk<'_> {
         for address in sample.registers.iter().chain(sample.stack.iter()) {
             self.touch_caller(address, moment);
         }
-        is_in_stack
     }
 
     /// Touches what a frame of a call chain may stand for, and notes it where nothing is known; says whether it is in a
@@ -536,7 +516,7 @@ impl Walk<'_> {
             return (false, None);
         }
         let (occupant, stay) = self.find(space, address, time);
-        (self.touch(space, address, time, occupant), stay)
+        (self.touch(space, address, occupant), stay)
     }
 
     /// What is at an address at a time, and if it is code, where around there.
@@ -556,53 +536,35 @@ impl Walk<'_> {
     }
 
     /// Notes that what is at an address is touched, and says whether it is a function.
-    fn touch(&mut self, space: SpaceId, address: Address, time: Time, occupant: Occupant) -> bool {
+    fn touch(&mut self, space: SpaceId, address: Address, occupant: Occupant) -> bool {
         match occupant {
             Occupant::Function(at) => mark(&mut self.selection.residences, at),
             Occupant::Vacated(at) => {
                 mark(&mut self.selection.vacancies, at);
-                self.touch_nothing(space, address, time);
+                self.touch_withheld(space, address);
             }
             Occupant::Symbol(symbol) => {
                 self.selection.symbols.insert(symbol);
             }
-            Occupant::Anonymous | Occupant::Unmapped => self.touch_nothing(space, address, time),
+            Occupant::Anonymous | Occupant::Unmapped => self.touch_withheld(space, address),
             Occupant::File => {}
         }
         matches!(occupant, Occupant::Function(_) | Occupant::Symbol(_))
     }
 
-    /// Touches functions at an address at which none is at that time, so that it stays without a name.
-    fn touch_nothing(&mut self, space: SpaceId, address: Address, time: Time) {
-        let timeline = self.selector.timeline;
-        // If several come there later, none of them may be in an object that is there already: two that are written show
-        // that they are not alone.
-        if let Some((Code::Function(first), Code::Function(last))) = timeline.later_code(space, address, time)
-            && first != last
-        {
-            mark(&mut self.selection.residences, first);
-            mark(&mut self.selection.residences, last);
-        }
-        // A run on the output must not find a symbol there either, and knows no more than what has an object.
-        for residence in timeline.symbols_withheld_by(space, address) {
+    /// Touches the functions that keep symbols of perf maps from an address: a run on the output must not find a symbol there
+    /// either, and only functions with an object are known to it.
+    fn touch_withheld(&mut self, space: SpaceId, address: Address) {
+        for residence in self.selector.timeline.symbols_withheld_by(space, address) {
             mark(&mut self.selection.residences, residence);
         }
     }
 
-    fn count(&mut self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) -> Option<Leaf> {
-        let leaf = self.selector.leaf(space, ip, time, occupant)?;
-        let doubtful = match leaf {
-            Leaf::Function(at) => self.selector.doubtful_file(space, ip, time, at),
-            _ => None,
+    fn count(&mut self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) {
+        let Some(leaf) = self.selector.leaf(space, ip, time, occupant) else {
+            return;
         };
         let samples = &mut self.selection.samples;
-        if let Some(file) = doubtful {
-            samples.doubtful += 1;
-            if let Some(count) = self.selection.doubtful.get_mut(file as usize) {
-                *count += 1;
-            }
-            return Some(leaf);
-        }
         let mut unused = SpaceCounts::default();
         let of_space = self
             .selection
@@ -619,6 +581,12 @@ impl Walk<'_> {
                 let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
                 (&mut samples.named, Some(hits))
             }
+            Leaf::Doubtful(file) => {
+                if let Some(count) = self.selection.doubtful.get_mut(file as usize) {
+                    *count += 1;
+                }
+                (&mut samples.doubtful, None)
+            }
             Leaf::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),
             Leaf::NotInDump => (&mut samples.not_in_dump, Some(&mut of_space.not_in_dump)),
             Leaf::DumpUnusable => (&mut samples.dump_unusable, Some(&mut of_space.dump_unusable)),
@@ -628,6 +596,5 @@ impl Walk<'_> {
         if let Some(part) = part {
             *part = part.saturating_add(1);
         }
-        Some(leaf)
     }
 }

@@ -410,10 +410,10 @@ impl Timeline {
                 .any(|(_, layers, _)| layers.code.is_near(address, NEAR))
     }
 
-    /// The first and the last function that came to an address later than `time`, if any did.
-    pub fn later_code(&self, space: SpaceId, address: Address, time: Time) -> Option<(Code, Code)> {
-        let (first, last) = self.layers_of(space)?.code.later(address, time)?;
-        Some((first.value, last.value))
+    /// Whether a function came to an address later than `time`.
+    pub fn has_later_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
+        self.layers_of(space)
+            .is_some_and(|layers| layers.code.has_later(address, time))
     }
 
     /// What could not be followed.
@@ -529,7 +529,7 @@ mod tests {
         let space = processes.space_at(Pid(1), Time(0)).unwrap();
         assert_eq!(timeline.at(space, Address(0x1fff), Time(50)), Occupant::Anonymous);
         assert_eq!(timeline.at(space, Address(0x2000), Time(50)), Occupant::Unmapped);
-        assert!(timeline.later_code(space, Address(0x1090), Time(9)).is_some());
+        assert!(timeline.has_later_code(space, Address(0x1090), Time(9)));
     }
 
     #[test]

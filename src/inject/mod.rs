@@ -347,7 +347,6 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
     };
     let unknown = &selection.unknown;
     let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols, unknown);
-    selection.name_early(timeline, groups.iter().map(|group| group.functions));
     let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
         progress.advance(done)
     })?;
@@ -365,6 +364,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
     let cached = cache::fill(options, &objects.placed, progress)?;
     let run = report::Run {
         options,
+        input_kind: input.kind(options),
         profile,
         expanded: recording.expanded,
         survey,

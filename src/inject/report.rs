@@ -19,7 +19,7 @@ use crate::inject::perf_maps::{FoundMaps, UsedMap};
 use crate::inject::recording::{Recording, Stages};
 use crate::inject::sources::{Sources, UsedFile};
 use crate::inject::told::Told;
-use crate::inject::{Options, Tiers, is_standard, output, runtimes, sampled};
+use crate::inject::{InputKind, Options, Tiers, is_standard, output, runtimes, sampled};
 use crate::perf::Profile;
 use crate::runtime::{Change, CodeFile, FileKind, jitdump};
 use crate::summary::{
@@ -57,6 +57,8 @@ const GUESSED: &str = "nothing shows how far its clock is from the profile's; no
 pub struct Run<'a> {
     /// What was asked for.
     pub options: &'a Options,
+    /// What the input is.
+    pub input_kind: InputKind,
     /// The profile.
     pub profile: &'a Profile<'a>,
     /// What its records had to be made into.
@@ -241,7 +243,7 @@ impl Run<'_> {
     fn nothing_named(&self) -> Option<Warning> {
         let samples = &self.selection.samples;
         let (what, count) = match (samples.total, samples.jit(), samples.named) {
-            (0, ..) => (
+            (0, ..) if self.input_kind == InputKind::Profile => (
                 "the profile has no samples; record for longer, or at a higher frequency (perf record -F)",
                 1,
             ),

@@ -36,7 +36,7 @@ pub fn functions(
         counts.samples += u64::from(hits);
     };
     let mut seen = FxHashSet::default();
-    let hits = timeline.residences().iter().zip(selection.named_hits());
+    let hits = timeline.residences().iter().zip(selection.hits.iter().copied());
     for (residence, hits) in hits.filter(|&(_, hits)| hits > 0) {
         if let Some(view) = function_of(&sources.used, residence.function) {
             // A function that moves counts once.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::bytes::printable;
-use crate::code::selection::{Doubts, Leaf, Selector};
+use crate::code::selection::{Leaf, Selector};
 use crate::code::timeline::Timeline;
 use crate::inject::Progress;
 use crate::inject::perf_maps::symbol_of;
@@ -25,7 +25,7 @@ pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progr
     let tiers = Tiers::of(recording);
     let states = recording.sources.states(&survey.processes);
     let timeline = &recording.timeline;
-    let doubts = Doubts::default();
+    let doubts = recording.sources.doubts(survey.times);
     let counter = Counter {
         selector: Selector {
             profile: recording.profile,
@@ -78,7 +78,7 @@ pub(super) fn item_of(timeline: &Timeline, leaf: Leaf) -> Option<Item> {
             Some(Item::Function(residence.function))
         }
         Leaf::Symbol(symbol) => Some(Item::Symbol(symbol.id)),
-        Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,
+        Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,
     }
 }
 

@@ -81,7 +81,7 @@ fn home_of(timeline: &Timeline, leaf: Leaf) -> Option<SpaceId> {
     match leaf {
         Leaf::Function(at) => Some(timeline.residences().get(at as usize)?.space),
         Leaf::Symbol(symbol) => Some(symbol.space),
-        Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,
+        Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,
     }
 }
 

@@ -165,7 +165,9 @@ impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
                 add(&mut counts.code, (leaf, space), 1);
                 Series::Tier((self.tier)(leaf))
             }
-            Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => Series::Unnamed,
+            Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => {
+                Series::Unnamed
+            }
         };
         add(&mut counts.bins, (pid, series, bin), 1);
     }

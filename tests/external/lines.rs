@@ -275,7 +275,7 @@ fn damaged_file_names_are_told_and_counted() {
     let said = inject(
         &capture::profile("node20"),
         &folder.path().join("out.data"),
-        &["--all"],
+        &["--all", "-v"],
     );
     assert!(
         said.contains("lines with damaged file names, which could be told from what was left of them (449,"),

@@ -321,7 +321,10 @@ fn recordings_of_other_machines_are_disassembled() {
             &output,
             &["--all", "--jitdump", text(&dumps)],
         );
-        assert!(!said.contains("warning"), "{name}: {said}");
+        // Samples of a program under QEMU are in the code that QEMU made of it.
+        let warnings = said.lines().filter(|line| line.contains("warning"));
+        let mut others = warnings.filter(|line| !line.contains("no sample in JIT code has a name"));
+        assert_eq!(others.next(), None, "{name}: {said}");
         let objects = objects_of(&output);
         for object in &objects {
             let header = run("readelf", &["-hW", text(object)]);

@@ -126,7 +126,7 @@ fn links_planted_in_a_shared_folder_lead_nowhere() {
                 tools::text(&victim("temporary")),
                 tools::text(shared.path()),
             ])
-            .args([env!("CARGO_BIN_EXE_jitinject"), "-i"])
+            .args([env!("CARGO_BIN_EXE_jitinject"), "--layout", "function", "-i"])
             .args([
                 &capture::profile("php82"),
                 Path::new("-o"),

@@ -15,6 +15,16 @@ use crate::support::{jitinject, said, scratch};
 /// Which rules recordings break: all that are here, and no others.
 pub const RECORDINGS: &[(&[&str], &[&str])] = &[
     (
+        &["node20-attached/jit-15716.dump"],
+        &["JD008", "JD010", "JD025", "JD028", "JD046", "JD093", "JD095"],
+    ),
+    (
+        &["node20-raw/jit-1558.dump"],
+        &[
+            "JD008", "JD010", "JD025", "JD028", "JD046", "JD073", "JD074", "JD080", "JD081", "JD093", "JD095",
+        ],
+    ),
+    (
         &["bun/jit-27165-27160.dump"],
         &["JD013", "JD025", "JD028", "JD046"],
     ),
