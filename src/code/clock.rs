@@ -4,7 +4,7 @@
 //! Other clocks run at a distance that the profile does not contain: what must be added to a runtime's time to get the
 //! profile's. The two ways to get it wrong are not equally bad. Code runs right after its load, so a distance that is
 //! too great by microseconds gives samples to the function that was at their address before. It is used for much
-//! longer than that until it is replaced: in 30 recordings of Node.js with `--stress-flush-code`, a distance that is
+//! longer than that until it is replaced: in 21 recordings of Node.js with `--stress-flush-code`, a distance that is
 //! too small by 1 to 30 ms changes no name, and the first one changes at 45 ms. So the result is the greatest
 //! distance that is surely not too great.
 //!
