@@ -256,17 +256,18 @@ impl Alignment {
             at_least: at_least.unwrap_or(bound.at_least),
             ..bound
         });
-        let all: Vec<u32> = shifts.iter().map(|&(file, _)| file).collect();
-        for (file, shift) in shifts {
-            let own = std::slice::from_ref(&file);
+        let plateau = |files: &[u32], bound| windows.plateau(files, profile.least(bound));
+        if is_one_clock {
+            let all: Vec<u32> = shifts.iter().map(|&(file, _)| file).collect();
+            let plateau = plateau(&all, common);
+            for (_, shift) in shifts {
+                shift.settle(common, profile, plateau.as_ref());
+            }
+        } else {
             // Containers can have a clock of their own (time namespaces).
-            let (bound, files) = if is_one_clock {
-                (common, &all[..])
-            } else {
-                (shift.bound, own)
-            };
-            let of_another = shift.bound.map(|own| own.best) != bound.map(|one| one.best);
-            shift.settle(bound, of_another, profile, |from| windows.plateau(files, from));
+            for (file, shift) in shifts {
+                shift.settle(shift.bound, profile, plateau(&[file], shift.bound).as_ref());
+            }
         }
     }
 
@@ -374,6 +375,14 @@ impl ProfileClock {
         }
     }
 
+    /// The least distance that a bound of a file allows, or the clocks themselves if there is none.
+    fn least(&self, bound: Option<Bound>) -> i64 {
+        // CLOCK_BOOTTIME is never behind CLOCK_MONOTONIC.
+        let least = (self.id == Some(CLOCK_BOOTTIME)).then_some(0);
+        let least = bound.map(|bound| bound.at_least).or(least);
+        least.map_or(i64::MIN, clamped)
+    }
+
     /// What is a good guess where nothing shows the distance: these clocks start with CLOCK_MONOTONIC.
     fn guess(&self) -> Option<i128> {
         match self.id {
@@ -385,34 +394,22 @@ impl ProfileClock {
 }
 
 impl Shift {
-    /// Settles the distance. `plateau` tells where samples have it, if it is not less than something.
-    fn settle(
-        &mut self,
-        bound: Option<Bound>,
-        of_another: bool,
-        profile: &ProfileClock,
-        plateau: impl FnOnce(i64) -> Option<Plateau>,
-    ) {
-        // CLOCK_BOOTTIME is never behind CLOCK_MONOTONIC.
-        let least = (profile.id == Some(CLOCK_BOOTTIME)).then_some(0);
-        let least = bound.map(|bound| bound.at_least).or(least);
-        let plateau = plateau(least.map_or(i64::MIN, clamped));
+    /// Settles the distance by a bound, its own or that of another file. `plateau` are the distances that suit most samples,
+    /// from [`ProfileClock::least`] on.
+    fn settle(&mut self, bound: Option<Bound>, profile: &ProfileClock, plateau: Option<&Plateau>) {
         let Some(bound) = bound else {
             return self.guess(profile, plateau);
         };
-        let evidence = if of_another {
+        let evidence = if self.bound.map(|own| own.best) != Some(bound.best) {
             Evidence::OtherRuntime
         } else {
             bound.evidence
         };
-        let contradiction = plateau.as_ref().filter(|plateau| {
+        let contradiction = plateau.filter(|plateau| {
             !plateau.holds(bound.best)
                 && plateau.score.saturating_sub(plateau.score_of(bound.best)) >= MIN_SAMPLES
         });
-        let nearer = plateau
-            .as_ref()
-            .and_then(sharp_end)
-            .filter(|&nearer| nearer > bound.best);
+        let nearer = plateau.and_then(sharp_end).filter(|&nearer| nearer > bound.best);
         (self.offset, self.evidence) = match (contradiction, nearer) {
             (Some(plateau), _) => {
                 let end = sharp_end(plateau).unwrap_or_else(|| within(plateau, Some(bound.best)));
@@ -425,14 +422,11 @@ impl Shift {
     }
 
     /// Settles a distance that no file bounds.
-    fn guess(&mut self, profile: &ProfileClock, plateau: Option<Plateau>) {
-        let known = plateau
-            .as_ref()
-            .filter(|plateau| plateau.score.saturating_sub(plateau.least_score) >= MIN_SAMPLES);
+    fn guess(&mut self, profile: &ProfileClock, plateau: Option<&Plateau>) {
+        let known =
+            plateau.filter(|plateau| plateau.score.saturating_sub(plateau.least_score) >= MIN_SAMPLES);
         let guess = profile.guess();
-        self.offset = plateau
-            .as_ref()
-            .map_or(guess.unwrap_or(0), |plateau| within(plateau, guess));
+        self.offset = plateau.map_or(guess.unwrap_or(0), |plateau| within(plateau, guess));
         self.evidence = if known.is_some() {
             Evidence::LiveCode
         } else {
@@ -753,14 +747,14 @@ mod tests {
     }
 
     fn shifted(bound: Option<i128>, plateau: Plateau) -> Shift {
+        let bound = bound.map(|bound| Bound::exactly(bound, Evidence::FirstRecordAtMarker));
         let mut shift = Shift {
             offset: 0,
             evidence: Evidence::None,
-            bound: None,
+            bound,
             doubt: None,
         };
-        let bound = bound.map(|bound| Bound::exactly(bound, Evidence::FirstRecordAtMarker));
-        shift.settle(bound, false, &PROFILE, |_| Some(plateau));
+        shift.settle(bound, &PROFILE, Some(&plateau));
         shift
     }
 
