@@ -449,12 +449,14 @@ impl Unnamed {
     }
 }
 
-/// So many of something, in words that fit the number.
+/// So many of something, whose plural ends in "s".
 pub fn count(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        number => format!("{number} {what}s"),
-    }
+    count_of(number, what, &format!("{what}s"))
+}
+
+/// A number with the words that fit it.
+pub fn count_of(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// A word that a shell reads back as it is.

@@ -336,7 +336,7 @@ impl Bound {
             .born
             .map(|born| from(born, earliest, Evidence::FirstRecordAtStart));
         // Quirk: LLVM's MCJIT and others that never have memory writable and executable at once map it as executable only
-        // after they have told of the load.
+        // after they log the load.
         let by_maps = runtime.distance_by_maps.map(|distance| Self {
             at_least: distance.saturating_sub(MARGIN),
             ..Self::exactly(distance, Evidence::MapBeforeLoad)

@@ -14,7 +14,7 @@ use crate::perf::event::Backing;
 use crate::units::{Address, Time};
 
 /// Removes the code from `events` that is loaded in mappings of files; returns how many loads these were. Memory that
-/// runtimes share with themselves through a file is none of these ([`Backing::Shared`]).
+/// runtimes share with themselves through a file does not count ([`Backing::Shared`]).
 pub fn remove(processes: &Processes, events: &mut Vec<PlacedEvent>) -> u64 {
     let mut files = Files {
         processes,

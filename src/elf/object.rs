@@ -25,7 +25,7 @@
 //! - The libdw that newer perf is built with finds lines only from address 0x10000 of an object on (see
 //!   [`LEAD_IN`]), so `.text` starts there where the 64 KiB before the code are free.
 //! - An object of many functions covers all of their memory. The memory between them is a hole in the file
-//!   ([`SparseBytes`]). Symbols have sizes, so that nothing in a hole gets the name of a neighbour.
+//!   ([`SparseBytes`]). Symbols have sizes, so nothing in a hole takes the name of a neighbour.
 //! - Where only the name of some code is known, `.text` has a size and no content (SHT_NOBITS), as in files of
 //!   debug information, and nothing of the file is loaded. Such an object lies at the code's addresses and
 //!   not a byte before them. eu-elflint remarks on such sections.

@@ -23,16 +23,11 @@ use crate::inject::{InputKind, Options, Tiers, is_standard, output, runtimes, sa
 use crate::perf::Profile;
 use crate::runtime::{Change, CodeFile, FileKind, jitdump};
 use crate::summary::{
-    CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
+    self, CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
     SymbolSummary, Unnamed, Warning,
 };
 use crate::tally::Tally;
 use crate::units::Pid;
-
-/// A number with the words that fit it.
-fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
-}
 
 /// What is said of a file of a runtime if it was cut off.
 fn shrunk(file: &MappedFile) -> Option<Warning> {
@@ -309,7 +304,7 @@ impl Run<'_> {
         if unreadable > 0 {
             notes.push(format!(
                 "cannot read the file systems of {}, which may hold their perf maps; run this as their user or as root",
-                count(unreadable as u64, "process with unnamed samples", "processes with unnamed samples")
+                summary::count_of(unreadable as u64, "process with unnamed samples", "processes with unnamed samples")
             ));
         }
         if self.has_lost_kernel_copy {
@@ -398,7 +393,7 @@ fn unlogged(profile: &Profile<'_>, survey: &Survey, pids: &FxHashSet<Pid>) -> Ve
     if pids.is_empty() {
         return Vec::new();
     }
-    let processes = count(pids.len() as u64, "process has", "processes have");
+    let processes = summary::count_of(pids.len() as u64, "process has", "processes have");
     let how = runtimes::how_to_ask(profile, &survey.processes, pids);
     let first = match how.is_empty() {
         true => format!("{processes} samples in JIT code that no file describes, and no known JIT runtime"),
