@@ -7,6 +7,7 @@ use jitinject::bytes::ByteOrder;
 use serde_json::Value;
 
 use crate::support::profile::ProfileWriter;
+use crate::support::recording::PID;
 use crate::support::{attempt, capture, inject, jitinject, said, scratch, tools};
 
 const REGION: u64 = 0x7000_0000;
@@ -220,7 +221,8 @@ fn file_systems_of_processes_whose_samples_are_named_are_not_missed() {
     let pid = running.0.id();
     std::fs::create_dir(format!("/tmp/perf-{pid}.map")).unwrap();
     let mut recorded = Recorded::new();
-    let other = if pid == 10 { 11 } else { 10 };
+    // A process that runs may be another user's, whose file system can't be read.
+    let other = PID;
     recorded.process(other, "/usr/bin/node");
     recorded.process(pid, "/usr/bin/sleep");
     recorded.sample(other, REGION + 8);

@@ -238,6 +238,8 @@ fn the_interrupt_that_ends_the_recording_does_not_end_the_reading() {
     assert_eq!(shown::leaves(&folder.path().join("out.data")).len(), 320);
     // A second one ends it.
     let mut child = start();
+    // Waiting would close it, and the program would end by itself.
+    let _stdin = child.stdin.take();
     send_and_wait(&child, Signal::INT);
     send(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::INT.as_raw()));
