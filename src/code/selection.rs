@@ -363,8 +363,8 @@ struct Walk<'a> {
 /// What was found lately. Most samples are taken in few functions, and what is known of those stays in the
 /// processor's caches here, which all functions together would leave.
 struct Recent {
-    /// By a part of the address.
-    found: Vec<Option<Found>>,
+    /// By a hash of the address; the latest of each two first.
+    found: Vec<[Option<Found>; 2]>,
 }
 
 /// Code that was found: what it is, and where and when.
@@ -376,22 +376,42 @@ struct Found {
 }
 
 impl Recent {
-    /// As many as fit into the second of the processor's caches.
-    const SIZE: usize = 1 << 14;
+    /// The logarithm of how many pairs there are: as many as fit into the second of the processor's caches.
+    const BITS: u32 = 13;
     /// Neighbouring addresses that share a place: functions are rarely shorter.
     const NEIGHBOURS: u64 = 64;
 
     fn new() -> Self {
         Self {
-            found: vec![None; Self::SIZE],
+            found: vec![[None; 2]; 1 << Self::BITS],
         }
     }
 
-    /// The place for what is at an address.
-    fn place(&mut self, space: SpaceId, address: Address) -> Option<&mut Option<Found>> {
-        let key = (address.0 / Self::NEIGHBOURS) as usize;
-        let key = key.wrapping_add(space.index().wrapping_mul(31));
-        self.found.get_mut(key % Self::SIZE)
+    /// The places for what is at an address.
+    fn places(&mut self, space: SpaceId, address: Address) -> Option<&mut [Option<Found>; 2]> {
+        /// 2^64 divided by the golden ratio: neighbours, and functions at equal distances, come to lie apart.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let key = (address.0 / Self::NEIGHBOURS) ^ (space.index() as u64).rotate_right(20);
+        self.found
+            .get_mut((key.wrapping_mul(SPREAD) >> (u64::BITS - Self::BITS)) as usize)
+    }
+
+    /// What was found at an address, if it was of that time.
+    fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<Found> {
+        let [latest, earlier] = self.places(space, address)?;
+        let is_it = |found: &Found| found.space == space && found.stay.holds(address, time);
+        if let Some(found) = latest.filter(is_it) {
+            return Some(found);
+        }
+        let found = earlier.filter(is_it)?;
+        std::mem::swap(latest, earlier);
+        Some(found)
+    }
+
+    fn put(&mut self, address: Address, found: Found) {
+        if let Some([latest, earlier]) = self.places(found.space, address) {
+            *earlier = latest.replace(found);
+        }
     }
 }
 
@@ -521,16 +541,12 @@ impl Walk<'_> {
 
     /// What is at an address at a time, and if it is code, where around there.
     fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Occupant, Option<Stay>) {
-        let place = self.recent.place(space, address);
-        if let Some(&mut Some(found)) = place
-            && found.space == space
-            && found.stay.holds(address, time)
-        {
+        if let Some(found) = self.recent.get(space, address, time) {
             return (found.code.into(), Some(found.stay));
         }
         let (occupant, stay) = self.selector.timeline.around(space, address, time);
-        if let (Some(place), Some(stay), Some(code)) = (place, stay, occupant.code()) {
-            *place = Some(Found { stay, space, code });
+        if let (Some(stay), Some(code)) = (stay, occupant.code()) {
+            self.recent.put(address, Found { stay, space, code });
         }
         (occupant, stay)
     }

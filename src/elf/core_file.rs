@@ -1,7 +1,10 @@
 //! The memory in a core file, or in a copy of it as debuggers make them (`gcore`).
 
+use std::cmp::Reverse;
+
 use object::elf;
 use object::endian::Endianness;
+use object::read::ReadRef;
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::units::{Address, AddressRange};
@@ -18,28 +21,30 @@ pub enum Error {
     NotACore,
 }
 
-/// The memory of a process.
+/// Where the memory of a process is in a core file.
 #[derive(Clone, Debug, Default)]
-pub struct CoreFile<'a> {
-    /// The segments, from the lowest address up.
-    segments: Vec<(AddressRange, &'a [u8])>,
+pub struct CoreFile {
+    /// The segments and their offsets in the file, from the lowest address up. None lies in another one.
+    segments: Vec<(AddressRange, u64)>,
 }
 
-impl<'a> CoreFile<'a> {
+impl CoreFile {
     /// Reads the program headers of a file, of 32 bits or 64, in either byte order.
-    pub fn parse(file: &'a [u8]) -> Result<Self, Error> {
+    pub fn parse<'a>(file: impl ReadRef<'a>) -> Result<Self, Error> {
         /// Where a file says of which class it is (`EI_CLASS`).
-        const CLASS: usize = 4;
-        let class = file.get(CLASS);
-        if class == Some(&elf::ELFCLASS32.0) {
+        const CLASS: u64 = 4;
+        if file.read_at::<u8>(CLASS) == Ok(&elf::ELFCLASS32.0) {
             Self::parse_class::<elf::FileHeader32<Endianness>>(file)
         } else {
             Self::parse_class::<elf::FileHeader64<Endianness>>(file)
         }
     }
 
-    fn parse_class<H: FileHeader<Endian = Endianness>>(file: &'a [u8]) -> Result<Self, Error> {
+    fn parse_class<'a, H: FileHeader<Endian = Endianness>>(file: impl ReadRef<'a>) -> Result<Self, Error> {
         let error = |error: object::read::Error| Error::NotElf(error.to_string());
+        let len = file
+            .len()
+            .map_err(|()| Error::NotElf("its length is not known".into()))?;
         let header = H::parse(file).map_err(error)?;
         let endian = header.endian().map_err(error)?;
         if header.e_type(endian) != elf::ET_CORE {
@@ -48,26 +53,33 @@ impl<'a> CoreFile<'a> {
         let mut segments = Vec::new();
         for segment in header.program_headers(endian, file).map_err(error)? {
             let start = Address(segment.p_vaddr(endian).into());
-            let data = segment.data(endian, file).unwrap_or_default();
+            let (offset, size) = segment.file_range(endian);
+            // The file may be cut.
+            let size = size.min(len.saturating_sub(offset));
             if segment.p_type(endian) == elf::PT_LOAD
-                && let Some(range) = AddressRange::new(start, data.len() as u64)
+                && let Some(range) = AddressRange::new(start, size)
             {
-                segments.push((range, data));
+                segments.push((range, offset));
             }
         }
-        segments.sort_by_key(|&(range, _)| range);
+        segments.sort_by_key(|&(range, _)| (range.start, Reverse(range.end)));
+        let mut covered = Address(0);
+        segments.retain(|(range, _)| {
+            let is_new = range.end > covered;
+            covered = covered.max(range.end);
+            is_new
+        });
         Ok(Self { segments })
     }
 
-    /// What lies at some addresses, if all of it is in one segment.
-    pub fn bytes(&self, range: AddressRange) -> Option<&'a [u8]> {
+    /// The offset in the file of what was at some addresses, if all of it is in one segment.
+    pub fn offset(&self, range: AddressRange) -> Option<u64> {
         let behind = self
             .segments
             .partition_point(|(segment, _)| segment.start <= range.start);
-        let &(segment, data) = self.segments.get(behind.checked_sub(1)?)?;
-        let start = usize::try_from(range.start.0.checked_sub(segment.start.0)?).ok()?;
-        let end = start.checked_add(usize::try_from(range.size()).ok()?)?;
-        data.get(start..end)
+        let &(segment, offset) = self.segments.get(behind.checked_sub(1)?)?;
+        let start = range.start.0.checked_sub(segment.start.0)?;
+        (range.end <= segment.end).then(|| offset.checked_add(start))?
     }
 }
 
@@ -75,45 +87,80 @@ impl<'a> CoreFile<'a> {
 mod tests {
     use super::*;
 
-    fn core(kind: u16, address: u64, memory: &[u8]) -> Vec<u8> {
-        let mut file = vec![0; 64 + 56];
+    const HEADERS: u64 = 64;
+
+    /// A file of a kind with a segment for each address and the memory there.
+    fn file(kind: u16, memory: &[(u64, &[u8])]) -> Vec<u8> {
+        let mut file = vec![0; HEADERS as usize];
         file[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
         file[16..18].copy_from_slice(&kind.to_le_bytes());
         file[20] = 1;
-        file[32..40].copy_from_slice(&64u64.to_le_bytes());
+        file[32..40].copy_from_slice(&HEADERS.to_le_bytes());
         file[52..54].copy_from_slice(&64u16.to_le_bytes());
         file[54..56].copy_from_slice(&56u16.to_le_bytes());
-        file[56..58].copy_from_slice(&1u16.to_le_bytes());
-        file[64..68].copy_from_slice(&1u32.to_le_bytes());
-        for (at, number) in [
-            (72, 120),
-            (80, address),
-            (96, memory.len() as u64),
-            (104, memory.len() as u64),
-        ] {
-            file[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        file[56..58].copy_from_slice(&(memory.len() as u16).to_le_bytes());
+        let mut offset = HEADERS + 56 * memory.len() as u64;
+        for &(address, bytes) in memory {
+            let size = bytes.len() as u64;
+            for number in [1, offset, address, 0, size, size, 0] {
+                file.extend_from_slice(&number.to_le_bytes());
+            }
+            offset += size;
         }
-        file.extend_from_slice(memory);
+        memory.iter().for_each(|(_, bytes)| file.extend_from_slice(bytes));
         file
+    }
+
+    fn core(memory: &[(u64, &[u8])]) -> Vec<u8> {
+        file(4, memory)
+    }
+
+    fn bytes(file: &[u8], start: u64, size: u64) -> Option<&[u8]> {
+        let core = CoreFile::parse(file).unwrap();
+        let offset = core.offset(AddressRange::new(Address(start), size).unwrap())?;
+        Some(&file[offset as usize..(offset + size) as usize])
     }
 
     #[test]
     fn memory_is_found_by_its_address() {
-        let file = core(4, 0x1000, b"memory");
-        let core = CoreFile::parse(&file).unwrap();
-        let bytes = |start, size| core.bytes(AddressRange::new(Address(start), size).unwrap());
-        assert_eq!(bytes(0x1001, 3), Some(&b"emo"[..]));
-        assert_eq!(bytes(0x1000, 6), Some(&b"memory"[..]));
-        assert_eq!(bytes(0x1001, 6), None);
-        assert_eq!(bytes(0xfff, 2), None);
+        let file = core(&[(0x1000, b"memory")]);
+        assert_eq!(bytes(&file, 0x1001, 3), Some(&b"emo"[..]));
+        assert_eq!(bytes(&file, 0x1000, 6), Some(&b"memory"[..]));
+        assert_eq!(bytes(&file, 0x1001, 6), None);
+        assert_eq!(bytes(&file, 0xfff, 2), None);
+    }
+
+    #[test]
+    fn small_segments_hide_nothing_of_large_ones() {
+        let file = core(&[
+            (0x1002, b"x"),
+            (0x1000, b"memory"),
+            (0x1000, b"y"),
+            (0x1004, b"ry and more"),
+        ]);
+        assert_eq!(bytes(&file, 0x1003, 3), Some(&b"ory"[..]));
+        assert_eq!(bytes(&file, 0x1000, 6), Some(&b"memory"[..]));
+        assert_eq!(bytes(&file, 0x1005, 10), Some(&b"y and more"[..]));
+    }
+
+    #[test]
+    fn what_a_cut_file_still_has_is_found() {
+        let mut file = core(&[(0x1000, b"memory")]);
+        file.truncate(file.len() - 2);
+        assert_eq!(bytes(&file, 0x1000, 4), Some(&b"memo"[..]));
+        assert_eq!(bytes(&file, 0x1000, 5), None);
     }
 
     #[test]
     fn other_files_are_refused() {
-        assert_eq!(CoreFile::parse(&core(3, 0, b"x")).unwrap_err(), Error::NotACore);
-        assert!(matches!(CoreFile::parse(b"text").unwrap_err(), Error::NotElf(_)));
-        let mut cut = core(4, 0x1000, b"memory");
+        let other = file(3, &[(0, b"x")]);
+        assert_eq!(CoreFile::parse(&*other).unwrap_err(), Error::NotACore);
+        assert!(matches!(
+            CoreFile::parse(&b"text"[..]).unwrap_err(),
+            Error::NotElf(_)
+        ));
+        let mut cut = core(&[(0x1000, b"memory")]);
         cut.truncate(90);
-        assert!(CoreFile::parse(&cut).is_err());
+        assert!(CoreFile::parse(&*cut).is_err());
     }
 }

@@ -1,55 +1,85 @@
-//! A file's bytes, mapped into memory.
+//! Files that others wrote, read into memory of our own.
+//!
+//! Whoever may write to a file can change it while it is read. A map of such a file is no `&[u8]`: text that was found
+//! to be UTF-8 is other text a moment later, and so are numbers that were compared with a limit. So each file is copied
+//! before anything looks at it, and what is looked at stays as it is. Only copies are ever mapped, and those have
+//! no name by which others could open them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::ops::Deref;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use memmap2::Mmap;
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, SeekFrom};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::files::shrinking::Watch;
+use crate::files::Spool;
 
-/// A regular file, mapped read-only.
+/// How many bytes of files are read into memory. Beyond that, files are copied to disk, which takes no longer, and the
+/// system can take them out of memory when it needs the room.
+const MAX_IN_MEMORY: u64 = 256 << 20;
+
+/// Files of up to so many bytes are always in memory: a map takes more than they do.
+const SMALL: u64 = 1 << 20;
+
+/// How many bytes of holes a file may have. What programs write has none; a hole of any size takes no room on the disk,
+/// but the time to read it.
+const MAX_HOLES: u64 = 1 << 30;
+
+/// How many bytes are looked at to find out what a file is.
+const START: u64 = 4 << 10;
+
+/// How many bytes of files are in memory.
+static IN_MEMORY: AtomicU64 = AtomicU64::new(0);
+
+/// How many files are in use.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// A regular file as it was when it was read.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
-    /// `None` for an empty file, which can't be mapped.
-    map: Option<Map>,
+    bytes: Bytes,
+    is_cut: bool,
     /// Device and inode.
     number: (u64, u64),
     owner: u32,
     modified: SystemTime,
 }
 
-/// How many files are mapped now.
-static MAPPED: AtomicUsize = AtomicUsize::new(0);
-
+/// A copy of a file's bytes.
 #[derive(Debug)]
-struct Map {
-    /// First, so that it is gone before the map is.
-    watch: Watch,
-    bytes: Mmap,
+enum Bytes {
+    InMemory(Vec<u8>),
+    /// In a file without a name.
+    OnDisk(Mmap),
 }
 
-impl Drop for Map {
+impl Drop for MappedFile {
     fn drop(&mut self) {
-        MAPPED.fetch_sub(1, Ordering::Relaxed);
+        IN_USE.fetch_sub(1, Ordering::Relaxed);
+        if let Bytes::InMemory(bytes) = &self.bytes {
+            IN_MEMORY.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+        }
     }
 }
 
-impl MappedFile {
-    /// How many files this process has mapped now. The kernel allows 65,530 maps (vm.max_map_count), those of memory
-    /// included.
-    pub fn mapped_now() -> usize {
-        MAPPED.load(Ordering::Relaxed)
-    }
+/// A regular file that is open, and of which only the start has been read.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: File,
+    path: PathBuf,
+    metadata: Metadata,
+    start: Vec<u8>,
+}
 
-    /// Opens and maps a file. What is not a regular file is refused, as far as can be without opening it,
+impl OpenFile {
+    /// Opens a file. What is not a regular file is refused, as far as can be without opening it,
     /// which does things to some devices; and opening never waits: a FIFO could make it wait for ever.
     pub fn open(path: &Path) -> io::Result<Self> {
         refuse_irregular(&fs::metadata(path)?)?;
@@ -58,19 +88,103 @@ impl MappedFile {
             .read(true)
             .custom_flags(flags.bits() as i32)
             .open(path)?;
-        Self::of(&file, path)
+        Self::of(file, path)
     }
 
-    /// Maps a file that is open already. `path` is what to call it.
-    pub fn of(file: &File, path: &Path) -> io::Result<Self> {
+    /// The same of a file that is open already. `path` is what to call it.
+    pub fn of(file: File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         refuse_irregular(&metadata)?;
+        let mut start = vec![0; metadata.len().min(START) as usize];
+        let read = read_at(&file, &mut start, 0)?;
+        start.truncate(read);
         Ok(Self {
+            file,
             path: path.to_owned(),
-            map: (metadata.len() > 0).then(|| map(file)).transpose()?,
+            metadata,
+            start,
+        })
+    }
+
+    /// Its first bytes: all of them, or 4 KiB.
+    pub fn start(&self) -> &[u8] {
+        &self.start
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many bytes it had when it was opened.
+    pub fn len(&self) -> u64 {
+        self.metadata.len()
+    }
+
+    /// Whether it had none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The file itself, for those who read and seek, and keep what they have read.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Reads `size` bytes from byte `offset` on, or as many as there are.
+    pub fn read_part(&self, offset: u64, size: u64) -> io::Result<Vec<u8>> {
+        let size = size.min(self.len().saturating_sub(offset));
+        let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
+        let read = read_at(&self.file, &mut bytes, offset)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Reads all of it, as long as it was when it was opened.
+    pub fn read(self) -> io::Result<MappedFile> {
+        let len = self.metadata.len();
+        refuse_sparse(&self.file, &self.metadata)?;
+        let in_memory = || Ok(Bytes::InMemory(self.read_part(0, len)?));
+        let is_small = len <= SMALL || IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= MAX_IN_MEMORY;
+        let bytes: io::Result<Bytes> = match is_small {
+            true => in_memory(),
+            // The disk may be full.
+            false => copy_to_disk(&self.file, len).or_else(|_| in_memory()),
+        };
+        MappedFile::new(bytes?, self.path, &self.metadata)
+    }
+}
+
+impl MappedFile {
+    /// How many files this process has read and still uses.
+    pub fn in_use() -> usize {
+        IN_USE.load(Ordering::Relaxed)
+    }
+
+    /// Opens and reads a file; see [`OpenFile::open`].
+    pub fn open(path: &Path) -> io::Result<Self> {
+        OpenFile::open(path)?.read()
+    }
+
+    /// A file that only this process has, and that nothing writes to any more. `path` is what to call it.
+    pub(super) fn of_own(file: &File, path: &Path) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Self::new(Bytes::of_own(file, metadata.len())?, path.to_owned(), &metadata)
+    }
+
+    fn new(bytes: Bytes, path: PathBuf, metadata: &Metadata) -> io::Result<Self> {
+        let modified = metadata.modified()?;
+        IN_USE.fetch_add(1, Ordering::Relaxed);
+        if let Bytes::InMemory(bytes) = &bytes {
+            IN_MEMORY.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        Ok(Self {
+            is_cut: (bytes.len() as u64) < metadata.len(),
+            bytes,
+            path,
             number: (metadata.dev(), metadata.ino()),
             owner: metadata.uid(),
-            modified: metadata.modified()?,
+            modified,
         })
     }
 
@@ -84,18 +198,9 @@ impl MappedFile {
         self.number
     }
 
-    /// Whether it has got shorter since it was opened, so that some of the bytes may have been read as zeros, as
-    /// far as can be told: what is read from a pipe's file descriptor can't be found again.
+    /// Whether it got shorter while it was read, so that its end is missing.
     pub fn has_shrunk(&self) -> bool {
-        let is_torn = self.map.as_ref().is_some_and(|map| map.watch.is_torn());
-        // Up to the end of its last page, what is cut off is zeros without further ado.
-        let is_shorter = || {
-            let found = fs::metadata(&self.path);
-            found.is_ok_and(|found| {
-                (found.dev(), found.ino()) == self.number && found.len() < self.len() as u64
-            })
-        };
-        is_torn || is_shorter()
+        self.is_cut
     }
 
     /// The user whom it belongs to.
@@ -123,8 +228,65 @@ impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.map.as_ref().map(|map| &map.bytes[..]).unwrap_or_default()
+        &self.bytes
     }
+}
+
+impl Bytes {
+    /// Maps a file of our own.
+    #[expect(unsafe_code, reason = "maps a file")]
+    fn of_own(file: &File, len: u64) -> io::Result<Self> {
+        if len == 0 {
+            // It can't be mapped.
+            return Ok(Self::InMemory(Vec::new()));
+        }
+        // SAFETY: The file never had a name that others could have opened it by, or has none any longer and could be
+        // opened by this user only; and this process doesn't write to it any more.
+        Ok(Self::OnDisk(unsafe { Mmap::map(file)? }))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::InMemory(bytes) => bytes,
+            Self::OnDisk(map) => map,
+        }
+    }
+}
+
+/// Fills `bytes` from a file's byte `offset` on as far as it goes, and returns how many there are.
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(read as u64)) {
+            Ok(0) => break,
+            Ok(count) => read = read.saturating_add(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+/// Copies the first `len` bytes of a file into one of our own.
+fn copy_to_disk(file: &File, len: u64) -> io::Result<Bytes> {
+    let mut spool = Spool::create()?;
+    let mut piece = vec![0; SMALL as usize];
+    let mut copied: u64 = 0;
+    while copied < len {
+        let missing = len.saturating_sub(copied).min(SMALL) as usize;
+        let piece = piece.get_mut(..missing).unwrap_or_default();
+        let read = read_at(file, piece, copied)?;
+        if read == 0 {
+            break;
+        }
+        spool.write_all(piece.get(..read).unwrap_or_default())?;
+        copied = copied.saturating_add(read as u64);
+    }
+    Bytes::of_own(&spool.into_file()?, copied)
 }
 
 fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
@@ -137,73 +299,93 @@ fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-#[expect(unsafe_code, reason = "maps a file that others may write to")]
-fn map(file: &File) -> io::Result<Map> {
-    // SAFETY: The bytes may change while they are looked at, if somebody writes to the file. They are only
-    // ever read as bytes, each length in them is checked where it is used, and no decision relies on reading
-    // the same bytes twice. What is cut off is watched over.
-    let bytes = unsafe { Mmap::map(file)? };
-    MAPPED.fetch_add(1, Ordering::Relaxed);
-    Ok(Map {
-        watch: Watch::over(&bytes),
-        bytes,
-    })
+/// Refuses a file with more holes than any program leaves.
+fn refuse_sparse(file: &File, metadata: &Metadata) -> io::Result<()> {
+    /// The unit of `st_blocks`.
+    const BLOCK: u64 = 512;
+    let len = metadata.len();
+    // Files that the file system compresses have fewer blocks as well.
+    let may_be_sparse = metadata.blocks().saturating_mul(BLOCK).saturating_add(MAX_HOLES) < len;
+    if may_be_sparse && holes(file, len)? > MAX_HOLES {
+        return Err(io::Error::other(format!(
+            "is sparse: more than {} GiB of its {len} bytes are holes",
+            MAX_HOLES >> 30
+        )));
+    }
+    Ok(())
+}
+
+/// How many bytes of a file are in holes, or a number above [`MAX_HOLES`].
+fn holes(file: &File, len: u64) -> io::Result<u64> {
+    let (mut holes, mut at): (u64, u64) = (0, 0);
+    while at < len && holes <= MAX_HOLES {
+        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            // Nothing but a hole follows.
+            Err(Errno::NXIO) => len,
+            other => other?.min(len),
+        };
+        holes = holes.saturating_add(data.saturating_sub(at));
+        at = match data < len {
+            true => rustix::fs::seek(file, SeekFrom::Hole(data))?,
+            false => len,
+        };
+    }
+    Ok(holes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
-    const PAGE: usize = 1 << 16;
-
-    fn file(pages: usize) -> (tempfile::NamedTempFile, MappedFile) {
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(&vec![7; pages * PAGE]).unwrap();
-        let mapped = MappedFile::open(file.path()).unwrap();
-        (file, mapped)
+        file.write_all(bytes).unwrap();
+        file
     }
 
     #[test]
-    fn what_is_cut_off_is_read_as_zeros() {
-        for left in [0, 1, PAGE, PAGE + 1, 3 * PAGE] {
-            let (file, mapped) = file(4);
-            assert!(!mapped.has_shrunk());
-            file.as_file().set_len(left as u64).unwrap();
-            // from the end on, each page by itself
-            for at in (0..4 * PAGE).rev() {
-                let expected = if at < left { 7 } else { 0 };
-                assert_eq!(mapped[at], expected, "{at} of {left}");
-            }
-            assert!(mapped.has_shrunk());
+    fn what_was_read_stays_when_the_file_changes() {
+        let file = file(&[7; 100_000]);
+        let read = MappedFile::open(file.path()).unwrap();
+        file.as_file().write_all_at(&[8; 200_000], 0).unwrap();
+        assert_eq!(read[..], [7; 100_000]);
+        file.as_file().set_len(10).unwrap();
+        assert_eq!(read[..], [7; 100_000]);
+        assert!(!read.has_shrunk());
+    }
+
+    #[test]
+    fn a_file_that_is_cut_while_it_is_read_ends_there() {
+        for left in [0, 1, 5_000] {
+            let file = file(&[7; 100_000]);
+            let open = OpenFile::open(file.path()).unwrap();
+            assert_eq!(open.start(), [7; START as usize]);
+            file.as_file().set_len(left).unwrap();
+            let read = open.read().unwrap();
+            assert_eq!(read[..], vec![7; left as usize]);
+            assert!(read.has_shrunk());
         }
     }
 
     #[test]
-    fn a_file_that_is_cut_inside_its_last_page_has_shrunk() {
-        let (file, mapped) = file(1);
-        file.as_file().set_len(PAGE as u64 - 1).unwrap();
-        assert_eq!(mapped[PAGE - 1], 0);
-        assert!(mapped.has_shrunk());
+    fn a_copy_on_disk_has_the_same_bytes() {
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let file = file(&bytes);
+        let copy = |len: usize| copy_to_disk(file.as_file(), len as u64).unwrap();
+        assert_eq!(copy(bytes.len())[..], bytes);
+        assert_eq!(copy(2_000_001)[..], bytes[..2_000_001]);
+        assert!(copy(0).is_empty());
+        // longer than the file is by now
+        assert_eq!(copy(bytes.len() + 1)[..], bytes);
     }
 
-    /// Maps come and go while others are cut off.
     #[test]
-    fn threads_do_not_disturb_each_other() {
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..200 {
-                        let (cut, mapped) = file(2);
-                        let (_whole, other) = file(1);
-                        cut.as_file().set_len(PAGE as u64).unwrap();
-                        assert!(mapped[..PAGE].iter().all(|&byte| byte == 7));
-                        assert!(mapped[PAGE..].iter().all(|&byte| byte == 0));
-                        assert!(mapped.has_shrunk() && !other.has_shrunk());
-                        assert!(other.iter().all(|&byte| byte == 7));
-                    }
-                });
-            }
-        });
+    fn a_file_of_holes_is_refused() {
+        let file = file(b"data");
+        file.as_file().set_len(MAX_HOLES + (1 << 20)).unwrap();
+        let open = || OpenFile::open(file.path()).unwrap();
+        assert!(open().read().unwrap_err().to_string().contains("is sparse"));
+        file.as_file().set_len(1 << 20).unwrap();
+        assert_eq!(open().read().unwrap().len(), 1 << 20);
     }
 }

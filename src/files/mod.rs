@@ -5,14 +5,13 @@ pub mod mapped;
 pub mod out_of_memory;
 pub mod packing;
 pub mod search;
-mod shrinking;
 pub mod spool;
 pub mod staged;
 pub mod standard;
 pub mod unfinished;
 
 pub use folder::SharedFolder;
-pub use mapped::MappedFile;
+pub use mapped::{MappedFile, OpenFile};
 pub use packing::Packing;
 pub use spool::Spool;
 pub use staged::{StagedFile, StagedFolder};

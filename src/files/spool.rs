@@ -31,8 +31,12 @@ impl Spool {
 
     /// Maps what was written. `path` is what to call it.
     pub fn map(self, path: &Path) -> io::Result<MappedFile> {
-        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        MappedFile::of(&file, path)
+        MappedFile::of_own(&self.into_file()?, path)
+    }
+
+    /// The file, with all that was written.
+    pub(super) fn into_file(self) -> io::Result<File> {
+        self.file.into_inner().map_err(io::IntoInnerError::into_error)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::code::clock::moved;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
 use crate::files::search::{files_below, shown};
-use crate::files::{MappedFile, Packing};
+use crate::files::{MappedFile, OpenFile, Packing};
 use crate::inject::Error;
 use crate::inject::input::read_error;
 use crate::inject::trust::Trust;
@@ -27,17 +27,17 @@ use crate::units::{Pid, Time};
 /// have written to it.
 const SLACK: u64 = 1_000_000_000;
 
-/// How many files there may be mapped at a time when one of a runtime is to be used. The kernel allows 65,530 maps
-/// (vm.max_map_count); what is left is for the memory of the program itself.
+/// How many files there may be in use at a time when one of a runtime is to be used: more than any machine runs
+/// processes, and few enough to be looked through in seconds.
 const MAX_FILES: usize = 50_000;
 
 /// Opens a file that a runtime may have written.
-pub fn open_mapped(path: &Path) -> Result<MappedFile, Rejected> {
-    let file = MappedFile::open(path)?;
-    if MappedFile::mapped_now() > MAX_FILES {
+pub fn open_found(path: &Path) -> Result<OpenFile, Rejected> {
+    if MappedFile::in_use() >= MAX_FILES {
         return Err(Rejected::TooMany);
     }
-    if let Some(packing) = Packing::of(&file) {
+    let file = OpenFile::open(path)?;
+    if let Some(packing) = Packing::of(file.start()) {
         let program = packing.program();
         return Err(Rejected::Because(format!(
             "is compressed with {program}: not used; unpack it with {program} -d"
@@ -99,8 +99,9 @@ impl From<jitdump::Error> for Rejected {
 impl Candidate {
     /// Opens a file, which must be a jitdump.
     pub fn open(path: &Path) -> Result<Self, Rejected> {
-        let file = open_mapped(path)?;
-        let header = Header::parse(&file)?;
+        let file = open_found(path)?;
+        let header = Header::parse(file.start())?;
+        let file = file.read()?;
         Ok(Self {
             first: first_time(&file, &header),
             last: Arc::default(),
@@ -258,9 +259,16 @@ pub fn open_given(
             continue;
         }
         for path in files_below(path, notes) {
-            let file = MappedFile::open(&path).ok();
-            let Some(file) = file.filter(|file| wanted(file)) else {
+            let file = OpenFile::open(&path).ok();
+            let Some(file) = file.filter(|file| wanted(file.start())) else {
                 continue;
+            };
+            let file = match file.read() {
+                Ok(file) => file,
+                Err(cause) => {
+                    notes.push(format!("{} {}", shown(&path), Rejected::from(cause)));
+                    continue;
+                }
             };
             match trust.check(&file, Pid(0)) {
                 Ok(()) => add(file),

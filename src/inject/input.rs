@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::files::search::files_below;
-use crate::files::{MappedFile, Spool};
+use crate::files::{MappedFile, OpenFile, Spool};
 use crate::inject::{Error, InputKind, Options, is_standard};
 use crate::perf::record::Records;
 use crate::perf::resync::{self, Damage, WholeRecords};
@@ -90,9 +90,11 @@ pub fn read_error(path: &Path, cause: io::Error) -> Error {
 /// Opens the first file in a folder that is what is looked for. The others are found with those beside the input.
 fn open_first(folder: &Path, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Error> {
     let files = files_below(folder, &mut Vec::new());
-    let mut files = files.into_iter().filter_map(|path| MappedFile::open(&path).ok());
-    match files.find(|file| is_wanted(file)) {
-        Some(file) => Ok(Input::of_file(file)),
+    let mut files = files.into_iter().filter_map(|path| OpenFile::open(&path).ok());
+    match files.find(|file| is_wanted(file.start())) {
+        Some(file) => Ok(Input::of_file(
+            file.read().map_err(|cause| input_error(folder, cause))?,
+        )),
         None => Err(input_error(folder, io::ErrorKind::NotFound.into())),
     }
 }
@@ -109,7 +111,8 @@ fn open_file(path: &Path, force: bool) -> Result<MappedFile, Error> {
 /// Reads to the end, since dumps are whole only when the programs have ended that a pipe tells about.
 fn open_stream(mut file: File, path: &Path) -> Result<MappedFile, Error> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return MappedFile::of(&file, path).map_err(|cause| input_error(path, cause));
+        let file = OpenFile::of(file, path).and_then(OpenFile::read);
+        return file.map_err(|cause| input_error(path, cause));
     }
     let mut spool = Spool::create().map_err(spool_error)?;
     let mut buffer = vec![0; 1 << 20];

@@ -30,7 +30,8 @@ pub fn refuse_conflicts(
 ) -> Result<(), Error> {
     let given = found.given.iter().chain(&maps.given).map(PathBuf::as_path);
     let input_path = Some(&*options.input).filter(|path| !is_standard(path));
-    let named: Vec<&Path> = given.chain(input_path).collect();
+    let core = options.code_from.as_deref();
+    let named: Vec<&Path> = given.chain(input_path).chain(core).collect();
     let dumps = found.dumps.iter().map(|dump| &*dump.file);
     let maps = maps.maps.iter().map(|map| &map.file);
     let files: Vec<_> = input

@@ -18,7 +18,7 @@ use crate::code::survey::Survey;
 use crate::code::symbols::{SymbolId, SymbolTable};
 use crate::files::MappedFile;
 use crate::files::search::{files_below, shown};
-use crate::inject::candidates::{Rejected, open_mapped};
+use crate::inject::candidates::{Rejected, open_found};
 use crate::inject::dumps::FoundDump;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
@@ -382,7 +382,7 @@ impl Search<'_> {
     }
 
     fn open(&self, place: &Place, pid: Pid) -> Result<MappedFile, Rejected> {
-        let file = open_mapped(&place.path)?;
+        let file = open_found(&place.path)?.read()?;
         if file.is_empty() {
             return Err(Rejected::Missing);
         }

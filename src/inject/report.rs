@@ -31,8 +31,7 @@ use crate::units::Pid;
 
 /// What is said of a file of a runtime if it was cut off.
 fn shrunk(file: &MappedFile) -> Option<Warning> {
-    let what =
-        "was changed while it was read, and is shorter now: what was cut off may be missing or be zeros";
+    let what = "got shorter while it was read: its end is missing";
     file.has_shrunk().then(|| Warning {
         file: Some(shown(file.path())),
         ..Warning::new(what)

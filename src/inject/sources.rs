@@ -11,9 +11,9 @@ use crate::code::process::{Processes, Space};
 use crate::code::selection::{Doubts, DumpState};
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
-use crate::elf::core_file::CoreFile;
 use crate::files::search::shown;
 use crate::inject::dumps::{Found, FoundDump, Missing};
+use crate::inject::mono::memory::Memory;
 use crate::inject::mono::{Logs, ReadLog};
 use crate::inject::owners::Owners;
 use crate::inject::xray::Traces;
@@ -113,7 +113,7 @@ pub fn read<'a>(
         }
     }
     for log in &logs.all {
-        sources.add_log(log, &logs.core, recorded, &mut clocks);
+        sources.add_log(log, logs.core, recorded, &mut clocks);
     }
     if aligned.is_empty() {
         sources.settle(profile, &survey.processes, &clocks.profile);
@@ -201,11 +201,20 @@ impl<'a> Sources<'a> {
     fn add_log(
         &mut self,
         log: &ReadLog<'a>,
-        core: &CoreFile<'a>,
+        core: Option<&Memory>,
         recorded: Machine,
         clocks: &mut Clocks<'_>,
     ) {
         let code = log.code(clocks.processes, core, recorded);
+        if let Some(core) = core.filter(|_| !code.is_empty() && !code.has_code()) {
+            self.warnings.push(Warning {
+                file: Some(shown(core.path())),
+                ..Warning::new(format!(
+                    "has none of the code that {} names; take the core file of that process while it runs",
+                    log.name()
+                ))
+            });
+        }
         let (first, last) = log.index.times.unwrap_or_default();
         let own_clock = RuntimeClock {
             born: None,

@@ -14,7 +14,7 @@ pub struct NamedFunction<'a> {
     /// Where its code lies.
     pub range: AddressRange,
     /// Its machine code, as many bytes as `range` has, if somebody kept it.
-    pub code: Option<&'a [u8]>,
+    pub code: Option<Vec<u8>>,
 }
 
 /// The functions of one process.
@@ -75,6 +75,16 @@ impl<'a> NamedCode<'a> {
         &self.events
     }
 
+    /// Whether there is no function.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// Whether the machine code of any function is known.
+    pub fn has_code(&self) -> bool {
+        self.functions.iter().any(|function| function.code.is_some())
+    }
+
     /// One function.
     pub fn function(&self, number: u32) -> Option<&NamedFunction<'a>> {
         self.functions.get(usize::try_from(number).ok()?)
@@ -86,7 +96,7 @@ impl<'a> NamedCode<'a> {
         Some(FunctionView {
             number,
             name: &function.name,
-            code: function.code,
+            code: function.code.as_deref(),
             range: function.range,
             index: number.into(),
             unwinding: None,
@@ -97,7 +107,7 @@ impl<'a> NamedCode<'a> {
     /// How many bytes there are for a function: its name, and its code if that is known.
     pub fn record_bytes(&self, number: u32) -> u64 {
         let bytes = |function: &NamedFunction<'_>| {
-            let code = function.code.map_or(0, <[u8]>::len);
+            let code = function.code.as_ref().map_or(0, Vec::len);
             (function.name.len() as u64).saturating_add(code as u64)
         };
         self.function(number).map_or(0, bytes)

@@ -88,8 +88,10 @@ impl Recording {
         let row = &self.row;
         let record = row.record.replacen("perf record ", "perf record -q -F 999 ", 1);
         let line = format!("exec {record} {}", row.command);
+        // LLVM's default is below /tmp/.debug, which belongs to the first user who ran it.
         run(Command::new("sh")
             .args(["-c", &line])
+            .env("JITDUMPDIR", self.folder.path())
             .current_dir(self.folder.path()));
     }
 

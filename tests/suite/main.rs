@@ -18,6 +18,7 @@ mod advice;
 mod bad_input;
 mod build_id_cache;
 mod captures;
+mod changing_files;
 mod check;
 mod check_files;
 mod check_made;

@@ -10,6 +10,7 @@
 
 pub mod asked;
 mod events;
+pub mod memory;
 mod open;
 mod places;
 mod prepare;
@@ -18,13 +19,13 @@ mod splice;
 mod threads;
 
 use crate::code::process::Processes;
-use crate::elf::core_file::CoreFile;
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::inject::Error;
 use crate::inject::dumps::FoundDump;
 use crate::inject::events::Loss;
 use crate::inject::events::made_up::MadeUp;
+use crate::inject::mono::memory::Memory;
 use crate::inject::mono::prepare::Prepared;
 use crate::machine::Machine;
 use crate::perf::event::Backing;
@@ -79,7 +80,7 @@ impl<'a> ReadLog<'a> {
 
     /// Its functions, but for those that were compiled ahead of time and lie in files of their own, which have
     /// better names for them. `core` has the code, if anything has; `recorded` is the machine that the profile was recorded on.
-    pub fn code(&self, processes: &Processes, core: &CoreFile<'a>, recorded: Machine) -> NamedCode<'a> {
+    pub fn code(&self, processes: &Processes, core: Option<&Memory>, recorded: Machine) -> NamedCode<'a> {
         let machine = Machine {
             is_64: self.log.header().pointer_size == 8,
             ..recorded
@@ -95,7 +96,7 @@ impl<'a> ReadLog<'a> {
             let named = NamedFunction {
                 name: function.name().unwrap_or_default().into(),
                 range: function.range,
-                code: core.bytes(function.range),
+                code: core.and_then(|core| core.bytes(function.range)),
             };
             // The log may tell of a method later than of calls to it.
             let first_use = places.and_then(|places| places.first_use(number));
@@ -142,9 +143,7 @@ pub struct Logs<'a> {
     /// They.
     pub all: Vec<ReadLog<'a>>,
     /// The memory that has their code.
-    pub core: CoreFile<'a>,
-    /// The file that it is in.
-    pub core_file: Option<&'a MappedFile>,
+    pub core: Option<&'a Memory>,
     /// The files that they are packed in.
     pub packed: Vec<&'a MappedFile>,
     /// What else the user should know.
@@ -155,19 +154,12 @@ impl Logs<'_> {
     /// All files that were read.
     pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
         let logs = self.all.iter().map(|log| &*log.found.file);
-        logs.chain(self.packed.iter().copied()).chain(self.core_file)
+        logs.chain(self.packed.iter().copied())
     }
 }
 
 /// Reads the logs that were opened.
 pub fn read(opened: &Opened) -> Result<Logs<'_>, Error> {
-    let core = opened.core.as_ref().map(|file| {
-        let core = CoreFile::parse(file);
-        core.map_err(|cause| Error::Core {
-            path: file.path().to_owned(),
-            cause,
-        })
-    });
     let logs = opened.logs.iter().map(|log| {
         ReadLog::of(log).map_err(|cause| Error::Log {
             path: log.found.file.path().to_owned(),
@@ -178,8 +170,7 @@ pub fn read(opened: &Opened) -> Result<Logs<'_>, Error> {
     let mut notes = opened.notes.clone();
     notes.extend(all.iter().filter_map(ReadLog::note_on_code));
     Ok(Logs {
-        core: core.transpose()?.unwrap_or_default(),
-        core_file: opened.core.as_ref(),
+        core: opened.core.as_ref(),
         all,
         packed: opened
             .logs

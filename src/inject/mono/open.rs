@@ -8,7 +8,7 @@ use crate::files::search::shown;
 use crate::files::{MappedFile, Spool};
 use crate::inject::candidates::open_given;
 use crate::inject::dumps::FoundDump;
-use crate::inject::input::read_error;
+use crate::inject::mono::memory::Memory;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::runtime::mono::{self, Log, packed};
@@ -36,7 +36,7 @@ pub struct Opened {
     /// The logs.
     pub logs: Vec<OpenLog>,
     /// The core file that has their code, if there is one.
-    pub core: Option<MappedFile>,
+    pub core: Option<Memory>,
     /// How many logs are too many.
     left_out: u64,
     /// Other things that the user should know.
@@ -52,10 +52,7 @@ pub fn open(
     processes: Option<&Processes>,
     trust: Trust,
 ) -> Result<Opened, Error> {
-    let core = options.code_from.as_ref().map(|path| {
-        let file = MappedFile::open(path);
-        file.map_err(|cause| read_error(path, cause))
-    });
+    let core = options.code_from.as_ref().map(Memory::open);
     let mut opened = Opened {
         core: core.transpose()?,
         ..Opened::default()
