@@ -95,6 +95,7 @@ pub mod debug_info;
 pub mod dump;
 pub mod elf;
 pub mod files;
+pub mod hash;
 pub mod inject;
 pub mod machine;
 pub mod perf;

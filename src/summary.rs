@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::hash::HashMap;
 use crate::runtime::FileKind;
 
 /// The version of the JSON form. It changes when a field changes its meaning or goes.
@@ -374,7 +374,7 @@ const SHOWN: u64 = 100;
 
 /// Warnings and notes as lines of text, not too many of one kind; `all` tells where all of them are.
 pub fn put_warnings(text: &mut String, warnings: &[Warning], notes: &[String], all: &str) {
-    let mut kinds: FxHashMap<&str, u64> = FxHashMap::default();
+    let mut kinds: HashMap<&str, u64> = HashMap::default();
     let (mut shown, mut hidden) = (0, 0);
     for warning in warnings {
         let of_kind = kinds.entry(&warning.what).or_default();

@@ -1,10 +1,9 @@
 //! Checking logs of Mono's profiler.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::check::findings::{Findings, Place};
 use crate::check::rules::{Rule, mono as rules};
 use crate::dump::mono::event::describe;
+use crate::hash::{HashMap, HashSet};
 use crate::runtime::mono::event::CodeBufferKind;
 use crate::runtime::mono::event::{Kind, Metadata, Method, Stage, ThreadId, TypeReference};
 use crate::runtime::mono::{Error, Event, Fault, Index, Log};
@@ -96,26 +95,26 @@ fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
 /// What a walk remembers.
 struct Walk {
     /// Where code starts, and whether it has a name.
-    code: FxHashMap<Address, bool>,
+    code: HashMap<Address, bool>,
     /// Types that were told of so far.
-    known: FxHashSet<TypeReference>,
+    known: HashSet<TypeReference>,
     /// Types that were used before they were told of.
-    unknown: FxHashSet<TypeReference>,
+    unknown: HashSet<TypeReference>,
     /// Methods that each thread is in, and how often.
-    entered: FxHashMap<(ThreadId, Method), u64>,
+    entered: HashMap<(ThreadId, Method), u64>,
 }
 
 impl Walk {
     fn new(index: &Index<'_>) -> Self {
-        let mut code = FxHashMap::default();
+        let mut code = HashMap::default();
         for function in index.code.functions() {
             *code.entry(function.range.start).or_default() |= function.name().is_some();
         }
         Self {
             code,
-            known: FxHashSet::default(),
-            unknown: FxHashSet::default(),
-            entered: FxHashMap::default(),
+            known: HashSet::default(),
+            unknown: HashSet::default(),
+            entered: HashMap::default(),
         }
     }
 

@@ -1,10 +1,9 @@
 //! Checking traces of XRay.
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::{ByteOrder, Reader};
 use crate::check::findings::{Findings, Place};
 use crate::check::rules::{Rule, xray as rules};
+use crate::hash::HashMap;
 use crate::runtime::xray::header::SIZE;
 use crate::runtime::xray::{Error, Fault, Header, Mode, Thread, Trace, What};
 
@@ -159,7 +158,7 @@ fn name(what: What<'_>) -> &'static str {
 struct Calls {
     stack: Vec<u32>,
     /// How often each is in there, so that none is looked for in vain.
-    open: FxHashMap<u32, u64>,
+    open: HashMap<u32, u64>,
 }
 
 impl Calls {

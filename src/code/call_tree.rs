@@ -6,7 +6,7 @@
 
 use std::hash::Hash;
 
-use rustc_hash::FxHashMap;
+use crate::hash::HashMap;
 
 /// A stack: the call that is innermost in it, or no call at all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -56,7 +56,7 @@ pub struct CallTree<F> {
     /// Of each stack but the empty one, from 1 on: the stack around its innermost call, and that call's
     /// function.
     calls: Vec<(Stack, F)>,
-    known: FxHashMap<(Stack, F), Stack>,
+    known: HashMap<(Stack, F), Stack>,
     looks: Looks,
 }
 
@@ -78,7 +78,7 @@ impl<F> Default for CallTree<F> {
     fn default() -> Self {
         Self {
             calls: Vec::new(),
-            known: FxHashMap::default(),
+            known: HashMap::default(),
             looks: Looks::default(),
         }
     }

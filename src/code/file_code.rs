@@ -5,11 +5,10 @@
 //! object in the text of a program, perf 7.0 and later unwind no stack through that program any more. The symbols of
 //! the file name this code as well. Shown by `unwinding::no_object_is_inside_a_file_whose_stacks_are_unwound`.
 
-use rustc_hash::FxHashMap;
-
 use crate::code::history::{Builder, History};
 use crate::code::process::{Processes, Space, SpaceId};
 use crate::code::timeline::PlacedEvent;
+use crate::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{Address, Time};
 
@@ -18,7 +17,7 @@ use crate::units::{Address, Time};
 pub fn remove(processes: &Processes, events: &mut Vec<PlacedEvent>) -> u64 {
     let mut files = Files {
         processes,
-        histories: FxHashMap::default(),
+        histories: HashMap::default(),
     };
     let mut removed = 0;
     events.retain_mut(|event| {
@@ -39,7 +38,7 @@ pub fn remove(processes: &Processes, events: &mut Vec<PlacedEvent>) -> u64 {
 /// What each address space has mapped over time, made when it is first asked for: whether it is a file.
 struct Files<'a> {
     processes: &'a Processes,
-    histories: FxHashMap<SpaceId, History<bool>>,
+    histories: HashMap<SpaceId, History<bool>>,
 }
 
 impl Files<'_> {

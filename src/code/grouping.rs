@@ -14,14 +14,11 @@
 //!
 //! All this holds for the address space, its ancestors, and its descendants.
 
-use std::collections::HashSet;
-
-use rustc_hash::FxHashMap;
-
 use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::{Residence, Vacancy};
 use crate::elf::object::LEAD_IN;
+use crate::hash::{HashMap, HashSet};
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 
@@ -262,7 +259,7 @@ struct Neighbourhoods {
     /// For each, the first address space of its family.
     families: Vec<SpaceId>,
     /// The files that each family maps, ever.
-    files: FxHashMap<SpaceId, Taken>,
+    files: HashMap<SpaceId, Taken>,
 }
 
 /// What is mapped in one address space, but for its own functions, and in those that share code with it.
@@ -303,7 +300,7 @@ impl Neighbourhoods {
             }
         }
         let families = processes.families();
-        let mut files: FxHashMap<SpaceId, Vec<AddressRange>> = FxHashMap::default();
+        let mut files: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
         for (id, space) in processes.iter() {
             let start = starts.get(id.index()).copied().unwrap_or(Time::MAX);
             for map in space.maps.iter().filter(|map| map.backing == Backing::File) {

@@ -9,8 +9,7 @@
 //! same addresses, and memory without a file that starts at the same address: the kernel places both at random for each
 //! program that is executed.
 
-use rustc_hash::FxHashMap;
-
+use crate::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{AddressRange, Pid, Time};
 
@@ -160,7 +159,7 @@ const EARLIER_GENERATIONS: usize = 8;
 pub struct Processes {
     spaces: Vec<Space>,
     /// The address spaces of each process, in the order of time.
-    by_pid: FxHashMap<Pid, Vec<(Time, SpaceId)>>,
+    by_pid: HashMap<Pid, Vec<(Time, SpaceId)>>,
 }
 
 impl Processes {
@@ -212,7 +211,7 @@ impl Processes {
     /// Finds out which address spaces are copies of their origin, by the maps that they had when the profile began.
     /// `is_same_file` tells whether two of those are of the same file.
     pub fn find_copies(&mut self, is_same_file: impl Fn(&Map, &Map) -> bool) {
-        let mut of_origins: FxHashMap<SpaceId, Vec<Map>> = FxHashMap::default();
+        let mut of_origins: HashMap<SpaceId, Vec<Map>> = HashMap::default();
         for origin in self.spaces.iter().filter_map(|space| space.origin) {
             of_origins.entry(origin.space).or_insert_with(|| {
                 let mut maps = self
@@ -334,8 +333,8 @@ impl Processes {
     }
 
     /// Of each process, those that were copies of it before the profile began, for a few generations.
-    pub fn earlier_copies(&self) -> FxHashMap<Pid, Vec<Pid>> {
-        let mut copies: FxHashMap<Pid, Vec<Pid>> = FxHashMap::default();
+    pub fn earlier_copies(&self) -> HashMap<Pid, Vec<Pid>> {
+        let mut copies: HashMap<Pid, Vec<Pid>> = HashMap::default();
         for (id, space) in self.iter() {
             let ancestors = self.upwards(id, Space::copied_earlier_from);
             for (_, ancestor) in ancestors.take(EARLIER_GENERATIONS) {

@@ -1,9 +1,6 @@
 //! The second walk over a profile: which functions its samples touch, and how many samples have a name.
 
-use std::collections::HashSet;
 use std::ops::Range;
-
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::clock::Doubt;
 use crate::code::pieces::in_pieces;
@@ -11,6 +8,7 @@ use crate::code::process::{Processes, SpaceId};
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Code, Occupant, Stay, Timeline};
+use crate::hash::{HashMap, HashSet};
 use crate::perf::Profile;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::{Sample, deferred_callers};
@@ -139,11 +137,11 @@ pub struct Selection {
     /// profile has may name them.
     pub unknown: HashSet<(SpaceId, Address)>,
     /// The symbols that a sample holds an address in.
-    pub symbols: FxHashSet<PlacedSymbol>,
+    pub symbols: HashSet<PlacedSymbol>,
     /// Whether there was not too much of them, where all were asked for.
     pub has_all_symbols: bool,
     /// How many samples were taken in them.
-    pub symbol_hits: FxHashMap<SymbolId, u32>,
+    pub symbol_hits: HashMap<SymbolId, u32>,
     /// The samples.
     pub samples: SampleCounts,
 }
@@ -157,10 +155,10 @@ impl Selection {
             hits: vec![0; timeline.residences().len()],
             vacancies: vec![false; timeline.vacancies().len()],
             spaces: vec![SpaceCounts::default(); processes.spaces().len()],
-            unknown: HashSet::new(),
-            symbols: FxHashSet::default(),
+            unknown: HashSet::default(),
+            symbols: HashSet::default(),
             has_all_symbols: true,
-            symbol_hits: FxHashMap::default(),
+            symbol_hits: HashMap::default(),
             samples: SampleCounts::default(),
         }
     }
@@ -199,7 +197,7 @@ impl Selection {
     /// long as no others were added.
     pub fn touched(&self) -> (u64, u64) {
         let functions = self.residences.iter().filter(|&&is_touched| is_touched).count();
-        let symbols: FxHashSet<SymbolId> = self.symbols.iter().map(|place| place.id).collect();
+        let symbols: HashSet<SymbolId> = self.symbols.iter().map(|place| place.id).collect();
         (functions as u64, symbols.len() as u64)
     }
 

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::iter::Peekable;
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::{Reader, base_name};
 use crate::code::process::{Map, ProcessEvent, Processes};
+use crate::hash::HashMap;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
 use crate::perf::record::{self, Record, Records};
@@ -43,7 +42,7 @@ pub struct Survey {
     /// The time of the first record that has one other than 0, and of the last, if records carry times.
     pub times: Option<(Time, Time)>,
     /// The inode of each process' mount namespace, where it was recorded.
-    pub mount_namespaces: FxHashMap<Pid, u64>,
+    pub mount_namespaces: HashMap<Pid, u64>,
     /// The id of the event that the first map's record belongs to.
     pub map_event_id: Option<u64>,
     /// The processes that have names or samples.

@@ -7,11 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::FxHashMap;
-
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::survey::InjectedMap;
 use crate::code::timeline::{Residence, Stretch};
+use crate::hash::HashMap;
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Pid, Time};
 
@@ -121,7 +120,7 @@ impl Symbols {
         if tables.is_empty() {
             return Self::default();
         }
-        let by_pid: FxHashMap<Pid, u32> = tables.iter().map(|table| table.pid).zip(0..).collect();
+        let by_pid: HashMap<Pid, u32> = tables.iter().map(|table| table.pid).zip(0..).collect();
         let mut symbols = Self::default();
         for (id, space) in processes.iter() {
             symbols.spaces.push(SpaceSymbols {
@@ -134,7 +133,7 @@ impl Symbols {
         symbols.find_inherited(processes);
         let mut maps: Vec<RangeMap<u32>> = tables.iter().map(SymbolTable::newest).collect();
         symbols.tables = vec![Table::default(); tables.len()];
-        let mut injected_by_space: FxHashMap<SpaceId, Vec<AddressRange>> = FxHashMap::default();
+        let mut injected_by_space: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
         for map in injected {
             if let Some(space) = processes.space_at(map.pid, map.time) {
                 injected_by_space.entry(space).or_default().push(map.range);

@@ -4,8 +4,7 @@
 //! same time, and recorded that: a COMM record comes microseconds after the log's own note. Where two threads
 //! get the same name so close to each other that each could be either, neither is taken.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
+use crate::hash::{HashMap, HashSet};
 use crate::perf::Profile;
 use crate::perf::event::{self, ThreadChange};
 use crate::units::{Pid, Time};
@@ -60,10 +59,10 @@ const EARLIEST: u64 = 20_000;
 const MAX_LEFT: usize = 1000;
 
 /// The threads of some processes, in the order in which the profile tells of them.
-pub fn threads(profile: &Profile<'_>, pids: &FxHashSet<Pid>) -> FxHashMap<Pid, Vec<Thread>> {
-    let mut all: FxHashMap<Pid, Vec<Thread>> = FxHashMap::default();
+pub fn threads(profile: &Profile<'_>, pids: &HashSet<Pid>) -> HashMap<Pid, Vec<Thread>> {
+    let mut all: HashMap<Pid, Vec<Thread>> = HashMap::default();
     // A number may be used again once its thread is gone.
-    let mut latest: FxHashMap<(Pid, u32), usize> = FxHashMap::default();
+    let mut latest: HashMap<(Pid, u32), usize> = HashMap::default();
     for record in profile.records() {
         let Some((of, tid, change)) = event::thread_change(&record, profile.order) else {
             continue;
@@ -104,7 +103,7 @@ pub fn matches(logged: &[LoggedThread], threads: &[Thread], pid: Pid) -> Vec<Mat
         Match::Thread(tid) => Some(*tid),
         _ => None,
     });
-    let taken: FxHashSet<u32> = taken.collect();
+    let taken: HashSet<u32> = taken.collect();
     let left = threads.iter().filter(|thread| !taken.contains(&thread.tid));
     let left: Vec<&Thread> = left.collect();
     for (found, thread) in found.iter_mut().zip(logged) {
@@ -138,7 +137,7 @@ fn one_of(first: Option<&&Thread>, second: Option<&&Thread>) -> Match {
 
 /// Makes threads that several others were taken for none of them.
 fn drop_shared(found: &mut [Match]) {
-    let mut uses: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut uses: HashMap<u32, u32> = HashMap::default();
     for found in found.iter() {
         if let Match::Thread(tid) = found {
             let uses = uses.entry(*tid).or_default();
@@ -157,9 +156,9 @@ fn drop_shared(found: &mut [Match]) {
 /// Who was called what when.
 struct Names<'a> {
     /// In the log: when threads got a name, in the order of time.
-    logged: FxHashMap<&'a [u8], Vec<Time>>,
+    logged: HashMap<&'a [u8], Vec<Time>>,
     /// In the profile: the same, with the threads.
-    recorded: FxHashMap<&'a [u8], Vec<(Time, &'a Thread)>>,
+    recorded: HashMap<&'a [u8], Vec<(Time, &'a Thread)>>,
 }
 
 fn short(name: &[u8]) -> &[u8] {
@@ -169,8 +168,8 @@ fn short(name: &[u8]) -> &[u8] {
 impl<'a> Names<'a> {
     fn new(logged: &'a [LoggedThread], threads: &'a [Thread]) -> Self {
         let mut names = Self {
-            logged: FxHashMap::default(),
-            recorded: FxHashMap::default(),
+            logged: HashMap::default(),
+            recorded: HashMap::default(),
         };
         for (time, name) in logged.iter().filter_map(|thread| thread.name.as_ref()) {
             names.logged.entry(short(name)).or_default().push(*time);

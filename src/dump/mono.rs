@@ -2,11 +2,10 @@
 
 pub(crate) mod event;
 
-use rustc_hash::FxHashSet;
-
 use crate::dump::Put;
 use crate::dump::entry::{CUT, DAMAGE, Entry, Fields};
 use crate::dump::filter::Filter;
+use crate::hash::HashSet;
 use crate::runtime::mono::log::BUFFER_HEADER;
 use crate::runtime::mono::{Buffer, Fault, Header, Kind, Log, Method};
 use crate::units::{Address, AddressRange};
@@ -147,7 +146,7 @@ fn buffer_header<'a>(buffer: &Buffer<'a>) -> Entry<'a> {
 /// The methods that are asked for.
 struct Selection<'f> {
     filter: &'f Filter,
-    methods: FxHashSet<Method>,
+    methods: HashSet<Method>,
 }
 
 impl<'f> Selection<'f> {
@@ -155,7 +154,7 @@ impl<'f> Selection<'f> {
     fn of(log: &Log<'_>, filter: &'f Filter) -> Self {
         let mut selection = Self {
             filter,
-            methods: FxHashSet::default(),
+            methods: HashSet::default(),
         };
         for event in log.events() {
             if let Kind::Jit { method, .. } = event.kind

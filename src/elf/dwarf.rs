@@ -152,18 +152,15 @@ impl<'b, 's> Encoder<'b, 's> {
         let is_64 = self.settings.machine.is_64;
         end.filter(|&end| is_64 || end <= u32::MAX.into())
             .ok_or(TooLarge)?;
-        let lengths = self.buffers.growing().map(|section| section.len());
+        let lengths = self.buffers.lengths();
         let codes = self.buffers.codes;
         self.buffers.files.collect(function.info, self.settings.version);
         unit::put(function, &self.settings, self.buffers);
-        let mut sections = self.buffers.growing();
-        if sections.iter().all(|section| section.len() <= self.max_section) {
+        let mut now = self.buffers.lengths().into_iter();
+        if now.all(|length| length <= self.max_section) {
             return Ok(());
         }
-        for (section, length) in sections.iter_mut().zip(lengths) {
-            section.truncate(length);
-        }
-        self.buffers.line_strings.forget_texts();
+        self.buffers.truncate(lengths);
         self.buffers.codes = codes;
         Err(TooLarge)
     }
@@ -211,16 +208,26 @@ impl Buffers {
         self.codes = Codes::default();
     }
 
-    /// The sections that grow with each unit.
-    fn growing(&mut self) -> [&mut Vec<u8>; 6] {
+    /// The lengths of the sections that grow with each unit.
+    fn lengths(&self) -> [usize; 6] {
         [
-            &mut self.aranges,
-            &mut self.info,
-            &mut self.line,
-            &mut self.line_strings.bytes,
-            &mut self.ranges,
-            &mut self.strings.bytes,
+            self.aranges.len(),
+            self.info.len(),
+            self.line.len(),
+            self.ranges.len(),
+            self.line_strings.bytes.len(),
+            self.strings.bytes.len(),
         ]
+    }
+
+    /// Cuts these sections back to earlier lengths.
+    fn truncate(&mut self, [aranges, info, line, ranges, line_strings, strings]: [usize; 6]) {
+        self.aranges.truncate(aranges);
+        self.info.truncate(info);
+        self.line.truncate(line);
+        self.ranges.truncate(ranges);
+        self.line_strings.truncate(line_strings);
+        self.strings.truncate(strings);
     }
 }
 

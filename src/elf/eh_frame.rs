@@ -9,9 +9,9 @@
 //! The format is that of the Linux Standard Base 5.0, "Exception Frames", and DWARF 5, section 6.4.
 
 use gimli::constants as dw;
-use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::hash::HashMap;
 use crate::units::{Address, AddressRange};
 
 /// An `.eh_frame` where it lay in memory.
@@ -64,7 +64,7 @@ impl<'a> Entries<'a> {
     pub fn read(frame: EhFrame<'a>) -> Self {
         let mut sorted = Vec::new();
         let mut offset = 0;
-        let mut cies = FxHashMap::default();
+        let mut cies = HashMap::default();
         while let Some((content, next)) = frame.content(offset) {
             sorted.extend(frame.entry(offset, content, &mut cies));
             offset = next;
@@ -152,7 +152,7 @@ impl<'a> EhFrame<'a> {
         self,
         offset: usize,
         content: &'a [u8],
-        cies: &mut FxHashMap<usize, Option<Cie<'a>>>,
+        cies: &mut HashMap<usize, Option<Cie<'a>>>,
     ) -> Option<Entry<'a>> {
         let mut reader = Reader::new(content, self.order);
         let back_to_cie = usize::try_from(reader.u32()?).ok()?;

@@ -5,10 +5,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::files::staged::Committed;
 use crate::files::{MappedFile, StagedFolder};
+use crate::hash::{HashMap, HashSet};
 use crate::sparse::SparseBytes;
 use crate::units::BuildId;
 
@@ -62,13 +61,13 @@ pub struct Store {
     /// Whether files are moved into an existing folder, rather than all of it put in place.
     is_merged: bool,
     /// The names given out, each with how many objects asked for it.
-    names: FxHashMap<String, u32>,
+    names: HashMap<String, u32>,
     /// How many bytes were written so far, without holes.
     bytes_written: u64,
     /// The names of the files written so far, if they are to be moved.
     written: Vec<String>,
     /// Those of source files.
-    sources: FxHashSet<String>,
+    sources: HashSet<String>,
     /// Last, so that all in it is gone by then.
     _folder: RemovedIfEmpty,
 }
@@ -122,10 +121,10 @@ impl Store {
             _folder: removed_if_empty,
             folder,
             is_merged,
-            names: FxHashMap::default(),
+            names: HashMap::default(),
             bytes_written: 0,
             written: Vec::new(),
-            sources: FxHashSet::default(),
+            sources: HashSet::default(),
         })
     }
 

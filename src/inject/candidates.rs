@@ -7,14 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rustc_hash::FxHashSet;
-
 use crate::bytes::base_name;
 use crate::code::clock::moved;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
 use crate::files::search::{files_below, shown};
 use crate::files::{MappedFile, OpenFile, Packing};
+use crate::hash::HashSet;
 use crate::inject::Error;
 use crate::inject::input::read_error;
 use crate::inject::trust::Trust;
@@ -155,8 +154,8 @@ pub struct Given {
 /// Which of the jitdumps in a folder may be of the profile, which may be a few among any number of them.
 #[derive(Debug)]
 pub struct Wanted<'a> {
-    names: FxHashSet<&'a [u8]>,
-    numbers: FxHashSet<u32>,
+    names: HashSet<&'a [u8]>,
+    numbers: HashSet<u32>,
     processes: &'a Processes,
 }
 
@@ -246,7 +245,7 @@ pub fn open_given(
     notes: &mut Vec<String>,
 ) -> Result<Vec<Arc<MappedFile>>, Error> {
     let mut files = Vec::new();
-    let mut known: FxHashSet<(u64, u64)> = opened.into_iter().map(MappedFile::number).collect();
+    let mut known: HashSet<(u64, u64)> = opened.into_iter().map(MappedFile::number).collect();
     let mut add = |file: MappedFile| {
         if known.insert(file.number()) {
             files.push(Arc::new(file));

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::printable;
 use crate::code::survey::Marker;
 use crate::files::MappedFile;
+use crate::hash::HashMap;
 use crate::inject::copies::{ContentId, Contents};
 use crate::perf::event::FileNumber;
 use crate::units::Pid;
@@ -52,7 +51,7 @@ pub struct Group<'a> {
 #[derive(Default)]
 pub struct Claims<'a> {
     contents: Contents,
-    claims: FxHashMap<ContentId, (Identity<'a>, Pid)>,
+    claims: HashMap<ContentId, (Identity<'a>, Pid)>,
 }
 
 impl<'a> Claims<'a> {

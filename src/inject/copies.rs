@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use sha1::{Digest, Sha1};
 
 use crate::files::MappedFile;
+use crate::hash::HashMap;
 
 /// How many bytes at the start of a file are looked at first: a jitdump's header, in which no two have the same
 /// process and time.
@@ -18,8 +18,8 @@ type Look = (usize, [u8; START]);
 /// if another one has the same length and start.
 #[derive(Debug, Default)]
 pub struct Contents {
-    by_number: FxHashMap<(u64, u64), ContentId>,
-    by_look: FxHashMap<Look, Alike>,
+    by_number: HashMap<(u64, u64), ContentId>,
+    by_look: HashMap<Look, Alike>,
     count: usize,
 }
 
@@ -32,7 +32,7 @@ pub struct ContentId(usize);
 struct Alike {
     /// The first of them, as long as its content is not hashed.
     unread: Option<(Arc<MappedFile>, ContentId)>,
-    by_hash: FxHashMap<[u8; 20], ContentId>,
+    by_hash: HashMap<[u8; 20], ContentId>,
 }
 
 impl Contents {

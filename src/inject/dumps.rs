@@ -12,13 +12,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::bytes::{base_name, printable};
 use crate::code::clock::{CLOCK_MONOTONIC, moved};
 use crate::code::survey::{Marker, Survey};
 use crate::files::MappedFile;
 use crate::files::search::shown;
+use crate::hash::{HashMap, HashSet};
 use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, Wanted};
 use crate::inject::claims::{Claims, Group, Identity, Pair};
 use crate::inject::copies::{ContentId, Contents};
@@ -55,8 +54,8 @@ pub struct Found {
     /// All files that the user named as jitdumps, used or not, those in folders as well.
     pub given: Vec<PathBuf>,
     /// Which of the dumps has a file of some number, and a process.
-    by_number: FxHashMap<(u64, u64), usize>,
-    by_pid: FxHashSet<(usize, Pid)>,
+    by_number: HashMap<(u64, u64), usize>,
+    by_pid: HashSet<(usize, Pid)>,
 }
 
 /// A marker without its dump.
@@ -98,23 +97,23 @@ struct Search<'a> {
     given: Given,
     trust: Trust,
     /// Files that the user named themselves.
-    named: FxHashSet<PathBuf>,
+    named: HashSet<PathBuf>,
     /// The given files of each base name.
-    by_name: FxHashMap<OsString, Vec<usize>>,
+    by_name: HashMap<OsString, Vec<usize>>,
     /// The given jitdumps of each process, by their headers.
-    by_pid: FxHashMap<u32, Vec<usize>>,
+    by_pid: HashMap<u32, Vec<usize>>,
     /// How many more times given files may be tried for markers, and how many times they were not.
     tries: Cell<usize>,
     untried: Cell<usize>,
     /// The files that were tried for markers in vain.
-    rejected: RefCell<FxHashSet<PathBuf>>,
+    rejected: RefCell<HashSet<PathBuf>>,
     /// What was opened already: any number of processes may share a dump.
-    opened: RefCell<FxHashMap<PathBuf, Result<Candidate, Rejected>>>,
-    open_files: RefCell<FxHashMap<Pid, OpenFiles>>,
+    opened: RefCell<HashMap<PathBuf, Result<Candidate, Rejected>>>,
+    open_files: RefCell<HashMap<Pid, OpenFiles>>,
 }
 
 /// The files that a running process has open, by their inodes.
-type OpenFiles = FxHashMap<u64, Vec<PathBuf>>;
+type OpenFiles = HashMap<u64, Vec<PathBuf>>;
 
 /// How many times given files are tried for markers, all together: a thousand containers that each have a dump of the
 /// same name are a million pairs.
@@ -129,8 +128,8 @@ type Tried = Vec<(PathBuf, String)>;
 impl<'a> Search<'a> {
     fn new(survey: &'a Survey, clock_offset: Option<i64>, input: &Path, given: Given, trust: Trust) -> Self {
         let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let mut by_name: FxHashMap<OsString, Vec<usize>> = FxHashMap::default();
-        let mut by_pid: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+        let mut by_name: HashMap<OsString, Vec<usize>> = HashMap::default();
+        let mut by_pid: HashMap<u32, Vec<usize>> = HashMap::default();
         for (at, file) in given.all.iter().enumerate() {
             let name = file.path.file_name().unwrap_or_default();
             by_name.entry(name.to_owned()).or_default().push(at);
@@ -215,7 +214,7 @@ impl<'a> Search<'a> {
 
     fn groups(&self) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
-        let mut known: FxHashMap<(Pid, Identity<'a>), usize> = FxHashMap::default();
+        let mut known: HashMap<(Pid, Identity<'a>), usize> = HashMap::default();
         for marker in &self.survey.markers {
             let identity = Identity {
                 path: &marker.path,
@@ -463,12 +462,12 @@ impl<'a> Search<'a> {
     /// folders, only what nothing else is there for.
     fn add_unmarked(&self, found: &mut Found) {
         let mut contents = Contents::default();
-        let mut used: FxHashSet<ContentId> = FxHashSet::default();
+        let mut used: HashSet<ContentId> = HashSet::default();
         for dump in &found.dumps {
             used.insert(contents.of(&dump.file));
         }
         let injected = self.injected();
-        let mut with_dump: FxHashSet<Pid> = found.dumps.iter().flat_map(|dump| &dump.pids).copied().collect();
+        let mut with_dump: HashSet<Pid> = found.dumps.iter().flat_map(|dump| &dump.pids).copied().collect();
         for given in &self.given.all {
             let candidate = match &given.opened {
                 Ok(candidate) => candidate,
@@ -533,10 +532,10 @@ impl<'a> Search<'a> {
 
     /// The processes whose dump an earlier run has used, by its objects in them or in what they have started: what has no
     /// object, no sample touches.
-    fn injected(&self) -> FxHashSet<Pid> {
+    fn injected(&self) -> HashSet<Pid> {
         let processes = &self.survey.processes;
         let maps = self.survey.injected.iter().filter(|map| map.is_dumped);
-        let own: FxHashSet<Pid> = maps.map(|map| map.pid).collect();
+        let own: HashSet<Pid> = maps.map(|map| map.pid).collect();
         let mut all = own.clone();
         for pid in own {
             all.extend(processes.starters(pid));

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use crate::code::process::{Processes, SpaceId};
+use crate::hash::HashMap;
 use crate::units::{Address, AddressRange};
 
 /// Addresses near code that no process with that code maps anything at.
@@ -12,7 +11,7 @@ pub struct FreeAddresses {
     /// For each address space, the one that all of its family descend from: they share code.
     families: Vec<SpaceId>,
     /// What each family maps, ever.
-    used: FxHashMap<SpaceId, Obstacles>,
+    used: HashMap<SpaceId, Obstacles>,
     /// The stretch that addresses are given out from, and to whom.
     stretch: Option<(SpaceId, AddressRange)>,
 }
@@ -25,10 +24,10 @@ impl FreeAddresses {
 
     /// Prepares to give out addresses for the tables of `code`.
     pub fn new(processes: &Processes, code: impl Iterator<Item = (SpaceId, AddressRange)>) -> Self {
-        let mut used: FxHashMap<SpaceId, Vec<AddressRange>> = FxHashMap::default();
+        let mut used: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
         let mut free = Self {
             families: processes.families(),
-            used: FxHashMap::default(),
+            used: HashMap::default(),
             stretch: None,
         };
         for (space, range) in code {

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use rayon::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::grouping::{Groups, Members, first_of};
 use crate::code::timeline::Residence;
@@ -12,6 +11,7 @@ use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
 use crate::elf::object::{self, Code, Content, Encoded, Function, LEAD_IN, PlacedTables};
 use crate::elf::store::{self, FUNCTION_PREFIX, IMAGE_PREFIX, Store};
+use crate::hash::{HashMap, HashSet};
 use crate::inject::free_addresses::FreeAddresses;
 use crate::inject::lines::{SourceFolders, SourceToWrite};
 use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
@@ -39,7 +39,7 @@ pub fn write(
     writer.limit_tables(&mut jobs, dump_bytes);
     writer.place_tables(&mut jobs);
     let mut placed = Vec::with_capacity(jobs.len());
-    let mut seen = FxHashSet::default();
+    let mut seen = HashSet::default();
     let mut functions = 0;
     let room = dump_bytes.saturating_mul(MAX_GROWTH).max(MIN_ROOM);
     for batch in batches(&jobs) {
@@ -84,7 +84,7 @@ pub fn write(
 struct ObjectWriter<'a> {
     input: &'a Input<'a>,
     /// Unwinding tables that serve many functions, by where they lie in memory here.
-    shared_entries: FxHashMap<usize, Entries<'a>>,
+    shared_entries: HashMap<usize, Entries<'a>>,
     faults: Tally<Fault>,
     line_faults: Vec<Tally<jitdump::Fault>>,
     source_folders: SourceFolders,
@@ -210,7 +210,7 @@ impl<'a> ObjectWriter<'a> {
     fn new(input: &'a Input<'a>) -> Self {
         Self {
             input,
-            shared_entries: FxHashMap::default(),
+            shared_entries: HashMap::default(),
             faults: Tally::default(),
             line_faults: vec![Tally::default(); input.files.len()],
             source_folders: SourceFolders::default(),

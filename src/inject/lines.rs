@@ -5,13 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use rustc_hash::FxHashMap;
 use sha1::{Digest, Sha1};
 
 use crate::debug_info::{DebugInfo, SourceFile};
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
 use crate::elf::store::{SOURCE_FOLDER_LENGTH, Store};
+use crate::hash::HashMap;
 use crate::machine::Machine;
 
 /// How lines are written.
@@ -174,7 +174,7 @@ fn percent_decoded(text: &[u8]) -> Vec<u8> {
 /// The folders of source files. Each text is hashed once, by where it lies in the dump.
 #[derive(Debug, Default)]
 pub struct SourceFolders {
-    known: Mutex<FxHashMap<(usize, usize), String>>,
+    known: Mutex<HashMap<(usize, usize), String>>,
 }
 
 impl SourceFolders {

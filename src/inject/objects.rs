@@ -1,6 +1,5 @@
 //! From functions to objects in a folder, and what the profile must say about them.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,6 +9,7 @@ use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::{FunctionId, Residence, Vacancy};
 use crate::elf::store;
+use crate::hash::HashSet;
 use crate::inject::lines::LineOptions;
 use crate::inject::output::Output;
 use crate::inject::perf_maps::UsedMap;

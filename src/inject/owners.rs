@@ -1,8 +1,7 @@
 //! Which process a dump means.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::code::process::Processes;
+use crate::hash::{HashMap, HashSet};
 use crate::inject::dumps::FoundDump;
 use crate::units::Pid;
 
@@ -13,9 +12,9 @@ use crate::units::Pid;
 #[derive(Debug)]
 pub struct Owners {
     /// The processes without a dump of their own that descend from one with a dump.
-    heirs: FxHashMap<Pid, Heirs>,
+    heirs: HashMap<Pid, Heirs>,
     /// Which file each process with a dump has mapped.
-    mapped: FxHashSet<((u64, u64), Pid)>,
+    mapped: HashSet<((u64, u64), Pid)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,14 +26,14 @@ enum Heirs {
 impl Owners {
     /// Looks at the families of all processes with a dump.
     pub fn new<'a>(dumps: impl Iterator<Item = &'a FoundDump> + Clone, processes: &Processes) -> Self {
-        let with_dump: FxHashSet<Pid> = dumps.clone().flat_map(|dump| &dump.pids).copied().collect();
+        let with_dump: HashSet<Pid> = dumps.clone().flat_map(|dump| &dump.pids).copied().collect();
         let pairs = dumps.clone().flat_map(|dump| {
             let number = dump.file.number();
             dump.pids.iter().map(move |&pid| (number, pid))
         });
         let mapped = pairs.collect();
-        let firsts: FxHashSet<Pid> = dumps.filter_map(|dump| dump.pids.first()).copied().collect();
-        let mut heirs: FxHashMap<Pid, Heirs> = FxHashMap::default();
+        let firsts: HashSet<Pid> = dumps.filter_map(|dump| dump.pids.first()).copied().collect();
+        let mut heirs: HashMap<Pid, Heirs> = HashMap::default();
         for (id, space) in processes.iter() {
             if with_dump.contains(&space.pid) {
                 continue;

@@ -11,13 +11,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::bytes::base_name;
 use crate::code::survey::Survey;
 use crate::code::symbols::{SymbolId, SymbolTable};
 use crate::files::MappedFile;
 use crate::files::search::{files_below, shown};
+use crate::hash::{HashMap, HashSet};
 use crate::inject::candidates::{Rejected, open_found};
 use crate::inject::dumps::FoundDump;
 use crate::inject::trust::Trust;
@@ -102,7 +101,7 @@ pub fn find(
     let given = given(&options.perf_maps, &mut found.notes)?;
     found.given = given.iter().map(|file| file.path.clone()).collect();
     let mut given_by_number: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    let mut given_by_place: FxHashMap<(u32, PathBuf), Vec<usize>> = FxHashMap::default();
+    let mut given_by_place: HashMap<(u32, PathBuf), Vec<usize>> = HashMap::default();
     for (at, file) in given.iter().enumerate() {
         if let Some(number) = file.number {
             given_by_number.entry(number).or_default().push(at);
@@ -269,7 +268,7 @@ const MANY_SPACES: usize = 100;
 
 /// Which numbers of processes there are in the names in a folder, so that it is not asked for each process; `None` if
 /// it is to be asked.
-struct Listing(Option<FxHashSet<u32>>);
+struct Listing(Option<HashSet<u32>>);
 
 impl Listing {
     fn of(folder: &Path, number: fn(&[u8]) -> Option<u32>) -> Self {
@@ -294,7 +293,7 @@ struct Search<'a> {
     /// The given maps of each number.
     given_by_number: BTreeMap<u32, Vec<usize>>,
     /// The given maps of each number in each folder.
-    given_by_place: FxHashMap<(u32, PathBuf), Vec<usize>>,
+    given_by_place: HashMap<(u32, PathBuf), Vec<usize>>,
     /// The folder that the profile lies in.
     beside: PathBuf,
     dump_folders: BTreeMap<Pid, PathBuf>,
@@ -312,7 +311,7 @@ impl Search<'_> {
         let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();
         pids.sort_unstable();
         pids.dedup();
-        let mut warned = FxHashSet::default();
+        let mut warned = HashSet::default();
         for pid in pids {
             for place in self.candidates(pid) {
                 match self.open(&place, pid) {

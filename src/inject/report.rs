@@ -4,8 +4,6 @@ use std::cell::OnceCell;
 use std::fmt::Display;
 use std::path::Path;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::code::clock::Alignment;
 use crate::code::cover;
 use crate::code::selection::{Selection, SpaceCounts};
@@ -13,6 +11,7 @@ use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::files::MappedFile;
 use crate::files::search::shown;
+use crate::hash::{HashMap, HashSet};
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
@@ -205,7 +204,7 @@ impl Run<'_> {
                 *has_hits = true;
             }
         }
-        let mut early: FxHashMap<Pid, u64> = FxHashMap::default();
+        let mut early: HashMap<Pid, u64> = HashMap::default();
         let spaces = self.survey.processes.spaces().iter();
         for (space, counts) in spaces.zip(&self.selection.spaces) {
             *early.entry(space.pid).or_default() += u64::from(counts.before_load);
@@ -251,7 +250,7 @@ impl Run<'_> {
     }
 
     /// The processes with an address space whose samples are as asked.
-    fn processes_with(&self, is_asked: impl Fn(&SpaceCounts) -> bool) -> FxHashSet<Pid> {
+    fn processes_with(&self, is_asked: impl Fn(&SpaceCounts) -> bool) -> HashSet<Pid> {
         let spaces = self.survey.processes.spaces().iter();
         let asked = spaces.zip(&self.selection.spaces);
         asked
@@ -261,7 +260,7 @@ impl Run<'_> {
     }
 
     /// The processes whose runtimes should have logged their code, or more of it.
-    fn silent_processes(&self) -> FxHashSet<Pid> {
+    fn silent_processes(&self) -> HashSet<Pid> {
         let samples = &self.selection.samples;
         self.processes_with(|counts| match samples.jit() {
             // An interpreter may have a JIT compiler that was not switched on.
@@ -351,7 +350,7 @@ impl Recording<'_> {
     }
 
     /// What else was noticed meanwhile. The runtimes of the processes `asked` should have logged their code.
-    pub fn notes(&self, asked: &FxHashSet<Pid>) -> Vec<String> {
+    pub fn notes(&self, asked: &HashSet<Pid>) -> Vec<String> {
         let mut notes = source_notes(self.sources.notes, self.found_maps, self.told);
         let moved = self
             .sources
@@ -376,7 +375,7 @@ fn is_silent(survey: &Survey, sources: &Sources<'_>, maps: &[UsedMap<'_>], told:
 }
 
 /// The consequence of that, and what to do about it for the processes `pids`.
-fn silence(profile: &Profile<'_>, survey: &Survey, pids: &FxHashSet<Pid>, consequence: &str) -> Vec<String> {
+fn silence(profile: &Profile<'_>, survey: &Survey, pids: &HashSet<Pid>, consequence: &str) -> Vec<String> {
     let found = format!("no process in the profile mapped a jitdump or has a perf map, {consequence}");
     let name_files = "name the files with --jitdump or --perf-map";
     let how = runtimes::how_to_ask(profile, &survey.processes, pids);
@@ -388,7 +387,7 @@ fn silence(profile: &Profile<'_>, survey: &Survey, pids: &FxHashSet<Pid>, conseq
 }
 
 /// The options with which the processes `pids` log the code that samples without a name were taken in.
-fn unlogged(profile: &Profile<'_>, survey: &Survey, pids: &FxHashSet<Pid>) -> Vec<String> {
+fn unlogged(profile: &Profile<'_>, survey: &Survey, pids: &HashSet<Pid>) -> Vec<String> {
     if pids.is_empty() {
         return Vec::new();
     }

@@ -1,9 +1,8 @@
 //! Runtimes that a profile's processes run, and the options that make them log their code.
 
-use rustc_hash::FxHashSet;
-
 use crate::bytes::base_name;
 use crate::code::process::Processes;
+use crate::hash::HashSet;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::record;
@@ -153,7 +152,7 @@ const RUNTIMES: [Runtime; 24] = [
 /// How to ask the runtimes that the processes `pids` run, one line for each runtime, in the order of [`RUNTIMES`].
 ///
 /// A process runs what it or the processes that it was forked from have mapped.
-pub fn how_to_ask(profile: &Profile<'_>, processes: &Processes, pids: &FxHashSet<Pid>) -> Vec<String> {
+pub fn how_to_ask(profile: &Profile<'_>, processes: &Processes, pids: &HashSet<Pid>) -> Vec<String> {
     let spaces = pids.iter().flat_map(|&pid| processes.spaces_of(pid));
     let ancestors = spaces.flat_map(|(id, _)| processes.ancestors(id));
     let mut pids = pids.clone();
@@ -163,7 +162,7 @@ pub fn how_to_ask(profile: &Profile<'_>, processes: &Processes, pids: &FxHashSet
         .filter(|record| matches!(record.kind, record::MMAP | record::MMAP2))
         .filter_map(|record| Mmap::parse(&record, profile.order))
         .filter(|map| pids.contains(&map.pid));
-    let mut names = FxHashSet::default();
+    let mut names = HashSet::default();
     names.extend(maps.map(|map| base_name(map.name)));
     let is_run = |runtime: &&Runtime| names.iter().any(|name| runtime.has(name));
     let run = RUNTIMES.iter().filter(is_run);

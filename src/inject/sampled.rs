@@ -3,11 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::bytes::printable;
 use crate::code::selection::Selection;
 use crate::code::timeline::Timeline;
+use crate::hash::{HashMap, HashSet};
 use crate::inject::perf_maps::{UsedMap, symbol_of};
 use crate::inject::sources::{Sources, function_of};
 use crate::summary::{SampledFunction, TierSummary};
@@ -29,13 +28,13 @@ pub fn functions(
     sources: &Sources<'_>,
     maps: &[UsedMap<'_>],
 ) -> Vec<SampledFunction> {
-    let mut counts: FxHashMap<Key<'_>, Counts> = FxHashMap::default();
+    let mut counts: HashMap<Key<'_>, Counts> = HashMap::default();
     let mut add = |key, functions: u64, hits: u32| {
         let counts = counts.entry(key).or_default();
         counts.functions += functions;
         counts.samples += u64::from(hits);
     };
-    let mut seen = FxHashSet::default();
+    let mut seen = HashSet::default();
     let hits = timeline.residences().iter().zip(selection.hits.iter().copied());
     for (residence, hits) in hits.filter(|&(_, hits)| hits > 0) {
         if let Some(view) = function_of(&sources.used, residence.function) {

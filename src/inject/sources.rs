@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock, distance_by_maps};
 use crate::code::live_code::{LiveCode, RuntimeEvent};
 use crate::code::process::{Processes, Space};
@@ -12,6 +10,7 @@ use crate::code::selection::{Doubts, DumpState};
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
 use crate::files::search::shown;
+use crate::hash::{HashMap, HashSet};
 use crate::inject::dumps::{Found, FoundDump, Missing};
 use crate::inject::mono::memory::Memory;
 use crate::inject::mono::{Logs, ReadLog};
@@ -253,7 +252,7 @@ impl<'a> Sources<'a> {
 
     /// What is known of each address space.
     pub fn states(&self, processes: &Processes) -> Vec<DumpState> {
-        let mut by_pid: FxHashMap<Pid, DumpState> = FxHashMap::default();
+        let mut by_pid: HashMap<Pid, DumpState> = HashMap::default();
         by_pid.extend(self.unusable.iter().map(|&pid| (pid, DumpState::Unusable)));
         let used = self.used.iter().flat_map(|used| &used.found.pids);
         by_pid.extend(used.map(|&pid| (pid, DumpState::Read)));
@@ -309,10 +308,10 @@ impl<'a> Sources<'a> {
             let header_pid = used.code.pid();
             let owner_of = |pid| owners.of(used.found, header_pid, pid, processes);
             let creator = owner_of(header_pid);
-            let with_dump: FxHashSet<Pid> = used.found.pids_before.iter().copied().collect();
+            let with_dump: HashSet<Pid> = used.found.pids_before.iter().copied().collect();
             let others = creator.and_then(|pid| earlier_copies.get(&pid));
             let others = others.map_or(&[][..], Vec::as_slice);
-            let mut known: FxHashMap<u32, Option<Pid>> = FxHashMap::default();
+            let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
             (used.ownerless, used.uncopied) = (0, 0);
             for event in used.code.events() {
                 let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
@@ -383,7 +382,7 @@ impl<'a> UsedFile<'a> {
         events: &mut Vec<RuntimeEvent>,
     ) {
         let header_pid = self.code.pid();
-        let mut known: FxHashMap<u32, Option<Pid>> = FxHashMap::default();
+        let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
         for event in self.code.events() {
             let owner_of = |pid| owners.of(self.found, header_pid, pid, processes);
             let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));

@@ -4,9 +4,9 @@
 //! a kind, clock or size that nobody has heard of yet is an event like any other.
 
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
-use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader, put_padded};
+use crate::hash::HashMap;
 use crate::perf::event;
 use crate::perf::profile::AttrEntry;
 use crate::perf::record::{self, Record};
@@ -284,7 +284,7 @@ pub enum IdMatch {
 #[derive(Clone, Debug, Default)]
 pub struct Attrs {
     all: Vec<Attr>,
-    by_id: FxHashMap<u64, usize>,
+    by_id: HashMap<u64, usize>,
     has_times: bool,
 }
 

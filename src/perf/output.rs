@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use rustc_hash::FxHashSet;
-
 use crate::bytes::ByteOrder;
+use crate::hash::HashSet;
 use crate::perf::attr;
 use crate::perf::compression::{self, Compressor};
 use crate::perf::feature::{self, Feature};
@@ -179,7 +178,7 @@ impl<'a> Rewrite<'a> {
         let records = self.head_records();
         let records = records.filter_map(|(at, _)| self.profile.records_from(at).next());
         let attrs = records.filter(|record| record.kind == record::HEADER_ATTR);
-        let left: FxHashSet<&[u8]> = attrs
+        let left: HashSet<&[u8]> = attrs
             .filter_map(|record| record.bytes.get(HEADER_SIZE..))
             .collect();
         for entry in &self.profile.attr_entries {

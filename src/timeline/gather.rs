@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::printable;
 use crate::code::selection::{Leaf, Selector};
 use crate::code::timeline::Timeline;
+use crate::hash::HashMap;
 use crate::inject::Progress;
 use crate::inject::perf_maps::symbol_of;
 use crate::inject::recording::Recording;
@@ -51,8 +50,8 @@ pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progr
         ranks: tiers.ranks(&counts),
         tiers: &tiers,
         span: counter.span,
-        processes: FxHashMap::default(),
-        functions: FxHashMap::default(),
+        processes: HashMap::default(),
+        functions: HashMap::default(),
         values: Values {
             format: FORMAT,
             input,
@@ -64,7 +63,7 @@ pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progr
     };
     columns.put_processes(&lives.all, &counts);
     columns.put_share(&counts);
-    let mut names = FxHashMap::default();
+    let mut names = HashMap::default();
     columns.put_boxes(&lives.all, &mut names);
     columns.put_samples(&counts, &mut names);
     columns.values
@@ -98,9 +97,9 @@ struct Columns<'a> {
     ranks: Ranks,
     span: Span,
     /// The index of each process.
-    processes: FxHashMap<Pid, u32>,
+    processes: HashMap<Pid, u32>,
     /// The index of each function. Code that several processes have is a function of each.
-    functions: FxHashMap<(Item, u32), u32>,
+    functions: HashMap<(Item, u32), u32>,
     values: Values,
 }
 
@@ -163,7 +162,7 @@ impl Columns<'_> {
         }
     }
 
-    fn put_boxes(&mut self, lives: &[Life], names: &mut FxHashMap<String, u32>) {
+    fn put_boxes(&mut self, lives: &[Life], names: &mut HashMap<String, u32>) {
         for of_process in lives.chunk_by(|one, next| one.pid == next.pid) {
             let Some(&process) = of_process.first().and_then(|life| self.processes.get(&life.pid)) else {
                 continue;
@@ -183,7 +182,7 @@ impl Columns<'_> {
     }
 
     /// The index of a function, put in place if it is new.
-    fn function(&mut self, item: Item, process: u32, names: &mut FxHashMap<String, u32>) -> u32 {
+    fn function(&mut self, item: Item, process: u32, names: &mut HashMap<String, u32>) -> u32 {
         if let Some(&known) = self.functions.get(&(item, process)) {
             return known;
         }
@@ -227,7 +226,7 @@ impl Columns<'_> {
     }
 
     /// Counts the samples of each function, also of those that have no box.
-    fn put_samples(&mut self, counts: &Counts, names: &mut FxHashMap<String, u32>) {
+    fn put_samples(&mut self, counts: &Counts, names: &mut HashMap<String, u32>) {
         let (timeline, processes) = (&self.recording.timeline, &self.recording.survey.processes);
         let sorted: BTreeMap<_, _> = counts.code.iter().collect();
         for (&(leaf, space), &count) in sorted {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use crate::code::history::Builder;
 use crate::code::process::{Space, SpaceId};
 use crate::code::selection::Leaf;
 use crate::code::timeline::{Code, Occupant, Timeline};
+use crate::hash::HashMap;
 use crate::inject::recording::Recording;
 use crate::perf::event::Backing;
 use crate::timeline::gather::item_of;
@@ -89,8 +88,8 @@ fn home_of(timeline: &Timeline, leaf: Leaf) -> Option<SpaceId> {
 fn pieces(
     recording: &Recording<'_>,
     inherited: &BTreeMap<SpaceId, Vec<(Leaf, u32)>>,
-) -> FxHashMap<u32, Vec<AddressRange>> {
-    let mut pieces: FxHashMap<u32, Vec<AddressRange>> = FxHashMap::default();
+) -> HashMap<u32, Vec<AddressRange>> {
+    let mut pieces: HashMap<u32, Vec<AddressRange>> = HashMap::default();
     for &(leaf, _) in inherited.values().flatten() {
         if let Leaf::Function(at) = leaf {
             pieces.entry(at).or_default();
@@ -116,7 +115,7 @@ fn places<'a>(
     space: &'a Space,
     timeline: &'a Timeline,
     leaf: Leaf,
-    pieces: &'a FxHashMap<u32, Vec<AddressRange>>,
+    pieces: &'a HashMap<u32, Vec<AddressRange>>,
 ) -> impl Iterator<Item = AddressRange> + 'a {
     let (of_function, of_symbol) = match leaf {
         Leaf::Function(at) => (pieces.get(&at).map_or(&[][..], Vec::as_slice), None),

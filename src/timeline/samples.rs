@@ -4,12 +4,11 @@
 use std::hash::Hash;
 use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::code::pieces::in_pieces;
 use crate::code::process::SpaceId;
 use crate::code::selection::{Leaf, Selector};
 use crate::code::survey::Survey;
+use crate::hash::{HashMap, HashSet};
 use crate::inject::Progress;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::Sample;
@@ -72,14 +71,14 @@ pub enum Series {
 pub struct Counts {
     /// Those in functions and symbols, by the address space that they were taken in: the one that the code is of, or one
     /// that inherited it.
-    pub code: FxHashMap<(Leaf, SpaceId), u32>,
+    pub code: HashMap<(Leaf, SpaceId), u32>,
     /// Those of each process and series over time.
-    pub bins: FxHashMap<(Pid, Series, u32), u32>,
+    pub bins: HashMap<(Pid, Series, u32), u32>,
 }
 
 impl Counts {
     /// The processes with samples in JIT code without a name; all with samples, where none is in JIT code.
-    pub fn silent_processes(&self) -> FxHashSet<Pid> {
+    pub fn silent_processes(&self) -> HashSet<Pid> {
         let in_code = self.bins.keys().any(|&(_, series, _)| series != Series::All);
         let asked = if in_code { Series::Unnamed } else { Series::All };
         let bins = self.bins.keys().filter(|&&(_, series, _)| series == asked);
@@ -97,13 +96,13 @@ impl Counts {
     }
 }
 
-fn merge<K: Hash + Eq>(own: &mut FxHashMap<K, u32>, other: FxHashMap<K, u32>) {
+fn merge<K: Hash + Eq>(own: &mut HashMap<K, u32>, other: HashMap<K, u32>) {
     for (key, count) in other {
         add(own, key, count);
     }
 }
 
-fn add<K: Hash + Eq>(counts: &mut FxHashMap<K, u32>, key: K, count: u32) {
+fn add<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: K, count: u32) {
     let counter = counts.entry(key).or_default();
     *counter = counter.saturating_add(count);
 }

@@ -2,10 +2,9 @@
 
 use std::cmp::Reverse;
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::printable;
 use crate::code::symbols::SymbolId;
+use crate::hash::HashMap;
 use crate::inject::recording::Recording;
 use crate::inject::sources::function_of;
 use crate::timeline::lives::Item;
@@ -22,9 +21,9 @@ const OTHERS: &str = "other";
 pub struct Tiers {
     /// Their names.
     names: Vec<String>,
-    numbers: FxHashMap<String, u32>,
+    numbers: HashMap<String, u32>,
     /// Who made what, as far as that is known.
-    makers: FxHashMap<Item, u32>,
+    makers: HashMap<Item, u32>,
 }
 
 /// Those that are told apart.

@@ -8,6 +8,8 @@
     clippy::panic,
     clippy::indexing_slicing
 )]
+// No file is hostile to its test.
+#![allow(clippy::disallowed_types)]
 
 mod build_id_cache;
 mod captures;

@@ -9,6 +9,8 @@
     clippy::panic,
     clippy::indexing_slicing
 )]
+// No file is hostile to its test.
+#![allow(clippy::disallowed_types)]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,10 +1,9 @@
 //! Which code lies where, in the order of time.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::check::findings::{Findings, Place, shown_name};
 use crate::check::jitdump::unwinding::mapped_size;
 use crate::check::rules::{Rule, jitdump as rules, unwinding};
+use crate::hash::{HashMap, HashSet};
 use crate::range_map::RangeMap;
 use crate::runtime::jitdump::record::{self, Step};
 use crate::runtime::jitdump::{self as format, Dump, Moved, Records};
@@ -26,8 +25,8 @@ struct Over {
 /// Checks where code is loaded and moved to.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     let moves = moves(file, dump);
-    let mut processes: FxHashMap<u32, RangeMap<u32>> = FxHashMap::default();
-    let mut overwritten = FxHashSet::default();
+    let mut processes: HashMap<u32, RangeMap<u32>> = HashMap::default();
+    let mut overwritten = HashSet::default();
     let mut tails = Vec::new();
     for event in dump.events() {
         let live = processes.entry(event.pid).or_default();
@@ -85,8 +84,8 @@ impl Over {
 }
 
 /// Where the MOVE record stands of each time, process, and pair of addresses; the first one, if there are several.
-fn moves(file: &[u8], dump: &Dump<'_>) -> FxHashMap<(RuntimeTime, u32, Address, Address), u64> {
-    let mut offsets = FxHashMap::default();
+fn moves(file: &[u8], dump: &Dump<'_>) -> HashMap<(RuntimeTime, u32, Address, Address), u64> {
+    let mut offsets = HashMap::default();
     let header = dump.header();
     let records = format::records(file, header).filter_map(Step::record);
     for record in records.filter(|record| record.kind == record::MOVE) {

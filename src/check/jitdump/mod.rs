@@ -9,11 +9,10 @@ mod names;
 mod records;
 mod unwinding;
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::ByteOrder;
 use crate::check::findings::{Findings, Place};
 use crate::check::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
+use crate::hash::HashMap;
 use crate::machine::Machine;
 use crate::runtime::jitdump::header::SIZE;
 use crate::runtime::jitdump::record::{self, Record};
@@ -75,7 +74,7 @@ fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     /// What is known of an offset.
     type Known = (&'static str, Option<u32>);
     let nameless = findings.places_mut().filter(|place| place.record.is_empty());
-    let mut known: FxHashMap<u64, Known> = nameless.map(|place| (place.offset, ("", None))).collect();
+    let mut known: HashMap<u64, Known> = nameless.map(|place| (place.offset, ("", None))).collect();
     for record in format::records(file, dump.header()).filter_map(record::Step::record) {
         if let Some(known) = known.get_mut(&record.offset) {
             known.0 = kind_name(&record, dump.header().order);

@@ -1,8 +1,7 @@
 //! MOVE records: whether the number in each is that of the function which lies where it says.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::check::findings::shown_name;
+use crate::hash::{HashMap, HashSet};
 use crate::runtime::jitdump::{Dump, Load, Moved};
 use crate::units::Address;
 
@@ -10,12 +9,12 @@ use crate::units::Address;
 #[derive(Debug, Default)]
 pub(super) struct Whereabouts {
     /// The last function of each process and `code_index`.
-    by_index: FxHashMap<(u32, u64), u32>,
+    by_index: HashMap<(u32, u64), u32>,
     /// The last function of each process and address.
-    by_address: FxHashMap<(u32, Address), u32>,
+    by_address: HashMap<(u32, Address), u32>,
     /// The same of any process.
-    indexes: FxHashSet<u64>,
-    addresses: FxHashSet<Address>,
+    indexes: HashSet<u64>,
+    addresses: HashSet<Address>,
 }
 
 impl Whereabouts {

@@ -1,12 +1,11 @@
 //! Putting code and maps into one address space, in the order of time.
 
-use rustc_hash::FxHashMap;
-
 use crate::code::history::Builder;
 use crate::code::process::{Map, SpaceId};
 use crate::code::timeline::{
     Code, Fault, FunctionId, Layers, Memory, PlacedEvent, Residence, Timeline, Vacancy,
 };
+use crate::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 
@@ -23,7 +22,7 @@ pub(super) struct Placing<'a> {
     code: Builder<Code>,
     memory: Builder<Memory>,
     /// Where each function was put last.
-    latest: FxHashMap<FunctionId, (u32, AddressRange)>,
+    latest: HashMap<FunctionId, (u32, AddressRange)>,
     /// How many stays and vacancies it has so far.
     sequence: u32,
     /// How many pieces of inherited code may still be looked at.
@@ -44,7 +43,7 @@ impl<'a> Placing<'a> {
             parent,
             code: Builder::default(),
             memory: Builder::default(),
-            latest: FxHashMap::default(),
+            latest: HashMap::default(),
             sequence: 0,
             pieces,
         }

@@ -1,9 +1,8 @@
 //! The records of the functions that are asked for.
 
-use rustc_hash::FxHashSet;
-
 use crate::dump::entry::Entry;
 use crate::dump::filter::Filter;
+use crate::hash::HashSet;
 use crate::machine::Machine;
 use crate::runtime::Change;
 use crate::runtime::jitdump::Dump;
@@ -13,9 +12,9 @@ use crate::units::{Address, AddressRange};
 pub struct Selection<'f> {
     filter: &'f Filter,
     /// Where records start, all but moves.
-    offsets: FxHashSet<u64>,
+    offsets: HashSet<u64>,
     /// Moves, by their times and both addresses.
-    moves: FxHashSet<(u64, u64, u64)>,
+    moves: HashSet<(u64, u64, u64)>,
 }
 
 impl<'f> Selection<'f> {
@@ -23,8 +22,8 @@ impl<'f> Selection<'f> {
     pub fn of(file: &[u8], filter: &'f Filter) -> Self {
         let mut selection = Self {
             filter,
-            offsets: FxHashSet::default(),
-            moves: FxHashSet::default(),
+            offsets: HashSet::default(),
+            moves: HashSet::default(),
         };
         // For another machine, only lines would be read in another way.
         if let Ok(dump) = Dump::parse(file, Machine::host()) {
@@ -45,11 +44,11 @@ impl<'f> Selection<'f> {
             let size = dump.range(function).map_or(0, AddressRange::size);
             filter.allows_code(AddressRange::new(to, size))
         };
-        let came: FxHashSet<u32> = moves()
+        let came: HashSet<u32> = moves()
             .filter(|&(event, _, to)| came_there(event.function, to))
             .map(|(event, ..)| event.function)
             .collect();
-        let mut chosen = FxHashSet::default();
+        let mut chosen = HashSet::default();
         for function in 0.. {
             let Some(offsets) = dump.record_offsets(function) else {
                 break;

@@ -1,19 +1,21 @@
 //! Strings that units share (`.debug_str`, `.debug_line_str`).
 
-use std::hash::Hasher;
+use std::hash::BuildHasher;
 
-use rustc_hash::{FxHashMap, FxHasher};
+use crate::hash::{HashMap, RandomState};
 
 /// Strings, each behind the other and followed by a NUL, the same ones once.
 #[derive(Debug, Default)]
 pub struct Strings {
     /// The section.
     pub bytes: Vec<u8>,
-    /// Where the last string with a hash starts. What is found here is compared with the string, so it may
-    /// lead to bytes that are not there any more.
-    places: FxHashMap<u64, u32>,
+    /// Where each string starts. The key is its hash, or the next free number after it if strings collide.
+    places: HashMap<u64, u32>,
+    /// The keys of `places`, in the order of the strings.
+    keys: Vec<u64>,
+    hashing: RandomState,
     /// What is known of texts, by where they lie in memory here.
-    texts: FxHashMap<(usize, usize), Text>,
+    texts: HashMap<(usize, usize), Text>,
 }
 
 /// A string that may be long.
@@ -32,19 +34,33 @@ impl Strings {
         put(&mut self.bytes);
         self.bytes.push(0);
         let (before, string) = self.bytes.split_at(start);
-        let mut hasher = FxHasher::default();
-        hasher.write(string);
-        let hash = hasher.finish();
-        if let Some(&place) = self.places.get(&hash)
-            && before
-                .get(place as usize..)
-                .is_some_and(|before| before.starts_with(string))
-        {
-            self.bytes.truncate(start);
-            return place;
+        let mut key = self.hashing.hash_one(string);
+        while let Some(&place) = self.places.get(&key) {
+            let there = before.get(place as usize..);
+            if there.is_some_and(|there| there.starts_with(string)) {
+                self.bytes.truncate(start);
+                return place;
+            }
+            key = key.wrapping_add(1);
         }
-        self.places.insert(hash, start as u32);
+        self.places.insert(key, start as u32);
+        self.keys.push(key);
         start as u32
+    }
+
+    /// Removes the last strings, back to an earlier length of the section.
+    pub fn truncate(&mut self, length: usize) {
+        self.bytes.truncate(length);
+        while let Some(key) = self.keys.last()
+            && self
+                .places
+                .get(key)
+                .is_some_and(|&place| place as usize >= length)
+        {
+            self.places.remove(key);
+            self.keys.pop();
+        }
+        self.forget_texts();
     }
 
     /// Whether a text has no NUL. Each text is looked at once, however often it is asked for: it must stay in memory
@@ -82,6 +98,8 @@ impl Strings {
         self.bytes.clear();
         self.bytes.shrink_to(kept);
         self.places.clear();
+        self.keys.clear();
+        self.keys.shrink_to(kept / PLACE);
         self.forget_texts();
         self.places.shrink_to(kept / PLACE);
     }
@@ -107,9 +125,10 @@ mod tests {
         add(&mut strings, b"stays");
         add(&mut strings, b"goes");
         add(&mut strings, b"goes too");
-        strings.bytes.truncate(6);
+        strings.truncate(6);
         assert_eq!(add(&mut strings, b"goes too"), 6);
         assert_eq!(add(&mut strings, b"goes"), 15);
+        assert_eq!(add(&mut strings, b"stays"), 0);
         assert_eq!(strings.bytes, b"stays\0goes too\0goes\0");
     }
 }

@@ -1,8 +1,7 @@
 //! Functions for what a frame of a stack can be and has no code: a type that was allocated, a collection, a method
 //! whose place is not known. They get addresses where the process maps nothing.
 
-use rustc_hash::FxHashMap;
-
+use crate::hash::HashMap;
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
@@ -27,7 +26,7 @@ pub struct MadeUp {
 #[derive(Clone, Debug)]
 pub struct MadeUpFunctions {
     all: Vec<MadeUp>,
-    by_name: FxHashMap<Vec<u8>, usize>,
+    by_name: HashMap<Vec<u8>, usize>,
     /// Where the next one goes.
     free: AddressRange,
     is_full: bool,
@@ -38,7 +37,7 @@ impl MadeUpFunctions {
     pub fn new(taken: impl Iterator<Item = AddressRange>, is_64: bool) -> Self {
         Self {
             all: Vec::new(),
-            by_name: FxHashMap::default(),
+            by_name: HashMap::default(),
             free: free_range(taken, is_64),
             is_full: false,
         }

@@ -2,9 +2,8 @@
 
 use std::hash::Hash;
 
-use rustc_hash::FxHashMap;
-
 use crate::code::call_tree::Stack;
+use crate::hash::HashMap;
 use crate::inject::events::{Calls, Loss, Step};
 use crate::tally::Tally;
 use crate::units::{Tid, Time};
@@ -39,7 +38,7 @@ pub struct Told<F, M> {
 #[derive(Clone, Debug)]
 pub struct Followed<F, M> {
     calls: Calls<F>,
-    threads: FxHashMap<Tid, Doing<M>>,
+    threads: HashMap<Tid, Doing<M>>,
     /// By the places of moments; `None` where a thread is in no call that is told of.
     found: Vec<Option<(Stack, M)>>,
 }
@@ -56,7 +55,7 @@ impl<F, M> Default for Followed<F, M> {
     fn default() -> Self {
         Self {
             calls: Calls::default(),
-            threads: FxHashMap::default(),
+            threads: HashMap::default(),
             found: Vec::new(),
         }
     }

@@ -6,9 +6,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use rustc_hash::FxHashMap;
-
 use crate::files::{MappedFile, Spool};
+use crate::hash::HashMap;
 use crate::inject::Error;
 use crate::inject::events::{Chain, Moment};
 use crate::perf::record::Record;
@@ -101,7 +100,7 @@ struct Splice<'p, 's> {
     profile: &'p Profile<'p>,
     sources: Vec<Spliced<'s>>,
     /// Where among them that of each process is.
-    places: FxHashMap<Pid, usize>,
+    places: HashMap<Pid, usize>,
 }
 
 impl<'s> Splice<'_, 's> {

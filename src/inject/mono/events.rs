@@ -3,9 +3,8 @@
 use std::io;
 use std::iter::Peekable;
 
-use rustc_hash::FxHashMap;
-
 use crate::code::call_tree::Stack;
+use crate::hash::HashMap;
 use crate::inject::events::synthesize::Out;
 use crate::inject::events::{Asked, Calls, Chain, EventSource, Loss};
 use crate::inject::mono::asked::Made;
@@ -52,9 +51,9 @@ struct LogEvents<'l, 'a> {
     losses: &'l mut Tally<Loss>,
     asked: &'l Asked<Made>,
     calls: Calls<Method>,
-    doing: FxHashMap<(ThreadId, Tid), Doing<'a>>,
+    doing: HashMap<(ThreadId, Tid), Doing<'a>>,
     /// Collections that have started, by generation.
-    collecting: FxHashMap<u64, RuntimeTime>,
+    collecting: HashMap<u64, RuntimeTime>,
     /// Since when the world stands.
     stopped: Option<RuntimeTime>,
     chain: Chain,
@@ -72,8 +71,8 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             losses: &mut log.losses,
             asked,
             calls: Calls::default(),
-            doing: FxHashMap::default(),
-            collecting: FxHashMap::default(),
+            doing: HashMap::default(),
+            collecting: HashMap::default(),
             stopped: None,
             chain: Chain::default(),
         })

@@ -3,9 +3,8 @@
 //! A method lies where its code does. A type that was allocated, a collection, and a method without code are functions
 //! that are made up.
 
-use rustc_hash::FxHashMap;
-
 use crate::code::process::Processes;
+use crate::hash::HashMap;
 use crate::inject::events::made_up::MadeUp;
 use crate::inject::events::{Chain, MadeUpFunctions};
 use crate::runtime::RuntimeTime;
@@ -25,19 +24,19 @@ struct Code {
 #[derive(Debug)]
 pub struct Places {
     /// The code of each method, in the order of time.
-    methods: FxHashMap<Method, Vec<Code>>,
+    methods: HashMap<Method, Vec<Code>>,
     /// For each function of the log, when something was seen in it first.
     first_uses: Vec<Option<RuntimeTime>>,
     made_up: MadeUpFunctions,
     /// Those of methods, so that their names need not be looked up again.
-    by_method: FxHashMap<Method, Address>,
+    by_method: HashMap<Method, Address>,
 }
 
 impl Places {
     /// For a log of process `pid`, and of programs with addresses of 64 bits or 32.
     pub fn new(index: &Index<'_>, processes: &Processes, pid: Pid, is_64: bool) -> Self {
         let functions = index.code.functions();
-        let mut methods: FxHashMap<Method, Vec<Code>> = FxHashMap::default();
+        let mut methods: HashMap<Method, Vec<Code>> = HashMap::default();
         for (function, it) in (0u32..).zip(functions) {
             for &(method, _) in &it.methods {
                 methods.entry(method).or_default().push(Code {
@@ -54,7 +53,7 @@ impl Places {
             methods,
             first_uses: vec![None; functions.len()],
             made_up: MadeUpFunctions::new(taken, is_64),
-            by_method: FxHashMap::default(),
+            by_method: HashMap::default(),
         }
     }
 

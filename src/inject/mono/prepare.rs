@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::FxHashMap;
-
 use crate::code::clock::Alignment;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
 use crate::code::threads;
+use crate::hash::HashMap;
 use crate::inject::mono::asked::MonoEvent;
 use crate::inject::mono::places::Places;
 use crate::inject::mono::threads::{Contents, Number, Threads, contents, invented_numbers};
@@ -33,7 +32,7 @@ pub struct Prepared<'a> {
 pub fn prepare(recorded: Option<(&Profile<'_>, &Survey)>, aligned: &Alignments, logs: &mut Logs<'_>) {
     let nobody = Processes::default();
     let pids = logs.all.iter().map(ReadLog::pid).collect();
-    let known = recorded.map_or(FxHashMap::default(), |(profile, _)| {
+    let known = recorded.map_or(HashMap::default(), |(profile, _)| {
         threads::threads(profile, &pids)
     });
     let mut invented = invented_numbers();

@@ -3,8 +3,7 @@
 //! In the file, each buffer has events of one thread, and a thread's buffers follow each other; those of all threads
 //! are merged. No more than one event of each thread is looked at ahead.
 
-use rustc_hash::FxHashMap;
-
+use crate::hash::HashMap;
 use crate::inject::events::{Ahead, Merge, Step};
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::Kind;
@@ -83,7 +82,7 @@ impl<'a> Replay<'a> {
     /// Walks a log.
     pub fn of(log: &Log<'a>) -> Self {
         let mut threads: Vec<Cursor<'a>> = Vec::new();
-        let mut places: FxHashMap<ThreadId, usize> = FxHashMap::default();
+        let mut places: HashMap<ThreadId, usize> = HashMap::default();
         for buffer in log.buffers() {
             let place = *places.entry(buffer.thread).or_insert(threads.len());
             match threads.get_mut(place) {

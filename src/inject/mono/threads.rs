@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::code::clock::Alignment;
 use crate::code::threads::{LoggedThread, Match, Thread as ProfileThread, matches};
+use crate::hash::{HashMap, HashSet};
 use crate::inject::mono::asked::MonoEvent;
 use crate::perf::synthesis::Thread;
 use crate::runtime::RuntimeTime;
@@ -48,8 +47,8 @@ pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
     let mut kinds = BTreeSet::new();
     let mut lives: Vec<Life<'a>> = Vec::new();
     let mut last_made = None;
-    let mut current: FxHashMap<ThreadId, usize> = FxHashMap::default();
-    let mut ended: FxHashSet<ThreadId> = FxHashSet::default();
+    let mut current: HashMap<ThreadId, usize> = HashMap::default();
+    let mut ended: HashSet<ThreadId> = HashSet::default();
     for buffer in log.buffers() {
         for event in buffer.events() {
             let (id, subject) = match event.kind {
@@ -103,7 +102,7 @@ pub struct Threads<'a> {
     /// For each of them, which one it is.
     numbers: Vec<Number>,
     /// By the log's number, when each life of it began.
-    by_id: FxHashMap<ThreadId, Vec<(RuntimeTime, usize)>>,
+    by_id: HashMap<ThreadId, Vec<(RuntimeTime, usize)>>,
 }
 
 /// The number of a thread.
@@ -153,7 +152,7 @@ impl<'a> Threads<'a> {
                 Match::Ambiguous => Number::Ambiguous(Tid(invented)),
                 Match::Missing => Number::Invented(Tid(invented)),
             });
-        let mut by_id: FxHashMap<ThreadId, Vec<(RuntimeTime, usize)>> = FxHashMap::default();
+        let mut by_id: HashMap<ThreadId, Vec<(RuntimeTime, usize)>> = HashMap::default();
         for (place, life) in lives.iter().enumerate() {
             by_id.entry(life.id).or_default().push((life.span.0, place));
         }

@@ -4,12 +4,11 @@ use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::base_name;
 use crate::elf::segments::Code;
 use crate::files::MappedFile;
 use crate::files::search::shown;
+use crate::hash::HashMap;
 use crate::inject::Error;
 use crate::inject::input::read_error;
 use crate::perf::event::Mmap;
@@ -116,11 +115,11 @@ impl Binary {
     }
 
     /// Where each process of a profile has it; notes if none does.
-    pub fn bases(&self, profile: &Profile<'_>, notes: &mut Vec<String>) -> FxHashMap<Pid, Base> {
+    pub fn bases(&self, profile: &Profile<'_>, notes: &mut Vec<String>) -> HashMap<Pid, Base> {
         let path = &*self.path;
         let name = base_name(path);
         let build_ids = build_ids(profile);
-        let mut bases = FxHashMap::default();
+        let mut bases = HashMap::default();
         let mut others = 0u64;
         for record in profile.records() {
             // Maps that are no code are told only if somebody asked for them.
@@ -168,7 +167,7 @@ fn same_build_id(recorded: &[u8], own: &[u8]) -> bool {
 }
 
 /// The build-ids that the profile has of files, by their paths.
-fn build_ids<'a>(profile: &'a Profile<'_>) -> FxHashMap<&'a [u8], &'a [u8]> {
+fn build_ids<'a>(profile: &'a Profile<'_>) -> HashMap<&'a [u8], &'a [u8]> {
     let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
     feature::build_ids(table, profile.order)
         .map(|entry| (entry.name, entry.build_id))

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::bytes::base_name;
 use crate::code::call_tree::Stack;
+use crate::hash::{HashMap, HashSet};
 use crate::inject::events::synthesize::Out;
 use crate::inject::events::{Ahead, Asked, Calls, Chain, EventSource, Loss, Merge, Step};
 use crate::inject::xray::asked::Made;
@@ -103,7 +102,7 @@ struct TraceEvents<'l, 'a> {
     calls: Calls<u32>,
     chain: Chain,
     /// By thread and stack, if they are to be told of as a whole.
-    sums: FxHashMap<(usize, Stack), Sum>,
+    sums: HashMap<(usize, Stack), Sum>,
     /// The same in the end, those that are left.
     left: std::vec::IntoIter<((usize, Stack), Sum)>,
     steps_left: u64,
@@ -124,7 +123,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             shape,
             calls: Calls::default(),
             chain: Chain::default(),
-            sums: FxHashMap::default(),
+            sums: HashMap::default(),
             left: Vec::new().into_iter(),
             steps_left: MOST_STEPS,
             latest: Time::default(),
@@ -320,7 +319,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
 /// The threads of all traces, in their order. A thread of several traces is several: what was open at the end of one is
 /// closed there.
 fn threads(traces: &[ReadTrace<'_>]) -> Vec<Option<Doing>> {
-    let mut known: FxHashSet<Thread> = FxHashSet::default();
+    let mut known: HashSet<Thread> = HashSet::default();
     let threads = traces
         .iter()
         .enumerate()

@@ -1,7 +1,6 @@
 //! Addresses of the functions that a trace has numbers for.
 
-use rustc_hash::FxHashMap;
-
+use crate::hash::HashMap;
 use crate::inject::events::MadeUpFunctions;
 use crate::inject::xray::binary::Base;
 use crate::runtime::xray::Functions;
@@ -13,7 +12,7 @@ pub struct Places<'a> {
     /// The functions that the binary has, and where that is.
     known: Option<(&'a Functions, Base)>,
     /// Of others.
-    unknown: FxHashMap<u32, Address>,
+    unknown: HashMap<u32, Address>,
     made_up: MadeUpFunctions,
 }
 
@@ -26,7 +25,7 @@ impl<'a> Places<'a> {
     ) -> Self {
         Self {
             known,
-            unknown: FxHashMap::default(),
+            unknown: HashMap::default(),
             made_up: MadeUpFunctions::new(taken, is_64),
         }
     }

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::code::clock::ProfileClock;
 use crate::code::process::Processes;
 use crate::code::survey::Survey;
 use crate::files::MappedFile;
 use crate::files::search::shown;
+use crate::hash::HashMap;
 use crate::inject::dumps::FoundDump;
 use crate::inject::xray::binary::{Base, Binary};
 use crate::inject::xray::clock;
@@ -46,7 +45,7 @@ pub fn read<'a>(
     traces.seen = vec![Seen::default(); traces.all.len()];
     let bases = match (traces.binary, recorded) {
         (Some(binary), Some((profile, _))) => binary.bases(profile, &mut traces.notes),
-        _ => FxHashMap::default(),
+        _ => HashMap::default(),
     };
     if traces.binary.is_none() {
         let what = "no --xray-binary is given, so functions have numbers for names";
@@ -143,7 +142,7 @@ impl<'a> Traces<'a> {
 }
 
 /// Where a process has the binary: a child has it where its parent had, until it executes another one.
-fn base_of(pid: Pid, bases: &FxHashMap<Pid, Base>, processes: &Processes) -> Option<Base> {
+fn base_of(pid: Pid, bases: &HashMap<Pid, Base>, processes: &Processes) -> Option<Base> {
     let first = processes.spaces_of(pid).next().map(|(space, _)| space);
     let ancestors = first.into_iter().flat_map(|space| processes.all_ancestors(space));
     let mut pids = std::iter::once(pid).chain(ancestors.map(|(_, space)| space.pid));

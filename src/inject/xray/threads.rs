@@ -1,8 +1,7 @@
 //! Which thread of the profile each thread of a trace is.
 
-use rustc_hash::FxHashMap;
-
 use crate::code::process::Processes;
+use crate::hash::HashMap;
 use crate::perf::synthesis::Thread;
 use crate::perf::{Profile, event};
 use crate::runtime::xray::{Index, Trace};
@@ -24,9 +23,9 @@ pub struct Traced {
 #[derive(Clone, Debug)]
 pub struct Known<'p> {
     processes: &'p Processes,
-    owners: FxHashMap<Tid, Pid>,
+    owners: HashMap<Tid, Pid>,
     /// By the last 16 bits of their numbers: the thread, if it is the only one.
-    endings: FxHashMap<u16, Option<Tid>>,
+    endings: HashMap<u16, Option<Tid>>,
 }
 
 impl<'p> Known<'p> {
@@ -36,8 +35,8 @@ impl<'p> Known<'p> {
             let (pid, tid, _) = event::thread_change(&record, profile.order)?;
             Some((Tid(tid), pid))
         });
-        let owners: FxHashMap<Tid, Pid> = changes.collect();
-        let mut endings: FxHashMap<u16, Option<Tid>> = FxHashMap::default();
+        let owners: HashMap<Tid, Pid> = changes.collect();
+        let mut endings: HashMap<u16, Option<Tid>> = HashMap::default();
         for &tid in owners.keys() {
             let only = endings.entry(tid.0 as u16).or_insert(Some(tid));
             *only = only.filter(|&other| other == tid);

@@ -5,10 +5,9 @@
 //! nr_entry times: u64 addr   u32 line   u32 discrim   name, NUL
 //! ```
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
+use crate::hash::HashMap;
 use crate::runtime::jitdump::record::MAX_PADDING;
 use crate::runtime::names;
 use crate::units::AddressRange;
@@ -388,7 +387,7 @@ fn is_clean(name: &[u8]) -> bool {
 /// The files of a function, each once.
 #[derive(Default)]
 struct Files<'a> {
-    known: FxHashMap<&'a [u8], u32>,
+    known: HashMap<&'a [u8], u32>,
     paths: Vec<&'a [u8]>,
 }
 

@@ -5,10 +5,9 @@
 pub mod lists;
 pub mod positions;
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::ByteOrder;
 use crate::debug_info::SourceFile;
+use crate::hash::HashMap;
 use crate::runtime::jitdump::debug_info::Lines;
 use crate::units::Address;
 
@@ -69,7 +68,7 @@ impl<'a> Strings<'a> {
 #[derive(Debug)]
 struct Files<'s, 'a> {
     names: &'s [&'a [u8]],
-    known: FxHashMap<u32, u32>,
+    known: HashMap<u32, u32>,
     files: Vec<SourceFile<'a>>,
 }
 
@@ -77,7 +76,7 @@ impl<'s, 'a> Files<'s, 'a> {
     fn new(names: &'s [&'a [u8]]) -> Self {
         Self {
             names,
-            known: FxHashMap::default(),
+            known: HashMap::default(),
             files: Vec::new(),
         }
     }

@@ -6,9 +6,8 @@
 
 use std::fmt;
 
-use rustc_hash::FxHashMap;
-
 use crate::debug_info::DebugInfo;
+use crate::hash::HashMap;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{self, Conventions, Lines, Subject};
 use crate::runtime::jitdump::debug_info2;
@@ -136,7 +135,7 @@ pub struct Dump<'a> {
     first_time: Option<RuntimeTime>,
     conventions: Conventions,
     /// The source files in it by their paths, each with where its record lies, in the order of the file.
-    sources: FxHashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
+    sources: HashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
 }
 
 /// Where in its sources a function's code comes from, and what was wrong with what the file says of it.
@@ -173,7 +172,7 @@ impl<'a> Dump<'a> {
             loads: Vec::new(),
             moves: Vec::new(),
             pending: Pending::default(),
-            sources: FxHashMap::default(),
+            sources: HashMap::default(),
         };
         let mut first_time = None;
         for step in Records::new(file, start, header.order) {
@@ -425,7 +424,7 @@ struct Index<'a> {
     loads: Vec<Loaded>,
     moves: Vec<Moved>,
     pending: Pending,
-    sources: FxHashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
+    sources: HashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
 }
 
 impl<'a> Index<'a> {

@@ -1,8 +1,7 @@
 //! Putting LOAD and MOVE records into the order of time, and finding out which function a MOVE is about.
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::{ByteOrder, Reader};
+use crate::hash::HashMap;
 use crate::runtime::jitdump::dump::Fault;
 use crate::runtime::jitdump::record::Record;
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
@@ -101,8 +100,8 @@ pub(super) fn in_order(
 /// The last function for each key, in each process and in any.
 #[derive(Default)]
 struct Latest<K> {
-    own: FxHashMap<(u32, K), u32>,
-    any: FxHashMap<K, u32>,
+    own: HashMap<(u32, K), u32>,
+    any: HashMap<K, u32>,
 }
 
 impl<K: std::hash::Hash + Eq + Copy> Latest<K> {

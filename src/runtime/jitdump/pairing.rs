@@ -1,8 +1,7 @@
 //! Bringing records together that belong together.
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::{ByteOrder, Reader};
+use crate::hash::HashMap;
 use crate::runtime::jitdump::debug_info::MAX_BIAS;
 use crate::runtime::jitdump::debug_info2::Layout;
 use crate::runtime::jitdump::dump::Fault;
@@ -23,11 +22,11 @@ use crate::units::Address;
 #[derive(Default)]
 pub(super) struct Pending {
     /// DEBUG_INFO records by their address.
-    debug_info: FxHashMap<Address, Waiting>,
+    debug_info: HashMap<Address, Waiting>,
     /// The address of the last one, while no LOAD has stood behind it.
     last_debug_info: Option<Address>,
     /// DEBUG_INFO2 records that say whose they are.
-    debug_info2: FxHashMap<Address, Waiting>,
+    debug_info2: HashMap<Address, Waiting>,
     /// The last one that does not.
     next_debug_info2: Option<Place>,
     /// How many times records that wait were followed by LOADs and those by new ones.

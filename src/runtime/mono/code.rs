@@ -14,8 +14,7 @@
 //! class, image or domain. So code stays until other code is put there, as in all files of runtimes; what comes to
 //! lie at the addresses of unloaded code before that would be named after it.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
+use crate::hash::{HashMap, HashSet};
 use crate::runtime::mono::Names;
 use crate::runtime::mono::decode::Call;
 use crate::runtime::mono::event::{CodeBufferKind, Event, Kind, Metadata, Method, Pointer, Stage, ThreadId};
@@ -154,7 +153,7 @@ pub(super) struct Collector<'a> {
     told: Vec<Told<'a>>,
     unloads: Vec<Unload>,
     /// Of each thread, the code buffer of a method that it has made, and when, if it has done nothing since.
-    made: FxHashMap<ThreadId, (Address, RuntimeTime)>,
+    made: HashMap<ThreadId, (Address, RuntimeTime)>,
     /// Methods that were entered right after that.
     entered_after: Vec<(Method, Address, RuntimeTime)>,
     entered: FirstEntries,
@@ -163,7 +162,7 @@ pub(super) struct Collector<'a> {
 /// When methods were entered first. The buffers of several threads are not in the order of time.
 #[derive(Clone, Debug)]
 struct FirstEntries {
-    all: FxHashMap<Method, RuntimeTime>,
+    all: HashMap<Method, RuntimeTime>,
     /// Some of them that came lately, and when: most calls are of few methods, and to look for each of them in `all` takes
     /// as long as all else.
     recent: Vec<(Method, RuntimeTime)>,
@@ -172,7 +171,7 @@ struct FirstEntries {
 impl Default for FirstEntries {
     fn default() -> Self {
         Self {
-            all: FxHashMap::default(),
+            all: HashMap::default(),
             recent: vec![(Method(0), RuntimeTime(u64::MAX)); Self::RECENT],
         }
     }
@@ -301,7 +300,7 @@ impl<'a> Collector<'a> {
         let entered_first = entered_first.map(|&(method, start, _)| (method, start));
         name_by_calls(&mut functions, entered_first, names);
         for function in &mut functions {
-            let mut seen = FxHashSet::default();
+            let mut seen = HashSet::default();
             function.methods.retain(|method| seen.insert(*method));
         }
         functions.sort_by_key(|function| (function.time, function.range.start));
@@ -328,7 +327,7 @@ fn name_by_calls<'a>(
     names: &Names<'a>,
 ) {
     let with_code = functions.iter().flat_map(|function| &function.methods);
-    let with_code: FxHashSet<Method> = with_code.map(|&(method, _)| method).collect();
+    let with_code: HashSet<Method> = with_code.map(|&(method, _)| method).collect();
     // The functions are in the order of their addresses still.
     for (method, start) in entered_first {
         let place = functions.partition_point(|function| function.range.start < start);

@@ -3,8 +3,7 @@
 //! Logs use pointers before they tell what they are, and tell of some again when another thing has come to lie there.
 //! So a name is looked up with a time, after the whole log was walked.
 
-use rustc_hash::FxHashMap;
-
+use crate::hash::HashMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{Kind, Metadata, Method, Pointer, Stage, ThreadId, TypeReference};
 
@@ -14,14 +13,14 @@ struct Definitions<T> {
     /// Sorted by number and time when all are there.
     all: Vec<(u64, RuntimeTime, T)>,
     /// The last one of each number, while they come.
-    last: FxHashMap<u64, usize>,
+    last: HashMap<u64, usize>,
 }
 
 impl<T> Default for Definitions<T> {
     fn default() -> Self {
         Self {
             all: Vec::new(),
-            last: FxHashMap::default(),
+            last: HashMap::default(),
         }
     }
 }
@@ -39,7 +38,7 @@ impl<T: Copy + PartialEq> Definitions<T> {
 
     /// To be called when all are there.
     fn finish(&mut self) {
-        self.last = FxHashMap::default();
+        self.last = HashMap::default();
         self.all.sort_by_key(|&(number, time, _)| (number, time));
         self.all.shrink_to_fit();
     }

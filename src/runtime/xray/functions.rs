@@ -9,9 +9,9 @@ use std::fmt::Display;
 use object::elf;
 use object::endian::Endianness;
 use object::read::elf::{FileHeader, Rela as _, SectionHeader, SectionTable};
-use rustc_hash::FxHashMap;
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::hash::HashMap;
 use crate::units::Address;
 
 /// The newest version of entries.
@@ -181,8 +181,8 @@ impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
 
     /// What is put at places of the section, by the distance from its start, where that is not in the file. With other
     /// forms of relocations (REL, RELR), what is added is there.
-    fn relocations(&self, address: u64, size: u64) -> FxHashMap<u64, u64> {
-        let mut found = FxHashMap::default();
+    fn relocations(&self, address: u64, size: u64) -> HashMap<u64, u64> {
+        let mut found = HashMap::default();
         let Some(relative) = relative_relocation(self.header.e_machine(self.endian)) else {
             return found;
         };
@@ -239,7 +239,7 @@ struct Section<'a> {
     /// The size in bytes of addresses.
     pointer: u8,
     order: ByteOrder,
-    relocated: FxHashMap<u64, u64>,
+    relocated: HashMap<u64, u64>,
 }
 
 /// An entry of the map.

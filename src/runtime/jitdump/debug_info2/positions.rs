@@ -10,10 +10,9 @@
 //!
 //! Lines and columns count from 1, and 0 stands for none. Names and files are strings by their index.
 
-use rustc_hash::FxHashMap;
-
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, Row, SourceFunction};
+use crate::hash::HashMap;
 use crate::runtime::jitdump::debug_info::Lines;
 use crate::runtime::jitdump::debug_info2::{Files, Strings};
 use crate::runtime::jitdump::record::MAX_PADDING;
@@ -147,8 +146,8 @@ struct Tree {
     /// What is known of each position.
     calls_of: Vec<Visited>,
     functions: Vec<Function>,
-    function_numbers: FxHashMap<Function, u32>,
-    call_numbers: FxHashMap<CallKey, u32>,
+    function_numbers: HashMap<Function, u32>,
+    call_numbers: HashMap<CallKey, u32>,
     calls: Vec<Call>,
     /// The calls that the code is in now, the innermost last, with where each of them started.
     open: Vec<(u32, u32)>,
@@ -177,8 +176,8 @@ impl Tree {
             calls_of: vec![Visited::NotYet; positions.len()],
             positions,
             functions: Vec::new(),
-            function_numbers: FxHashMap::default(),
-            call_numbers: FxHashMap::default(),
+            function_numbers: HashMap::default(),
+            call_numbers: HashMap::default(),
             calls: Vec::new(),
             open: Vec::new(),
             end: 0,
