@@ -238,7 +238,7 @@ fn mend(records: WholeRecords<'_>, path: &Path) -> io::Result<(MappedFile, Damag
 /// The records of one file, whole and none of them compressed.
 struct Plain<'a> {
     stream: &'a [u8],
-    /// What they were made into, if some were compressed, damaged or misaligned.
+    /// What they were made into, if some were compressed, damaged or of sizes that readers refuse.
     file: Option<MappedFile>,
     faults: Tally<Fault>,
     damage: Damage,
@@ -250,10 +250,10 @@ impl<'a> Plain<'a> {
         let records = WholeRecords::new(stream, &profile.attrs, order);
         let mut walk = records.clone();
         let mut is_compressed = false;
-        let mut is_misaligned = false;
+        let mut has_refused = false;
         for record in walk.by_ref() {
             is_compressed |= record.is_compressed();
-            is_misaligned |= record.is_misaligned();
+            has_refused |= resync::needs_mending(&record, &profile.attrs, order);
         }
         let mut plain = Self {
             stream,
@@ -261,7 +261,7 @@ impl<'a> Plain<'a> {
             faults: Tally::default(),
             damage: walk.damage(),
         };
-        if is_misaligned || !plain.damage.is_empty() {
+        if has_refused || !plain.damage.is_empty() {
             plain.file = Some(mend(records, path)?.0);
         }
         if is_compressed {
