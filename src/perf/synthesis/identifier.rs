@@ -7,7 +7,7 @@
 
 use linux_perf_event_reader::SampleFormat;
 
-use crate::bytes::{Reader, put_padded};
+use crate::bytes::Reader;
 use crate::perf::attr::Attr;
 use crate::perf::profile::Profile;
 use crate::perf::record::{self, HEADER_SIZE, Record};
@@ -30,7 +30,7 @@ pub(super) struct Identifiers<'p> {
 pub(super) enum Outcome {
     /// It stays as it is.
     Unchanged,
-    /// It was appended with its identifier, in a trailer that is otherwise empty if it had none.
+    /// It was appended with its identifier.
     Put,
     /// As before, and the outermost word of its copy of the stack made place for the identifier.
     StackCut,
@@ -57,17 +57,12 @@ impl<'p> Identifiers<'p> {
         if record.kind >= record::USER_TYPE_START {
             return Outcome::Unchanged;
         }
-        let order = self.profile.order;
-        let is_sample = record.kind == record::SAMPLE;
-        let attr = self.profile.attrs.of(record, order);
-        if let Some(attr) =
-            attr.filter(|attr| !is_sample && attr.has_trailer && !attr.has_whole_trailer(record))
-        {
-            return self.put_with_trailer(out, record, attr);
-        }
         if !self.is_needed {
             return self.correct(out, record);
         }
+        let order = self.profile.order;
+        let is_sample = record.kind == record::SAMPLE;
+        let attr = self.profile.attrs.of(record, order);
         let Some(attr) = attr.filter(|attr| lacks_identifier(attr) && (is_sample || attr.has_trailer)) else {
             return Outcome::Unchanged;
         };
@@ -89,26 +84,6 @@ impl<'p> Identifiers<'p> {
             out.extend_from_slice(body);
             order.put_u64(out, id);
         }
-        Outcome::Put
-    }
-
-    /// Appends a record that has no trailer, with one that holds nothing but the identifier, as perf's own records have it.
-    fn put_with_trailer(&self, out: &mut Vec<u8>, record: &Record<'_>, attr: &Attr) -> Outcome {
-        let order = self.profile.order;
-        let empty = match lacks_identifier(attr) {
-            true => attr.trailer_size(),
-            false => attr.trailer_size().saturating_sub(SIZE),
-        };
-        let body = record.bytes.get(HEADER_SIZE..).unwrap_or_default();
-        let padded = body.len().saturating_add(empty);
-        let grown = padded.saturating_add(HEADER_SIZE + SIZE);
-        if grown > LARGEST_RECORD {
-            return Outcome::TooLarge;
-        }
-        let size = u16::try_from(grown).unwrap_or(u16::MAX);
-        record::put_header(out, order, record.kind, record.misc, size);
-        put_padded(out, body, padded);
-        order.put_u64(out, self.first_id);
         Outcome::Put
     }
 
