@@ -9,6 +9,7 @@ use crate::hash::HashMap;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
 use crate::perf::record::{self, Record, Records};
+use crate::perf::resync::needs_mending;
 use crate::perf::sample;
 use crate::units::{AddressRange, Pid, Time};
 
@@ -33,8 +34,8 @@ pub struct Survey {
     pub has_compressed: bool,
     /// Whether something among the records is damaged, so that walks that trust sizes would go astray.
     pub has_damage: bool,
-    /// Whether some records of perf's own have sizes that its newer versions refuse ([`Record::is_misaligned`]).
-    pub has_misaligned: bool,
+    /// Whether some records have sizes that readers refuse ([`needs_mending`]).
+    pub has_refused: bool,
     /// How cycle counts become times, if the profile says so.
     pub time_conversion: Option<TimeConversion>,
     /// When the first sample was taken.
@@ -124,7 +125,7 @@ impl Survey {
         events: &mut Vec<ProcessEvent>,
     ) {
         let order = profile.order;
-        self.has_misaligned |= record.is_misaligned();
+        self.has_refused |= needs_mending(record, &profile.attrs, order);
         let is_time = |time: &Time| *time != Time(0) && *time < sample::SUMMED_AT_END;
         if let Some(time) = time.filter(is_time).filter(|_| profile.attrs.has_times()) {
             let (first, last) = self.times.unwrap_or((time, time));

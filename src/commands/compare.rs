@@ -1,5 +1,6 @@
 //! `jitinject compare`: what changed between two runs.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use jitinject::compare::{Figures, compare};
+use jitinject::files::spool::copy_if;
 
 use crate::commands::inject::percent;
 use crate::terminal;
@@ -53,6 +55,10 @@ impl CompareArguments {
 }
 
 fn read(path: &Path) -> anyhow::Result<Figures> {
-    let json = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut json = Vec::new();
+    let may_be_object = |start: &[u8]| start.trim_ascii_start().starts_with(b"{");
+    File::open(path)
+        .and_then(|file| Ok(copy_if(file, &mut json, may_be_object)?))
+        .with_context(|| format!("cannot read {}", path.display()))?;
     Figures::parse(&json).map_err(|error| anyhow::anyhow!("{} {error}", path.display()))
 }

@@ -2,14 +2,10 @@
 
 mod arguments;
 
-use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use jitinject::files::staged::write_whole;
-use jitinject::files::standard;
-use jitinject::inject::{inject, is_standard};
+use jitinject::inject::inject;
 use jitinject::summary::Summary;
 
 pub use self::arguments::{InjectArguments, percent};
@@ -30,23 +26,7 @@ pub fn run(arguments: &InjectArguments) -> anyhow::Result<ExitCode> {
     if !arguments.quiet {
         say(&summary.text(arguments.verbose));
     }
-    if let Some(path) = &arguments.summary {
-        write_json(&summary, path).with_context(|| format!("cannot write the summary {}", path.display()))?;
-    }
     Ok(verdict(arguments, &summary))
-}
-
-/// Writes the summary to a file, or to standard output if it is called `-`.
-fn write_json(summary: &Summary, path: &Path) -> anyhow::Result<()> {
-    let mut json = serde_json::to_vec_pretty(summary)?;
-    json.push(b'\n');
-    if is_standard(path) {
-        anyhow::ensure!(!standard::output_was_closed(), "standard output is closed");
-        io::stdout().write_all(&json)?;
-    } else {
-        write_whole(path, &json)?;
-    }
-    Ok(())
 }
 
 fn verdict(arguments: &InjectArguments, summary: &Summary) -> ExitCode {

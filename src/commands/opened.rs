@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use jitinject::files::spool::copy_if;
 use jitinject::files::{MappedFile, Spool};
 use jitinject::inject::is_standard;
 use jitinject::runtime::FileKind;
@@ -33,7 +34,8 @@ impl Opened {
         let file = match is_standard(path) {
             true => {
                 let mut spool = Spool::create()?;
-                io::copy(&mut io::stdin().lock(), &mut spool)?;
+                let may_be_one = |start: &[u8]| FileKind::of_named(start, base_name(path)).is_some();
+                copy_if(io::stdin().lock(), &mut spool, may_be_one)?;
                 spool.map(path)?
             }
             false => MappedFile::open(path)?,

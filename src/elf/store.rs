@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::files::staged::Committed;
-use crate::files::{MappedFile, StagedFolder};
+use crate::files::{Contents, MappedFile, StagedFolder};
 use crate::hash::{HashMap, HashSet};
 use crate::sparse::SparseBytes;
 use crate::units::BuildId;
@@ -109,7 +109,7 @@ impl Store {
         }
         let removed_if_empty = RemovedIfEmpty(folder.clone());
         if !is_merged && is_folder(&folder).map_err(error)? {
-            only_objects(&folder)?;
+            only_objects(&folder, &folder)?;
         }
         let target = if is_merged {
             folder.join("objects")
@@ -201,9 +201,16 @@ impl Store {
             return moved.map_err(|(path, cause)| Error::Object { path, cause });
         }
         let folder = self.folder;
-        self.staged
-            .commit()
-            .map_err(|cause| Error::Folder { folder, cause })
+        let error = |cause| Error::Folder {
+            folder: folder.clone(),
+            cause,
+        };
+        // It was looked at before, but others may have put something there since.
+        let ours = |replaced: &Path| match is_folder(replaced) {
+            Ok(_) => only_objects(replaced, &folder),
+            Err(cause) => Err(error(cause)),
+        };
+        self.staged.commit(ours, error)
     }
 
     fn error(&self, name: &str, cause: io::Error) -> Error {
@@ -215,15 +222,22 @@ impl Store {
 }
 
 /// Removes the folder of an earlier output that had objects, for one that has none. What is not such a folder
-/// stays.
+/// stays, and so does what others put there meanwhile.
 pub fn remove_stale(folder: &Path) -> Result<(), Error> {
-    if is_folder(folder).unwrap_or(false) && only_objects(folder).unwrap_or(false) {
-        fs::remove_dir_all(folder).map_err(|cause| Error::Folder {
+    if !is_folder(folder).unwrap_or(false) {
+        return Ok(());
+    }
+    let contents = only_objects(folder, folder).unwrap_or_default();
+    if contents.is_empty() {
+        return Ok(());
+    }
+    match contents.remove(folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::DirectoryNotEmpty => Err(Error::Folder {
             folder: folder.to_owned(),
             cause,
-        })?;
+        }),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The whole path of a folder, since the profile names objects by theirs. What it lies in is made if it is
@@ -261,60 +275,77 @@ fn is_folder(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes sure that a folder which is to be replaced holds nothing but objects and source files; says whether
-/// it holds any.
-fn only_objects(folder: &Path) -> Result<bool, Error> {
+/// Makes sure that a folder which is to be replaced, and is `called` something else, holds nothing but objects and source
+/// files; returns which.
+fn only_objects(folder: &Path, called: &Path) -> Result<Contents, Error> {
     let prefixes = [FUNCTION_PREFIX, IMAGE_PREFIX];
     let is_object = |name: &[u8]| {
         prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && name.ends_with(b".so")
     };
-    let has_objects = each_is_ours(folder, |name, kind| {
+    let mut walk = Walk {
+        folder,
+        called,
+        contents: Contents::default(),
+    };
+    let top = walk.add(Path::new(""), |name, kind| {
         is_object(name) && kind.is_file() || name == SOURCES.as_bytes() && kind.is_dir()
     })?;
-    let sources = folder.join(SOURCES);
-    if !is_folder(&sources).unwrap_or(false) {
-        return Ok(has_objects);
-    }
-    each_is_ours(&sources, |name, kind| {
-        name.len() == SOURCE_FOLDER_LENGTH && name.iter().all(u8::is_ascii_hexdigit) && kind.is_dir()
-    })?;
-    let folders = fs::read_dir(&sources).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let folders = folders.map_err(|cause| Error::Folder {
-        folder: sources.clone(),
-        cause,
-    })?;
-    for entry in folders {
-        // One file in each.
-        let mut is_first = true;
-        each_is_ours(&entry.path(), |_, kind| {
-            kind.is_file() && std::mem::take(&mut is_first)
+    for sources in top {
+        let folders = walk.add(&sources, |name, kind| {
+            name.len() == SOURCE_FOLDER_LENGTH && name.iter().all(u8::is_ascii_hexdigit) && kind.is_dir()
         })?;
+        for folder in folders {
+            // One file in each.
+            let mut is_first = true;
+            walk.add(&folder, |_, kind| kind.is_file() && std::mem::take(&mut is_first))?;
+        }
     }
-    Ok(has_objects)
+    Ok(walk.contents)
 }
 
 /// The length of the names of folders with one source file each.
 pub const SOURCE_FOLDER_LENGTH: usize = 16;
 
-/// Makes sure that all entries of a folder are ours; says whether there are any.
-fn each_is_ours(folder: &Path, mut is_ours: impl FnMut(&[u8], fs::FileType) -> bool) -> Result<bool, Error> {
-    let error = |cause| Error::Folder {
-        folder: folder.to_owned(),
-        cause,
-    };
-    let mut has_any = false;
-    for entry in fs::read_dir(folder).map_err(error)? {
-        let entry = entry.map_err(error)?;
-        let name = entry.file_name();
-        if !is_ours(name.as_encoded_bytes(), entry.file_type().map_err(error)?) {
-            return Err(Error::NotOurs {
-                folder: folder.to_owned(),
-                entry: name,
-            });
+/// A walk over a folder in which all must be ours.
+struct Walk<'a> {
+    folder: &'a Path,
+    /// What to call it in messages.
+    called: &'a Path,
+    contents: Contents,
+}
+
+impl Walk<'_> {
+    /// Adds all entries of a folder `below`, each of which must be ours; returns those that are folders.
+    fn add(
+        &mut self,
+        below: &Path,
+        mut is_ours: impl FnMut(&[u8], fs::FileType) -> bool,
+    ) -> Result<Vec<PathBuf>, Error> {
+        let called = self.called.join(below);
+        let error = |cause| Error::Folder {
+            folder: called.clone(),
+            cause,
+        };
+        let mut folders = Vec::new();
+        for entry in fs::read_dir(self.folder.join(below)).map_err(error)? {
+            let entry = entry.map_err(error)?;
+            let (name, kind) = (entry.file_name(), entry.file_type().map_err(error)?);
+            if !is_ours(name.as_encoded_bytes(), kind) {
+                return Err(Error::NotOurs {
+                    folder: called,
+                    entry: name,
+                });
+            }
+            let path = below.join(name);
+            if kind.is_dir() {
+                folders.push(path.clone());
+                self.contents.add_folder(path);
+            } else {
+                self.contents.add_file(path);
+            }
         }
-        has_any = true;
+        Ok(folders)
     }
-    Ok(has_any)
 }
 
 /// Whether there is something else at a path than a file of this content.

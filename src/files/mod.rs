@@ -1,6 +1,8 @@
 //! Files: opened so that nothing planted can harm, and written whole or not at all.
 
+pub mod contents;
 pub mod folder;
+pub mod links;
 pub mod mapped;
 pub mod out_of_memory;
 pub mod packing;
@@ -8,8 +10,10 @@ pub mod search;
 pub mod spool;
 pub mod staged;
 pub mod standard;
+pub mod stream;
 pub mod unfinished;
 
+pub use contents::Contents;
 pub use folder::SharedFolder;
 pub use mapped::{MappedFile, OpenFile};
 pub use packing::Packing;

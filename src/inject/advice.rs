@@ -30,6 +30,7 @@ impl Error {
             Self::Input { cause, .. }
             | Self::Read { cause, .. }
             | Self::Spool { cause }
+            | Self::Summary { cause, .. }
             | Self::Write { cause, .. } => cause,
             Self::Objects(store::Error::Folder { cause, .. } | store::Error::Object { cause, .. }) => cause,
             Self::Cache(build_id_cache::Error { cause, .. }) => cause,

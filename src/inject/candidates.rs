@@ -20,6 +20,7 @@ use crate::inject::trust::Trust;
 use crate::runtime::RuntimeTime;
 use crate::runtime::jitdump::marker::{is_dump_name, pid_in_name};
 use crate::runtime::jitdump::{self, Header, first_time, last_time};
+use crate::summary::count_of;
 use crate::units::{Pid, Time};
 
 /// Nanoseconds by which a marker may be later than the code: some runtimes map their dump only after they
@@ -257,15 +258,17 @@ pub fn open_given(
             add(MappedFile::open(path).map_err(error)?);
             continue;
         }
+        let mut unread = Unread::default();
         for path in files_below(path, notes) {
-            let file = OpenFile::open(&path).ok();
-            let Some(file) = file.filter(|file| wanted(file.start())) else {
-                continue;
+            let file = match OpenFile::open(&path) {
+                Ok(file) if wanted(file.start()) => file.read(),
+                Ok(_) => continue,
+                Err(error) => Err(error),
             };
-            let file = match file.read() {
+            let file = match file {
                 Ok(file) => file,
-                Err(cause) => {
-                    notes.push(format!("{} {}", shown(&path), Rejected::from(cause)));
+                Err(error) => {
+                    unread.add(&path, &error);
                     continue;
                 }
             };
@@ -274,6 +277,33 @@ pub fn open_given(
                 Err(reason) => notes.push(format!("{} {reason}", shown(&path))),
             }
         }
+        notes.extend(unread.note(path));
     }
     Ok(files)
+}
+
+/// Files of a folder that can't be read, so that nobody knows what they are.
+#[derive(Debug, Default)]
+struct Unread {
+    count: u64,
+    /// The first one, and why not.
+    first: Option<String>,
+}
+
+impl Unread {
+    fn add(&mut self, path: &Path, error: &io::Error) {
+        self.count = self.count.saturating_add(1);
+        self.first
+            .get_or_insert_with(|| format!("{}: {error}", shown(path)));
+    }
+
+    fn note(self, folder: &Path) -> Option<String> {
+        let first = self.first?;
+        let files = count_of(self.count, "file", "files");
+        let folder = shown(folder);
+        Some(match self.count {
+            1 => format!("{files} in {folder} cannot be read, and is not used: {first}"),
+            _ => format!("{files} in {folder} cannot be read, and are not used; the first one is {first}"),
+        })
+    }
 }

@@ -2,7 +2,7 @@
 //! neither.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::files::search::files_below;
+use crate::files::spool::{CopyError, copy_if};
 use crate::files::{MappedFile, OpenFile, Spool};
 use crate::inject::{Error, InputKind, Options, is_standard};
 use crate::perf::record::Records;
 use crate::perf::resync::{self, Damage, WholeRecords};
-use crate::perf::{Fault, Profile, compression, merge};
+use crate::perf::{Fault, Profile, compression, header, merge};
 use crate::runtime::mono::packed;
 use crate::runtime::xray;
 use crate::tally::Tally;
@@ -109,25 +110,22 @@ fn open_file(path: &Path, force: bool) -> Result<MappedFile, Error> {
 }
 
 /// Reads to the end, since dumps are whole only when the programs have ended that a pipe tells about.
-fn open_stream(mut file: File, path: &Path) -> Result<MappedFile, Error> {
+fn open_stream(file: File, path: &Path) -> Result<MappedFile, Error> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         let file = OpenFile::of(file, path).and_then(OpenFile::read);
         return file.map_err(|cause| input_error(path, cause));
     }
     let mut spool = Spool::create().map_err(spool_error)?;
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let count = match io::Read::read(&mut file, &mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            result => result.map_err(|cause| input_error(path, cause))?,
-        };
-        if count == 0 {
-            return spool.map(path).map_err(spool_error);
-        }
-        spool
-            .write_all(buffer.get(..count).unwrap_or_default())
-            .map_err(spool_error)?;
-    }
+    copy_if(file, &mut spool, may_be_input).map_err(|error| match error {
+        CopyError::Read(cause) => input_error(path, cause),
+        CopyError::Write(cause) => spool_error(cause),
+    })?;
+    spool.map(path).map_err(spool_error)
+}
+
+/// Whether a stream may be a profile, log or trace, by its first bytes. Of others, what they are not is told by these.
+fn may_be_input(start: &[u8]) -> bool {
+    header::is_profile(start) || packed::is_log(start) || xray::header::has_small_numbers(start)
 }
 
 fn open_folder(options: &Options) -> Result<Input, Error> {
@@ -241,7 +239,7 @@ fn mend(records: WholeRecords<'_>, path: &Path) -> io::Result<(MappedFile, Damag
 /// The records of one file, whole and none of them compressed.
 struct Plain<'a> {
     stream: &'a [u8],
-    /// What they were made into, if some were compressed, damaged or misaligned.
+    /// What they were made into, if some were compressed, damaged or of sizes that readers refuse.
     file: Option<MappedFile>,
     faults: Tally<Fault>,
     damage: Damage,
@@ -253,10 +251,10 @@ impl<'a> Plain<'a> {
         let records = WholeRecords::new(stream, &profile.attrs, order);
         let mut walk = records.clone();
         let mut is_compressed = false;
-        let mut is_misaligned = false;
+        let mut has_refused = false;
         for record in walk.by_ref() {
             is_compressed |= record.is_compressed();
-            is_misaligned |= record.is_misaligned();
+            has_refused |= resync::needs_mending(&record, &profile.attrs, order);
         }
         let mut plain = Self {
             stream,
@@ -264,7 +262,7 @@ impl<'a> Plain<'a> {
             faults: Tally::default(),
             damage: walk.damage(),
         };
-        if is_misaligned || !plain.damage.is_empty() {
+        if has_refused || !plain.damage.is_empty() {
             plain.file = Some(mend(records, path)?.0);
         }
         if is_compressed {

@@ -22,6 +22,7 @@ pub(crate) mod report;
 mod runtimes;
 mod sampled;
 pub(crate) mod sources;
+mod summary_file;
 mod symbol_objects;
 mod told;
 mod trust;
@@ -35,6 +36,7 @@ use crate::elf::{build_id_cache, core_file, store};
 use crate::files::{Packing, Spool};
 use crate::inject::lines::LineOptions;
 use crate::inject::recording::Recording;
+use crate::inject::summary_file::SummaryOutput;
 use crate::perf;
 use crate::perf::output::Rewrite;
 use crate::summary::Summary;
@@ -90,7 +92,7 @@ pub struct Options {
     pub elf_dir: Option<PathBuf>,
     /// A build-id cache to add the objects to.
     pub build_id_cache: Option<PathBuf>,
-    /// Where the caller will write the summary, which must not be where anything else is.
+    /// Where to write the summary as JSON, which must not be where anything else is; `-` is standard output.
     pub summary: Option<PathBuf>,
     /// Whether to write all functions, not only those that samples touch.
     pub all: bool,
@@ -239,6 +241,14 @@ pub enum Error {
     /// The summary would destroy the output.
     #[error("the summary {} would overwrite what else is written; choose another name for it", .0.display())]
     SummaryInTheWay(PathBuf),
+    /// The summary can't be written.
+    #[error("cannot write the summary {}: {cause}", called(path, "to standard output"))]
+    Summary {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
     /// The objects would be lost with the output.
     #[error("the folder {} for objects lies in the output, which replaces it; choose another with --elf-dir", .0.display())]
     ObjectsInTheWay(PathBuf),
@@ -337,6 +347,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
 
     progress.start("writing objects", (chosen.len() + symbols.len()) as u64);
     let mut written = output::Output::create(options, &input.kernel_copies)?;
+    let mut summary_output = SummaryOutput::create(options)?;
     let objects_input = objects::Input {
         files: &sources.used,
         maps,
@@ -360,8 +371,6 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         build_ids: output::build_id_entries(profile, &objects.placed),
         compression: options.compression,
     };
-    let left_out = written.finish(rewrite, input)?;
-    let cached = cache::fill(options, &objects.placed, progress)?;
     let run = report::Run {
         options,
         input_kind: input.kind(options),
@@ -379,8 +388,23 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         objects: &objects,
         cover_faults: &changes.faults,
         has_lost_kernel_copy: !input.kernel_copies.is_empty() && output::is_stream(&options.output),
-        left_out: &left_out,
-        cached,
+        left_out: &[],
+        cached: None,
     };
-    Ok(run.summary())
+    let mut summary = None;
+    let left_out = written.finish(rewrite, input, |left_out| {
+        let run = report::Run { left_out, ..run };
+        summary_output.stage(summary.insert(run.summary()))
+    })?;
+    let cached = cache::fill(options, &objects.placed, progress)?;
+    let run = report::Run {
+        left_out: &left_out,
+        cached: cached.as_ref(),
+        ..run
+    };
+    let summary = summary
+        .filter(|_| cached.is_none())
+        .unwrap_or_else(|| run.summary());
+    summary_output.finish(&summary, cached.is_some())?;
+    Ok(summary)
 }

@@ -1,20 +1,23 @@
 //! The output: a profile and a folder of objects, which appear whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, Mode, OFlags};
+
 use crate::elf::store::{self, Ownership, Store};
-use crate::files::staged::{Committed, leads_to_open_file};
-use crate::files::standard;
-use crate::files::{StagedFile, StagedFolder, Uninterrupted};
+use crate::files::staged::Committed;
+use crate::files::{Contents, StagedFile, StagedFolder, Uninterrupted};
+use crate::files::{standard, stream};
 use crate::inject::dumps::Found;
 use crate::inject::input::Input;
 use crate::inject::objects::PlacedObject;
 use crate::inject::perf_maps::FoundMaps;
+use crate::inject::summary_file::StagedSummary;
 use crate::inject::told::Told;
 use crate::inject::{Error, Options, is_standard};
 use crate::perf::output::{LeftOut, Rewrite};
@@ -102,8 +105,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Whether an output is written as for a pipe: standard output, or what can't get its name once it is whole.
 pub fn is_stream(path: &Path) -> bool {
-    let is_special = || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
-    is_standard(path) || is_special() || leads_to_open_file(path)
+    is_standard(path) || stream::is_stream(path)
 }
 
 /// Whether a path is one of the usual ones for standard output.
@@ -144,7 +146,7 @@ enum Target {
     File(StagedFile),
     /// A folder, for a profile with copies of the kernel's code, and the file in it.
     Folder(StagedFolder, File),
-    /// A pipe.
+    /// A pipe or device.
     Stream(File),
 }
 
@@ -158,21 +160,16 @@ impl Target {
             return Ok(Self::Stream(stdout.into()));
         }
         if is_stream(path) {
-            return Ok(Self::Stream(OpenOptions::new().write(true).open(path)?));
+            return Ok(Self::Stream(stream::open(path)?));
         }
         // A slash behind the name would be one behind the names of what is made beside it, too.
         let path = path.components().as_path();
-        let is_folder = fs::symlink_metadata(path).map(|metadata| metadata.is_dir());
+        let is_there = fs::symlink_metadata(path).is_ok();
         if kernel_copies.is_empty() {
-            return match is_folder {
-                Ok(true) => Err(io::Error::other("there is a folder of that name")),
-                _ => StagedFile::create(path).map(Self::File),
-            };
+            return StagedFile::create(path).map(Self::File);
         }
-        if is_folder.is_ok_and(|is_folder| !is_folder || !is_profile(path).unwrap_or(false)) {
-            return Err(io::Error::other(
-                "the output is a folder, since the profile is one, and there is something else of that name",
-            ));
+        if is_there {
+            profile_contents(path)?;
         }
         let folder = StagedFolder::create(path)?;
         let file = folder.create_file(DATA)?;
@@ -181,18 +178,56 @@ impl Target {
         }
         Ok(Self::Folder(folder, file))
     }
-}
 
-/// Whether a folder is a profile, and nothing else.
-fn is_profile(folder: &Path) -> io::Result<bool> {
-    let is_part =
-        |name: &[u8]| name == DATA.as_bytes() || name.starts_with(b"data.") || name.starts_with(b"kcore_dir");
-    for entry in fs::read_dir(folder)? {
-        if !is_part(entry?.file_name().as_bytes()) {
-            return Ok(false);
+    /// The file to write the profile to.
+    fn file(&mut self) -> &mut File {
+        match self {
+            Self::File(file) => file.file(),
+            Self::Folder(_, file) | Self::Stream(file) => file,
         }
     }
-    Ok(true)
+
+    /// Gives it its name, if it has one.
+    fn commit(self) -> io::Result<Option<Committed>> {
+        match self {
+            Self::File(file) => file.commit().map(Some),
+            Self::Folder(folder, _) => folder.commit(profile_contents, |error| error).map(Some),
+            Self::Stream(_) => Ok(None),
+        }
+    }
+}
+
+/// What a folder consists of that is to be replaced by a profile; an error if it is none, or anything else is in it.
+fn profile_contents(folder: &Path) -> io::Result<Contents> {
+    let strange = || {
+        io::Error::other(
+            "the output is a folder, since the profile is one, and there is something else of that name",
+        )
+    };
+    if !fs::symlink_metadata(folder)?.is_dir() {
+        return Err(strange());
+    }
+    let is_part = |name: &[u8]| name == DATA.as_bytes() || name.starts_with(b"data.");
+    let mut contents = Contents::default();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
+        if is_part(name.as_bytes()) && kind.is_file() {
+            contents.add_file(name.into());
+        } else if name.as_bytes().starts_with(b"kcore_dir") && kind.is_dir() {
+            contents.add_folder(PathBuf::from(&name));
+            for copy in fs::read_dir(entry.path())? {
+                let copy = copy?;
+                if !copy.file_type()?.is_file() {
+                    return Err(strange());
+                }
+                contents.add_file(Path::new(&name).join(copy.file_name()));
+            }
+        } else {
+            return Err(strange());
+        }
+    }
+    Ok(contents)
 }
 
 /// Copies the files of a folder.
@@ -210,7 +245,9 @@ fn copy_folder(from: &Path, to: &StagedFolder) -> io::Result<()> {
             .filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file()))
         {
             let mut copy = to.create_file(&format!("{name}/{file}"))?;
-            io::copy(&mut File::open(entry.path())?, &mut copy)?;
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let original = rustix::fs::openat(CWD, entry.path(), flags, Mode::empty())?;
+            io::copy(&mut File::from(original), &mut copy)?;
         }
     }
     Ok(())
@@ -252,62 +289,98 @@ impl Output {
         }
     }
 
-    /// Writes the profile, and puts it and the objects in place, if `input` is what it was. Returns what a pipe
-    /// could not have.
-    pub fn finish(self, rewrite: Rewrite<'_>, input: &Input) -> Result<LeftOut, Error> {
+    /// Writes the profile, lets `report` write about it, and puts both and the objects in place, if `input` is what it was:
+    /// all of them or none. Returns what a pipe could not have.
+    ///
+    /// What was written to a stream can't be taken back, so the report follows then, and is an error of its own.
+    pub fn finish(
+        self,
+        rewrite: Rewrite<'_>,
+        input: &Input,
+        report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Error>,
+    ) -> Result<LeftOut, Error> {
+        let is_stale = self.store.is_none() && self.ownership == Ownership::OfOutput;
+        let stale = is_stale.then(|| self.folder.clone());
+        let mut placed = Placed::default();
+        match self.place(rewrite, input, report, &mut placed) {
+            Ok(left_out) => {
+                placed.done.clear();
+                stale.map_or(Ok(()), |folder| store::remove_stale(&folder))?;
+                Ok(left_out)
+            }
+            Err(error) => placed.undo().and(Err(error)),
+        }
+    }
+
+    fn place(
+        self,
+        rewrite: Rewrite<'_>,
+        input: &Input,
+        report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Error>,
+        placed: &mut Placed,
+    ) -> Result<LeftOut, Error> {
         let error = |cause| Error::Write {
             path: self.path.clone(),
             cause,
         };
-        let has_objects = self.store.is_some();
-        let commit_objects = || self.store.map(Store::commit).transpose();
-        // Profile and objects belong together, and so get their names together or not at all.
-        let uninterrupted;
-        let (written, objects) = match self.target {
-            Target::File(mut file) => {
-                write_file(rewrite, file.file()).map_err(error)?;
-                input.check()?;
-                uninterrupted = Some(Uninterrupted::begin());
-                let objects = commit_objects()?;
-                (file.commit().map(|()| LeftOut::new()), objects)
-            }
-            Target::Folder(folder, mut file) => {
-                write_file(rewrite, &mut file).map_err(error)?;
-                input.check()?;
-                uninterrupted = Some(Uninterrupted::begin());
-                let objects = commit_objects()?;
-                (folder.commit().map(|_| LeftOut::new()), objects)
-            }
-            Target::Stream(mut stream) => {
-                input.check()?;
-                // Who reads the stream may look for objects as soon as it reads of them.
-                let objects = commit_objects()?;
-                uninterrupted = None;
-                let written = write_stream(rewrite, &mut stream);
-                let is_whole = input.check().map_err(io::Error::other);
-                (is_whole.and(written), objects)
-            }
+        let mut target = self.target;
+        if let Target::Stream(stream) = &mut target {
+            input.check()?;
+            // Who reads the stream may look for objects as soon as it reads of them.
+            placed.add_objects(self.store, &self.folder)?;
+            let written = write_stream(rewrite, stream);
+            let is_whole = input.check().map_err(io::Error::other);
+            let left_out = is_whole.and(written).map_err(error)?;
+            placed.done.clear();
+            placed.add_report(report(&left_out)?)?;
+            return Ok(left_out);
+        }
+        write_file(rewrite, target.file()).map_err(error)?;
+        input.check()?;
+        let left_out = LeftOut::new();
+        let report = report(&left_out)?;
+        placed.uninterrupted = Some(Uninterrupted::begin());
+        placed.add_objects(self.store, &self.folder)?;
+        if let Some(profile) = target.commit().map_err(error)? {
+            placed.done.push((self.path, profile));
+        }
+        placed.add_report(report)?;
+        Ok(left_out)
+    }
+}
+
+/// What has its name already, while the rest has not. Belonging together, they get their names together or not at all.
+#[derive(Default)]
+struct Placed {
+    /// Each with its path.
+    done: Vec<(PathBuf, Committed)>,
+    /// Last, so that what was replaced is gone by then.
+    uninterrupted: Option<Uninterrupted>,
+}
+
+impl Placed {
+    fn add_objects(&mut self, store: Option<Store>, folder: &Path) -> Result<(), Error> {
+        if let Some(store) = store {
+            self.done.push((folder.to_owned(), store.commit()?));
+        }
+        Ok(())
+    }
+
+    fn add_report(&mut self, report: Option<StagedSummary>) -> Result<(), Error> {
+        if let Some(report) = report {
+            let path = report.path.clone();
+            self.done.push((path, report.commit()?));
+        }
+        Ok(())
+    }
+
+    /// Gives all names back. The first failure is told, and stops nothing.
+    fn undo(self) -> Result<(), Error> {
+        let undo = |(path, committed): (PathBuf, Committed)| {
+            committed.undo().map_err(|cause| Error::Write { path, cause })
         };
-        let result = match (written, objects) {
-            (Ok(left_out), objects) => {
-                drop(objects);
-                if !has_objects && self.ownership == Ownership::OfOutput {
-                    store::remove_stale(&self.folder)?;
-                }
-                Ok(left_out)
-            }
-            (Err(cause), objects) => {
-                objects
-                    .map_or(Ok(()), Committed::undo)
-                    .map_err(|cause| Error::Write {
-                        path: self.folder.clone(),
-                        cause,
-                    })?;
-                Err(error(cause))
-            }
-        };
-        drop(uninterrupted);
-        result
+        let undone = self.done.into_iter().rev().map(undo);
+        undone.fold(Ok(()), Result::and)
     }
 }
 

@@ -241,12 +241,12 @@ fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'
     let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile { path: path(), cause })?;
     let [plain, mended] = expanded;
     let mut survey = Survey::of(&profile, marker::dump_path);
-    if survey.has_compressed || survey.has_damage || survey.has_misaligned || !input.parts.is_empty() {
+    if survey.has_compressed || survey.has_damage || survey.has_refused || !input.parts.is_empty() {
         let made = input.expand(&profile)?;
         profile = profile.with_records(&plain.get_or_init(|| made).file);
         survey = Survey::of(&profile, marker::dump_path);
     }
-    if survey.has_damage {
+    if survey.has_damage || survey.has_refused {
         let made = input.mend(&profile)?;
         profile = profile.with_records(&mended.get_or_init(|| made).file);
         survey = Survey::of(&profile, marker::dump_path);

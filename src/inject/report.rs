@@ -47,6 +47,7 @@ const GUESSED: &str = "nothing shows how far its clock is from the profile's; no
      (perf record -k mono uses its clock, and --clock-offset gives the distance)";
 
 /// All that a run found and did.
+#[derive(Clone, Copy)]
 pub struct Run<'a> {
     /// What was asked for.
     pub options: &'a Options,
@@ -83,7 +84,7 @@ pub struct Run<'a> {
     /// Feature sections that were left out of the output.
     pub left_out: &'a [u8],
     /// What was done with a build-id cache, if there is to be one.
-    pub cached: Option<Filled>,
+    pub cached: Option<&'a Filled>,
 }
 
 impl Run<'_> {
@@ -124,7 +125,7 @@ impl Run<'_> {
     }
 
     fn build_id_cache(&self) -> Option<CacheSummary> {
-        let filled = self.cached.as_ref()?;
+        let filled = self.cached?;
         Some(CacheSummary {
             path: shown(self.options.build_id_cache.as_deref()?),
             objects: filled.added + filled.present,
@@ -175,7 +176,7 @@ impl Run<'_> {
         warnings.extend(self.doubtful_names());
         warnings.extend(self.late_dumps());
         warnings.extend(self.nothing_named());
-        if let Some(filled) = &self.cached {
+        if let Some(filled) = self.cached {
             let path = self.options.build_id_cache.as_deref();
             warnings.extend(warned(&filled.faults, path, false));
         }

@@ -142,7 +142,7 @@ impl Attr {
 
     /// The process that a record's trailer names; `None` where it has none.
     pub fn trailer_pid(&self, record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
-        let at = record.bytes.len().checked_sub(self.trailer_pid?)?;
+        let at = in_trailer(record, self.trailer_pid?)?;
         order.u32_at(record.bytes, at).map(Pid)
     }
 
@@ -176,10 +176,17 @@ impl Attr {
         let at = if record.kind == record::SAMPLE {
             from_start?.checked_add(record::HEADER_SIZE)?
         } else {
-            record.bytes.len().checked_sub(from_end?)?
+            in_trailer(record, from_end?)?
         };
         order.u64_at(record.bytes, at)
     }
+}
+
+/// What is `from_end` bytes before a record's end, in bytes from its start; `None` where that is one of the record's own
+/// fields, so that it has no trailer, or not all of it.
+fn in_trailer(record: &Record<'_>, from_end: usize) -> Option<usize> {
+    let at = record.bytes.len().checked_sub(from_end)?;
+    (at >= record.fields_end()).then_some(at)
 }
 
 fn is_bpf_output(attr: &[u8], order: ByteOrder) -> bool {
@@ -332,6 +339,20 @@ impl Attrs {
             0 if record.kind != record::SAMPLE => IdMatch::Unset,
             _ => IdMatch::Unknown,
         })
+    }
+
+    /// The size in bytes of the trailer that a record lacks: of the kernel's types it must have one if its event's attribute
+    /// says so.
+    ///
+    /// Quirk: other programs that write profiles may leave it out. perf 7.3 stops at such a record, older versions take
+    /// what is in its place for a trailer, or stop if there are several events (`perf_evsel__parse_id_sample`,
+    /// `evlist__event2id` in tools/perf/util/; the regression test `records::records_without_a_trailer_get_an_empty_one`).
+    pub fn missing_trailer(&self, record: &Record<'_>, order: ByteOrder) -> Option<usize> {
+        if record.kind == record::SAMPLE || record.kind >= record::USER_TYPE_START {
+            return None;
+        }
+        let size = self.of(record, order)?.trailer_size();
+        (size > 0 && in_trailer(record, size).is_none()).then_some(size)
     }
 
     /// The event that a record belongs to: by the id in the record, which lies at the same place for all

@@ -8,6 +8,11 @@ pub const MAGIC_LITTLE: &[u8; 8] = b"PERFILE2";
 /// The first eight bytes of a big-endian one.
 pub const MAGIC_BIG: &[u8; 8] = b"2ELIFREP";
 
+/// Whether a file is a profile, by its first bytes.
+pub fn is_profile(start: &[u8]) -> bool {
+    start.starts_with(MAGIC_LITTLE) || start.starts_with(MAGIC_BIG)
+}
+
 /// The size in bytes of the header that perf writes to a regular file.
 pub const FILE_HEADER_SIZE: u64 = 104;
 /// The size in bytes of the header that perf writes to a pipe: magic number and size.

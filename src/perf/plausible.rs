@@ -89,7 +89,7 @@ impl Plausible<'_> {
     /// Whether a record of a sound profile could be like that. `near` is the time of one before it.
     fn is_possible(&self, record: &Record<'_>, look: &Look, near: Option<Time>) -> bool {
         let size = record.bytes.len();
-        if size < least_size(record.kind) {
+        if size < record::fixed_size(record.kind) {
             return false;
         }
         match record.kind {
@@ -122,22 +122,14 @@ impl Plausible<'_> {
     /// Where in a record others may start, if its size or type is wrong: behind its fields, where mostly
     /// nothing is.
     fn rest(&self, record: &Record<'_>, look: &Look) -> Option<usize> {
-        let fixed = least_size(record.kind);
         let end = match record.kind {
             record::SAMPLE => match look.end {
                 End::At(end) => end,
                 End::Outside | End::Unknown => return None,
             },
-            record::MMAP | record::MMAP2 | record::COMM => {
-                let name = record.bytes.get(fixed..)?;
-                let length = name.iter().position(|&byte| byte == 0)?;
-                let named = fixed.checked_add(length)?.checked_add(1)?;
+            record::MMAP | record::MMAP2 | record::COMM | record::EXIT | record::FORK => {
                 let trailer = self.attrs.of(record, self.order)?.trailer_size();
-                named.checked_next_multiple_of(8)?.checked_add(trailer)?
-            }
-            record::EXIT | record::FORK => {
-                let trailer = self.attrs.of(record, self.order)?.trailer_size();
-                fixed.checked_add(trailer)?
+                record.fields_end().checked_add(trailer)?
             }
             record::ID_INDEX => self.end_of_entries(record, ID_INDEX_ENTRY)?,
             record::THREAD_MAP => self.end_of_entries(record, THREAD_MAP_ENTRY)?,
@@ -234,18 +226,3 @@ impl Plausible<'_> {
 /// (thread, name).
 const ID_INDEX_ENTRY: usize = 32;
 const THREAD_MAP_ENTRY: usize = 24;
-
-/// The size in bytes of a record's fixed fields, with its header.
-fn least_size(kind: u32) -> usize {
-    match kind {
-        record::MMAP => 40,
-        record::MMAP2 => 72,
-        record::COMM => 16,
-        record::EXIT | record::FORK => 32,
-        record::HEADER_ATTR => 72,
-        record::HEADER_TRACING_DATA => 12,
-        record::HEADER_BUILD_ID => 36,
-        record::AUXTRACE | record::HEADER_FEATURE | record::COMPRESSED2 => 16,
-        _ => HEADER_SIZE,
-    }
-}

@@ -60,6 +60,21 @@ pub const HEADER_SIZE: usize = 8;
 /// Records' sizes are multiples of this.
 const ALIGNMENT: usize = 8;
 
+/// The size in bytes of the fields that every record of a type has, with its header.
+pub fn fixed_size(kind: u32) -> usize {
+    match kind {
+        MMAP => 40,
+        MMAP2 => 72,
+        COMM => 16,
+        EXIT | FORK => 32,
+        HEADER_ATTR => 72,
+        HEADER_TRACING_DATA => 12,
+        HEADER_BUILD_ID => 36,
+        AUXTRACE | HEADER_FEATURE | COMPRESSED2 => 16,
+        _ => HEADER_SIZE,
+    }
+}
+
 /// The bits of `misc` that say which mode the processor was in.
 pub const MISC_CPUMODE_MASK: u16 = 7;
 /// In user space.
@@ -97,6 +112,19 @@ impl<'a> Record<'a> {
     /// Its bytes behind its header.
     pub fn body(&self, order: ByteOrder) -> Reader<'a> {
         Reader::new(self.bytes.get(HEADER_SIZE..).unwrap_or_default(), order)
+    }
+
+    /// Where its own fields end, and a trailer can start: after the fixed fields of its type, and after a name. A name
+    /// without its NUL reaches to the end.
+    pub fn fields_end(&self) -> usize {
+        let fixed = fixed_size(self.kind);
+        if !matches!(self.kind, MMAP | MMAP2 | COMM) {
+            return fixed;
+        }
+        let name = self.bytes.get(fixed..).unwrap_or_default();
+        let length = name.iter().position(|&byte| byte == 0);
+        let end = length.and_then(|length| fixed.checked_add(length)?.checked_add(1));
+        end.map_or(self.bytes.len(), |end| end.next_multiple_of(ALIGNMENT))
     }
 
     /// How many bytes lie between its start and the next record's.
@@ -142,6 +170,21 @@ impl<'a> Record<'a> {
                 put_padded(out, body, usize::from(aligned).saturating_sub(HEADER_SIZE));
             }
             _ => out.extend_from_slice(self.bytes),
+        }
+        out.extend_from_slice(self.payload);
+    }
+
+    /// Appends it with an empty trailer of `size` bytes, as perf's own records have it: without a time, and of the first
+    /// event. A record that would become too large stays as it is.
+    pub fn put_with_trailer(&self, out: &mut Vec<u8>, order: ByteOrder, size: usize) {
+        let grown = self.bytes.len().saturating_add(size);
+        match u16::try_from(grown) {
+            Ok(grown) => {
+                put_header(out, order, self.kind, self.misc, grown);
+                let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
+                put_padded(out, body, usize::from(grown).saturating_sub(HEADER_SIZE));
+            }
+            Err(_) => out.extend_from_slice(self.bytes),
         }
         out.extend_from_slice(self.payload);
     }

@@ -153,19 +153,26 @@ impl<'a> Iterator for WholeRecords<'a> {
     }
 }
 
+/// Whether readers refuse a record that is whole, until it is written by [`mend`].
+pub fn needs_mending(record: &Record<'_>, attrs: &Attrs, order: ByteOrder) -> bool {
+    record.is_misaligned() || attrs.missing_trailer(record, order).is_some()
+}
+
 /// Writes the records that are whole, all with sizes that readers take. Returns what was passed over.
 pub fn mend(mut records: WholeRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
-    let order = records.plausible.order;
-    let mut aligned = Vec::new();
+    let Plausible { attrs, order } = records.plausible;
+    let mut mended = Vec::new();
     for record in records.by_ref() {
-        if record.is_misaligned() {
-            aligned.clear();
-            record.put_aligned(&mut aligned, order);
-            out.write_all(&aligned)?;
-            continue;
+        mended.clear();
+        if let Some(size) = attrs.missing_trailer(&record, order) {
+            record.put_with_trailer(&mut mended, order, size);
+        } else if record.is_misaligned() {
+            record.put_aligned(&mut mended, order);
+        } else {
+            out.write_all(record.bytes)?;
+            out.write_all(record.payload)?;
         }
-        out.write_all(record.bytes)?;
-        out.write_all(record.payload)?;
+        out.write_all(&mended)?;
     }
     Ok(records.damage())
 }

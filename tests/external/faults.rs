@@ -61,3 +61,31 @@ fn a_read_only_folder_stays_as_it_is() {
     assert!(said(&ran).contains("Read-only file system"), "{}", said(&ran));
     scene.assert_unchanged("read only");
 }
+
+/// The disk that the summary goes to is full, the others are not.
+#[test]
+fn without_room_for_its_summary_the_old_output_stays() {
+    const SCRIPT: &str = "
+        set -e
+        mount -t tmpfs -o size=4k none \"$1\"
+        echo old > \"$1/summary.json\"
+        \"$2\" --all -i \"$3\" -o \"$4\" --summary \"$1/summary.json\" || status=$?
+        test \"$(cat \"$1/summary.json\")\" = old
+        test \"$(ls -A \"$1\")\" = summary.json
+        exit ${status:-0}";
+    let scene = Scene::new();
+    let mounted = scene.folder.path().join("mounted");
+    fs::create_dir(&mounted).unwrap();
+    let ran = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"])
+        .args([tools::text(&mounted), env!("CARGO_BIN_EXE_jitinject")])
+        .args([&scene.input, &scene.output])
+        .output()
+        .unwrap();
+    let said = said(&ran);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write the summary"), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(said.contains("note: make room there"), "{said}");
+    scene.assert_unchanged(&said);
+}

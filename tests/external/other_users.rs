@@ -1,8 +1,9 @@
 //! Files of other users, wherever one is read or written.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
-use std::path::Path;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::FUNCTION_LAYOUT;
@@ -91,6 +92,87 @@ fn perf_maps_of_strangers_are_refused() {
             .inject(&["--perf-map", tools::text(&map)])
             .contains(NAMED)
     );
+}
+
+/// A link is its owner's word for what it leads to, wherever on the way it is.
+#[test]
+fn links_of_strangers_are_theirs_wherever_they_lead() {
+    if !has_users("links_of_strangers_are_theirs_wherever_they_lead") {
+        return;
+    }
+    type Plant = fn(&Path, &Path) -> PathBuf;
+    // The file itself, and a folder on the way to it; each gives the link.
+    let plants: [Plant; 2] = [
+        |file, elsewhere| {
+            fs::rename(file, elsewhere.join("file")).unwrap();
+            symlink(elsewhere.join("file"), file).unwrap();
+            file.to_owned()
+        },
+        |file, elsewhere| {
+            let folder = file.parent().unwrap();
+            fs::rename(file, elsewhere.join(file.file_name().unwrap())).unwrap();
+            fs::remove_dir(folder).unwrap();
+            symlink(elsewhere, folder).unwrap();
+            folder.to_owned()
+        },
+    ];
+    for plant in plants {
+        for with_map in [false, true] {
+            let recording = Recording::below("shared");
+            let (file, name) = if with_map {
+                let folder = recording.dump.parent().unwrap();
+                fs::remove_file(&recording.dump).unwrap();
+                let map = folder.join(format!("perf-{PID}.map"));
+                fs::write(&map, "40000000 40 named\n").unwrap();
+                (map, "--perf-map")
+            } else {
+                (recording.dump.clone(), "--jitdump")
+            };
+            let elsewhere = scratch();
+            let link = plant(&file, elsewhere.path());
+            let folder = [name, tools::text(file.parent().unwrap())];
+            // The user's own link, and root's, lead where they should.
+            let said = recording.inject(&folder);
+            assert!(said.contains(NAMED), "{said}");
+            std::os::unix::fs::lchown(&link, Some(STRANGER), None).unwrap();
+            let said = recording.inject(&folder);
+            assert!(said.contains("is reached by a link of user 54321"), "{said}");
+            assert!(!said.contains(NAMED), "{said}");
+            assert!(recording.inject(&["-f", folder[0], folder[1]]).contains(NAMED));
+            let named = recording.inject(&[name, tools::text(&file)]);
+            assert!(named.contains(NAMED), "who names a file means it: {named}");
+        }
+    }
+}
+
+/// In a folder where everybody may make files, a FIFO may have the name of the output, and somebody may listen.
+#[test]
+fn fifos_of_strangers_get_nothing() {
+    if !has_users("fifos_of_strangers_get_nothing") {
+        return;
+    }
+    let folder = scratch();
+    let fifo = folder.path().join("fifo");
+    tools::run("mkfifo", &[tools::text(&fifo)]);
+    give_away(&fifo);
+    let mut listening = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(&fifo)
+        .unwrap();
+    let input = capture::profile("php82");
+    let ran = attempt(&input, &fifo, &[]);
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert!(said(&ran).contains("belongs to user 54321"), "{}", said(&ran));
+    let output = folder.path().join("out.data");
+    let ran = attempt(&input, &output, &["--summary", tools::text(&fifo)]);
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert!(said(&ran).contains("belongs to user 54321"), "{}", said(&ran));
+    assert!(!output.exists());
+    let mut heard = Vec::new();
+    // There is no writer.
+    listening.read_to_end(&mut heard).unwrap();
+    assert!(heard.is_empty());
 }
 
 /// In a folder where everybody may make files, somebody else has been first everywhere.

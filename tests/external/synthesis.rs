@@ -17,7 +17,7 @@ use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
 use crate::support::perf::{complaints, perf_with_cache, programs};
-use crate::support::{capture, scratch, tools};
+use crate::support::{bare_records, capture, inject, scratch, tools};
 
 const DEFINITIONS: [Definition<'static>; 3] = [
     Definition {
@@ -324,6 +324,31 @@ fn what_perf_shows_of_a_recording_does_not_change_with_events_beside_it() {
                 "{name}: {events:?}"
             );
             assert!(events.ends_with(&own), "{name}: {events:?}");
+        }
+    }
+}
+
+/// Each perf prints all of a profile whose records lack their trailers once it went through, by itself and with events.
+#[test]
+fn perf_prints_what_was_recorded_without_trailers() {
+    let folder = scratch();
+    let path = |name: &str| folder.path().join(name);
+    let (input, output, log) = (path("perf.data"), path("out.data"), path("a.mlpd"));
+    fs::write(&log, bare_records::log()).unwrap();
+    let more = ["--mono-log", tools::text(&log), "--events", "exception"];
+    for (events, has_ids) in [(1, false), (1, true), (2, true)] {
+        fs::write(&input, bare_records::profile(events, has_ids).finish()).unwrap();
+        for (more, thrown) in [(&[][..], 0), (&more[..], 1)] {
+            inject(&input, &output, more);
+            for perf in programs() {
+                let lines = script(&perf, &output, "--symfs=/");
+                let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+                assert_eq!(count("cpu-clock"), 10, "{perf}: {lines:?}");
+                assert_eq!(count("mono/exception/"), thrown, "{perf}: {lines:?}");
+                assert_eq!(count("libsomewhere"), 1, "{perf}: {lines:?}");
+                let report = ["report", "-f", "--stdio", "-i", tools::text(&output)];
+                assert_eq!(complaints(&perf, &report), [""; 0], "{perf}");
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use jitinject::bytes::{ByteOrder, steers_terminal};
@@ -165,4 +166,65 @@ fn paths_of_dumps_steer_nothing() {
     assert!(ran.status.success(), "{}", said(&ran));
     assert!(is_harmless(&said(&ran)), "{}", said(&ran));
     assert!(!Path::new("/tmp/jitinject-escaped").exists());
+}
+
+/// What never ends is not read to its end: its first bytes show that it is none of what is read.
+#[test]
+fn endless_devices_are_refused_by_their_first_bytes() {
+    let folder = scratch();
+    let commands: [&[&str]; 8] = [
+        &["-i", "/dev/zero"],
+        &["--mono-log", "/dev/zero"],
+        &["--xray-log", "/dev/zero"],
+        &["timeline", "-i", "/dev/zero"],
+        &["compare", "/dev/zero", "/dev/zero"],
+        &["-i", "-"],
+        &["dump", "-"],
+        &["check", "-"],
+    ];
+    for command in commands {
+        let ran = Command::new("sh")
+            // 256 MiB of 512 bytes a block: whoever writes it all to a temporary file fails there.
+            .args([
+                "-c",
+                "ulimit -f 524288; exec timeout 60 \"$0\" \"$@\" < /dev/zero",
+            ])
+            .arg(env!("CARGO_BIN_EXE_jitinject"))
+            .args(command)
+            .current_dir(folder.path())
+            .env("TMPDIR", folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{command:?}: {}", said(&ran));
+        let told = [&*ran.stdout, &*ran.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert!(
+            !told.contains("too large") && !told.contains("temporary"),
+            "{command:?}: {told}"
+        );
+    }
+}
+
+/// Among logs, what can't be read is told, once for a folder.
+#[test]
+fn what_can_not_be_read_in_a_folder_of_logs_is_told() {
+    let logs = scratch();
+    let fifo = logs.path().join("trace.mlpd");
+    tools::run("mkfifo", &[tools::text(&fifo)]);
+    drop(UnixListener::bind(logs.path().join("xray-log.socket")).unwrap());
+    symlink("nowhere", logs.path().join("a-link")).unwrap();
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    for option in ["--mono-log", "--xray-log"] {
+        let told = inject(
+            &capture::profile("php82"),
+            &output,
+            &[option, tools::text(logs.path())],
+        );
+        let expected = format!(
+            "3 files in {} cannot be read, and are not used; the first one is",
+            logs.path().display()
+        );
+        assert!(told.contains(&expected), "{option}: {told}");
+    }
 }

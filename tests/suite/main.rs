@@ -47,6 +47,7 @@ mod mono_events;
 mod mono_hostile;
 mod mono_processes;
 mod mono_versions;
+mod outputs;
 mod perf_maps;
 mod processes;
 mod readers;

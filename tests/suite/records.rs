@@ -2,9 +2,13 @@
 
 use crate::support::generator::{self, Plan};
 use crate::support::model::{self, Parts};
+use crate::support::perf::Event;
 use crate::support::profile::ProfileWriter;
-use crate::support::{capture, inject_capture, inject_into, objects_of, scratch, tools};
+use crate::support::{
+    bare_records, capture, inject, inject_capture, inject_into, objects_of, scratch, shown, tools,
+};
 use jitinject::bytes::ByteOrder;
+use jitinject::perf::Profile;
 
 /// How many records were dropped, reduced and added.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -179,4 +183,78 @@ fn new_maps_stand_where_their_time_belongs() {
         }
     }
     assert!(added > 500, "{added}");
+}
+
+/// perf 7.3 stops at a record without the trailer that its attribute promises, and older versions take its own fields for
+/// one.
+#[test]
+fn records_without_a_trailer_get_an_empty_one() {
+    let folder = scratch();
+    let log = folder.path().join("a.mlpd");
+    std::fs::write(&log, bare_records::log()).unwrap();
+    let input = folder.path().join("perf.data");
+    let output = folder.path().join("out.data");
+    for (events, has_ids) in [(1, false), (1, true), (2, true)] {
+        std::fs::write(&input, bare_records::profile(events, has_ids).finish()).unwrap();
+        let before = model::parse(&std::fs::read(&input).unwrap()).records;
+        inject(&input, &output, &[]);
+        let after = model::parse(&std::fs::read(&output).unwrap()).records;
+        assert_eq!(before.len(), after.len(), "{events} {has_ids}");
+        let trailer = bare_records::TRAILER + if has_ids { 8 } else { 0 };
+        let (mut same, mut grown) = (0, 0);
+        for (before, after) in before.iter().zip(&after) {
+            if before == after {
+                same += 1;
+                continue;
+            }
+            let size = before.len();
+            let expected = [&before[8..], &vec![0; trailer]].concat();
+            assert_eq!(after[8..], expected, "{events} {has_ids}");
+            assert_eq!(after[..6], before[..6]);
+            assert_eq!(
+                usize::from(u16::from_le_bytes([after[6], after[7]])),
+                size + trailer
+            );
+            grown += 1;
+        }
+        assert_eq!((same, grown), (12, 11), "{events} {has_ids}");
+
+        let more = ["--mono-log", tools::text(&log), "--events", "exception"];
+        inject(&input, &output, &more);
+        let after = model::parse(&std::fs::read(&output).unwrap()).records;
+        let of_kind = |kind| {
+            let records = after.iter();
+            records.filter(move |record| model::kind(record, ByteOrder::Little) == kind)
+        };
+        let sizes: Vec<usize> = of_kind(bare_records::SWITCH).map(Vec::len).collect();
+        assert_eq!(sizes, [8 + bare_records::TRAILER + 8; 10], "{events} {has_ids}");
+        let names = of_kind(bare_records::MMAP2).map(|record| model::map_name(record, ByteOrder::Little));
+        let names: Vec<String> = names.map(Option::unwrap).collect();
+        assert!(
+            names.contains(&"/usr/lib/libsomewhere.so.1234567".to_owned()),
+            "{names:?}"
+        );
+        let events = shown::events(&output);
+        let is_ours = |event: &&Event| event.name == "mono/exception/";
+        assert_eq!((events.len(), events.iter().filter(is_ours).count()), (11, 1));
+    }
+}
+
+/// What tells records without a trailer from others must not take one from a record that has it.
+#[test]
+fn the_records_of_all_recordings_have_their_trailers() {
+    const SAMPLE: u32 = 9;
+    const USER_TYPE_START: u32 = 64;
+    let mut seen = 0;
+    for name in capture::WITH_TRUTH.iter().chain([&capture::WITHOUT_MAPS]) {
+        let bytes = std::fs::read(capture::profile(name)).unwrap();
+        let profile = Profile::parse(&bytes).unwrap();
+        for record in profile.records() {
+            let missing = profile.attrs.missing_trailer(&record, profile.order);
+            assert_eq!(missing, None, "{name}: {record:?}");
+            let attr = profile.attrs.of(&record, profile.order).unwrap();
+            seen += u32::from(attr.has_trailer && record.kind != SAMPLE && record.kind < USER_TYPE_START);
+        }
+    }
+    assert!(seen > 1000, "{seen}");
 }

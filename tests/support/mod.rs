@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub mod bare_records;
 pub mod build_id_cache;
 pub mod capture;
 pub mod damage;

@@ -27,8 +27,19 @@ impl Recording {
 
     /// The profile says that the dump had some inode.
     pub fn with_inode(inode: impl Fn(&Path) -> u64) -> Self {
+        Self::made(Path::new(""), inode)
+    }
+
+    /// The dump is in a folder of its own.
+    pub fn below(name: &str) -> Self {
+        Self::made(Path::new(name), |_| 0)
+    }
+
+    fn made(below: &Path, inode: impl Fn(&Path) -> u64) -> Self {
         let folder = scratch();
-        let dump = folder.path().join(format!("jit-{PID}.dump"));
+        let place = folder.path().join(below);
+        fs::create_dir_all(&place).unwrap();
+        let dump = place.join(format!("jit-{PID}.dump"));
         let mut writer = DumpWriter::new(ByteOrder::Little, 62, PID);
         writer.load(1000, 0x4000_0000, 0, b"named", &[0x90; 64]);
         fs::write(&dump, writer.bytes).unwrap();

@@ -128,7 +128,7 @@ pub struct InjectArguments {
 
     /// Write what happened to a file as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
-    pub summary: Option<PathBuf>,
+    summary: Option<PathBuf>,
 
     /// Exit with status 3 if fewer of the samples in JIT code get a name
     ///

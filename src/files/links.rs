@@ -1,0 +1,113 @@
+//! Who decides where a path leads: the owners of the links on the way.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::PROC_SUPER_MAGIC;
+use rustix::io::Errno;
+
+/// How many links the kernel follows before it gives up (`MAXSYMLINKS`).
+const MAX_LINKS: u32 = 40;
+
+/// Where a path leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trace {
+    /// The users whom links on the way belong to.
+    pub owners: BTreeSet<u32>,
+    /// Device and inode of what is at its end.
+    pub number: (u64, u64),
+}
+
+/// Follows a path as the kernel does. Links of `/proc` are the kernel's own, and can lead into other mount namespaces: they
+/// count as nobody's.
+pub fn trace(path: &Path) -> io::Result<Trace> {
+    let mut owners = BTreeSet::new();
+    let mut left = MAX_LINKS;
+    // Without links but the kernel's.
+    let mut at = PathBuf::from(".");
+    let mut steps = steps(path);
+    while let Some(step) = steps.pop() {
+        let next = at.join(&step);
+        let found = fs::symlink_metadata(&next)?;
+        if !found.is_symlink() || rustix::fs::statfs(&at)?.f_type == PROC_SUPER_MAGIC {
+            at = next;
+            continue;
+        }
+        left = left.checked_sub(1).ok_or(Errno::LOOP)?;
+        owners.insert(found.uid());
+        steps.extend(self::steps(&fs::read_link(&next)?));
+    }
+    let end = fs::metadata(&at)?;
+    Ok(Trace {
+        owners,
+        number: (end.dev(), end.ino()),
+    })
+}
+
+/// The parts of a path, the first one last; an absolute one begins at `/`, wherever the one before led.
+fn steps(path: &Path) -> Vec<OsString> {
+    let steps = path.components().map(Component::as_os_str);
+    steps.rev().map(OsStr::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn number(path: &Path) -> (u64, u64) {
+        let found = fs::metadata(path).unwrap();
+        (found.dev(), found.ino())
+    }
+
+    #[test]
+    fn a_path_leads_where_the_kernel_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let me = fs::metadata(&root).unwrap().uid();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/file"), "").unwrap();
+        symlink("b", root.join("a/relative")).unwrap();
+        symlink(root.join("a/relative/../b"), root.join("absolute")).unwrap();
+        symlink("absolute/file", root.join("file")).unwrap();
+        symlink("circle", root.join("circle")).unwrap();
+        for (path, is_linked) in [
+            ("a/b/file", false),
+            ("a/./b/../b/file", false),
+            ("a/relative/file", true),
+            ("absolute/file", true),
+            ("file", true),
+        ] {
+            let path = root.join(path);
+            let trace = trace(&path).unwrap();
+            assert_eq!(trace.number, number(&path), "{path:?}");
+            let owners: Vec<u32> = trace.owners.into_iter().collect();
+            assert_eq!(owners, vec![me; usize::from(is_linked)], "{path:?}");
+        }
+        for path in ["circle", "missing", "a/missing/../b"] {
+            let path = root.join(path);
+            assert_eq!(
+                trace(&path).map_err(|error| error.kind()).map(|_| ()),
+                fs::metadata(&path).map_err(|error| error.kind()).map(|_| ()),
+                "{path:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn links_of_the_kernel_are_nobodys() {
+        for path in [
+            "/proc/self/exe",
+            "/proc/self/root/proc/version",
+            "/proc/thread-self/cwd",
+        ] {
+            let path = Path::new(path);
+            let found = trace(path).unwrap();
+            assert_eq!((found.owners.len(), found.number), (0, number(path)), "{path:?}");
+        }
+    }
+}

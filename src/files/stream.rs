@@ -1,0 +1,165 @@
+//! Outputs that are no files of ours: what the user named as a stream.
+//!
+//! An output is a file that is made anew ([`crate::files::StagedFile`]), or a stream. A stream is what `/dev` and `/proc`
+//! call an open file (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/3`), and a FIFO or a character device that has
+//! the very name of the output and belongs to the user or to root. Of all others, somebody else may have made them: a
+//! link to a FIFO is not followed, but replaced, as every link is.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::files::mapped::is_trusted;
+use crate::files::standard;
+
+/// How long a FIFO is given to get a reader, who may be started just after the program: `jitinject -o fifo & perf
+/// report -i fifo`.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it is left alone before it is asked again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How streams are opened: without waiting for a reader, and without becoming the terminal of the process.
+const WRITE: OFlags = OFlags::WRONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// Whether what is written to a path goes to a stream, if it may go there at all ([`open`]).
+pub fn is_stream(path: &Path) -> bool {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => is_open_file(path),
+        Ok(found) => !found.is_file() && !found.is_dir(),
+        Err(_) => false,
+    }
+}
+
+/// Whether a path is one by which the system calls an open file, as it is written. Links of these folders can't be planted;
+/// those of others can, wherever they lead.
+fn is_open_file(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(path);
+    let names: Option<Vec<&str>> = folder
+        .components()
+        .map(|component| match component {
+            Component::RootDir => Some("/"),
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        })
+        .collect();
+    matches!(
+        names.as_deref(),
+        Some(["/", "dev"] | ["/", "dev", "fd"] | ["/", "proc", _, "fd"] | ["/", "proc", _, "task", _, "fd"])
+    )
+}
+
+/// Opens a stream for writing.
+pub fn open(path: &Path) -> io::Result<File> {
+    if path == Path::new("/dev/stdout") && standard::output_was_closed() {
+        return Err(io::Error::other("standard output is closed"));
+    }
+    let found = fs::symlink_metadata(path)?;
+    if found.is_symlink() && is_open_file(path) {
+        let file: File = rustix::fs::openat(CWD, path, WRITE, Mode::empty())
+            .map_err(without_reader)?
+            .into();
+        return blocking(file);
+    }
+    // Opening a device may do something to it.
+    refuse_strange(&found)?;
+    let file = open_waiting(path)?;
+    refuse_strange(&file.metadata()?)?;
+    blocking(file)
+}
+
+/// Opens a stream that is no link, and gives a FIFO some time to get a reader.
+fn open_waiting(path: &Path) -> io::Result<File> {
+    let start = Instant::now();
+    loop {
+        match rustix::fs::openat(CWD, path, WRITE | OFlags::NOFOLLOW, Mode::empty()) {
+            Err(Errno::NXIO) if start.elapsed() < PATIENCE => sleep(PAUSE),
+            other => return Ok(other.map_err(without_reader)?.into()),
+        }
+    }
+}
+
+/// What has no reader has no such device, as the system puts it.
+fn without_reader(error: Errno) -> io::Error {
+    match error {
+        Errno::NXIO => io::Error::other("nothing reads from it"),
+        error => error.into(),
+    }
+}
+
+/// Makes sure that nobody else can have put it there for us to write to.
+fn refuse_strange(found: &Metadata) -> io::Result<()> {
+    let (kind, owner) = (found.file_type(), found.uid());
+    if !kind.is_fifo() && !kind.is_char_device() {
+        return Err(io::Error::other(
+            "is neither a file nor a FIFO nor a character device",
+        ));
+    }
+    if !is_trusted(owner) {
+        return Err(io::Error::other(format!(
+            "belongs to user {owner}, who is neither you nor root; redirect standard output (-) to write to it"
+        )));
+    }
+    Ok(())
+}
+
+/// From here on, writing waits for the reader.
+fn blocking(file: File) -> io::Result<File> {
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn open_files_are_called_by_what_the_user_wrote() {
+        for path in [
+            "/dev/stdout",
+            "/dev/fd/1",
+            "/proc/self/fd/1",
+            "/proc/thread-self/fd/1",
+        ] {
+            assert!(is_open_file(Path::new(path)), "{path}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("fd");
+        symlink("/proc/self/fd", &link).unwrap();
+        let linked = link.join("1");
+        for path in [
+            linked.to_str().unwrap(),
+            "stdout",
+            "/dev/shm/1",
+            "/proc/self/root/tmp/1",
+            "/proc/../fd/1",
+            "/proc/self/cwd/fd/1",
+        ] {
+            assert!(!is_open_file(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn links_and_sockets_are_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        symlink("/dev/null", &link).unwrap();
+        assert!(!is_stream(&link));
+        assert!(open(&link).is_err());
+        let socket = folder.path().join("socket");
+        let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(is_stream(&socket));
+        assert!(open(&socket).is_err());
+        assert!(open(Path::new("/dev/null")).is_ok());
+    }
+}

@@ -1,0 +1,256 @@
+//! What is written to: files that are made anew, and streams that the user named as such. Whatever else has the name of an
+//! output is replaced or refused, and never waited for.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use jitinject::inject::{Options, Progress, inject as inject_here};
+
+use crate::support::scene::{Scene, left_over};
+use crate::support::{attempt, capture, inject, jitinject, objects_of, said, scratch, tools};
+
+/// The commands that write a file, each with the option for it.
+fn writers(output: &Path, folder: &Path) -> [Command; 3] {
+    let input = capture::profile("php82");
+    let other = folder.join("other.data");
+    let mut profile = jitinject();
+    profile.args(["-q", "-i", tools::text(&input), "-o", tools::text(output)]);
+    let mut summary = jitinject();
+    summary
+        .args(["-q", "-i", tools::text(&input), "-o", tools::text(&other)])
+        .args(["--summary", tools::text(output)]);
+    let mut timeline = jitinject();
+    timeline.args([
+        "timeline",
+        "-q",
+        "-i",
+        tools::text(&input),
+        "-o",
+        tools::text(output),
+    ]);
+    let mut commands = [profile, summary, timeline];
+    for command in &mut commands {
+        command.current_dir(folder);
+    }
+    commands
+}
+
+/// Runs a command, which must end by itself.
+fn run(command: Command) -> Output {
+    let ran = Command::new("timeout")
+        .args(["--kill-after=1", "60"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .current_dir(command.get_current_dir().unwrap())
+        .output()
+        .unwrap();
+    assert_ne!(ran.status.code(), Some(124), "{command:?} does not end");
+    ran
+}
+
+fn make_fifo(path: &Path) {
+    tools::run("mkfifo", &[tools::text(path)]);
+}
+
+/// Opens a FIFO without waiting for a writer.
+fn reader(path: &Path) -> File {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .unwrap()
+}
+
+#[test]
+fn links_that_have_the_name_of_an_output_are_replaced_wherever_they_lead() {
+    for which in 0..3 {
+        let folder = scratch();
+        let fifo = folder.path().join("fifo");
+        make_fifo(&fifo);
+        let mut listening = reader(&fifo);
+        for target in [&*fifo, Path::new("/dev/full"), Path::new("/dev/null")] {
+            let output = folder.path().join("output");
+            let _ = fs::remove_file(&output);
+            symlink(target, &output).unwrap();
+            let [profile, summary, timeline] = writers(&output, folder.path());
+            let ran = run([profile, summary, timeline].into_iter().nth(which).unwrap());
+            assert!(ran.status.success(), "{which} {target:?}: {}", said(&ran));
+            let found = fs::symlink_metadata(&output).unwrap();
+            assert!(found.is_file() && found.len() > 0, "{which} {target:?}");
+        }
+        let mut heard = Vec::new();
+        // Nobody has it open: there is no writer.
+        listening.read_to_end(&mut heard).unwrap();
+        assert!(heard.is_empty(), "{which}: {} bytes", heard.len());
+    }
+}
+
+#[test]
+fn a_fifo_without_a_reader_is_not_waited_for_without_end() {
+    std::thread::scope(|scope| {
+        for which in 0..3 {
+            scope.spawn(move || {
+                let folder = scratch();
+                let fifo = folder.path().join("fifo");
+                make_fifo(&fifo);
+                let [profile, summary, timeline] = writers(&fifo, folder.path());
+                let ran = run([profile, summary, timeline].into_iter().nth(which).unwrap());
+                let said = said(&ran);
+                assert_eq!(ran.status.code(), Some(1), "{which}: {said}");
+                assert!(said.contains("nothing reads"), "{which}: {said}");
+                // Without its summary, there is no output either.
+                let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+                assert_eq!(left.len(), 1, "{which}: {left:?}");
+            });
+        }
+    });
+}
+
+/// As in `jitinject -o fifo & perf report -i fifo`.
+#[test]
+fn a_fifo_may_get_its_reader_a_moment_later() {
+    let folder = scratch();
+    let fifo = folder.path().join("fifo");
+    make_fifo(&fifo);
+    let path = fifo.clone();
+    let reading = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        fs::read(path).unwrap()
+    });
+    let [profile, ..] = writers(&fifo, folder.path());
+    let ran = run(profile);
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert!(reading.join().unwrap().starts_with(b"PERFILE2\x10\0\0\0\0\0\0\0"));
+}
+
+#[test]
+fn devices_that_take_anything_are_outputs_like_others() {
+    let folder = scratch();
+    for command in writers(Path::new("/dev/null"), folder.path()) {
+        let ran = run(command);
+        assert!(ran.status.success(), "{}", said(&ran));
+    }
+    assert!(!fs::symlink_metadata("/dev/null").unwrap().is_file());
+}
+
+/// Does something at the first object that is written.
+struct AtFirstObject<F: FnMut()> {
+    part: &'static str,
+    then: Option<F>,
+}
+
+impl<F: FnMut()> Progress for AtFirstObject<F> {
+    fn start(&mut self, what: &'static str, _total: u64) {
+        self.part = what;
+    }
+
+    fn advance(&mut self, _steps: u64) {
+        if self.part == "writing objects"
+            && let Some(mut then) = self.then.take()
+        {
+            then();
+        }
+    }
+}
+
+/// What others put among the objects of an earlier run while this one writes its own.
+#[test]
+fn what_is_put_among_objects_meanwhile_is_not_deleted() {
+    let scene = Scene::new();
+    let objects = scene.folder.path().join("out.data.elf");
+    let precious = [objects.join("precious"), objects.join("below/precious")];
+    let options = Options {
+        input: scene.input.clone(),
+        output: scene.output.clone(),
+        ..Options::default()
+    };
+    for path in precious {
+        let mut progress = AtFirstObject {
+            part: "",
+            then: Some(|| {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(&path, "somebody's").unwrap();
+            }),
+        };
+        let error = inject_here(&options, &mut progress).unwrap_err().to_string();
+        assert!(error.contains("not ours to replace"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"somebody's");
+        fs::remove_file(&path).unwrap();
+        let _ = fs::remove_dir(objects.join("below"));
+        scene.assert_unchanged("the old output stays");
+    }
+}
+
+/// The same where the new output has no objects, so that those of the old one go.
+#[test]
+fn what_is_put_among_stale_objects_is_not_deleted() {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    inject(&capture::profile("php82"), &output, &[]);
+    let count = objects_of(&output).len();
+    let precious = folder.path().join("out.data.elf/precious");
+    fs::write(&precious, "somebody's").unwrap();
+    let without = folder.path().join("perf.data");
+    fs::copy(capture::profile("php82"), &without).unwrap();
+    inject(&without, &output, &[]);
+    assert_eq!(fs::read(&precious).unwrap(), b"somebody's");
+    assert_eq!(objects_of(&output).len(), count + 1);
+}
+
+/// A summary that can't be written leaves the old profile, its objects and the old summary.
+#[test]
+fn without_its_summary_there_is_no_output() {
+    let scene = Scene::new();
+    let summary = scene.folder.path().join("summary.json");
+    fs::write(&summary, "the old one").unwrap();
+    let full = scene.folder.path().join("full");
+    fs::create_dir(&full).unwrap();
+    for (what, place) in [
+        (
+            "a folder that is missing",
+            scene.folder.path().join("missing/summary"),
+        ),
+        ("a folder of that name", full.clone()),
+        ("a device that is full", PathBuf::from("/dev/full")),
+    ] {
+        let ran = attempt(&scene.input, &scene.output, &["--summary", tools::text(&place)]);
+        assert_eq!(ran.status.code(), Some(1), "{what}: {}", said(&ran));
+        assert!(
+            said(&ran).contains("cannot write the summary"),
+            "{what}: {}",
+            said(&ran)
+        );
+        if place != Path::new("/dev/full") {
+            scene.assert_unchanged(what);
+        }
+    }
+    assert_eq!(fs::read(&summary).unwrap(), b"the old one");
+}
+
+/// Where the profile can't get its name, the summary gives its own back.
+#[test]
+fn without_the_output_there_is_no_summary() {
+    let folder = scratch();
+    let input = capture::profile("php82");
+    let output = folder.path().join("out.data");
+    let summary = folder.path().join("summary.json");
+    fs::write(&summary, "the old one").unwrap();
+    let options = Options {
+        input,
+        output: output.clone(),
+        summary: Some(summary.clone()),
+        ..Options::default()
+    };
+    let mut progress = AtFirstObject {
+        part: "",
+        then: Some(|| fs::create_dir(&output).unwrap()),
+    };
+    inject_here(&options, &mut progress).unwrap_err();
+    assert_eq!(fs::read(&summary).unwrap(), b"the old one");
+    assert!(!folder.path().join("out.data.elf").exists());
+    assert_eq!(left_over(folder.path()), Vec::<PathBuf>::new());
+}
