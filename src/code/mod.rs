@@ -16,6 +16,7 @@ pub mod history;
 pub mod live_code;
 pub mod pieces;
 pub mod process;
+mod recent;
 pub mod remapped;
 pub mod selection;
 pub mod survey;

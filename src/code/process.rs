@@ -18,6 +18,12 @@ use crate::units::{AddressRange, Pid, Time};
 pub struct SpaceId(u32);
 
 impl SpaceId {
+    /// The one with an index.
+    #[cfg(test)]
+    pub fn new(index: u32) -> Self {
+        Self(index)
+    }
+
     /// The index.
     pub fn index(self) -> usize {
         self.0 as usize

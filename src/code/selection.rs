@@ -5,9 +5,10 @@ use std::ops::Range;
 use crate::code::clock::Doubt;
 use crate::code::pieces::in_pieces;
 use crate::code::process::{Processes, SpaceId};
+use crate::code::recent::{Found, Recent};
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
-use crate::code::timeline::{Code, Occupant, Stay, Timeline};
+use crate::code::timeline::{Occupant, Stay, Timeline};
 use crate::hash::{HashMap, HashSet};
 use crate::perf::Profile;
 use crate::perf::record::{self, Record};
@@ -358,61 +359,6 @@ struct Walk<'a> {
     recent: Recent,
 }
 
-/// What was found lately. Most samples are taken in few functions, and what is known of those stays in the
-/// processor's caches here, which all functions together would leave.
-struct Recent {
-    /// By a hash of the address; the latest of each two first.
-    found: Vec<[Option<Found>; 2]>,
-}
-
-/// Code that was found: what it is, and where and when.
-#[derive(Clone, Copy)]
-struct Found {
-    stay: Stay,
-    space: SpaceId,
-    code: Code,
-}
-
-impl Recent {
-    /// The logarithm of how many pairs there are: as many as fit into the second of the processor's caches.
-    const BITS: u32 = 13;
-    /// Neighbouring addresses that share a place: functions are rarely shorter.
-    const NEIGHBOURS: u64 = 64;
-
-    fn new() -> Self {
-        Self {
-            found: vec![[None; 2]; 1 << Self::BITS],
-        }
-    }
-
-    /// The places for what is at an address.
-    fn places(&mut self, space: SpaceId, address: Address) -> Option<&mut [Option<Found>; 2]> {
-        /// 2^64 divided by the golden ratio: neighbours, and functions at equal distances, come to lie apart.
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let key = (address.0 / Self::NEIGHBOURS) ^ (space.index() as u64).rotate_right(20);
-        self.found
-            .get_mut((key.wrapping_mul(SPREAD) >> (u64::BITS - Self::BITS)) as usize)
-    }
-
-    /// What was found at an address, if it was of that time.
-    fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<Found> {
-        let [latest, earlier] = self.places(space, address)?;
-        let is_it = |found: &Found| found.space == space && found.stay.holds(address, time);
-        if let Some(found) = latest.filter(is_it) {
-            return Some(found);
-        }
-        let found = earlier.filter(is_it)?;
-        std::mem::swap(latest, earlier);
-        Some(found)
-    }
-
-    fn put(&mut self, address: Address, found: Found) {
-        if let Some([latest, earlier]) = self.places(found.space, address) {
-            *earlier = latest.replace(found);
-        }
-    }
-}
-
 impl Walk<'_> {
     fn time_of(&self, record: &Record<'_>) -> Time {
         let time = self
@@ -544,7 +490,7 @@ impl Walk<'_> {
         }
         let (occupant, stay) = self.selector.timeline.around(space, address, time);
         if let (Some(stay), Some(code)) = (stay, occupant.code()) {
-            self.recent.put(address, Found { stay, space, code });
+            self.recent.put(address, Found { space, stay, code });
         }
         (occupant, stay)
     }

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use memmap2::Mmap;
+use memmap2::{Advice, Mmap, MmapMut};
+use rayon::prelude::*;
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -30,6 +31,9 @@ const SMALL: u64 = 1 << 20;
 /// How many bytes of holes a file may have. What programs write has none; a hole of any size takes no room on the disk,
 /// but the time to read it.
 const MAX_HOLES: u64 = 1 << 30;
+
+/// How many bytes a thread reads at a time.
+const PIECE: usize = 8 << 20;
 
 /// How many bytes are looked at to find out what a file is.
 const START: u64 = 4 << 10;
@@ -55,7 +59,10 @@ pub struct MappedFile {
 /// A copy of a file's bytes.
 #[derive(Debug)]
 enum Bytes {
-    InMemory(Vec<u8>),
+    /// A few.
+    Small(Vec<u8>),
+    /// The first `len` bytes of memory that nothing else uses.
+    InMemory { memory: Mmap, len: usize },
     /// In a file without a name.
     OnDisk(Mmap),
 }
@@ -63,9 +70,7 @@ enum Bytes {
 impl Drop for MappedFile {
     fn drop(&mut self) {
         IN_USE.fetch_sub(1, Ordering::Relaxed);
-        if let Bytes::InMemory(bytes) = &self.bytes {
-            IN_MEMORY.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
-        }
+        IN_MEMORY.fetch_sub(self.bytes.in_memory(), Ordering::Relaxed);
     }
 }
 
@@ -144,8 +149,12 @@ impl OpenFile {
     pub fn read(self) -> io::Result<MappedFile> {
         let len = self.metadata.len();
         refuse_sparse(&self.file, &self.metadata)?;
-        let in_memory = || Ok(Bytes::InMemory(self.read_part(0, len)?));
-        let is_small = len <= SMALL || IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= MAX_IN_MEMORY;
+        if len <= SMALL {
+            let bytes = Bytes::Small(self.read_part(0, len)?);
+            return MappedFile::new(bytes, self.path, &self.metadata);
+        }
+        let in_memory = || read_to_memory(&self.file, len);
+        let is_small = IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= MAX_IN_MEMORY;
         let bytes: io::Result<Bytes> = match is_small {
             true => in_memory(),
             // The disk may be full.
@@ -175,9 +184,7 @@ impl MappedFile {
     fn new(bytes: Bytes, path: PathBuf, metadata: &Metadata) -> io::Result<Self> {
         let modified = metadata.modified()?;
         IN_USE.fetch_add(1, Ordering::Relaxed);
-        if let Bytes::InMemory(bytes) = &bytes {
-            IN_MEMORY.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        }
+        IN_MEMORY.fetch_add(bytes.in_memory(), Ordering::Relaxed);
         Ok(Self {
             is_cut: (bytes.len() as u64) < metadata.len(),
             bytes,
@@ -238,11 +245,20 @@ impl Bytes {
     fn of_own(file: &File, len: u64) -> io::Result<Self> {
         if len == 0 {
             // It can't be mapped.
-            return Ok(Self::InMemory(Vec::new()));
+            return Ok(Self::Small(Vec::new()));
         }
         // SAFETY: The file never had a name that others could have opened it by, or has none any longer and could be
         // opened by this user only; and this process doesn't write to it any more.
         Ok(Self::OnDisk(unsafe { Mmap::map(file)? }))
+    }
+
+    /// How many bytes of memory it takes that the system can't write to disk.
+    fn in_memory(&self) -> u64 {
+        match self {
+            Self::Small(bytes) => bytes.len() as u64,
+            Self::InMemory { memory, .. } => memory.len() as u64,
+            Self::OnDisk(_) => 0,
+        }
     }
 }
 
@@ -251,7 +267,8 @@ impl Deref for Bytes {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Self::InMemory(bytes) => bytes,
+            Self::Small(bytes) => bytes,
+            Self::InMemory { memory, len } => memory.get(..*len).unwrap_or_default(),
             Self::OnDisk(map) => map,
         }
     }
@@ -269,6 +286,29 @@ fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         }
     }
     Ok(read)
+}
+
+/// Reads the first `len` bytes of a file, in several threads.
+fn read_to_memory(file: &File, len: u64) -> io::Result<Bytes> {
+    let mut memory = MmapMut::map_anon(usize::try_from(len).map_err(io::Error::other)?)?;
+    // Not all systems have large pages, which make this twice as fast.
+    let _ = memory.advise(Advice::HugePage);
+    let pieces = memory.par_chunks_mut(PIECE).enumerate();
+    let read = pieces.map(|(number, piece)| {
+        let offset = (number as u64).saturating_mul(PIECE as u64);
+        Ok((read_at(file, piece, offset)?, piece.len()))
+    });
+    let read: Vec<(usize, usize)> = read.collect::<io::Result<_>>()?;
+    let whole = read.iter().take_while(|(read, size)| read == size).count();
+    let len = read
+        .iter()
+        .take(whole.saturating_add(1))
+        .map(|(read, _)| read)
+        .sum();
+    Ok(Bytes::InMemory {
+        memory: memory.make_read_only()?,
+        len,
+    })
 }
 
 /// Copies the first `len` bytes of a file into one of our own.
@@ -382,6 +422,19 @@ mod tests {
         assert!(copy(0).is_empty());
         // longer than the file is by now
         assert_eq!(copy(bytes.len() + 1)[..], bytes);
+    }
+
+    #[test]
+    fn several_threads_read_the_same_bytes() {
+        let bytes: Vec<u8> = (0..3 * PIECE as u32 - 5)
+            .map(|number| (number % 251) as u8)
+            .collect();
+        let file = file(&bytes);
+        let read = |len: usize| read_to_memory(file.as_file(), len as u64).unwrap();
+        assert!(read(bytes.len())[..] == bytes);
+        assert!(read(2 * PIECE)[..] == bytes[..2 * PIECE]);
+        // longer than the file is by now
+        assert!(read(bytes.len() + 2 * PIECE)[..] == bytes);
     }
 
     #[test]

@@ -1,0 +1,123 @@
+//! Code that was found lately.
+//!
+//! Most samples are taken in few functions. What is known of those stays in the processor's caches here, which all functions
+//! together would leave.
+
+use crate::code::process::SpaceId;
+use crate::code::timeline::{Code, Stay};
+use crate::units::{Address, Time};
+
+/// Code: what it is, and where and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// In which address space.
+    pub space: SpaceId,
+    /// At which addresses and when.
+    pub stay: Stay,
+    /// What.
+    pub code: Code,
+}
+
+/// How many places there are for addresses with the same hash.
+const WAYS: usize = 4;
+
+/// The logarithm of how many hashes there are. All places fit into the second of the processor's caches.
+const BITS: u32 = 12;
+
+/// How many neighbouring addresses have the same hash: functions are rarely shorter.
+const NEIGHBOURS: u64 = 128;
+
+/// Code that was found lately.
+#[derive(Debug)]
+pub struct Recent {
+    /// By a hash of the address, the latest first.
+    found: Vec<[Option<Found>; WAYS]>,
+}
+
+impl Recent {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self {
+            found: vec![[None; WAYS]; 1 << BITS],
+        }
+    }
+
+    /// What was found at an address, if it was there at that time.
+    pub fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<Found> {
+        let places = self.places(space, address)?;
+        let is_it = |found: &Found| found.space == space && found.stay.holds(address, time);
+        let at = places
+            .iter()
+            .position(|place| place.as_ref().is_some_and(is_it))?;
+        places.get_mut(..=at)?.rotate_right(1);
+        *places.first()?
+    }
+
+    /// Notes what was found at an address.
+    pub fn put(&mut self, address: Address, found: Found) {
+        if let Some(places) = self.places(found.space, address) {
+            places.rotate_right(1);
+            if let Some(first) = places.first_mut() {
+                *first = Some(found);
+            }
+        }
+    }
+
+    /// The places for what is at an address.
+    fn places(&mut self, space: SpaceId, address: Address) -> Option<&mut [Option<Found>; WAYS]> {
+        /// 2^64 divided by the golden ratio, which takes apart neighbours and functions at equal distances.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let key = (address.0 / NEIGHBOURS) ^ (space.index() as u64).rotate_right(20);
+        let hash = key.wrapping_mul(SPREAD) >> (u64::BITS - BITS);
+        self.found.get_mut(usize::try_from(hash).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::AddressRange;
+
+    fn found(space: u32, start: u64, code: u32) -> Found {
+        Found {
+            space: SpaceId::new(space),
+            stay: Stay {
+                range: AddressRange::new(Address(start), 16).unwrap(),
+                from: Time(10),
+                until: Time(20),
+            },
+            code: Code::Function(code),
+        }
+    }
+
+    #[test]
+    fn what_was_found_counts_for_its_space_addresses_and_time() {
+        let mut recent = Recent::new();
+        let one = found(1, 0x1000, 7);
+        recent.put(Address(0x1004), one);
+        let mut get = |space, address, time| recent.get(SpaceId::new(space), Address(address), Time(time));
+        assert_eq!(get(1, 0x100f, 10), Some(one));
+        assert_eq!(get(1, 0x1010, 10), None);
+        assert_eq!(get(1, 0x1000, 20), None);
+        assert_eq!(get(2, 0x1000, 10), None);
+    }
+
+    #[test]
+    fn the_latest_of_those_with_one_hash_stay() {
+        let mut recent = Recent::new();
+        let all: Vec<Found> = (0..WAYS as u32 + 1)
+            .map(|at| found(0, 0x1000 + 16 * u64::from(at), at))
+            .collect();
+        let mut get_or_put = |found: Found| {
+            let known = recent.get(found.space, found.stay.range.start, Time(15));
+            if known.is_none() {
+                recent.put(found.stay.range.start, found);
+            }
+            known.is_some()
+        };
+        // The first one was asked for again, so the second makes room for the last.
+        let asked = [0, 1, 2, 3, 0, 4, 0, 2, 3, 4, 1].map(|at| get_or_put(all[at]));
+        let expected = [0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 0].map(|known| known == 1);
+        assert_eq!(asked, expected);
+    }
+}
