@@ -347,7 +347,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
 
     progress.start("writing objects", (chosen.len() + symbols.len()) as u64);
     let mut written = output::Output::create(options, &input.kernel_copies)?;
-    let mut summary_output = SummaryOutput::create(options)?;
+    let summary_output = SummaryOutput::create(options)?;
     let objects_input = objects::Input {
         files: &sources.used,
         maps,
@@ -391,12 +391,24 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         left_out: &[],
         cached: None,
     };
+    finish(run, written, summary_output, rewrite, input, progress)
+}
+
+/// Puts all that is written in place, adds it to the build-id cache, and tells what happened.
+fn finish(
+    run: report::Run<'_>,
+    written: output::Output,
+    mut summary_output: SummaryOutput,
+    rewrite: Rewrite<'_>,
+    input: &input::Input,
+    progress: &mut dyn Progress,
+) -> Result<Summary, Error> {
     let mut summary = None;
     let left_out = written.finish(rewrite, input, |left_out| {
         let run = report::Run { left_out, ..run };
         summary_output.stage(summary.insert(run.summary()))
     })?;
-    let cached = cache::fill(options, &objects.placed, progress)?;
+    let cached = cache::fill(run.options, &run.objects.placed, progress)?;
     let run = report::Run {
         left_out: &left_out,
         cached: cached.as_ref(),
