@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use jitinject::files::unfinished;
+use jitinject::threads;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
@@ -42,7 +42,7 @@ pub fn listen() -> io::Result<FirstInterrupt> {
     let first = FirstInterrupt {
         is_deadly: is_deadly.clone(),
     };
-    thread::Builder::new().name("signals".into()).spawn(move || {
+    threads::spawn("signals", move || {
         for signal in &mut signals {
             if signal == SIGINT && !is_deadly.swap(true, Ordering::Relaxed) {
                 continue;

@@ -104,5 +104,6 @@ pub mod runtime;
 pub mod sparse;
 pub mod summary;
 pub mod tally;
+pub mod threads;
 pub mod timeline;
 pub mod units;

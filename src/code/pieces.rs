@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use crate::code::survey::TimeMarks;
+use crate::threads;
 
 /// How many bytes of records a thread walks at a time, at most.
 const PIECE: u64 = 16 << 20;
@@ -18,16 +17,15 @@ pub fn in_pieces<T: Send>(
     mut merge: impl FnMut(T),
     mut progress: impl FnMut(u64),
 ) {
-    for batch in pieces(marks, end).chunks(rayon::current_num_threads()) {
-        let found: Vec<T> = batch.par_iter().map(&walk).collect();
-        found.into_iter().for_each(&mut merge);
+    for batch in pieces(marks, end).chunks(threads::count()) {
+        threads::map(batch, &walk).into_iter().for_each(&mut merge);
         let lengths = batch.iter().map(|piece| piece.end.saturating_sub(piece.start));
         progress(lengths.sum());
     }
 }
 
 fn pieces(marks: &TimeMarks, end: u64) -> Vec<Range<u64>> {
-    let size = (end / rayon::current_num_threads() as u64).clamp(1, PIECE);
+    let size = (end / threads::count() as u64).clamp(1, PIECE);
     let mut pieces: Vec<Range<u64>> = Vec::new();
     for start in marks.starts() {
         match pieces.last_mut() {

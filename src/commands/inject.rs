@@ -9,7 +9,7 @@ use jitinject::inject::inject;
 use jitinject::summary::Summary;
 
 pub use self::arguments::{InjectArguments, percent};
-use crate::interrupt;
+use crate::commands::begin;
 use crate::progress::Bar;
 use crate::terminal::say;
 
@@ -18,8 +18,7 @@ const TOO_FEW_NAMED: u8 = 3;
 
 /// Reads, writes, says what happened.
 pub fn run(arguments: &InjectArguments) -> anyhow::Result<ExitCode> {
-    let interrupt = interrupt::listen().context("cannot listen to signals")?;
-    let mut bar = Bar::new(arguments.quiet, interrupt);
+    let mut bar = Bar::new(arguments.quiet, begin(arguments.quiet)?);
     let summary = inject(&arguments.options(), &mut bar);
     drop(bar);
     let summary = summary?;

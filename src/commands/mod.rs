@@ -12,7 +12,25 @@ pub mod timeline;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
+use jitinject::threads;
+
 use crate::cli::Command;
+use crate::interrupt::{self, FirstInterrupt};
+use crate::terminal::say;
+
+/// Prepares for long work: threads, and signals that end it.
+fn begin(is_quiet: bool) -> anyhow::Result<FirstInterrupt> {
+    let interrupt = interrupt::listen().context("cannot listen to signals")?;
+    if let Err(reason) = threads::start()
+        && !is_quiet
+    {
+        say(&format!(
+            "note: running on one thread, since no more can be started: {reason}"
+        ));
+    }
+    Ok(interrupt)
+}
 
 impl Command {
     /// Does it.

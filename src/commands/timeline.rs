@@ -12,8 +12,8 @@ use jitinject::inject::{Options, is_standard};
 use jitinject::summary::put_warnings;
 use jitinject::timeline::{DEFAULT_OUTPUT, Timeline, html, timeline};
 
+use crate::commands::begin;
 use crate::commands::runtime_files::RuntimeFiles;
-use crate::interrupt;
 use crate::progress::Bar;
 use crate::terminal::{print, say};
 
@@ -57,8 +57,7 @@ pub struct TimelineArguments {
 impl TimelineArguments {
     /// Reads, writes the page, says what is in it.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
-        let interrupt = interrupt::listen().context("cannot listen to signals")?;
-        let mut bar = Bar::new(self.quiet, interrupt);
+        let mut bar = Bar::new(self.quiet, begin(self.quiet)?);
         let found = timeline(&self.options(), &mut bar);
         drop(bar);
         let found = found?;

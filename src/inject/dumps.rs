@@ -21,6 +21,7 @@ use crate::hash::{HashMap, HashSet};
 use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, Wanted};
 use crate::inject::claims::{Claims, Group, Identity, Pair};
 use crate::inject::copies::{ContentId, Contents};
+use crate::inject::folders::Folders;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
@@ -105,6 +106,8 @@ struct Search<'a> {
     /// How many more times given files may be tried for markers, and how many times they were not.
     tries: Cell<usize>,
     untried: Cell<usize>,
+    /// What is in folders where many dumps are looked for.
+    folders: RefCell<Folders>,
     /// The files that were tried for markers in vain.
     rejected: RefCell<HashSet<PathBuf>>,
     /// What was opened already: any number of processes may share a dump.
@@ -150,6 +153,7 @@ impl<'a> Search<'a> {
             by_pid,
             tries: Cell::new(MAX_TRIES),
             untried: Cell::default(),
+            folders: RefCell::default(),
             rejected: RefCell::default(),
             opened: RefCell::default(),
             open_files: RefCell::default(),
@@ -253,6 +257,9 @@ impl<'a> Search<'a> {
         let Some(number) = identity.number else {
             return Vec::new();
         };
+        if !self.folders.borrow_mut().may_have(&process_folder(pid)) {
+            return Vec::new();
+        }
         let mut open_files = self.open_files.borrow_mut();
         let files = open_files.entry(pid).or_insert_with(|| open_files_of(pid));
         files.get(&number.inode).cloned().unwrap_or_default()
@@ -279,6 +286,9 @@ impl<'a> Search<'a> {
     }
 
     fn open(&self, path: &Path) -> Result<Candidate, Rejected> {
+        if !self.folders.borrow_mut().may_have(path) {
+            return Err(Rejected::Missing);
+        }
         if let Some(opened) = self.opened.borrow().get(path) {
             return opened.clone();
         }
@@ -404,8 +414,11 @@ impl<'a> Search<'a> {
             pairs.collect::<Vec<_>>()
         };
         all.extend(given(self.by_name.get(name)));
-        let proc = PathBuf::from(format!("/proc/{}/root", marker.pid));
-        all.push(open(proc.join(recorded.strip_prefix("/").unwrap_or(recorded))));
+        let process = process_folder(marker.pid);
+        if self.folders.borrow_mut().may_have(&process) {
+            let root = process.join("root");
+            all.push(open(root.join(recorded.strip_prefix("/").unwrap_or(recorded))));
+        }
         if is_elsewhere {
             // What lies here under that path is another file, unless there is no other.
             all.push(open(recorded.to_owned()));
@@ -571,10 +584,15 @@ impl Found {
     }
 }
 
+/// The folder that the kernel has for a process as long as it runs.
+fn process_folder(pid: Pid) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
+}
+
 /// The files that a process has open, if it still runs.
 fn open_files_of(pid: Pid) -> OpenFiles {
     let mut open = OpenFiles::default();
-    let files = fs::read_dir(format!("/proc/{pid}/fd"));
+    let files = fs::read_dir(process_folder(pid).join("fd"));
     for file in files.into_iter().flatten().filter_map(Result::ok) {
         let path = file.path();
         if let Ok(metadata) = fs::metadata(&path) {

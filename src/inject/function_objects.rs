@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use rayon::prelude::*;
-
 use crate::code::grouping::{Groups, Members, first_of};
 use crate::code::timeline::Residence;
 use crate::elf::dwarf::{Buffers, Encoder};
@@ -22,6 +20,7 @@ use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::runtime::{FunctionView, jitdump};
 use crate::sparse::SparseBytes;
 use crate::tally::Tally;
+use crate::threads;
 use crate::units::{Address, AddressRange, Pid};
 
 /// Writes the objects, in the order of the groups, and tells `progress` of each function.
@@ -51,12 +50,9 @@ pub fn write(
             continue;
         }
         let folder = store.folder().to_owned();
-        let objects: Vec<Object<'_>> = batch
-            .par_iter()
-            .map_init(Buffers::default, |buffers, job| {
-                writer.encode(job, &folder, buffers)
-            })
-            .collect();
+        let objects = threads::map_with(batch, Buffers::default, |buffers, job| {
+            writer.encode(job, &folder, buffers)
+        });
         for (job, object) in batch.iter().zip(objects) {
             for (member, faults) in job.members.iter().zip(&object.faults) {
                 // A function that moves is in several objects, with the same faults in each.
@@ -369,7 +365,7 @@ impl<'a> ObjectWriter<'a> {
             return;
         }
         let size = |job: &Job<'_>| (job.with_tables > 0).then(|| self.tables_size(job)).flatten();
-        let sizes: Vec<Option<(u64, u64)>> = jobs.par_iter().map(size).collect();
+        let sizes = threads::map(jobs, size);
         let code = jobs.iter().map(|job| (job.first.space, job.covered()));
         let mut free = FreeAddresses::new(self.input.processes, code);
         let mut order: Vec<usize> = (0..jobs.len()).collect();

@@ -8,8 +8,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use crate::files::search::files_below;
 use crate::files::spool::{CopyError, copy_if};
 use crate::files::{MappedFile, OpenFile, Spool};
@@ -20,6 +18,7 @@ use crate::perf::{Fault, Profile, compression, header, merge};
 use crate::runtime::mono::packed;
 use crate::runtime::xray;
 use crate::tally::Tally;
+use crate::threads;
 
 /// The files of a profile.
 #[derive(Debug)]
@@ -188,10 +187,8 @@ impl Input {
     pub fn expand(&self, profile: &Profile<'_>) -> Result<Expanded, Error> {
         let streams = std::iter::once(profile.data).chain(self.parts.iter().map(|part| &part[..]));
         let streams: Vec<(&Path, &[u8])> = self.files().map(MappedFile::path).zip(streams).collect();
-        let plain: io::Result<Vec<Plain<'_>>> = streams
-            .par_iter()
-            .map(|&(path, stream)| Plain::of(stream, profile, path))
-            .collect();
+        let plain = threads::map(&streams, |&(path, stream)| Plain::of(stream, profile, path));
+        let plain: io::Result<Vec<Plain<'_>>> = plain.into_iter().collect();
         let mut plain = plain.map_err(spool_error)?;
         let starts = std::iter::once(profile.data_offset).chain(std::iter::repeat(0));
         let (mut faults, mut damage) = (Vec::new(), Vec::new());

@@ -8,6 +8,7 @@ mod copies;
 mod dumps;
 mod edits;
 mod events;
+mod folders;
 mod free_addresses;
 mod function_objects;
 mod input;

@@ -4,6 +4,7 @@
 //! process by: in a container that is not the profile's, but the name of a jitdump tells it as well.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -19,6 +20,7 @@ use crate::files::search::{files_below, shown};
 use crate::hash::{HashMap, HashSet};
 use crate::inject::candidates::{Rejected, open_found};
 use crate::inject::dumps::FoundDump;
+use crate::inject::folders::Folders;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
@@ -112,15 +114,6 @@ pub fn find(
     let parent = options.input.parent();
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
     let clock = profile.feature(feature::CLOCK_DATA);
-    let has_many = survey.processes.spaces().len() > MANY_SPACES;
-    let listing = |folder: &Path, number: fn(&[u8]) -> Option<u32>| {
-        if has_many {
-            Listing::of(folder, number)
-        } else {
-            Listing(None)
-        }
-    };
-    let process = |name: &[u8]| std::str::from_utf8(name).ok()?.parse().ok();
     let search = Search {
         survey,
         trust,
@@ -130,9 +123,7 @@ pub fn find(
         given_by_place,
         beside: parent.unwrap_or(Path::new(".")).to_owned(),
         dump_folders: dump_folders(dumps),
-        listed_beside: listing(parent.unwrap_or(Path::new(".")), pid_in_name),
-        listed_temporary: listing(Path::new(TEMPORARY), pid_in_name),
-        running: listing(Path::new("/proc"), process),
+        folders: RefCell::default(),
         clock: clock.and_then(|content| ClockData::parse(content, profile.order)),
     };
     search.run(&mut found);
@@ -262,28 +253,6 @@ fn is_later(time: io::Result<SystemTime>, than: SystemTime) -> bool {
 /// Where perf maps of processes that are gone lie.
 const TEMPORARY: &str = "/tmp";
 
-/// From how many address spaces on folders are listed once: they may hold far more files than a profile has
-/// processes.
-const MANY_SPACES: usize = 100;
-
-/// Which numbers of processes there are in the names in a folder, so that it is not asked for each process; `None` if
-/// it is to be asked.
-struct Listing(Option<HashSet<u32>>);
-
-impl Listing {
-    fn of(folder: &Path, number: fn(&[u8]) -> Option<u32>) -> Self {
-        let numbers = fs::read_dir(folder).and_then(|entries| {
-            let names = entries.map(|entry| Ok(number(entry?.file_name().as_bytes())));
-            names.filter_map(io::Result::transpose).collect()
-        });
-        Self(numbers.ok())
-    }
-
-    fn may_have(&self, number: u32) -> bool {
-        self.0.as_ref().is_none_or(|numbers| numbers.contains(&number))
-    }
-}
-
 /// Where perf maps are looked for.
 struct Search<'a> {
     survey: &'a Survey,
@@ -297,10 +266,8 @@ struct Search<'a> {
     /// The folder that the profile lies in.
     beside: PathBuf,
     dump_folders: BTreeMap<Pid, PathBuf>,
-    listed_beside: Listing,
-    listed_temporary: Listing,
-    /// The processes of this machine.
-    running: Listing,
+    /// What is in the folders where those of many processes are looked for.
+    folders: RefCell<Folders>,
     /// What the wall clock said at some time of the profile.
     clock: Option<ClockData>,
 }
@@ -362,20 +329,23 @@ impl Search<'_> {
             };
             add(kind, file.path.clone());
         }
+        let mut folders = self.folders.borrow_mut();
         for (number, _) in self.names.of_process(pid).filter(|&(_, is_unique)| is_unique) {
-            if self.listed_beside.may_have(number) {
-                add(PlaceKind::Given, self.beside.join(name(number)));
+            let beside = self.beside.join(name(number));
+            if folders.may_have(&beside) {
+                add(PlaceKind::Given, beside);
             }
         }
         // As long as it lives, its own folder for temporary files, and its own number.
-        let is_running = self.running.may_have(pid.0);
+        let is_running = folders.may_have(Path::new(&format!("/proc/{pid}")));
         if let Some(number) = is_running.then(|| own_number(pid)).flatten() {
             let folder = PathBuf::from(format!("/proc/{pid}/root/tmp"));
             add(PlaceKind::Process, folder.join(name(number)));
         }
         // Here the numbers of containers mean other processes.
-        if self.listed_temporary.may_have(pid.0) {
-            add(PlaceKind::Temporary, Path::new(TEMPORARY).join(name(pid.0)));
+        let temporary = Path::new(TEMPORARY).join(name(pid.0));
+        if folders.may_have(&temporary) {
+            add(PlaceKind::Temporary, temporary);
         }
         places
     }

@@ -295,3 +295,56 @@ fn another_users_files_in_a_sticky_folder_stay() {
         .collect();
     assert_eq!(left.len(), 3, "{left:?}");
 }
+
+/// A user who may have no more threads than a few, of which the program's own is one.
+#[test]
+fn few_threads_are_enough_or_too_few() {
+    if !has_users("few_threads_are_enough_or_too_few") {
+        return;
+    }
+    let folder = scratch();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let program = folder.path().join("jitinject");
+    fs::copy(env!("CARGO_BIN_EXE_jitinject"), &program).unwrap();
+    for file in ["perf.data", "jit-26234.dump"] {
+        let copy = folder.path().join(file);
+        fs::copy(capture::folder("php82").join(file), &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let output = folder.path().join("out.data");
+    let run = |command: &[&str], limit: u32| {
+        Command::new("setpriv")
+            .args(["--reuid", "54322", "--regid", "54322", "--clear-groups"])
+            .args(["prlimit", &format!("--nproc={limit}")])
+            .arg(&program)
+            .args(command)
+            .arg("-f")
+            .args([
+                Path::new("-i"),
+                &folder.path().join("perf.data"),
+                Path::new("-o"),
+                &output,
+            ])
+            .env("RAYON_NUM_THREADS", "4")
+            .output()
+            .unwrap()
+    };
+    for command in [&[][..], &["timeline"]] {
+        let mut outputs = Vec::new();
+        for limit in 1..9 {
+            let ran = run(command, limit);
+            let said = said(&ran);
+            let is_alone = said.contains("note: running on one thread, since no more can be started: ");
+            match ran.status.code() {
+                // Not even one that waits for signals.
+                Some(1) => assert!(limit == 1 && said.contains("cannot listen to signals"), "{said}"),
+                Some(0) => assert_eq!(is_alone, limit < 6, "{limit}: {said}"),
+                status => panic!("{limit}: {status:?}: {said}"),
+            }
+            outputs.extend(fs::read(&output));
+            let _ = fs::remove_file(&output);
+        }
+        assert_eq!(outputs.len(), 7);
+        assert!(outputs.windows(2).all(|pair| pair[0] == pair[1]), "{command:?}");
+    }
+}

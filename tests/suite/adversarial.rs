@@ -1,6 +1,7 @@
 //! Files that are made to be slow: whatever is in them, the time is that of an ordinary file of their size.
 
 mod cases;
+mod flooding;
 mod many_files;
 mod traces;
 

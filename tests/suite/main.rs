@@ -52,6 +52,7 @@ mod perf_maps;
 mod processes;
 mod readers;
 mod records;
+mod same_bytes;
 mod synthetic;
 mod timeline;
 mod unsafe_code;

@@ -32,6 +32,8 @@ pub struct ProfileWriter {
     pub sample_type: u64,
     /// The ids of the events; one event without an id where there are none.
     pub ids: Vec<u64>,
+    /// Whether all ids are of one event.
+    pub is_one_event: bool,
     /// Whether records other than samples have a trailer.
     pub has_trailer: bool,
     pub clock: Option<u32>,
@@ -52,6 +54,7 @@ impl ProfileWriter {
             order,
             sample_type: BASIC,
             ids: Vec::new(),
+            is_one_event: false,
             has_trailer: true,
             clock: Some(1),
             config: 0,
@@ -239,7 +242,8 @@ impl ProfileWriter {
     pub fn head(&self, size: u64) -> Vec<u8> {
         let order = self.order;
         let attr = self.attr();
-        let events = self.ids.len().max(1);
+        let ids_each = if self.is_one_event { self.ids.len() } else { 1 };
+        let events = (self.ids.len() / ids_each.max(1)).max(1);
         let ids_offset = 104;
         let attrs_offset = ids_offset + 8 * self.ids.len();
         let entry = attr.len() + 16;
@@ -265,7 +269,14 @@ impl ProfileWriter {
         for event in 0..events {
             out.extend_from_slice(&attr);
             order.put_u64(&mut out, (ids_offset + 8 * event) as u64);
-            order.put_u64(&mut out, if self.ids.is_empty() { 0 } else { 8 });
+            order.put_u64(
+                &mut out,
+                if self.ids.is_empty() {
+                    0
+                } else {
+                    8 * ids_each as u64
+                },
+            );
         }
         out
     }

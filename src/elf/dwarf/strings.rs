@@ -11,8 +11,8 @@ pub struct Strings {
     pub bytes: Vec<u8>,
     /// Where each string starts. The key is its hash, or the next free number after it if strings collide.
     places: HashMap<u64, u32>,
-    /// The keys of `places`, in the order of the strings.
-    keys: Vec<u64>,
+    /// The start and key of each string, in order.
+    keys: Vec<(usize, u64)>,
     hashing: RandomState,
     /// What is known of texts, by where they lie in memory here.
     texts: HashMap<(usize, usize), Text>,
@@ -44,21 +44,15 @@ impl Strings {
             key = key.wrapping_add(1);
         }
         self.places.insert(key, start as u32);
-        self.keys.push(key);
+        self.keys.push((start, key));
         start as u32
     }
 
     /// Removes the last strings, back to an earlier length of the section.
     pub fn truncate(&mut self, length: usize) {
         self.bytes.truncate(length);
-        while let Some(key) = self.keys.last()
-            && self
-                .places
-                .get(key)
-                .is_some_and(|&place| place as usize >= length)
-        {
-            self.places.remove(key);
-            self.keys.pop();
+        while let Some((_, key)) = self.keys.pop_if(|&mut (start, _)| start >= length) {
+            self.places.remove(&key);
         }
         self.forget_texts();
     }

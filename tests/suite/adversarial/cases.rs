@@ -1,7 +1,8 @@
 //! What is made to be slow: a dump and a profile of each kind.
 
+use super::flooding::{self, COLLIDING};
 use crate::support::dump::DumpWriter;
-use crate::support::profile::ProfileWriter;
+use crate::support::profile::{ProfileWriter, field};
 
 pub const PID: u32 = 7;
 pub const CODE: u64 = 0x4000_0000;
@@ -417,6 +418,22 @@ pub const CASES: &[Case] = &[
         },
     )
     .at_most(5.0),
+    case("ids of events that collide", |count, _, profile, path| {
+        profile.records.clear();
+        profile.sample_type |= field::IDENTIFIER;
+        profile.ids = COLLIDING.numbers(10 * count).collect();
+        profile.is_one_event = true;
+        profile.mmap2(PID, 0x6000_0000, 4096, 0, path, 500);
+    }),
+    case("addresses of lines that collide", |count, dump, _, _| {
+        flooding::lines_that_wait(dump, 3 * count, &COLLIDING);
+    }),
+    case(
+        "addresses of functions that collide, and a move",
+        |count, dump, _, _| {
+            flooding::functions_and_a_move(dump, 2 * count, &COLLIDING);
+        },
+    ),
 ];
 
 /// One function of `4 * count` bytes with a DEBUG_INFO2 record in lists: `count` inlined calls, each with the depth

@@ -1,0 +1,110 @@
+//! Folders in which many files are looked for, most of which are not there.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::hash::{HashMap, HashSet};
+
+/// How many files are looked for in a folder one by one, before it is listed: it may hold far more than a profile has
+/// processes.
+const ONE_BY_ONE: usize = 100;
+
+/// How many folders are listed: a profile may call one folder by any number of paths.
+const MAX_LISTED: usize = 64;
+
+/// How many entries of a folder are read, at most.
+const MAX_ENTRIES: usize = 1 << 20;
+
+/// What is in folders.
+#[derive(Debug, Default)]
+pub struct Folders {
+    /// By their paths.
+    all: HashMap<Vec<u8>, Folder>,
+    listed: usize,
+}
+
+#[derive(Debug, Default)]
+struct Folder {
+    /// How many files were looked for.
+    asked: usize,
+    /// The names in it, each after a slash, once it was listed.
+    names: Option<HashSet<Vec<u8>>>,
+}
+
+impl Folders {
+    /// Whether a file may be there; if not, nothing has to be asked of the file system.
+    pub fn may_have(&mut self, path: &Path) -> bool {
+        let bytes = path.as_os_str().as_bytes();
+        let parts = memchr::memrchr(b'/', bytes).and_then(|slash| bytes.split_at_checked(slash));
+        let Some((parent, name)) = parts else {
+            return true;
+        };
+        if matches!(name, b"/" | b"/." | b"/..") {
+            return true;
+        }
+        let Some(folder) = self.all.get_mut(parent) else {
+            let folder = Folder {
+                asked: 1,
+                names: None,
+            };
+            self.all.insert(parent.to_owned(), folder);
+            return true;
+        };
+        folder.asked = folder.asked.saturating_add(1);
+        if folder.asked == ONE_BY_ONE && self.listed < MAX_LISTED {
+            self.listed = self.listed.saturating_add(1);
+            folder.names = names(parent);
+        }
+        let is_there = |names: &HashSet<Vec<u8>>| names.contains(name);
+        folder.names.as_ref().is_none_or(is_there)
+    }
+}
+
+/// The names in a folder, each after a slash; `None` if they cannot be had, or are too many.
+fn names(folder: &[u8]) -> Option<HashSet<Vec<u8>>> {
+    let folder = [folder, b"/"].concat();
+    let entries = match fs::read_dir(OsStr::from_bytes(&folder)) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let is_missing = matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            );
+            return is_missing.then(HashSet::default);
+        }
+    };
+    let names = entries.take(MAX_ENTRIES).map(|entry| {
+        let name = entry.ok()?.file_name();
+        Some([b"/", name.as_bytes()].concat())
+    });
+    let names: HashSet<Vec<u8>> = names.collect::<Option<_>>()?;
+    (names.len() < MAX_ENTRIES).then_some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_asked_often_is_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("there"), "").unwrap();
+        let mut folders = Folders::default();
+        let mut may_have = |name: &str| folders.may_have(&folder.path().join(name));
+        assert!((1..ONE_BY_ONE).all(|_| may_have("missing")));
+        assert!(!may_have("missing"));
+        assert!(may_have("there"));
+        assert!(may_have(".."));
+    }
+
+    #[test]
+    fn nothing_is_in_a_folder_that_is_missing() {
+        let mut folders = Folders::default();
+        let path = Path::new("/nowhere/at/all");
+        assert!((1..ONE_BY_ONE).all(|_| folders.may_have(path)));
+        assert!(!folders.may_have(path));
+    }
+}
