@@ -115,6 +115,16 @@ pub fn map_with<T: Sync, S, R: Send>(
     }
 }
 
+/// What `work` makes of each item, which it may change, in their order.
+#[expect(clippy::disallowed_methods)]
+pub fn map_mut<T: Send, R: Send>(items: &mut [T], work: impl Fn(&mut T) -> R + Sync) -> Vec<R> {
+    match Workers::get() {
+        Workers::Current => items.par_iter_mut().map(&work).collect(),
+        Workers::Own(pool) => pool.install(|| items.par_iter_mut().map(&work).collect()),
+        Workers::None => items.iter_mut().map(work).collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

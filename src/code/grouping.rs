@@ -17,8 +17,9 @@
 use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::{Residence, Vacancy};
+use crate::code::unknown_addresses::UnknownAddresses;
 use crate::elf::object::LEAD_IN;
-use crate::hash::{HashMap, HashSet};
+use crate::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 
@@ -76,7 +77,7 @@ pub struct Mapped<'a> {
     /// The symbols of perf maps.
     pub symbols: &'a [PlacedSymbol],
     /// Addresses of frames about which nothing is known.
-    pub unknown: &'a HashSet<(SpaceId, Address)>,
+    pub unknown: &'a UnknownAddresses,
 }
 
 impl Groups {
@@ -209,7 +210,7 @@ impl<'a> Group<'a> {
         };
         let span = residence.range.end.0.saturating_sub(self.first.range.start.0);
         self.is_open
-            && gap.size() <= MAX_HOLE
+            && gap.size() <= neighbourhood.max_hole
             && span <= MAX_SPAN
             && self.source.bytes.saturating_add(source.bytes) <= MAX_BYTES
             && self.source.has_code == source.has_code
@@ -260,6 +261,8 @@ struct Neighbourhoods {
     families: Vec<SpaceId>,
     /// The files that each family maps, ever.
     files: HashMap<SpaceId, Taken>,
+    /// The longest hole between two functions of an object, in bytes.
+    max_hole: u64,
 }
 
 /// What is mapped in one address space, but for its own functions, and in those that share code with it.
@@ -268,6 +271,7 @@ struct Neighbourhood<'a> {
     ground: &'a Taken,
     ancestors: Vec<&'a Taken>,
     files: &'a Taken,
+    max_hole: u64,
 }
 
 impl Neighbourhoods {
@@ -294,7 +298,7 @@ impl Neighbourhoods {
         for symbol in mapped.symbols {
             put(&mut others, symbol.space, symbol.range);
         }
-        for &(space, address) in mapped.unknown {
+        for (space, address) in mapped.unknown.iter() {
             if let Some(range) = AddressRange::new(address, 1) {
                 put(&mut others, space, range);
             }
@@ -332,6 +336,7 @@ impl Neighbourhoods {
             others: others.into_iter().map(Taken::new).collect(),
             ground: ground.into_iter().map(Taken::new).collect(),
             families,
+            max_hole: if mapped.unknown.is_full() { 0 } else { MAX_HOLE },
             files: files
                 .into_iter()
                 .map(|(family, ranges)| (family, Taken::new(ranges)))
@@ -351,6 +356,7 @@ impl Neighbourhoods {
             files: family
                 .and_then(|family| self.files.get(family))
                 .unwrap_or(NOTHING),
+            max_hole: self.max_hole,
         }
     }
 }
@@ -362,6 +368,9 @@ impl Neighbourhood<'_> {
         let Some(first) = functions.first() else {
             return false;
         };
+        if self.max_hole == 0 {
+            return false;
+        }
         let end = first.range.start;
         let before = |size: u64| {
             let start = Address(end.0.saturating_sub(size));
@@ -451,14 +460,15 @@ mod tests {
                 sequence: 0,
             })
             .collect();
+        let mut addresses = UnknownAddresses::default();
+        for &(pid, address) in unknown {
+            addresses.insert(space(pid), Address(address));
+        }
         let mapped = Mapped {
             residences: &residences,
             vacancies: &vacancies,
             symbols: &[],
-            unknown: &unknown
-                .iter()
-                .map(|&(pid, address)| (space(pid), Address(address)))
-                .collect(),
+            unknown: &addresses,
         };
         Groups::as_large_as_can_be(&processes, mapped, |_| SOURCE)
     }

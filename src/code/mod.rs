@@ -24,3 +24,4 @@ pub mod symbols;
 pub mod threads;
 pub mod tick_clock;
 pub mod timeline;
+pub mod unknown_addresses;

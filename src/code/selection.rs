@@ -9,6 +9,7 @@ use crate::code::recent::{Found, Recent};
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Occupant, Stay, Timeline};
+use crate::code::unknown_addresses::UnknownAddresses;
 use crate::hash::{HashMap, HashSet};
 use crate::perf::Profile;
 use crate::perf::record::{self, Record};
@@ -136,7 +137,7 @@ pub struct Selection {
     pub doubtful: Vec<u64>,
     /// Addresses of frames among the code of an address space where nothing is known. A perf map that the reader of the
     /// profile has may name them.
-    pub unknown: HashSet<(SpaceId, Address)>,
+    pub unknown: UnknownAddresses,
     /// The symbols that a sample holds an address in.
     pub symbols: HashSet<PlacedSymbol>,
     /// Whether there was not too much of them, where all were asked for.
@@ -156,7 +157,7 @@ impl Selection {
             hits: vec![0; timeline.residences().len()],
             vacancies: vec![false; timeline.vacancies().len()],
             spaces: vec![SpaceCounts::default(); processes.spaces().len()],
-            unknown: HashSet::default(),
+            unknown: UnknownAddresses::default(),
             symbols: HashSet::default(),
             has_all_symbols: true,
             symbol_hits: HashMap::default(),
@@ -178,7 +179,7 @@ impl Selection {
         };
         set(&mut self.residences, &other.residences);
         set(&mut self.vacancies, &other.vacancies);
-        self.unknown.extend(other.unknown);
+        self.unknown.merge(other.unknown);
         add(&mut self.hits, &other.hits);
         for (own, other) in self.spaces.iter_mut().zip(&other.spaces) {
             own.add(other);
@@ -452,7 +453,7 @@ impl Walk<'_> {
     /// Notes an address among code where nothing is known.
     fn note_unknown(&mut self, space: SpaceId, address: Address, occupant: Occupant) {
         if matches!(occupant, Occupant::Anonymous | Occupant::Unmapped) {
-            self.selection.unknown.insert((space, address));
+            self.selection.unknown.insert(space, address);
         }
     }
 

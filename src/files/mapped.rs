@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use memmap2::{Advice, Mmap, MmapMut};
-use rayon::prelude::*;
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::files::Spool;
+use crate::threads;
 
 /// How many bytes of files are read into memory. Beyond that, files are copied to disk, which takes no longer, and the
 /// system can take them out of memory when it needs the room.
@@ -293,12 +293,12 @@ fn read_to_memory(file: &File, len: u64) -> io::Result<Bytes> {
     let mut memory = MmapMut::map_anon(usize::try_from(len).map_err(io::Error::other)?)?;
     // Not all systems have large pages, which make this twice as fast.
     let _ = memory.advise(Advice::HugePage);
-    let pieces = memory.par_chunks_mut(PIECE).enumerate();
-    let read = pieces.map(|(number, piece)| {
-        let offset = (number as u64).saturating_mul(PIECE as u64);
-        Ok((read_at(file, piece, offset)?, piece.len()))
+    let offsets = (0..).step_by(PIECE);
+    let mut pieces: Vec<(u64, &mut [u8])> = offsets.zip(memory.chunks_mut(PIECE)).collect();
+    let read = threads::map_mut(&mut pieces, |(offset, piece)| {
+        Ok((read_at(file, piece, *offset)?, piece.len()))
     });
-    let read: Vec<(usize, usize)> = read.collect::<io::Result<_>>()?;
+    let read: Vec<(usize, usize)> = read.into_iter().collect::<io::Result<_>>()?;
     let whole = read.iter().take_while(|(read, size)| read == size).count();
     let len = read
         .iter()

@@ -8,8 +8,8 @@ use crate::code::grouping::{Groups, Mapped, Source};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::{FunctionId, Residence, Vacancy};
+use crate::code::unknown_addresses::UnknownAddresses;
 use crate::elf::store;
-use crate::hash::HashSet;
 use crate::inject::lines::LineOptions;
 use crate::inject::output::Output;
 use crate::inject::perf_maps::UsedMap;
@@ -18,7 +18,7 @@ use crate::inject::{Layout, function_objects, symbol_objects};
 use crate::machine::Machine;
 use crate::runtime::jitdump;
 use crate::tally::Tally;
-use crate::units::{Address, AddressRange, BuildId, Pid, Time};
+use crate::units::{AddressRange, BuildId, Pid, Time};
 
 /// An object that was written, and where it is to be mapped.
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ impl Input<'_> {
         functions: Vec<Residence>,
         vacancies: &[Vacancy],
         symbols: &[PlacedSymbol],
-        unknown: &HashSet<(SpaceId, Address)>,
+        unknown: &UnknownAddresses,
     ) -> Groups {
         if layout == Layout::Function {
             return Groups::of_one(functions);

@@ -1,0 +1,66 @@
+//! Addresses in call chains, among code, about which nothing is known.
+
+use crate::code::process::SpaceId;
+use crate::hash::HashSet;
+use crate::units::Address;
+
+/// How many are kept. Real profiles have some thousands.
+const MAX: usize = 1 << 20;
+
+/// A set of addresses, or too many for one.
+#[derive(Clone, Debug, Default)]
+pub struct UnknownAddresses {
+    found: HashSet<(SpaceId, Address)>,
+    is_full: bool,
+}
+
+impl UnknownAddresses {
+    /// Adds an address.
+    pub fn insert(&mut self, space: SpaceId, address: Address) {
+        let key = (space, address);
+        if self.found.len() < MAX {
+            self.found.insert(key);
+        } else if !self.is_full {
+            self.is_full = !self.found.contains(&key);
+        }
+    }
+
+    /// Adds all of another set.
+    pub fn merge(&mut self, other: Self) {
+        self.is_full |= other.is_full;
+        for (space, address) in other.found {
+            self.insert(space, address);
+        }
+    }
+
+    /// Those that were kept, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = (SpaceId, Address)> {
+        self.found.iter().copied()
+    }
+
+    /// Whether there may be others, anywhere.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_full_once_an_address_was_not_kept() {
+        let space = SpaceId::new(0);
+        let mut all = UnknownAddresses::default();
+        for address in 0..MAX as u64 {
+            all.insert(space, Address(address));
+        }
+        all.insert(space, Address(5));
+        assert!(!all.is_full());
+        let mut more = UnknownAddresses::default();
+        more.insert(space, Address(u64::MAX));
+        more.merge(all);
+        assert!(more.is_full());
+        assert_eq!(more.iter().count(), MAX);
+    }
+}
