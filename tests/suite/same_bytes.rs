@@ -134,10 +134,10 @@ fn recordings_give_the_same_bytes() {
 fn a_whole_machine_gives_the_same_bytes() {
     let folder = scratch();
     let plan = Plan {
-        functions: 3000,
-        samples: 3000,
+        functions: 400,
+        samples: 2000,
         processes: 12,
-        places: 1000,
+        places: 100,
         moves: true,
         runtimes: Runtimes::Many,
         two_events: true,
