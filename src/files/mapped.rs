@@ -6,10 +6,11 @@
 //! no name by which others could open them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek};
 use std::ops::Deref;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
@@ -21,9 +22,9 @@ use rustix::process::geteuid;
 use crate::files::Spool;
 use crate::threads;
 
-/// How many bytes of files are read into memory. Beyond that, files are copied to disk, which takes no longer, and the
-/// system can take them out of memory when it needs the room.
-const MAX_IN_MEMORY: u64 = 256 << 20;
+/// Which part of the memory there is files are read into. Beyond that, they are copied to disk: the system can take those out
+/// of memory when it needs the room.
+const MEMORY_PART: u64 = 8;
 
 /// Files of up to so many bytes are always in memory: a map takes more than they do.
 const SMALL: u64 = 1 << 20;
@@ -154,9 +155,9 @@ impl OpenFile {
             return MappedFile::new(bytes, self.path, &self.metadata);
         }
         let in_memory = || read_to_memory(&self.file, len);
-        let is_small = IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= MAX_IN_MEMORY;
-        let bytes: io::Result<Bytes> = match is_small {
-            true => in_memory(),
+        let is_small = IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= memory() / MEMORY_PART;
+        let bytes = match is_small {
+            true => in_memory().or_else(|_| copy_to_disk(&self.file, len)),
             // The disk may be full.
             false => copy_to_disk(&self.file, len).or_else(|_| in_memory()),
         };
@@ -311,22 +312,34 @@ fn read_to_memory(file: &File, len: u64) -> io::Result<Bytes> {
     })
 }
 
-/// Copies the first `len` bytes of a file into one of our own.
+/// Copies the first `len` bytes of a file into one of our own. Some file systems share the blocks of both.
 fn copy_to_disk(file: &File, len: u64) -> io::Result<Bytes> {
-    let mut spool = Spool::create()?;
-    let mut piece = vec![0; SMALL as usize];
-    let mut copied: u64 = 0;
-    while copied < len {
-        let missing = len.saturating_sub(copied).min(SMALL) as usize;
-        let piece = piece.get_mut(..missing).unwrap_or_default();
-        let read = read_at(file, piece, copied)?;
-        if read == 0 {
-            break;
-        }
-        spool.write_all(piece.get(..read).unwrap_or_default())?;
-        copied = copied.saturating_add(read as u64);
-    }
-    Bytes::of_own(&spool.into_file()?, copied)
+    let mut copy = Spool::create()?.into_file()?;
+    let mut from = file;
+    from.rewind()?;
+    let copied = io::copy(&mut from.take(len), &mut copy)?;
+    Bytes::of_own(&copy, copied)
+}
+
+/// How many bytes of memory there are: of the machine, or of the control group that this process is in (cgroups(7), version 2).
+fn memory() -> u64 {
+    static MEMORY: OnceLock<u64> = OnceLock::new();
+    *MEMORY.get_or_init(|| {
+        let machine = rustix::system::sysinfo();
+        let bytes = u64::from(machine.totalram).saturating_mul(machine.mem_unit.into());
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let group = groups
+            .lines()
+            .find_map(|line| line.strip_prefix("0::/"))
+            .unwrap_or_default();
+        let limits = Path::new("/sys/fs/cgroup").join(group);
+        // Limits of the groups around it hold as well.
+        let limits = limits.ancestors().filter_map(|group| {
+            let limit = fs::read_to_string(group.join("memory.max")).ok()?;
+            limit.trim().parse::<u64>().ok()
+        });
+        limits.fold(bytes, u64::min)
+    })
 }
 
 /// Whether a user is the one who runs this, or root.
@@ -381,6 +394,7 @@ fn holes(file: &File, len: u64) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
         let mut file = tempfile::NamedTempFile::new().unwrap();
