@@ -131,6 +131,8 @@ class Sequential:
         folder.mkdir(parents=True)
         output, summary = folder / "perf.jit.data", folder / "summary.json"
         command = [JITINJECT, "-q", "-i", path, "-o", output, "--summary", summary, "--build-id-cache", self.store]
+        # A dump that this machine has where a recording had its own is not looked for.
+        command += ["--confine"]
         if (path.parent / ".debug/jit").is_dir():
             command += ["--jitdump", path.parent / ".debug/jit"]
         for log in path.parent.glob("*.mlpd"):
@@ -227,7 +229,7 @@ class AllRecordings(unittest.TestCase):
 
     def test_the_store_is_that_of_a_sequential_run(self) -> None:
         expected = tree(self.sequential.store)
-        self.assertGreater(sum(path.endswith("/elf") for path in expected), 600)
+        self.assertGreater(sum(path.endswith("/elf") for path in expected), 200)
         found = tree(self.store)
         self.assertEqual(found.keys() ^ expected.keys(), set())
         self.assertEqual([path for path in found if found[path] != expected[path]], [])
