@@ -62,7 +62,11 @@ fn split(input: &[u8]) -> (&[u8], &[u8]) {
 
 fn check(samples: &SampleSummary) {
     let unnamed = &samples.unnamed;
-    let reasons = unnamed.before_load + unnamed.not_in_dump + unnamed.dump_unusable + unnamed.no_dump;
+    let reasons = unnamed.before_load
+        + unnamed.not_in_dump
+        + unnamed.dump_unusable
+        + unnamed.no_dump
+        + unnamed.doubtful;
     assert_eq!(samples.jit, samples.named + reasons);
     assert!(samples.jit <= samples.total && samples.with_named_frame <= samples.total);
 }
