@@ -297,7 +297,7 @@ impl<'a> Search<'a> {
     }
 
     fn open(&self, path: &Path) -> Result<Candidate, Rejected> {
-        if !self.folders.borrow_mut().may_have(path) {
+        if !self.reach.has(path) || !self.folders.borrow_mut().may_have(path) {
             return Err(Rejected::Missing);
         }
         if let Some(opened) = self.opened.borrow().get(path) {

@@ -37,18 +37,24 @@ impl Reach {
         self.folders.is_some()
     }
 
+    /// Whether a file is in reach whose path is recorded in the profile or made from it.
+    pub fn has(&self, path: &Path) -> bool {
+        !self.is_confined() || self.split(path).is_some()
+    }
+
     /// Opens a file whose path is recorded in the profile or made from it; out of reach, there is none.
     pub fn open_recorded(&self, path: &Path) -> io::Result<OpenFile> {
-        let Some(folders) = &self.folders else {
-            return OpenFile::open(path);
-        };
-        let mut inside = folders
-            .iter()
-            .filter_map(|folder| Some((folder, path.strip_prefix(folder).ok()?)));
-        match inside.next() {
+        match self.split(path) {
+            _ if !self.is_confined() => OpenFile::open(path),
             Some((folder, inside)) => open_within(folder, inside),
             None => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    /// A path as one from a folder in reach.
+    fn split<'p>(&self, path: &'p Path) -> Option<(&Path, &'p Path)> {
+        let mut folders = self.folders.iter().flatten();
+        folders.find_map(|folder| Some((&**folder, path.strip_prefix(folder).ok()?)))
     }
 
     /// Opens a file that the user named, or one in a folder that they named: `root` is what was named.

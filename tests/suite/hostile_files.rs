@@ -363,3 +363,17 @@ fn a_confined_profile_has_files_opened_below_its_folder_only() {
         assert!(said(&ran).contains(expected), "{}", said(&ran));
     }
 }
+
+#[test]
+fn a_socket_is_no_output() {
+    let folder = scratch();
+    let socket = folder.path().join("socket");
+    let _bound = UnixListener::bind(&socket).unwrap();
+    let output = folder.path().join("out.data");
+    let summary = ["--summary", tools::text(&socket)];
+    for (output, more) in [(&socket, &[][..]), (&output, &summary)] {
+        let ran = attempt(&capture::profile("php82"), output, more);
+        assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{}", said(&ran));
+    }
+}
