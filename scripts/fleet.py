@@ -11,9 +11,11 @@ can fill one build-id store, a task can be done again wherever it was lost, and 
 
 import argparse
 import contextlib
+import errno
 import fcntl
 import fnmatch
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -26,12 +28,12 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from json import loads
 from pathlib import Path, PurePosixPath
-from typing import get_args, get_type_hints
+from typing import BinaryIO, get_args, get_type_hints
 
 import dask
 import fsspec
@@ -53,14 +55,23 @@ PARTS = ["data", "data.*", "kcore_dir*/*"]
 # What files are called on their way to where they belong.
 PART = re.compile(r"\.(.+)\.[0-9a-f]{32}\.part")
 
-# More files than any profile has; what is beside it may be somebody's idea of a joke.
+# More files than any profile has: others may fill the storage with any number of them.
 MAX_FETCHED = 10_000
+# How many bytes are read at a time.
+BLOCK = 4 << 20
+# What creating a file fails with if its name cannot be that of a local file, or is taken by a folder or another file.
+NAME_ERRORS = {errno.EEXIST, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOTDIR}
+# How many of the skipped files of a profile are named.
+MAX_NAMED = 20
 # How much is kept of what jitinject says when it fails; the first lines have the cause.
 MAX_ERROR_BYTES = 4096
 # How much is read of the section of a profile that names its machine; Linux has 64 bytes for the name.
 MAX_HOSTNAME_BYTES = 260
 # How long jitinject may take to remove what it has not finished, before it is killed.
 GRACE_SECONDS = 10
+# What profiles and files are skipped with, one by one: the address and the reason.
+Skip = Callable[[str, str], None]
+
 # What jitinject exits with where all is written; in the second case, too few samples have names for --fail-under.
 STATUS = {0: "done", 3: "fewer-named"}
 
@@ -108,8 +119,16 @@ class Profile:
         """Follows from the address alone: the end of it, to be read, and a hash of all of it, to be unique."""
         words = PurePosixPath(self.place.path).parts[-2:]
         shown = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words)).strip("_.-")[-80:].lstrip("_.-")
-        unique = hashlib.sha256(self.place.url.encode(errors="surrogateescape")).hexdigest()[:16]
+        unique = hashlib.sha256(as_bytes(self.place.url)).hexdigest()[:16]
         return f"{shown or 'profile'}-{unique}"
+
+
+def as_bytes(url: str) -> bytes:
+    """Different bytes for different addresses: names in storage can have surrogates that no local name has."""
+    try:
+        return url.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return b"\0" + url.encode(errors="surrogatepass")
 
 
 @dataclass(frozen=True)
@@ -123,6 +142,7 @@ class Settings:
     store: Path | None
     scratch: Path
     timeout: float
+    max_bytes: int
 
 
 @dataclass(frozen=True)
@@ -146,6 +166,7 @@ class Row:
     functions_touched: int | None = None
     functions_written: int | None = None
     warnings: int | None = None
+    skipped: str | None = None
     summary: str | None = None
 
     def with_summary(self, text: str) -> "Row":
@@ -177,91 +198,234 @@ def schema() -> pyarrow.Schema:
 # Finding profiles
 
 
-def find_profiles(url: str) -> list[Profile]:
+def find_profiles(url: str, skip: Skip = lambda url, reason: None) -> list[Profile]:
     """The profiles that an address means: one, or those in a folder and below, or all that a pattern matches."""
     place = Place.parse(url)
     has_pattern = any(sign in place.path for sign in "*?[")
     if has_pattern and not place.fs.exists(place.path):
-        found = [profile for path in sorted(place.fs.glob(place.path)) for profile in profiles_at(place.at(path))]
+        found = [profile for at in matching(place, skip) for profile in profiles_at(at, skip)]
     else:
-        found = profiles_at(place)
+        found = profiles_at(place, skip)
     if not found:
         raise FileNotFoundError("there is no profile")
     return found
 
 
-def profiles_at(place: Place) -> list[Profile]:
+def matching(pattern: Place, skip: Skip) -> Iterator[Place]:
+    for path, entry in sorted(pattern.fs.glob(pattern.path, detail=True).items()):
+        if reason := irregular(entry):
+            skip(pattern.at(path).url, reason)
+        else:
+            yield pattern.at(path)
+
+
+def profiles_at(place: Place, skip: Skip) -> list[Profile]:
+    """A file that is named itself, whatever it is called, or the profiles in a folder, which others may have filled."""
     if not place.fs.isdir(place.path):
-        return [Profile(place, is_folder=False)] if place.fs.exists(place.path) else []
+        if not place.fs.lexists(place.path):
+            return []
+        if reason := irregular(place.fs.info(place.path)):
+            raise ValueError(reason)
+        return [Profile(place, is_folder=False)]
     if place.fs.isfile(f"{place.path.rstrip('/')}/data"):
         return [Profile(place, is_folder=True)]
-    paths = (PurePosixPath(path) for path in sorted(place.fs.find(place.path)))
-    return [profile for path in paths for profile in profile_of(place, path)]
+    found = []
+    entries = local_entries(place.path, skip) if place.is_local else place.fs.find(place.path, detail=True)
+    for name, entry in sorted(entries.items()):
+        profile = profile_of(place, PurePosixPath(name))
+        reason = irregular(entry)
+        if reason and (profile or is_link(entry) and place.fs.isdir(name)):
+            skip(place.at(name).url, reason)
+        elif profile:
+            found.append(profile)
+    return found
 
 
-def profile_of(folder: Place, path: PurePosixPath) -> list[Profile]:
-    """The profile that a file found in a folder is, or is the first part of."""
+def local_entries(folder: str, skip: Skip) -> dict[str, dict]:
+    """All in a folder and below that is no folder. What can't be searched is skipped: fsspec leaves it out in silence."""
+    fs, found, left = LocalFileSystem(), {}, [folder]
+    while left:
+        folder = left.pop()
+        try:
+            entries = fs.ls(folder, detail=True)
+        except OSError as error:
+            skip(folder, f"cannot be searched: {error.strerror}")
+            continue
+        left += [entry["name"] for entry in entries if entry["type"] == "directory"]
+        found |= {entry["name"]: entry for entry in entries if entry["type"] != "directory"}
+    return found
+
+
+def profile_of(folder: Place, path: PurePosixPath) -> Profile | None:
+    """The profile that a file found in a folder is by its name, or is the first part of."""
     if path.name == "data" and matches(path.parent.name, PROFILES):
-        return [Profile(folder.at(str(path.parent)), is_folder=True)]
+        return Profile(folder.at(str(path.parent)), is_folder=True)
     if matches(path.name, PROFILES):
-        return [Profile(folder.at(str(path)), is_folder=False)]
-    return []
+        return Profile(folder.at(str(path)), is_folder=False)
+    return None
 
 
 def matches(name: str, patterns: list[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
+def is_link(entry: dict) -> bool:
+    return bool(entry.get("islink")) or entry.get("type") == "link"
+
+
+def irregular(entry: dict) -> str | None:
+    """Why an entry is not opened: reading a FIFO or device may never end, and a link may lead to the files of others."""
+    if is_link(entry):
+        return "is a symbolic link"
+    return None if entry.get("type", "file") in ("file", "directory") else "is not a regular file"
+
+
 # Fetching them
 
 
-def more_arguments(profile: Path) -> list[str]:
-    """Names what lies beside the profile and is not looked for there.
+def more_arguments(profile: Path, skip: Skip) -> list[str]:
+    """Names what lies beside a local profile and is not looked for there; skips what jitinject does not open.
 
     What is named by itself is believed whoever wrote it, so this has to look at that; for a folder jitinject does.
     """
-    below = profile.parent / DUMPS_BELOW
-    more = ["--jitdump", str(below)] if below.is_dir() else []
+    more = []
     owners = {0, os.geteuid(), profile.stat().st_uid}
-    for log in sorted(profile.parent.glob("*.mlpd")):
-        found = log.lstat()
-        if stat.S_ISREG(found.st_mode) and found.st_uid in owners:
-            more += ["--mono-log", str(log)]
+    fs, folder = LocalFileSystem(), str(profile.parent)
+    for entry in beside(fs, folder, skip):
+        if reason := irregular(entry):
+            skip(entry["name"], reason)
+        elif entry["name"].endswith(".mlpd"):
+            if entry["uid"] in owners:
+                more += ["--mono-log", entry["name"]]
+            else:
+                skip(entry["name"], f"belongs to user {entry['uid']}")
+    if has_dumps_below(fs, folder):
+        more = ["--jitdump", f"{folder}/{DUMPS_BELOW}", *more]
     return more
 
 
-def fetch(profile: Profile, scratch: Path) -> Path:
-    """Copies a profile and what belongs to it, and nothing else of what lies around it."""
+class Unusable(Exception):
+    """A profile that no other attempt would make usable."""
+
+
+class TimeIsUp(Exception):
+    """A profile for which no other attempt would have more time."""
+
+
+@dataclass
+class Room:
+    """What may be fetched for a profile yet, and until when."""
+
+    bytes: int
+    files: int = MAX_FETCHED
+    deadline: float = math.inf
+
+
+def fetch(profile: Profile, scratch: Path, room: Room, skip: Skip) -> Path:
+    """Copies a profile and what belongs to it, and nothing else of what lies around it.
+
+    Others may have filled the storage. What cannot be a local file, or exceeds the room that is left, is skipped.
+    """
     fs, path = profile.place.fs, profile.place.path
     parent, _, name = path.rstrip("/").rpartition("/")
     inside = safe_path(parent, path)
     if inside is None:
-        raise ValueError(f"the name of the profile can't be used: {name!r}")
-    wanted = list(parts(fs, path)) if profile.is_folder else [path]
-    wanted += beside(fs, parent)
-    if len(wanted) > MAX_FETCHED:
-        raise ValueError(f"{len(wanted)} files belong to the profile; {MAX_FETCHED} are the most")
-    for source in wanted:
-        if target := safe_path(parent, source):
-            (scratch / target).parent.mkdir(parents=True, exist_ok=True)
-            fs.get_file(source, str(scratch / target))
+        raise Unusable(f"the name of the profile can't be used: {name!r}")
+
+    def fail(source: str, reason: str) -> None:
+        raise Unusable(f"{source} {reason}")
+
+    for entry in files_of(profile):
+        fetch_file(fs, parent, entry, scratch, room, fail)
+    left_out = 0
+    for entry in beside(fs, parent, skip):
+        if room.files == 0:
+            left_out += 1
+        else:
+            fetch_file(fs, parent, entry, scratch, room, skip)
+    if left_out:
+        skip(parent, f"has {counted(left_out, 'more file')} than the {MAX_FETCHED} that are fetched for a profile")
     return scratch / inside
 
 
-def parts(fs: fsspec.AbstractFileSystem, folder: str) -> Iterator[str]:
-    for path in fs.find(folder, maxdepth=2):
+def fetch_file(
+    fs: fsspec.AbstractFileSystem, parent: str, entry: dict, scratch: Path, room: Room, skip: Skip
+) -> None:
+    """Copies a file to the same place below the scratch folder. What is longer than its entry says counts as well."""
+    source = entry["name"]
+    if reason := irregular(entry):
+        return skip(source, reason)
+    if room.files == 0:
+        return skip(source, f"is one of more than {MAX_FETCHED} files")
+    if (entry.get("size") or 0) > room.bytes:
+        return skip(source, too_large(room.bytes))
+    local = new_file(scratch, safe_path(parent, source))
+    if local is None:
+        return skip(source, "has a name that no local file can have")
+    room.files -= 1
+    with local, fs.open(source, "rb") as original:
+        copied = 0
+        while block := original.read(min(BLOCK, room.bytes - copied + 1)):
+            if time.monotonic() > room.deadline:
+                raise TimeIsUp
+            copied += len(block)
+            if copied > room.bytes:
+                os.unlink(local.name)
+                return skip(source, too_large(room.bytes))
+            local.write(block)
+    room.bytes -= copied
+
+
+def too_large(left: int) -> str:
+    return f"is too large: {counted(left, 'byte')} of what is fetched for a profile are left (--max-bytes)"
+
+
+def new_file(scratch: Path, inside: PurePosixPath | None) -> BinaryIO | None:
+    """A file that was not there, unless no file can have the name."""
+    if inside is None:
+        return None
+    path = scratch / inside
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("xb")
+    # No encoding, as of a lone surrogate.
+    except ValueError:
+        return None
+    except OSError as error:
+        if error.errno in NAME_ERRORS:
+            return None
+        raise
+
+
+def files_of(profile: Profile) -> Iterable[dict]:
+    fs, path = profile.place.fs, profile.place.path
+    return parts(fs, path) if profile.is_folder else [fs.info(path)]
+
+
+def parts(fs: fsspec.AbstractFileSystem, folder: str) -> Iterator[dict]:
+    for path, entry in sorted(fs.find(folder, maxdepth=2, detail=True).items()):
         inside = safe_path(folder, path)
         if inside and any(inside.match(part) and len(inside.parts) == part.count("/") + 1 for part in PARTS):
-            yield path
+            yield entry
 
 
-def beside(fs: fsspec.AbstractFileSystem, folder: str) -> Iterator[str]:
-    for entry in fs.ls(folder, detail=True):
-        if entry["type"] == "file" and matches(PurePosixPath(entry["name"]).name, BESIDE):
-            yield entry["name"]
+def beside(fs: fsspec.AbstractFileSystem, folder: str, skip: Skip) -> Iterator[dict]:
+    """What runtimes may have left for a profile in a folder, whatever it is."""
+    entries = [entry for entry in fs.ls(folder, detail=True) if entry["type"] != "directory"]
     below = f"{folder}/{DUMPS_BELOW}"
-    if fs.isdir(below):
-        yield from (path for path in fs.find(below, maxdepth=2) if matches(PurePosixPath(path).name, BESIDE))
+    if has_dumps_below(fs, folder):
+        entries += fs.find(below, maxdepth=2, detail=True).values()
+    elif fs.isdir(below):
+        skip(below, "is reached by a symbolic link")
+    for entry in sorted(entries, key=lambda entry: entry["name"]):
+        if matches(PurePosixPath(entry["name"]).name, BESIDE):
+            yield entry
+
+
+def has_dumps_below(fs: fsspec.AbstractFileSystem, folder: str) -> bool:
+    """Whether there is a folder of dumps, and no link on the way to it."""
+    ways = [f"{folder}/{part}" for part in (".debug", DUMPS_BELOW)]
+    return fs.isdir(ways[-1]) and not any(is_link(fs.info(way)) for way in ways)
 
 
 def safe_path(folder: str, path: str) -> PurePosixPath | None:
@@ -350,22 +514,40 @@ def empty(folder: Path) -> None:
 
 
 def inject(profile: Profile, settings: Settings, folder: Path, claim: int) -> Row:
-    row = Row(input=profile.place.url)
-    source = Path(profile.place.path) if profile.place.is_local else fetch(profile, folder / "input")
+    room = Room(settings.max_bytes, deadline=time.monotonic() + settings.timeout)
+    skipped: list[str] = []
+
+    def skip(path: str, reason: str) -> None:
+        skipped.append(printable(f"{path} {reason}"))
+
+    try:
+        row = inject_in_time(profile, settings, folder, claim, room, skip)
+    except Unusable as error:
+        row = Row(input=profile.place.url, error=str(error))
+    except TimeIsUp:
+        row = Row(input=profile.place.url, status="timeout", error=f"not done after {settings.timeout:g} s")
+    if len(skipped) > MAX_NAMED:
+        skipped[MAX_NAMED:] = [f"and {len(skipped) - MAX_NAMED} more"]
+    return replace(row, skipped="\n".join(skipped) or None)
+
+
+def inject_in_time(
+    profile: Profile, settings: Settings, folder: Path, claim: int, room: Room, skip: Skip
+) -> Row:
+    source = profile_file(profile, folder / "input", room, skip)
     output, summary, errors = folder / "perf.jit.data", folder / "summary.json", folder / "errors"
     command = [settings.jitinject, "-q", "-i", str(source), "-o", str(output), "--summary", str(summary)]
-    command += more_arguments(source)
+    # Who can write a profile could have any file of this machine opened.
+    command += ["--confine", *more_arguments(source, skip)]
     if settings.store:
         command += ["--build-id-cache", str(settings.store)]
     command += settings.arguments
     try:
-        code = run(command, errors, claim, settings.timeout)
+        code = run(command, errors, claim, room.deadline)
     finally:
         sweep_store(profile, settings)
-    if code is None:
-        return replace(row, status="timeout", error=f"not done after {settings.timeout:g} s")
     error = None if code == 0 else said(errors) or f"ended with status {code}"
-    row = replace(row, exit_code=code, status=STATUS.get(code, "failed"), error=error)
+    row = Row(input=profile.place.url, exit_code=code, status=STATUS.get(code, "failed"), error=error)
     if code not in STATUS:
         return row
     row = row.with_summary(summary.read_text())
@@ -375,8 +557,18 @@ def inject(profile: Profile, settings: Settings, folder: Path, claim: int) -> Ro
     return replace(row, output=target.url, host=host)
 
 
-def run(command: list[str], errors: Path, claim: int, timeout: float) -> int | None:
-    """The exit status of a command, or None if it was stopped."""
+def profile_file(profile: Profile, scratch: Path, room: Room, skip: Skip) -> Path:
+    """Where the profile is on this machine."""
+    if not profile.place.is_local:
+        return fetch(profile, scratch, room, skip)
+    for entry in files_of(profile):
+        if reason := irregular(entry):
+            raise Unusable(f"{entry['name']} {reason}")
+    return Path(profile.place.path)
+
+
+def run(command: list[str], errors: Path, claim: int, deadline: float) -> int:
+    """The exit status of a command, which is stopped when the time is up."""
     with errors.open("wb") as stderr:
         child = subprocess.Popen(
             command,
@@ -387,9 +579,9 @@ def run(command: list[str], errors: Path, claim: int, timeout: float) -> int | N
             start_new_session=True,
         )
     try:
-        return child.wait(timeout)
+        return child.wait(max(deadline - time.monotonic(), 0))
     except subprocess.TimeoutExpired:
-        return None
+        raise TimeIsUp from None
     finally:
         stop(child)
 
@@ -590,16 +782,20 @@ def connected(options: argparse.Namespace) -> Iterator[Client]:
 
 
 def gather(urls: Iterable[str]) -> tuple[list[Profile], list[Row]]:
-    """All profiles, each once, and rows for addresses that lead to none."""
+    """All profiles, each once, and rows for addresses that lead to none and for what was skipped."""
     profiles: dict[str, Profile] = {}
-    failed: dict[str, Row] = {}
+    others: dict[str, Row] = {}
+
+    def skip(url: str, reason: str) -> None:
+        others[url] = Row(input=url, status="skipped", error=reason)
+
     for url in urls:
         try:
-            profiles.update((profile.place.url, profile) for profile in find_profiles(url))
+            profiles.update((profile.place.url, profile) for profile in find_profiles(url, skip))
         # Drivers of storage raise what they like.
         except Exception as error:
-            failed[url] = Row(input=url, error=told(error))
-    return list(profiles.values()), list(failed.values())
+            others[url] = Row(input=url, error=told(error))
+    return list(profiles.values()), list(others.values())
 
 
 def listed(options: argparse.Namespace) -> list[str]:
@@ -615,13 +811,15 @@ def report(rows: list[Row], seconds: float) -> None:
         if row.status != "done":
             reason = (row.error or "?").splitlines()[0]
             print(printable(f"fleet: {row.status}: {row.input}: {reason}"), file=sys.stderr)
+        for skipped in (row.skipped or "").splitlines():
+            print(printable(f"fleet: skipped, of {row.input}: {skipped}"), file=sys.stderr)
     became = Counter(row.status for row in rows)
     again = sum(row.attempts > 1 for row in rows)
     jit, named = (sum(getattr(row, field) or 0 for row in rows) for field in ("samples_jit", "samples_named"))
     print(
-        f"fleet: {counted(len(rows), 'profile')} in {seconds:.1f} s: {became['done']} done, "
+        f"fleet: {counted(len(rows) - became['skipped'], 'profile')} in {seconds:.1f} s: {became['done']} done, "
         f"{became['fewer-named']} with fewer named than asked for, {became['failed']} failed, "
-        f"{became['timeout']} timed out, {again} needed more than one attempt; "
+        f"{became['timeout']} timed out, {became['skipped']} skipped, {again} needed more than one attempt; "
         f"{counted(jit, 'sample')} in JIT code, {named} of them named"
     )
 
@@ -663,7 +861,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="a folder of each machine; profiles name their objects by it [%(default)s]",
     )
     parser.add_argument("--jitinject", metavar="PATH", default="jitinject", help="[the one on PATH]")
-    parser.add_argument("--timeout", metavar="SECONDS", type=positive, default=3600.0, help="for each profile [3600]")
+    parser.add_argument("--timeout", metavar="SECONDS", type=positive, default=600.0, help="for each profile [600]")
+    parser.add_argument(
+        "--max-bytes",
+        metavar="N",
+        type=count,
+        default=16 << 30,
+        help="how much is fetched for a profile from other storage [%(default)s, 16 GiB]",
+    )
     parser.add_argument(
         "--retries", metavar="N", type=count, default=3, help="more attempts after a worker or a transfer failed [3]"
     )
@@ -709,6 +914,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         store=options.store and options.store.absolute(),
         scratch=Path(os.path.abspath(options.scratch)),
         timeout=options.timeout,
+        max_bytes=options.max_bytes,
     )
 
 
@@ -722,7 +928,7 @@ def main(arguments: list[str]) -> int:
         rows = run_fleet(options, settings, table, urls)
     except RunFailed as error:
         return complain(error, FAILED)
-    return DONE if all(row.status == "done" for row in rows) else FAILED
+    return DONE if all(row.status in ("done", "skipped") for row in rows) else FAILED
 
 
 def complain(error: Exception, status: int) -> int:

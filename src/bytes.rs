@@ -174,8 +174,8 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// A name from a file as text that is safe to print: what is not UTF-8 is replaced, and control characters
-/// are escaped, so that it can't steer the terminal.
+/// A name from a file as text that is safe to print: bytes that are not UTF-8 are replaced, and characters that
+/// [steer a terminal](steers_terminal) are escaped. It is a single line.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for character in String::from_utf8_lossy(name).chars() {
@@ -188,14 +188,21 @@ pub fn printable(name: &[u8]) -> String {
     text
 }
 
-/// Whether a character does something else to a terminal than show itself: control characters, and those that
-/// turn the direction of the text around them.
+/// Whether a character does not just show itself: control characters, line and paragraph separators, invisible
+/// characters, and those that change the direction of the text around them.
+///
+/// The joiners U+200C and U+200D are text: words of some scripts, identifiers of JavaScript and emoji have them.
 pub fn steers_terminal(character: char) -> bool {
-    let turns_direction = matches!(
-        character,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    character.is_control() || turns_direction
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 #[cfg(test)]
@@ -224,5 +231,39 @@ mod tests {
         assert_eq!(printable("grö\u{9f}e".as_bytes()), "grö\\u{9f}e");
         assert_eq!(printable(b"a\xffb"), "a\u{fffd}b");
         assert_eq!(printable("a\u{202e}b".as_bytes()), "a\\u{202e}b");
+        for invisible in [
+            '\u{2028}',
+            '\u{2029}',
+            '\u{feff}',
+            '\u{200b}',
+            '\u{2060}',
+            '\u{e0041}',
+        ] {
+            let number = u32::from(invisible);
+            assert_eq!(
+                printable(invisible.to_string().as_bytes()),
+                format!("\\u{{{number:x}}}")
+            );
+        }
+    }
+
+    #[test]
+    fn what_steers_is_never_what_rust_would_print() {
+        // The standard library escapes what has no glyph of its own, from the tables of Unicode.
+        for steering in (0..=0x10_ffff)
+            .filter_map(char::from_u32)
+            .filter(|&it| steers_terminal(it))
+        {
+            let is_plain = steering.escape_debug().count() == 1;
+            assert!(!is_plain, "{:x}", u32::from(steering));
+        }
+        for text in [
+            "\u{645}\u{6cc}\u{200c}\u{62e}",
+            "👩\u{200d}💻",
+            "e\u{301}",
+            "\u{a0}\u{3000}",
+        ] {
+            assert_eq!(printable(text.as_bytes()), text);
+        }
     }
 }

@@ -85,8 +85,8 @@ impl CommandLine {
         let arguments: Vec<_> = std::env::args_os().collect();
         // Messages about wrong usage have colours, too, or not.
         terminal::set_colors(typed_color(&arguments));
-        let line = Self::from(arguments).unwrap_or_else(|error| {
-            terminal::say_usage(&error);
+        let line = Self::from(arguments).unwrap_or_else(|mut error| {
+            terminal::say_usage(&mut error);
             std::process::exit(error.exit_code())
         });
         terminal::set_colors(line.color);

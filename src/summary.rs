@@ -489,4 +489,35 @@ mod tests {
         warning.count = 3;
         assert_eq!(warning.to_string(), "a.dump: cut (3, the first at 0x10)");
     }
+
+    #[test]
+    fn warnings_and_notes_have_a_limit_and_the_rest_is_counted() {
+        let of_kind = |kind: u64| (0..12).map(move |_| Warning::new(format!("kind {kind}")));
+        let notes: Vec<String> = (0..103).map(|note| format!("note {note}")).collect();
+        let mut text = String::new();
+        put_warnings(
+            &mut text,
+            &of_kind(1).chain(of_kind(2)).collect::<Vec<_>>(),
+            &notes,
+            "see FILE",
+        );
+        let shown = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+        assert_eq!(
+            (
+                shown("warning: kind 1"),
+                shown("warning: kind 2"),
+                shown("note: note")
+            ),
+            (10, 10, 100)
+        );
+        assert!(text.contains("warning: there are 4 more; see FILE\n"), "{text}");
+        assert!(text.contains("note: there are 3 more; see FILE\n"), "{text}");
+        let warnings: Vec<Warning> = (0..150)
+            .map(|kind| Warning::new(format!("kind {kind}")))
+            .collect();
+        text.clear();
+        put_warnings(&mut text, &warnings, &[], "see FILE");
+        assert_eq!(text.lines().count(), 101);
+        assert!(text.ends_with("warning: there are 50 more; see FILE\n"), "{text}");
+    }
 }

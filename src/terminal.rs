@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use anstream::{AutoStream, ColorChoice as Colors};
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
+use clap::error::ContextValue;
 use jitinject::bytes::{printable, steers_terminal};
 use jitinject::files::standard;
 use serde::Serialize;
@@ -56,7 +57,22 @@ pub fn emphasis(color: AnsiColor) -> Style {
 }
 
 /// Says what is wrong with the usage, or shows the help that was asked for.
-pub fn say_usage(error: &clap::Error) {
+pub fn say_usage(error: &mut clap::Error) {
+    // Words may come from a pattern of the shell, and so be names that others gave to files.
+    let typed = error.context().filter_map(|(kind, value)| {
+        let value = match value {
+            ContextValue::String(word) => ContextValue::String(printable(word.as_bytes())),
+            ContextValue::Strings(words) => {
+                let words = words.iter().map(|word| printable(word.as_bytes()));
+                ContextValue::Strings(words.collect())
+            }
+            _ => return None,
+        };
+        Some((kind, value))
+    });
+    for (kind, value) in typed.collect::<Vec<_>>() {
+        error.insert(kind, value);
+    }
     let text = error.render();
     let _ = match error.use_stderr() {
         true => write!(anstream::stderr(), "{}", text.ansi()),
@@ -119,9 +135,9 @@ impl<F: Formatter> Formatter for PrintableJson<F> {
             let (before, behind) = rest.split_at(at);
             self.0.write_string_fragment(writer, before)?;
             let mut behind = behind.chars();
-            // All that steer are in the first plane, and have one number each.
-            let number = behind.next().map_or(0, u32::from);
-            write!(writer, "\\u{number:04x}")?;
+            for unit in behind.next().unwrap_or_default().encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
             rest = behind.as_str();
         }
         self.0.write_string_fragment(writer, rest)
@@ -192,7 +208,7 @@ mod tests {
 
     #[test]
     fn json_means_the_same_and_steers_no_terminal() {
-        let text = "a\u{9b}31m\u{7f}\u{202e}\"\\\n\u{1b}[2J ä 😀";
+        let text = "a\u{9b}31m\u{7f}\u{202e}\u{2028}\u{feff}\u{e0041}\"\\\n\u{1b}[2J ä 😀";
         let value = serde_json::json!({"names": [text, "", "plain"], "nothing": {}, "none": []});
         for formatter in [true, false] {
             let mut out = Vec::new();

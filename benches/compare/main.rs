@@ -3,6 +3,7 @@
 
 // A benchmark says that something is wrong by panicking.
 #![allow(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,

@@ -6,6 +6,8 @@
 pub mod choices;
 pub mod read_back;
 
+#[path = "../../tests/support/damage.rs"]
+pub mod damage;
 #[path = "../../tests/support/dump.rs"]
 pub mod dump;
 #[path = "../../tests/support/generator.rs"]

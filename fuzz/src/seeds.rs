@@ -1,5 +1,5 @@
 //! Makes the inputs that the targets start from, out of the recordings of `testdata/` and of made-up files:
-//! `seeds FOLDER` writes a folder for each target.
+//! `seeds FOLDER [COPIES]` writes a folder for each target, with so many damaged copies of each input.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use jitinject::perf::compression::Compressor;
 use jitinject::runtime::jitdump::Dump;
 use jitinject::runtime::mono::{Log, packed};
 use jitinject::runtime::xray::{Mode, Trace, What};
-use jitinject_fuzz::generator::{self, Lines, Plan, Runtimes, Stacks};
+use jitinject_fuzz::damage::damage;
+use jitinject_fuzz::generator::{self, Lines, Plan, Random, Runtimes, Stacks};
 use jitinject_fuzz::lines::LAYOUTS;
 use jitinject_fuzz::mono_log::{Bases, Writer};
 use jitinject_fuzz::xray_map::{IndexForm, Map, Relocations};
@@ -31,8 +32,13 @@ const RECORDS: usize = 30;
 const FUNCTIONS: usize = 12;
 
 fn main() {
-    let target = std::env::args_os().nth(1).expect("seeds FOLDER");
-    let seeds = Seeds(target.into());
+    let mut arguments = std::env::args().skip(1);
+    let seeds = Seeds {
+        folder: arguments.next().expect("seeds FOLDER [COPIES]").into(),
+        copies: arguments
+            .next()
+            .map_or(0, |copies| copies.parse().expect("a number of copies")),
+    };
     let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata");
     let mut files = Vec::new();
     collect(&recordings, &mut files);
@@ -102,13 +108,22 @@ fn plans() -> Vec<Plan> {
 }
 
 /// The folder with a folder for each target.
-struct Seeds(PathBuf);
+struct Seeds {
+    folder: PathBuf,
+    /// How many damaged copies there are of each input.
+    copies: u64,
+}
 
 impl Seeds {
     fn write(&self, target: &str, name: &str, bytes: &[u8]) {
-        let folder = self.0.join(target);
+        let folder = self.folder.join(target);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(name), bytes).unwrap();
+        for copy in 0..self.copies {
+            let mut damaged = bytes.to_vec();
+            damage(&mut damaged, &mut Random::new(copy));
+            fs::write(folder.join(format!("{name}-damaged-{copy}")), damaged).unwrap();
+        }
     }
 
     /// For what is told of whole files, by the number of their kind: all of it, and with each filter.

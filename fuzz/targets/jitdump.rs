@@ -21,7 +21,8 @@ fuzz_target!(|input: &[u8]| {
     for event in dump.events() {
         let range = dump.range(event.function).expect("a function with code");
         let view = dump.function(event.function).expect("a function that is there");
-        assert_eq!(view.code.map(<[u8]>::len), Some(range.size() as usize));
+        let code = view.code.expect("the code of a function in a dump");
+        assert_eq!(code.len() as u64, range.size());
         if let CodeEvent {
             change: Change::Move { to, .. },
             ..
@@ -31,9 +32,9 @@ fuzz_target!(|input: &[u8]| {
             continue;
         }
         assert!(!view.name.contains(&0));
-        bytes += view.code.len();
+        bytes += code.len();
         if let Some(info) = dump.sources(&view).info {
-            check(&info, view.code.len() as u32);
+            check(&info, code.len() as u32);
         }
         let _ = view.tier();
     }

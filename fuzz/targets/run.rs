@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use jitinject::inject::{Options, inject};
+use jitinject::inject::{Layout, Options, inject};
 use jitinject::perf::{Fault, Profile};
 use jitinject::summary::SampleSummary;
 use jitinject_fuzz::read_back;
@@ -34,6 +34,8 @@ fuzz_target!(|input: &[u8]| {
         output: folder.join("out.data"),
         jitdumps: vec![folder.join("dumps")],
         all: profile.len() % 3 == 0,
+        // What is read back is a function by itself.
+        layout: Layout::Function,
         ..Options::default()
     };
     fs::create_dir_all(folder.join("dumps")).unwrap();
@@ -62,7 +64,11 @@ fn split(input: &[u8]) -> (&[u8], &[u8]) {
 
 fn check(samples: &SampleSummary) {
     let unnamed = &samples.unnamed;
-    let reasons = unnamed.before_load + unnamed.not_in_dump + unnamed.dump_unusable + unnamed.no_dump;
+    let reasons = unnamed.before_load
+        + unnamed.not_in_dump
+        + unnamed.dump_unusable
+        + unnamed.no_dump
+        + unnamed.doubtful;
     assert_eq!(samples.jit, samples.named + reasons);
     assert!(samples.jit <= samples.total && samples.with_named_frame <= samples.total);
 }

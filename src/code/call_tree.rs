@@ -193,4 +193,15 @@ mod tests {
         }
         assert!(far(&mut tree));
     }
+
+    #[test]
+    fn there_are_no_more_stacks_than_there_is_room_for() {
+        let mut tree = CallTree::default();
+        let main = tree.enter(Stack::EMPTY, 0).unwrap();
+        tree.calls.resize(MAX_STACKS - 1, (Stack::EMPTY, 1));
+        let last = tree.enter(main, 2).unwrap();
+        assert_eq!(tree.functions(last).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(tree.enter(main, 3), None);
+        assert_eq!(tree.enter(main, 2), Some(last));
+    }
 }

@@ -297,4 +297,21 @@ mod tests {
         let log = [unnamed(0xb, 2, 30), logged(0xa, MILLISECOND, "a")];
         assert_eq!(matches(&log, &threads, Pid(10))[0], Match::Missing);
     }
+
+    #[test]
+    fn among_very_many_threads_none_is_looked_for() {
+        let log = [LoggedThread {
+            id: 1,
+            name: None,
+            span: (Time(0), Time(1)),
+        }];
+        // All but the first one began later than that.
+        let threads = |count: u32| {
+            let start = |tid| if tid == 0 { 0 } else { 100 };
+            let all = (0..count).map(|tid| thread(tid, start(tid), start(tid), "worker"));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(matches(&log, &threads(1000), Pid(10)), [Match::Thread(0)]);
+        assert_eq!(matches(&log, &threads(1001), Pid(10)), [Match::Ambiguous]);
+    }
 }

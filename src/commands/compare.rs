@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use jitinject::compare::{Figures, compare};
+use jitinject::files::search::shown;
 use jitinject::files::spool::copy_if;
 
 use crate::commands::inject::percent;
@@ -59,6 +60,6 @@ fn read(path: &Path) -> anyhow::Result<Figures> {
     let may_be_object = |start: &[u8]| start.trim_ascii_start().starts_with(b"{");
     File::open(path)
         .and_then(|file| Ok(copy_if(file, &mut json, may_be_object)?))
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    Figures::parse(&json).map_err(|error| anyhow::anyhow!("{} {error}", path.display()))
+        .with_context(|| format!("cannot read {}", shown(path)))?;
+    Figures::parse(&json).map_err(|error| anyhow::anyhow!("{} {error}", shown(path)))
 }

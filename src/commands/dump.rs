@@ -10,6 +10,7 @@ use anstyle::Style;
 use anyhow::Context;
 use clap::Args;
 use jitinject::dump::{self, Entry, FORMAT, Filter, Options, Times};
+use jitinject::files::search::shown;
 use jitinject::runtime::FileKind;
 use jitinject::units::Address;
 use serde::Serialize;
@@ -69,7 +70,7 @@ fn address(text: &str) -> Result<Address, String> {
     let number = u64::from_str_radix(digits, 16);
     number
         .map(Address)
-        .map_err(|_| format!("{text} is no address in hexadecimal digits"))
+        .map_err(|_| "not an address in hexadecimal digits".into())
 }
 
 /// The first line of JSON.
@@ -87,7 +88,7 @@ struct Preamble {
 impl DumpArguments {
     /// Prints it.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
-        let name = self.file.display();
+        let name = shown(&self.file);
         let opened = Opened::open(&self.file).with_context(|| format!("cannot read {name}"))?;
         if opened.file.is_empty() {
             let faults = faults(&opened).join("; ");

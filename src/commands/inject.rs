@@ -4,7 +4,6 @@ mod arguments;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use jitinject::inject::inject;
 use jitinject::summary::Summary;
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
+use jitinject::files::search::shown;
 
 use crate::cli::CommandLine;
 use crate::terminal;
@@ -28,7 +29,7 @@ impl ManArguments {
         let mut program = CommandLine::command();
         program.build();
         if let Some(folder) = &self.output_dir {
-            let place = || format!("cannot write the manual to {}", folder.display());
+            let place = || format!("cannot write the manual to {}", shown(folder));
             std::fs::create_dir_all(folder).with_context(place)?;
             clap_mangen::generate_to(program, folder).with_context(place)?;
             return Ok(ExitCode::SUCCESS);

@@ -50,6 +50,13 @@ pub struct RuntimeFiles {
     /// root, to the owner of the profile or to that of the process.
     #[arg(short, long)]
     force: bool,
+
+    /// Open no file outside the folder of the profile, except those named with options
+    ///
+    /// For profiles that others recorded: the paths in a profile can name any file that you may read. Symbolic links are
+    /// not followed, and neither /tmp nor running processes are searched for jitdumps and perf maps. Needs Linux 5.6.
+    #[arg(long)]
+    confine: bool,
 }
 
 impl RuntimeFiles {
@@ -62,6 +69,7 @@ impl RuntimeFiles {
             pid: self.pid,
             clock_offset: self.clock_offset,
             force: self.force,
+            confine: self.confine,
             ..Options::default()
         }
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use jitinject::files::search::shown;
 use jitinject::files::staged::write_whole;
 use jitinject::inject::{Options, is_standard};
 use jitinject::summary::put_warnings;
@@ -66,7 +67,7 @@ impl TimelineArguments {
             print(|output| output.write_all(page.as_bytes()))?;
         } else {
             write_whole(&self.output, page.as_bytes())
-                .with_context(|| format!("cannot write {}", self.output.display()))?;
+                .with_context(|| format!("cannot write {}", shown(&self.output)))?;
         }
         if !self.quiet {
             say(&self.told(&found));
@@ -104,7 +105,7 @@ impl TimelineArguments {
             ),
         };
         if !is_standard(&self.output) && !values.processes.is_empty() {
-            let _ = writeln!(text, "next: open {} in a browser", self.output.display());
+            let _ = writeln!(text, "next: open {} in a browser", shown(&self.output));
         }
         text
     }

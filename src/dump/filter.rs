@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use memchr::memmem;
 
+use crate::bytes::printable;
 use crate::units::{Address, AddressRange};
 
 /// What is asked of a piece. All that is asked must hold.
@@ -65,6 +66,7 @@ impl FromStr for Times {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let text = printable(text.as_bytes());
         let wrong = || format!("{text} is not FROM..TO, two numbers of which either may be left out");
         let (from, to) = text.split_once("..").ok_or_else(wrong)?;
         let number = |digits: &str| match digits {

@@ -14,6 +14,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use crate::files::search::shown;
 use crate::files::{MappedFile, SharedFolder};
 use crate::units::BuildId;
 
@@ -24,7 +25,7 @@ const OBJECT: &str = "elf";
 
 /// Why an object can't be put there.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {cause}", path.display())]
+#[error("{}: {cause}", shown(path))]
 pub struct Error {
     /// What can't be read or made.
     pub path: PathBuf,

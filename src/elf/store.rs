@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use crate::files::search::shown;
 use crate::files::staged::Committed;
 use crate::files::{Contents, MappedFile, StagedFolder};
 use crate::hash::{HashMap, HashSet};
@@ -16,7 +17,7 @@ use crate::units::BuildId;
 #[non_exhaustive]
 pub enum Error {
     /// The folder can't be used.
-    #[error("cannot use {} for objects: {cause}", folder.display())]
+    #[error("cannot use {} for objects: {cause}", shown(folder))]
     Folder {
         /// Which.
         folder: PathBuf,
@@ -26,7 +27,7 @@ pub enum Error {
     /// There is something in the folder that we did not put there.
     #[error(
         "{} holds {entry:?}, which is not ours to replace; choose another folder with --elf-dir, or move it away",
-        folder.display()
+        shown(folder)
     )]
     NotOurs {
         /// Which.
@@ -35,7 +36,7 @@ pub enum Error {
         entry: std::ffi::OsString,
     },
     /// An object can't be written.
-    #[error("cannot write {}: {cause}", path.display())]
+    #[error("cannot write {}: {cause}", shown(path))]
     Object {
         /// Which.
         path: PathBuf,

@@ -12,6 +12,7 @@ pub mod staged;
 pub mod standard;
 pub mod stream;
 pub mod unfinished;
+pub mod within;
 
 pub use contents::Contents;
 pub use folder::SharedFolder;

@@ -38,6 +38,40 @@ fn add_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, notes: &mut 
             files.push(entry.path());
         } else if depth > 0 {
             add_files(&entry.path(), depth - 1, files, notes);
+        } else {
+            let folder = shown(&entry.path());
+            notes.push(format!(
+                "{folder} is not searched: it is more than {MAX_DEPTH} folders deep"
+            ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_searched_to_a_depth_and_what_is_deeper_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let mut folder = root.path().to_owned();
+        let mut expected = vec![folder.join("file")];
+        for depth in 1..=MAX_DEPTH + 2 {
+            fs::write(folder.join("file"), "").unwrap();
+            folder.push("a");
+            fs::create_dir(&folder).unwrap();
+            if depth <= MAX_DEPTH {
+                expected.push(folder.join("file"));
+            }
+        }
+        // A folder stands before the file beside it.
+        expected.reverse();
+        let mut notes = Vec::new();
+        assert_eq!(files_below(root.path(), &mut notes), expected);
+        assert_eq!(notes.len(), 1);
+        assert!(
+            notes[0].ends_with("/a is not searched: it is more than 64 folders deep"),
+            "{notes:?}"
+        );
     }
 }

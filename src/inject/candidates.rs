@@ -16,6 +16,7 @@ use crate::files::{MappedFile, OpenFile, Packing};
 use crate::hash::HashSet;
 use crate::inject::Error;
 use crate::inject::input::read_error;
+use crate::inject::reach::Reach;
 use crate::inject::trust::Trust;
 use crate::runtime::RuntimeTime;
 use crate::runtime::jitdump::marker::{is_dump_name, pid_in_name};
@@ -31,12 +32,12 @@ const SLACK: u64 = 1_000_000_000;
 /// processes, and few enough to be looked through in seconds.
 const MAX_FILES: usize = 50_000;
 
-/// Opens a file that a runtime may have written.
-pub fn open_found(path: &Path) -> Result<OpenFile, Rejected> {
+/// Makes sure that an opened file can be one that a runtime has written.
+pub fn usable(opened: io::Result<OpenFile>) -> Result<OpenFile, Rejected> {
     if MappedFile::in_use() >= MAX_FILES {
         return Err(Rejected::TooMany);
     }
-    let file = OpenFile::open(path)?;
+    let file = opened?;
     if let Some(packing) = Packing::of(file.start()) {
         let program = packing.program();
         return Err(Rejected::Because(format!(
@@ -97,9 +98,9 @@ impl From<jitdump::Error> for Rejected {
 }
 
 impl Candidate {
-    /// Opens a file, which must be a jitdump.
-    pub fn open(path: &Path) -> Result<Self, Rejected> {
-        let file = open_found(path)?;
+    /// Looks at an opened file, which must be a jitdump.
+    pub fn of(opened: io::Result<OpenFile>) -> Result<Self, Rejected> {
+        let file = usable(opened)?;
         let header = Header::parse(file.start())?;
         let file = file.read()?;
         Ok(Self {
@@ -191,24 +192,24 @@ pub struct GivenFile {
 
 impl Given {
     /// Adds a file, or all in a folder and below that is a jitdump by its first bytes or its name and wanted.
-    pub fn add(&mut self, path: &Path, wanted: &Wanted<'_>) -> io::Result<()> {
+    pub fn add(&mut self, path: &Path, wanted: &Wanted<'_>, reach: &Reach) -> io::Result<()> {
         if fs::metadata(path)?.is_dir() {
-            self.add_folder(path, wanted);
+            self.add_folder(path, wanted, reach);
             return Ok(());
         }
         self.paths.push(path.to_owned());
         self.all.push(GivenFile {
             path: path.to_owned(),
             is_named: true,
-            opened: Candidate::open(path),
+            opened: Candidate::of(reach.open_named(path, path)),
         });
         Ok(())
     }
 
-    fn add_folder(&mut self, folder: &Path, wanted: &Wanted<'_>) {
+    fn add_folder(&mut self, folder: &Path, wanted: &Wanted<'_>, reach: &Reach) {
         let mut left_out = 0;
         for path in files_below(folder, &mut self.notes) {
-            let opened = Candidate::open(&path);
+            let opened = Candidate::of(reach.open_named(folder, &path));
             let name = path.file_name().unwrap_or_default().as_bytes();
             if matches!(opened, Err(Rejected::TooMany)) {
                 left_out += 1u64;
@@ -243,6 +244,7 @@ pub fn open_given(
     opened: Option<&MappedFile>,
     wanted: impl Fn(&[u8]) -> bool,
     trust: Trust,
+    reach: &Reach,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Arc<MappedFile>>, Error> {
     let mut files = Vec::new();
@@ -255,12 +257,13 @@ pub fn open_given(
     for path in paths {
         let error = |cause| read_error(path, cause);
         if !fs::metadata(path).map_err(error)?.is_dir() {
-            add(MappedFile::open(path).map_err(error)?);
+            let file = reach.open_named(path, path).and_then(OpenFile::read);
+            add(file.map_err(error)?);
             continue;
         }
         let mut unread = Unread::default();
-        for path in files_below(path, notes) {
-            let file = match OpenFile::open(&path) {
+        for found in files_below(path, notes) {
+            let file = match reach.open_named(path, &found) {
                 Ok(file) if wanted(file.start()) => file.read(),
                 Ok(_) => continue,
                 Err(error) => Err(error),
@@ -268,13 +271,13 @@ pub fn open_given(
             let file = match file {
                 Ok(file) => file,
                 Err(error) => {
-                    unread.add(&path, &error);
+                    unread.add(&found, &error);
                     continue;
                 }
             };
             match trust.check(&file, Pid(0)) {
                 Ok(()) => add(file),
-                Err(reason) => notes.push(format!("{} {reason}", shown(&path))),
+                Err(reason) => notes.push(format!("{} {reason}", shown(&found))),
             }
         }
         notes.extend(unread.note(path));

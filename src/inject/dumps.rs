@@ -22,6 +22,7 @@ use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, Wanted};
 use crate::inject::claims::{Claims, Group, Identity, Pair};
 use crate::inject::copies::{ContentId, Contents};
 use crate::inject::folders::Folders;
+use crate::inject::reach::Reach;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
@@ -74,15 +75,16 @@ pub struct Missing {
 pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options, trust: Trust) -> Result<Found, Error> {
     let mut files = Given::default();
     let wanted = Wanted::of(survey);
+    let reach = Reach::of(options);
     for path in &options.jitdumps {
-        files.add(path, &wanted).map_err(|cause| Error::Read {
+        files.add(path, &wanted, &reach).map_err(|cause| Error::Read {
             path: path.clone(),
             cause,
         })?;
     }
     let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
     let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
-    Ok(Search::new(survey, clock_offset, &options.input, files, trust).run())
+    Ok(Search::new(survey, clock_offset, &options.input, files, trust, reach).run())
 }
 
 /// Where dumps are looked for.
@@ -97,6 +99,7 @@ struct Search<'a> {
     mount_namespace: Option<u64>,
     given: Given,
     trust: Trust,
+    reach: Reach,
     /// Files that the user named themselves.
     named: HashSet<PathBuf>,
     /// The given files of each base name.
@@ -129,7 +132,14 @@ const MAX_REASONS: usize = 10;
 type Tried = Vec<(PathBuf, String)>;
 
 impl<'a> Search<'a> {
-    fn new(survey: &'a Survey, clock_offset: Option<i64>, input: &Path, given: Given, trust: Trust) -> Self {
+    fn new(
+        survey: &'a Survey,
+        clock_offset: Option<i64>,
+        input: &Path,
+        given: Given,
+        trust: Trust,
+        reach: Reach,
+    ) -> Self {
         let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
         let mut by_name: HashMap<OsString, Vec<usize>> = HashMap::default();
         let mut by_pid: HashMap<u32, Vec<usize>> = HashMap::default();
@@ -145,6 +155,7 @@ impl<'a> Search<'a> {
             survey,
             clock_offset,
             trust,
+            reach,
             named: named.map(|file| file.path.clone()).collect(),
             beside: parent.unwrap_or(Path::new(".")).to_owned(),
             mount_namespace: fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino()),
@@ -254,7 +265,7 @@ impl<'a> Search<'a> {
     /// The file of a marker among those that its process has open, if that still runs. It may have been removed,
     /// as V8 does it with `--perf-prof-delete-file`, or lie in a container.
     fn open_in_process(&self, pid: Pid, identity: &Identity<'_>) -> Vec<PathBuf> {
-        let Some(number) = identity.number else {
+        let Some(number) = identity.number.filter(|_| !self.reach.is_confined()) else {
             return Vec::new();
         };
         if !self.folders.borrow_mut().may_have(&process_folder(pid)) {
@@ -286,13 +297,13 @@ impl<'a> Search<'a> {
     }
 
     fn open(&self, path: &Path) -> Result<Candidate, Rejected> {
-        if !self.folders.borrow_mut().may_have(path) {
+        if !self.reach.has(path) || !self.folders.borrow_mut().may_have(path) {
             return Err(Rejected::Missing);
         }
         if let Some(opened) = self.opened.borrow().get(path) {
             return opened.clone();
         }
-        let opened = Candidate::open(path);
+        let opened = Candidate::of(self.reach.open_recorded(path));
         self.opened.borrow_mut().insert(path.to_owned(), opened.clone());
         opened
     }
@@ -358,9 +369,11 @@ impl<'a> Search<'a> {
     /// Why a marker has none of the files that were tried.
     fn reject(&self, tried: Tried) -> String {
         if tried.is_empty() {
-            let reason =
-                "not found there, nor beside the profile; if you have it elsewhere, name it with --jitdump";
-            return reason.into();
+            let place = match self.reach.is_confined() {
+                true => "not looked for there (--confine), and not found beside the profile",
+                false => "not found there, nor beside the profile",
+            };
+            return format!("{place}; if you have it elsewhere, name it with --jitdump");
         }
         let more = tried.len().saturating_sub(MAX_REASONS);
         let told = tried.iter().take(MAX_REASONS);

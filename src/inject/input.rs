@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::files::search::files_below;
 use crate::files::spool::{CopyError, copy_if};
 use crate::files::{MappedFile, OpenFile, Spool};
+use crate::inject::reach::Reach;
 use crate::inject::{Error, InputKind, Options, is_standard};
 use crate::perf::record::Records;
 use crate::perf::resync::{self, Damage, WholeRecords};
@@ -54,13 +55,13 @@ pub fn open(options: &Options) -> Result<Input, Error> {
     let kind = fs::metadata(path).map_err(error)?.file_type();
     if kind.is_dir() {
         return match options.input_kind {
-            Some(InputKind::MonoLog) => open_first(path, packed::is_log),
-            Some(InputKind::XrayTrace) => open_first(path, xray::is_trace),
+            Some(InputKind::MonoLog) => open_first(options, packed::is_log),
+            Some(InputKind::XrayTrace) => open_first(options, xray::is_trace),
             Some(InputKind::Profile) | None => open_folder(options),
         };
     }
-    let file = if kind.is_file() {
-        open_file(path, options.force)?
+    let file = if kind.is_file() || options.confine {
+        open_file(path, options)?
     } else {
         // The user named it, so there is something to wait for.
         open_stream(File::open(path).map_err(error)?, path)?
@@ -88,9 +89,12 @@ pub fn read_error(path: &Path, cause: io::Error) -> Error {
 }
 
 /// Opens the first file in a folder that is what is looked for. The others are found with those beside the input.
-fn open_first(folder: &Path, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Error> {
+fn open_first(options: &Options, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Error> {
+    let (folder, reach) = (&options.input, Reach::of(options));
     let files = files_below(folder, &mut Vec::new());
-    let mut files = files.into_iter().filter_map(|path| OpenFile::open(&path).ok());
+    let mut files = files
+        .into_iter()
+        .filter_map(|path| reach.open_named(folder, &path).ok());
     match files.find(|file| is_wanted(file.start())) {
         Some(file) => Ok(Input::of_file(
             file.read().map_err(|cause| input_error(folder, cause))?,
@@ -99,10 +103,13 @@ fn open_first(folder: &Path, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Erro
     }
 }
 
-fn open_file(path: &Path, force: bool) -> Result<MappedFile, Error> {
-    let file = MappedFile::open(path).map_err(|cause| input_error(path, cause))?;
+fn open_file(path: &Path, options: &Options) -> Result<MappedFile, Error> {
+    let file = Reach::of(options)
+        .open_named(path, path)
+        .and_then(OpenFile::read)
+        .map_err(|cause| input_error(path, cause))?;
     // As perf does: who can write a profile can make its reader open files of their choice.
-    if !file.is_trusted() && !force {
+    if !file.is_trusted() && !options.force {
         return Err(Error::Owner(path.to_owned()));
     }
     Ok(file)
@@ -129,12 +136,16 @@ fn may_be_input(start: &[u8]) -> bool {
 
 fn open_folder(options: &Options) -> Result<Input, Error> {
     let path = &options.input;
-    let mut input = Input::of_file(open_file(&path.join("data"), options.force)?);
+    let mut input = Input::of_file(open_file(&path.join("data"), options)?);
     let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut parts = Vec::new();
     for entry in entries.map_err(|cause| input_error(path, cause))? {
         let name = entry.file_name();
         if name.as_bytes().starts_with(b"kcore_dir") {
+            if options.confine && entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                let cause = io::Error::other("it is a symbolic link");
+                return Err(input_error(&entry.path(), cause));
+            }
             input.kernel_copies.push(entry.path());
         }
         let number = name.to_str().and_then(|name| name.strip_prefix("data."));
@@ -147,7 +158,7 @@ fn open_folder(options: &Options) -> Result<Input, Error> {
     parts.sort();
     input.kernel_copies.sort();
     for (_, path) in parts {
-        input.parts.push(open_file(&path, options.force)?);
+        input.parts.push(open_file(&path, options)?);
     }
     Ok(input)
 }

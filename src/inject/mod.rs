@@ -18,6 +18,7 @@ mod objects;
 mod output;
 mod owners;
 pub(crate) mod perf_maps;
+mod reach;
 pub(crate) mod recording;
 pub(crate) mod report;
 mod runtimes;
@@ -34,6 +35,7 @@ use std::path::{Path, PathBuf};
 
 use crate::code::selection::Selector;
 use crate::elf::{build_id_cache, core_file, store};
+use crate::files::search::shown;
 use crate::files::{Packing, Spool};
 use crate::inject::lines::LineOptions;
 use crate::inject::recording::Recording;
@@ -99,6 +101,9 @@ pub struct Options {
     pub all: bool,
     /// Whether to read a profile that belongs to another user, and files of runtimes that do.
     pub force: bool,
+    /// Whether a profile has files opened only in its own folder and below, and no symbolic link is followed to any file
+    /// of a runtime. Processes that still run and `/tmp` are not searched.
+    pub confine: bool,
     /// How many functions share an object.
     pub layout: Layout,
     /// How lines are written.
@@ -145,7 +150,7 @@ pub enum Tiers {
 #[non_exhaustive]
 pub enum Error {
     /// The input can't be opened.
-    #[error("cannot read {}: {cause}", path.display())]
+    #[error("cannot read {}: {cause}", shown(path))]
     Input {
         /// Which.
         path: PathBuf,
@@ -153,7 +158,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// Another file that an option names can't be opened.
-    #[error("cannot read {}: {cause}", path.display())]
+    #[error("cannot read {}: {cause}", shown(path))]
     Read {
         /// Which.
         path: PathBuf,
@@ -161,7 +166,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// The profile can't be understood.
-    #[error("cannot read {}: {cause}", path.display())]
+    #[error("cannot read {}: {cause}", shown(path))]
     Profile {
         /// Which.
         path: PathBuf,
@@ -171,7 +176,7 @@ pub enum Error {
     /// The profile is packed.
     #[error(
         "cannot read {}: it is compressed with {program}; unpack it first: {program} -dc FILE > perf.data",
-        path.display(),
+        shown(path),
         program = packing.program()
     )]
     Packed {
@@ -181,7 +186,7 @@ pub enum Error {
         packing: Packing,
     },
     /// The log can't be understood.
-    #[error("{} {cause}", path.display())]
+    #[error("{} {cause}", shown(path))]
     Log {
         /// Which.
         path: PathBuf,
@@ -189,7 +194,7 @@ pub enum Error {
         cause: LogError,
     },
     /// The trace can't be understood.
-    #[error("{} {cause}", path.display())]
+    #[error("{} {cause}", shown(path))]
     Trace {
         /// Which.
         path: PathBuf,
@@ -197,7 +202,7 @@ pub enum Error {
         cause: TraceError,
     },
     /// The binary is not one that XRay has instrumented.
-    #[error("{} {cause}", path.display())]
+    #[error("{} {cause}", shown(path))]
     Binary {
         /// Which.
         path: PathBuf,
@@ -205,7 +210,7 @@ pub enum Error {
         cause: BinaryError,
     },
     /// The file that code is to be taken from is none.
-    #[error("{} {cause}", path.display())]
+    #[error("{} {cause}", shown(path))]
     Core {
         /// Which.
         path: PathBuf,
@@ -213,26 +218,30 @@ pub enum Error {
         cause: core_file::Error,
     },
     /// Temporary files can't be written.
-    #[error("cannot keep temporary files in {}: {cause}; set TMPDIR to another folder", Spool::folder().display())]
+    #[error("cannot keep temporary files in {}: {cause}; set TMPDIR to another folder", shown(&Spool::folder()))]
     Spool {
         /// Why not.
         cause: io::Error,
     },
     /// The profile belongs to somebody else.
-    #[error("cannot read {}: it is owned neither by you nor by root (use -f to read it all the same)", .0.display())]
+    #[error("cannot read {}: it is owned neither by you nor by root (use -f to read it all the same)", shown(.0))]
     Owner(PathBuf),
     /// Its addresses are not those of the processes, so that no file of a runtime matches it.
     #[error(
         "the addresses in {} were replaced by perf inject --aslr, so no jitdump or perf map matches them; run jitinject on the \
          original recording, then perf inject --aslr on its output",
-        .0.display()
+        shown(.0)
     )]
     Remapped(PathBuf),
     /// The profile was cut off while it was read.
-    #[error("{} was changed while it was read, and is shorter now; run this again when nobody writes to it", .0.display())]
+    #[error("{} was changed while it was read, and is shorter now; run this again when nobody writes to it", shown(.0))]
     Shrunk(PathBuf),
     /// The output would destroy an input.
-    #[error("the output {} is the same file as the input {}; choose another with -o", output.display(), input.display())]
+    #[error(
+        "the output {} is the same file as the input {}; choose another with -o",
+        shown(output),
+        shown(input)
+    )]
     SameFile {
         /// The output.
         output: PathBuf,
@@ -240,7 +249,7 @@ pub enum Error {
         input: PathBuf,
     },
     /// The summary would destroy the output.
-    #[error("the summary {} would overwrite what else is written; choose another name for it", .0.display())]
+    #[error("the summary {} would overwrite what else is written; choose another name for it", shown(.0))]
     SummaryInTheWay(PathBuf),
     /// The summary can't be written.
     #[error("cannot write the summary {}: {cause}", called(path, "to standard output"))]
@@ -251,10 +260,10 @@ pub enum Error {
         cause: io::Error,
     },
     /// The objects would be lost with the output.
-    #[error("the folder {} for objects lies in the output, which replaces it; choose another with --elf-dir", .0.display())]
+    #[error("the folder {} for objects lies in the output, which replaces it; choose another with --elf-dir", shown(.0))]
     ObjectsInTheWay(PathBuf),
     /// The build-id cache would lie in the output.
-    #[error("the build-id cache {} lies where the output is written; choose another folder for it", .0.display())]
+    #[error("the build-id cache {} lies where the output is written; choose another folder for it", shown(.0))]
     CacheInTheWay(PathBuf),
     /// The objects can't be added to the build-id cache.
     #[error("the output is written, but not all of it could be added to the build-id cache")]
@@ -302,7 +311,7 @@ fn called(path: &Path, standard: &'static str) -> String {
     if is_standard(path) {
         return standard.into();
     }
-    path.display().to_string()
+    shown(path)
 }
 
 /// Whether a path stands for standard input or output.

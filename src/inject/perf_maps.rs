@@ -18,9 +18,10 @@ use crate::code::symbols::{SymbolId, SymbolTable};
 use crate::files::MappedFile;
 use crate::files::search::{files_below, shown};
 use crate::hash::{HashMap, HashSet};
-use crate::inject::candidates::{Rejected, open_found};
+use crate::inject::candidates::{Rejected, usable};
 use crate::inject::dumps::FoundDump;
 use crate::inject::folders::Folders;
+use crate::inject::reach::Reach;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
@@ -117,6 +118,7 @@ pub fn find(
     let search = Search {
         survey,
         trust,
+        reach: Reach::of(options),
         names: Names::of(survey),
         given,
         given_by_number,
@@ -257,6 +259,7 @@ const TEMPORARY: &str = "/tmp";
 struct Search<'a> {
     survey: &'a Survey,
     trust: Trust,
+    reach: Reach,
     names: Names,
     given: Vec<GivenMap>,
     /// The given maps of each number.
@@ -336,6 +339,9 @@ impl Search<'_> {
                 add(PlaceKind::Given, beside);
             }
         }
+        if self.reach.is_confined() {
+            return places;
+        }
         // As long as it lives, its own folder for temporary files, and its own number.
         let is_running = folders.may_have(Path::new(&format!("/proc/{pid}")));
         if let Some(number) = is_running.then(|| own_number(pid)).flatten() {
@@ -351,7 +357,7 @@ impl Search<'_> {
     }
 
     fn open(&self, place: &Place, pid: Pid) -> Result<MappedFile, Rejected> {
-        let file = open_found(&place.path)?.read()?;
+        let file = usable(self.reach.open_named(&place.path, &place.path))?.read()?;
         if file.is_empty() {
             return Err(Rejected::Missing);
         }

@@ -163,3 +163,34 @@ impl Lives {
         notes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Address;
+
+    #[test]
+    fn those_with_most_samples_are_kept_and_the_others_counted() {
+        let life = |samples: u32| Life {
+            item: Item::Symbol(SymbolId { table: 0, symbol: 0 }),
+            pid: Pid(1),
+            range: AddressRange {
+                start: Address(0),
+                end: Address(1),
+            },
+            from: Time(0),
+            until: Time(1),
+            samples,
+        };
+        let mut lives = Lives {
+            all: vec![life(0); MAX_LIVES + 3],
+            ..Lives::default()
+        };
+        lives.all.push(life(7));
+        lives.limit();
+        assert_eq!(
+            (lives.all.len(), lives.all[0].samples, lives.too_many),
+            (MAX_LIVES, 7, 4)
+        );
+    }
+}

@@ -171,3 +171,25 @@ impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
         add(&mut counts.bins, (pid, series, bin), 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_moment_is_in_one_of_so_many_parts() {
+        for (start, end) in [(0, 1), (5, 9), (0, u64::MAX), (1_000, 1_000_000_007)] {
+            let span = Span {
+                start: Time(start),
+                end: Time(end),
+            };
+            assert_eq!(span.bin(Time(start)), 0);
+            assert!(
+                [end - 1, end, u64::MAX]
+                    .iter()
+                    .all(|&time| span.bin(Time(time)) < BINS)
+            );
+            assert_eq!(span.bin(Time(u64::MAX)), BINS - 1);
+        }
+    }
+}

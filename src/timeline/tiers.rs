@@ -114,3 +114,32 @@ impl Ranks {
         self.ranks.get(tier as usize).copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Pid;
+
+    #[test]
+    fn the_compilers_with_fewest_samples_are_told_as_one() {
+        let mut tiers = Tiers::default();
+        let mut counts = Counts::default();
+        for number in 0..12_u32 {
+            let item = Item::Symbol(SymbolId {
+                table: 0,
+                symbol: number,
+            });
+            tiers.note(item, format!("tier {number}").as_bytes());
+            counts
+                .bins
+                .insert((Pid(1), Series::Tier(Some(number)), 0), 100 + number);
+        }
+        let ranks = tiers.ranks(&counts);
+        assert_eq!(ranks.names.len(), MAX_TIERS);
+        assert_eq!((&*ranks.names[0], &*ranks.names[9]), ("tier 11", OTHERS));
+        assert_eq!(
+            (ranks.of(11), ranks.of(3), ranks.of(2), ranks.of(0)),
+            (Some(0), Some(8), Some(9), Some(9))
+        );
+    }
+}

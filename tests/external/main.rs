@@ -10,6 +10,8 @@
 )]
 // No file is hostile to its test.
 #![allow(clippy::disallowed_types)]
+// The paths are its own.
+#![allow(clippy::disallowed_methods)]
 
 mod build_id_cache;
 mod captures;

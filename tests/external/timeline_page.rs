@@ -375,6 +375,57 @@ fn names_are_never_more_than_text() {
     assert!(browser.console().len() >= 2, "the policy was broken");
 }
 
+/// Laying out a name of 64 KiB takes a browser seconds, in which the page does nothing else.
+#[test]
+fn long_names_are_cut_where_they_are_shown() {
+    let folder = scratch();
+    let dump_path = folder.path().join("jit-10.dump");
+    let mut dump = DumpWriter::new(ByteOrder::Little, dump::X86_64, 10);
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(10, 0x7000_0000, 0x10000, 0x7000_0000, "//anon", 1000);
+    profile.mmap2(10, 0x6000_0000, 0x1000, 0, text(&dump_path), 1001);
+    for at in 0..30_u64 {
+        let name = format!(
+            "first{at}{}😀{}last{at}",
+            "a".repeat(192 - at as usize % 2),
+            "b".repeat(64_000)
+        );
+        dump.load(
+            2000 + at,
+            0x7000_0000 + 0x100 * at,
+            at,
+            name.as_bytes(),
+            &[0x90; 64],
+        );
+        profile.sample(10, 3000 + at, &[0x7000_0010 + 0x100 * at], None);
+    }
+    std::fs::write(&dump_path, &dump.bytes).unwrap();
+    let input = folder.path().join("perf.data");
+    std::fs::write(&input, profile.finish()).unwrap();
+    let browser = open(&page_of(folder.path(), &input, &[]).0);
+    browser.run("const { page } = jitinject; page.search('last7'); page.nextMatch(1); page.tip(0)");
+    settle(&browser);
+    let longest = browser.run(
+        "const texts = [...document.body.querySelectorAll('*')].filter((it) => !['SCRIPT', 'STYLE'].includes(it.tagName)) \
+           .flatMap((it) => [...it.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data).concat(it.title ?? '')); \
+         return [Math.max(...texts.map((text) => text.length)), texts.every((text) => text.isWellFormed()), \
+           texts.filter((text) => text.startsWith('first')).every((text) => /last\\d+$/.test(text))]",
+    );
+    assert!(longest[0].as_u64().unwrap() < 5000, "{longest}");
+    assert_eq!(
+        (&longest[1], &longest[2]),
+        (&json!(true), &json!(true)),
+        "{longest}"
+    );
+    let state = state(&browser);
+    let selected = state["selected"][0].as_str().unwrap();
+    assert!(
+        selected.len() > 64_000 && selected.ends_with("last7"),
+        "the whole name is searched"
+    );
+    assert_quiet(&browser);
+}
+
 #[test]
 fn pages_without_code_and_without_times_open() {
     let folder = scratch();

@@ -2,6 +2,7 @@
 
 mod cases;
 mod flooding;
+mod limits;
 mod many_files;
 mod traces;
 

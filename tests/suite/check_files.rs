@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jitinject::bytes::ByteOrder;
+use jitinject::check::check;
+use jitinject::runtime::FileKind;
+use jitinject::tally::Tally;
 use serde_json::Value;
 
 use crate::check::{TESTDATA, json, printed, run};
@@ -187,5 +190,45 @@ fn standard_input_is_checked_as_a_file_is() {
         let (expected, _) = json(&[path]);
         assert_eq!(document["files"][0]["findings"], expected["files"][0]["findings"]);
         assert_eq!(document["files"][0]["path"], "-");
+    }
+}
+
+/// The smallest dump is a header, whatever size it says it has.
+#[test]
+fn every_place_is_in_the_file() {
+    let whole = clean_dump(ByteOrder::Little).finish();
+    let mut files: Vec<_> = (1..=whole.len())
+        .map(|size| (FileKind::Jitdump, whole[..size].to_vec()))
+        .collect();
+    for size in [0_u32, 39, 40, 41, 48, 1000, u32::MAX] {
+        let mut header = whole[..40].to_vec();
+        header[8..12].copy_from_slice(&size.to_le_bytes());
+        files.push((FileKind::Jitdump, header));
+    }
+    let logs = [
+        "mono-calls/trace.mlpd",
+        "xray-basic19/trace.xray",
+        "xray-fdr-v4-synth/trace.xray",
+    ];
+    for name in logs {
+        let sound = std::fs::read(format!("{TESTDATA}/{name}")).unwrap();
+        let kind = FileKind::of(&sound).unwrap();
+        files.extend((1..sound.len().min(800)).map(|size| (kind, sound[..size].to_vec())));
+    }
+    for (kind, file) in files {
+        for finding in check(kind, &file, b"jit-77.dump", &Tally::default()).findings {
+            for place in finding.places {
+                // Of a log that is cut, the place is where the missing bytes would be.
+                let end = file.len() as u64 + u64::from(kind != FileKind::Jitdump);
+                let is_inside = place.offset < end;
+                assert!(
+                    is_inside,
+                    "{} bytes: {} at {:#x}",
+                    file.len(),
+                    finding.rule.id,
+                    place.offset
+                );
+            }
+        }
     }
 }

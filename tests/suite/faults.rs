@@ -2,19 +2,23 @@
 //! output stays, or the new one is whole.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use jitinject::bytes::ByteOrder;
 use jitinject::inject::{Options, Progress, inject as inject_here};
 use jitinject::summary::Summary;
 use rustix::process::Signal;
 
+use crate::support::dump::DumpWriter;
 use crate::support::generator::{Generated, Plan, Random, generate};
 use crate::support::processes::{is_stopped, send, wait_until, with_usual_signals};
+use crate::support::profile::ProfileWriter;
 use crate::support::scene::{Scene, State, left_over};
 use crate::support::{attempt, capture, inject, jitinject, model, said, scratch, tools};
 
@@ -89,6 +93,37 @@ fn a_dump_that_is_cut_off_while_it_is_read_costs_what_is_gone() {
         let records = model::parse(&fs::read(&output).unwrap()).records;
         assert!(records.len() > 2000);
     }
+}
+
+/// This process has the dump open, and so may write more to it.
+#[test]
+fn a_dump_that_grows_is_read_as_it_was_when_it_was_opened() {
+    const CODE: u64 = 0x4000_0000;
+    let folder = scratch();
+    let pid = std::process::id();
+    let path = folder.path().join(format!("jit-{pid}.dump"));
+    let mut dump = DumpWriter::new(ByteOrder::Little, 62, pid);
+    dump.load(1000, CODE, 0, b"there", &[0x90; 64]);
+    fs::write(&path, &dump.bytes).unwrap();
+    let before = dump.bytes.len();
+    dump.load(1001, CODE + 64, 1, b"later", &[0x90; 64]);
+    let mut file = File::options().append(true).open(&path).unwrap();
+    let mut profile = ProfileWriter::new(ByteOrder::Little);
+    profile.mmap2(pid, 0x6000_0000, 4096, 0, tools::text(&path), 500);
+    // behind the record's header, two numbers of the process, three of the map and two of the device
+    profile.records[48..56].copy_from_slice(&fs::metadata(&path).unwrap().ino().to_le_bytes());
+    profile.mmap2(pid, CODE, 4096, 0, "//anon", 501);
+    profile.sample(pid, 2000, &[CODE + 4], None);
+    let input = folder.path().join("perf.data");
+    fs::write(&input, profile.finish()).unwrap();
+    let output = folder.path().join("out.data");
+    let grow = || file.write_all(&dump.bytes[before..]).unwrap();
+    let summary = run(&input, &output, "reading samples", grow).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), dump.bytes.len() as u64);
+    assert_eq!((summary.functions.loaded, summary.samples.named), (1, 1));
+    let text = summary.text(false);
+    let expected = format!("process {pid} still runs, and may not have written all of");
+    assert!(text.contains(&expected), "{text}");
 }
 
 #[test]

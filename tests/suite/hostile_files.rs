@@ -12,8 +12,8 @@ use jitinject::bytes::{ByteOrder, steers_terminal};
 use crate::support::dump::DumpWriter;
 use crate::support::processes::PATIENCE;
 use crate::support::profile::ProfileWriter;
-use crate::support::recording::{PID, Recording};
-use crate::support::{attempt, capture, inject, said, scratch, tools};
+use crate::support::recording::{NAMED, PID, Recording};
+use crate::support::{attempt, capture, inject, jitinject, said, scratch, tools};
 
 /// Whatever stands where a dump or a perf map should be is not waited for, and costs nothing else.
 #[test]
@@ -226,5 +226,154 @@ fn what_can_not_be_read_in_a_folder_of_logs_is_told() {
             logs.path().display()
         );
         assert!(told.contains(&expected), "{option}: {told}");
+    }
+}
+
+/// Characters that do not show themselves, one of each kind, and a line that looks like one of the program's own.
+const STEERING: &str =
+    "\u{1b}[2J\u{9b}2J\u{202e}\u{2028}\u{2029}\u{feff}\u{200b}\u{ad}\njitinject: error: forged";
+
+/// Who can name a file can choose what the program prints about it.
+#[test]
+fn paths_in_messages_of_every_command_are_one_line_and_steer_nothing() {
+    let folder = scratch();
+    let hostile = folder.path().join(STEERING);
+    fs::create_dir(&hostile).unwrap();
+    let file = |name: &str, content: &[u8]| {
+        let path = hostile.join(name);
+        fs::write(&path, content).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let profile = file("perf.data", &fs::read(capture::profile("php82")).unwrap());
+    let nothing = file("nothing", b"nothing that is known");
+    let empty = file("empty", b"");
+    let packed = file("packed", b"\x1f\x8b\x08\0\0\0\0\0\0\0");
+    let missing = file("missing", b"");
+    fs::remove_file(&missing).unwrap();
+    let text = |path: &Path| tools::text(path).to_owned();
+    let (folder_itself, output) = (text(&hostile), text(&hostile.join("out.data")));
+    let below = |name: &str| format!("{missing}/{name}");
+    let mut lines = vec![
+        vec!["man", "--output-dir", &nothing],
+        vec!["compare", &missing, &missing],
+        vec!["compare", &nothing, &empty],
+        vec!["check", &missing, &nothing, &empty, &folder_itself, &packed],
+        vec!["check", "--explain", STEERING],
+        vec!["timeline", "-i", &profile, "-o", &nothing, STEERING],
+        vec![STEERING],
+        vec!["check", "--level", STEERING, &nothing],
+        vec!["dump", "--address", STEERING, &nothing],
+        vec!["dump", "--time", STEERING, &nothing],
+    ];
+    for path in [&missing, &nothing, &empty, &folder_itself, &packed] {
+        lines.push(vec!["dump", path]);
+        lines.push(vec!["timeline", path]);
+        lines.push(vec!["-o", &output, "-i", path]);
+        for option in [
+            "--jitdump",
+            "--perf-map",
+            "--mono-log",
+            "--xray-log",
+            "--xray-binary",
+            "--code-from",
+        ] {
+            lines.push(vec!["-v", "-i", &profile, "-o", &output, option, path]);
+        }
+    }
+    let (no_output, no_folder) = (below("out.data"), below("elf"));
+    lines.push(vec!["-i", &profile, "-o", &no_output]);
+    lines.push(vec!["-i", &profile, "-o", &output, "--summary", &no_output]);
+    lines.push(vec!["timeline", "-i", &profile, "-o", &no_output]);
+    lines.push(vec!["timeline", "-i", &profile, "-o", &folder_itself]);
+    let in_file = format!("{nothing}/elf");
+    for objects in [&no_folder, &in_file, &nothing] {
+        lines.push(vec!["-i", &profile, "-o", &output, "--elf-dir", objects]);
+        lines.push(vec!["-i", &profile, "-o", &output, "--build-id-cache", objects]);
+    }
+    lines.push(vec!["-i", &profile, "-o", &profile]);
+    lines.push(vec!["-i", &profile, "-o", &output, "--summary", &output]);
+    for line in lines {
+        let ran = jitinject().args(&line).output().unwrap();
+        let printed = [&ran.stdout[..], &ran.stderr].concat();
+        // Pages and profiles go to files in all of them.
+        let printed = String::from_utf8(printed).unwrap();
+        let steers =
+            |character| "\u{1b}\u{9b}\u{202e}\u{2028}\u{2029}\u{feff}\u{200b}\u{ad}".contains(character);
+        assert!(!printed.contains(steers), "{line:?}: {printed:?}");
+        let is_forged = |line: &str| line.starts_with("jitinject: error: forged");
+        assert!(!printed.lines().any(is_forged), "{line:?}: {printed}");
+    }
+}
+
+/// A profile names files by any path; of one that others recorded, that must not lead out of its folder.
+#[test]
+fn a_confined_profile_has_files_opened_below_its_folder_only() {
+    let recording = Recording::new();
+    let tenant = scratch();
+    let profile = tenant.path().join("perf.data");
+    fs::copy(&recording.profile, &profile).unwrap();
+    let output = tenant.path().join("out.data");
+    assert!(inject(&profile, &output, &[]).contains(NAMED));
+    let said_of_it = inject(&profile, &output, &["--confine"]);
+    assert!(
+        said_of_it.contains("not looked for there (--confine)"),
+        "{said_of_it}"
+    );
+    assert!(!said_of_it.contains(NAMED));
+    // What the user names is opened, in reach or not.
+    let dump = tools::text(&recording.dump);
+    assert!(inject(&profile, &output, &["--confine", "--jitdump", dump]).contains(NAMED));
+    // The same path is in reach where the profile is beside it.
+    assert!(recording.inject(&["--confine"]).contains(NAMED));
+
+    // Links do not lead out of the folder either, nor into a named one.
+    let link = tenant.path().join(recording.dump.file_name().unwrap());
+    symlink(&recording.dump, &link).unwrap();
+    let folder = tools::text(tenant.path());
+    for more in [&["--confine"][..], &["--confine", "--jitdump", folder]] {
+        let said = inject(&profile, &output, more);
+        assert!(said.contains("cannot be read: it is a symbolic link"), "{said}");
+        assert!(!said.contains(NAMED));
+    }
+    assert!(inject(&profile, &output, &[]).contains(NAMED));
+
+    // A perf map in the folder for temporary files is out of reach, one beside the profile is not.
+    fs::remove_file(&link).unwrap();
+    let name = format!("perf-{PID}.map");
+    let map = Path::new("/tmp").join(&name);
+    fs::write(&map, "40000000 40 named\n").unwrap();
+    let confined = inject(&profile, &output, &["--confine"]);
+    let free = inject(&profile, &output, &["--jitdump", folder]);
+    fs::rename(&map, tenant.path().join(&name))
+        .or_else(|_| fs::copy(&map, tenant.path().join(&name)).and_then(|_| fs::remove_file(&map)))
+        .unwrap();
+    assert!(!confined.contains(NAMED), "{confined}");
+    assert!(free.contains(NAMED), "{free}");
+    let beside = inject(&profile, &output, &["--confine"]);
+    assert!(beside.contains(NAMED), "{beside}");
+
+    // The profile itself, and what is not a file.
+    let link = tenant.path().join("link.data");
+    symlink(&profile, &link).unwrap();
+    let fifo = tenant.path().join("fifo.data");
+    tools::run("mkfifo", &[tools::text(&fifo)]);
+    for (input, expected) in [(&link, "it is a symbolic link"), (&fifo, "not a regular file")] {
+        let ran = attempt(input, &output, &["--confine"]);
+        assert_eq!(ran.status.code(), Some(1));
+        assert!(said(&ran).contains(expected), "{}", said(&ran));
+    }
+}
+
+#[test]
+fn a_socket_is_no_output() {
+    let folder = scratch();
+    let socket = folder.path().join("socket");
+    let _bound = UnixListener::bind(&socket).unwrap();
+    let output = folder.path().join("out.data");
+    let summary = ["--summary", tools::text(&socket)];
+    for (output, more) in [(&socket, &[][..]), (&output, &summary)] {
+        let ran = attempt(&capture::profile("php82"), output, more);
+        assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{}", said(&ran));
     }
 }

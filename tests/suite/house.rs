@@ -143,3 +143,66 @@ fn the_readme_names_every_command() {
         assert!(readme.contains(&format!("jitinject {command}")), "{command}");
     }
 }
+
+/// The file that has the test which a document calls `suite::MODULE::NAME` or `external::MODULE::NAME`, or
+/// `MODULE::NAME` if it is one of the library's or the program's own.
+fn file_of_test(modules: &[&str]) -> PathBuf {
+    let path = match modules.split_first() {
+        Some((&folder @ ("suite" | "external"), modules)) => {
+            root().join("tests").join(folder).join(modules.join("/"))
+        }
+        _ => root().join("src").join(modules.join("/")),
+    };
+    match path.join("mod.rs") {
+        file if file.exists() => file,
+        _ => path.with_extension("rs"),
+    }
+}
+
+fn has_test(text: &str, name: &str) -> bool {
+    text.split("#[test]").skip(1).any(|behind| {
+        let mut lines = behind.lines().map(str::trim);
+        let function = lines.find(|line| !line.is_empty() && !line.starts_with("#["));
+        function.is_some_and(|line| line.starts_with(&format!("fn {name}(")))
+    })
+}
+
+#[test]
+fn every_promise_about_hostile_input_names_a_test_that_is_there() {
+    let text = document("docs/hostile-input.md");
+    let lines: Vec<&str> = text.lines().collect();
+    let mut promises = 0;
+    for table in lines.chunk_by(|one, next| one.starts_with('|') == next.starts_with('|')) {
+        let [title, _, rows @ ..] = table else { continue };
+        let last_cell = |row: &&str| {
+            row.trim_matches('|')
+                .rsplit('|')
+                .next()
+                .unwrap()
+                .trim()
+                .to_owned()
+        };
+        if !title.starts_with('|') {
+            continue;
+        }
+        assert_eq!(last_cell(title), "test", "{title}");
+        for row in rows {
+            let cell = last_cell(row);
+            let tests: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+            assert!(!tests.is_empty(), "no test is named: {row}");
+            for test in tests {
+                let mut modules: Vec<&str> = test.split("::").collect();
+                let name = modules.pop().unwrap();
+                let file = file_of_test(&modules);
+                let text = std::fs::read_to_string(&file).unwrap_or_default();
+                assert!(
+                    has_test(&text, name),
+                    "{}: there is no test {test}: {row}",
+                    file.display()
+                );
+                promises += 1;
+            }
+        }
+    }
+    assert!(promises > 100, "{promises}");
+}

@@ -11,6 +11,8 @@
 )]
 // No file is hostile to its test.
 #![allow(clippy::disallowed_types)]
+// The paths are its own.
+#![allow(clippy::disallowed_methods)]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -23,6 +23,31 @@ fn eh_frame(ranges: &[(u64, u64)]) -> Vec<u8> {
     out
 }
 
+/// A large CIE could be read again for each of many entries.
+#[test]
+fn an_entry_of_a_huge_cie_is_not_read() {
+    let code = AddressRange::new(Address(0x1000), 0x100).unwrap();
+    for (size, is_read) in [(512, true), (513, false), (100_000, false)] {
+        let plain = eh_frame(&[(0x1000, 0x100)]);
+        // The CIE grows by instructions that do nothing, and its entry is that much further from it.
+        let more = size - u32::from_le_bytes(plain[..4].try_into().unwrap());
+        let mut section = size.to_le_bytes().to_vec();
+        section.extend_from_slice(&plain[4..16]);
+        section.resize(section.len() + more as usize, 0);
+        section.extend_from_slice(&plain[16..20]);
+        let back = u32::from_le_bytes(plain[20..24].try_into().unwrap()) + more;
+        section.extend_from_slice(&back.to_le_bytes());
+        section.extend_from_slice(&plain[24..]);
+        let entries = Entries::read(EhFrame {
+            section: &section,
+            address: Address(0x9000),
+            order: ByteOrder::Little,
+            address_size: 8,
+        });
+        assert_eq!(entries.of(code).count(), usize::from(is_read), "{size}");
+    }
+}
+
 /// Sizes in the tables are 32 bits with a sign.
 #[test]
 fn an_entry_for_2_gib_is_refused() {

@@ -5,6 +5,9 @@ use super::generator::Random;
 /// Damages a file: bits flipped, bytes cut out or doubled, numbers set to extremes.
 pub fn damage(file: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(4) {
+        if file.is_empty() {
+            return;
+        }
         let at = random.below(file.len() as u64) as usize;
         let end = (at + 1 + random.below(64) as usize).min(file.len());
         match random.below(6) {

@@ -27,18 +27,18 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u6
         whereabouts: Whereabouts::default(),
         findings,
     };
-    let mut end = 0;
+    let (mut last, mut end) = (0, 0);
     for step in format::records(file, dump.header()) {
-        end = match step {
+        (last, end) = match step {
             Step::Record(record) | Step::Repaired(record) => {
                 walk.record(&record);
-                end_of(&record)
+                (record.offset, end_of(&record))
             }
-            Step::Damage { offset, size } => offset.saturating_add(size),
-            Step::CutTail { .. } => file.len() as u64,
+            Step::Damage { offset, size } => (offset, offset.saturating_add(size)),
+            Step::CutTail { offset } => (offset, file.len() as u64),
         };
     }
-    walk.finish(end)
+    walk.finish(last, end)
 }
 
 fn end_of(record: &Record<'_>) -> u64 {
@@ -190,14 +190,14 @@ impl<'a> Walk<'_, 'a> {
         });
     }
 
-    /// Checks what is known at the end, where the last record, or damage, is at `end`.
-    fn finish(mut self, end: u64) -> u64 {
+    /// Checks what is known at the end: the last record, or damage, is from `last` to `end`.
+    fn finish(mut self, last: u64, end: u64) -> u64 {
         let rest = (self.file.len() as u64).saturating_sub(end);
         if self.count > 0 {
             self.findings
                 .add_many(&rules::TRAILING_ZEROS, rest, end, Place::default);
             if !self.is_closed {
-                self.note(&rules::NO_CLOSE, end);
+                self.note(&rules::NO_CLOSE, last);
             }
         }
         self.count

@@ -209,7 +209,7 @@ super::rules! {
     seen "JavaScriptCore of WebKitGTK; not Bun."
 
     rule CONTROL_CHARACTERS "JD050" Warning "name with control characters"
-    problem "The name of a function has line ends, escapes or the like."
+    problem "The name of a function has line ends, escapes, invisible characters or the like."
     readers "perf report and perf script print them as they are: a line end breaks what reads perf script's output, and an escape does what it likes with the terminal. jitinject keeps the name, and escapes it where it prints."
     remedy "Replace them, above all in names that come from sources, as those of regular expressions."
 

@@ -105,3 +105,21 @@ fn free_range(taken: impl Iterator<Item = AddressRange>, is_64: bool) -> Address
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_no_room_for_shares_the_last_address() {
+        let mut functions = MadeUpFunctions::new(std::iter::empty(), true);
+        assert_eq!(functions.free.size(), MOST * SIZE);
+        functions.free.end = Address(functions.free.start.0 + 2 * SIZE);
+        let [first, second] = ["first", "second"].map(|name| functions.address(name.as_bytes()));
+        assert!(first != second && !functions.is_full());
+        assert_eq!(functions.address(b"third"), second);
+        assert_eq!(functions.address(b"fourth"), second);
+        assert_eq!(functions.address(b"first"), first);
+        assert!(functions.is_full() && functions.all().len() == 2);
+    }
+}

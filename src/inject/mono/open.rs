@@ -9,6 +9,7 @@ use crate::files::{MappedFile, Spool};
 use crate::inject::candidates::open_given;
 use crate::inject::dumps::FoundDump;
 use crate::inject::mono::memory::Memory;
+use crate::inject::reach::Reach;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::runtime::mono::{self, Log, packed};
@@ -70,6 +71,7 @@ pub fn open(
         input.map(|input| &**input),
         packed::is_log,
         trust,
+        &Reach::of(options),
         &mut opened.notes,
     )? {
         opened.add(options, file, processes)?;

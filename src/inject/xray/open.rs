@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::inject::candidates::open_given;
+use crate::inject::reach::Reach;
 use crate::inject::trust::Trust;
 use crate::inject::xray::binary::Binary;
 use crate::inject::{Error, Options};
@@ -44,6 +45,7 @@ pub fn open(options: &Options, input: Option<&Arc<MappedFile>>, trust: Trust) ->
         input.map(|input| &**input),
         is_trace,
         trust,
+        &Reach::of(options),
         &mut opened.notes,
     )? {
         match Trace::parse(&file) {

@@ -81,9 +81,22 @@ function boxesOf(values, of) {
   return boxes.subarray(start[of], start[of + 1]);
 }
 
+/// How many characters of a name are shown. A browser takes seconds to lay out the 64 KiB that a name can have.
+const SHOWN_CHARACTERS = 400;
+
+/// A name as it is shown: of a long one its start and its end, which tells methods of one class apart.
+function nameText(name, most = SHOWN_CHARACTERS) {
+  if (name === "") return "(no name)";
+  if (name.length <= most) return name;
+  // No half of a character that has two numbers is left.
+  const start = name.slice(0, most / 2).replace(/[\ud800-\udbff]$/, "");
+  const end = name.slice(-most / 2).replace(/^[\udc00-\udfff]/, "");
+  return `${start} … ${end}`;
+}
+
 /// What to call the compiler of this number.
 function tierName(values, tier) {
-  return tier < values.tiers.length ? values.tiers[tier] : "not known";
+  return tier < values.tiers.length ? nameText(values.tiers[tier]) : "not known";
 }
 
 const numbers = new Intl.NumberFormat("en");

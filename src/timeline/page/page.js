@@ -135,7 +135,7 @@ class Page {
     this.selected = functions;
     this.charts.painter.marked = functions;
     fillSelected(this.values, functions);
-    const name = functions.length > 0 ? this.values.names[this.values.functions.name[functions[0]]] : null;
+    const name = functions.length > 0 ? nameText(this.values.names[this.values.functions.name[functions[0]]]) : null;
     for (const button of this.get("hottest").querySelectorAll("button")) {
       button.setAttribute("aria-pressed", String(button.picks === functions));
     }

@@ -62,7 +62,7 @@ function fillHottest(values, process, onPick) {
     addTotal(body, tierColor(values, tier.tier), [title, element("small", counted(tier.functions, "function"))], tier.samples, all);
     for (const row of tier.rows) {
       const line = body.insertRow();
-      const name = values.names[row.name] || "(no name)";
+      const name = nameText(values.names[row.name]);
       const button = element("button", name, { type: "button", title: name, "aria-pressed": "false" });
       button.picks = row.functions;
       button.addEventListener("click", () => onPick(row.functions));
@@ -94,6 +94,9 @@ function unnamedSamples({ share }, process) {
   return sum;
 }
 
+/// How many characters of the name of what is selected are shown, to be copied.
+const SELECTED_CHARACTERS = 4000;
+
 /// Shows what is selected: its name and places.
 function fillSelected(values, functions) {
   const section = document.getElementById("selected");
@@ -103,7 +106,7 @@ function fillSelected(values, functions) {
   const names = new Set(functions.map((of) => values.functions.name[of]));
   const samples = functions.reduce((sum, of) => sum + values.functions.samples[of], 0);
   const [first] = names;
-  document.getElementById("selected-name").textContent = names.size === 1 ? values.names[first] || "(no name)" : counted(names.size, "name");
+  document.getElementById("selected-name").textContent = names.size === 1 ? nameText(values.names[first], SELECTED_CHARACTERS) : counted(names.size, "name");
   const places = document.getElementById("selected-places");
   places.replaceChildren();
   let count = 0;
@@ -147,7 +150,7 @@ function tipLines(values, box) {
   const until = boxes.isUntilEnd[box] ? "to its end" : `until ${momentText(boxes.until[box])}`;
   const places = boxesOf(values, of);
   const lines = [
-    values.names[functions.name[of]] || "(no name)",
+    nameText(values.names[functions.name[of]]),
     `tier ${tierName(values, functions.tier[of])}, process ${values.processes[functions.process[of]].pid}`,
     `${addressText(region, boxes.offset[box])} to ${end}, ${counted(boxes.size[box], "byte")}`,
     `${from} ${until}, ${momentText(boxes.until[box] - boxes.from[box])}`,
