@@ -326,6 +326,7 @@ fn memory() -> u64 {
     static MEMORY: OnceLock<u64> = OnceLock::new();
     *MEMORY.get_or_init(|| {
         let machine = rustix::system::sysinfo();
+        #[allow(clippy::useless_conversion, reason = "it has 32 bits on some machines")]
         let bytes = u64::from(machine.totalram).saturating_mul(machine.mem_unit.into());
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let group = groups

@@ -1,7 +1,7 @@
 //! The code of functions that a core file has, which logs of Mono's profiler have not.
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use object::read::ReadCache;
 
@@ -22,10 +22,10 @@ pub struct Memory {
 
 impl Memory {
     /// Opens a core file.
-    pub fn open(path: &PathBuf) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, Error> {
         let file = OpenFile::open(path).map_err(|cause| read_error(path, cause))?;
         let core = CoreFile::parse(&ReadCache::new(file.file())).map_err(|cause| Error::Core {
-            path: path.clone(),
+            path: path.to_owned(),
             cause,
         })?;
         Ok(Self {

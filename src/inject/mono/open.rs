@@ -53,7 +53,7 @@ pub fn open(
     processes: Option<&Processes>,
     trust: Trust,
 ) -> Result<Opened, Error> {
-    let core = options.code_from.as_ref().map(Memory::open);
+    let core = options.code_from.as_deref().map(Memory::open);
     let mut opened = Opened {
         core: core.transpose()?,
         ..Opened::default()
