@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use memmap2::{Advice, Mmap, MmapMut};
+use memmap2::{Mmap, MmapOptions};
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -291,9 +291,10 @@ fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
 
 /// Reads the first `len` bytes of a file, in several threads.
 fn read_to_memory(file: &File, len: u64) -> io::Result<Bytes> {
-    let mut memory = MmapMut::map_anon(usize::try_from(len).map_err(io::Error::other)?)?;
-    // Not all systems have large pages, which make this twice as fast.
-    let _ = memory.advise(Advice::HugePage);
+    let len = usize::try_from(len).map_err(io::Error::other)?;
+    // All pages at once take half the time that they take one by one. Large pages take even less where there are some, but
+    // much more where the system has to make room for them first.
+    let mut memory = MmapOptions::new().len(len).populate().map_anon()?;
     let offsets = (0..).step_by(PIECE);
     let mut pieces: Vec<(u64, &mut [u8])> = offsets.zip(memory.chunks_mut(PIECE)).collect();
     let read = threads::map_mut(&mut pieces, |(offset, piece)| {
