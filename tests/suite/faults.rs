@@ -20,7 +20,7 @@ use crate::support::generator::{Generated, Plan, Random, generate};
 use crate::support::processes::{is_stopped, send, wait_until, with_usual_signals};
 use crate::support::profile::ProfileWriter;
 use crate::support::scene::{Scene, State, left_over};
-use crate::support::{attempt, capture, inject, jitinject, model, said, scratch, tools};
+use crate::support::{attempt, capture, inject, jitinject, said, scratch, tools};
 
 /// Does something when a part of the work starts.
 struct When<F: FnMut()> {
