@@ -85,7 +85,7 @@ fn files_that_are_cut_off_once_they_are_read_cost_nothing() {
         let generated = made(folder.path(), 1000);
         let dump = folder.path().join("jit-5000.dump");
         let output = folder.path().join("out.data");
-        inject(&generated.profile, &output, &["--all", "--layout=image"]);
+        inject(&generated.profile, &output, &["--all", "--layout", "image"]);
         let before = State::of(folder.path());
         let summary = run(&generated.profile, &output, part, || {
             cut(&dump, size);
