@@ -413,7 +413,8 @@ impl Walk<'_> {
         let mut is_in_function = false;
         if let Some(ip) = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER) {
             let (occupant, _) = self.find(space, ip, time);
-            is_in_function = self.touch(space, ip, occupant);
+            is_in_function = occupant.is_function();
+            self.touch(space, ip, occupant);
             self.note_unknown(space, ip, occupant);
             self.count(space, ip, time, occupant);
         }
@@ -442,46 +443,56 @@ impl Walk<'_> {
     /// Touches what a frame of a call chain may stand for, and notes it where nothing is known; says whether it is in a
     /// function.
     fn touch_frame(&mut self, address: Address, moment: Moment) -> bool {
-        let is_in_function = self.touch_caller(address, moment);
-        if !is_in_function && moment.extent.is_some_and(|extent| extent.contains(address)) {
-            let (occupant, _) = self.find(moment.space, address, moment.time);
+        let (occupant, is_in_function) = self.touch_caller(address, moment);
+        if let Some(occupant) = occupant
+            && moment.extent.is_some_and(|extent| extent.contains(address))
+        {
             self.note_unknown(moment.space, address, occupant);
         }
         is_in_function
     }
 
-    /// Notes an address among code where nothing is known.
+    /// Notes an address among code where nothing is known, or a file is while code that lies there later, or in a
+    /// process that this one is a copy of, may be in an object already.
     fn note_unknown(&mut self, space: SpaceId, address: Address, occupant: Occupant) {
-        if matches!(occupant, Occupant::Anonymous | Occupant::Unmapped) {
+        let is_unknown = match occupant {
+            Occupant::Anonymous | Occupant::Unmapped => true,
+            Occupant::File => self.selector.timeline.ever_has_code(space, address),
+            Occupant::Function(_) | Occupant::Vacated(_) | Occupant::Symbol(_) => false,
+        };
+        if is_unknown {
             self.selection.unknown.insert(space, address);
         }
     }
 
-    /// Touches what an address of a call chain may stand for; says whether it is in a function. A return
-    /// address can lie one byte behind its caller, where that ends in a call.
-    fn touch_caller(&mut self, address: Address, moment: Moment) -> bool {
+    /// Touches what an address of a call chain may stand for; says what is there, where that can be code, and whether the
+    /// call is in a function. A return address can lie one byte behind its caller, where that ends in a call.
+    fn touch_caller(&mut self, address: Address, moment: Moment) -> (Option<Occupant>, bool) {
         let before = Address(address.0.saturating_sub(1));
-        let (is_in_function, stay) = self.touch_around(address, moment);
+        let (occupant, stay) = self.touch_around(address, moment);
+        let is_in_function = occupant.is_some_and(Occupant::is_function);
         if stay.is_some_and(|stay| stay.range.contains(before)) {
-            return is_in_function;
+            return (occupant, is_in_function);
         }
-        self.touch_address(before, moment) | is_in_function
+        (occupant, self.touch_address(before, moment) | is_in_function)
     }
 
     fn touch_address(&mut self, address: Address, moment: Moment) -> bool {
-        self.touch_around(address, moment).0
+        let (occupant, _) = self.touch_around(address, moment);
+        occupant.is_some_and(Occupant::is_function)
     }
 
-    /// Touches what is at an address, and says whether that is a function, and where around it the same is.
-    fn touch_around(&mut self, address: Address, moment: Moment) -> (bool, Option<Stay>) {
+    /// Touches what is at an address, and says what that is, where it can be code, and where around it the same is.
+    fn touch_around(&mut self, address: Address, moment: Moment) -> (Option<Occupant>, Option<Stay>) {
         let Moment { space, time, extent } = moment;
         let timeline = self.selector.timeline;
         let is_near_function = extent.is_some_and(|extent| extent.contains(address));
         if !is_near_function && !timeline.may_have_symbol(space, address) {
-            return (false, None);
+            return (None, None);
         }
         let (occupant, stay) = self.find(space, address, time);
-        (self.touch(space, address, occupant), stay)
+        self.touch(space, address, occupant);
+        (Some(occupant), stay)
     }
 
     /// What is at an address at a time, and if it is code, where around there.
@@ -496,8 +507,8 @@ impl Walk<'_> {
         (occupant, stay)
     }
 
-    /// Notes that what is at an address is touched, and says whether it is a function.
-    fn touch(&mut self, space: SpaceId, address: Address, occupant: Occupant) -> bool {
+    /// Notes that what is at an address is touched.
+    fn touch(&mut self, space: SpaceId, address: Address, occupant: Occupant) {
         match occupant {
             Occupant::Function(at) => mark(&mut self.selection.residences, at),
             Occupant::Vacated(at) => {
@@ -510,7 +521,6 @@ impl Walk<'_> {
             Occupant::Anonymous | Occupant::Unmapped => self.touch_withheld(space, address),
             Occupant::File => {}
         }
-        matches!(occupant, Occupant::Function(_) | Occupant::Symbol(_))
     }
 
     /// Touches the functions that keep symbols of perf maps from an address: a run on the output must not find a symbol there

@@ -123,6 +123,13 @@ pub enum Occupant {
     Unmapped,
 }
 
+impl Occupant {
+    /// Whether that has a name.
+    pub fn is_function(self) -> bool {
+        matches!(self, Self::Function(_) | Self::Symbol(_))
+    }
+}
+
 /// Addresses and a time at which the same is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stay {
@@ -414,6 +421,12 @@ impl Timeline {
     pub fn has_later_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
         self.layers_of(space)
             .is_some_and(|layers| layers.code.has_later(address, time))
+    }
+
+    /// Whether code is ever at an address, in an address space or in those that it is a copy of.
+    pub fn ever_has_code(&self, space: SpaceId, address: Address) -> bool {
+        self.lookups(space, Time::MAX)
+            .any(|(_, layers, _)| layers.code.all_at(address).next().is_some())
     }
 
     /// What could not be followed.

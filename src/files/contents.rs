@@ -1,4 +1,4 @@
-//! What a folder consists of, so that nothing else in it is deleted.
+//! The entries of a folder, so that only these are deleted.
 
 use std::fs;
 use std::io;

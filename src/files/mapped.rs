@@ -75,13 +75,12 @@ impl Drop for MappedFile {
     }
 }
 
-/// A regular file that is open, and of which only the start has been read.
+/// A regular file that is open and not read yet.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
     path: PathBuf,
     metadata: Metadata,
-    start: Vec<u8>,
 }
 
 impl OpenFile {
@@ -101,20 +100,16 @@ impl OpenFile {
     pub fn of(file: File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         refuse_irregular(&metadata)?;
-        let mut start = vec![0; metadata.len().min(START) as usize];
-        let read = read_at(&file, &mut start, 0)?;
-        start.truncate(read);
         Ok(Self {
             file,
             path: path.to_owned(),
             metadata,
-            start,
         })
     }
 
-    /// Its first bytes: all of them, or 4 KiB.
-    pub fn start(&self) -> &[u8] {
-        &self.start
+    /// Its first bytes, all of them or 4 KiB, which show whether the file is worth reading. What is read later may differ.
+    pub fn start(&self) -> io::Result<Vec<u8>> {
+        self.read_part(0, START)
     }
 
     /// Where it was opened.
@@ -420,7 +415,7 @@ mod tests {
         for left in [0, 1, 5_000] {
             let file = file(&[7; 100_000]);
             let open = OpenFile::open(file.path()).unwrap();
-            assert_eq!(open.start(), [7; START as usize]);
+            assert_eq!(open.start().unwrap(), [7; START as usize]);
             file.as_file().set_len(left).unwrap();
             let read = open.read().unwrap();
             assert_eq!(read[..], vec![7; left as usize]);

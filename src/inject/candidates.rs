@@ -32,19 +32,24 @@ const SLACK: u64 = 1_000_000_000;
 /// processes, and few enough to be looked through in seconds.
 const MAX_FILES: usize = 50_000;
 
-/// Makes sure that an opened file can be one that a runtime has written.
-pub fn usable(opened: io::Result<OpenFile>) -> Result<OpenFile, Rejected> {
+/// Reads an opened file, if it can be one that a runtime has written and `check` finds nothing wrong with its first bytes.
+pub fn read_if(
+    opened: io::Result<OpenFile>,
+    check: impl FnOnce(&[u8]) -> Result<(), Rejected>,
+) -> Result<MappedFile, Rejected> {
     if MappedFile::in_use() >= MAX_FILES {
         return Err(Rejected::TooMany);
     }
     let file = opened?;
-    if let Some(packing) = Packing::of(file.start()) {
+    let start = file.start()?;
+    if let Some(packing) = Packing::of(&start) {
         let program = packing.program();
         return Err(Rejected::Because(format!(
             "is compressed with {program}: not used; unpack it with {program} -d"
         )));
     }
-    Ok(file)
+    check(&start)?;
+    Ok(file.read()?)
 }
 
 /// A jitdump, of which only the header and the first record were looked at.
@@ -100,9 +105,11 @@ impl From<jitdump::Error> for Rejected {
 impl Candidate {
     /// Looks at an opened file, which must be a jitdump.
     pub fn of(opened: io::Result<OpenFile>) -> Result<Self, Rejected> {
-        let file = usable(opened)?;
-        let header = Header::parse(file.start())?;
-        let file = file.read()?;
+        let file = read_if(opened, |start| {
+            Header::parse(start)?;
+            Ok(())
+        })?;
+        let header = Header::parse(&file)?;
         Ok(Self {
             first: first_time(&file, &header),
             last: Arc::default(),
@@ -263,13 +270,13 @@ pub fn open_given(
         }
         let mut unread = Unread::default();
         for found in files_below(path, notes) {
-            let file = match reach.open_named(path, &found) {
-                Ok(file) if wanted(file.start()) => file.read(),
-                Ok(_) => continue,
-                Err(error) => Err(error),
-            };
+            let file = reach.open_named(path, &found).and_then(|file| {
+                let is_wanted = wanted(&file.start()?);
+                is_wanted.then(|| file.read()).transpose()
+            });
             let file = match file {
-                Ok(file) => file,
+                Ok(Some(file)) => file,
+                Ok(None) => continue,
                 Err(error) => {
                     unread.add(&found, &error);
                     continue;

@@ -23,6 +23,7 @@ use crate::inject::claims::{Claims, Group, Identity, Pair};
 use crate::inject::copies::{ContentId, Contents};
 use crate::inject::folders::Folders;
 use crate::inject::reach::Reach;
+use crate::inject::running::{OpenFiles, open_files_of, process_folder};
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
@@ -117,9 +118,6 @@ struct Search<'a> {
     opened: RefCell<HashMap<PathBuf, Result<Candidate, Rejected>>>,
     open_files: RefCell<HashMap<Pid, OpenFiles>>,
 }
-
-/// The files that a running process has open, by their inodes.
-type OpenFiles = HashMap<u64, Vec<PathBuf>>;
 
 /// How many times given files are tried for markers, all together: a thousand containers that each have a dump of the
 /// same name are a million pairs.
@@ -595,24 +593,6 @@ impl Found {
             }
         }
     }
-}
-
-/// The folder that the kernel has for a process as long as it runs.
-fn process_folder(pid: Pid) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}"))
-}
-
-/// The files that a process has open, if it still runs.
-fn open_files_of(pid: Pid) -> OpenFiles {
-    let mut open = OpenFiles::default();
-    let files = fs::read_dir(process_folder(pid).join("fd"));
-    for file in files.into_iter().flatten().filter_map(Result::ok) {
-        let path = file.path();
-        if let Ok(metadata) = fs::metadata(&path) {
-            open.entry(metadata.ino()).or_default().push(path);
-        }
-    }
-    open
 }
 
 /// Whether a file has the base name that its process knew it by.

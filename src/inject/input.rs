@@ -95,7 +95,7 @@ fn open_first(options: &Options, is_wanted: fn(&[u8]) -> bool) -> Result<Input, 
     let mut files = files
         .into_iter()
         .filter_map(|path| reach.open_named(folder, &path).ok());
-    match files.find(|file| is_wanted(file.start())) {
+    match files.find(|file| file.start().is_ok_and(|start| is_wanted(&start))) {
         Some(file) => Ok(Input::of_file(
             file.read().map_err(|cause| input_error(folder, cause))?,
         )),

@@ -21,6 +21,7 @@ pub(crate) mod perf_maps;
 mod reach;
 pub(crate) mod recording;
 pub(crate) mod report;
+mod running;
 mod runtimes;
 mod sampled;
 pub(crate) mod sources;

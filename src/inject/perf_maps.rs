@@ -18,10 +18,11 @@ use crate::code::symbols::{SymbolId, SymbolTable};
 use crate::files::MappedFile;
 use crate::files::search::{files_below, shown};
 use crate::hash::{HashMap, HashSet};
-use crate::inject::candidates::{Rejected, usable};
+use crate::inject::candidates::{Rejected, read_if};
 use crate::inject::dumps::FoundDump;
 use crate::inject::folders::Folders;
 use crate::inject::reach::Reach;
+use crate::inject::running::process_folder;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
@@ -343,9 +344,9 @@ impl Search<'_> {
             return places;
         }
         // As long as it lives, its own folder for temporary files, and its own number.
-        let is_running = folders.may_have(Path::new(&format!("/proc/{pid}")));
+        let is_running = folders.may_have(&process_folder(pid));
         if let Some(number) = is_running.then(|| own_number(pid)).flatten() {
-            let folder = PathBuf::from(format!("/proc/{pid}/root/tmp"));
+            let folder = process_folder(pid).join("root/tmp");
             add(PlaceKind::Process, folder.join(name(number)));
         }
         // Here the numbers of containers mean other processes.
@@ -357,7 +358,7 @@ impl Search<'_> {
     }
 
     fn open(&self, place: &Place, pid: Pid) -> Result<MappedFile, Rejected> {
-        let file = usable(self.reach.open_named(&place.path, &place.path))?.read()?;
+        let file = read_if(self.reach.open_named(&place.path, &place.path), |_| Ok(()))?;
         if file.is_empty() {
             return Err(Rejected::Missing);
         }
@@ -446,7 +447,7 @@ impl Search<'_> {
 
 /// The number that a living process knows itself by.
 fn own_number(pid: Pid) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = fs::read_to_string(process_folder(pid).join("status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;
     numbers.split_whitespace().next_back()?.parse().ok()
 }

@@ -7,6 +7,7 @@ use crate::files::mapped::is_trusted;
 use crate::files::{MappedFile, links};
 use crate::inject::Options;
 use crate::inject::candidates::Rejected;
+use crate::inject::running::process_folder;
 use crate::units::Pid;
 
 /// Decides which of the files that were found may be read. In folders such as `/tmp`, everybody can put files
@@ -48,8 +49,7 @@ impl Trust {
     }
 
     fn has(&self, owner: u32, pid: Pid) -> bool {
-        let is_of_process =
-            || fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == owner);
+        let is_of_process = || fs::metadata(process_folder(pid)).is_ok_and(|process| process.uid() == owner);
         is_trusted(owner) || owner == self.profile_owner || is_of_process()
     }
 }

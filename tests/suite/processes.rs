@@ -179,13 +179,18 @@ impl Case {
         self.expected.iter().map(|name| name.map(str::to_owned)).collect()
     }
 
-    /// Injects, compares names and their count, and returns the summary.
+    /// Injects in each layout, compares names and their count, and returns the summary.
     fn check(&self, more: &[&str]) -> Value {
+        self.check_layout("image", more);
+        self.check_layout("function", more)
+    }
+
+    fn check_layout(&self, layout: &str, more: &[&str]) -> Value {
         let (input, output) = (self.write_input(), self.path("out.data"));
-        let summary = summarised(&input, &output, more);
-        assert_eq!(leaves(&output), self.expected(), "{summary:#}");
+        let summary = summarised(&input, &output, &[&["--layout", layout], more].concat());
+        assert_eq!(leaves(&output), self.expected(), "{layout}: {summary:#}");
         let named = self.expected.iter().flatten().count();
-        assert_eq!(summary["samples"]["named"], named, "{summary:#}");
+        assert_eq!(summary["samples"]["named"], named, "{layout}: {summary:#}");
         summary
     }
 
@@ -251,6 +256,39 @@ fn a_child_that_moves_what_it_inherited_keeps_what_lies_over_it() {
     case.sample(101, 0x24, Some("over it"));
     case.sample(101, 0x124, Some("moved"));
     case.check(&[]);
+}
+
+/// Code may take the place of a part of a file, and the child goes on with that file.
+#[test]
+fn a_child_has_no_name_where_its_parent_loads_code_into_a_file_after_the_fork() {
+    let mut case = Case::new();
+    let time = case.tick();
+    case.profile
+        .mmap2(100, REGION, 0x1000, 0, "/usr/lib/library", time);
+    case.load(100, 0, 1, "before");
+    case.fork(101, 100);
+    case.load(100, CODE.len() as u64, 2, "after");
+    case.sample(101, 4, Some("before"));
+    case.sample(101, CODE.len() as u64 + 4, None);
+    case.sample(100, CODE.len() as u64 + 4, Some("after"));
+    case.check(&[]);
+}
+
+#[test]
+fn a_frame_at_the_end_of_a_function_is_not_in_the_one_that_is_loaded_there_later() {
+    let mut case = Case::new();
+    let end = CODE.len() as u64;
+    case.load(100, 0, 1, "first");
+    let time = case.tick();
+    case.profile.sample(100, time, &[REGION + 4, REGION + end], None);
+    case.expected.push(Some("first"));
+    case.load(100, end, 2, "second");
+    case.sample(100, end + 4, Some("second"));
+    for layout in ["image", "function"] {
+        case.check_layout(layout, &[]);
+        let samples = reader::samples(&case.path("out.data"));
+        assert_eq!(samples[0].frames, [Some("first".into()), None], "{layout}");
+    }
 }
 
 #[test]
@@ -400,22 +438,20 @@ fn the_dump_of_one_runtime_does_not_stand_in_for_that_of_another() {
 /// Samples before a load: an image of several functions is there from its first one on.
 #[test]
 fn a_sample_before_its_load_has_no_name_whatever_the_layout() {
-    for layout in ["function", "image"] {
-        let mut case = Case::new();
-        case.sample(100, 0x44, None);
-        case.load(100, 0, 1, "first");
-        case.sample(100, 4, Some("first"));
-        // An image that covered this one as well would name it.
-        case.sample(100, 0x44, None);
-        case.sample(100, 0x84, None);
-        case.load(100, 0x40, 2, "second");
-        case.load(100, 0x80, 3, "third");
-        case.load(100, 0x80, 4, "fourth");
-        case.sample(100, 0x44, Some("second"));
-        case.sample(100, 0x84, Some("fourth"));
-        let summary = case.check(&["--layout", layout]);
-        assert_eq!(summary["samples"]["unnamed"]["before_load"], 3, "{summary:#}");
-    }
+    let mut case = Case::new();
+    case.sample(100, 0x44, None);
+    case.load(100, 0, 1, "first");
+    case.sample(100, 4, Some("first"));
+    // An image that covered this one as well would name it.
+    case.sample(100, 0x44, None);
+    case.sample(100, 0x84, None);
+    case.load(100, 0x40, 2, "second");
+    case.load(100, 0x80, 3, "third");
+    case.load(100, 0x80, 4, "fourth");
+    case.sample(100, 0x44, Some("second"));
+    case.sample(100, 0x84, Some("fourth"));
+    let summary = case.check(&[]);
+    assert_eq!(summary["samples"]["unnamed"]["before_load"], 3, "{summary:#}");
 }
 
 #[test]
@@ -433,12 +469,14 @@ fn a_second_run_with_a_perf_map_changes_nothing() {
     case.load(100, 0x100, 3, "moved");
     case.moved(100, 0x100, 0x180, 3);
     case.sample(100, 0x104, None);
-    case.check(&["--layout", "function"]);
-    case.check_second_run(&["--layout", "function"]);
-    let dump = case.path("jit-100.dump");
-    let summary = case.check_second_run(&["--layout", "function", "--jitdump", tools::text(&dump)]);
-    let notes = summary["notes"].to_string();
-    assert!(notes.contains("has objects of an earlier run"), "{notes}");
+    for layout in ["function", "image"] {
+        case.check_layout(layout, &[]);
+        case.check_second_run(&["--layout", layout]);
+        let dump = case.path("jit-100.dump");
+        let summary = case.check_second_run(&["--layout", layout, "--jitdump", tools::text(&dump)]);
+        let notes = summary["notes"].to_string();
+        assert!(notes.contains("has objects of an earlier run"), "{notes}");
+    }
 }
 
 /// What an earlier run could not find can still be added.
