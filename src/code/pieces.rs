@@ -8,6 +8,10 @@ use crate::threads;
 /// How many bytes of records a thread walks at a time, at most.
 const PIECE: u64 = 16 << 20;
 
+/// How many pieces each thread walks, on average, before what came of them is merged: a few, so that no thread waits long for
+/// the others.
+const PIECES_OF_THREAD: usize = 4;
+
 /// Walks the first `end` bytes of the records: `walk` a piece of them, in any thread, and `merge` what comes of each, in
 /// the order of the pieces. Tells `progress` how many bytes more were walked. `marks` are those of the same profile.
 pub fn in_pieces<T: Send>(
@@ -17,7 +21,7 @@ pub fn in_pieces<T: Send>(
     mut merge: impl FnMut(T),
     mut progress: impl FnMut(u64),
 ) {
-    for batch in pieces(marks, end).chunks(threads::count()) {
+    for batch in pieces(marks, end).chunks(threads::count().saturating_mul(PIECES_OF_THREAD)) {
         threads::map(batch, &walk).into_iter().for_each(&mut merge);
         let lengths = batch.iter().map(|piece| piece.end.saturating_sub(piece.start));
         progress(lengths.sum());

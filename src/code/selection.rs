@@ -8,7 +8,7 @@ use crate::code::process::{Processes, SpaceId};
 use crate::code::recent::{Found, Recent};
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
-use crate::code::timeline::{Occupant, Stay, Timeline};
+use crate::code::timeline::{Code, Occupant, Stay, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::hash::{HashMap, HashSet};
 use crate::perf::Profile;
@@ -467,8 +467,26 @@ impl Walk<'_> {
 
     /// Touches what an address of a call chain may stand for; says what is there, where that can be code, and whether the
     /// call is in a function. A return address can lie one byte behind its caller, where that ends in a call.
+    #[inline]
     fn touch_caller(&mut self, address: Address, moment: Moment) -> (Option<Occupant>, bool) {
         let before = Address(address.0.saturating_sub(1));
+        // Most frames are in functions that were touched lately.
+        if moment.extent.is_some_and(|extent| extent.contains(address))
+            && let Some(found) = self.recent.get(moment.space, address, moment.time)
+            && let Code::Function(residence) = found.code
+            && found.stay.range.contains(before)
+        {
+            return (Some(Occupant::Function(residence)), true);
+        }
+        self.touch_unfamiliar_caller(address, before, moment)
+    }
+
+    fn touch_unfamiliar_caller(
+        &mut self,
+        address: Address,
+        before: Address,
+        moment: Moment,
+    ) -> (Option<Occupant>, bool) {
         let (occupant, stay) = self.touch_around(address, moment);
         let is_in_function = occupant.is_some_and(Occupant::is_function);
         if stay.is_some_and(|stay| stay.range.contains(before)) {

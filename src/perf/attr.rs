@@ -166,6 +166,7 @@ impl Attr {
         }
     }
 
+    #[inline]
     fn field(
         &self,
         record: &Record<'_>,
@@ -358,6 +359,7 @@ impl Attrs {
     /// The event that a record belongs to: by the id in the record, which lies at the same place for all
     /// events of a profile (perf sees to it with PERF_SAMPLE_IDENTIFIER where their formats differ), else the
     /// first one, as perf does.
+    #[inline]
     pub fn of(&self, record: &Record<'_>, order: ByteOrder) -> Option<&Attr> {
         let first = self.all.first()?;
         if self.all.len() == 1 || record.kind >= record::USER_TYPE_START {
@@ -386,6 +388,7 @@ impl Attrs {
 
     /// When a record happened, if that is known. perf's own records (type 64 and up) carry no time. Where no
     /// records do, their places in the file are their times, counted from 1.
+    #[inline]
     pub fn time_of(&self, record: &Record<'_>, order: ByteOrder) -> Option<Time> {
         if record.kind >= record::USER_TYPE_START {
             return None;
