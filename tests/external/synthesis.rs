@@ -162,7 +162,7 @@ fn files(folder: &Path, is_unwound: bool) -> String {
 
 /// The lines of `perf script`, one space between words, without those that are empty.
 fn script(program: &str, profile: &Path, files: &str) -> Vec<String> {
-    let cache = tempfile::tempdir().unwrap();
+    let cache = scratch();
     let arguments = [
         "script",
         files,

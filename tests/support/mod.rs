@@ -39,9 +39,24 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder for one test, removed when it is dropped.
+/// A folder for one test, removed when it is dropped: in `TMPDIR`, or in memory where there is room. Some file systems take
+/// a minute for all the files that the tests make.
 pub fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    const MEMORY: &str = "/dev/shm";
+    match std::env::var_os("TMPDIR").is_none() && has_room(MEMORY) {
+        true => tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()),
+        false => tempfile::tempdir(),
+    }
+    .unwrap()
+}
+
+/// Whether a folder has room for the files of all tests, and programs can be run there.
+fn has_room(folder: &str) -> bool {
+    const ROOM: u64 = 4 << 30;
+    rustix::fs::statvfs(folder).is_ok_and(|there| {
+        there.f_bavail.saturating_mul(there.f_frsize) >= ROOM
+            && !there.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC)
+    })
 }
 
 /// The options for all ways to lay out functions.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::scratch;
 use super::tools::{self, text};
 
 /// One sample as `perf script` shows it.
@@ -61,7 +62,7 @@ pub fn newest() -> Option<String> {
 
 /// Perf, with a build-id cache of its own, so that nothing from or into the user's plays a part.
 pub fn perf(arguments: &[&str]) -> String {
-    let cache = tempfile::tempdir().unwrap();
+    let cache = scratch();
     perf_with_cache("perf", cache.path(), arguments)
 }
 
@@ -82,7 +83,7 @@ fn with_cache<'a>(cache: &'a Path, arguments: &[&'a str]) -> Vec<&'a str> {
 
 /// What some perf has against a profile. It must succeed.
 pub fn complaints(program: &str, arguments: &[&str]) -> Vec<String> {
-    let cache = tempfile::tempdir().unwrap();
+    let cache = scratch();
     let all = [
         &["--buildid-dir", text(cache.path())],
         &without_kernel(arguments)[..],
@@ -113,7 +114,7 @@ pub fn assert_reports_are_silent(programs: &[String], profile: &Path) {
 
 /// All samples of a profile with their recorded or unwound call chains.
 pub fn stacks(profile: &Path, more: &[&str]) -> Vec<Sample> {
-    let cache = tempfile::tempdir().unwrap();
+    let cache = scratch();
     stacks_with_cache("perf", cache.path(), profile, more)
 }
 
@@ -147,7 +148,7 @@ fn script<'a>(profile: &'a Path, fields: &'a str) -> [&'a str; 9] {
 
 /// The same, where only functions in objects of jitinject have names.
 pub fn stacks_in_objects(program: &str, profile: &Path, more: &[&str]) -> Vec<Sample> {
-    let cache = tempfile::tempdir().unwrap();
+    let cache = scratch();
     let fields = "pid,time,ip,sym,dso";
     let arguments = [&script(profile, fields)[..], more].concat();
     let mut samples = parse(&perf_with_cache(program, cache.path(), &arguments));
@@ -158,7 +159,7 @@ pub fn stacks_in_objects(program: &str, profile: &Path, more: &[&str]) -> Vec<Sa
 
 /// The sampled functions, also of samples without a time.
 pub fn symbols_in_objects(program: &str, profile: &Path) -> Vec<String> {
-    let cache = tempfile::tempdir().unwrap();
+    let cache = scratch();
     let arguments = [&script(profile, "ip,sym,dso")[..], &["-G"]].concat();
     let shown = perf_with_cache(program, cache.path(), &arguments);
     let lines = shown.lines().filter_map(|line| line.trim().split_once(' '));
@@ -263,7 +264,7 @@ pub fn without_addresses(mut events: Vec<Event>) -> Vec<Event> {
 
 /// All samples of all events, as some perf shows them.
 pub fn events(program: &str, profile: &Path) -> Vec<Event> {
-    let cache = tempfile::tempdir().unwrap();
+    let cache = scratch();
     events_with_cache(program, cache.path(), profile)
 }
 

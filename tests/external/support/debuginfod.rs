@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::processes::PATIENCE;
+use super::scratch;
 use super::tools::{compile, text};
 
 /// A running server, stopped when it is dropped.
@@ -18,7 +19,7 @@ pub struct Server {
 impl Server {
     /// Starts a server for the files in a folder.
     pub fn start(served: &Path) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = scratch();
         let loopback = compile(folder.path(), "loopback.c", &["-shared", "-fPIC"]);
         let port = free_port();
         let process = Command::new("debuginfod")
