@@ -8,7 +8,7 @@ use std::path::Path;
 
 use jitinject::bytes::printable;
 use jitinject::code::process::{ProcessEvent, Processes};
-use jitinject::code::timeline::{FunctionId, Occupant, PlacedEvent, Timeline};
+use jitinject::code::timeline::{FunctionId, Lookup, PlacedEvent, Timeline};
 use jitinject::files::MappedFile;
 use jitinject::machine::Machine;
 use jitinject::runtime::jitdump::Dump;
@@ -46,22 +46,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let timeline = Timeline::new(&processes, events.collect());
 
-    let Occupant::Function(residence) = timeline.at(space, address, time) else {
+    let Lookup::Function(mapping) = timeline.at(space, address, time) else {
         println!("no function held {:#x} then", address.0);
         return Ok(());
     };
-    let residence = timeline
-        .residences()
-        .get(residence as usize)
-        .ok_or("no such residence")?;
+    let mapping = timeline
+        .mappings()
+        .get(mapping as usize)
+        .ok_or("no such mapping")?;
     let function = dump
-        .function(residence.function.function)
+        .function(mapping.function.function)
         .ok_or("no such function")?;
-    let offset = u32::try_from(address.0 - residence.range.start.0)?;
+    let offset = u32::try_from(address.0 - mapping.range.start.0)?;
     println!(
         "{}+{offset:#x}, there since {}",
         printable(function.name),
-        residence.since.0
+        mapping.since.0
     );
     // Where the code comes from: inlined calls first, the function itself last.
     let info = dump.sources(&function).info.unwrap_or_default();

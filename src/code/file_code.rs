@@ -6,7 +6,7 @@
 //! the file name this code as well. Shown by `unwinding::no_object_is_inside_a_file_whose_stacks_are_unwound`.
 
 use crate::code::history::{Builder, History};
-use crate::code::process::{Processes, Space, SpaceId};
+use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::timeline::PlacedEvent;
 use crate::hash::HashMap;
 use crate::perf::event::Backing;
@@ -64,7 +64,7 @@ impl Files<'_> {
     }
 
     /// What an address space itself has at an address.
-    fn at(&mut self, id: SpaceId, space: &Space, address: Address, time: Time) -> Option<bool> {
+    fn at(&mut self, id: SpaceId, space: &AddressSpace, address: Address, time: Time) -> Option<bool> {
         let history = self.histories.entry(id).or_insert_with(|| {
             let mut maps = Builder::default();
             for map in &space.maps {
@@ -72,7 +72,7 @@ impl Files<'_> {
             }
             maps.finish()
         });
-        history.at(address, time).map(|episode| episode.value)
+        history.at(address, time).map(|interval| interval.value)
     }
 }
 

@@ -16,7 +16,7 @@
 
 use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
-use crate::code::timeline::{Residence, Vacancy};
+use crate::code::timeline::{CodeMapping, FreedRange};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::elf::object::LEAD_IN;
 use crate::hash::HashMap;
@@ -53,7 +53,7 @@ pub struct Source {
 /// Functions in groups, one for each object.
 #[derive(Debug, Default)]
 pub struct Groups {
-    residences: Vec<Residence>,
+    mappings: Vec<CodeMapping>,
     /// Where each group ends among them, and whether it has a lead-in.
     ends: Vec<(usize, bool)>,
 }
@@ -62,7 +62,7 @@ pub struct Groups {
 #[derive(Clone, Copy, Debug)]
 pub struct Members<'a> {
     /// The functions, from the lowest address up; not empty.
-    pub functions: &'a [Residence],
+    pub functions: &'a [CodeMapping],
     /// Whether the [`LEAD_IN`] addresses before the first one are free, so that the object can cover them.
     pub has_lead_in: bool,
 }
@@ -71,9 +71,9 @@ pub struct Members<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped<'a> {
     /// The functions, by address space and time.
-    pub residences: &'a [Residence],
+    pub mappings: &'a [CodeMapping],
     /// The places that code has left.
-    pub vacancies: &'a [Vacancy],
+    pub freed_ranges: &'a [FreedRange],
     /// The symbols of perf maps.
     pub symbols: &'a [PlacedSymbol],
     /// Addresses of frames about which nothing is known.
@@ -82,9 +82,9 @@ pub struct Mapped<'a> {
 
 impl Groups {
     /// Each function by itself.
-    pub fn of_one(residences: Vec<Residence>) -> Self {
-        let ends = (1..=residences.len()).map(|end| (end, false)).collect();
-        Self { residences, ends }
+    pub fn of_one(mappings: Vec<CodeMapping>) -> Self {
+        let ends = (1..=mappings.len()).map(|end| (end, false)).collect();
+        Self { mappings, ends }
     }
 
     /// As many functions in each group as can share an object. `source` gives what there is to read for a
@@ -92,21 +92,21 @@ impl Groups {
     pub fn as_large_as_can_be(
         processes: &Processes,
         mapped: Mapped<'_>,
-        source: impl Fn(&Residence) -> Source,
+        source: impl Fn(&CodeMapping) -> Source,
     ) -> Self {
         let neighbourhoods = Neighbourhoods::new(processes, mapped);
-        let mut ordered = Vec::with_capacity(mapped.residences.len());
+        let mut ordered = Vec::with_capacity(mapped.mappings.len());
         let mut groups = Vec::new();
-        for residences in mapped.residences.chunk_by(|one, other| one.space == other.space) {
-            let Some(space) = residences.first().map(|residence| residence.space) else {
+        for mappings in mapped.mappings.chunk_by(|one, other| one.space == other.space) {
+            let Some(space) = mappings.first().map(|mapping| mapping.space) else {
                 continue;
             };
             let first = ordered.len();
-            ordered.extend_from_slice(residences);
-            let residences = ordered.get_mut(first..).unwrap_or_default();
-            residences.sort_by_key(|residence| (residence.range, residence.since, residence.sequence));
+            ordered.extend_from_slice(mappings);
+            let mappings = ordered.get_mut(first..).unwrap_or_default();
+            mappings.sort_by_key(|mapping| (mapping.range, mapping.since, mapping.sequence));
             let neighbourhood = neighbourhoods.of(processes, space);
-            let sizes = sizes(residences, &neighbourhood, &source);
+            let sizes = sizes(mappings, &neighbourhood, &source);
             let mut start = first;
             let mut end_before = Address(0);
             groups.extend(sizes.into_iter().map(|size| {
@@ -123,8 +123,8 @@ impl Groups {
         groups.sort_by_cached_key(|(group, _)| first_of(functions(group)).map(key));
         let mut all = Self::default();
         for (group, has_lead_in) in &groups {
-            all.residences.extend_from_slice(functions(group));
-            all.ends.push((all.residences.len(), *has_lead_in));
+            all.mappings.extend_from_slice(functions(group));
+            all.ends.push((all.mappings.len(), *has_lead_in));
         }
         all
     }
@@ -134,7 +134,7 @@ impl Groups {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|&(end, _)| end));
         starts.zip(&self.ends).filter_map(|(start, &(end, has_lead_in))| {
             Some(Members {
-                functions: self.residences.get(start..end)?,
+                functions: self.mappings.get(start..end)?,
                 has_lead_in,
             })
         })
@@ -142,38 +142,38 @@ impl Groups {
 }
 
 /// The function of a group that comes first.
-pub fn first_of(group: &[Residence]) -> Option<&Residence> {
-    group.iter().min_by_key(|residence| key(residence))
+pub fn first_of(group: &[CodeMapping]) -> Option<&CodeMapping> {
+    group.iter().min_by_key(|mapping| key(mapping))
 }
 
-fn key(residence: &Residence) -> (SpaceId, Time, u32) {
-    (residence.space, residence.since, residence.sequence)
+fn key(mapping: &CodeMapping) -> (SpaceId, Time, u32) {
+    (mapping.space, mapping.since, mapping.sequence)
 }
 
 /// How many of the functions of one address space, from the lowest up, are in each group.
 fn sizes(
-    residences: &[Residence],
+    mappings: &[CodeMapping],
     neighbourhood: &Neighbourhood<'_>,
-    source: impl Fn(&Residence) -> Source,
+    source: impl Fn(&CodeMapping) -> Source,
 ) -> Vec<usize> {
     let mut sizes = Vec::new();
     let mut group: Option<Group<'_>> = None;
     let mut reach = Address(0);
-    for (at, residence) in (1usize..).zip(residences) {
-        let range = residence.range;
-        let next = residences.get(at);
+    for (at, mapping) in (1usize..).zip(mappings) {
+        let range = mapping.range;
+        let next = mappings.get(at);
         let is_alone = reach <= range.start
             && next.is_none_or(|next| range.end <= next.range.start)
             && neighbourhood.is_free(range);
         reach = reach.max(range.end);
-        let source = source(residence);
+        let source = source(mapping);
         match &mut group {
-            Some(group) if is_alone && group.can_take(residence, source, neighbourhood) => {
-                group.take(residence, source.bytes);
+            Some(group) if is_alone && group.can_take(mapping, source, neighbourhood) => {
+                group.take(mapping, source.bytes);
             }
             _ => {
                 sizes.extend(group.map(|group| group.functions));
-                group = Some(Group::new(residence, source, is_alone));
+                group = Some(Group::new(mapping, source, is_alone));
             }
         }
     }
@@ -183,7 +183,7 @@ fn sizes(
 
 /// A group in the making.
 struct Group<'a> {
-    first: &'a Residence,
+    first: &'a CodeMapping,
     /// Whether there can be others in it.
     is_open: bool,
     functions: usize,
@@ -193,7 +193,7 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    fn new(first: &'a Residence, source: Source, is_open: bool) -> Self {
+    fn new(first: &'a CodeMapping, source: Source, is_open: bool) -> Self {
         Self {
             first,
             is_open,
@@ -203,25 +203,25 @@ impl<'a> Group<'a> {
         }
     }
 
-    fn can_take(&self, residence: &Residence, source: Source, neighbourhood: &Neighbourhood<'_>) -> bool {
+    fn can_take(&self, mapping: &CodeMapping, source: Source, neighbourhood: &Neighbourhood<'_>) -> bool {
         let gap = AddressRange {
             start: self.end,
-            end: residence.range.start,
+            end: mapping.range.start,
         };
-        let span = residence.range.end.0.saturating_sub(self.first.range.start.0);
+        let span = mapping.range.end.0.saturating_sub(self.first.range.start.0);
         self.is_open
             && gap.size() <= neighbourhood.max_hole
             && span <= MAX_SPAN
             && self.source.bytes.saturating_add(source.bytes) <= MAX_BYTES
             && self.source.has_code == source.has_code
-            && residence.function.file == self.first.function.file
+            && mapping.function.file == self.first.function.file
             && neighbourhood.is_free(gap)
             && (gap.size() < ALIGNMENT || neighbourhood.ground.is_free(gap))
     }
 
-    fn take(&mut self, residence: &Residence, bytes: u64) {
+    fn take(&mut self, mapping: &CodeMapping, bytes: u64) {
         self.functions += 1;
-        self.end = residence.range.end;
+        self.end = mapping.range.end;
         self.source.bytes = self.source.bytes.saturating_add(bytes);
     }
 }
@@ -286,14 +286,14 @@ impl Neighbourhoods {
                 list.push(range);
             }
         };
-        for residence in mapped.residences {
-            put(&mut functions, residence.space, residence.range);
-            if let Some(start) = starts.get_mut(residence.space.index()) {
-                *start = residence.since.min(*start);
+        for mapping in mapped.mappings {
+            put(&mut functions, mapping.space, mapping.range);
+            if let Some(start) = starts.get_mut(mapping.space.index()) {
+                *start = mapping.since.min(*start);
             }
         }
-        for vacancy in mapped.vacancies {
-            put(&mut others, vacancy.space, vacancy.range);
+        for freed_range in mapped.freed_ranges {
+            put(&mut others, freed_range.space, freed_range.range);
         }
         for symbol in mapped.symbols {
             put(&mut others, symbol.space, symbol.range);
@@ -364,7 +364,7 @@ impl Neighbourhoods {
 impl Neighbourhood<'_> {
     /// Whether the object of a group can start [`LEAD_IN`] bytes before its first function; `end_before` is the end of
     /// the code of the address space before it.
-    fn has_lead_in(&self, functions: &[Residence], end_before: Address) -> bool {
+    fn has_lead_in(&self, functions: &[CodeMapping], end_before: Address) -> bool {
         let Some(first) = functions.first() else {
             return false;
         };
@@ -429,20 +429,24 @@ mod tests {
     };
 
     /// The starts of the functions in each group, of functions with process, time, start and size.
-    fn groups(functions: &[(u32, u64, u64, u64)], vacancies: &[(u64, u64)]) -> Vec<Vec<u64>> {
+    fn groups(functions: &[(u32, u64, u64, u64)], freed_ranges: &[(u64, u64)]) -> Vec<Vec<u64>> {
         let starts = |group: Members<'_>| {
             let functions = group.functions.iter();
             functions.map(|function| function.range.start.0).collect()
         };
-        make(functions, vacancies, &[]).iter().map(starts).collect()
+        make(functions, freed_ranges, &[]).iter().map(starts).collect()
     }
 
-    fn make(functions: &[(u32, u64, u64, u64)], vacancies: &[(u64, u64)], unknown: &[(u32, u64)]) -> Groups {
+    fn make(
+        functions: &[(u32, u64, u64, u64)],
+        freed_ranges: &[(u64, u64)],
+        unknown: &[(u32, u64)],
+    ) -> Groups {
         let processes = processes();
         let space = |pid| processes.space_at(Pid(pid), Time(100)).unwrap();
-        let mut residences: Vec<Residence> = (0u32..)
+        let mut mappings: Vec<CodeMapping> = (0u32..)
             .zip(functions)
-            .map(|(function, &(pid, since, start, size))| Residence {
+            .map(|(function, &(pid, since, start, size))| CodeMapping {
                 function: FunctionId { file: 0, function },
                 space: space(pid),
                 range: range(start, size),
@@ -450,10 +454,10 @@ mod tests {
                 sequence: function,
             })
             .collect();
-        residences.sort_by_key(key);
-        let vacancies: Vec<Vacancy> = vacancies
+        mappings.sort_by_key(key);
+        let freed_ranges: Vec<FreedRange> = freed_ranges
             .iter()
-            .map(|&(start, size)| Vacancy {
+            .map(|&(start, size)| FreedRange {
                 space: space(1),
                 range: range(start, size),
                 since: Time(40),
@@ -465,8 +469,8 @@ mod tests {
             addresses.insert(space(pid), Address(address));
         }
         let mapped = Mapped {
-            residences: &residences,
-            vacancies: &vacancies,
+            mappings: &mappings,
+            freed_ranges: &freed_ranges,
             symbols: &[],
             unknown: &addresses,
         };
@@ -489,8 +493,8 @@ mod tests {
 
     #[test]
     fn an_object_starts_before_its_code_where_nothing_else_is() {
-        let has_lead_in = |functions: &[(u32, u64, u64, u64)], vacancies: &[(u64, u64)]| {
-            let groups = make(functions, vacancies, &[]);
+        let has_lead_in = |functions: &[(u32, u64, u64, u64)], freed_ranges: &[(u64, u64)]| {
+            let groups = make(functions, freed_ranges, &[]);
             groups.iter().map(|group| group.has_lead_in).collect::<Vec<_>>()
         };
         let far = 0x1_0000_0000 + FILE_MARGIN;

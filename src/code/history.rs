@@ -11,7 +11,7 @@ use crate::units::{Address, AddressRange, Time};
 
 /// One value at some addresses for some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Episode<T> {
+pub struct Interval<T> {
     /// The addresses.
     pub range: AddressRange,
     /// When it began.
@@ -27,7 +27,7 @@ pub struct Episode<T> {
 pub struct Builder<T> {
     /// What lies where now, and since when.
     live: RangeMap<(Time, T)>,
-    ended: Vec<Episode<T>>,
+    ended: Vec<Interval<T>>,
 }
 
 impl<T: Copy> Default for Builder<T> {
@@ -81,10 +81,10 @@ impl<T: Copy> Builder<T> {
     }
 }
 
-fn end<T>(ended: &mut Vec<Episode<T>>, range: AddressRange, from: Time, until: Time, value: T) {
+fn end<T>(ended: &mut Vec<Interval<T>>, range: AddressRange, from: Time, until: Time, value: T) {
     // What is replaced at the moment at which it came was never there.
     if from < until {
-        ended.push(Episode {
+        ended.push(Interval {
             range,
             from,
             until,
@@ -96,7 +96,7 @@ fn end<T>(ended: &mut Vec<Episode<T>>, range: AddressRange, from: Time, until: T
 /// How many bounds there are for each landmark.
 const STRIDE: usize = 32;
 
-/// An address where an episode starts or ends.
+/// An address where an interval starts or ends.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     address: Address,
@@ -109,7 +109,7 @@ struct Bound {
 enum Content {
     /// Nothing.
     Nothing,
-    /// One episode: where functions don't replace each other, there is never more, and this is found without
+    /// One interval: where functions don't replace each other, there is never more, and this is found without
     /// a look at the tree.
     One(u32),
     /// Several: the tree knows.
@@ -120,8 +120,8 @@ enum Content {
 #[derive(Clone, Debug)]
 pub struct History<T> {
     /// In the order of their beginnings.
-    episodes: Vec<Episode<T>>,
-    /// Every address where an episode starts or ends. Between two neighbours, all addresses have the same
+    intervals: Vec<Interval<T>>,
+    /// Every address where an interval starts or ends. Between two neighbours, all addresses have the same
     /// history.
     bounds: Vec<Bound>,
     /// Every [`STRIDE`]th of them: few enough to stay in the processor's caches, where most of a search for
@@ -130,16 +130,16 @@ pub struct History<T> {
     /// For each node of the segment tree, where its list in `lists` starts; the next one's start is its end.
     /// The leaf of the slot behind `bounds[i]` is node `bounds.len() + i`, the parent of node n is n / 2.
     starts: Vec<u32>,
-    /// Indices of episodes.
+    /// Indices of intervals.
     lists: Vec<u32>,
     /// For each node, the nearest one above it whose list is not empty; 0 if there is none.
     above: Vec<u32>,
 }
 
 impl<T: Copy> History<T> {
-    fn new(mut episodes: Vec<Episode<T>>) -> Self {
-        episodes.sort_by_key(|episode| (episode.from, episode.range.start));
-        let ranges = episodes.iter().map(|episode| episode.range);
+    fn new(mut intervals: Vec<Interval<T>>) -> Self {
+        intervals.sort_by_key(|interval| (interval.from, interval.range.start));
+        let ranges = intervals.iter().map(|interval| interval.range);
         let mut bounds: Vec<Address> = ranges.flat_map(|range| [range.start, range.end]).collect();
         bounds.sort_unstable();
         bounds.dedup();
@@ -148,7 +148,7 @@ impl<T: Copy> History<T> {
             lists: Vec::new(),
             above: vec![0; bounds.len() * 2],
             landmarks: bounds.iter().copied().step_by(STRIDE).collect(),
-            episodes,
+            intervals,
             bounds: bounds.into_iter().map(Bound::new).collect(),
         };
         history.fill_lists();
@@ -174,7 +174,7 @@ impl<T: Copy> History<T> {
         let contents: Vec<Content> = (0..self.bounds.len())
             .map(|slot| {
                 let mut lists = self.nodes_of(slot);
-                match (lists.next().map(|episodes| episodes.list), lists.next()) {
+                match (lists.next().map(|intervals| intervals.list), lists.next()) {
                     (None, _) => Content::Nothing,
                     (Some(&[one]), None) => Content::One(one),
                     _ => Content::Several,
@@ -207,23 +207,23 @@ impl<T: Copy> History<T> {
         }
         let mut next = self.starts.clone();
         let mut lists = vec![0; total as usize];
-        self.for_each_node(|node, episode| {
+        self.for_each_node(|node, interval| {
             if let Some(at) = next.get_mut(node)
                 && let Some(place) = lists.get_mut(*at as usize)
             {
-                *place = episode;
+                *place = interval;
                 *at += 1;
             }
         });
         self.lists = lists;
     }
 
-    /// Calls `visit` with each node that an episode belongs to and the episode's index: the largest ones that
+    /// Calls `visit` with each node that an interval belongs to and the interval's index: the largest ones that
     /// it covers.
     fn for_each_node(&self, mut visit: impl FnMut(usize, u32)) {
-        for (index, episode) in (0u32..).zip(&self.episodes) {
-            let mut low = self.slot(episode.range.start) + self.bounds.len();
-            let mut high = self.slot(episode.range.end) + self.bounds.len();
+        for (index, interval) in (0u32..).zip(&self.intervals) {
+            let mut low = self.slot(interval.range.start) + self.bounds.len();
+            let mut high = self.slot(interval.range.end) + self.bounds.len();
             while low < high {
                 if low % 2 == 1 {
                     visit(low, index);
@@ -255,7 +255,7 @@ impl<T: Copy> History<T> {
     }
 
     /// From the lowest address that ever held anything up to the highest.
-    pub fn extent(&self) -> Option<AddressRange> {
+    pub fn code_bounds(&self) -> Option<AddressRange> {
         Some(AddressRange {
             start: self.bounds.first()?.address,
             end: self.bounds.last()?.address,
@@ -271,32 +271,32 @@ impl<T: Copy> History<T> {
     }
 
     /// All that was ever there, in the order of time.
-    pub fn episodes(&self) -> &[Episode<T>] {
-        &self.episodes
+    pub fn intervals(&self) -> &[Interval<T>] {
+        &self.intervals
     }
 
     /// All that ever lay at `address`.
-    pub fn all_at(&self, address: Address) -> impl Iterator<Item = &Episode<T>> {
+    pub fn all_at(&self, address: Address) -> impl Iterator<Item = &Interval<T>> {
         let lists = self.lists_at(address);
         lists.flat_map(|list| {
-            let episodes = list.list.iter();
-            episodes.filter_map(move |&index| list.history.episodes.get(index as usize))
+            let intervals = list.list.iter();
+            intervals.filter_map(move |&index| list.history.intervals.get(index as usize))
         })
     }
 
     /// What lay at `address` at `time`.
-    pub fn at(&self, address: Address, time: Time) -> Option<&Episode<T>> {
+    pub fn at(&self, address: Address, time: Time) -> Option<&Interval<T>> {
         let slot = self.slot_of(address)?;
         match self.bounds.get(slot)?.content {
             Content::Nothing => None,
             Content::One(index) => {
-                let episode = self.episodes.get(index as usize)?;
-                (episode.from <= time && time < episode.until).then_some(episode)
+                let interval = self.intervals.get(index as usize)?;
+                (interval.from <= time && time < interval.until).then_some(interval)
             }
             Content::Several => self.nodes_of(slot).find_map(|list| {
-                let after = list.partition_point(|episode| episode.from <= time);
-                let episode = list.get(after.checked_sub(1)?)?;
-                (time < episode.until).then_some(episode)
+                let after = list.partition_point(|interval| interval.from <= time);
+                let interval = list.get(after.checked_sub(1)?)?;
+                (time < interval.until).then_some(interval)
             }),
         }
     }
@@ -316,7 +316,7 @@ impl<T: Copy> History<T> {
         let starts = std::iter::once(range.start).chain(inside.clone());
         let ends = inside.chain(std::iter::once(range.end));
         starts.zip(ends).map(move |(start, end)| {
-            let value = self.at(start, time).map(|episode| episode.value);
+            let value = self.at(start, time).map(|interval| interval.value);
             (AddressRange { start, end }, value)
         })
     }
@@ -324,22 +324,22 @@ impl<T: Copy> History<T> {
     /// Whether something came to `address` later than `time`.
     pub fn has_later(&self, address: Address, time: Time) -> bool {
         self.lists_at(address)
-            .any(|list| list.last().is_some_and(|episode| episode.from > time))
+            .any(|list| list.last().is_some_and(|interval| interval.from > time))
     }
 
-    /// The lists of episodes that hold `address`, at whatever time.
-    fn lists_at(&self, address: Address) -> impl Iterator<Item = Episodes<'_, T>> {
+    /// The lists of intervals that hold `address`, at whatever time.
+    fn lists_at(&self, address: Address) -> impl Iterator<Item = Intervals<'_, T>> {
         let slot = self.slot_of(address);
         slot.into_iter().flat_map(|slot| self.nodes_of(slot))
     }
 
-    /// The lists of episodes that hold the addresses behind a bound.
-    fn nodes_of(&self, slot: usize) -> impl Iterator<Item = Episodes<'_, T>> {
+    /// The lists of intervals that hold the addresses behind a bound.
+    fn nodes_of(&self, slot: usize) -> impl Iterator<Item = Intervals<'_, T>> {
         let leaf = slot + self.bounds.len();
         std::iter::successors(Some(leaf), |&node| Some(*self.above.get(node)? as usize))
             .take_while(|&node| node > 0)
             .filter_map(|node| {
-                Some(Episodes {
+                Some(Intervals {
                     history: self,
                     list: self.list(node)?,
                 })
@@ -356,26 +356,26 @@ impl Bound {
     }
 }
 
-/// The list of one node: episodes that don't overlap in time, in its order.
-struct Episodes<'a, T> {
+/// The list of one node: intervals that don't overlap in time, in its order.
+struct Intervals<'a, T> {
     history: &'a History<T>,
     list: &'a [u32],
 }
 
-impl<'a, T> Episodes<'a, T> {
-    fn get(&self, at: usize) -> Option<&'a Episode<T>> {
-        self.history.episodes.get(*self.list.get(at)? as usize)
+impl<'a, T> Intervals<'a, T> {
+    fn get(&self, at: usize) -> Option<&'a Interval<T>> {
+        self.history.intervals.get(*self.list.get(at)? as usize)
     }
 
-    fn last(&self) -> Option<&'a Episode<T>> {
+    fn last(&self) -> Option<&'a Interval<T>> {
         self.get(self.list.len().checked_sub(1)?)
     }
 
-    /// The number of episodes at the start of the list that `is_before` holds for.
-    fn partition_point(&self, is_before: impl Fn(&Episode<T>) -> bool) -> usize {
+    /// The number of intervals at the start of the list that `is_before` holds for.
+    fn partition_point(&self, is_before: impl Fn(&Interval<T>) -> bool) -> usize {
         self.list.partition_point(|&index| {
-            let episode = self.history.episodes.get(index as usize);
-            episode.is_some_and(&is_before)
+            let interval = self.history.intervals.get(index as usize);
+            interval.is_some_and(&is_before)
         })
     }
 }
@@ -415,7 +415,7 @@ mod tests {
         assert!(!history.is_near(Address(79), 10));
         assert!(history.is_near(Address(310), 10));
         assert!(!history.is_near(Address(311), 10));
-        assert_eq!(history.extent(), Some(range(90, 300)));
+        assert_eq!(history.code_bounds(), Some(range(90, 300)));
         assert!(
             Builder::<char>::default()
                 .finish()
@@ -455,7 +455,7 @@ mod tests {
                 .rev()
                 .find(|(put, from, _)| *from <= time && put.contains(address));
             let expected = newest.and_then(|(_, _, value)| *value);
-            let found = history.at(address, Time(time)).map(|episode| episode.value);
+            let found = history.at(address, Time(time)).map(|interval| interval.value);
             assert_eq!(found, expected, "{address} at {time}");
             let later = all
                 .iter()
@@ -466,7 +466,7 @@ mod tests {
                 .filter(|(put, _, value)| value.is_some() && put.contains(address));
             let mut ever: Vec<u64> = ever.map(|&(_, from, _)| from).collect();
             ever.reverse();
-            let mut listed: Vec<u64> = history.all_at(address).map(|episode| episode.value).collect();
+            let mut listed: Vec<u64> = history.all_at(address).map(|interval| interval.value).collect();
             listed.sort_unstable_by_key(|&value| std::cmp::Reverse(value));
             // A value is in pieces where a later one covers a part of it, and no address is in two of them.
             assert_eq!(listed, ever, "{address}");
@@ -480,7 +480,7 @@ mod tests {
                 end = piece.end;
                 for address in piece.start.0..piece.end.0 {
                     let found = history.at(Address(address), Time(time));
-                    assert_eq!(found.map(|episode| episode.value), value);
+                    assert_eq!(found.map(|interval| interval.value), value);
                 }
             }
             assert_eq!(end, asked.end);

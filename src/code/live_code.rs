@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 
 use crate::code::history::{Builder, History};
 use crate::code::process::Processes;
-use crate::code::timeline::{Occupant, Timeline};
+use crate::code::timeline::{Lookup, Timeline};
 use crate::perf::Profile;
 use crate::perf::record;
 use crate::perf::sample::Sample;
 use crate::runtime::RuntimeTime;
 use crate::units::{Address, AddressRange, Pid, Time};
 
-/// How many stays of functions are looked at, for all samples together: a million samples at an address that held
+/// How many intervals of functions are looked at, for all samples together: a million samples at an address that held
 /// thousands of functions are too many.
 const MAX_LOOKS: usize = 1 << 22;
 
@@ -44,14 +44,14 @@ pub struct LiveCode {
 
 #[derive(Debug)]
 struct ProcessCode {
-    /// Which of `stays` is where. Its times are the runtime's.
+    /// Which of `intervals` is where. Its times are the runtime's.
     history: History<u32>,
-    stays: Vec<Stay>,
+    intervals: Vec<CodeInterval>,
 }
 
-/// A function's stay at one place.
+/// A function's interval at one place.
 #[derive(Clone, Copy, Debug)]
-struct Stay {
+struct CodeInterval {
     file: u32,
     since: Time,
     /// When the first part of it was overwritten.
@@ -127,7 +127,7 @@ impl LiveCode {
             let callers = sample.callers().filter(|&caller| Some(caller) != ip);
             let callers = callers.map(|caller| Address(caller.0.saturating_sub(1)));
             for address in ip.into_iter().chain(callers) {
-                if maps.at(space, address, time) == Occupant::File {
+                if maps.at(space, address, time) == Lookup::File {
                     continue;
                 }
                 let Some(left) = code.add_windows(address, time, looks, &mut windows.all) else {
@@ -144,29 +144,29 @@ impl ProcessCode {
     /// `events` in the order of time.
     fn new(events: &[RuntimeEvent]) -> Self {
         let mut builder = Builder::default();
-        let mut stays = Vec::new();
+        let mut intervals = Vec::new();
         for event in events {
             let time = Time(event.time.0);
             if let Some(left) = event.left {
                 builder.clear(left, time);
             }
-            let (Some(range), Ok(stay)) = (event.range, u32::try_from(stays.len())) else {
+            let (Some(range), Ok(interval)) = (event.range, u32::try_from(intervals.len())) else {
                 continue;
             };
-            stays.push(Stay {
+            intervals.push(CodeInterval {
                 file: event.file,
                 since: time,
                 until: Time::MAX,
             });
-            builder.put(range, time, stay);
+            builder.put(range, time, interval);
         }
         let history = builder.finish();
-        for episode in history.episodes() {
-            if let Some(stay) = stays.get_mut(episode.value as usize) {
-                stay.until = stay.until.min(episode.until);
+        for interval in history.intervals() {
+            if let Some(interval) = intervals.get_mut(interval.value as usize) {
+                interval.until = interval.until.min(interval.until);
             }
         }
-        Self { history, stays }
+        Self { history, intervals }
     }
 
     /// Adds the distances that a sample at `address` allows. Returns how many of `looks` are left; `None` if they are
@@ -179,20 +179,20 @@ impl ProcessCode {
         windows: &mut Vec<Window>,
     ) -> Option<usize> {
         let mut found: Vec<Window> = Vec::new();
-        for episode in self.history.all_at(address) {
+        for interval in self.history.all_at(address) {
             looks = looks.checked_sub(1)?;
-            let Some(stay) = self.stays.get(episode.value as usize) else {
+            let Some(interval) = self.intervals.get(interval.value as usize) else {
                 continue;
             };
-            let is_open = stay.until == Time::MAX;
+            let is_open = interval.until == Time::MAX;
             found.push(Window {
-                file: stay.file,
+                file: interval.file,
                 from: if is_open {
                     i64::MIN
                 } else {
-                    distance(stay.until, sampled).saturating_add(1)
+                    distance(interval.until, sampled).saturating_add(1)
                 },
-                to: distance(stay.since, sampled),
+                to: distance(interval.since, sampled),
             });
         }
         found.sort_unstable_by_key(|window| (window.from, window.to));

@@ -32,7 +32,7 @@ impl SpaceId {
 
 /// The memory of a process from its start, or from the start of a program in it, on.
 #[derive(Clone, Debug)]
-pub struct Space {
+pub struct AddressSpace {
     /// The process.
     pub pid: Pid,
     /// When it came to be; 0 if it was there before the profile.
@@ -111,7 +111,7 @@ impl ProcessEvent {
     }
 }
 
-impl Space {
+impl AddressSpace {
     /// The maps that it had when the profile began, as perf lists them: in the order of addresses, the program first.
     fn first_maps(&self) -> &[Map] {
         let count = self.maps.partition_point(|map| map.time == Time(0));
@@ -163,7 +163,7 @@ const EARLIER_GENERATIONS: usize = 8;
 /// All address spaces of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
-    spaces: Vec<Space>,
+    spaces: Vec<AddressSpace>,
     /// The address spaces of each process, in the order of time.
     by_pid: HashMap<Pid, Vec<(Time, SpaceId)>>,
 }
@@ -222,7 +222,7 @@ impl Processes {
             of_origins.entry(origin.space).or_insert_with(|| {
                 let mut maps = self
                     .space(origin.space)
-                    .map_or(&[][..], Space::first_maps)
+                    .map_or(&[][..], AddressSpace::first_maps)
                     .to_vec();
                 maps.sort_by_key(|map| map.range);
                 maps
@@ -259,7 +259,7 @@ impl Processes {
     fn start(&mut self, pid: Pid, since: Time, parent: Option<(SpaceId, Time)>) -> SpaceId {
         self.end(pid, since);
         let id = SpaceId(u32::try_from(self.spaces.len()).unwrap_or(u32::MAX));
-        self.spaces.push(Space {
+        self.spaces.push(AddressSpace {
             pid,
             since,
             until: Time::MAX,
@@ -272,22 +272,22 @@ impl Processes {
     }
 
     /// All address spaces. A parent stands before its children.
-    pub fn spaces(&self) -> &[Space] {
+    pub fn spaces(&self) -> &[AddressSpace] {
         &self.spaces
     }
 
     /// One address space.
-    pub fn space(&self, id: SpaceId) -> Option<&Space> {
+    pub fn space(&self, id: SpaceId) -> Option<&AddressSpace> {
         self.spaces.get(id.index())
     }
 
     /// The address spaces with their ids.
-    pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &Space)> {
+    pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         (0u32..).map(SpaceId).zip(&self.spaces)
     }
 
     /// The address spaces of one process, in the order of time.
-    pub fn spaces_of(&self, pid: Pid) -> impl Iterator<Item = (SpaceId, &Space)> {
+    pub fn spaces_of(&self, pid: Pid) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         let ids = self.by_pid.get(&pid).into_iter().flatten();
         ids.filter_map(|&(_, id)| Some((id, self.space(id)?)))
     }
@@ -323,26 +323,26 @@ impl Processes {
     /// The process that started `pid`, the one that started that, and so on.
     pub fn starters(&self, pid: Pid) -> impl Iterator<Item = Pid> {
         let first = self.spaces_of(pid).next();
-        let starters = first.map(|(space, _)| self.upwards(space, Space::started_by));
+        let starters = first.map(|(space, _)| self.upwards(space, AddressSpace::started_by));
         starters.into_iter().flatten().map(|(_, space)| space.pid)
     }
 
     /// The address spaces that the profile shows this one to become a copy of, from the nearest up: what they have mapped
     /// by then, readers copy.
-    pub fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, &Space)> {
+    pub fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         self.upwards(space, |space| space.parent.map(|(parent, _)| parent))
     }
 
     /// The same, and those that it was a copy of before the profile began.
-    pub fn all_ancestors(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, &Space)> {
-        self.upwards(space, Space::copied_from)
+    pub fn all_ancestors(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
+        self.upwards(space, AddressSpace::copied_from)
     }
 
     /// Of each process, those that were copies of it before the profile began, for a few generations.
     pub fn earlier_copies(&self) -> HashMap<Pid, Vec<Pid>> {
         let mut copies: HashMap<Pid, Vec<Pid>> = HashMap::default();
         for (id, space) in self.iter() {
-            let ancestors = self.upwards(id, Space::copied_earlier_from);
+            let ancestors = self.upwards(id, AddressSpace::copied_earlier_from);
             for (_, ancestor) in ancestors.take(EARLIER_GENERATIONS) {
                 copies.entry(ancestor.pid).or_default().push(space.pid);
             }
@@ -353,9 +353,9 @@ impl Processes {
     fn upwards(
         &self,
         space: SpaceId,
-        next: impl Fn(&Space) -> Option<SpaceId>,
-    ) -> impl Iterator<Item = (SpaceId, &Space)> {
-        let next = move |space: &Space| {
+        next: impl Fn(&AddressSpace) -> Option<SpaceId>,
+    ) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
+        let next = move |space: &AddressSpace| {
             let id = next(space)?;
             Some((id, self.space(id)?))
         };

@@ -4,7 +4,7 @@
 //! together would leave.
 
 use crate::code::process::SpaceId;
-use crate::code::timeline::{Code, Stay};
+use crate::code::timeline::{Code, Extent};
 use crate::units::{Address, Time};
 
 /// Code: what it is, and where and when.
@@ -13,7 +13,7 @@ pub struct Found {
     /// In which address space.
     pub space: SpaceId,
     /// At which addresses and when.
-    pub stay: Stay,
+    pub extent: Extent,
     /// What.
     pub code: Code,
 }
@@ -52,7 +52,7 @@ impl Recent {
     pub fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<&Found> {
         let places = self.places(space, address)?;
         let is_it = |Place(found): &Place| {
-            found.is_some_and(|found| found.space == space && found.stay.holds(address, time))
+            found.is_some_and(|found| found.space == space && found.extent.holds(address, time))
         };
         let at = places.iter().position(is_it)?;
         if at > 0 {
@@ -89,7 +89,7 @@ mod tests {
     fn found(space: u32, start: u64, code: u32) -> Found {
         Found {
             space: SpaceId::new(space),
-            stay: Stay {
+            extent: Extent {
                 range: AddressRange::new(Address(start), 16).unwrap(),
                 from: Time(10),
                 until: Time(20),
@@ -121,10 +121,10 @@ mod tests {
             .collect();
         let mut get_or_put = |found: Found| {
             let is_known = recent
-                .get(found.space, found.stay.range.start, Time(15))
+                .get(found.space, found.extent.range.start, Time(15))
                 .is_some();
             if !is_known {
-                recent.put(found.stay.range.start, found);
+                recent.put(found.extent.range.start, found);
             }
             is_known
         };

@@ -1,6 +1,6 @@
 //! Addresses that `perf inject --aslr` replaced: they match no file that a runtime wrote.
 
-use crate::code::process::{Processes, Space};
+use crate::code::process::{AddressSpace, Processes};
 
 /// Whether `perf inject --aslr` (perf 7.3) wrote the profile.
 ///
@@ -18,7 +18,7 @@ pub fn is_remapped(processes: &Processes) -> bool {
         // Once for each process.
         maps.take(if first == id { 1 } else { 0 }).next()
     });
-    let starts = |space: &Space| {
+    let starts = |space: &AddressSpace| {
         space
             .maps
             .iter()

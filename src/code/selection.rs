@@ -8,7 +8,7 @@ use crate::code::process::{Processes, SpaceId};
 use crate::code::recent::{Found, Recent};
 use crate::code::survey::TimeMarks;
 use crate::code::symbols::{PlacedSymbol, SymbolId};
-use crate::code::timeline::{Code, Occupant, Stay, Timeline};
+use crate::code::timeline::{Code, Extent, Lookup, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::hash::{HashMap, HashSet};
 use crate::perf::Profile;
@@ -125,12 +125,12 @@ impl SpaceCounts {
 /// What the samples touch.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// For each of the timeline's residences, whether a sample holds an address in it.
-    pub residences: Vec<bool>,
+    /// For each of the timeline's mappings, whether a sample holds an address in it.
+    pub mappings: Vec<bool>,
     /// And how many samples were taken in it.
     pub hits: Vec<u32>,
-    /// As `residences`, for the timeline's vacancies.
-    pub vacancies: Vec<bool>,
+    /// As `mappings`, for the timeline's freed ranges.
+    pub freed_ranges: Vec<bool>,
     /// The samples of each address space.
     pub spaces: Vec<SpaceCounts>,
     /// For each file of a runtime, how many samples were taken in its functions that have no certain name.
@@ -153,9 +153,9 @@ impl Selection {
     fn nothing(processes: &Processes, timeline: &Timeline, doubts: &Doubts) -> Self {
         Self {
             doubtful: vec![0; doubts.of_files.len()],
-            residences: vec![false; timeline.residences().len()],
-            hits: vec![0; timeline.residences().len()],
-            vacancies: vec![false; timeline.vacancies().len()],
+            mappings: vec![false; timeline.mappings().len()],
+            hits: vec![0; timeline.mappings().len()],
+            freed_ranges: vec![false; timeline.freed_ranges().len()],
             spaces: vec![SpaceCounts::default(); processes.spaces().len()],
             unknown: UnknownAddresses::default(),
             symbols: HashSet::default(),
@@ -177,8 +177,8 @@ impl Selection {
                 *own = own.saturating_add(other);
             }
         };
-        set(&mut self.residences, &other.residences);
-        set(&mut self.vacancies, &other.vacancies);
+        set(&mut self.mappings, &other.mappings);
+        set(&mut self.freed_ranges, &other.freed_ranges);
         self.unknown.merge(other.unknown);
         add(&mut self.hits, &other.hits);
         for (own, other) in self.spaces.iter_mut().zip(&other.spaces) {
@@ -197,16 +197,16 @@ impl Selection {
 
     /// How many functions, each once for each place that it was at, and how many symbols samples touch, as
     /// long as no others were added.
-    pub fn touched(&self) -> (u64, u64) {
-        let functions = self.residences.iter().filter(|&&is_touched| is_touched).count();
+    pub fn marked(&self) -> (u64, u64) {
+        let functions = self.mappings.iter().filter(|&&is_touched| is_touched).count();
         let symbols: HashSet<SymbolId> = self.symbols.iter().map(|place| place.id).collect();
         (functions as u64, symbols.len() as u64)
     }
 
     /// Adds all that no sample touches.
     pub fn add_all(&mut self, processes: &Processes, timeline: &Timeline) {
-        self.residences.fill(true);
-        self.vacancies.fill(true);
+        self.mappings.fill(true);
+        self.freed_ranges.fill(true);
         let mut symbols = timeline.all_symbols(processes);
         self.symbols.extend(symbols.by_ref().take(MAX_SYMBOLS));
         self.has_all_symbols = symbols.next().is_none();
@@ -249,7 +249,7 @@ pub struct Doubts {
 }
 
 impl Doubts {
-    /// The earliest and the latest moment that a sample can be from by the clock of a file.
+    /// The earliest and the latest context that a sample can be from by the clock of a file.
     fn moments(&self, file: u32, time: Time) -> Option<[Time; 2]> {
         let doubt = self.of_files.get(file as usize)?.as_ref()?;
         let (start, end) = self.span?;
@@ -262,7 +262,7 @@ impl Doubts {
 /// What is known of the JIT code that a sample was taken in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Leaf {
-    /// A function: an index into [`Timeline::residences`].
+    /// A function: an index into [`Timeline::mappings`].
     Function(u32),
     /// A symbol of a perf map.
     Symbol(PlacedSymbol),
@@ -288,19 +288,19 @@ impl<'a> Selector<'a> {
         selection
     }
 
-    /// What is known of a sample that was taken at `ip`, where `occupant` is; `None` if that is no JIT code.
-    pub fn leaf(&self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) -> Option<Leaf> {
+    /// What is known of a sample that was taken at `ip`, where `lookup` is; `None` if that is no JIT code.
+    pub fn classify_ip(&self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) -> Option<Leaf> {
         let dump = self.dumps.get(space.index()).copied().unwrap_or_default();
-        Some(match occupant {
-            Occupant::Function(at) => match self.doubtful_file(space, ip, time, at) {
+        Some(match lookup {
+            Lookup::Function(at) => match self.doubtful_file(space, ip, time, at) {
                 Some(file) => Leaf::Doubtful(file),
                 None => Leaf::Function(at),
             },
-            Occupant::Symbol(symbol) => Leaf::Symbol(symbol),
-            Occupant::File => return None,
-            Occupant::Unmapped if dump == DumpState::None => return None,
+            Lookup::Symbol(symbol) => Leaf::Symbol(symbol),
+            Lookup::File => return None,
+            Lookup::Unmapped if dump == DumpState::None => return None,
             _ if self.timeline.has_later_code(space, ip, time) => Leaf::BeforeLoad,
-            Occupant::Unmapped if !self.timeline.may_be_jit(space, ip) => return None,
+            Lookup::Unmapped if !self.timeline.may_be_jit(space, ip) => return None,
             _ => match dump {
                 DumpState::Read => Leaf::NotInDump,
                 DumpState::Unusable => Leaf::DumpUnusable,
@@ -309,13 +309,13 @@ impl<'a> Selector<'a> {
         })
     }
 
-    /// The file of the residence `at`, if a sample at `ip` can be of another function as well, since the file's clock is not known
+    /// The file of the mapping `at`, if a sample at `ip` can be of another function as well, since the file's clock is not known
     /// well enough.
     fn doubtful_file(&self, space: SpaceId, ip: Address, time: Time, at: u32) -> Option<u32> {
-        let file = self.timeline.residences().get(at as usize)?.function.file;
+        let file = self.timeline.mappings().get(at as usize)?.function.file;
         let moments = self.doubts.moments(file, time)?;
-        let is_another = |moment| match self.timeline.at(space, ip, moment) {
-            Occupant::Function(other) => other != at,
+        let is_another = |context| match self.timeline.at(space, ip, context) {
+            Lookup::Function(other) => other != at,
             _ => false,
         };
         moments.into_iter().any(is_another).then_some(file)
@@ -338,7 +338,7 @@ impl<'a> Selector<'a> {
     }
 }
 
-fn mark(marks: &mut [bool], at: u32) {
+fn set_mark(marks: &mut [bool], at: u32) {
     if let Some(mark) = marks.get_mut(at as usize) {
         *mark = true;
     }
@@ -346,11 +346,11 @@ fn mark(marks: &mut [bool], at: u32) {
 
 /// Where and when a sample was taken.
 #[derive(Clone, Copy)]
-struct Moment {
+struct FrameContext {
     space: SpaceId,
     time: Time,
     /// Where functions were, ever.
-    extent: Option<AddressRange>,
+    code_bounds: Option<AddressRange>,
 }
 
 /// A walk over a piece of the records.
@@ -377,20 +377,20 @@ impl Walk<'_> {
         let pid = attr.and_then(|attr| attr.trailer_pid(record, order));
         let time = self.time_of(record);
         let space = pid.and_then(|pid| self.selector.processes.space_at(pid, time));
-        if let Some(moment) = space.and_then(|space| self.moment(space, time)) {
+        if let Some(context) = space.and_then(|space| self.context(space, time)) {
             for address in deferred_callers(record, order) {
-                self.touch_frame(address, moment);
+                self.mark_frame(address, context);
             }
         }
     }
 
-    /// A moment of an address space in which there is code, ever.
-    fn moment(&self, space: SpaceId, time: Time) -> Option<Moment> {
-        let extent = self.selector.timeline.extent(space);
-        (extent.is_some() || self.selector.timeline.has_symbols(space)).then_some(Moment {
+    /// A context of an address space in which there is code, ever.
+    fn context(&self, space: SpaceId, time: Time) -> Option<FrameContext> {
+        let code_bounds = self.selector.timeline.code_bounds(space);
+        (code_bounds.is_some() || self.selector.timeline.has_symbols(space)).then_some(FrameContext {
             space,
             time,
-            extent,
+            code_bounds,
         })
     }
 
@@ -412,53 +412,55 @@ impl Walk<'_> {
         }
         let mut is_in_function = false;
         if let Some(ip) = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER) {
-            let (occupant, _) = self.find(space, ip, time);
-            is_in_function = occupant.is_function();
-            self.touch(space, ip, occupant);
-            self.note_unknown(space, ip, occupant);
-            self.count(space, ip, time, occupant);
+            let (lookup, _) = self.find(space, ip, time);
+            is_in_function = lookup.is_function();
+            self.mark(space, ip, lookup);
+            self.note_unknown(space, ip, lookup);
+            self.count(space, ip, time, lookup);
         }
-        if let Some(moment) = self.moment(space, time)
+        if let Some(context) = self.context(space, time)
             && !record.is_of_guest()
         {
-            self.add_callers(&sample, moment, is_in_function);
+            self.add_callers(&sample, context, is_in_function);
         }
     }
 
     /// The addresses that came with a sample, whose own is in a function or not.
-    fn add_callers(&mut self, sample: &Sample<'_>, moment: Moment, mut is_in_stack: bool) {
+    fn add_callers(&mut self, sample: &Sample<'_>, context: FrameContext, mut is_in_stack: bool) {
         for address in sample.callers() {
-            is_in_stack |= self.touch_frame(address, moment);
+            is_in_stack |= self.mark_frame(address, context);
         }
         self.selection.samples.with_named_frame += u64::from(is_in_stack);
         for address in sample.branches.iter() {
-            self.touch_address(address, moment);
+            self.mark_address(address, context);
         }
         // Words of the stack may be return addresses; unwinding will show which are.
         for address in sample.registers.iter().chain(sample.stack.iter()) {
-            self.touch_caller(address, moment);
+            self.mark_caller(address, context);
         }
     }
 
     /// Touches what a frame of a call chain may stand for, and notes it where nothing is known; says whether it is in a
     /// function.
-    fn touch_frame(&mut self, address: Address, moment: Moment) -> bool {
-        let (occupant, is_in_function) = self.touch_caller(address, moment);
-        if let Some(occupant) = occupant
-            && moment.extent.is_some_and(|extent| extent.contains(address))
+    fn mark_frame(&mut self, address: Address, context: FrameContext) -> bool {
+        let (lookup, is_in_function) = self.mark_caller(address, context);
+        if let Some(lookup) = lookup
+            && context
+                .code_bounds
+                .is_some_and(|code_bounds| code_bounds.contains(address))
         {
-            self.note_unknown(moment.space, address, occupant);
+            self.note_unknown(context.space, address, lookup);
         }
         is_in_function
     }
 
     /// Notes an address among code where nothing is known, or a file is while code that lies there later, or in a
     /// process that this one is a copy of, may be in an object already.
-    fn note_unknown(&mut self, space: SpaceId, address: Address, occupant: Occupant) {
-        let is_unknown = match occupant {
-            Occupant::Anonymous | Occupant::Unmapped => true,
-            Occupant::File => self.selector.timeline.ever_has_code(space, address),
-            Occupant::Function(_) | Occupant::Vacated(_) | Occupant::Symbol(_) => false,
+    fn note_unknown(&mut self, space: SpaceId, address: Address, lookup: Lookup) {
+        let is_unknown = match lookup {
+            Lookup::Anonymous | Lookup::Unmapped => true,
+            Lookup::File => self.selector.timeline.ever_has_code(space, address),
+            Lookup::Function(_) | Lookup::Freed(_) | Lookup::Symbol(_) => false,
         };
         if is_unknown {
             self.selection.unknown.insert(space, address);
@@ -468,89 +470,95 @@ impl Walk<'_> {
     /// Touches what an address of a call chain may stand for; says what is there, where that can be code, and whether the
     /// call is in a function. A return address can lie one byte behind its caller, where that ends in a call.
     #[inline]
-    fn touch_caller(&mut self, address: Address, moment: Moment) -> (Option<Occupant>, bool) {
+    fn mark_caller(&mut self, address: Address, context: FrameContext) -> (Option<Lookup>, bool) {
         let before = Address(address.0.saturating_sub(1));
         // Most frames are in functions that were touched lately.
-        if moment.extent.is_some_and(|extent| extent.contains(address))
-            && let Some(found) = self.recent.get(moment.space, address, moment.time)
-            && let Code::Function(residence) = found.code
-            && found.stay.range.contains(before)
+        if context
+            .code_bounds
+            .is_some_and(|code_bounds| code_bounds.contains(address))
+            && let Some(found) = self.recent.get(context.space, address, context.time)
+            && let Code::Function(mapping) = found.code
+            && found.extent.range.contains(before)
         {
-            return (Some(Occupant::Function(residence)), true);
+            return (Some(Lookup::Function(mapping)), true);
         }
-        self.touch_unfamiliar_caller(address, before, moment)
+        self.mark_unfamiliar_caller(address, before, context)
     }
 
-    fn touch_unfamiliar_caller(
+    fn mark_unfamiliar_caller(
         &mut self,
         address: Address,
         before: Address,
-        moment: Moment,
-    ) -> (Option<Occupant>, bool) {
-        let (occupant, stay) = self.touch_around(address, moment);
-        let is_in_function = occupant.is_some_and(Occupant::is_function);
-        if stay.is_some_and(|stay| stay.range.contains(before)) {
-            return (occupant, is_in_function);
+        context: FrameContext,
+    ) -> (Option<Lookup>, bool) {
+        let (lookup, extent) = self.mark_lookup(address, context);
+        let is_in_function = lookup.is_some_and(Lookup::is_function);
+        if extent.is_some_and(|extent| extent.range.contains(before)) {
+            return (lookup, is_in_function);
         }
-        (occupant, self.touch_address(before, moment) | is_in_function)
+        (lookup, self.mark_address(before, context) | is_in_function)
     }
 
-    fn touch_address(&mut self, address: Address, moment: Moment) -> bool {
-        let (occupant, _) = self.touch_around(address, moment);
-        occupant.is_some_and(Occupant::is_function)
+    fn mark_address(&mut self, address: Address, context: FrameContext) -> bool {
+        let (lookup, _) = self.mark_lookup(address, context);
+        lookup.is_some_and(Lookup::is_function)
     }
 
     /// Touches what is at an address, and says what that is, where it can be code, and where around it the same is.
-    fn touch_around(&mut self, address: Address, moment: Moment) -> (Option<Occupant>, Option<Stay>) {
-        let Moment { space, time, extent } = moment;
+    fn mark_lookup(&mut self, address: Address, context: FrameContext) -> (Option<Lookup>, Option<Extent>) {
+        let FrameContext {
+            space,
+            time,
+            code_bounds,
+        } = context;
         let timeline = self.selector.timeline;
-        let is_near_function = extent.is_some_and(|extent| extent.contains(address));
+        let is_near_function = code_bounds.is_some_and(|code_bounds| code_bounds.contains(address));
         if !is_near_function && !timeline.may_have_symbol(space, address) {
             return (None, None);
         }
-        let (occupant, stay) = self.find(space, address, time);
-        self.touch(space, address, occupant);
-        (Some(occupant), stay)
+        let (lookup, extent) = self.find(space, address, time);
+        self.mark(space, address, lookup);
+        (Some(lookup), extent)
     }
 
     /// What is at an address at a time, and if it is code, where around there.
-    fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Occupant, Option<Stay>) {
+    fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Lookup, Option<Extent>) {
         if let Some(found) = self.recent.get(space, address, time) {
-            return (found.code.into(), Some(found.stay));
+            return (found.code.into(), Some(found.extent));
         }
-        let (occupant, stay) = self.selector.timeline.around(space, address, time);
-        if let (Some(stay), Some(code)) = (stay, occupant.code()) {
-            self.recent.put(address, Found { space, stay, code });
+        let (lookup, extent) = self.selector.timeline.lookup_with_extent(space, address, time);
+        if let (Some(extent), Some(code)) = (extent, lookup.code()) {
+            self.recent.put(address, Found { space, extent, code });
         }
-        (occupant, stay)
+        (lookup, extent)
     }
 
     /// Notes that what is at an address is touched.
-    fn touch(&mut self, space: SpaceId, address: Address, occupant: Occupant) {
-        match occupant {
-            Occupant::Function(at) => mark(&mut self.selection.residences, at),
-            Occupant::Vacated(at) => {
-                mark(&mut self.selection.vacancies, at);
-                self.touch_withheld(space, address);
+    fn mark(&mut self, space: SpaceId, address: Address, lookup: Lookup) {
+        match lookup {
+            Lookup::Function(at) => set_mark(&mut self.selection.mappings, at),
+            Lookup::Freed(at) => {
+                set_mark(&mut self.selection.freed_ranges, at);
+                self.mark_withheld(space, address);
             }
-            Occupant::Symbol(symbol) => {
+            Lookup::Symbol(symbol) => {
                 self.selection.symbols.insert(symbol);
             }
-            Occupant::Anonymous | Occupant::Unmapped => self.touch_withheld(space, address),
-            Occupant::File => {}
+            Lookup::Anonymous | Lookup::Unmapped => self.mark_withheld(space, address),
+            Lookup::File => {}
         }
     }
 
     /// Touches the functions that keep symbols of perf maps from an address: a run on the output must not find a symbol there
     /// either, and only functions with an object are known to it.
-    fn touch_withheld(&mut self, space: SpaceId, address: Address) {
-        for residence in self.selector.timeline.symbols_withheld_by(space, address) {
-            mark(&mut self.selection.residences, residence);
+    fn mark_withheld(&mut self, space: SpaceId, address: Address) {
+        for mapping in self.selector.timeline.symbols_withheld_by(space, address) {
+            set_mark(&mut self.selection.mappings, mapping);
         }
     }
 
-    fn count(&mut self, space: SpaceId, ip: Address, time: Time, occupant: Occupant) {
-        let Some(leaf) = self.selector.leaf(space, ip, time, occupant) else {
+    fn count(&mut self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) {
+        let Some(leaf) = self.selector.classify_ip(space, ip, time, lookup) else {
             return;
         };
         let samples = &mut self.selection.samples;

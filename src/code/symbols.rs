@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::survey::InjectedMap;
-use crate::code::timeline::{Residence, Stretch};
+use crate::code::timeline::{CodeMapping, JitRegion};
 use crate::hash::HashMap;
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Pid, Time};
@@ -56,12 +56,12 @@ impl SymbolTable {
     }
 }
 
-/// Those of `residences`, which are in the order of address spaces, that are in one of them, with their indices.
-fn code_of(residences: &[Residence], space: SpaceId) -> impl Iterator<Item = (u32, &Residence)> {
-    let start = residences.partition_point(|residence| residence.space < space);
-    let own = residences.iter().zip(0u32..).skip(start);
-    let own = own.take_while(move |(residence, _)| residence.space == space);
-    own.map(|(residence, index)| (index, residence))
+/// Those of `mappings`, which are in the order of address spaces, that are in one of them, with their indices.
+fn code_of(mappings: &[CodeMapping], space: SpaceId) -> impl Iterator<Item = (u32, &CodeMapping)> {
+    let start = mappings.partition_point(|mapping| mapping.space < space);
+    let own = mappings.iter().zip(0u32..).skip(start);
+    let own = own.take_while(move |(mapping, _)| mapping.space == space);
+    own.map(|(mapping, index)| (index, mapping))
 }
 
 /// The symbols of all processes.
@@ -76,14 +76,14 @@ pub struct Symbols {
 struct Table {
     /// Those that are asked, and their symbols.
     pieces: Vec<Piece>,
-    /// Those that are not, since a dump knows better, and the residences that do so.
+    /// Those that are not, since a dump knows better, and the mappings that do so.
     withheld: Vec<Piece>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     range: AddressRange,
-    /// A symbol or a residence.
+    /// A symbol or a mapping.
     index: u32,
 }
 
@@ -109,11 +109,11 @@ struct SpaceSymbols {
 }
 
 impl Symbols {
-    /// Puts together what is in `tables`, but for the addresses at which `residences`, in the order of the
+    /// Puts together what is in `tables`, but for the addresses at which `mappings`, in the order of the
     /// timeline, or `injected` objects say that there was code of a dump. Each process has at most one table.
     pub fn new(
         processes: &Processes,
-        residences: &[Residence],
+        mappings: &[CodeMapping],
         injected: &[InjectedMap],
         tables: &[SymbolTable],
     ) -> Self {
@@ -144,8 +144,8 @@ impl Symbols {
             let (Some(map), Some(table)) = (maps.get_mut(at), symbols.tables.get_mut(at)) else {
                 continue;
             };
-            for (index, residence) in code_of(residences, space) {
-                map.remove(residence.range, |range, _| {
+            for (index, mapping) in code_of(mappings, space) {
+                map.remove(mapping.range, |range, _| {
                     table.withheld.push(Piece { range, index })
                 });
             }
@@ -208,10 +208,10 @@ impl Symbols {
     }
 
     /// The symbol at an address of an address space, in memory that became such as JIT compilers use in
-    /// `stretch`.
-    pub fn at(&self, space: SpaceId, address: Address, stretch: Stretch) -> Option<PlacedSymbol> {
+    /// `region`.
+    pub fn at(&self, space: SpaceId, address: Address, region: JitRegion) -> Option<PlacedSymbol> {
         let (home, table, piece) = self.find(space, address)?;
-        self.place(home, table, piece, stretch)
+        self.place(home, table, piece, region)
     }
 
     fn find(&self, space: SpaceId, address: Address) -> Option<(SpaceId, u32, Piece)> {
@@ -221,7 +221,7 @@ impl Symbols {
         })
     }
 
-    /// The residences because of which no table is asked about an address of an address space.
+    /// The mappings because of which no table is asked about an address of an address space.
     pub fn withheld_by(&self, space: SpaceId, address: Address) -> impl Iterator<Item = u32> {
         self.chain(space).filter_map(move |(_, table)| {
             let table = self.tables.get(table as usize)?;
@@ -229,13 +229,13 @@ impl Symbols {
         })
     }
 
-    fn place(&self, home: SpaceId, table: u32, piece: Piece, stretch: Stretch) -> Option<PlacedSymbol> {
+    fn place(&self, home: SpaceId, table: u32, piece: Piece, region: JitRegion) -> Option<PlacedSymbol> {
         // Memory that was inherited from a process which the symbol is not one of has it from the copy on.
         let own = self.spaces.get(home.index())?;
-        let (space, since) = if own.generation > self.spaces.get(stretch.space.index())?.generation {
+        let (space, since) = if own.generation > self.spaces.get(region.space.index())?.generation {
             (home, own.since)
         } else {
-            (stretch.space, stretch.since)
+            (region.space, region.since)
         };
         Some(PlacedSymbol {
             id: SymbolId {
@@ -244,21 +244,21 @@ impl Symbols {
             },
             space,
             since,
-            range: piece.range.intersection(stretch.range)?,
+            range: piece.range.intersection(region.range)?,
         })
     }
 
-    /// All symbols in a stretch of memory.
-    pub fn in_stretch(&self, stretch: Stretch) -> impl Iterator<Item = PlacedSymbol> {
-        let nearest = self.chain(stretch.space).next();
+    /// All symbols in a region of memory.
+    pub fn in_region(&self, region: JitRegion) -> impl Iterator<Item = PlacedSymbol> {
+        let nearest = self.chain(region.space).next();
         nearest.into_iter().flat_map(move |(home, table)| {
             let table_of = self.tables.get(table as usize);
             let pieces = table_of.map_or(&[][..], |table| table.pieces.as_slice());
-            let before = pieces.partition_point(|piece| piece.range.end <= stretch.range.start);
+            let before = pieces.partition_point(|piece| piece.range.end <= region.range.start);
             let pieces = pieces.iter().skip(before);
             pieces
-                .take_while(move |piece| piece.range.start < stretch.range.end)
-                .filter_map(move |&piece| self.place(home, table, piece, stretch))
+                .take_while(move |piece| piece.range.start < region.range.end)
+                .filter_map(move |&piece| self.place(home, table, piece, region))
         })
     }
 }

@@ -9,8 +9,8 @@ mod placing;
 
 use std::fmt;
 
-use crate::code::history::{Episode, History};
-use crate::code::process::{MAX_GENERATIONS, Processes, Space, SpaceId};
+use crate::code::history::{History, Interval};
+use crate::code::process::{AddressSpace, MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::survey::InjectedMap;
 use crate::code::symbols::{PlacedSymbol, SymbolTable, Symbols};
 use crate::code::timeline::placing::Placing;
@@ -78,9 +78,9 @@ pub fn ranges(
     })
 }
 
-/// A function's stay at one place: from its load, or from a move, on.
+/// A function's extent at one place: from its load, or from a move, on.
 #[derive(Clone, Copy, Debug)]
-pub struct Residence {
+pub struct CodeMapping {
     /// The function.
     pub function: FunctionId,
     /// In which address space.
@@ -89,30 +89,30 @@ pub struct Residence {
     pub range: AddressRange,
     /// From when on.
     pub since: Time,
-    /// Its place among all stays and vacancies of the address space, which tells those of one time apart.
+    /// Its place among all stays and freed ranges of the address space, which tells those of one time apart.
     pub sequence: u32,
 }
 
 /// Addresses that code was moved away from.
 #[derive(Clone, Copy, Debug)]
-pub struct Vacancy {
+pub struct FreedRange {
     /// In which address space.
     pub space: SpaceId,
     /// Which.
     pub range: AddressRange,
     /// From when on.
     pub since: Time,
-    /// As [`Residence::sequence`].
+    /// As [`CodeMapping::sequence`].
     pub sequence: u32,
 }
 
 /// What is at an address at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Occupant {
-    /// The code of a function: an index into [`Timeline::residences`].
+pub enum Lookup {
+    /// The code of a function: an index into [`Timeline::mappings`].
     Function(u32),
-    /// Nothing since code was moved away: an index into [`Timeline::vacancies`].
-    Vacated(u32),
+    /// Nothing since code was moved away: an index into [`Timeline::freed_ranges`].
+    Freed(u32),
     /// Code that is known by its name only.
     Symbol(PlacedSymbol),
     /// Memory that JIT compilers use, but nothing that is known.
@@ -123,7 +123,7 @@ pub enum Occupant {
     Unmapped,
 }
 
-impl Occupant {
+impl Lookup {
     /// Whether that has a name.
     pub fn is_function(self) -> bool {
         matches!(self, Self::Function(_) | Self::Symbol(_))
@@ -132,7 +132,7 @@ impl Occupant {
 
 /// Addresses and a time at which the same is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stay {
+pub struct Extent {
     /// The addresses.
     pub range: AddressRange,
     /// When it begins.
@@ -141,7 +141,7 @@ pub struct Stay {
     pub until: Time,
 }
 
-impl Stay {
+impl Extent {
     /// Whether it holds an address at a time.
     pub fn holds(&self, address: Address, time: Time) -> bool {
         self.range.contains(address) && self.from <= time && time < self.until
@@ -150,7 +150,7 @@ impl Stay {
 
 /// Memory that JIT compilers use, from when it became such on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stretch {
+pub struct JitRegion {
     /// The address space that mapped it; others may be copies of that one.
     pub space: SpaceId,
     /// Where.
@@ -187,27 +187,27 @@ impl Memory {
 /// What a dump says is at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
-    /// The code of a function: an index into [`Timeline::residences`].
+    /// The code of a function: an index into [`Timeline::mappings`].
     Function(u32),
-    /// Nothing since it was moved away: an index into [`Timeline::vacancies`].
-    Vacated(u32),
+    /// Nothing since it was moved away: an index into [`Timeline::freed_ranges`].
+    Freed(u32),
 }
 
-impl From<Code> for Occupant {
+impl From<Code> for Lookup {
     fn from(code: Code) -> Self {
         match code {
-            Code::Function(residence) => Self::Function(residence),
-            Code::Vacated(vacancy) => Self::Vacated(vacancy),
+            Code::Function(mapping) => Self::Function(mapping),
+            Code::Freed(freed_range) => Self::Freed(freed_range),
         }
     }
 }
 
-impl Occupant {
+impl Lookup {
     /// It, if a dump says that it is there.
     pub fn code(self) -> Option<Code> {
         match self {
-            Self::Function(residence) => Some(Code::Function(residence)),
-            Self::Vacated(vacancy) => Some(Code::Vacated(vacancy)),
+            Self::Function(mapping) => Some(Code::Function(mapping)),
+            Self::Freed(freed_range) => Some(Code::Freed(freed_range)),
             Self::Symbol(_) | Self::Anonymous | Self::File | Self::Unmapped => None,
         }
     }
@@ -234,8 +234,8 @@ impl fmt::Display for Fault {
 /// The code of all processes over time.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    residences: Vec<Residence>,
-    vacancies: Vec<Vacancy>,
+    mappings: Vec<CodeMapping>,
+    freed_ranges: Vec<FreedRange>,
     spaces: Vec<SpaceTimeline>,
     symbols: Symbols,
     faults: Tally<Fault>,
@@ -249,7 +249,7 @@ struct SpaceTimeline {
     /// happened.
     parent: Option<(SpaceId, Time)>,
     /// From the lowest address that code ever was at, here or in the ancestors, up to the highest.
-    extent: Option<AddressRange>,
+    code_bounds: Option<AddressRange>,
     /// Whether any map of a file is known, here or in the ancestors.
     has_files: bool,
 }
@@ -283,12 +283,12 @@ impl Timeline {
                 let placing = Placing::new(&mut timeline, id, parent, &mut pieces);
                 placing.layers(&space.maps, own)
             });
-            let inherited = parent.and_then(|(parent, _)| timeline.extent(parent));
-            let extent = layers.as_ref().and_then(|layers| layers.code.extent());
+            let inherited = parent.and_then(|(parent, _)| timeline.code_bounds(parent));
+            let code_bounds = layers.as_ref().and_then(|layers| layers.code.code_bounds());
             timeline.spaces.push(SpaceTimeline {
                 layers,
                 parent,
-                extent: [extent, inherited].into_iter().flatten().reduce(hull),
+                code_bounds: [code_bounds, inherited].into_iter().flatten().reduce(hull),
                 has_files: has_files(&timeline, space),
             });
         }
@@ -297,44 +297,44 @@ impl Timeline {
 
     /// Adds names for what has none, neither here nor in the objects that were `injected` into the profile already.
     pub fn add_symbols(&mut self, processes: &Processes, injected: &[InjectedMap], tables: Vec<SymbolTable>) {
-        self.symbols = Symbols::new(processes, &self.residences, injected, &tables);
+        self.symbols = Symbols::new(processes, &self.mappings, injected, &tables);
     }
 
-    /// The residences because of which no symbol is at an address of an address space.
+    /// The mappings because of which no symbol is at an address of an address space.
     pub fn symbols_withheld_by(&self, space: SpaceId, address: Address) -> impl Iterator<Item = u32> {
         self.symbols.withheld_by(space, address)
     }
 
     /// All stays of all functions.
-    pub fn residences(&self) -> &[Residence] {
-        &self.residences
+    pub fn mappings(&self) -> &[CodeMapping] {
+        &self.mappings
     }
 
     /// All places that code was moved away from.
-    pub fn vacancies(&self) -> &[Vacancy] {
-        &self.vacancies
+    pub fn freed_ranges(&self) -> &[FreedRange] {
+        &self.freed_ranges
     }
 
     /// The stays that `marks` has a mark for, in their order: by address space, then by time.
-    pub fn chosen(&self, marks: &[bool]) -> Vec<Residence> {
-        marked(&self.residences, marks)
+    pub fn selected(&self, marks: &[bool]) -> Vec<CodeMapping> {
+        marked(&self.mappings, marks)
     }
 
     /// The left places that `marks` has a mark for.
-    pub fn chosen_vacancies(&self, marks: &[bool]) -> Vec<Vacancy> {
-        marked(&self.vacancies, marks)
+    pub fn selected_freed_ranges(&self, marks: &[bool]) -> Vec<FreedRange> {
+        marked(&self.freed_ranges, marks)
     }
 
     /// What lay where and for how long in an address space itself, without what it inherited, in the order of time.
-    pub fn code_of(&self, space: SpaceId) -> &[Episode<Code>] {
+    pub fn code_of(&self, space: SpaceId) -> &[Interval<Code>] {
         self.layers_of(space)
-            .map_or(&[][..], |layers| layers.code.episodes())
+            .map_or(&[][..], |layers| layers.code.intervals())
     }
 
     /// From the lowest address that code ever was at, in an address space or in those that it is a copy of,
     /// up to the highest.
-    pub fn extent(&self, space: SpaceId) -> Option<AddressRange> {
-        self.spaces.get(space.index())?.extent
+    pub fn code_bounds(&self, space: SpaceId) -> Option<AddressRange> {
+        self.spaces.get(space.index())?.code_bounds
     }
 
     /// Whether there are any symbols for an address space.
@@ -349,61 +349,66 @@ impl Timeline {
     }
 
     /// What is at an address of an address space at a time.
-    pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Occupant {
-        self.around(space, address, time).0
+    pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Lookup {
+        self.lookup_with_extent(space, address, time).0
     }
 
     /// The same, and if it is code, where and when around there it is as well, as far as that is known at once.
-    pub fn around(&self, space: SpaceId, address: Address, time: Time) -> (Occupant, Option<Stay>) {
-        let mut stretch = None;
+    pub fn lookup_with_extent(
+        &self,
+        space: SpaceId,
+        address: Address,
+        time: Time,
+    ) -> (Lookup, Option<Extent>) {
+        let mut region = None;
         for (generation, (of, layers, time)) in self.lookups(space, time).enumerate() {
             if let Some(code) = layers.code.at(address, time) {
                 // Over a part of what is inherited there may be something else.
-                let stay = Stay {
+                let extent = Extent {
                     range: code.range,
                     from: code.from,
                     until: code.until,
                 };
-                return (code.value.into(), (generation == 0).then_some(stay));
+                return (code.value.into(), (generation == 0).then_some(extent));
             }
             let Some(memory) = layers.maps.at(address, time) else {
                 continue;
             };
             if memory.value != Memory::File {
-                stretch = stretch.or(Some(memory.stretch(of)));
-            } else if stretch.is_none() {
-                return (Occupant::File, None);
+                region = region.or(Some(memory.region(of)));
+            } else if region.is_none() {
+                return (Lookup::File, None);
             }
             // Memory that a child mapped over its parent's file is the child's.
             if memory.value.hides_inherited() {
                 break;
             }
         }
-        let Some(stretch) = stretch else {
-            return (Occupant::Unmapped, None);
+        let Some(region) = region else {
+            return (Lookup::Unmapped, None);
         };
-        match self.symbols.at(space, address, stretch) {
-            Some(symbol) => (Occupant::Symbol(symbol), None),
-            None => (Occupant::Anonymous, None),
+        match self.symbols.at(space, address, region) {
+            Some(symbol) => (Lookup::Symbol(symbol), None),
+            None => (Lookup::Anonymous, None),
         }
     }
 
     /// All symbols in all memory that they can be in.
     pub fn all_symbols(&self, processes: &Processes) -> impl Iterator<Item = PlacedSymbol> {
         let spaces = processes.iter().map(|(id, _)| id).zip(&self.spaces);
-        let stretches = spaces.flat_map(|(id, space)| {
-            let episodes = space.layers.iter().flat_map(|layers| layers.maps.episodes());
-            let anonymous = episodes.filter(|episode| episode.value != Memory::File);
-            anonymous.map(move |episode| episode.stretch(id))
+        let regions = spaces.flat_map(|(id, space)| {
+            let intervals = space.layers.iter().flat_map(|layers| layers.maps.intervals());
+            let anonymous = intervals.filter(|interval| interval.value != Memory::File);
+            anonymous.map(move |interval| interval.region(id))
         });
-        stretches.flat_map(|stretch| self.symbols.in_stretch(stretch))
+        regions.flat_map(|region| self.symbols.in_region(region))
     }
 
     /// Until when the memory of a symbol is such as JIT compilers use.
     pub fn end_of(&self, symbol: PlacedSymbol) -> Time {
         let layers = self.layers_of(symbol.space);
         let memory = layers.and_then(|layers| layers.maps.at(symbol.range.start, symbol.since));
-        memory.map_or(Time::MAX, |episode| episode.until)
+        memory.map_or(Time::MAX, |interval| interval.until)
     }
 
     /// Whether memory that no map is known of may be that of a JIT compiler. Every page that is executed is mapped; where a
@@ -450,9 +455,9 @@ impl Timeline {
     }
 }
 
-impl Episode<Memory> {
-    fn stretch(&self, space: SpaceId) -> Stretch {
-        Stretch {
+impl Interval<Memory> {
+    fn region(&self, space: SpaceId) -> JitRegion {
+        JitRegion {
             space,
             range: self.range,
             since: self.from,
@@ -460,7 +465,7 @@ impl Episode<Memory> {
     }
 }
 
-fn has_files(timeline: &Timeline, space: &Space) -> bool {
+fn has_files(timeline: &Timeline, space: &AddressSpace) -> bool {
     let parent = space
         .parent
         .and_then(|(parent, _)| timeline.spaces.get(parent.index()));
@@ -521,7 +526,7 @@ mod tests {
     ) -> Option<u32> {
         let space = processes.space_at(Pid(pid), Time(time))?;
         match timeline.at(space, Address(address), Time(time)) {
-            Occupant::Function(at) => Some(timeline.residences()[at as usize].function.function),
+            Lookup::Function(at) => Some(timeline.mappings()[at as usize].function.function),
             _ => None,
         }
     }
@@ -540,8 +545,8 @@ mod tests {
         assert_eq!(at(0x1090, 50), Some(2), "an anonymous map hides nothing");
         assert_eq!(at(0x107f, 50), Some(1));
         let space = processes.space_at(Pid(1), Time(0)).unwrap();
-        assert_eq!(timeline.at(space, Address(0x1fff), Time(50)), Occupant::Anonymous);
-        assert_eq!(timeline.at(space, Address(0x2000), Time(50)), Occupant::Unmapped);
+        assert_eq!(timeline.at(space, Address(0x1fff), Time(50)), Lookup::Anonymous);
+        assert_eq!(timeline.at(space, Address(0x2000), Time(50)), Lookup::Unmapped);
         assert!(timeline.has_later_code(space, Address(0x1090), Time(9)));
     }
 
@@ -598,7 +603,10 @@ mod tests {
             Some(2),
             "what took its place before the move stays"
         );
-        let vacancy = timeline.vacancies()[0];
-        assert_eq!((vacancy.range, vacancy.since), (range(0x1000, 0x80), Time(40)));
+        let freed_range = timeline.freed_ranges()[0];
+        assert_eq!(
+            (freed_range.range, freed_range.since),
+            (range(0x1000, 0x80), Time(40))
+        );
     }
 }

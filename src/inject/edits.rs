@@ -3,7 +3,7 @@
 use crate::bytes::printable;
 use crate::code::cover::{self, OwnMap, Reduced};
 use crate::code::survey::Survey;
-use crate::code::timeline::Vacancy;
+use crate::code::timeline::FreedRange;
 use crate::inject::Error;
 use crate::inject::objects::PlacedObject;
 use crate::inject::sources::Sources;
@@ -31,20 +31,20 @@ pub struct Changes {
 pub fn changes(
     profile: &Profile<'_>,
     survey: &Survey,
-    vacancies: &[Vacancy],
+    freed_ranges: &[FreedRange],
     sources: &Sources<'_>,
     objects: &[PlacedObject],
 ) -> Result<Changes, Error> {
     let mut edits = Edits::default();
     if let Some(event) = map_event(profile, survey) {
-        insert_maps(&mut edits, profile, survey, event, objects, vacancies)?;
+        insert_maps(&mut edits, profile, survey, event, objects, freed_ranges)?;
     }
     for &marker in sources.used.iter().flat_map(|used| &used.found.markers) {
         if let Some(record) = profile.records_from(marker).next() {
             edits.replace(&record, |_| {});
         }
     }
-    let covering = cover::reduced_maps(&survey.processes, &own_maps(objects, vacancies));
+    let covering = cover::reduced_maps(&survey.processes, &own_maps(objects, freed_ranges));
     for reduced in &covering.reduced {
         reduce(&mut edits, profile, reduced);
     }
@@ -66,7 +66,7 @@ fn map_event<'a>(profile: &'a Profile<'_>, survey: &Survey) -> Option<Event<'a>>
     Some(Event { attr, id })
 }
 
-fn own_maps(objects: &[PlacedObject], vacancies: &[Vacancy]) -> Vec<OwnMap> {
+fn own_maps(objects: &[PlacedObject], freed_ranges: &[FreedRange]) -> Vec<OwnMap> {
     let functions = objects.iter().map(|object| OwnMap {
         space: object.space,
         range: object.range,
@@ -74,14 +74,14 @@ fn own_maps(objects: &[PlacedObject], vacancies: &[Vacancy]) -> Vec<OwnMap> {
         sequence: object.sequence,
         is_function: true,
     });
-    let vacancies = vacancies.iter().map(|vacancy| OwnMap {
-        space: vacancy.space,
-        range: vacancy.range,
-        since: vacancy.since,
-        sequence: vacancy.sequence,
+    let freed_ranges = freed_ranges.iter().map(|freed_range| OwnMap {
+        space: freed_range.space,
+        range: freed_range.range,
+        since: freed_range.since,
+        sequence: freed_range.sequence,
         is_function: false,
     });
-    functions.chain(vacancies).collect()
+    functions.chain(freed_ranges).collect()
 }
 
 fn insert_maps(
@@ -90,22 +90,26 @@ fn insert_maps(
     survey: &Survey,
     event: Event<'_>,
     objects: &[PlacedObject],
-    vacancies: &[Vacancy],
+    freed_ranges: &[FreedRange],
 ) -> Result<(), Error> {
     let objects = objects
         .iter()
         .map(|object| (object.time, object.sequence, Made::Object(object)));
-    let vacancies = vacancies
-        .iter()
-        .map(|vacancy| (vacancy.since, vacancy.sequence, Made::Vacancy(vacancy)));
+    let freed_ranges = freed_ranges.iter().map(|freed_range| {
+        (
+            freed_range.since,
+            freed_range.sequence,
+            Made::FreedRange(freed_range),
+        )
+    });
     // Of the same time, as they followed each other.
-    let mut made: Vec<(Time, u32, Made<'_>)> = objects.chain(vacancies).collect();
+    let mut made: Vec<(Time, u32, Made<'_>)> = objects.chain(freed_ranges).collect();
     made.sort_by_key(|&(time, sequence, _)| (time, sequence));
     let mut places = survey.marks.places(profile);
     for (time, _, made) in made {
         let (first, second) = match made {
             Made::Object(object) => object_mappings(object)?,
-            Made::Vacancy(vacancy) => (vacancy_mapping(survey, vacancy), None),
+            Made::FreedRange(freed_range) => (vacancy_mapping(survey, freed_range), None),
         };
         edits.insert(places.find(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
@@ -120,7 +124,7 @@ fn insert_maps(
 #[derive(Clone, Copy)]
 enum Made<'a> {
     Object(&'a PlacedObject),
-    Vacancy(&'a Vacancy),
+    FreedRange(&'a FreedRange),
 }
 
 /// The maps of an object: that of its code, and that of its tables if it has any.
@@ -147,13 +151,13 @@ fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping
 }
 
 /// A map of what nothing is known of any more.
-fn vacancy_mapping(survey: &Survey, vacancy: &Vacancy) -> Mapping<'static> {
-    let space = survey.processes.space(vacancy.space);
+fn vacancy_mapping(survey: &Survey, freed_range: &FreedRange) -> Mapping<'static> {
+    let space = survey.processes.space(freed_range.space);
     Mapping {
         pid: space.map_or(Pid(0), |space| space.pid),
-        time: vacancy.since,
-        range: vacancy.range,
-        file_offset: vacancy.range.start.0,
+        time: freed_range.since,
+        range: freed_range.range,
+        file_offset: freed_range.range.start.0,
         name: b"//anon",
         build_id: None,
         is_code: true,

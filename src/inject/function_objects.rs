@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use crate::code::grouping::{Groups, Members, first_of};
-use crate::code::timeline::Residence;
+use crate::code::timeline::CodeMapping;
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
 use crate::elf::object::{self, Code, Content, Encoded, Function, LEAD_IN, PlacedTables};
@@ -94,9 +94,9 @@ struct ObjectWriter<'a> {
 #[derive(Clone, Copy)]
 struct Job<'g> {
     /// Its functions, from the lowest address up; not empty.
-    members: &'g [Residence],
+    members: &'g [CodeMapping],
     /// The one that came first.
-    first: &'g Residence,
+    first: &'g CodeMapping,
     machine: Machine,
     /// The code of one of them, which tells whether that of all is known.
     code: Code<'g>,
@@ -139,7 +139,7 @@ impl Job<'_> {
     }
 
     /// The address of a function in the object.
-    fn address(&self, member: &Residence) -> u64 {
+    fn address(&self, member: &CodeMapping) -> u64 {
         let offset = member.range.start.0.saturating_sub(self.range.start.0);
         self.start().wrapping_add(offset)
     }
@@ -220,14 +220,14 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    fn pid(&self, residence: &Residence) -> Pid {
-        let space = self.input.processes.space(residence.space);
+    fn pid(&self, mapping: &CodeMapping) -> Pid {
+        let space = self.input.processes.space(mapping.space);
         space.map_or(Pid(0), |space| space.pid)
     }
 
     /// What the dump says of a function.
-    fn view(&self, residence: &Residence) -> Option<FunctionView<'a>> {
-        function_of(self.input.files, residence.function)
+    fn view(&self, mapping: &CodeMapping) -> Option<FunctionView<'a>> {
+        function_of(self.input.files, mapping.function)
     }
 
     /// The object of a group, with its tables not placed yet.
@@ -288,7 +288,7 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// How large the tables of a function can be; what it has for itself is read for each place that it was at.
-    fn max_table_size(&self, member: &Residence) -> u64 {
+    fn max_table_size(&self, member: &CodeMapping) -> u64 {
         let file = self.input.files.get(member.function.file as usize);
         let Some(unwinding) = file.and_then(|used| used.code.unwinding(member.function.function)) else {
             return 0;
@@ -302,7 +302,7 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// The entries for unwinding a function, each with how many bytes behind the start of its code it starts.
-    fn entries(&self, member: &Residence, machine: Machine) -> Vec<(Entry<'a>, u64)> {
+    fn entries(&self, member: &CodeMapping, machine: Machine) -> Vec<(Entry<'a>, u64)> {
         let view = self.view(member);
         let Some((code, unwinding)) = view.and_then(|view| Some((view.range, view.unwinding?))) else {
             return Vec::new();
@@ -397,7 +397,7 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Adds up what was wrong with a function.
-    fn note(&mut self, member: &Residence, faults: &MemberFaults) {
+    fn note(&mut self, member: &CodeMapping, faults: &MemberFaults) {
         self.faults.merge(&faults.object);
         if let Some(of_dump) = self.line_faults.get_mut(member.function.file as usize) {
             of_dump.merge(&faults.lines);
@@ -516,8 +516,8 @@ impl<'a> ObjectWriter<'a> {
         object: &Object<'_>,
         store: &mut Store,
     ) -> Result<PlacedObject, store::Error> {
-        let residence = job.first;
-        let pid = self.pid(residence);
+        let mapping = job.first;
+        let pid = self.pid(mapping);
         let encoded = &object.encoded;
         let stem = match job.members {
             [_] => format!("{FUNCTION_PREFIX}{pid}-{}", object.index),
@@ -539,9 +539,9 @@ impl<'a> ObjectWriter<'a> {
         let tables_offset = encoded.tables_offset.saturating_sub(skew);
         Ok(PlacedObject {
             pid,
-            space: residence.space,
-            time: residence.since,
-            sequence: residence.sequence,
+            space: mapping.space,
+            time: mapping.since,
+            sequence: mapping.sequence,
             range: job.range,
             file_offset: job.code.file_offset(job.start()),
             tables: tables.map(|range| (range, tables_offset)),

@@ -348,12 +348,12 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         doubts: &sources.doubts(survey.times),
     };
     let mut selection = selector.walk(&survey.marks, survey.data_end, |bytes| progress.advance(bytes));
-    let touched = selection.touched();
+    let touched = selection.marked();
     if options.all || survey.has_aux {
         selection.add_all(&survey.processes, timeline);
     }
-    let chosen = timeline.chosen(&selection.residences);
-    let vacancies = timeline.chosen_vacancies(&selection.vacancies);
+    let chosen = timeline.selected(&selection.mappings);
+    let freed_ranges = timeline.selected_freed_ranges(&selection.freed_ranges);
     let symbols = selection.sorted_symbols();
 
     progress.start("writing objects", (chosen.len() + symbols.len()) as u64);
@@ -368,12 +368,12 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         has_tiers: options.tiers == Tiers::Symbols,
     };
     let unknown = &selection.unknown;
-    let groups = objects_input.groups(options.layout, chosen, &vacancies, &symbols, unknown);
+    let groups = objects_input.groups(options.layout, chosen, &freed_ranges, &symbols, unknown);
     let objects = objects::write(&objects_input, &groups, &symbols, &mut written, |done| {
         progress.advance(done)
     })?;
 
-    let changes = edits::changes(profile, survey, &vacancies, sources, &objects.placed)?;
+    let changes = edits::changes(profile, survey, &freed_ranges, sources, &objects.placed)?;
     let rewrite = Rewrite {
         profile,
         data_end: survey.data_end,

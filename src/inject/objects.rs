@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::code::grouping::{Groups, Mapped, Source};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::symbols::PlacedSymbol;
-use crate::code::timeline::{FunctionId, Residence, Vacancy};
+use crate::code::timeline::{CodeMapping, FreedRange, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::elf::store;
 use crate::inject::lines::LineOptions;
@@ -128,12 +128,12 @@ impl Input<'_> {
         used.is_some_and(|used| used.code.has_code(function.function))
     }
 
-    /// Which of `functions` share an object. `vacancies`, `symbols` and `unknown` are those of the same selection.
+    /// Which of `functions` share an object. `freed_ranges`, `symbols` and `unknown` are those of the same selection.
     pub fn groups(
         &self,
         layout: Layout,
-        functions: Vec<Residence>,
-        vacancies: &[Vacancy],
+        functions: Vec<CodeMapping>,
+        freed_ranges: &[FreedRange],
         symbols: &[PlacedSymbol],
         unknown: &UnknownAddresses,
     ) -> Groups {
@@ -141,14 +141,14 @@ impl Input<'_> {
             return Groups::of_one(functions);
         }
         let mapped = Mapped {
-            residences: &functions,
-            vacancies,
+            mappings: &functions,
+            freed_ranges,
             symbols,
             unknown,
         };
-        Groups::as_large_as_can_be(self.processes, mapped, |residence| Source {
-            bytes: self.record_bytes(residence.function),
-            has_code: self.has_code(residence.function),
+        Groups::as_large_as_can_be(self.processes, mapped, |mapping| Source {
+            bytes: self.record_bytes(mapping.function),
+            has_code: self.has_code(mapping.function),
         })
     }
 }

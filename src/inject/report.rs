@@ -199,9 +199,9 @@ impl Run<'_> {
     /// Warnings of dumps that load all their functions only after the samples at their addresses.
     fn late_dumps(&self) -> impl Iterator<Item = Warning> {
         let mut has_hits = vec![false; self.sources.used.len()];
-        let hits = self.timeline.residences().iter().zip(&self.selection.hits);
-        for (residence, _) in hits.filter(|&(_, &hits)| hits > 0) {
-            if let Some(has_hits) = has_hits.get_mut(residence.function.file as usize) {
+        let hits = self.timeline.mappings().iter().zip(&self.selection.hits);
+        for (mapping, _) in hits.filter(|&(_, &hits)| hits > 0) {
+            if let Some(has_hits) = has_hits.get_mut(mapping.function.file as usize) {
                 *has_hits = true;
             }
         }

@@ -35,11 +35,11 @@ pub fn functions(
         counts.samples += u64::from(hits);
     };
     let mut seen = HashSet::default();
-    let hits = timeline.residences().iter().zip(selection.hits.iter().copied());
-    for (residence, hits) in hits.filter(|&(_, hits)| hits > 0) {
-        if let Some(view) = function_of(&sources.used, residence.function) {
+    let hits = timeline.mappings().iter().zip(selection.hits.iter().copied());
+    for (mapping, hits) in hits.filter(|&(_, hits)| hits > 0) {
+        if let Some(view) = function_of(&sources.used, mapping.function) {
             // A function that moves counts once.
-            let is_new = seen.insert(residence.function);
+            let is_new = seen.insert(mapping.function);
             add((view.name, view.tier()), u64::from(is_new), hits);
         }
     }

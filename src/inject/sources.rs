@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock, distance_by_maps};
 use crate::code::live_code::{LiveCode, RuntimeEvent};
-use crate::code::process::{Processes, Space};
+use crate::code::process::{AddressSpace, Processes};
 use crate::code::selection::{Doubts, DumpState};
 use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
@@ -256,7 +256,7 @@ impl<'a> Sources<'a> {
         by_pid.extend(self.unusable.iter().map(|&pid| (pid, DumpState::Unusable)));
         let used = self.used.iter().flat_map(|used| &used.found.pids);
         by_pid.extend(used.map(|&pid| (pid, DumpState::Read)));
-        let own = |space: &Space| by_pid.get(&space.pid).copied().unwrap_or_default();
+        let own = |space: &AddressSpace| by_pid.get(&space.pid).copied().unwrap_or_default();
         let states = processes.iter().map(|(id, space)| {
             let inherited = processes.all_ancestors(id).map(|(_, ancestor)| own(ancestor));
             inherited.fold(own(space), DumpState::max)

@@ -73,8 +73,8 @@ pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progr
 pub(super) fn item_of(timeline: &Timeline, leaf: Leaf) -> Option<Item> {
     match leaf {
         Leaf::Function(at) => {
-            let residence = timeline.residences().get(at as usize)?;
-            Some(Item::Function(residence.function))
+            let mapping = timeline.mappings().get(at as usize)?;
+            Some(Item::Function(mapping.function))
         }
         Leaf::Symbol(symbol) => Some(Item::Symbol(symbol.id)),
         Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::code::history::Builder;
-use crate::code::process::{Space, SpaceId};
+use crate::code::process::{AddressSpace, SpaceId};
 use crate::code::selection::Leaf;
-use crate::code::timeline::{Code, Occupant, Timeline};
+use crate::code::timeline::{Code, Lookup, Timeline};
 use crate::hash::HashMap;
 use crate::inject::recording::Recording;
 use crate::perf::event::Backing;
@@ -59,14 +59,14 @@ impl Inherited {
             let code = code.finish();
             inherited
                 .lives
-                .extend(code.episodes().iter().filter_map(|episode| {
-                    let (leaf, samples) = episode.value;
+                .extend(code.intervals().iter().filter_map(|interval| {
+                    let (leaf, samples) = interval.value;
                     Some(Life {
                         item: item_of(timeline, leaf)?,
                         pid: space.pid,
-                        range: episode.range,
-                        from: episode.from,
-                        until: episode.until.min(space.until),
+                        range: interval.range,
+                        from: interval.from,
+                        until: interval.until.min(space.until),
                         samples,
                     })
                 }));
@@ -78,7 +78,7 @@ impl Inherited {
 /// The address space that code was put into.
 fn home_of(timeline: &Timeline, leaf: Leaf) -> Option<SpaceId> {
     match leaf {
-        Leaf::Function(at) => Some(timeline.residences().get(at as usize)?.space),
+        Leaf::Function(at) => Some(timeline.mappings().get(at as usize)?.space),
         Leaf::Symbol(symbol) => Some(symbol.space),
         Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,
     }
@@ -99,11 +99,11 @@ fn pieces(
         return pieces;
     }
     for (id, _) in recording.survey.processes.iter() {
-        for episode in recording.timeline.code_of(id) {
-            if let Code::Function(at) = episode.value
+        for interval in recording.timeline.code_of(id) {
+            if let Code::Function(at) = interval.value
                 && let Some(pieces) = pieces.get_mut(&at)
             {
-                pieces.push(episode.range);
+                pieces.push(interval.range);
             }
         }
     }
@@ -112,7 +112,7 @@ fn pieces(
 
 /// Those places of a function or symbol that were its own when an address space became a copy of its parent.
 fn places<'a>(
-    space: &'a Space,
+    space: &'a AddressSpace,
     timeline: &'a Timeline,
     leaf: Leaf,
     pieces: &'a HashMap<u32, Vec<AddressRange>>,
@@ -124,17 +124,17 @@ fn places<'a>(
     };
     let is_there = move |range: &&AddressRange| {
         space.parent.is_some_and(|(parent, forked)| {
-            let occupant = timeline.at(parent, range.start, forked);
-            matches!(occupant, Occupant::Function(at) if leaf == Leaf::Function(at))
+            let lookup = timeline.at(parent, range.start, forked);
+            matches!(lookup, Lookup::Function(at) if leaf == Leaf::Function(at))
         })
     };
     of_function.iter().filter(is_there).copied().chain(of_symbol)
 }
 
 /// When an address space put something else where, in the order of time.
-fn changes(timeline: &Timeline, id: SpaceId, space: &Space) -> Vec<(Time, AddressRange)> {
+fn changes(timeline: &Timeline, id: SpaceId, space: &AddressSpace) -> Vec<(Time, AddressRange)> {
     let code = timeline.code_of(id).iter();
-    let mut changes: Vec<_> = code.map(|episode| (episode.from, episode.range)).collect();
+    let mut changes: Vec<_> = code.map(|interval| (interval.from, interval.range)).collect();
     let files = space.maps.iter().filter(|map| map.backing == Backing::File);
     changes.extend(files.map(|map| (map.time, map.range)));
     changes.sort_unstable();

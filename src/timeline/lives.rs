@@ -65,19 +65,19 @@ impl Lives {
         let mut lives = Self::default();
         let (processes, timeline) = (&recording.survey.processes, &recording.timeline);
         for (id, space) in processes.iter() {
-            for episode in timeline.code_of(id) {
-                let Code::Function(at) = episode.value else {
+            for interval in timeline.code_of(id) {
+                let Code::Function(at) = interval.value else {
                     continue;
                 };
-                let Some(residence) = timeline.residences().get(at as usize) else {
+                let Some(mapping) = timeline.mappings().get(at as usize) else {
                     continue;
                 };
                 let life = Life {
-                    item: Item::Function(residence.function),
+                    item: Item::Function(mapping.function),
                     pid: space.pid,
-                    range: episode.range,
-                    from: episode.from,
-                    until: episode.until.min(space.until),
+                    range: interval.range,
+                    from: interval.from,
+                    until: interval.until.min(space.until),
                     samples: counts.of(Leaf::Function(at), id),
                 };
                 lives.add(life, span);

@@ -155,8 +155,8 @@ impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
         let Some(ip) = sample.ip.filter(|_| is_user) else {
             return;
         };
-        let occupant = self.selector.timeline.at(space, ip, time);
-        let Some(leaf) = self.selector.leaf(space, ip, time, occupant) else {
+        let lookup = self.selector.timeline.at(space, ip, time);
+        let Some(leaf) = self.selector.classify_ip(space, ip, time, lookup) else {
             return;
         };
         let series = match leaf {

@@ -39,10 +39,10 @@ impl Tiers {
     /// Those of a recording.
     pub fn of(recording: &Recording<'_>) -> Self {
         let mut tiers = Self::default();
-        for residence in recording.timeline.residences() {
-            let view = function_of(&recording.sources.used, residence.function);
+        for mapping in recording.timeline.mappings() {
+            let view = function_of(&recording.sources.used, mapping.function);
             if let Some(tier) = view.and_then(|view| view.tier()) {
-                tiers.note(Item::Function(residence.function), tier);
+                tiers.note(Item::Function(mapping.function), tier);
             }
         }
         for (table, used) in (0u32..).zip(&recording.maps) {

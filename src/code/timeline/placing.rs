@@ -3,7 +3,7 @@
 use crate::code::history::Builder;
 use crate::code::process::{Map, SpaceId};
 use crate::code::timeline::{
-    Code, Fault, FunctionId, Layers, Memory, PlacedEvent, Residence, Timeline, Vacancy,
+    Code, CodeMapping, Fault, FreedRange, FunctionId, Layers, Memory, PlacedEvent, Timeline,
 };
 use crate::hash::HashMap;
 use crate::perf::event::Backing;
@@ -23,7 +23,7 @@ pub(super) struct Placing<'a> {
     memory: Builder<Memory>,
     /// Where each function was put last.
     latest: HashMap<FunctionId, (u32, AddressRange)>,
-    /// How many stays and vacancies it has so far.
+    /// How many stays and freed ranges it has so far.
     sequence: u32,
     /// How many pieces of inherited code may still be looked at.
     pieces: &'a mut usize,
@@ -94,17 +94,17 @@ impl<'a> Placing<'a> {
             self.vacate(event, left);
         }
         let Some(range) = event.range else { return };
-        let residence = u32::try_from(self.timeline.residences.len()).unwrap_or(u32::MAX);
+        let mapping = u32::try_from(self.timeline.mappings.len()).unwrap_or(u32::MAX);
         let sequence = self.next();
-        self.timeline.residences.push(Residence {
+        self.timeline.mappings.push(CodeMapping {
             function: event.function,
             space: self.space,
             range,
             since: event.time,
             sequence,
         });
-        self.latest.insert(event.function, (residence, range));
-        self.code.put(range, event.time, Code::Function(residence));
+        self.latest.insert(event.function, (mapping, range));
+        self.code.put(range, event.time, Code::Function(mapping));
     }
 
     fn next(&mut self) -> u32 {
@@ -120,7 +120,7 @@ impl<'a> Placing<'a> {
         let Code::Function(at) = self.code_at(from.start)? else {
             return None;
         };
-        let there = self.timeline.residences.get(at as usize)?;
+        let there = self.timeline.mappings.get(at as usize)?;
         if there.range.start != from.start || there.function.file != event.function.file {
             return None;
         }
@@ -145,24 +145,24 @@ impl<'a> Placing<'a> {
     /// Ends the stay of a function at `range`, where nothing else has been put since.
     fn vacate(&mut self, event: &PlacedEvent, range: AddressRange) {
         let left = match self.latest.get(&event.function) {
-            Some(&(residence, at)) if at == range => {
+            Some(&(mapping, at)) if at == range => {
                 let pieces = self.code.pieces(range);
-                let own = pieces.filter(|&(_, code)| code == Code::Function(residence));
+                let own = pieces.filter(|&(_, code)| code == Code::Function(mapping));
                 own.map(|(piece, _)| piece).collect()
             }
             None => self.inherited_pieces(event.function, range),
             _ => Vec::new(),
         };
         for piece in left {
-            let vacancy = u32::try_from(self.timeline.vacancies.len()).unwrap_or(u32::MAX);
+            let freed_range = u32::try_from(self.timeline.freed_ranges.len()).unwrap_or(u32::MAX);
             let sequence = self.next();
-            self.timeline.vacancies.push(Vacancy {
+            self.timeline.freed_ranges.push(FreedRange {
                 space: self.space,
                 range: piece,
                 since: event.time,
                 sequence,
             });
-            self.code.put(piece, event.time, Code::Vacated(vacancy));
+            self.code.put(piece, event.time, Code::Freed(freed_range));
         }
     }
 
@@ -217,12 +217,12 @@ impl Timeline {
                     *limit = limit.checked_sub(1)?;
                     match code {
                         Some(Code::Function(at)) => {
-                            let residence = self.residences.get(at as usize);
-                            if residence.is_some_and(|residence| residence.function == function) {
+                            let mapping = self.mappings.get(at as usize);
+                            if mapping.is_some_and(|mapping| mapping.function == function) {
                                 add(&mut found, piece);
                             }
                         }
-                        Some(Code::Vacated(_)) => {}
+                        Some(Code::Freed(_)) => {}
                         None => unknown.push(piece),
                     }
                 }
