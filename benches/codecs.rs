@@ -35,8 +35,8 @@ use std::sync::LazyLock;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{AllocProfiler, Bencher, black_box};
 use jitinject::bytes::ByteOrder;
+use jitinject::code::profile_index::ProfileIndex;
 use jitinject::code::selection::{Doubts, DumpState, Selector};
-use jitinject::code::survey::Survey;
 use jitinject::code::timeline::{FunctionId, PlacedEvent, Timeline};
 use jitinject::debug_info::DebugInfo;
 use jitinject::elf::dwarf::{self, Buffers, Encoder, FunctionUnit, Sections, Settings};
@@ -218,13 +218,13 @@ fn xray_index(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
 
 /// A whole profile: everything but the samples.
 #[divan::bench]
-fn profile_survey(bencher: Bencher<'_, '_>) {
+fn index_profile(bencher: Bencher<'_, '_>) {
     let files = Files::with(Layout::Lines);
     let profile = files.profile();
     bencher
         .counter(BytesCount::of_slice(profile.data))
         .counter(ItemsCount::new(SAMPLES))
-        .bench(|| Survey::of(black_box(&profile), marker::dump_path));
+        .bench(|| ProfileIndex::of(black_box(&profile), marker::dump_path));
 }
 
 /// A whole profile: what its samples touch.
@@ -232,21 +232,21 @@ fn profile_survey(bencher: Bencher<'_, '_>) {
 fn profile_selection(bencher: Bencher<'_, '_>) {
     let files = Files::with(Layout::Lines);
     let (profile, dump) = (files.profile(), files.dump());
-    let survey = Survey::of(&profile, marker::dump_path);
-    let timeline = timeline(&survey, &dump);
-    let states = vec![DumpState::Read; survey.processes.spaces().len()];
+    let profile_index = ProfileIndex::of(&profile, marker::dump_path);
+    let timeline = timeline(&profile_index, &dump);
+    let states = vec![DumpState::Read; profile_index.processes.spaces().len()];
     bencher
         .counter(BytesCount::of_slice(profile.data))
         .counter(ItemsCount::new(SAMPLES))
         .bench(|| {
             let selector = Selector {
                 profile: black_box(&profile),
-                processes: &survey.processes,
+                processes: &profile_index.processes,
                 timeline: &timeline,
                 dumps: &states,
                 doubts: &Doubts::default(),
             };
-            selector.walk(&survey.marks, survey.data_end, |_| {})
+            selector.walk(&profile_index.marks, profile_index.data_end, |_| {})
         });
 }
 
@@ -255,18 +255,18 @@ fn profile_selection(bencher: Bencher<'_, '_>) {
 fn timeline_of_dump(bencher: Bencher<'_, '_>) {
     let files = Files::with(Layout::Lines);
     let (profile, dump) = (files.profile(), files.dump());
-    let survey = Survey::of(&profile, marker::dump_path);
+    let profile_index = ProfileIndex::of(&profile, marker::dump_path);
     bencher
         .counter(ItemsCount::new(FUNCTIONS))
-        .bench(|| timeline(&survey, black_box(&dump)));
+        .bench(|| timeline(&profile_index, black_box(&dump)));
 }
 
-fn timeline(survey: &Survey, dump: &Dump<'_>) -> Timeline {
+fn timeline(profile_index: &ProfileIndex, dump: &Dump<'_>) -> Timeline {
     let placed = dump.events().iter().map(|event| {
         let time = Time(event.time.0);
         PlacedEvent {
             time,
-            space: survey.processes.space_at(Pid(event.pid), time).unwrap(),
+            space: profile_index.processes.space_at(Pid(event.pid), time).unwrap(),
             function: FunctionId {
                 file: 0,
                 function: event.function,
@@ -275,7 +275,7 @@ fn timeline(survey: &Survey, dump: &Dump<'_>) -> Timeline {
             left: None,
         }
     });
-    Timeline::new(&survey.processes, placed.collect())
+    Timeline::new(&profile_index.processes, placed.collect())
 }
 
 /// One function: its lines and inlined calls, read and made consistent.

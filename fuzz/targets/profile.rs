@@ -5,7 +5,7 @@
 
 use std::io::Cursor;
 
-use jitinject::code::survey::Survey;
+use jitinject::code::profile_index::ProfileIndex;
 use jitinject::perf::event::{self, Fork, Mmap};
 use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::perf::record::{self, Record};
@@ -22,39 +22,39 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let mut mended = Vec::new();
-    let mut survey = Survey::of(&profile, marker::dump_path);
-    if survey.has_damage {
+    let mut profile_index = ProfileIndex::of(&profile, marker::dump_path);
+    if profile_index.has_damage {
         let damage = resync::mend(profile.whole_records(), &mut mended).unwrap();
         let (before, kept) = (profile.data.len() as u64, mended.len() as u64);
         profile = profile.with_records(&mended);
         // A record may get an empty trailer, of six numbers at most, and bytes up to a multiple of 8.
         let added = profile.records().count() as u64 * (6 * 8 + 7);
         assert!(damage.bytes + kept <= before + added);
-        survey = Survey::of(&profile, marker::dump_path);
+        profile_index = ProfileIndex::of(&profile, marker::dump_path);
     }
     for record in profile.records() {
         look_into(&profile, &record);
     }
-    assert!(survey.data_end <= profile.data.len() as u64);
-    if let Some((first, last)) = survey.times {
+    assert!(profile_index.data_end <= profile.data.len() as u64);
+    if let Some((first, last)) = profile_index.times {
         assert!(first <= last);
     }
     let rewrite = || Rewrite {
         profile: &profile,
-        data_end: survey.data_end,
-        auxtrace: &survey.auxtrace,
+        data_end: profile_index.data_end,
+        auxtrace: &profile_index.auxtrace,
         edits: Edits::default(),
         build_ids: Vec::new(),
         compression: None,
     };
     let mut file = Cursor::new(Vec::new());
     rewrite().write_file(&mut file).unwrap();
-    check_file(&profile, survey.data_end, &file.into_inner());
+    check_file(&profile, profile_index.data_end, &file.into_inner());
     let mut pipe = Vec::new();
     if rewrite().write_pipe(&mut pipe).is_ok() {
-        check_pipe(&profile, survey.data_end, &pipe);
+        check_pipe(&profile, profile_index.data_end, &pipe);
     }
-    let (first, last) = survey.times.unwrap_or_default();
+    let (first, last) = profile_index.times.unwrap_or_default();
     check_synthesis(&profile, [Time(0), first, last, Time::MAX]);
 });
 

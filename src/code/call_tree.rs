@@ -19,24 +19,24 @@ impl Stack {
 
 /// How many calls are looked at for the one that an exit belongs to, at most, and as many as each exit adds to what
 /// those before it have not used.
-const MOST_LOOKS: usize = 4096;
-const LOOKS: usize = 64;
+const MAX_CALLS_SCANNED: usize = 4096;
+const CALLS_PER_EXIT: usize = 64;
 
 /// How many calls may be looked at for the one that an exit belongs to. Exceptions leave many calls at a time
 /// without a word; but a file could be made of exits that belong to none, each below a stack of millions.
 #[derive(Clone, Copy, Debug)]
-pub struct Looks(usize);
+pub struct ScanBudget(usize);
 
-impl Default for Looks {
+impl Default for ScanBudget {
     fn default() -> Self {
-        Self(MOST_LOOKS)
+        Self(MAX_CALLS_SCANNED)
     }
 }
 
-impl Looks {
-    /// Looks at calls, from the innermost one out, for the first that fits: how many there are inside it.
+impl ScanBudget {
+    /// ScanBudget at calls, from the innermost one out, for the first that fits: how many there are inside it.
     pub fn find<C>(&mut self, calls: impl Iterator<Item = C>, fits: impl Fn(C) -> bool) -> Option<usize> {
-        self.0 = self.0.saturating_add(LOOKS).min(MOST_LOOKS);
+        self.0 = self.0.saturating_add(CALLS_PER_EXIT).min(MAX_CALLS_SCANNED);
         let mut looked = 0usize;
         let found = calls.take(self.0).position(|call| {
             looked = looked.saturating_add(1);
@@ -57,7 +57,7 @@ pub struct CallTree<F> {
     /// function.
     calls: Vec<(Stack, F)>,
     known: HashMap<(Stack, F), Stack>,
-    looks: Looks,
+    scan_budget: ScanBudget,
 }
 
 /// How an exit fitted.
@@ -79,7 +79,7 @@ impl<F> Default for CallTree<F> {
         Self {
             calls: Vec::new(),
             known: HashMap::default(),
-            looks: Looks::default(),
+            scan_budget: ScanBudget::default(),
         }
     }
 }
@@ -108,7 +108,7 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
             outer = around;
             Some(called)
         });
-        match self.looks.find(outwards, |called| called == function) {
+        match self.scan_budget.find(outwards, |called| called == function) {
             Some(lost) => Exit::Left {
                 stack: outer,
                 lost: u32::try_from(lost).unwrap_or(u32::MAX),
@@ -188,7 +188,7 @@ mod tests {
         };
         assert!(far(&mut tree));
         assert!(!far(&mut tree), "that has used up what there was");
-        for _ in 0..MOST_LOOKS / LOOKS {
+        for _ in 0..MAX_CALLS_SCANNED / CALLS_PER_EXIT {
             assert!(matches!(tree.exit(deep, 9_999), Exit::Left { lost: 0, .. }));
         }
         assert!(far(&mut tree));

@@ -18,7 +18,7 @@ use std::fmt;
 
 use crate::code::live_code::{Plateau, Windows};
 use crate::code::process::Map;
-use crate::code::survey::TimeConversion;
+use crate::code::profile_index::TimeConversion;
 use crate::perf::event::Backing;
 use crate::perf::feature::ClockData;
 use crate::range_map::RangeMap;

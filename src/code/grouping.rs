@@ -14,8 +14,8 @@
 //!
 //! All this holds for the address space, its ancestors, and its descendants.
 
+use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
-use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::{CodeMapping, FreedRange};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::elf::object::LEAD_IN;

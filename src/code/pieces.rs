@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::code::survey::TimeMarks;
+use crate::code::profile_index::TimeMarks;
 use crate::threads;
 
 /// How many bytes of records a thread walks at a time, at most.

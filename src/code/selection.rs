@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use crate::code::clock::Doubt;
+use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::pieces::in_pieces;
 use crate::code::process::{Processes, SpaceId};
+use crate::code::profile_index::TimeMarks;
 use crate::code::recent::{Found, Recent};
-use crate::code::survey::TimeMarks;
-use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Code, Extent, Lookup, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::hash::{HashMap, HashSet};
@@ -249,7 +249,7 @@ pub struct Doubts {
 }
 
 impl Doubts {
-    /// The earliest and the latest context that a sample can be from by the clock of a file.
+    /// The earliest and the latest moment that a sample can be from by the clock of a file.
     fn moments(&self, file: u32, time: Time) -> Option<[Time; 2]> {
         let doubt = self.of_files.get(file as usize)?.as_ref()?;
         let (start, end) = self.span?;
@@ -384,7 +384,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A context of an address space in which there is code, ever.
+    /// Where and when frames are to be looked up, if there is ever code in the address space.
     fn context(&self, space: SpaceId, time: Time) -> Option<FrameContext> {
         let code_bounds = self.selector.timeline.code_bounds(space);
         (code_bounds.is_some() || self.selector.timeline.has_symbols(space)).then_some(FrameContext {

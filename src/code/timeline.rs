@@ -10,9 +10,9 @@ mod placing;
 use std::fmt;
 
 use crate::code::history::{History, Interval};
+use crate::code::perf_map_symbols::{PlacedSymbol, SymbolTable, Symbols};
 use crate::code::process::{AddressSpace, MAX_GENERATIONS, Processes, SpaceId};
-use crate::code::survey::InjectedMap;
-use crate::code::symbols::{PlacedSymbol, SymbolTable, Symbols};
+use crate::code::profile_index::EarlierMap;
 use crate::code::timeline::placing::Placing;
 use crate::perf::event::Backing;
 use crate::runtime::{Change, CodeEvent};
@@ -89,7 +89,7 @@ pub struct CodeMapping {
     pub range: AddressRange,
     /// From when on.
     pub since: Time,
-    /// Its place among all stays and freed ranges of the address space, which tells those of one time apart.
+    /// Its place among all mappings and freed ranges of the address space, which tells those of one time apart.
     pub sequence: u32,
 }
 
@@ -296,7 +296,7 @@ impl Timeline {
     }
 
     /// Adds names for what has none, neither here nor in the objects that were `injected` into the profile already.
-    pub fn add_symbols(&mut self, processes: &Processes, injected: &[InjectedMap], tables: Vec<SymbolTable>) {
+    pub fn add_symbols(&mut self, processes: &Processes, injected: &[EarlierMap], tables: Vec<SymbolTable>) {
         self.symbols = Symbols::new(processes, &self.mappings, injected, &tables);
     }
 

@@ -10,7 +10,7 @@ pub fn output_was_closed() -> bool {
     OUTPUT_WAS_CLOSED.load(Ordering::Relaxed)
 }
 
-/// Looks before Rust does.
+/// ScanBudget before Rust does.
 extern "C" fn look() {
     // SAFETY: It is only asked whether that number is an open file; if it is none, nothing else happens.
     #[expect(unsafe_code, reason = "asks for a number that need not be an open file")]

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bytes::base_name;
 use crate::code::clock::moved;
 use crate::code::process::Processes;
-use crate::code::survey::Survey;
+use crate::code::profile_index::ProfileIndex;
 use crate::files::search::{files_below, shown};
 use crate::files::{MappedFile, OpenFile, Packing};
 use crate::hash::HashSet;
@@ -103,7 +103,7 @@ impl From<jitdump::Error> for Rejected {
 }
 
 impl Candidate {
-    /// Looks at an opened file, which must be a jitdump.
+    /// ScanBudget at an opened file, which must be a jitdump.
     pub fn of(opened: io::Result<OpenFile>) -> Result<Self, Rejected> {
         let file = read_if(opened, |start| {
             Header::parse(start)?;
@@ -170,12 +170,12 @@ pub struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// Those that a marker may lead to, and those of the profile's processes.
-    pub fn of(survey: &'a Survey) -> Self {
-        let names = survey.markers.iter().map(|marker| base_name(&marker.path));
+    pub fn of(profile_index: &'a ProfileIndex) -> Self {
+        let names = profile_index.markers.iter().map(|marker| base_name(&marker.path));
         Self {
             names: names.clone().collect(),
             numbers: names.filter_map(pid_in_name).collect(),
-            processes: &survey.processes,
+            processes: &profile_index.processes,
         }
     }
 

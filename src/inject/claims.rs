@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::bytes::printable;
-use crate::code::survey::Marker;
+use crate::code::profile_index::Marker;
 use crate::files::MappedFile;
 use crate::hash::HashMap;
 use crate::inject::copies::{ContentId, Contents};

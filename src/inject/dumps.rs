@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::bytes::{base_name, printable};
 use crate::code::clock::{CLOCK_MONOTONIC, moved};
-use crate::code::survey::{Marker, Survey};
+use crate::code::profile_index::{Marker, ProfileIndex};
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::hash::{HashMap, HashSet};
@@ -73,9 +73,14 @@ pub struct Missing {
 }
 
 /// Finds the dumps of a profile, in the files and folders that the user named as well.
-pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options, trust: Trust) -> Result<Found, Error> {
+pub fn find(
+    profile: &Profile<'_>,
+    profile_index: &ProfileIndex,
+    options: &Options,
+    trust: Trust,
+) -> Result<Found, Error> {
     let mut files = Given::default();
-    let wanted = Wanted::of(survey);
+    let wanted = Wanted::of(profile_index);
     let reach = Reach::of(options);
     for path in &options.jitdumps {
         files.add(path, &wanted, &reach).map_err(|cause| Error::Read {
@@ -85,13 +90,13 @@ pub fn find(profile: &Profile<'_>, survey: &Survey, options: &Options, trust: Tr
     }
     let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
     let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
-    Ok(Search::new(survey, clock_offset, &options.input, files, trust, reach).run())
+    Ok(Search::new(profile_index, clock_offset, &options.input, files, trust, reach).run())
 }
 
 /// Where dumps are looked for.
 #[derive(Debug)]
 struct Search<'a> {
-    survey: &'a Survey,
+    profile_index: &'a ProfileIndex,
     /// Nanoseconds to add to the dumps' times to get the profile's, if that is known.
     clock_offset: Option<i64>,
     /// The folder that the profile lies in.
@@ -131,7 +136,7 @@ type Tried = Vec<(PathBuf, String)>;
 
 impl<'a> Search<'a> {
     fn new(
-        survey: &'a Survey,
+        profile_index: &'a ProfileIndex,
         clock_offset: Option<i64>,
         input: &Path,
         given: Given,
@@ -150,7 +155,7 @@ impl<'a> Search<'a> {
         }
         let named = given.all.iter().filter(|file| file.is_named);
         Self {
-            survey,
+            profile_index,
             clock_offset,
             trust,
             reach,
@@ -228,11 +233,11 @@ impl<'a> Search<'a> {
     fn groups(&self) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
         let mut known: HashMap<(Pid, Identity<'a>), usize> = HashMap::default();
-        for marker in &self.survey.markers {
+        for marker in &self.profile_index.markers {
             let identity = Identity {
                 path: &marker.path,
                 number: marker.file.filter(|file| file.inode != 0),
-                namespace: self.survey.mount_namespaces.get(&marker.pid).copied(),
+                namespace: self.profile_index.mount_namespaces.get(&marker.pid).copied(),
             };
             let at = *known.entry((marker.pid, identity)).or_insert(groups.len());
             match groups.get_mut(at) {
@@ -478,7 +483,7 @@ impl<'a> Search<'a> {
         let Some(offset) = self.clock_offset else {
             return Ok(());
         };
-        let (_, end) = self.survey.times.unzip();
+        let (_, end) = self.profile_index.times.unzip();
         candidate.check_times(offset, end, Some(marked).filter(|&time| time != Time(0)))
     }
 
@@ -512,7 +517,7 @@ impl<'a> Search<'a> {
                 Err(Rejected::Because(format!(
                     "is of process {pid}, which has objects of an earlier run already: not used; run this on the original profile"
                 )))
-            } else if self.survey.processes.knows(pid) {
+            } else if self.profile_index.processes.knows(pid) {
                 let in_time = self.check_times(candidate, Time(0));
                 in_time.and_then(|()| self.check_owner(candidate, pid))
             } else {
@@ -527,7 +532,7 @@ impl<'a> Search<'a> {
                         candidate.name()
                     ));
                     if self
-                        .survey
+                        .profile_index
                         .processes
                         .spaces_of(pid)
                         .all(|(_, space)| space.maps.is_empty())
@@ -557,8 +562,8 @@ impl<'a> Search<'a> {
     /// The processes whose dump an earlier run has used, by its objects in them or in what they have started: what has no
     /// object, no sample touches.
     fn injected(&self) -> HashSet<Pid> {
-        let processes = &self.survey.processes;
-        let maps = self.survey.injected.iter().filter(|map| map.is_dumped);
+        let processes = &self.profile_index.processes;
+        let maps = self.profile_index.injected.iter().filter(|map| map.is_dumped);
         let own: HashSet<Pid> = maps.map(|map| map.pid).collect();
         let mut all = own.clone();
         for pid in own {

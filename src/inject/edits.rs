@@ -1,8 +1,8 @@
 //! What changes in the stream of records.
 
 use crate::bytes::printable;
-use crate::code::cover::{self, OwnMap, Reduced};
-use crate::code::survey::Survey;
+use crate::code::mmap_trim::{self, InjectedMap, Reduced};
+use crate::code::profile_index::ProfileIndex;
 use crate::code::timeline::FreedRange;
 use crate::inject::Error;
 use crate::inject::objects::PlacedObject;
@@ -23,28 +23,28 @@ pub struct Changes {
     /// The changes.
     pub edits: Edits,
     /// Maps that were too much to follow.
-    pub faults: Tally<cover::Fault>,
+    pub faults: Tally<mmap_trim::Fault>,
 }
 
 /// The changes: maps of the objects come in at their time, markers of the dumps that were used go, and maps
 /// that would hide code are reduced.
 pub fn changes(
     profile: &Profile<'_>,
-    survey: &Survey,
+    profile_index: &ProfileIndex,
     freed_ranges: &[FreedRange],
     sources: &Sources<'_>,
     objects: &[PlacedObject],
 ) -> Result<Changes, Error> {
     let mut edits = Edits::default();
-    if let Some(event) = map_event(profile, survey) {
-        insert_maps(&mut edits, profile, survey, event, objects, freed_ranges)?;
+    if let Some(event) = map_event(profile, profile_index) {
+        insert_maps(&mut edits, profile, profile_index, event, objects, freed_ranges)?;
     }
     for &marker in sources.used.iter().flat_map(|used| &used.found.markers) {
         if let Some(record) = profile.records_from(marker).next() {
             edits.replace(&record, |_| {});
         }
     }
-    let covering = cover::reduced_maps(&survey.processes, &own_maps(objects, freed_ranges));
+    let covering = mmap_trim::reduced_maps(&profile_index.processes, &own_maps(objects, freed_ranges));
     for reduced in &covering.reduced {
         reduce(&mut edits, profile, reduced);
     }
@@ -55,8 +55,8 @@ pub fn changes(
 }
 
 /// The event that made maps belong to: the one that the profile's own maps belong to.
-fn map_event<'a>(profile: &'a Profile<'_>, survey: &Survey) -> Option<Event<'a>> {
-    let id = survey.map_event_id.unwrap_or(0);
+fn map_event<'a>(profile: &'a Profile<'_>, profile_index: &ProfileIndex) -> Option<Event<'a>> {
+    let id = profile_index.map_event_id.unwrap_or(0);
     let attrs = profile.attrs.all();
     let attr = profile
         .attrs
@@ -66,15 +66,15 @@ fn map_event<'a>(profile: &'a Profile<'_>, survey: &Survey) -> Option<Event<'a>>
     Some(Event { attr, id })
 }
 
-fn own_maps(objects: &[PlacedObject], freed_ranges: &[FreedRange]) -> Vec<OwnMap> {
-    let functions = objects.iter().map(|object| OwnMap {
+fn own_maps(objects: &[PlacedObject], freed_ranges: &[FreedRange]) -> Vec<InjectedMap> {
+    let functions = objects.iter().map(|object| InjectedMap {
         space: object.space,
         range: object.range,
         since: object.time,
         sequence: object.sequence,
         is_function: true,
     });
-    let freed_ranges = freed_ranges.iter().map(|freed_range| OwnMap {
+    let freed_ranges = freed_ranges.iter().map(|freed_range| InjectedMap {
         space: freed_range.space,
         range: freed_range.range,
         since: freed_range.since,
@@ -87,7 +87,7 @@ fn own_maps(objects: &[PlacedObject], freed_ranges: &[FreedRange]) -> Vec<OwnMap
 fn insert_maps(
     edits: &mut Edits,
     profile: &Profile<'_>,
-    survey: &Survey,
+    profile_index: &ProfileIndex,
     event: Event<'_>,
     objects: &[PlacedObject],
     freed_ranges: &[FreedRange],
@@ -105,13 +105,13 @@ fn insert_maps(
     // Of the same time, as they followed each other.
     let mut made: Vec<(Time, u32, Made<'_>)> = objects.chain(freed_ranges).collect();
     made.sort_by_key(|&(time, sequence, _)| (time, sequence));
-    let mut places = survey.marks.places(profile);
+    let mut insertion_points = profile_index.marks.insertion_points(profile);
     for (time, _, made) in made {
         let (first, second) = match made {
             Made::Object(object) => object_mappings(object)?,
-            Made::FreedRange(freed_range) => (vacancy_mapping(survey, freed_range), None),
+            Made::FreedRange(freed_range) => (vacancy_mapping(profile_index, freed_range), None),
         };
-        edits.insert(places.find(time), |out| {
+        edits.insert(insertion_points.find(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
                 synthesis::put_mmap2(out, profile.order, &mapping, event);
             }
@@ -151,8 +151,8 @@ fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping
 }
 
 /// A map of what nothing is known of any more.
-fn vacancy_mapping(survey: &Survey, freed_range: &FreedRange) -> Mapping<'static> {
-    let space = survey.processes.space(freed_range.space);
+fn vacancy_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapping<'static> {
+    let space = profile_index.processes.space(freed_range.space);
     Mapping {
         pid: space.map_or(Pid(0), |space| space.pid),
         time: freed_range.since,

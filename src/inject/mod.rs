@@ -331,26 +331,28 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         options,
         input,
         profile,
-        survey,
+        profile_index,
         machine,
         ref sources,
         ref maps,
         ref timeline,
         ..
     } = recording;
-    progress.start("reading samples", survey.data_end);
-    let states = sources.states(&survey.processes);
+    progress.start("reading samples", profile_index.data_end);
+    let states = sources.states(&profile_index.processes);
     let selector = Selector {
         profile,
-        processes: &survey.processes,
+        processes: &profile_index.processes,
         timeline,
         dumps: &states,
-        doubts: &sources.doubts(survey.times),
+        doubts: &sources.doubts(profile_index.times),
     };
-    let mut selection = selector.walk(&survey.marks, survey.data_end, |bytes| progress.advance(bytes));
+    let mut selection = selector.walk(&profile_index.marks, profile_index.data_end, |bytes| {
+        progress.advance(bytes)
+    });
     let touched = selection.marked();
-    if options.all || survey.has_aux {
-        selection.add_all(&survey.processes, timeline);
+    if options.all || profile_index.has_aux {
+        selection.add_all(&profile_index.processes, timeline);
     }
     let chosen = timeline.selected(&selection.mappings);
     let freed_ranges = timeline.selected_freed_ranges(&selection.freed_ranges);
@@ -362,7 +364,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
     let objects_input = objects::Input {
         files: &sources.used,
         maps,
-        processes: &survey.processes,
+        processes: &profile_index.processes,
         recorded: machine,
         lines: &options.lines,
         has_tiers: options.tiers == Tiers::Symbols,
@@ -373,11 +375,11 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         progress.advance(done)
     })?;
 
-    let changes = edits::changes(profile, survey, &freed_ranges, sources, &objects.placed)?;
+    let changes = edits::changes(profile, profile_index, &freed_ranges, sources, &objects.placed)?;
     let rewrite = Rewrite {
         profile,
-        data_end: survey.data_end,
-        auxtrace: &survey.auxtrace,
+        data_end: profile_index.data_end,
+        auxtrace: &profile_index.auxtrace,
         edits: changes.edits,
         build_ids: output::build_id_entries(profile, &objects.placed),
         compression: options.compression,
@@ -387,7 +389,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         input_kind: input.kind(options),
         profile,
         expanded: recording.expanded,
-        survey,
+        profile_index,
         timeline,
         loads_in_files: recording.loads_in_files,
         selection: &selection,

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::code::grouping::{Groups, Mapped, Source};
+use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
-use crate::code::symbols::PlacedSymbol;
 use crate::code::timeline::{CodeMapping, FreedRange, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::elf::store;

@@ -24,7 +24,7 @@ enum Heirs {
 }
 
 impl Owners {
-    /// Looks at the families of all processes with a dump.
+    /// ScanBudget at the families of all processes with a dump.
     pub fn new<'a>(dumps: impl Iterator<Item = &'a FoundDump> + Clone, processes: &Processes) -> Self {
         let with_dump: HashSet<Pid> = dumps.clone().flat_map(|dump| &dump.pids).copied().collect();
         let pairs = dumps.clone().flat_map(|dump| {

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::bytes::base_name;
-use crate::code::survey::Survey;
-use crate::code::symbols::{SymbolId, SymbolTable};
+use crate::code::perf_map_symbols::{SymbolId, SymbolTable};
+use crate::code::profile_index::ProfileIndex;
 use crate::files::MappedFile;
 use crate::files::search::{files_below, shown};
 use crate::hash::{HashMap, HashSet};
@@ -96,7 +96,7 @@ pub fn read(found: &FoundMaps) -> Vec<UsedMap<'_>> {
 /// Finds the perf maps of a profile's processes.
 pub fn find(
     profile: &Profile<'_>,
-    survey: &Survey,
+    profile_index: &ProfileIndex,
     dumps: &[FoundDump],
     options: &Options,
     trust: Trust,
@@ -117,10 +117,10 @@ pub fn find(
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
     let clock = profile.feature(feature::CLOCK_DATA);
     let search = Search {
-        survey,
+        profile_index,
         trust,
         reach: Reach::of(options),
-        names: Names::of(survey),
+        names: Names::of(profile_index),
         given,
         given_by_number,
         given_by_place,
@@ -188,9 +188,9 @@ struct Names {
 }
 
 impl Names {
-    fn of(survey: &Survey) -> Self {
+    fn of(profile_index: &ProfileIndex) -> Self {
         let mut pairs: Vec<(u32, Pid)> = Vec::new();
-        for dump in &survey.markers {
+        for dump in &profile_index.markers {
             let number = marker::pid_in_name(base_name(&dump.path));
             pairs.extend(number.map(|number| (number, dump.pid)));
         }
@@ -258,7 +258,7 @@ const TEMPORARY: &str = "/tmp";
 
 /// Where perf maps are looked for.
 struct Search<'a> {
-    survey: &'a Survey,
+    profile_index: &'a ProfileIndex,
     trust: Trust,
     reach: Reach,
     names: Names,
@@ -278,7 +278,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&self, found: &mut FoundMaps) {
-        let spaces = self.survey.processes.spaces().iter();
+        let spaces = self.profile_index.processes.spaces().iter();
         let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();
         pids.sort_unstable();
         pids.dedup();
@@ -366,7 +366,7 @@ impl Search<'_> {
             self.trust.check(&file, pid)?;
         }
         let is_found = matches!(place.kind, PlaceKind::Process | PlaceKind::Temporary);
-        let end = self.survey.times.and_then(|(_, end)| self.wall_clock(end));
+        let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
         let is_after =
             |end: SystemTime| fs::metadata(&place.path).is_ok_and(|it| is_later(it.created(), end));
         if is_found && end.is_some_and(is_after) {
@@ -385,7 +385,7 @@ impl Search<'_> {
 
     /// When a process came to be, if that was while the profile was recorded.
     fn born(&self, pid: Pid) -> Option<SystemTime> {
-        let processes = &self.survey.processes;
+        let processes = &self.profile_index.processes;
         let since = processes.space(processes.space_at(pid, Time(0))?)?.since;
         (since != Time(0)).then(|| self.wall_clock(since))?
     }
@@ -431,7 +431,7 @@ impl Search<'_> {
                 (_, []) => {
                     format!("{name} is not used: its name does not tell its process, as perf-PID.map would")
                 }
-                (_, [pid]) if self.survey.processes.knows(*pid) => format!("{name} is empty"),
+                (_, [pid]) if self.profile_index.processes.knows(*pid) => format!("{name} is empty"),
                 (_, [pid]) => format!(
                     "{name} is of process {pid}, which is not in the profile: not used; \
                      if that is its number in a container, rename it after the one in the profile"

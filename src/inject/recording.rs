@@ -4,8 +4,8 @@
 use std::cell::OnceCell;
 
 use crate::code::file_code;
+use crate::code::profile_index::ProfileIndex;
 use crate::code::remapped::is_remapped;
-use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::files::Packing;
 use crate::inject::dumps::Found;
@@ -30,7 +30,7 @@ pub struct Recording<'a> {
     /// The profile.
     pub profile: &'a Profile<'a>,
     /// What the first walk over it found.
-    pub survey: &'a Survey,
+    pub profile_index: &'a ProfileIndex,
     /// The machine that it was recorded on.
     pub machine: Machine,
     /// Logs and traces.
@@ -83,14 +83,16 @@ fn read_input<T>(
         InputKind::Profile => Some(read_profile(input, &expanded)?),
         InputKind::MonoLog | InputKind::XrayTrace => None,
     };
-    let recorded = recorded.as_ref().map(|(profile, survey)| (profile, survey));
+    let recorded = recorded
+        .as_ref()
+        .map(|(profile, profile_index)| (profile, profile_index));
     let input_if = |own| (kind == own).then_some(&input.main);
-    let processes = recorded.map(|(_, survey)| &survey.processes);
+    let processes = recorded.map(|(_, profile_index)| &profile_index.processes);
     let logs = mono::open(options, input_if(InputKind::MonoLog), processes, trust)?;
     let traces = xray::open(options, input_if(InputKind::XrayTrace), trust)?;
     let told = Told::new(mono::read(&logs)?, xray::read(options, &traces, recorded)?);
     match recorded {
-        Some((profile, survey)) => context.read_told(profile, survey, told, then),
+        Some((profile, profile_index)) => context.read_told(profile, profile_index, told, then),
         None => context.read_alone(told, then),
     }
 }
@@ -109,7 +111,7 @@ impl Context<'_> {
     fn read_told<T>(
         &self,
         profile: &Profile<'_>,
-        survey: &Survey,
+        profile_index: &ProfileIndex,
         mut told: Told<'_>,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -117,11 +119,11 @@ impl Context<'_> {
         let mut aligned = Alignments::new();
         if has_events || has_stacks {
             // By the profile as it was recorded, for all files at once: code and events get the same times.
-            let found = dumps::find(profile, survey, self.options, self.trust)?;
+            let found = dumps::find(profile, profile_index, self.options, self.trust)?;
             aligned = self
-                .sources(profile, survey, &told, &found, &aligned)
+                .sources(profile, profile_index, &told, &found, &aligned)
                 .alignments();
-            told.prepare(Some((profile, survey)), &aligned);
+            told.prepare(Some((profile, profile_index)), &aligned);
         }
         let spliced = match has_stacks {
             true => Some(told.splice_stacks(self.options, profile)?),
@@ -136,7 +138,7 @@ impl Context<'_> {
         }
         match &spliced {
             Some(spliced) => self.read_anew(spliced, &told, &aligned, then),
-            None => self.read_code(profile, survey, &told, &aligned, then),
+            None => self.read_code(profile, profile_index, &told, &aligned, then),
         }
     }
 
@@ -160,51 +162,59 @@ impl Context<'_> {
         aligned: &Alignments,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let survey = Survey::of(profile, marker::dump_path);
-        self.read_code(profile, &survey, told, aligned, then)
+        let profile_index = ProfileIndex::of(profile, marker::dump_path);
+        self.read_code(profile, &profile_index, told, aligned, then)
     }
 
     /// Reads the files of a profile's runtimes.
     fn sources<'f>(
         &self,
         profile: &Profile<'_>,
-        survey: &Survey,
+        profile_index: &ProfileIndex,
         told: &Told<'f>,
         found: &'f Found,
         aligned: &Alignments,
     ) -> Sources<'f> {
         let machine = Machine::of_profile(profile.architecture(), profile.order);
         let clock_offset = self.options.clock_offset;
-        sources::read(profile, survey, found, &told.logs, machine, clock_offset, aligned)
+        sources::read(
+            profile,
+            profile_index,
+            found,
+            &told.logs,
+            machine,
+            clock_offset,
+            aligned,
+        )
     }
 
     /// Finds and reads the files of a profile's runtimes.
     fn read_code<T>(
         &self,
         profile: &Profile<'_>,
-        survey: &Survey,
+        profile_index: &ProfileIndex,
         told: &Told<'_>,
         aligned: &Alignments,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let Self { options, input, .. } = *self;
         let machine = Machine::of_profile(profile.architecture(), profile.order);
-        let found = dumps::find(profile, survey, options, self.trust)?;
-        let found_maps = perf_maps::find(profile, survey, &found.dumps, options, self.trust)?;
+        let found = dumps::find(profile, profile_index, options, self.trust)?;
+        let found_maps = perf_maps::find(profile, profile_index, &found.dumps, options, self.trust)?;
         output::refuse_conflicts(options, input, &found, &found_maps, told)?;
-        let mut sources = self.sources(profile, survey, told, &found, aligned);
+        let mut sources = self.sources(profile, profile_index, told, &found, aligned);
         sources.add_traces(&told.traces, machine);
         let is_unwound = profile.attrs.copies_stacks();
-        let (mut timeline, loads_in_files) = timeline(&mut sources, survey, is_unwound);
+        let (mut timeline, loads_in_files) = timeline(&mut sources, profile_index, is_unwound);
         let maps = perf_maps::read(&found_maps);
         let tables = maps.iter().map(UsedMap::table).collect();
-        timeline.add_symbols(&survey.processes, &survey.injected, tables);
+        timeline.add_symbols(&profile_index.processes, &profile_index.injected, tables);
         then(&Recording {
             options,
             input,
             expanded: self.expanded,
             profile,
-            survey,
+            profile_index,
             machine,
             told,
             sources,
@@ -218,8 +228,8 @@ impl Context<'_> {
 
 /// The code of all processes over time, and how many loads are left to the files that they are in if stacks will be
 /// unwound.
-fn timeline(sources: &mut Sources<'_>, survey: &Survey, is_unwound: bool) -> (Timeline, u64) {
-    let processes = &survey.processes;
+fn timeline(sources: &mut Sources<'_>, profile_index: &ProfileIndex, is_unwound: bool) -> (Timeline, u64) {
+    let processes = &profile_index.processes;
     let mut events = sources.events(processes);
     let loads_in_files = match is_unwound {
         true => file_code::remove(processes, &mut events),
@@ -230,7 +240,7 @@ fn timeline(sources: &mut Sources<'_>, survey: &Survey, is_unwound: bool) -> (Ti
 
 /// Reads what the profile says of itself, from plain records: what its own had to be made into first is kept
 /// in `expanded`.
-fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'a>, Survey), Error> {
+fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'a>, ProfileIndex), Error> {
     let path = || input.main.path().to_owned();
     if let Some(packing) = Packing::of(&input.main) {
         return Err(Error::Packed {
@@ -240,19 +250,23 @@ fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'
     }
     let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile { path: path(), cause })?;
     let [plain, mended] = expanded;
-    let mut survey = Survey::of(&profile, marker::dump_path);
-    if survey.has_compressed || survey.has_damage || survey.has_refused || !input.parts.is_empty() {
+    let mut profile_index = ProfileIndex::of(&profile, marker::dump_path);
+    if profile_index.has_compressed
+        || profile_index.has_damage
+        || profile_index.has_refused
+        || !input.parts.is_empty()
+    {
         let made = input.expand(&profile)?;
         profile = profile.with_records(&plain.get_or_init(|| made).file);
-        survey = Survey::of(&profile, marker::dump_path);
+        profile_index = ProfileIndex::of(&profile, marker::dump_path);
     }
-    if survey.has_damage || survey.has_refused {
+    if profile_index.has_damage || profile_index.has_refused {
         let made = input.mend(&profile)?;
         profile = profile.with_records(&mended.get_or_init(|| made).file);
-        survey = Survey::of(&profile, marker::dump_path);
+        profile_index = ProfileIndex::of(&profile, marker::dump_path);
     }
-    if is_remapped(&survey.processes) {
+    if is_remapped(&profile_index.processes) {
         return Err(Error::Remapped(path()));
     }
-    Ok((profile, survey))
+    Ok((profile, profile_index))
 }

@@ -5,9 +5,9 @@ use std::fmt::Display;
 use std::path::Path;
 
 use crate::code::clock::Alignment;
-use crate::code::cover;
+use crate::code::mmap_trim;
+use crate::code::profile_index::ProfileIndex;
 use crate::code::selection::{Selection, SpaceCounts};
-use crate::code::survey::Survey;
 use crate::code::timeline::Timeline;
 use crate::files::MappedFile;
 use crate::files::search::shown;
@@ -58,7 +58,7 @@ pub struct Run<'a> {
     /// What its records had to be made into.
     pub expanded: &'a Stages,
     /// What the first walk over it found.
-    pub survey: &'a Survey,
+    pub profile_index: &'a ProfileIndex,
     /// Which code was where.
     pub timeline: &'a Timeline,
     /// How many loads are left to the symbols of the files that they are in.
@@ -78,7 +78,7 @@ pub struct Run<'a> {
     /// What was written.
     pub objects: &'a Objects,
     /// Maps that were too much to follow.
-    pub cover_faults: &'a Tally<cover::Fault>,
+    pub cover_faults: &'a Tally<mmap_trim::Fault>,
     /// Whether a copy of the kernel's code was left out of the output.
     pub has_lost_kernel_copy: bool,
     /// Feature sections that were left out of the output.
@@ -142,7 +142,7 @@ impl Run<'_> {
     }
 
     fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = profile_warnings(self.options, self.profile, self.survey, self.expanded);
+        let mut warnings = profile_warnings(self.options, self.profile, self.profile_index, self.expanded);
         let input = Some(shown_input(&self.options.input));
         if self.selection.samples.cut > 0 {
             warnings.push(Warning {
@@ -206,7 +206,7 @@ impl Run<'_> {
             }
         }
         let mut early: HashMap<Pid, u64> = HashMap::default();
-        let spaces = self.survey.processes.spaces().iter();
+        let spaces = self.profile_index.processes.spaces().iter();
         for (space, counts) in spaces.zip(&self.selection.spaces) {
             *early.entry(space.pid).or_default() += u64::from(counts.before_load);
         }
@@ -252,7 +252,7 @@ impl Run<'_> {
 
     /// The processes with an address space whose samples are as asked.
     fn processes_with(&self, is_asked: impl Fn(&SpaceCounts) -> bool) -> HashSet<Pid> {
-        let spaces = self.survey.processes.spaces().iter();
+        let spaces = self.profile_index.processes.spaces().iter();
         let asked = spaces.zip(&self.selection.spaces);
         asked
             .filter(|(_, counts)| is_asked(counts))
@@ -275,24 +275,24 @@ impl Run<'_> {
         let guessed = self.sources.used.iter().zip(&self.selection.doubtful);
         let guessed = guessed.filter(|&(used, &doubtful)| used.alignment.is_guess() && doubtful == 0);
         notes.extend(guessed.map(|(used, _)| format!("{}: {GUESSED}", shown(used.found.file.path()))));
-        if !self.survey.injected.is_empty() {
+        if !self.profile_index.injected.is_empty() {
             notes.push(
                 "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
                     .into(),
             );
         } else if self.selection.samples.total == 0 {
             // A warning has it all.
-        } else if is_silent(self.survey, self.sources, self.maps, self.told) {
+        } else if is_silent(self.profile_index, self.sources, self.maps, self.told) {
             let pids = self.silent_processes();
             notes.extend(silence(
                 self.profile,
-                self.survey,
+                self.profile_index,
                 &pids,
                 "so there is nothing to inject",
             ));
         } else if self.selection.samples.unnamed() > 0 {
             let pids = self.silent_processes();
-            notes.extend(unlogged(self.profile, self.survey, &pids));
+            notes.extend(unlogged(self.profile, self.profile_index, &pids));
         }
         notes.extend(self.left_out.iter().map(|id| {
             format!("feature section {id} of the profile is not for pipes and was left out; write to a file to keep it")
@@ -329,7 +329,7 @@ impl Run<'_> {
             let repaired = lines.filter(|&(fault, _)| fault == jitdump::Fault::RepairedName);
             details.extend(repaired.map(|(_, warning)| warning.to_string()));
         }
-        if self.survey.has_aux && !self.objects.placed.is_empty() {
+        if self.profile_index.has_aux && !self.objects.placed.is_empty() {
             details.push("the profile has AUX data, so all functions are written".into());
         }
         details
@@ -339,7 +339,7 @@ impl Run<'_> {
 impl Recording<'_> {
     /// What went wrong while the profile and the files of its runtimes were read.
     pub fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = profile_warnings(self.options, self.profile, self.survey, self.expanded);
+        let mut warnings = profile_warnings(self.options, self.profile, self.profile_index, self.expanded);
         warnings.extend(self.sources.warnings.iter().cloned());
         for used in &self.sources.used {
             warnings.extend(dump_faults(used));
@@ -362,24 +362,37 @@ impl Recording<'_> {
             let file = shown(used.found.file.path());
             format!("{file}: clock: {}", used.alignment)
         }));
-        if is_silent(self.survey, &self.sources, &self.maps, self.told) {
+        if is_silent(self.profile_index, &self.sources, &self.maps, self.told) {
             let consequence = "so there is no code with a name";
-            notes.extend(silence(self.profile, self.survey, asked, consequence));
+            notes.extend(silence(self.profile, self.profile_index, asked, consequence));
         }
         notes
     }
 }
 
 /// Whether no runtime is known to have told of its code.
-fn is_silent(survey: &Survey, sources: &Sources<'_>, maps: &[UsedMap<'_>], told: &Told<'_>) -> bool {
-    survey.markers.is_empty() && sources.used.is_empty() && maps.is_empty() && told.traces.all.is_empty()
+fn is_silent(
+    profile_index: &ProfileIndex,
+    sources: &Sources<'_>,
+    maps: &[UsedMap<'_>],
+    told: &Told<'_>,
+) -> bool {
+    profile_index.markers.is_empty()
+        && sources.used.is_empty()
+        && maps.is_empty()
+        && told.traces.all.is_empty()
 }
 
 /// The consequence of that, and what to do about it for the processes `pids`.
-fn silence(profile: &Profile<'_>, survey: &Survey, pids: &HashSet<Pid>, consequence: &str) -> Vec<String> {
+fn silence(
+    profile: &Profile<'_>,
+    profile_index: &ProfileIndex,
+    pids: &HashSet<Pid>,
+    consequence: &str,
+) -> Vec<String> {
     let found = format!("no process in the profile mapped a jitdump or has a perf map, {consequence}");
     let name_files = "name the files with --jitdump or --perf-map";
-    let how = runtimes::how_to_ask(profile, &survey.processes, pids);
+    let how = runtimes::how_to_ask(profile, &profile_index.processes, pids);
     let first = match how.is_empty() {
         true => format!("{found}; {name_files}. No sampled process runs a known JIT runtime"),
         false => format!("{found}; {name_files}, or record again, with these options of the runtimes:"),
@@ -388,12 +401,12 @@ fn silence(profile: &Profile<'_>, survey: &Survey, pids: &HashSet<Pid>, conseque
 }
 
 /// The options with which the processes `pids` log the code that samples without a name were taken in.
-fn unlogged(profile: &Profile<'_>, survey: &Survey, pids: &HashSet<Pid>) -> Vec<String> {
+fn unlogged(profile: &Profile<'_>, profile_index: &ProfileIndex, pids: &HashSet<Pid>) -> Vec<String> {
     if pids.is_empty() {
         return Vec::new();
     }
     let processes = summary::count_of(pids.len() as u64, "process has", "processes have");
-    let how = runtimes::how_to_ask(profile, &survey.processes, pids);
+    let how = runtimes::how_to_ask(profile, &profile_index.processes, pids);
     let first = match how.is_empty() {
         true => format!("{processes} samples in JIT code that no file describes, and no known JIT runtime"),
         false => format!(
@@ -414,7 +427,7 @@ fn source_notes(of_dumps: &[String], found_maps: &FoundMaps, told: &Told<'_>) ->
 fn profile_warnings(
     options: &Options,
     profile: &Profile<'_>,
-    survey: &Survey,
+    profile_index: &ProfileIndex,
     expanded: &Stages,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -424,7 +437,7 @@ fn profile_warnings(
         ..warning
     };
     warnings.extend(warned(&profile.faults, None, true).map(of_input));
-    if survey.has_compressed {
+    if profile_index.has_compressed {
         let what = "compressed records inside compressed ones, which nobody reads, kept as they are";
         warnings.push(of_input(Warning::new(what)));
     }
@@ -443,13 +456,13 @@ fn profile_warnings(
             first_offset: Some(damage.first_offset),
         }));
     }
-    let lost = (profile.data.len() as u64).saturating_sub(survey.data_end);
+    let lost = (profile.data.len() as u64).saturating_sub(profile_index.data_end);
     if lost > 0 {
         warnings.push(Warning {
             what: format!("the last {lost} bytes of its records are cut off or damaged, and left out"),
             count: 1,
             file: input.clone(),
-            first_offset: Some(profile.data_offset.saturating_add(survey.data_end)),
+            first_offset: Some(profile.data_offset.saturating_add(profile_index.data_end)),
         });
     }
     warnings

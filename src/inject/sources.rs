@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock, distance_by_maps};
 use crate::code::live_code::{LiveCode, RuntimeEvent};
 use crate::code::process::{AddressSpace, Processes};
+use crate::code::profile_index::ProfileIndex;
 use crate::code::selection::{Doubts, DumpState};
-use crate::code::survey::Survey;
 use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
 use crate::files::search::shown;
 use crate::hash::{HashMap, HashSet};
@@ -76,7 +76,7 @@ impl<'a> Sources<'a> {
 /// what samples say about clocks is asked once, before anything is added to them.
 pub fn read<'a>(
     profile: &Profile<'_>,
-    survey: &Survey,
+    profile_index: &ProfileIndex,
     found: &'a Found,
     logs: &Logs<'a>,
     recorded: Machine,
@@ -85,19 +85,19 @@ pub fn read<'a>(
 ) -> Sources<'a> {
     let mut sources = Sources {
         used: Vec::new(),
-        start: survey.times.map_or(Time(0), |(start, _)| start),
+        start: profile_index.times.map_or(Time(0), |(start, _)| start),
         unusable: Vec::new(),
         warnings: Vec::new(),
         notes: &found.notes,
     };
     sources.add_missing(&found.missing);
-    let spaces = survey.processes.spaces().iter();
+    let spaces = profile_index.processes.spaces().iter();
     let maps: usize = spaces.map(|space| space.maps.len()).sum();
     let mut clocks = Clocks {
         aligned,
-        profile: profile_clock(profile, survey, clock_offset),
-        processes: &survey.processes,
-        looks: maps.saturating_mul(MAX_LOOKS),
+        profile: profile_clock(profile, profile_index, clock_offset),
+        processes: &profile_index.processes,
+        scan_budget: maps.saturating_mul(MAX_LOOKS),
     };
     for dump in &found.dumps {
         match use_dump(dump, recorded, &mut clocks) {
@@ -115,23 +115,27 @@ pub fn read<'a>(
         sources.add_log(log, logs.core, recorded, &mut clocks);
     }
     if aligned.is_empty() {
-        sources.settle(profile, &survey.processes, &clocks.profile);
+        sources.settle(profile, &profile_index.processes, &clocks.profile);
     }
     sources
 }
 
 /// What a profile says about its clock. `distance` is what must be added to the times of runtimes, in nanoseconds, if
 /// somebody knows.
-pub fn profile_clock(profile: &Profile<'_>, survey: &Survey, distance: Option<i64>) -> ProfileClock {
+pub fn profile_clock(
+    profile: &Profile<'_>,
+    profile_index: &ProfileIndex,
+    distance: Option<i64>,
+) -> ProfileClock {
     ProfileClock {
         id: profile.attrs.clock_id(),
         data: profile
             .feature(feature::CLOCK_DATA)
             .and_then(|content| ClockData::parse(content, profile.order)),
-        conversion: survey.time_conversion,
-        span: survey.times,
+        conversion: profile_index.time_conversion,
+        span: profile_index.times,
         has_times: profile.attrs.has_times(),
-        first_sample: survey.first_sample.unwrap_or_default(),
+        first_sample: profile_index.first_sample.unwrap_or_default(),
         distance,
     }
 }
@@ -170,7 +174,7 @@ struct Clocks<'p> {
     profile: ProfileClock,
     processes: &'p Processes,
     /// How many maps may still be looked at.
-    looks: usize,
+    scan_budget: usize,
 }
 
 impl Clocks<'_> {
@@ -186,7 +190,7 @@ impl Clocks<'_> {
         let pid = found.pids.first()?;
         let spaces = self.processes.spaces_of(*pid).take(MAX_PROGRAMS);
         let distances = spaces.filter_map(|(_, space)| {
-            self.looks = self.looks.checked_sub(space.maps.len())?;
+            self.scan_budget = self.scan_budget.checked_sub(space.maps.len())?;
             let loads = code.events().iter().filter(|event| event.change == Change::Load);
             let placed = loads.filter_map(|event| Some((code.range(event.function)?.start, event.time)));
             distance_by_maps(&space.maps, placed)

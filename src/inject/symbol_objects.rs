@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use crate::code::symbols::PlacedSymbol;
+use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Content, Function, PlacedTables};

@@ -2,7 +2,7 @@
 
 use crate::bytes::ByteOrder;
 use crate::code::clock::CLOCK_MONOTONIC;
-use crate::code::survey::Survey;
+use crate::code::profile_index::ProfileIndex;
 use crate::files::MappedFile;
 use crate::inject::events::splice::Found;
 use crate::inject::events::synthesize::Base;
@@ -60,7 +60,7 @@ impl<'a> Told<'a> {
 
     /// Finds out what their events and stacks need to become those of what was `recorded`, if anything was.
     /// `aligned` tells how the times of logs become those of it.
-    pub fn prepare(&mut self, recorded: Option<(&Profile<'_>, &Survey)>, aligned: &Alignments) {
+    pub fn prepare(&mut self, recorded: Option<(&Profile<'_>, &ProfileIndex)>, aligned: &Alignments) {
         mono::prepare(recorded, aligned, &mut self.logs);
     }
 

@@ -3,7 +3,7 @@
 //! Records have no mark that they start with, and only sizes lead from one to the next: behind the first wrong
 //! one, a reader that trusts them reads nonsense, or nothing. What is met where a record must be is therefore
 //! asked whether it can be one. Where it can't, reading goes on at the first byte from which records follow that
-//! have everything that is known of records ([`crate::perf::plausible`]). They may start anywhere, since bytes
+//! have everything that is known of records ([`crate::perf::record_validation`]). They may start anywhere, since bytes
 //! may be missing or too many: also inside of the record before, which took its size from what followed it when
 //! it had lost bytes itself.
 //!
@@ -18,8 +18,8 @@ use std::ops::Range;
 
 use crate::bytes::ByteOrder;
 use crate::perf::attr::Attrs;
-use crate::perf::plausible::Plausible;
 use crate::perf::record::{HEADER_SIZE, Record, Records};
+use crate::perf::record_validation::RecordValidator;
 use crate::units::Time;
 
 /// What was passed over.
@@ -57,7 +57,7 @@ impl Damage {
 /// Walks records in file order, and passes over what is damaged.
 #[derive(Clone, Debug)]
 pub struct WholeRecords<'a> {
-    plausible: Plausible<'a>,
+    validator: RecordValidator<'a>,
     records: Records<'a>,
     /// A record that can be one, and all from its start on; what follows it may still speak against it.
     held: Option<(Record<'a>, &'a [u8])>,
@@ -71,7 +71,7 @@ impl<'a> WholeRecords<'a> {
     /// Walks `data`, the records of events `attrs`.
     pub fn new(data: &'a [u8], attrs: &'a Attrs, order: ByteOrder) -> Self {
         Self {
-            plausible: Plausible { attrs, order },
+            validator: RecordValidator { attrs, order },
             records: Records::new(data, 0, order),
             held: None,
             last: None,
@@ -96,7 +96,7 @@ impl<'a> WholeRecords<'a> {
         let (_, data) = self.records.undecoded()?;
         let before = self.records.clone();
         if let Some(record) = self.records.next()
-            && self.plausible.is_record(&record, data, self.last)
+            && self.validator.is_record(&record, data, self.last)
         {
             return Some((record, data));
         }
@@ -109,7 +109,7 @@ impl<'a> WholeRecords<'a> {
     fn resync(&mut self, offset: u64, data: &'a [u8], mut places: Range<usize>) -> bool {
         let starts_at = |at: &usize| {
             let rest = data.get(*at..).unwrap_or_default();
-            self.plausible.starts_at(rest, self.last)
+            self.validator.starts_at(rest, self.last)
         };
         let Some(distance) = places.find(starts_at) else {
             return false;
@@ -117,7 +117,7 @@ impl<'a> WholeRecords<'a> {
         let start = offset.saturating_add(distance as u64);
         self.damage.add(offset, start);
         let rest = data.get(distance..).unwrap_or_default();
-        self.records = Records::new(rest, start, self.plausible.order);
+        self.records = Records::new(rest, start, self.validator.order);
         true
     }
 
@@ -140,7 +140,7 @@ impl<'a> Iterator for WholeRecords<'a> {
             let held = std::mem::replace(&mut self.held, next);
             if let Some((record, data)) = held {
                 if is_followed || !self.is_torn(&record, data) {
-                    self.last = self.plausible.time_of(&record).or(self.last);
+                    self.last = self.validator.time_of(&record).or(self.last);
                     return Some(record);
                 }
             } else if let (None, Some((offset, data))) = (next, rest) {
@@ -160,7 +160,7 @@ pub fn needs_mending(record: &Record<'_>, attrs: &Attrs, order: ByteOrder) -> bo
 
 /// Writes the records that are whole, all with sizes that readers take. Returns what was passed over.
 pub fn mend(mut records: WholeRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
-    let Plausible { attrs, order } = records.plausible;
+    let RecordValidator { attrs, order } = records.validator;
     let mut mended = Vec::new();
     for record in records.by_ref() {
         mended.clear();

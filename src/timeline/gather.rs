@@ -19,28 +19,28 @@ use crate::units::{AddressRange, Pid, Time};
 
 /// What a recording has to show; `input` is what to call it.
 pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progress) -> Values {
-    let survey = recording.survey;
-    progress.start("reading samples", survey.data_end);
+    let profile_index = recording.profile_index;
+    progress.start("reading samples", profile_index.data_end);
     let tiers = Tiers::of(recording);
-    let states = recording.sources.states(&survey.processes);
+    let states = recording.sources.states(&profile_index.processes);
     let timeline = &recording.timeline;
-    let doubts = recording.sources.doubts(survey.times);
+    let doubts = recording.sources.doubts(profile_index.times);
     let counter = Counter {
         selector: Selector {
             profile: recording.profile,
-            processes: &survey.processes,
+            processes: &profile_index.processes,
             timeline,
             dumps: &states,
             doubts: &doubts,
         },
-        span: Span::of(survey),
+        span: Span::of(profile_index),
         tier: |leaf| tiers.maker(item_of(timeline, leaf)?),
     };
-    let counts = counter.walk(survey, progress);
+    let counts = counter.walk(profile_index, progress);
     let lives = Lives::of(recording, counter.span, &counts);
     let mut notes = recording.notes(&counts.silent_processes());
     notes.extend(lives.notes());
-    if survey.times.is_none() {
+    if profile_index.times.is_none() {
         notes.push(
             "the profile has no times, so all code is shown as if it had been there all the time".into(),
         );
@@ -227,7 +227,7 @@ impl Columns<'_> {
 
     /// Counts the samples of each function, also of those that have no box.
     fn put_samples(&mut self, counts: &Counts, names: &mut HashMap<String, u32>) {
-        let (timeline, processes) = (&self.recording.timeline, &self.recording.survey.processes);
+        let (timeline, processes) = (&self.recording.timeline, &self.recording.profile_index.processes);
         let sorted: BTreeMap<_, _> = counts.code.iter().collect();
         for (&(leaf, space), &count) in sorted {
             let pid = processes.space(space).map(|space| space.pid);

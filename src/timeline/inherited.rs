@@ -29,7 +29,7 @@ pub struct Inherited {
 impl Inherited {
     /// That of a recording.
     pub fn of(recording: &Recording<'_>, counts: &Counts) -> Self {
-        let (processes, timeline) = (&recording.survey.processes, &recording.timeline);
+        let (processes, timeline) = (&recording.profile_index.processes, &recording.timeline);
         let mut by_space: BTreeMap<SpaceId, Vec<(Leaf, u32)>> = BTreeMap::new();
         for (&(leaf, space), &count) in &counts.code {
             if home_of(timeline, leaf) != Some(space) {
@@ -98,7 +98,7 @@ fn pieces(
     if pieces.is_empty() {
         return pieces;
     }
-    for (id, _) in recording.survey.processes.iter() {
+    for (id, _) in recording.profile_index.processes.iter() {
         for interval in recording.timeline.code_of(id) {
             if let Code::Function(at) = interval.value
                 && let Some(pieces) = pieces.get_mut(&at)

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::selection::Leaf;
-use crate::code::symbols::{PlacedSymbol, SymbolId};
 use crate::code::timeline::{Code, FunctionId};
 use crate::inject::recording::Recording;
 use crate::timeline::inherited::Inherited;
@@ -63,7 +63,7 @@ impl Lives {
     /// Those of a recording.
     pub fn of(recording: &Recording<'_>, span: Span, counts: &Counts) -> Self {
         let mut lives = Self::default();
-        let (processes, timeline) = (&recording.survey.processes, &recording.timeline);
+        let (processes, timeline) = (&recording.profile_index.processes, &recording.timeline);
         for (id, space) in processes.iter() {
             for interval in timeline.code_of(id) {
                 let Code::Function(at) = interval.value else {

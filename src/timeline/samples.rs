@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use crate::code::pieces::in_pieces;
 use crate::code::process::SpaceId;
+use crate::code::profile_index::ProfileIndex;
 use crate::code::selection::{Leaf, Selector};
-use crate::code::survey::Survey;
 use crate::hash::{HashMap, HashSet};
 use crate::inject::Progress;
 use crate::perf::record::{self, Record};
@@ -29,8 +29,8 @@ pub struct Span {
 
 impl Span {
     /// That of a profile. Where records have no times, all is one moment.
-    pub fn of(survey: &Survey) -> Self {
-        match survey.times {
+    pub fn of(profile_index: &ProfileIndex) -> Self {
+        match profile_index.times {
             Some((start, last)) => Self {
                 start,
                 end: Time(last.0.saturating_add(1)),
@@ -119,13 +119,17 @@ pub struct Counter<'a, T> {
 
 impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
     /// Walks the records.
-    pub fn walk(&self, survey: &Survey, progress: &mut dyn Progress) -> Counts {
+    pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> Counts {
         let mut counts = Counts::default();
         let walk = |piece: &_| self.walk_piece(piece);
         let merge = |one| counts.merge(one);
-        in_pieces(&survey.marks, survey.data_end, walk, merge, |bytes| {
-            progress.advance(bytes)
-        });
+        in_pieces(
+            &profile_index.marks,
+            profile_index.data_end,
+            walk,
+            merge,
+            |bytes| progress.advance(bytes),
+        );
         counts
     }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::bytes::printable;
-use crate::code::symbols::SymbolId;
+use crate::code::perf_map_symbols::SymbolId;
 use crate::hash::HashMap;
 use crate::inject::recording::Recording;
 use crate::inject::sources::function_of;

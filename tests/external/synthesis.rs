@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
-use jitinject::code::survey::Survey;
+use jitinject::code::profile_index::ProfileIndex;
 use jitinject::perf::Profile;
 use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::perf::synthesis::{
@@ -129,11 +129,11 @@ fn expected(times: &[u64]) -> Vec<String> {
 fn write(synthesized: &Synthesized<'_>, records: &[u8], folder: &Path) -> (PathBuf, PathBuf) {
     let paths = (folder.join("out.data"), folder.join("out.pipe"));
     let profile = synthesized.profile(records);
-    let survey = Survey::of(&profile, marker::dump_path);
+    let profile_index = ProfileIndex::of(&profile, marker::dump_path);
     let rewrite = || Rewrite {
         profile: &profile,
-        data_end: survey.data_end,
-        auxtrace: &survey.auxtrace,
+        data_end: profile_index.data_end,
+        auxtrace: &profile_index.auxtrace,
         edits: Edits::default(),
         build_ids: Vec::new(),
         compression: None,
@@ -271,8 +271,8 @@ fn events_of_the_other_byte_order_come_back_from_perf_as_well() {
 
 /// Times before, during and after a recording.
 fn times_across(profile: &Profile<'_>) -> Vec<u64> {
-    let survey = Survey::of(profile, marker::dump_path);
-    let (first, last) = survey.times.unwrap();
+    let profile_index = ProfileIndex::of(profile, marker::dump_path);
+    let (first, last) = profile_index.times.unwrap();
     let step = (last.0 - first.0) / 40;
     (0..60).map(|number| first.0 - 5 * step + number * step).collect()
 }

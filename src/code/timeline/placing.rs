@@ -23,7 +23,7 @@ pub(super) struct Placing<'a> {
     memory: Builder<Memory>,
     /// Where each function was put last.
     latest: HashMap<FunctionId, (u32, AddressRange)>,
-    /// How many stays and freed ranges it has so far.
+    /// How many mappings and freed ranges it has so far.
     sequence: u32,
     /// How many pieces of inherited code may still be looked at.
     pieces: &'a mut usize,

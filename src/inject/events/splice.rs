@@ -26,7 +26,7 @@ pub trait StackSource {
     /// Whether it knows the callers of what is at an address.
     fn covers(&self, leaf: Address) -> bool;
 
-    /// Looks for the stacks at `moments`, which are sorted, and keeps them by their places. Tells of how many it has
+    /// ScanBudget for the stacks at `moments`, which are sorted, and keeps them by their places. Tells of how many it has
     /// got one.
     fn find(&mut self, moments: &[Moment]) -> usize;
 

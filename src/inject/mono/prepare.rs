@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::code::clock::Alignment;
 use crate::code::process::Processes;
-use crate::code::survey::Survey;
+use crate::code::profile_index::ProfileIndex;
 use crate::code::threads;
 use crate::hash::HashMap;
 use crate::inject::mono::asked::MonoEvent;
@@ -29,7 +29,7 @@ pub struct Prepared<'a> {
 }
 
 /// Prepares `logs` for what was `recorded`, if anything was; `aligned` tells how their times become those of it.
-pub fn prepare(recorded: Option<(&Profile<'_>, &Survey)>, aligned: &Alignments, logs: &mut Logs<'_>) {
+pub fn prepare(recorded: Option<(&Profile<'_>, &ProfileIndex)>, aligned: &Alignments, logs: &mut Logs<'_>) {
     let nobody = Processes::default();
     let pids = logs.all.iter().map(ReadLog::pid).collect();
     let known = recorded.map_or(HashMap::default(), |(profile, _)| {
@@ -40,7 +40,7 @@ pub fn prepare(recorded: Option<(&Profile<'_>, &Survey)>, aligned: &Alignments, 
         let alignment = aligned.get(log.found.file.path());
         let alignment = alignment.copied().unwrap_or(Alignment::Same);
         let Contents { lives, events } = contents(&log.log);
-        let processes = recorded.map_or(&nobody, |(_, survey)| &survey.processes);
+        let processes = recorded.map_or(&nobody, |(_, profile_index)| &profile_index.processes);
         let is_64 = log.log.header().pointer_size == 8;
         let known = known.get(&log.pid()).map_or(&[][..], Vec::as_slice);
         let threads = Threads::new(lives, known, log.pid(), &alignment, &mut invented);

@@ -42,7 +42,7 @@ pub struct Contents<'a> {
     pub events: BTreeSet<MonoEvent>,
 }
 
-/// Looks through a log for what it tells of.
+/// ScanBudget through a log for what it tells of.
 pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
     let mut kinds = BTreeSet::new();
     let mut lives: Vec<Life<'a>> = Vec::new();

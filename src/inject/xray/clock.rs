@@ -1,7 +1,7 @@
 //! The ticks of a trace on the profile's clock.
 
 use crate::code::clock::{CLOCK_MONOTONIC, ProfileClock};
-use crate::code::survey::TimeConversion;
+use crate::code::profile_index::TimeConversion;
 use crate::code::tick_clock::{Calibration, Speed, TickClock};
 use crate::runtime::xray::{Buffer, Index, Trace};
 use crate::units::Time;

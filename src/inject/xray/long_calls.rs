@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::code::call_tree::Looks;
+use crate::code::call_tree::ScanBudget;
 use crate::inject::events::Step;
 use crate::inject::xray::replay::{Timed, step};
 use crate::units::Time;
@@ -28,7 +28,7 @@ pub struct LongCalls<I: Iterator> {
     open: Vec<Call>,
     /// How many of them, from the outermost one in, are known to be long.
     long: usize,
-    looks: Looks,
+    scan_budget: ScanBudget,
 }
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl<I: Iterator> LongCalls<I> {
             passed: 0,
             open: Vec::new(),
             long: 0,
-            looks: Looks::default(),
+            scan_budget: ScanBudget::default(),
         }
     }
 
@@ -124,7 +124,7 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
     /// Ends a call and all inside it, whose exits are lost. Tells what becomes of its exit.
     fn leave(&mut self, function: u32) -> Fate {
         let calls = self.open.iter().rev();
-        let Some(inside) = self.looks.find(calls, |call| call.function == function) else {
+        let Some(inside) = self.scan_budget.find(calls, |call| call.function == function) else {
             return Fate::Stays;
         };
         let place = self.open.len().saturating_sub(inside).saturating_sub(1);

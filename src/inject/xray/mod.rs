@@ -132,7 +132,7 @@ impl Traces<'_> {
         })
     }
 
-    /// Looks through all records for what is to be told of them, where no events are made of them.
+    /// ScanBudget through all records for what is to be told of them, where no events are made of them.
     pub fn look_through(&mut self) {
         let asked = Asked::new(0, std::iter::empty());
         events::count(self, &asked);

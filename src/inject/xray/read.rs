@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::code::clock::ProfileClock;
 use crate::code::process::Processes;
-use crate::code::survey::Survey;
+use crate::code::profile_index::ProfileIndex;
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::hash::HashMap;
@@ -26,7 +26,7 @@ use crate::units::{Pid, Time};
 pub fn read<'a>(
     options: &Options,
     opened: &'a Opened,
-    recorded: Option<(&Profile<'_>, &Survey)>,
+    recorded: Option<(&Profile<'_>, &ProfileIndex)>,
 ) -> Result<Traces<'a>, Error> {
     let mut traces = Traces {
         binary: opened.binary.as_ref(),
@@ -36,9 +36,9 @@ pub fn read<'a>(
     if opened.files.is_empty() {
         return Ok(traces);
     }
-    let clock =
-        recorded.map(|(profile, survey)| sources::profile_clock(profile, survey, options.clock_offset));
-    let known = recorded.map(|(profile, survey)| Known::of(profile, &survey.processes));
+    let clock = recorded
+        .map(|(profile, profile_index)| sources::profile_clock(profile, profile_index, options.clock_offset));
+    let known = recorded.map(|(profile, profile_index)| Known::of(profile, &profile_index.processes));
     for file in &opened.files {
         traces.add(options, file, clock.as_ref(), known.as_ref())?;
     }
@@ -52,7 +52,7 @@ pub fn read<'a>(
         traces.notes.push(what.into());
     }
     let nobody = Processes::default();
-    let processes = recorded.map_or(&nobody, |(_, survey)| &survey.processes);
+    let processes = recorded.map_or(&nobody, |(_, profile_index)| &profile_index.processes);
     let binary = traces.binary;
     let traced = &mut traces.processes;
     let mut without_base = 0u64;

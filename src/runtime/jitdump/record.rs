@@ -282,7 +282,7 @@ impl<'a> Iterator for Records<'a> {
         self.position = self.resynchronise(at.saturating_add(1), self.file.len());
         let found_nothing = self.position == self.file.len();
         if found_nothing && rest.iter().all(|&byte| byte == 0) {
-            // AddressSpace that was set aside, not records that were lost.
+            // Space that was set aside, not records that were lost.
             return None;
         }
         let offset = at as u64;

@@ -16,7 +16,7 @@ use crate::units::{AddressRange, Time};
 
 /// A map of ours: code of a function, or of nothing, where a function has left.
 #[derive(Clone, Copy, Debug)]
-pub struct OwnMap {
+pub struct InjectedMap {
     /// In which address space.
     pub space: SpaceId,
     /// Where.
@@ -42,7 +42,7 @@ pub struct Reduced {
 
 /// What is to be done about the maps that would hide code.
 #[derive(Clone, Debug, Default)]
-pub struct Covering {
+pub struct TrimmedMaps {
     /// The maps that must shrink, in the order of time.
     pub reduced: Vec<Reduced>,
     /// What was too much to follow.
@@ -80,7 +80,7 @@ const MAX_PARTS: usize = 1 << 14;
 const MAX_COPIES: usize = 1 << 22;
 
 /// The maps that would hide any of `own`.
-pub fn reduced_maps(processes: &Processes, own: &[OwnMap]) -> Covering {
+pub fn reduced_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
     let mut cover = Cover::new(processes, own);
     let mut events = cover.events(processes, own);
     events.sort_by_key(Event::order);
@@ -94,7 +94,7 @@ pub fn reduced_maps(processes: &Processes, own: &[OwnMap]) -> Covering {
 enum Event<'a> {
     Fork(SpaceId, SpaceId, Time),
     Map(SpaceId, &'a Map),
-    Own(&'a OwnMap),
+    Own(&'a InjectedMap),
 }
 
 impl Event<'_> {
@@ -117,7 +117,7 @@ struct Cover {
     parts: usize,
     /// How many more ranges may be inherited.
     copies: usize,
-    covering: Covering,
+    covering: TrimmedMaps,
 }
 
 #[derive(Clone, Default)]
@@ -128,7 +128,7 @@ struct SpaceCover {
 }
 
 impl Cover {
-    fn new(processes: &Processes, own: &[OwnMap]) -> Self {
+    fn new(processes: &Processes, own: &[InjectedMap]) -> Self {
         let spaces = processes.spaces();
         let mut has_functions = vec![false; spaces.len()];
         for own in own {
@@ -161,7 +161,7 @@ impl Cover {
             is_watched: both.map(|(&functions, &maps)| functions && maps).collect(),
             parts: parts.saturating_add(MAX_PARTS),
             copies: MAX_COPIES,
-            covering: Covering::default(),
+            covering: TrimmedMaps::default(),
         }
     }
 
@@ -169,7 +169,7 @@ impl Cover {
         self.is_watched.get(space.index()) == Some(&true)
     }
 
-    fn events<'a>(&self, processes: &'a Processes, own: &'a [OwnMap]) -> Vec<Event<'a>> {
+    fn events<'a>(&self, processes: &'a Processes, own: &'a [InjectedMap]) -> Vec<Event<'a>> {
         let mut events = Vec::new();
         for (id, space) in processes.iter().filter(|&(id, _)| self.is_watched(id)) {
             events.extend(space.parent.map(|(parent, time)| Event::Fork(id, parent, time)));
@@ -277,9 +277,9 @@ mod tests {
         ProcessEvent::Map(Pid(pid), map)
     }
 
-    fn function(processes: &Processes, pid: u32, time: u64, range: AddressRange) -> OwnMap {
+    fn function(processes: &Processes, pid: u32, time: u64, range: AddressRange) -> InjectedMap {
         let space = processes.space_at(Pid(pid), Time(time)).unwrap();
-        OwnMap {
+        InjectedMap {
             space,
             range,
             since: Time(time),

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
-use crate::code::survey::InjectedMap;
+use crate::code::profile_index::EarlierMap;
 use crate::code::timeline::{CodeMapping, JitRegion};
 use crate::hash::HashMap;
 use crate::range_map::RangeMap;
@@ -114,7 +114,7 @@ impl Symbols {
     pub fn new(
         processes: &Processes,
         mappings: &[CodeMapping],
-        injected: &[InjectedMap],
+        injected: &[EarlierMap],
         tables: &[SymbolTable],
     ) -> Self {
         if tables.is_empty() {

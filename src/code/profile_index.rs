@@ -15,7 +15,7 @@ use crate::units::{AddressRange, Pid, Time};
 
 /// What the first walk found.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub struct ProfileIndex {
     /// The processes and their address spaces.
     pub processes: Processes,
     /// Maps whose name was asked for, in the order of time.
@@ -29,7 +29,7 @@ pub struct Survey {
     /// The records with AUX data, as offset from the first record and length without the data.
     pub auxtrace: Vec<(u64, u64)>,
     /// The maps of objects that were put into it already.
-    pub injected: Vec<InjectedMap>,
+    pub injected: Vec<EarlierMap>,
     /// Whether some records are compressed, so that nothing is known of what is in them.
     pub has_compressed: bool,
     /// Whether something among the records is damaged, so that walks that trust sizes would go astray.
@@ -54,7 +54,7 @@ pub struct Survey {
 
 /// A map of an object as this program and perf inject make them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InjectedMap {
+pub struct EarlierMap {
     /// The process.
     pub pid: Pid,
     /// When it was mapped.
@@ -80,31 +80,29 @@ pub struct Marker {
     pub record: u64,
 }
 
-impl Survey {
+impl ProfileIndex {
     /// Walks a profile; `marked_path` tells the path that a map of some name points to, if it does.
     pub fn of(profile: &Profile<'_>, marked_path: impl Fn(&[u8]) -> Option<&[u8]>) -> Self {
-        let mut survey = Self::default();
+        let mut index = Self::default();
         let mut events = Vec::new();
         let mut records = profile.whole_records();
         for record in records.by_ref() {
             let time = profile.attrs.time_of(&record, profile.order);
-            survey.marks.pass(&record, time);
-            survey.add(profile, &record, time, &marked_path, &mut events);
+            index.marks.pass(&record, time);
+            index.add(profile, &record, time, &marked_path, &mut events);
         }
-        survey.data_end = records.undecoded().unwrap_or(profile.data.len() as u64);
-        survey.has_damage = !records.damage().is_empty();
-        survey.marks.data_end = survey.data_end;
-        survey.processes = Processes::new(events);
-        survey.processes.add(std::mem::take(&mut survey.seen));
+        index.data_end = records.undecoded().unwrap_or(profile.data.len() as u64);
+        index.has_damage = !records.damage().is_empty();
+        index.marks.data_end = index.data_end;
+        index.processes = Processes::new(events);
+        index.processes.add(std::mem::take(&mut index.seen));
         let name = |map: &Map| {
             let record = profile.records_from(map.record).next()?;
             Some(Mmap::parse(&record, profile.order)?.name)
         };
-        survey
-            .processes
-            .find_copies(|one, other| name(one) == name(other));
-        survey.markers.sort_by_key(|marker| marker.time);
-        survey
+        index.processes.find_copies(|one, other| name(one) == name(other));
+        index.markers.sort_by_key(|marker| marker.time);
+        index
     }
 
     /// Notes that there is a process. The idle one and those that are gone are none.
@@ -157,7 +155,7 @@ impl Survey {
                     });
                 }
                 self.injected
-                    .extend(is_dumped(mmap.name).map(|is_dumped| InjectedMap {
+                    .extend(is_dumped(mmap.name).map(|is_dumped| EarlierMap {
                         pid: mmap.pid,
                         time,
                         range: mmap.range,
@@ -266,9 +264,9 @@ impl TimeMarks {
         self.marks.iter().map(|mark| mark.offset)
     }
 
-    /// Starts looking for places in `profile`, the one that was surveyed.
-    pub fn places<'a>(&'a self, profile: &'a Profile<'a>) -> Places<'a> {
-        Places {
+    /// Starts looking for places in `profile`, the one that was indexed.
+    pub fn insertion_points<'a>(&'a self, profile: &'a Profile<'a>) -> InsertionPoints<'a> {
+        InsertionPoints {
             profile,
             marks: self,
             records: profile.records().peekable(),
@@ -280,7 +278,7 @@ impl TimeMarks {
 /// Finds the place in the stream where a record of a given time belongs: before the first record, in file
 /// order, that is not earlier. Then no reader gets it late, however it sorts records.
 #[derive(Debug)]
-pub struct Places<'a> {
+pub struct InsertionPoints<'a> {
     profile: &'a Profile<'a>,
     marks: &'a TimeMarks,
     records: Peekable<Records<'a>>,
@@ -288,7 +286,7 @@ pub struct Places<'a> {
     position: u64,
 }
 
-impl Places<'_> {
+impl InsertionPoints<'_> {
     /// The offset of the record that one of `time` belongs before; the end of the records if it is the latest
     /// of all. Times must not go back from call to call.
     pub fn find(&mut self, time: Time) -> u64 {

@@ -1,8 +1,8 @@
 //! What is known of every record, by which records are told from other bytes.
 //!
-//! Two questions are asked. Of what is met where a record must be: is it one ([`Plausible::is_record`])?
+//! Two questions are asked. Of what is met where a record must be: is it one ([`RecordValidator::is_record`])?
 //! No record of a sound profile may fail that. And of a place behind damage: do records start here
-//! ([`Plausible::starts_at`])? That may be strict, since nothing is lost by passing over a record too many but
+//! ([`RecordValidator::starts_at`])? That may be strict, since nothing is lost by passing over a record too many but
 //! that record.
 //!
 //! The facts are those of Linux' `kernel/events/core.c` and `tools/perf/util/`:
@@ -49,7 +49,7 @@ const ENOUGH: u32 = 4;
 
 /// What records of a profile must be like.
 #[derive(Clone, Copy, Debug)]
-pub struct Plausible<'a> {
+pub struct RecordValidator<'a> {
     /// Its events.
     pub attrs: &'a Attrs,
     /// Its byte order.
@@ -64,7 +64,7 @@ struct Look {
     end: End,
 }
 
-impl Plausible<'_> {
+impl RecordValidator<'_> {
     fn look(&self, record: &Record<'_>) -> Look {
         let id = self.attrs.knows_id_of(record, self.order);
         let is_sample = record.kind == record::SAMPLE;
