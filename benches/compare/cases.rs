@@ -153,7 +153,7 @@ impl<'a> Bench<'a> {
     fn case_in(&self, name: &str, input: &Input) -> Case<'a> {
         let folder = self.path(name);
         fs::create_dir(&folder).unwrap();
-        let case = Case::made_up(&folder, input, self.folders);
+        let case = Case::synthetic_symbols(&folder, input, self.folders);
         contest::warm(&case.files());
         case
     }

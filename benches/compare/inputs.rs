@@ -130,7 +130,7 @@ pub struct Case<'f> {
 
 impl<'f> Case<'f> {
     /// Makes a profile in a folder.
-    pub fn made_up(folder: &Path, input: &Input, folders: &'f Folders) -> Self {
+    pub fn synthetic_symbols(folder: &Path, input: &Input, folders: &'f Folders) -> Self {
         let live = folder.join("jit");
         input.make(&live);
         let profile = folder.join("perf.data");

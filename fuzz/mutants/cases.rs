@@ -38,14 +38,14 @@ const RECORDINGS: [&str; 8] = [
 
 /// All cases, with their dumps in folders below `folder`, or in `/tmp`.
 pub fn all(folder: &Path) -> Vec<Case> {
-    let made_up = plans().into_iter().enumerate().map(|(number, plan)| {
+    let synthetic_symbols = plans().into_iter().enumerate().map(|(number, plan)| {
         let folder = tempfile::tempdir_in(folder).unwrap();
         let path = generator::write(folder.path(), &plan, |_| {});
         let profile = fs::read(&path).unwrap();
         fs::remove_file(path).unwrap();
         Case::new(format!("made-up-{number}"), &profile, folder)
     });
-    made_up.chain(RECORDINGS.into_iter().map(recording)).collect()
+    synthetic_symbols.chain(RECORDINGS.into_iter().map(recording)).collect()
 }
 
 /// Files small enough to be damaged often.

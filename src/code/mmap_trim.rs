@@ -80,7 +80,7 @@ const MAX_PARTS: usize = 1 << 14;
 const MAX_COPIES: usize = 1 << 22;
 
 /// The maps that would hide any of `own`.
-pub fn reduced_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
+pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
     let mut cover = Cover::new(processes, own);
     let mut events = cover.events(processes, own);
     events.sort_by_key(Event::order);
@@ -301,7 +301,7 @@ mod tests {
             function(&processes, 1, 20, range(50, 60)),
             function(&processes, 1, 20, range(150, 160)),
         ];
-        let reduced = reduced_maps(&processes, &own).reduced;
+        let reduced = trimmed_maps(&processes, &own).reduced;
         let found: Vec<_> = reduced.iter().map(|it| (it.record, it.parts.clone())).collect();
         assert_eq!(
             found,
@@ -325,7 +325,7 @@ mod tests {
             map(2, 40, range(0, 200), Backing::Anonymous),
         ]);
         let own = [function(&processes, 1, 20, range(50, 60))];
-        let reduced = reduced_maps(&processes, &own).reduced;
+        let reduced = trimmed_maps(&processes, &own).reduced;
         assert_eq!(reduced.len(), 1);
         assert_eq!(reduced[0].parts, [range(100, 200)]);
     }
@@ -338,7 +338,7 @@ mod tests {
         let processes = Processes::new(maps.collect());
         let places = (0..2000).map(|at| range(at * 4, at * 4 + 2));
         let own: Vec<_> = places.map(|range| function(&processes, 1, 5, range)).collect();
-        let covering = reduced_maps(&processes, &own);
+        let covering = trimmed_maps(&processes, &own);
         let parts: usize = covering.reduced.iter().map(|reduced| reduced.parts.len()).sum();
         assert!(parts <= MAX_PARTS + 4 * own.len() + 2 * 5000, "{parts}");
         assert!(covering.faults.count(Fault::TooManyParts) > 4000);

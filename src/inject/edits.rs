@@ -44,7 +44,7 @@ pub fn changes(
             edits.replace(&record, |_| {});
         }
     }
-    let covering = mmap_trim::reduced_maps(&profile_index.processes, &own_maps(objects, freed_ranges));
+    let covering = mmap_trim::trimmed_maps(&profile_index.processes, &own_maps(objects, freed_ranges));
     for reduced in &covering.reduced {
         reduce(&mut edits, profile, reduced);
     }
@@ -109,7 +109,7 @@ fn insert_maps(
     for (time, _, made) in made {
         let (first, second) = match made {
             Made::Object(object) => object_mappings(object)?,
-            Made::FreedRange(freed_range) => (vacancy_mapping(profile_index, freed_range), None),
+            Made::FreedRange(freed_range) => (freed_mapping(profile_index, freed_range), None),
         };
         edits.insert(insertion_points.find(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
@@ -151,7 +151,7 @@ fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping
 }
 
 /// A map of what nothing is known of any more.
-fn vacancy_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapping<'static> {
+fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapping<'static> {
     let space = profile_index.processes.space(freed_range.space);
     Mapping {
         pid: space.map_or(Pid(0), |space| space.pid),

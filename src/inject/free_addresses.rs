@@ -50,7 +50,7 @@ impl FreeAddresses {
         self.families.get(space.index()).copied().unwrap_or(space)
     }
 
-    /// `size` addresses behind some code. Asked in the order of families and addresses, it gives out
+    /// `size` addresses behind some code. EventSet in the order of families and addresses, it gives out
     /// neighbouring ones.
     pub fn take(&mut self, space: SpaceId, code: AddressRange, size: u64, is_32: bool) -> Option<Address> {
         let family = self.family(space);

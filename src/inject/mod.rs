@@ -1,6 +1,7 @@
 //! The main job, top to bottom: what to look for, what to write, what to say.
 
 pub mod advice;
+mod aux_logs;
 mod cache;
 mod candidates;
 mod claims;
@@ -27,7 +28,6 @@ mod sampled;
 pub(crate) mod sources;
 mod summary_file;
 mod symbol_objects;
-mod told;
 mod trust;
 mod xray;
 
@@ -48,10 +48,10 @@ use crate::summary::Summary;
 pub use crate::runtime::mono::Error as LogError;
 pub use crate::runtime::xray::Error as TraceError;
 pub use crate::runtime::xray::functions::Error as BinaryError;
-pub use mono::asked::MonoEvent;
+pub use mono::event_selection::MonoEvent;
 pub use output::DEFAULT_OUTPUT;
-pub use xray::asked::XrayEvent;
-pub use xray::events::Shape;
+pub use xray::event_selection::XrayEvent;
+pub use xray::events::SamplingOptions;
 
 /// What to do.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +81,7 @@ pub struct Options {
     /// chains of a profile.
     pub xray_events: Option<Vec<XrayEvent>>,
     /// How their events are made fewer.
-    pub shape: Shape,
+    pub shape: SamplingOptions,
     /// A core file that has the machine code which logs only name.
     pub code_from: Option<PathBuf>,
     /// Whether the call chains of samples in the code of logs are replaced by the calls that the logs tell of.

@@ -13,12 +13,12 @@ use crate::elf::store::{self, Ownership, Store};
 use crate::files::staged::Committed;
 use crate::files::{Contents, StagedFile, StagedFolder, Uninterrupted};
 use crate::files::{standard, stream};
+use crate::inject::aux_logs::AuxLogs;
 use crate::inject::dumps::Found;
 use crate::inject::input::Input;
 use crate::inject::objects::PlacedObject;
 use crate::inject::perf_maps::FoundMaps;
 use crate::inject::summary_file::StagedSummary;
-use crate::inject::told::Told;
 use crate::inject::{Error, Options, is_standard};
 use crate::perf::output::{LeftOut, Rewrite};
 use crate::perf::{Profile, feature, synthesis};
@@ -29,7 +29,7 @@ pub fn refuse_conflicts(
     input: &Input,
     found: &Found,
     maps: &FoundMaps,
-    told: &Told<'_>,
+    told: &AuxLogs<'_>,
 ) -> Result<(), Error> {
     let given = found.given.iter().chain(&maps.given).map(PathBuf::as_path);
     let input_path = Some(&*options.input).filter(|path| !is_standard(path));

@@ -8,11 +8,11 @@ use crate::code::profile_index::ProfileIndex;
 use crate::code::remapped::is_remapped;
 use crate::code::timeline::Timeline;
 use crate::files::Packing;
+use crate::inject::aux_logs::AuxLogs;
 use crate::inject::dumps::Found;
 use crate::inject::input::{self, Expanded, Input};
 use crate::inject::perf_maps::{self, FoundMaps, UsedMap};
 use crate::inject::sources::{self, Alignments, Sources};
-use crate::inject::told::Told;
 use crate::inject::trust::Trust;
 use crate::inject::{Error, InputKind, Options, Progress, dumps, mono, output, xray};
 use crate::machine::Machine;
@@ -34,7 +34,7 @@ pub struct Recording<'a> {
     /// The machine that it was recorded on.
     pub machine: Machine,
     /// Logs and traces.
-    pub told: &'a Told<'a>,
+    pub told: &'a AuxLogs<'a>,
     /// What the runtimes wrote.
     pub sources: Sources<'a>,
     /// Which perf maps there are.
@@ -90,7 +90,7 @@ fn read_input<T>(
     let processes = recorded.map(|(_, profile_index)| &profile_index.processes);
     let logs = mono::open(options, input_if(InputKind::MonoLog), processes, trust)?;
     let traces = xray::open(options, input_if(InputKind::XrayTrace), trust)?;
-    let told = Told::new(mono::read(&logs)?, xray::read(options, &traces, recorded)?);
+    let told = AuxLogs::new(mono::read(&logs)?, xray::read(options, &traces, recorded)?);
     match recorded {
         Some((profile, profile_index)) => context.read_told(profile, profile_index, told, then),
         None => context.read_alone(told, then),
@@ -112,7 +112,7 @@ impl Context<'_> {
         &self,
         profile: &Profile<'_>,
         profile_index: &ProfileIndex,
-        mut told: Told<'_>,
+        mut told: AuxLogs<'_>,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let (has_events, has_stacks) = (told.has_events(self.options), told.has_stacks(self.options));
@@ -145,7 +145,7 @@ impl Context<'_> {
     /// Makes a profile of what logs and traces tell.
     fn read_alone<T>(
         &self,
-        mut told: Told<'_>,
+        mut told: AuxLogs<'_>,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let aligned = Alignments::new();
@@ -158,7 +158,7 @@ impl Context<'_> {
     fn read_anew<T>(
         &self,
         profile: &Profile<'_>,
-        told: &Told<'_>,
+        told: &AuxLogs<'_>,
         aligned: &Alignments,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -171,7 +171,7 @@ impl Context<'_> {
         &self,
         profile: &Profile<'_>,
         profile_index: &ProfileIndex,
-        told: &Told<'f>,
+        told: &AuxLogs<'f>,
         found: &'f Found,
         aligned: &Alignments,
     ) -> Sources<'f> {
@@ -193,7 +193,7 @@ impl Context<'_> {
         &self,
         profile: &Profile<'_>,
         profile_index: &ProfileIndex,
-        told: &Told<'_>,
+        told: &AuxLogs<'_>,
         aligned: &Alignments,
         then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {

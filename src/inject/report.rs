@@ -12,12 +12,12 @@ use crate::code::timeline::Timeline;
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::hash::{HashMap, HashSet};
+use crate::inject::aux_logs::AuxLogs;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
 use crate::inject::recording::{Recording, Stages};
 use crate::inject::sources::{Sources, UsedFile};
-use crate::inject::told::Told;
 use crate::inject::{InputKind, Options, Tiers, is_standard, output, runtimes, sampled};
 use crate::perf::Profile;
 use crate::runtime::{Change, CodeFile, FileKind, jitdump};
@@ -74,7 +74,7 @@ pub struct Run<'a> {
     /// What is in those that are used.
     pub maps: &'a [UsedMap<'a>],
     /// Logs and traces.
-    pub told: &'a Told<'a>,
+    pub told: &'a AuxLogs<'a>,
     /// What was written.
     pub objects: &'a Objects,
     /// Maps that were too much to follow.
@@ -375,7 +375,7 @@ fn is_silent(
     profile_index: &ProfileIndex,
     sources: &Sources<'_>,
     maps: &[UsedMap<'_>],
-    told: &Told<'_>,
+    told: &AuxLogs<'_>,
 ) -> bool {
     profile_index.markers.is_empty()
         && sources.used.is_empty()
@@ -416,7 +416,7 @@ fn unlogged(profile: &Profile<'_>, profile_index: &ProfileIndex, pids: &HashSet<
     std::iter::once(first).chain(how).collect()
 }
 
-fn source_notes(of_dumps: &[String], found_maps: &FoundMaps, told: &Told<'_>) -> Vec<String> {
+fn source_notes(of_dumps: &[String], found_maps: &FoundMaps, told: &AuxLogs<'_>) -> Vec<String> {
     let of_told = [&told.logs.notes, &told.traces.notes, &told.notes];
     let mut notes = [of_dumps, &found_maps.notes].concat();
     notes.extend(of_told.into_iter().flatten().cloned());
@@ -498,7 +498,7 @@ fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Warning> {
 }
 
 /// What is wrong with logs and traces.
-fn told_warnings(options: &Options, told: &Told<'_>) -> Vec<Warning> {
+fn told_warnings(options: &Options, told: &AuxLogs<'_>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for log in &told.logs.all {
         let path = Some(log.found.file.path());

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use jitinject::elf::dwarf::Version;
 use jitinject::inject::lines::LineOptions;
 use jitinject::inject::{
-    DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, Shape, Tiers, XrayEvent, is_standard,
+    DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, SamplingOptions, Tiers, XrayEvent, is_standard,
 };
 
 use crate::commands::runtime_files::RuntimeFiles;
@@ -295,7 +295,7 @@ impl InjectArguments {
             xray_logs,
             xray_binary: self.xray_binary.clone(),
             xray_events: chosen(&self.events, EventArgument::of_xray),
-            shape: Shape {
+            shape: SamplingOptions {
                 resample: self.resample.map(nanoseconds),
                 aggregate: self.aggregate,
                 min_duration: self.min_duration.map_or(0, nanoseconds),

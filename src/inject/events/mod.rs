@@ -6,25 +6,25 @@
 //!              └───► StackSource ─► [splice]: call chains of the profile's own samples
 //! ```
 //!
-//! On the way, [`calls`] follows entries and exits, [`chain`] makes addresses of the frames, [`made_up`] has addresses for
+//! On the way, [`calls`] follows entries and exits, [`chain`] makes addresses of the frames, [`synthetic_symbols`] has addresses for
 //! what has none, [`merge`] keeps several of them in the order of time, and [`moments`] finds the stacks of samples.
 
-pub mod asked;
+pub mod call_stack_replay;
 pub mod calls;
 pub mod chain;
+pub mod event_set;
 pub mod loss;
-pub mod made_up;
 pub mod merge;
-pub mod moments;
 pub mod splice;
 pub mod synthesize;
+pub mod synthetic_symbols;
 
-pub use asked::Asked;
+pub use call_stack_replay::{CallRecord, CallStackReplay, SampleKey};
 pub use calls::{Calls, Step};
 pub use chain::Chain;
+pub use event_set::EventSet;
 pub use loss::Loss;
-pub use made_up::MadeUpFunctions;
 pub use merge::{Ahead, Merge};
-pub use moments::{Followed, Moment, Told};
 pub use splice::{StackSource, splice};
 pub use synthesize::{EventSource, Made, synthesize};
+pub use synthetic_symbols::SyntheticSymbols;

@@ -1,7 +1,7 @@
 //! Call chains of a profile's samples, from the calls that a log or a trace tells of.
 //!
 //! Where code keeps no frame pointer, what the kernel takes for callers is whatever lay on the stack. Who was told of
-//! each call knows the stack of each thread at each moment: it replaces all above the sampled function.
+//! each call knows the stack of each thread at each sample_key: it replaces all above the sampled function.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::files::{MappedFile, Spool};
 use crate::hash::HashMap;
 use crate::inject::Error;
-use crate::inject::events::{Chain, Moment};
+use crate::inject::events::{Chain, SampleKey};
 use crate::perf::record::Record;
 use crate::perf::sample::Sample;
 use crate::perf::{Profile, callchain, record};
@@ -26,9 +26,9 @@ pub trait StackSource {
     /// Whether it knows the callers of what is at an address.
     fn covers(&self, leaf: Address) -> bool;
 
-    /// ScanBudget for the stacks at `moments`, which are sorted, and keeps them by their places. Tells of how many it has
+    /// ScanBudget for the stacks at `sample_keys`, which are sorted, and keeps them by their places. Tells of how many it has
     /// got one.
-    fn find(&mut self, moments: &[Moment]) -> usize;
+    fn find(&mut self, sample_keys: &[SampleKey]) -> usize;
 
     /// Makes the call chain of the sample at `place`, which was taken at `leaf`; `false` if it is not known.
     fn put_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool;
@@ -38,7 +38,7 @@ pub trait StackSource {
 struct Spliced<'s> {
     source: Box<dyn StackSource + 's>,
     /// Those that it covers, until their stacks were found.
-    moments: Vec<Moment>,
+    sample_keys: Vec<SampleKey>,
     found: Found,
     /// How many samples were rewritten, or not, since nothing is known.
     done: usize,
@@ -79,18 +79,18 @@ impl<'s> Spliced<'s> {
     fn new(source: Box<dyn StackSource + 's>) -> Self {
         Self {
             source,
-            moments: Vec::new(),
+            sample_keys: Vec::new(),
             found: Found::default(),
             done: 0,
         }
     }
 
     fn find(&mut self) {
-        let mut moments = std::mem::take(&mut self.moments);
-        moments.sort_unstable();
+        let mut sample_keys = std::mem::take(&mut self.sample_keys);
+        sample_keys.sort_unstable();
         self.found = Found {
-            known: self.source.find(&moments),
-            total: moments.len(),
+            known: self.source.find(&sample_keys),
+            total: sample_keys.len(),
         };
     }
 }
@@ -112,7 +112,7 @@ impl<'s> Splice<'_, 's> {
         spliced.source.covers(leaf).then_some((spliced, leaf))
     }
 
-    /// Notes the moments of all samples.
+    /// Notes the sample_keys of all samples.
     fn collect(&mut self) {
         let Profile { attrs, order, .. } = self.profile;
         for record in self.profile.records() {
@@ -124,10 +124,10 @@ impl<'s> Splice<'_, 's> {
             };
             let sample = Sample::parse(&record, attr, *order);
             if let Some((spliced, _)) = self.source(&record, &sample) {
-                spliced.moments.push(Moment {
+                spliced.sample_keys.push(SampleKey {
                     tid: sample.tid.unwrap_or(Tid(spliced.source.pid().0)),
                     time: attrs.time_of(&record, *order).unwrap_or_default(),
-                    place: spliced.moments.len(),
+                    place: spliced.sample_keys.len(),
                 });
             }
         }

@@ -6,8 +6,8 @@ use std::iter::Peekable;
 use crate::code::call_tree::Stack;
 use crate::hash::HashMap;
 use crate::inject::events::synthesize::Out;
-use crate::inject::events::{Asked, Calls, Chain, EventSource, Loss};
-use crate::inject::mono::asked::Made;
+use crate::inject::events::{Calls, Chain, EventSet, EventSource, Loss};
+use crate::inject::mono::event_selection::Made;
 use crate::inject::mono::prepare::Prepared;
 use crate::inject::mono::replay::{Replay, step};
 use crate::inject::mono::threads::Number;
@@ -21,10 +21,13 @@ use crate::tally::Tally;
 use crate::units::{Address, Pid, Tid, Time};
 
 /// `logs`, which are prepared, as events.
-pub fn event_sources<'l>(logs: &'l mut Logs<'_>, asked: &'l Asked<Made>) -> Vec<Box<dyn EventSource + 'l>> {
+pub fn event_sources<'l>(
+    logs: &'l mut Logs<'_>,
+    event_set: &'l EventSet<Made>,
+) -> Vec<Box<dyn EventSource + 'l>> {
     let mut sources: Vec<Box<dyn EventSource>> = Vec::new();
     for log in &mut logs.all {
-        if let Some(events) = LogEvents::new(log, asked) {
+        if let Some(events) = LogEvents::new(log, event_set) {
             sources.push(Box::new(events));
         }
     }
@@ -33,7 +36,7 @@ pub fn event_sources<'l>(logs: &'l mut Logs<'_>, asked: &'l Asked<Made>) -> Vec<
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, Default)]
-struct Doing<'a> {
+struct ThreadState<'a> {
     stack: Stack,
     /// Since when nothing has been told of its calls.
     since: RuntimeTime,
@@ -49,9 +52,9 @@ struct LogEvents<'l, 'a> {
     replay: Peekable<Replay<'a>>,
     prepared: &'l mut Prepared<'a>,
     losses: &'l mut Tally<Loss>,
-    asked: &'l Asked<Made>,
+    event_set: &'l EventSet<Made>,
     calls: Calls<Method>,
-    doing: HashMap<(ThreadId, Tid), Doing<'a>>,
+    doing: HashMap<(ThreadId, Tid), ThreadState<'a>>,
     /// Collections that have started, by generation.
     collecting: HashMap<u64, RuntimeTime>,
     /// Since when the world stands.
@@ -61,7 +64,7 @@ struct LogEvents<'l, 'a> {
 
 impl<'l, 'a> LogEvents<'l, 'a> {
     /// For a log, which must be prepared. What was counted of its calls before is counted anew.
-    fn new(log: &'l mut ReadLog<'a>, asked: &'l Asked<Made>) -> Option<Self> {
+    fn new(log: &'l mut ReadLog<'a>, event_set: &'l EventSet<Made>) -> Option<Self> {
         log.losses = Tally::default();
         Some(Self {
             pid: log.pid(),
@@ -69,7 +72,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             replay: Replay::of(&log.log).peekable(),
             prepared: log.prepared.as_mut()?,
             losses: &mut log.losses,
-            asked,
+            event_set,
             calls: Calls::default(),
             doing: HashMap::default(),
             collecting: HashMap::default(),
@@ -175,7 +178,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
     }
 
     fn put_chain(&mut self, event: &Event<'a>, made: Made, period: u64, out: &mut Out<'_>) -> io::Result<()> {
-        let Some(number) = self.asked.number(made) else {
+        let Some(number) = self.event_set.number(made) else {
             return Ok(());
         };
         out.sample(&Sample {
@@ -189,7 +192,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         })
     }
 
-    fn doing(&mut self, event: &Event<'a>) -> &mut Doing<'a> {
+    fn doing(&mut self, event: &Event<'a>) -> &mut ThreadState<'a> {
         let tid = self.prepared.threads.of(event).tid;
         self.doing.entry((event.thread, tid)).or_default()
     }
@@ -278,9 +281,9 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         let Some(step) = step(&event.kind) else {
             return Ok(());
         };
-        let Doing { stack, since, .. } = *self.doing(event);
+        let ThreadState { stack, since, .. } = *self.doing(event);
         let spent = event.time.0.saturating_sub(since.0);
-        if stack != Stack::EMPTY && spent > 0 && self.asked.number(Made::SelfTime).is_some() {
+        if stack != Stack::EMPTY && spent > 0 && self.event_set.number(Made::SelfTime).is_some() {
             self.put_stack(event, Made::SelfTime, spent, None, stack, out)?;
         }
         let now = self.calls.follow(stack, step, event.offset, self.losses);
@@ -288,7 +291,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         doing.stack = now;
         doing.since = event.time;
         match event.kind {
-            Kind::Enter(_) if self.asked.number(Made::Call).is_some() => {
+            Kind::Enter(_) if self.event_set.number(Made::Call).is_some() => {
                 self.put_stack(event, Made::Call, 1, None, now, out)
             }
             _ => Ok(()),

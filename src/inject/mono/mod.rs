@@ -4,15 +4,15 @@
 //! files ─► [open] ─► ReadLog ─► functions of the timeline
 //!                       └─► [prepare]: clocks, [threads] by the profile's numbers, [places] for frames of stacks
 //!                              └─► [replay] in the order of time
-//!                                     ├─► [asked] [events] of a profile
+//!                                     ├─► [event_selection] [events] of a profile
 //!                                     └─► [splice]: stacks of the profile's own samples
 //! ```
 
-pub mod asked;
+pub mod event_selection;
 mod events;
+mod frame_addresses;
 pub mod memory;
 mod open;
-mod places;
 mod prepare;
 mod replay;
 mod splice;
@@ -24,7 +24,7 @@ use crate::files::search::shown;
 use crate::inject::Error;
 use crate::inject::dumps::FoundDump;
 use crate::inject::events::Loss;
-use crate::inject::events::made_up::MadeUp;
+use crate::inject::events::synthetic_symbols::SyntheticSymbol;
 use crate::inject::mono::memory::Memory;
 use crate::inject::mono::prepare::Prepared;
 use crate::machine::Machine;
@@ -36,7 +36,7 @@ use crate::runtime::named_code::{NamedCode, NamedFunction};
 use crate::tally::Tally;
 use crate::units::Pid;
 
-pub use asked::{asked, wanted};
+pub use event_selection::{select_events, wanted};
 pub use events::event_sources;
 pub use open::{OpenLog, Opened, open};
 pub use prepare::prepare;
@@ -102,7 +102,7 @@ impl<'a> ReadLog<'a> {
             let first_use = places.and_then(|places| places.first_use(number));
             code.load(named, first_use.unwrap_or(function.time).min(function.time));
         }
-        for MadeUp { name, range } in places.map_or(&[][..], |places| places.made_up()) {
+        for SyntheticSymbol { name, range } in places.map_or(&[][..], |places| places.synthetic_symbols()) {
             let named = NamedFunction {
                 name: name.clone().into(),
                 range: *range,

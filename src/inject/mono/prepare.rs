@@ -8,8 +8,8 @@ use crate::code::process::Processes;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::threads;
 use crate::hash::HashMap;
-use crate::inject::mono::asked::MonoEvent;
-use crate::inject::mono::places::Places;
+use crate::inject::mono::event_selection::MonoEvent;
+use crate::inject::mono::frame_addresses::FrameAddresses;
 use crate::inject::mono::threads::{Contents, Number, Threads, contents, invented_numbers};
 use crate::inject::mono::{Logs, ReadLog};
 use crate::inject::sources::Alignments;
@@ -25,7 +25,7 @@ pub struct Prepared<'a> {
     /// How its times become the profile's.
     pub alignment: Alignment,
     /// The addresses of what is in its stacks.
-    pub places: Places,
+    pub places: FrameAddresses,
 }
 
 /// Prepares `logs` for what was `recorded`, if anything was; `aligned` tells how their times become those of it.
@@ -52,7 +52,7 @@ pub fn prepare(recorded: Option<(&Profile<'_>, &ProfileIndex)>, aligned: &Alignm
             events,
             threads,
             alignment,
-            places: Places::new(&log.index, processes, log.pid(), is_64),
+            places: FrameAddresses::new(&log.index, processes, log.pid(), is_64),
         });
     }
 }

@@ -1,7 +1,7 @@
 //! The stacks of a profile's samples, from the calls that a log tells of.
 
-use crate::inject::events::{Chain, Followed, Loss, Moment, StackSource, Told};
-use crate::inject::mono::asked::MonoEvent;
+use crate::inject::events::{CallRecord, CallStackReplay, Chain, Loss, SampleKey, StackSource};
+use crate::inject::mono::event_selection::MonoEvent;
 use crate::inject::mono::prepare::Prepared;
 use crate::inject::mono::replay::{Replay, step};
 use crate::inject::mono::{Logs, ReadLog};
@@ -37,7 +37,7 @@ struct LogStacks<'l, 'a> {
     prepared: &'l mut Prepared<'a>,
     losses: &'l mut Tally<Loss>,
     /// Stacks, and when the log told of them.
-    followed: Followed<Method, RuntimeTime>,
+    followed: CallStackReplay<Method, RuntimeTime>,
     code: RangeMap<Code>,
 }
 
@@ -72,7 +72,7 @@ impl<'l, 'a> LogStacks<'l, 'a> {
             index: &log.index,
             prepared,
             losses: &mut log.losses,
-            followed: Followed::default(),
+            followed: CallStackReplay::default(),
             code,
         })
     }
@@ -100,18 +100,18 @@ impl StackSource for LogStacks<'_, '_> {
         self.code.get(leaf).is_some()
     }
 
-    fn find(&mut self, moments: &[Moment]) -> usize {
-        self.followed.start(moments, self.prepared.threads.known());
+    fn find(&mut self, sample_keys: &[SampleKey]) -> usize {
+        self.followed.start(sample_keys, self.prepared.threads.known());
         for event in Replay::of(self.log) {
             if let Some(step) = step(&event.kind) {
-                let told = Told {
+                let told = CallRecord {
                     tid: self.prepared.threads.of(&event).tid,
                     time: self.prepared.alignment.time(event.time),
                     step,
                     offset: event.offset,
                     mark: event.time,
                 };
-                self.followed.go_on(moments, &told, self.losses);
+                self.followed.go_on(sample_keys, &told, self.losses);
             }
         }
         self.followed.known()

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::code::clock::Alignment;
 use crate::code::threads::{LoggedThread, Match, Thread as ProfileThread, matches};
 use crate::hash::{HashMap, HashSet};
-use crate::inject::mono::asked::MonoEvent;
+use crate::inject::mono::event_selection::MonoEvent;
 use crate::perf::synthesis::Thread;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{Kind, Metadata, Stage};
@@ -24,7 +24,7 @@ pub fn invented_numbers() -> RangeInclusive<u32> {
 
 /// A thread of a log. Its number may be another's before and behind its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Life<'a> {
+pub struct ThreadLifetime<'a> {
     /// The log's number of it.
     pub id: ThreadId,
     /// What it was called at last, and since when.
@@ -37,7 +37,7 @@ pub struct Life<'a> {
 #[derive(Clone, Debug)]
 pub struct Contents<'a> {
     /// The threads, in the order in which they appear.
-    pub lives: Vec<Life<'a>>,
+    pub lives: Vec<ThreadLifetime<'a>>,
     /// What can become events of a profile.
     pub events: BTreeSet<MonoEvent>,
 }
@@ -45,7 +45,7 @@ pub struct Contents<'a> {
 /// ScanBudget through a log for what it tells of.
 pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
     let mut kinds = BTreeSet::new();
-    let mut lives: Vec<Life<'a>> = Vec::new();
+    let mut lives: Vec<ThreadLifetime<'a>> = Vec::new();
     let mut last_made = None;
     let mut current: HashMap<ThreadId, usize> = HashMap::default();
     let mut ended: HashSet<ThreadId> = HashSet::default();
@@ -73,7 +73,7 @@ pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
             }
             let place = *current.entry(id).or_insert(lives.len());
             if place == lives.len() {
-                lives.push(Life {
+                lives.push(ThreadLifetime {
                     id,
                     name: None,
                     span: (event.time, event.time),
@@ -98,7 +98,7 @@ pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
 #[derive(Clone, Debug)]
 pub struct Threads<'a> {
     pid: Pid,
-    lives: Vec<Life<'a>>,
+    lives: Vec<ThreadLifetime<'a>>,
     /// For each of them, which one it is.
     numbers: Vec<Number>,
     /// By the log's number, when each life of it began.
@@ -129,7 +129,7 @@ impl<'a> Threads<'a> {
     /// Finds the threads of a log among `threads`, all those of process `pid` in the profile.
     /// Takes numbers for the others from `invented`.
     pub fn new(
-        lives: Vec<Life<'a>>,
+        lives: Vec<ThreadLifetime<'a>>,
         threads: &[ProfileThread],
         pid: Pid,
         alignment: &Alignment,
@@ -199,7 +199,7 @@ impl<'a> Threads<'a> {
     }
 
     /// All of them with their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (&Life<'a>, Number)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&ThreadLifetime<'a>, Number)> {
         self.lives.iter().zip(self.numbers.iter().copied())
     }
 }

@@ -7,11 +7,11 @@ use crate::bytes::base_name;
 use crate::code::call_tree::Stack;
 use crate::hash::{HashMap, HashSet};
 use crate::inject::events::synthesize::Out;
-use crate::inject::events::{Ahead, Asked, Calls, Chain, EventSource, Loss, Merge, Step};
-use crate::inject::xray::asked::Made;
+use crate::inject::events::{Ahead, Calls, Chain, EventSet, EventSource, Loss, Merge, Step};
 use crate::inject::xray::binary::Binary;
+use crate::inject::xray::event_selection::Made;
 use crate::inject::xray::replay::{Peeked, Timed, replay, step};
-use crate::inject::xray::threads::Traced;
+use crate::inject::xray::threads::TracedThread;
 use crate::inject::xray::{ReadTrace, Seen, TracedProcess, Traces};
 use crate::perf::synthesis::{Comm, Sample, Task, Thread};
 use crate::runtime::xray::What;
@@ -23,7 +23,7 @@ const MOST_STEPS: u64 = 1 << 22;
 
 /// How events are made fewer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Shape {
+pub struct SamplingOptions {
     /// One sample of each thread for so many nanoseconds of its calls, if not for each time between two records.
     pub resample: Option<u64>,
     /// One sample for each stack of each thread, with all that was spent there.
@@ -35,18 +35,18 @@ pub struct Shape {
 /// `traces` as events; none if there is no trace.
 pub fn event_sources<'l>(
     traces: &'l mut Traces<'_>,
-    asked: &'l Asked<Made>,
-    shape: Shape,
+    event_set: &'l EventSet<Made>,
+    shape: SamplingOptions,
 ) -> Vec<Box<dyn EventSource + 'l>> {
     if traces.all.is_empty() {
         return Vec::new();
     }
-    vec![Box::new(TraceEvents::new(traces, asked, shape))]
+    vec![Box::new(TraceEvents::new(traces, event_set, shape))]
 }
 
 /// Walks all records of `traces` for what is to be told of them, and makes nothing.
-pub fn count(traces: &mut Traces<'_>, asked: &Asked<Made>) {
-    let mut events = TraceEvents::new(traces, asked, Shape::default());
+pub fn count(traces: &mut Traces<'_>, event_set: &EventSet<Made>) {
+    let mut events = TraceEvents::new(traces, event_set, SamplingOptions::default());
     while let Some(thread) = events.replay.next() {
         let place = thread.place;
         if let Some(timed) = thread.advance() {
@@ -58,7 +58,7 @@ pub fn count(traces: &mut Traces<'_>, asked: &Asked<Made>) {
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug)]
-struct Doing {
+struct ThreadState {
     /// Which trace tells of it.
     trace: usize,
     thread: Thread,
@@ -93,12 +93,12 @@ struct Of {
 struct TraceEvents<'l, 'a> {
     replay: Merge<Peeked<'l, 'a>>,
     /// Of each thread of each trace; `None` of those that are not used.
-    doing: Vec<Option<Doing>>,
+    doing: Vec<Option<ThreadState>>,
     seen: &'l mut [Seen],
     processes: &'l mut BTreeMap<Pid, TracedProcess<'a>>,
     binary: Option<&'l Binary>,
-    asked: &'l Asked<Made>,
-    shape: Shape,
+    event_set: &'l EventSet<Made>,
+    shape: SamplingOptions,
     calls: Calls<u32>,
     chain: Chain,
     /// By thread and stack, if they are to be told of as a whole.
@@ -111,7 +111,7 @@ struct TraceEvents<'l, 'a> {
 }
 
 impl<'l, 'a> TraceEvents<'l, 'a> {
-    fn new(traces: &'l mut Traces<'a>, asked: &'l Asked<Made>, shape: Shape) -> Self {
+    fn new(traces: &'l mut Traces<'a>, event_set: &'l EventSet<Made>, shape: SamplingOptions) -> Self {
         traces.seen.fill(Seen::default());
         Self {
             replay: replay(&traces.all, shape.min_duration, |_| true),
@@ -119,7 +119,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             seen: &mut traces.seen,
             processes: &mut traces.processes,
             binary: traces.binary,
-            asked,
+            event_set,
             shape,
             calls: Calls::default(),
             chain: Chain::default(),
@@ -133,7 +133,11 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
 
     /// Follows what a record tells of its thread. Returns what is known of it, the step if it is one, and what the thread
     /// was doing before and since.
-    fn follow(&mut self, place: usize, timed: &Timed<'a>) -> Option<(Of, Option<Step<u32>>, [Doing; 2])> {
+    fn follow(
+        &mut self,
+        place: usize,
+        timed: &Timed<'a>,
+    ) -> Option<(Of, Option<Step<u32>>, [ThreadState; 2])> {
         let &Timed { time, record } = timed;
         let doing = self.doing.get_mut(place)?.as_mut()?;
         let seen = self.seen.get_mut(doing.trace)?;
@@ -180,9 +184,9 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
     }
 
     /// The time since the last entry or exit was spent in the calls that the thread was in.
-    fn write_time(&mut self, of: Of, before: Doing, out: &mut Out<'_>) -> io::Result<()> {
+    fn write_time(&mut self, of: Of, before: ThreadState, out: &mut Out<'_>) -> io::Result<()> {
         let spent = of.time.0.saturating_sub(before.since.0);
-        if spent == 0 || self.asked.number(Made::SelfTime).is_none() {
+        if spent == 0 || self.event_set.number(Made::SelfTime).is_none() {
             return Ok(());
         }
         if self.shape.aggregate {
@@ -215,7 +219,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
     }
 
     fn write_call(&mut self, of: Of, stack: Stack, out: &mut Out<'_>) -> io::Result<()> {
-        if self.asked.number(Made::Call).is_none() {
+        if self.event_set.number(Made::Call).is_none() {
             return Ok(());
         }
         if self.shape.aggregate {
@@ -229,7 +233,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
 
     /// What the program logged, with where it was.
     fn write_logged(&mut self, of: Of, stack: Stack, what: &What<'_>, out: &mut Out<'_>) -> io::Result<()> {
-        if self.asked.number(Made::Custom).is_none() {
+        if self.event_set.number(Made::Custom).is_none() {
             return Ok(());
         }
         self.payload.clear();
@@ -262,7 +266,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
     /// Adds a sample with the chain that was made.
     fn put(&self, made: Made, of: Of, period: u64, out: &mut Out<'_>) -> io::Result<()> {
         let doing = self.doing.get(of.thread).copied().flatten();
-        let (Some(event), Some(doing)) = (self.asked.number(made), doing) else {
+        let (Some(event), Some(doing)) = (self.event_set.number(made), doing) else {
             return Ok(());
         };
         out.sample(&Sample {
@@ -318,15 +322,15 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
 
 /// The threads of all traces, in their order. A thread of several traces is several: what was open at the end of one is
 /// closed there.
-fn threads(traces: &[ReadTrace<'_>]) -> Vec<Option<Doing>> {
+fn threads(traces: &[ReadTrace<'_>]) -> Vec<Option<ThreadState>> {
     let mut known: HashSet<Thread> = HashSet::default();
     let threads = traces
         .iter()
         .enumerate()
         .flat_map(|(trace, read)| read.threads.iter().map(move |traced| (trace, traced)));
     let doing = threads.map(|(trace, traced)| {
-        let Traced { thread, is_known } = (*traced)?;
-        Some(Doing {
+        let TracedThread { thread, is_known } = (*traced)?;
+        Some(ThreadState {
             trace,
             thread,
             is_known: is_known || !known.insert(thread),
@@ -399,7 +403,7 @@ impl EventSource for TraceEvents<'_, '_> {
         let is_full = self
             .processes
             .values()
-            .any(|process| process.places.made_up().is_full());
+            .any(|process| process.places.synthetic_symbols().is_full());
         if let Some(seen) = self.seen.first_mut() {
             seen.losses.add_many(Loss::Names, is_full.into(), 0);
         }

@@ -3,17 +3,17 @@
 //! ```text
 //! files ─► [open] ─► [read]: clocks ([clock]), [threads] by the profile's numbers, functions of the [binary] at [places]
 //!                       └─► [replay] in the order of time, without short calls if asked for ([long_calls])
-//!                              ├─► [asked] [events] of a profile
+//!                              ├─► [event_selection] [events] of a profile
 //!                              └─► [splice]: stacks of the profile's own samples
 //! ```
 
-pub mod asked;
 pub mod binary;
 mod clock;
+pub mod event_selection;
 pub mod events;
+mod frame_addresses;
 mod long_calls;
 mod open;
-mod places;
 mod read;
 mod replay;
 mod splice;
@@ -24,12 +24,12 @@ use std::collections::BTreeMap;
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::inject::dumps::FoundDump;
-use crate::inject::events::made_up::MadeUp;
-use crate::inject::events::{Asked, Loss};
+use crate::inject::events::synthetic_symbols::SyntheticSymbol;
+use crate::inject::events::{EventSet, Loss};
 use crate::inject::xray::binary::{Base, Binary};
 use crate::inject::xray::clock::FoundClock;
-use crate::inject::xray::places::Places;
-use crate::inject::xray::threads::Traced;
+use crate::inject::xray::frame_addresses::FrameAddresses;
+use crate::inject::xray::threads::TracedThread;
 use crate::machine::Machine;
 use crate::runtime::named_code::{NamedCode, NamedFunction};
 use crate::runtime::xray::{Fault, Index, Trace};
@@ -38,7 +38,7 @@ use crate::summary::{TraceSummary, Warning};
 use crate::tally::Tally;
 use crate::units::{Pid, Time};
 
-pub use asked::{asked, wanted};
+pub use event_selection::{select_events, wanted};
 pub use events::event_sources;
 pub use open::{Opened, open};
 pub use read::read;
@@ -56,7 +56,7 @@ pub struct ReadTrace<'a> {
     /// Its clock.
     pub clock: FoundClock,
     /// Its threads, in the order of the index; `None` for those of processes that the profile has not.
-    pub threads: Vec<Option<Traced>>,
+    pub threads: Vec<Option<TracedThread>>,
 }
 
 /// What was seen of a trace when it was replayed.
@@ -78,7 +78,7 @@ pub struct TracedProcess<'a> {
     /// It, as one with a file that has code: the first trace that tells of it.
     pub found: FoundDump,
     /// Where its functions are.
-    pub places: Places<'a>,
+    pub places: FrameAddresses<'a>,
     /// Where the binary is.
     pub base: Option<Base>,
     /// Before what is told of it first.
@@ -117,9 +117,9 @@ impl Traces<'_> {
     /// The functions of each process that have no code, and so need some place and a name there.
     pub fn code(&self, machine: Machine) -> impl Iterator<Item = (&FoundDump, NamedCode<'_>)> {
         self.processes.iter().filter_map(move |(pid, process)| {
-            let made_up = process.places.made_up().all();
+            let synthetic_symbols = process.places.synthetic_symbols().all();
             let mut code = NamedCode::new(pid.0, machine, FileKind::XrayTrace);
-            for MadeUp { name, range } in made_up {
+            for SyntheticSymbol { name, range } in synthetic_symbols {
                 let named = NamedFunction {
                     name: name.into(),
                     range: *range,
@@ -128,14 +128,14 @@ impl Traces<'_> {
                 // Before that, the process may have been another program.
                 code.load(named, RuntimeTime(process.since.0));
             }
-            (!made_up.is_empty()).then_some((&process.found, code))
+            (!synthetic_symbols.is_empty()).then_some((&process.found, code))
         })
     }
 
     /// ScanBudget through all records for what is to be told of them, where no events are made of them.
     pub fn look_through(&mut self) {
-        let asked = Asked::new(0, std::iter::empty());
-        events::count(self, &asked);
+        let event_set = EventSet::new(0, std::iter::empty());
+        events::count(self, &event_set);
     }
 
     /// What there is to tell of each.

@@ -12,8 +12,8 @@ use crate::hash::HashMap;
 use crate::inject::dumps::FoundDump;
 use crate::inject::xray::binary::{Base, Binary};
 use crate::inject::xray::clock;
-use crate::inject::xray::places::Places;
-use crate::inject::xray::threads::{Known, Traced, threads};
+use crate::inject::xray::frame_addresses::FrameAddresses;
+use crate::inject::xray::threads::{ProfileThreads, TracedThread, threads};
 use crate::inject::xray::{Opened, ReadTrace, Seen, TracedProcess, Traces};
 use crate::inject::{Error, Options, sources};
 use crate::perf::Profile;
@@ -38,7 +38,8 @@ pub fn read<'a>(
     }
     let clock = recorded
         .map(|(profile, profile_index)| sources::profile_clock(profile, profile_index, options.clock_offset));
-    let known = recorded.map(|(profile, profile_index)| Known::of(profile, &profile_index.processes));
+    let known =
+        recorded.map(|(profile, profile_index)| ProfileThreads::of(profile, &profile_index.processes));
     for file in &opened.files {
         traces.add(options, file, clock.as_ref(), known.as_ref())?;
     }
@@ -58,7 +59,7 @@ pub fn read<'a>(
     let mut without_base = 0u64;
     for (file, trace) in opened.files.iter().zip(&traces.all) {
         for (thread, found) in trace.index.threads().zip(&trace.threads) {
-            let Some(Traced {
+            let Some(TracedThread {
                 thread: Thread { pid, .. },
                 ..
             }) = *found
@@ -96,7 +97,7 @@ impl<'a> Traces<'a> {
         options: &Options,
         file: &'a Arc<MappedFile>,
         profile_clock: Option<&ProfileClock>,
-        known: Option<&Known<'_>>,
+        known: Option<&ProfileThreads<'_>>,
     ) -> Result<(), Error> {
         let trace = Trace::parse(file).map_err(|cause| Error::Trace {
             path: file.path().to_owned(),
@@ -169,7 +170,7 @@ impl<'a> TracedProcess<'a> {
                 marked: None,
                 markers: Vec::new(),
             },
-            places: Places::new(functions.zip(base), maps, is_64),
+            places: FrameAddresses::new(functions.zip(base), maps, is_64),
             base,
             since: Time::LAST,
         }

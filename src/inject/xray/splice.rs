@@ -1,8 +1,8 @@
 //! The stacks of a profile's samples, from the calls that traces tell of.
 
-use crate::inject::events::{Chain, Followed, Loss, Moment, StackSource, Told};
+use crate::inject::events::{CallRecord, CallStackReplay, Chain, Loss, SampleKey, StackSource};
 use crate::inject::xray::binary::{Base, Binary};
-use crate::inject::xray::places::Places;
+use crate::inject::xray::frame_addresses::FrameAddresses;
 use crate::inject::xray::replay::{Timed, replay, step};
 use crate::inject::xray::{ReadTrace, Traces};
 use crate::tally::Tally;
@@ -36,7 +36,7 @@ pub fn stack_sources<'l>(traces: &'l mut Traces<'_>) -> Vec<Box<dyn StackSource 
                 binary,
                 base,
                 places: &mut process.places,
-                followed: Followed::default(),
+                followed: CallStackReplay::default(),
             }));
         }
     }
@@ -49,8 +49,8 @@ struct TraceStacks<'l, 'a> {
     traces: &'l [ReadTrace<'a>],
     binary: &'l Binary,
     base: Base,
-    places: &'l mut Places<'a>,
-    followed: Followed<u32, ()>,
+    places: &'l mut FrameAddresses<'a>,
+    followed: CallStackReplay<u32, ()>,
 }
 
 impl StackSource for TraceStacks<'_, '_> {
@@ -68,10 +68,10 @@ impl StackSource for TraceStacks<'_, '_> {
         segments.any(|segment| segment.range.contains(linked))
     }
 
-    fn find(&mut self, moments: &[Moment]) -> usize {
+    fn find(&mut self, sample_keys: &[SampleKey]) -> usize {
         let threads = self.traces.iter().flat_map(|trace| &trace.threads);
         let tids: Vec<Option<Tid>> = threads.map(|traced| Some((*traced)?.thread.tid)).collect();
-        self.followed.start(moments, tids.iter().copied().flatten());
+        self.followed.start(sample_keys, tids.iter().copied().flatten());
         // They are counted when the events are made, or would be.
         let mut losses: Tally<Loss> = Tally::default();
         let mut replay = replay(self.traces, 0, |thread| thread.pid == self.pid);
@@ -81,14 +81,14 @@ impl StackSource for TraceStacks<'_, '_> {
                 continue;
             };
             if let (Some(tid), Some(step)) = (tid, step(&record.what)) {
-                let told = Told {
+                let told = CallRecord {
                     tid,
                     time,
                     step,
                     offset: record.offset,
                     mark: (),
                 };
-                self.followed.go_on(moments, &told, &mut losses);
+                self.followed.go_on(sample_keys, &told, &mut losses);
             }
         }
         self.followed.known()

@@ -12,7 +12,7 @@ const ABOVE_ALL: u32 = 1 << 22;
 
 /// A thread of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Traced {
+pub struct TracedThread {
     /// By the profile's numbers.
     pub thread: Thread,
     /// Whether the profile knows it.
@@ -21,14 +21,14 @@ pub struct Traced {
 
 /// The threads of a profile.
 #[derive(Clone, Debug)]
-pub struct Known<'p> {
+pub struct ProfileThreads<'p> {
     processes: &'p Processes,
     owners: HashMap<Tid, Pid>,
     /// By the last 16 bits of their numbers: the thread, if it is the only one.
     endings: HashMap<u16, Option<Tid>>,
 }
 
-impl<'p> Known<'p> {
+impl<'p> ProfileThreads<'p> {
     /// Walks a profile, whose processes are known already.
     pub fn of(profile: &Profile<'_>, processes: &'p Processes) -> Self {
         let changes = profile.records().filter_map(|record| {
@@ -65,9 +65,9 @@ impl<'p> Known<'p> {
 pub fn threads(
     trace: &Trace<'_>,
     index: &Index,
-    known: Option<&Known<'_>>,
+    known: Option<&ProfileThreads<'_>>,
     pid: Option<u32>,
-) -> Vec<Result<Traced, Pid>> {
+) -> Vec<Result<TracedThread, Pid>> {
     // Threads get their numbers one after the other, mostly: the first one has the lowest.
     let numbers = index.threads().filter_map(|thread| positive(thread.thread));
     let lowest = numbers.min().unwrap_or(1);
@@ -76,7 +76,7 @@ pub fn threads(
         let Some(known) = known else {
             let pid = pid.or(process.and_then(positive)).unwrap_or(lowest);
             let thread = Thread { pid: Pid(pid), tid };
-            return Ok(Traced {
+            return Ok(TracedThread {
                 thread,
                 is_known: false,
             });
@@ -101,7 +101,7 @@ pub fn threads(
             tid = Tid(tid.0 | ABOVE_ALL);
         }
         let thread = Thread { pid, tid };
-        Ok(Traced {
+        Ok(TracedThread {
             thread,
             is_known: owner == Some(pid),
         })

@@ -18,7 +18,7 @@ use crate::tally::Tally;
 
 /// Logs and traces.
 #[derive(Debug)]
-pub struct Told<'a> {
+pub struct AuxLogs<'a> {
     /// Of Mono's profiler.
     pub logs: Logs<'a>,
     /// Of XRay.
@@ -29,7 +29,7 @@ pub struct Told<'a> {
     pub notes: Vec<String>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> AuxLogs<'a> {
     /// Those that were read.
     pub fn new(logs: Logs<'a>, traces: Traces<'a>) -> Self {
         Self {
@@ -71,9 +71,9 @@ impl<'a> Told<'a> {
         recorded: Option<&'p Profile<'p>>,
     ) -> Result<Made<'p>, Error> {
         let is_beside = recorded.is_some();
-        let of_logs = mono::asked(options, &mut self.logs, is_beside, 0);
+        let of_logs = mono::select_events(options, &mut self.logs, is_beside, 0);
         let mut definitions = of_logs.definitions().to_vec();
-        let of_traces = xray::asked(options, &self.traces, is_beside, definitions.len());
+        let of_traces = xray::select_events(options, &self.traces, is_beside, definitions.len());
         definitions.extend_from_slice(of_traces.definitions());
         let clock_id = match self.traces.all.first() {
             Some(trace) => trace.clock.id,

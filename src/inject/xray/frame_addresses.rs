@@ -1,22 +1,22 @@
 //! Addresses of the functions that a trace has numbers for.
 
 use crate::hash::HashMap;
-use crate::inject::events::MadeUpFunctions;
+use crate::inject::events::SyntheticSymbols;
 use crate::inject::xray::binary::Base;
 use crate::runtime::xray::Functions;
 use crate::units::{Address, AddressRange};
 
 /// Those of a process.
 #[derive(Debug)]
-pub struct Places<'a> {
+pub struct FrameAddresses<'a> {
     /// The functions that the binary has, and where that is.
     known: Option<(&'a Functions, Base)>,
     /// Of others.
     unknown: HashMap<u32, Address>,
-    made_up: MadeUpFunctions,
+    synthetic_symbols: SyntheticSymbols,
 }
 
-impl<'a> Places<'a> {
+impl<'a> FrameAddresses<'a> {
     /// For a process with the binary at some place, if it is known, and with `taken` addresses.
     pub fn new(
         known: Option<(&'a Functions, Base)>,
@@ -26,7 +26,7 @@ impl<'a> Places<'a> {
         Self {
             known,
             unknown: HashMap::default(),
-            made_up: MadeUpFunctions::new(taken, is_64),
+            synthetic_symbols: SyntheticSymbols::new(taken, is_64),
         }
     }
 
@@ -45,11 +45,14 @@ impl<'a> Places<'a> {
     #[cold]
     fn unknown_address(&mut self, function: u32) -> Address {
         let address = self.unknown.entry(function);
-        *address.or_insert_with(|| self.made_up.address(format!("[xray #{function}]").as_bytes()))
+        *address.or_insert_with(|| {
+            self.synthetic_symbols
+                .address(format!("[xray #{function}]").as_bytes())
+        })
     }
 
     /// The functions that were made up.
-    pub fn made_up(&self) -> &MadeUpFunctions {
-        &self.made_up
+    pub fn synthetic_symbols(&self) -> &SyntheticSymbols {
+        &self.synthetic_symbols
     }
 }

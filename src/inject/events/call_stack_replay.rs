@@ -1,4 +1,4 @@
-//! The stacks that threads are in at the moments of samples, by what is told of their calls.
+//! The stacks that threads are in at the sample_keys of samples, by what is told of their calls.
 
 use std::hash::Hash;
 
@@ -10,7 +10,7 @@ use crate::units::{Tid, Time};
 
 /// When a sample was taken that is to get another call chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Moment {
+pub struct SampleKey {
     /// In which thread.
     pub tid: Tid,
     /// On the profile's clock.
@@ -21,7 +21,7 @@ pub struct Moment {
 
 /// What is told of a thread's calls.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<F, M> {
+pub struct CallRecord<F, M> {
     /// Which thread.
     pub tid: Tid,
     /// On the profile's clock.
@@ -34,24 +34,24 @@ pub struct Told<F, M> {
     pub mark: M,
 }
 
-/// Calls of functions `F`, followed past moments; each stack has the mark of what made it.
+/// Calls of functions `F`, followed past sample_keys; each stack has the mark of what made it.
 #[derive(Clone, Debug)]
-pub struct Followed<F, M> {
+pub struct CallStackReplay<F, M> {
     calls: Calls<F>,
-    threads: HashMap<Tid, Doing<M>>,
-    /// By the places of moments; `None` where a thread is in no call that is told of.
+    threads: HashMap<Tid, ThreadState<M>>,
+    /// By the places of sample_keys; `None` where a thread is in no call that is told of.
     found: Vec<Option<(Stack, M)>>,
 }
 
-/// What a thread is in, and the first of its moments that are left.
+/// What a thread is in, and the first of its sample_keys that are left.
 #[derive(Clone, Copy, Debug)]
-struct Doing<M> {
+struct ThreadState<M> {
     stack: Stack,
     mark: M,
     next: usize,
 }
 
-impl<F, M> Default for Followed<F, M> {
+impl<F, M> Default for CallStackReplay<F, M> {
     fn default() -> Self {
         Self {
             calls: Calls::default(),
@@ -61,32 +61,32 @@ impl<F, M> Default for Followed<F, M> {
     }
 }
 
-impl<F: Copy + Eq + Hash, M: Copy + Default> Followed<F, M> {
-    /// Starts with threads in no call. `moments` are sorted, as they must be for [`Self::go_on`].
-    pub fn start(&mut self, moments: &[Moment], tids: impl Iterator<Item = Tid>) {
+impl<F: Copy + Eq + Hash, M: Copy + Default> CallStackReplay<F, M> {
+    /// Starts with threads in no call. `sample_keys` are sorted, as they must be for [`Self::go_on`].
+    pub fn start(&mut self, sample_keys: &[SampleKey], tids: impl Iterator<Item = Tid>) {
         let doing = tids.map(|tid| {
-            let doing = Doing {
+            let doing = ThreadState {
                 stack: Stack::EMPTY,
                 mark: M::default(),
-                next: moments.partition_point(|moment| moment.tid < tid),
+                next: sample_keys.partition_point(|sample_key| sample_key.tid < tid),
             };
             (tid, doing)
         });
         self.threads = doing.collect();
-        self.found = vec![None; moments.len()];
+        self.found = vec![None; sample_keys.len()];
     }
 
-    /// Finds the stacks of a thread's moments before what is told, and follows that. What is told of other threads than
+    /// Finds the stacks of a thread's sample_keys before what is told, and follows that. What is told of other threads than
     /// those of the start is passed over.
-    pub fn go_on(&mut self, moments: &[Moment], told: &Told<F, M>, losses: &mut Tally<Loss>) {
+    pub fn go_on(&mut self, sample_keys: &[SampleKey], told: &CallRecord<F, M>, losses: &mut Tally<Loss>) {
         let Some(doing) = self.threads.get_mut(&told.tid) else {
             return;
         };
-        while let Some(moment) = moments.get(doing.next)
-            && moment.tid == told.tid
-            && moment.time < told.time
+        while let Some(sample_key) = sample_keys.get(doing.next)
+            && sample_key.tid == told.tid
+            && sample_key.time < told.time
         {
-            if let Some(found) = self.found.get_mut(moment.place) {
+            if let Some(found) = self.found.get_mut(sample_key.place) {
                 *found = (doing.stack != Stack::EMPTY).then_some((doing.stack, doing.mark));
             }
             doing.next = doing.next.saturating_add(1);
@@ -95,12 +95,12 @@ impl<F: Copy + Eq + Hash, M: Copy + Default> Followed<F, M> {
         doing.mark = told.mark;
     }
 
-    /// How many moments have a stack.
+    /// How many sample_keys have a stack.
     pub fn known(&self) -> usize {
         self.found.iter().flatten().count()
     }
 
-    /// The stack at the moment with a place, and its mark.
+    /// The stack at the sample_key with a place, and its mark.
     pub fn at(&self, place: usize) -> Option<(Stack, M)> {
         self.found.get(place).copied().flatten()
     }

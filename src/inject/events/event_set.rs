@@ -4,14 +4,14 @@ use crate::perf::synthesis::Definition;
 
 /// Those events of the profile, each a kind `K`, that were asked for.
 #[derive(Clone, Debug)]
-pub struct Asked<K> {
+pub struct EventSet<K> {
     /// How many events of the profile's own stand before them.
     first: usize,
     kinds: Vec<K>,
     definitions: Vec<Definition<'static>>,
 }
 
-impl<K: Copy + Eq> Asked<K> {
+impl<K: Copy + Eq> EventSet<K> {
     /// These, behind `first` others that are made.
     pub fn new(first: usize, events: impl Iterator<Item = (K, Definition<'static>)>) -> Self {
         let (kinds, definitions) = events.unzip();

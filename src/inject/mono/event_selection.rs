@@ -1,7 +1,7 @@
 //! What can be asked for, and the events of the profile that it becomes.
 
 use crate::inject::Options;
-use crate::inject::events::Asked;
+use crate::inject::events::EventSet;
 use crate::inject::mono::{Logs, ReadLog};
 use crate::perf::synthesis::{Definition, Measure};
 use crate::runtime::mono::event::Kind;
@@ -158,10 +158,15 @@ pub fn wanted(options: &Options, is_beside: bool) -> Option<&[MonoEvent]> {
 }
 
 /// The events that `logs`, which are prepared, are asked for. They come behind `first` others.
-pub fn asked(options: &Options, logs: &mut Logs<'_>, is_beside: bool, first: usize) -> Asked<Made> {
+pub fn select_events(
+    options: &Options,
+    logs: &mut Logs<'_>,
+    is_beside: bool,
+    first: usize,
+) -> EventSet<Made> {
     let kinds = asked_kinds(wanted(options, is_beside), &logs.all, &mut logs.notes);
     let made = MADE.iter().filter(|(asked, ..)| kinds.contains(asked));
-    Asked::new(first, made.map(|&(_, made, definition)| (made, definition)))
+    EventSet::new(first, made.map(|&(_, made, definition)| (made, definition)))
 }
 
 /// What there is of what is wanted; notes what there is not.

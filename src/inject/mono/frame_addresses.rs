@@ -5,8 +5,8 @@
 
 use crate::code::process::Processes;
 use crate::hash::HashMap;
-use crate::inject::events::made_up::MadeUp;
-use crate::inject::events::{Chain, MadeUpFunctions};
+use crate::inject::events::synthetic_symbols::SyntheticSymbol;
+use crate::inject::events::{Chain, SyntheticSymbols};
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::{Index, Method};
 use crate::units::{Address, AddressRange, Pid};
@@ -22,17 +22,17 @@ struct Code {
 
 /// What is where.
 #[derive(Debug)]
-pub struct Places {
+pub struct FrameAddresses {
     /// The code of each method, in the order of time.
     methods: HashMap<Method, Vec<Code>>,
     /// For each function of the log, when something was seen in it first.
     first_uses: Vec<Option<RuntimeTime>>,
-    made_up: MadeUpFunctions,
+    synthetic_symbols: SyntheticSymbols,
     /// Those of methods, so that their names need not be looked up again.
     by_method: HashMap<Method, Address>,
 }
 
-impl Places {
+impl FrameAddresses {
     /// For a log of process `pid`, and of programs with addresses of 64 bits or 32.
     pub fn new(index: &Index<'_>, processes: &Processes, pid: Pid, is_64: bool) -> Self {
         let functions = index.code.functions();
@@ -52,7 +52,7 @@ impl Places {
         Self {
             methods,
             first_uses: vec![None; functions.len()],
-            made_up: MadeUpFunctions::new(taken, is_64),
+            synthetic_symbols: SyntheticSymbols::new(taken, is_64),
             by_method: HashMap::default(),
         }
     }
@@ -81,7 +81,9 @@ impl Places {
         }
         let unnamed = || format!("[mono method {:#x}]", method.0).into_bytes();
         let name = index.names.method(method, time);
-        let address = self.made_up.address(&name.map_or_else(unnamed, <[u8]>::to_vec));
+        let address = self
+            .synthetic_symbols
+            .address(&name.map_or_else(unnamed, <[u8]>::to_vec));
         self.by_method.insert(method, address);
         address
     }
@@ -100,17 +102,17 @@ impl Places {
 
     /// The address of what is called `name` and has no code.
     pub fn named(&mut self, name: &[u8]) -> Address {
-        self.made_up.address(name)
+        self.synthetic_symbols.address(name)
     }
 
     /// Whether there was no room for all functions.
     pub fn is_full(&self) -> bool {
-        self.made_up.is_full()
+        self.synthetic_symbols.is_full()
     }
 
     /// The functions that were made up.
-    pub fn made_up(&self) -> &[MadeUp] {
-        self.made_up.all()
+    pub fn synthetic_symbols(&self) -> &[SyntheticSymbol] {
+        self.synthetic_symbols.all()
     }
 
     /// When something was seen first in a function of the log.

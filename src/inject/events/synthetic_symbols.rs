@@ -15,7 +15,7 @@ const MOST: u64 = 1 << 22;
 
 /// A function that was made up.
 #[derive(Clone, Debug)]
-pub struct MadeUp {
+pub struct SyntheticSymbol {
     /// What it stands for.
     pub name: Vec<u8>,
     /// Where it is.
@@ -24,15 +24,15 @@ pub struct MadeUp {
 
 /// Those of a process.
 #[derive(Clone, Debug)]
-pub struct MadeUpFunctions {
-    all: Vec<MadeUp>,
+pub struct SyntheticSymbols {
+    all: Vec<SyntheticSymbol>,
     by_name: HashMap<Vec<u8>, usize>,
     /// Where the next one goes.
     free: AddressRange,
     is_full: bool,
 }
 
-impl MadeUpFunctions {
+impl SyntheticSymbols {
     /// For a process with addresses of 64 bits or 32, which has something else at those that are `taken`.
     pub fn new(taken: impl Iterator<Item = AddressRange>, is_64: bool) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl MadeUpFunctions {
         {
             self.free.start = range.end;
             let known = name.clone();
-            self.all.push(MadeUp { name, range });
+            self.all.push(SyntheticSymbol { name, range });
             self.by_name.insert(known, place);
         } else {
             self.is_full = true;
@@ -74,7 +74,7 @@ impl MadeUpFunctions {
     }
 
     /// All of them.
-    pub fn all(&self) -> &[MadeUp] {
+    pub fn all(&self) -> &[SyntheticSymbol] {
         &self.all
     }
 }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_there_is_no_room_for_shares_the_last_address() {
-        let mut functions = MadeUpFunctions::new(std::iter::empty(), true);
+        let mut functions = SyntheticSymbols::new(std::iter::empty(), true);
         assert_eq!(functions.free.size(), MOST * SIZE);
         functions.free.end = Address(functions.free.start.0 + 2 * SIZE);
         let [first, second] = ["first", "second"].map(|name| functions.address(name.as_bytes()));

@@ -1,7 +1,7 @@
 //! What can be asked for, and the events of the profile that it becomes.
 
 use crate::inject::Options;
-use crate::inject::events::Asked;
+use crate::inject::events::EventSet;
 use crate::inject::xray::Traces;
 use crate::perf::synthesis::{Definition, Measure};
 
@@ -63,7 +63,12 @@ pub fn wanted(options: &Options, is_beside: bool) -> Option<&[XrayEvent]> {
 
 /// The events that `traces` are asked for; if the user names none, all of them, but each call for itself only if time is
 /// told as exactly. They come behind `first` others.
-pub fn asked(options: &Options, traces: &Traces<'_>, is_beside: bool, first: usize) -> Asked<Made> {
+pub fn select_events(
+    options: &Options,
+    traces: &Traces<'_>,
+    is_beside: bool,
+    first: usize,
+) -> EventSet<Made> {
     let wanted = wanted(options, is_beside);
     let is_asked = |kind, made| match wanted {
         None => made != Made::Call || options.shape.resample.is_none(),
@@ -71,5 +76,5 @@ pub fn asked(options: &Options, traces: &Traces<'_>, is_beside: bool, first: usi
     };
     let made = MADE.iter().filter(|_| !traces.all.is_empty());
     let made = made.filter(|&&(kind, made, _)| is_asked(kind, made));
-    Asked::new(first, made.map(|&(_, made, definition)| (made, definition)))
+    EventSet::new(first, made.map(|&(_, made, definition)| (made, definition)))
 }
