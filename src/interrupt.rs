@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jitinject::files::unfinished;
+use jitinject::files::cleanup;
 use jitinject::threads;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -48,7 +48,7 @@ pub fn listen() -> io::Result<FirstInterrupt> {
                 continue;
             }
             is_ending.store(true, Ordering::Relaxed);
-            unfinished::remove();
+            cleanup::remove();
             // It only comes back from signals that end nothing.
             let _ = low_level::emulate_default_handler(signal);
         }

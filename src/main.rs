@@ -8,14 +8,14 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use jitinject::files::out_of_memory::TidyAllocator;
+use jitinject::files::out_of_memory::CleanupOnOom;
 use jitinject::inject;
 
 use crate::cli::CommandLine;
 use crate::terminal::say;
 
 #[global_allocator]
-static ALLOCATOR: TidyAllocator = TidyAllocator;
+static ALLOCATOR: CleanupOnOom = CleanupOnOom;
 
 fn main() -> ExitCode {
     let line = CommandLine::read();
@@ -36,5 +36,5 @@ fn main() -> ExitCode {
 fn advice(error: &anyhow::Error) -> Option<&'static str> {
     let by_run = error.downcast_ref().and_then(inject::Error::advice);
     let mut chain = error.chain();
-    by_run.or_else(|| chain.find_map(|cause| inject::advice::of(cause.downcast_ref()?)))
+    by_run.or_else(|| chain.find_map(|cause| inject::hints::of(cause.downcast_ref()?)))
 }

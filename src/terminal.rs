@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use clap::error::ContextValue;
 use jitinject::bytes::{printable, steers_terminal};
-use jitinject::files::standard;
+use jitinject::files::stdio;
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
@@ -109,7 +109,7 @@ fn print_to<W: Write>(
 ) -> anyhow::Result<()> {
     /// How many bytes are written at a time.
     const PIECE: usize = 64 << 10;
-    anyhow::ensure!(!standard::output_was_closed(), "standard output is closed");
+    anyhow::ensure!(!stdio::output_was_closed(), "standard output is closed");
     let mut output = BufWriter::with_capacity(PIECE, stream);
     match print(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {

@@ -44,14 +44,14 @@ pub struct LiveCode {
 
 #[derive(Debug)]
 struct ProcessCode {
-    /// Which of `intervals` is where. Its times are the runtime's.
+    /// Which of `functions` is where, by the runtime's clock.
     history: History<u32>,
-    intervals: Vec<CodeInterval>,
+    functions: Vec<LoadedFunction>,
 }
 
-/// A function's interval at one place.
+/// A function at one address, from its load until other code overwrites part of it.
 #[derive(Clone, Copy, Debug)]
-struct CodeInterval {
+struct LoadedFunction {
     file: u32,
     since: Time,
     /// When the first part of it was overwritten.
@@ -144,29 +144,29 @@ impl ProcessCode {
     /// `events` in the order of time.
     fn new(events: &[RuntimeEvent]) -> Self {
         let mut builder = Builder::default();
-        let mut intervals = Vec::new();
+        let mut functions = Vec::new();
         for event in events {
             let time = Time(event.time.0);
             if let Some(left) = event.left {
                 builder.clear(left, time);
             }
-            let (Some(range), Ok(interval)) = (event.range, u32::try_from(intervals.len())) else {
+            let (Some(range), Ok(function)) = (event.range, u32::try_from(functions.len())) else {
                 continue;
             };
-            intervals.push(CodeInterval {
+            functions.push(LoadedFunction {
                 file: event.file,
                 since: time,
                 until: Time::MAX,
             });
-            builder.put(range, time, interval);
+            builder.put(range, time, function);
         }
         let history = builder.finish();
         for interval in history.intervals() {
-            if let Some(interval) = intervals.get_mut(interval.value as usize) {
-                interval.until = interval.until.min(interval.until);
+            if let Some(function) = functions.get_mut(interval.value as usize) {
+                function.until = function.until.min(interval.until);
             }
         }
-        Self { history, intervals }
+        Self { history, functions }
     }
 
     /// Adds the distances that a sample at `address` allows. Returns how many of `looks` are left; `None` if they are
@@ -181,18 +181,18 @@ impl ProcessCode {
         let mut found: Vec<Window> = Vec::new();
         for interval in self.history.all_at(address) {
             looks = looks.checked_sub(1)?;
-            let Some(interval) = self.intervals.get(interval.value as usize) else {
+            let Some(function) = self.functions.get(interval.value as usize) else {
                 continue;
             };
-            let is_open = interval.until == Time::MAX;
+            let is_open = function.until == Time::MAX;
             found.push(Window {
-                file: interval.file,
+                file: function.file,
                 from: if is_open {
                     i64::MIN
                 } else {
-                    distance(interval.until, sampled).saturating_add(1)
+                    distance(function.until, sampled).saturating_add(1)
                 },
-                to: distance(interval.since, sampled),
+                to: distance(function.since, sampled),
             });
         }
         found.sort_unstable_by_key(|window| (window.from, window.to));

@@ -1,7 +1,7 @@
 //! `jitinject check`: what is wrong with the files that runtimes write.
 
 mod files;
-mod told;
+mod output;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ impl CheckArguments {
         if self.list {
             return list();
         }
-        let mut totals = told::Totals::default();
+        let mut totals = output::Totals::default();
         let least = self.level.severity();
         let checked = files::all(&self.files).map(|mut checked: Checked| {
             if let Ok(report) = &mut checked.result {
@@ -95,10 +95,10 @@ impl CheckArguments {
         });
         if self.json {
             let checked: Vec<Checked> = checked.collect();
-            told::json(&checked, totals)?;
+            output::json(&checked, totals)?;
         } else {
-            told::text(checked)?;
-            told::end(&totals)?;
+            output::text(checked)?;
+            output::end(&totals)?;
         }
         Ok(match totals.has_failed() {
             true => ExitCode::FAILURE,
@@ -119,7 +119,7 @@ fn explain(id: &str) -> anyhow::Result<ExitCode> {
 fn list() -> anyhow::Result<ExitCode> {
     terminal::print(|output| {
         rules::all().try_for_each(|rule| {
-            let style = told::style(rule.severity);
+            let style = output::style(rule.severity);
             let severity = format!("{:<7}", rule.severity.to_string());
             writeln!(output, "{}  {style}{severity}{style:#}  {}", rule.id, rule.title)
         })

@@ -15,7 +15,7 @@ use jitinject::runtime::FileKind;
 use jitinject::units::Address;
 use serde::Serialize;
 
-use crate::commands::opened::Opened;
+use crate::commands::input::Opened;
 use crate::terminal::{self, PlainOutput, put_json_line, say};
 
 /// What is said behind the options.

@@ -5,8 +5,8 @@ pub mod compare;
 pub mod completions;
 pub mod dump;
 pub mod inject;
+mod input;
 pub mod man;
-mod opened;
 mod runtime_files;
 pub mod timeline;
 

@@ -5,7 +5,7 @@ use crate::dump::Put;
 use crate::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, Value};
 use crate::dump::filter::Filter;
 use crate::runtime::xray::{
-    BASIC_RECORD, Bookkeeping, Buffer, Fault, Header, Mode, NoBuffer, Piece, Record, Records, Trace, What,
+    BASIC_RECORD, Buffer, Fault, FdrMetadata, Header, Mode, NoBuffer, Piece, Record, Records, Trace, What,
     header,
 };
 
@@ -130,33 +130,33 @@ impl<'f, E> Walk<'f, '_, E> {
         while self.position < end {
             let bytes = self.bytes_to(end);
             let left = end.saturating_sub(self.position);
-            let Some((record, size)) = Bookkeeping::parse(bytes, self.order) else {
+            let Some((record, size)) = FdrMetadata::parse(bytes, self.order) else {
                 return self.tell(left, CUT, None, Fields::new().word(CUT, "record"));
             };
             let mut size = size as u64;
             let fields = Fields::new();
             let mut time = None;
             let (kind, fields) = match record {
-                Bookkeeping::NewBuffer { thread } => ("new_buffer", signed(fields, "thread", thread)),
-                Bookkeeping::EndOfBuffer => ("end_of_buffer", fields),
-                Bookkeeping::NewCpu { cpu, tick } => {
+                FdrMetadata::NewBuffer { thread } => ("new_buffer", signed(fields, "thread", thread)),
+                FdrMetadata::EndOfBuffer => ("end_of_buffer", fields),
+                FdrMetadata::NewCpu { cpu, tick } => {
                     time = Some(tick);
                     ("new_cpu", fields.number("cpu", cpu))
                 }
-                Bookkeeping::TickWrap { tick } => {
+                FdrMetadata::TickWrap { tick } => {
                     time = Some(tick);
                     ("tsc_wrap", fields)
                 }
-                Bookkeeping::WallTime {
+                FdrMetadata::WallTime {
                     seconds,
                     microseconds,
                 } => {
                     let fields = fields.number("seconds", seconds);
                     ("wall_time", fields.number("microseconds", microseconds))
                 }
-                Bookkeeping::BufferExtents { size } => ("buffer_extents", extents(fields, size, buffer)),
-                Bookkeeping::Pid(pid) => ("pid", signed(fields, "pid", pid)),
-                Bookkeeping::CutEvent {
+                FdrMetadata::BufferExtents { size } => ("buffer_extents", extents(fields, size, buffer)),
+                FdrMetadata::Pid(pid) => ("pid", signed(fields, "pid", pid)),
+                FdrMetadata::CutEvent {
                     size: payload,
                     is_typed,
                 } => {
@@ -167,8 +167,8 @@ impl<'f, E> Walk<'f, '_, E> {
                     let kind = if is_typed { "typed_event" } else { "custom_event" };
                     (kind, fields.number("missing", missing))
                 }
-                Bookkeeping::Argument(argument) => ("argument", fields.hex("argument", argument)),
-                Bookkeeping::Function {
+                FdrMetadata::Argument(argument) => ("argument", fields.hex("argument", argument)),
+                FdrMetadata::Function {
                     action,
                     function,
                     delta,
@@ -177,14 +177,14 @@ impl<'f, E> Walk<'f, '_, E> {
                     let fields = fields.number("delta", delta);
                     ("unknown", fields.fault(Fault::UnknownRecord))
                 }
-                Bookkeeping::Unknown(number) => {
+                FdrMetadata::Unknown(number) => {
                     let fields = fields.number("kind", number);
                     ("unknown", fields.fault(Fault::UnknownKind))
                 }
             };
             self.tell(size, kind, time, fields)?;
             let left = end.saturating_sub(self.position);
-            if record == Bookkeeping::EndOfBuffer && left > 0 {
+            if record == FdrMetadata::EndOfBuffer && left > 0 {
                 return self.tell(left, PADDING, None, Fields::new());
             }
         }

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::files::staged::{NEW_FILE, OPEN_FILE, OPEN_FOLDER, make_beside};
-use crate::files::{MappedFile, Uninterrupted, unfinished};
+use crate::files::{CommitGuard, MappedFile, cleanup};
 
 /// How folders are opened.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -79,7 +79,7 @@ impl SharedFolder {
     }
 
     fn put_copy(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let _uninterrupted = Uninterrupted::begin();
+        let _uninterrupted = CommitGuard::begin();
         let make = |path: &Path| rustix::fs::openat(&self.handle, path, NEW_FILE, OPEN_FILE);
         let (staged, copy) = make_beside(Path::new(name), make)?;
         let written = File::from(copy).write_all(content).and_then(|()| {
@@ -89,7 +89,7 @@ impl SharedFolder {
             }
         });
         let removed = rustix::fs::unlinkat(&self.handle, &staged, AtFlags::empty());
-        unfinished::end(&staged);
+        cleanup::end(&staged);
         written.and(removed.map_err(io::Error::from))
     }
 

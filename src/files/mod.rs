@@ -1,5 +1,6 @@
 //! Files: opened so that nothing planted can harm, and written whole or not at all.
 
+pub mod cleanup;
 pub mod contents;
 pub mod folder;
 pub mod links;
@@ -9,15 +10,14 @@ pub mod packing;
 pub mod search;
 pub mod spool;
 pub mod staged;
-pub mod standard;
+pub mod stdio;
 pub mod stream;
-pub mod unfinished;
 pub mod within;
 
+pub use cleanup::CommitGuard;
 pub use contents::Contents;
 pub use folder::SharedFolder;
 pub use mapped::{MappedFile, OpenFile};
 pub use packing::Packing;
 pub use spool::Spool;
 pub use staged::{StagedFile, StagedFolder};
-pub use unfinished::Uninterrupted;

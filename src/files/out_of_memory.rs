@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::files::unfinished;
+use crate::files::cleanup;
 
 /// The system's allocator, but that it ends the program with status 1 when there is no memory left. Without it,
 /// Rust would abort the program, as for a mistake in it, and leave what is unfinished.
 #[derive(Debug)]
-pub struct TidyAllocator;
+pub struct CleanupOnOom;
 
 // SAFETY: Everything is left to the system's allocator; what comes from it is returned unless it is null, and
 // then nothing is returned.
 #[expect(unsafe_code, reason = "an allocator can't be written without it")]
-unsafe impl GlobalAlloc for TidyAllocator {
+unsafe impl GlobalAlloc for CleanupOnOom {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: The caller's promises are those that are asked for, here and below.
         checked(unsafe { System.alloc(layout) }, layout.size())
@@ -61,7 +61,7 @@ fn give_up(size: usize) -> ! {
             io::stderr(),
             "jitinject: error: out of memory: {size} bytes more could not be had; what was there before is unchanged"
         );
-        unfinished::try_remove();
+        cleanup::try_remove();
     } else if !IS_THIS_THREAD.get() {
         // Another thread is about to end the program.
         thread::sleep(Duration::from_secs(5));

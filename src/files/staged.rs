@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::files::cleanup::{self, CommitGuard};
 use crate::files::contents::Contents;
 use crate::files::stream;
-use crate::files::unfinished::{self, Uninterrupted};
 
 /// How many names are tried for something new before giving up: others may have planted some.
 const ATTEMPTS: u32 = 1000;
@@ -41,7 +41,7 @@ pub(super) fn make_beside<T>(
         // Not made from the target's name, which may be as long as a name can be.
         let hidden = format!(".jitinject-{}-{attempt}.tmp", std::process::id());
         let path = target.with_file_name(hidden);
-        match unfinished::make(&path, &make) {
+        match cleanup::make(&path, &make) {
             Ok(made) => return Ok((path, made)),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -92,7 +92,7 @@ impl StagedFile {
 
     /// Gives the file its name. A file or link that had it goes with the returned value.
     pub fn commit(self) -> io::Result<Committed> {
-        let _uninterrupted = Uninterrupted::begin();
+        let _uninterrupted = CommitGuard::begin();
         match put_in_place(&self.staged, &self.target) {
             // NFS and some others know no flags.
             Err(Errno::INVAL) => self.replace()?,
@@ -114,7 +114,7 @@ impl StagedFile {
                 Ok(()) => fs::rename(&old, &self.staged)?,
                 Err(_) => fs::remove_file(&old)?,
             }
-            unfinished::end(&old);
+            cleanup::end(&old);
         }
         renamed
     }
@@ -136,7 +136,7 @@ impl Drop for StagedFile {
     fn drop(&mut self) {
         // Nothing more can be done about a file that can't be removed.
         let _ = fs::remove_file(&self.staged);
-        unfinished::end(&self.staged);
+        cleanup::end(&self.staged);
     }
 }
 
@@ -159,7 +159,7 @@ impl StagedFolder {
         let handle = rustix::fs::openat(CWD, &staged, flags, Mode::empty());
         let handle = handle.inspect_err(|_| {
             let _ = fs::remove_dir(&staged);
-            unfinished::end(&staged);
+            cleanup::end(&staged);
         })?;
         Ok(Self {
             target: target.to_owned(),
@@ -171,7 +171,7 @@ impl StagedFolder {
 
     /// Makes a folder in the folder, unless it is there.
     pub fn create_folder(&self, name: &str) -> io::Result<()> {
-        match unfinished::change(|| rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER)) {
+        match cleanup::change(|| rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER)) {
             Err(Errno::EXIST) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -180,7 +180,7 @@ impl StagedFolder {
     /// Starts a file in the folder, readable for all whom the folder is open to.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
         let open = || rustix::fs::openat(&self.handle, name, NEW_FILE, OPEN_FILE);
-        Ok(unfinished::change(open)?.into())
+        Ok(cleanup::change(open)?.into())
     }
 
     /// Gives the folder its name. What had it must be a folder that is ours: `ours` looks at it, which nobody else finds any
@@ -191,7 +191,7 @@ impl StagedFolder {
         ours: impl FnOnce(&Path) -> Result<Contents, E>,
         error: impl Fn(io::Error) -> E,
     ) -> Result<Committed, E> {
-        let _uninterrupted = Uninterrupted::begin();
+        let _uninterrupted = CommitGuard::begin();
         let put = match put_in_place(&self.staged, &self.target) {
             // NFS and some others know no flags.
             Err(Errno::INVAL) => self.exchange_in_steps(),
@@ -224,7 +224,7 @@ impl StagedFolder {
         let make = |path: &Path| rustix::fs::mkdirat(CWD, path, Mode::RWXU);
         let (old, ()) = make_beside(&self.target, make)?;
         // It holds what must not be lost from here on, or nothing.
-        unfinished::end(&old);
+        cleanup::end(&old);
         let has_old = fs::symlink_metadata(&self.target).is_ok();
         if has_old {
             fs::rename(&self.target, &old)?;
@@ -249,7 +249,7 @@ impl StagedFolder {
         folder: &Path,
         is_same: impl Fn(&Path, &Path) -> bool,
     ) -> Result<Committed, (PathBuf, io::Error)> {
-        let _uninterrupted = Uninterrupted::begin();
+        let _uninterrupted = CommitGuard::begin();
         let mut new = Vec::new();
         for name in names {
             let target = folder.join(name);
@@ -307,7 +307,7 @@ impl Drop for StagedFolder {
             None => fs::remove_dir_all(&self.staged),
             Some(contents) => contents.remove(&self.staged),
         };
-        unfinished::end(&self.staged);
+        cleanup::end(&self.staged);
     }
 }
 

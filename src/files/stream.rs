@@ -16,7 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::files::mapped::is_trusted;
-use crate::files::standard;
+use crate::files::stdio;
 
 /// How long a FIFO is given to get a reader, who may be started just after the program: `jitinject -o fifo & perf
 /// report -i fifo`.
@@ -59,7 +59,7 @@ fn is_open_file(path: &Path) -> bool {
 
 /// Opens a stream for writing.
 pub fn open(path: &Path) -> io::Result<File> {
-    if path == Path::new("/dev/stdout") && standard::output_was_closed() {
+    if path == Path::new("/dev/stdout") && stdio::output_was_closed() {
         return Err(io::Error::other("standard output is closed"));
     }
     let found = fs::symlink_metadata(path)?;

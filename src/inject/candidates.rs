@@ -16,8 +16,8 @@ use crate::files::{MappedFile, OpenFile, Packing};
 use crate::hash::HashSet;
 use crate::inject::Error;
 use crate::inject::input::read_error;
+use crate::inject::ownership::Ownership;
 use crate::inject::reach::Reach;
-use crate::inject::trust::Trust;
 use crate::runtime::RuntimeTime;
 use crate::runtime::jitdump::marker::{is_dump_name, pid_in_name};
 use crate::runtime::jitdump::{self, Header, first_time, last_time};
@@ -151,9 +151,9 @@ impl Candidate {
 
 /// What the user named with `--jitdump`.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct UserFiles {
     /// Files and the wanted jitdumps in folders, in that order.
-    pub all: Vec<GivenFile>,
+    pub all: Vec<UserFile>,
     /// The paths of all of them, wanted or not.
     pub paths: Vec<PathBuf>,
     /// What could not be searched.
@@ -162,13 +162,13 @@ pub struct Given {
 
 /// Which of the jitdumps in a folder may be of the profile, which may be a few among any number of them.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct Filter<'a> {
     names: HashSet<&'a [u8]>,
     numbers: HashSet<u32>,
     processes: &'a Processes,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> Filter<'a> {
     /// Those that a marker may lead to, and those of the profile's processes.
     pub fn of(profile_index: &'a ProfileIndex) -> Self {
         let names = profile_index.markers.iter().map(|marker| base_name(&marker.path));
@@ -186,9 +186,9 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// One file of [`Given`].
+/// One file of [`UserFiles`].
 #[derive(Debug)]
-pub struct GivenFile {
+pub struct UserFile {
     /// Where it is.
     pub path: PathBuf,
     /// Whether the user named the file itself, and not a folder.
@@ -197,15 +197,15 @@ pub struct GivenFile {
     pub opened: Result<Candidate, Rejected>,
 }
 
-impl Given {
+impl UserFiles {
     /// Adds a file, or all in a folder and below that is a jitdump by its first bytes or its name and wanted.
-    pub fn add(&mut self, path: &Path, wanted: &Wanted<'_>, reach: &Reach) -> io::Result<()> {
+    pub fn add(&mut self, path: &Path, wanted: &Filter<'_>, reach: &Reach) -> io::Result<()> {
         if fs::metadata(path)?.is_dir() {
             self.add_folder(path, wanted, reach);
             return Ok(());
         }
         self.paths.push(path.to_owned());
-        self.all.push(GivenFile {
+        self.all.push(UserFile {
             path: path.to_owned(),
             is_named: true,
             opened: Candidate::of(reach.open_named(path, path)),
@@ -213,7 +213,7 @@ impl Given {
         Ok(())
     }
 
-    fn add_folder(&mut self, folder: &Path, wanted: &Wanted<'_>, reach: &Reach) {
+    fn add_folder(&mut self, folder: &Path, wanted: &Filter<'_>, reach: &Reach) {
         let mut left_out = 0;
         for path in files_below(folder, &mut self.notes) {
             let opened = Candidate::of(reach.open_named(folder, &path));
@@ -226,7 +226,7 @@ impl Given {
             }
             self.paths.push(path.clone());
             if wanted.has(name, &opened) {
-                self.all.push(GivenFile {
+                self.all.push(UserFile {
                     path,
                     is_named: false,
                     opened,
@@ -250,7 +250,7 @@ pub fn open_given(
     paths: &[PathBuf],
     opened: Option<&MappedFile>,
     wanted: impl Fn(&[u8]) -> bool,
-    trust: Trust,
+    trust: Ownership,
     reach: &Reach,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Arc<MappedFile>>, Error> {

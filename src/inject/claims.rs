@@ -6,7 +6,7 @@ use crate::bytes::printable;
 use crate::code::profile_index::Marker;
 use crate::files::MappedFile;
 use crate::hash::HashMap;
-use crate::inject::copies::{ContentId, Contents};
+use crate::inject::dedup::{ContentId, Contents};
 use crate::perf::event::FileNumber;
 use crate::units::Pid;
 

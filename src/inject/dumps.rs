@@ -18,13 +18,13 @@ use crate::code::profile_index::{Marker, ProfileIndex};
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::hash::{HashMap, HashSet};
-use crate::inject::candidates::{Candidate, Given, GivenFile, Rejected, Wanted};
+use crate::inject::candidates::{Candidate, Filter, Rejected, UserFile, UserFiles};
 use crate::inject::claims::{Claims, Group, Identity, Pair};
-use crate::inject::copies::{ContentId, Contents};
+use crate::inject::dedup::{ContentId, Contents};
 use crate::inject::folders::Folders;
+use crate::inject::ownership::Ownership;
 use crate::inject::reach::Reach;
 use crate::inject::running::{OpenFiles, open_files_of, process_folder};
-use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::runtime::jitdump::marker::pid_in_name;
@@ -77,10 +77,10 @@ pub fn find(
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
     options: &Options,
-    trust: Trust,
+    trust: Ownership,
 ) -> Result<Found, Error> {
-    let mut files = Given::default();
-    let wanted = Wanted::of(profile_index);
+    let mut files = UserFiles::default();
+    let wanted = Filter::of(profile_index);
     let reach = Reach::of(options);
     for path in &options.jitdumps {
         files.add(path, &wanted, &reach).map_err(|cause| Error::Read {
@@ -103,8 +103,8 @@ struct Search<'a> {
     beside: PathBuf,
     /// The inode of this process' own mount namespace.
     mount_namespace: Option<u64>,
-    given: Given,
-    trust: Trust,
+    given: UserFiles,
+    trust: Ownership,
     reach: Reach,
     /// Files that the user named themselves.
     named: HashSet<PathBuf>,
@@ -139,8 +139,8 @@ impl<'a> Search<'a> {
         profile_index: &'a ProfileIndex,
         clock_offset: Option<i64>,
         input: &Path,
-        given: Given,
-        trust: Trust,
+        given: UserFiles,
+        trust: Ownership,
         reach: Reach,
     ) -> Self {
         let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -420,7 +420,7 @@ impl<'a> Search<'a> {
         all.push(open(self.beside.join(name)));
         let given = |places: Option<&Vec<usize>>| {
             let places = self.within_tries(places.map_or(&[], Vec::as_slice)).iter();
-            let mut given: Vec<&GivenFile> = places.filter_map(|&at| self.given.all.get(at)).collect();
+            let mut given: Vec<&UserFile> = places.filter_map(|&at| self.given.all.get(at)).collect();
             // Several files of the same name, as containers make them: the one whose path is most like the
             // recorded one.
             given.sort_by_key(|file| std::cmp::Reverse(common_end(&file.path, recorded)));

@@ -11,9 +11,9 @@ use crate::elf::object::{self, Code, Content, Encoded, Function, LEAD_IN, Placed
 use crate::elf::store::{self, FUNCTION_PREFIX, IMAGE_PREFIX, Store};
 use crate::hash::{HashMap, HashSet};
 use crate::inject::free_addresses::FreeAddresses;
-use crate::inject::lines::{SourceFolders, SourceToWrite};
 use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
+use crate::inject::source_paths::{SourceFolders, SourceToWrite};
 use crate::inject::sources::function_of;
 use crate::machine::Machine;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};

@@ -1,34 +1,34 @@
 //! The main job, top to bottom: what to look for, what to write, what to say.
 
-pub mod advice;
 mod aux_logs;
 mod cache;
 mod candidates;
 mod claims;
-mod copies;
+mod dedup;
 mod dumps;
-mod edits;
 mod events;
 mod folders;
 mod free_addresses;
 mod function_objects;
+pub mod hints;
+mod hot_functions;
 mod input;
-pub mod lines;
+mod mmap_records;
 mod mono;
 mod objects;
 mod output;
-mod owners;
+mod ownership;
 pub(crate) mod perf_maps;
+mod pid_resolver;
 mod reach;
 pub(crate) mod recording;
 pub(crate) mod report;
 mod running;
 mod runtimes;
-mod sampled;
+pub mod source_paths;
 pub(crate) mod sources;
 mod summary_file;
 mod symbol_objects;
-mod trust;
 mod xray;
 
 use std::io;
@@ -38,8 +38,8 @@ use crate::code::selection::Selector;
 use crate::elf::{build_id_cache, core_file, store};
 use crate::files::search::shown;
 use crate::files::{Packing, Spool};
-use crate::inject::lines::LineOptions;
 use crate::inject::recording::Recording;
+use crate::inject::source_paths::LineOptions;
 use crate::inject::summary_file::SummaryOutput;
 use crate::perf;
 use crate::perf::output::Rewrite;
@@ -375,7 +375,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         progress.advance(done)
     })?;
 
-    let changes = edits::changes(profile, profile_index, &freed_ranges, sources, &objects.placed)?;
+    let changes = mmap_records::changes(profile, profile_index, &freed_ranges, sources, &objects.placed)?;
     let rewrite = Rewrite {
         profile,
         data_end: profile_index.data_end,

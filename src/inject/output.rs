@@ -11,8 +11,8 @@ use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::elf::store::{self, Ownership, Store};
 use crate::files::staged::Committed;
-use crate::files::{Contents, StagedFile, StagedFolder, Uninterrupted};
-use crate::files::{standard, stream};
+use crate::files::{CommitGuard, Contents, StagedFile, StagedFolder};
+use crate::files::{stdio, stream};
 use crate::inject::aux_logs::AuxLogs;
 use crate::inject::dumps::Found;
 use crate::inject::input::Input;
@@ -259,7 +259,7 @@ impl Output {
         if is_standard(&options.output) && io::stdout().is_terminal() {
             return Err(Error::Terminal);
         }
-        if leads_to_standard_output(&options.output) && standard::output_was_closed() {
+        if leads_to_standard_output(&options.output) && stdio::output_was_closed() {
             return Err(Error::Closed);
         }
         let target = Target::create(&options.output, kernel_copies).map_err(|cause| Error::Write {
@@ -339,7 +339,7 @@ impl Output {
         input.check()?;
         let left_out = LeftOut::new();
         let report = report(&left_out)?;
-        placed.uninterrupted = Some(Uninterrupted::begin());
+        placed.uninterrupted = Some(CommitGuard::begin());
         placed.add_objects(self.store, &self.folder)?;
         if let Some(profile) = target.commit().map_err(error)? {
             placed.done.push((self.path, profile));
@@ -355,7 +355,7 @@ struct Placed {
     /// Each with its path.
     done: Vec<(PathBuf, Committed)>,
     /// Last, so that what was replaced is gone by then.
-    uninterrupted: Option<Uninterrupted>,
+    uninterrupted: Option<CommitGuard>,
 }
 
 impl Placed {

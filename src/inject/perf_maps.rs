@@ -21,9 +21,9 @@ use crate::hash::{HashMap, HashSet};
 use crate::inject::candidates::{Rejected, read_if};
 use crate::inject::dumps::FoundDump;
 use crate::inject::folders::Folders;
+use crate::inject::ownership::Ownership;
 use crate::inject::reach::Reach;
 use crate::inject::running::process_folder;
-use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
@@ -99,7 +99,7 @@ pub fn find(
     profile_index: &ProfileIndex,
     dumps: &[FoundDump],
     options: &Options,
-    trust: Trust,
+    trust: Ownership,
 ) -> Result<FoundMaps, Error> {
     let mut found = FoundMaps::default();
     let given = given(&options.perf_maps, &mut found.notes)?;
@@ -241,7 +241,7 @@ enum PlaceKind {
     /// The user named the file itself.
     Named,
     /// It lies in a folder that the user named, or beside the profile.
-    Given,
+    UserFiles,
     /// In the process' own `/tmp`.
     Process,
     /// In `/tmp`.
@@ -259,7 +259,7 @@ const TEMPORARY: &str = "/tmp";
 /// Where perf maps are looked for.
 struct Search<'a> {
     profile_index: &'a ProfileIndex,
-    trust: Trust,
+    trust: Ownership,
     reach: Reach,
     names: Names,
     given: Vec<GivenMap>,
@@ -329,7 +329,7 @@ impl Search<'_> {
             let kind = if file.is_named {
                 PlaceKind::Named
             } else {
-                PlaceKind::Given
+                PlaceKind::UserFiles
             };
             add(kind, file.path.clone());
         }
@@ -337,7 +337,7 @@ impl Search<'_> {
         for (number, _) in self.names.of_process(pid).filter(|&(_, is_unique)| is_unique) {
             let beside = self.beside.join(name(number));
             if folders.may_have(&beside) {
-                add(PlaceKind::Given, beside);
+                add(PlaceKind::UserFiles, beside);
             }
         }
         if self.reach.is_confined() {

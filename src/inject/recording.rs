@@ -11,9 +11,9 @@ use crate::files::Packing;
 use crate::inject::aux_logs::AuxLogs;
 use crate::inject::dumps::Found;
 use crate::inject::input::{self, Expanded, Input};
+use crate::inject::ownership::Ownership;
 use crate::inject::perf_maps::{self, FoundMaps, UsedMap};
 use crate::inject::sources::{self, Alignments, Sources};
-use crate::inject::trust::Trust;
 use crate::inject::{Error, InputKind, Options, Progress, dumps, mono, output, xray};
 use crate::machine::Machine;
 use crate::perf::Profile;
@@ -71,7 +71,7 @@ fn read_input<T>(
     then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let expanded = Default::default();
-    let trust = Trust::new(options, input.main.owner());
+    let trust = Ownership::new(options, input.main.owner());
     let context = Context {
         options,
         input,
@@ -103,7 +103,7 @@ struct Context<'a> {
     input: &'a Input,
     /// What its records had to be made into.
     expanded: &'a Stages,
-    trust: Trust,
+    trust: Ownership,
 }
 
 impl Context<'_> {

@@ -18,7 +18,7 @@ use crate::inject::objects::Objects;
 use crate::inject::perf_maps::{FoundMaps, UsedMap};
 use crate::inject::recording::{Recording, Stages};
 use crate::inject::sources::{Sources, UsedFile};
-use crate::inject::{InputKind, Options, Tiers, is_standard, output, runtimes, sampled};
+use crate::inject::{InputKind, Options, Tiers, hot_functions, is_standard, output, runtimes};
 use crate::perf::Profile;
 use crate::runtime::{Change, CodeFile, FileKind, jitdump};
 use crate::summary::{
@@ -93,7 +93,7 @@ impl Run<'_> {
         let has_tiers = self.options.tiers != Tiers::Off;
         let is_written = self.options.summary.is_some();
         let sampled = (has_tiers || is_written)
-            .then(|| sampled::functions(self.timeline, self.selection, self.sources, self.maps));
+            .then(|| hot_functions::functions(self.timeline, self.selection, self.sources, self.maps));
         let events = self.sources.used.iter().flat_map(|used| used.code.events());
         let loaded = events.clone().filter(|event| event.change == Change::Load);
         let moved = events.filter(|event| matches!(event.change, Change::Move { .. }));
@@ -116,7 +116,7 @@ impl Run<'_> {
             perf_maps: self.maps.iter().map(map_summary).collect(),
             symbols: self.symbols(),
             samples: sample_summary(self.selection),
-            tiers: sampled.as_deref().filter(|_| has_tiers).map(sampled::tiers),
+            tiers: sampled.as_deref().filter(|_| has_tiers).map(hot_functions::tiers),
             sampled_functions: sampled.filter(|_| is_written),
             warnings: self.warnings(),
             notes: self.notes(),

@@ -14,7 +14,7 @@ use crate::hash::{HashMap, HashSet};
 use crate::inject::dumps::{Found, FoundDump, Missing};
 use crate::inject::mono::memory::Memory;
 use crate::inject::mono::{Logs, ReadLog};
-use crate::inject::owners::Owners;
+use crate::inject::pid_resolver::PidResolver;
 use crate::inject::xray::Traces;
 use crate::machine::Machine;
 use crate::perf::Profile;
@@ -273,7 +273,7 @@ impl<'a> Sources<'a> {
         if !self.used.iter().any(|used| used.alignment.is_estimate()) {
             return;
         }
-        let owners = Owners::new(self.used.iter().map(|used| used.found), processes);
+        let owners = PidResolver::new(self.used.iter().map(|used| used.found), processes);
         let mut events = Vec::new();
         for (file, used) in (0u32..).zip(&self.used) {
             if used.alignment.is_estimate() {
@@ -304,7 +304,7 @@ impl<'a> Sources<'a> {
 
     /// All events of all dumps, in the address spaces and at the times of the profile.
     pub fn events(&mut self, processes: &Processes) -> Vec<PlacedEvent> {
-        let owners = Owners::new(self.used.iter().map(|used| used.found), processes);
+        let owners = PidResolver::new(self.used.iter().map(|used| used.found), processes);
         let mut events = Vec::new();
         let mut copies_left = MAX_COPIES;
         let earlier_copies = processes.earlier_copies();
@@ -381,7 +381,7 @@ impl<'a> UsedFile<'a> {
     fn add_runtime_events(
         &self,
         file: u32,
-        owners: &Owners,
+        owners: &PidResolver,
         processes: &Processes,
         events: &mut Vec<RuntimeEvent>,
     ) {

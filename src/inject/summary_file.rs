@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use crate::files::staged::Committed;
-use crate::files::{StagedFile, standard, stream};
+use crate::files::{StagedFile, stdio, stream};
 use crate::inject::{Error, Options, is_standard};
 use crate::summary::Summary;
 
@@ -43,7 +43,7 @@ impl SummaryOutput {
         let Some(path) = &options.summary else {
             return Ok(Self(None));
         };
-        if is_standard(path) && standard::output_was_closed() {
+        if is_standard(path) && stdio::output_was_closed() {
             return Err(Error::Closed);
         }
         let target = match is_standard(path) {

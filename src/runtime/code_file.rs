@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use crate::runtime::jitdump::unwinding::Unwinding;
 use crate::runtime::jitdump::{Dump, FunctionSources};
-use crate::runtime::named_code::NamedCode;
+use crate::runtime::named_code::SymbolOnlyCode;
 use crate::runtime::{CodeEvent, names};
 use crate::units::AddressRange;
 
@@ -13,7 +13,7 @@ pub enum CodeFile<'a> {
     /// A jitdump: all about each function.
     Jitdump(Dump<'a>),
     /// A log that has names and places of functions.
-    Named(NamedCode<'a>),
+    Named(SymbolOnlyCode<'a>),
 }
 
 /// One function with what the file says about it.

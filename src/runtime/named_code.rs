@@ -19,7 +19,7 @@ pub struct NamedFunction<'a> {
 
 /// The functions of one process.
 #[derive(Clone, Debug)]
-pub struct NamedCode<'a> {
+pub struct SymbolOnlyCode<'a> {
     /// The number of the process, as the log has it.
     pub pid: u32,
     /// The machine that the code is for.
@@ -30,7 +30,7 @@ pub struct NamedCode<'a> {
     events: Vec<CodeEvent>,
 }
 
-impl<'a> NamedCode<'a> {
+impl<'a> SymbolOnlyCode<'a> {
     /// No function yet.
     pub fn new(pid: u32, machine: Machine, told_by: FileKind) -> Self {
         Self {

@@ -7,9 +7,9 @@
 //!     └──────► [tiers]: which compiler made it
 //! ```
 
-mod gather;
-mod inherited;
-mod lives;
+mod build;
+mod inherited_code;
+mod intervals;
 mod page;
 mod regions;
 mod samples;
@@ -39,7 +39,7 @@ pub struct Timeline {
 /// caller will write the page, which must not be where anything is that is read.
 pub fn timeline(options: &Options, progress: &mut dyn Progress) -> Result<Timeline, Error> {
     recording::read(options, progress, |recording, progress| {
-        let values = gather::values(recording, shown_input(&options.input), progress);
+        let values = build::values(recording, shown_input(&options.input), progress);
         recording.input.check()?;
         Ok(Timeline {
             values,

@@ -7,7 +7,7 @@ use crate::code::perf_map_symbols::SymbolId;
 use crate::hash::HashMap;
 use crate::inject::recording::Recording;
 use crate::inject::sources::function_of;
-use crate::timeline::lives::Item;
+use crate::timeline::intervals::Item;
 use crate::timeline::samples::{Counts, Series};
 
 /// How many compilers are told apart: there are no colours for more. Runtimes have up to six each.

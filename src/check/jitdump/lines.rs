@@ -3,7 +3,7 @@
 use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::{names, rule_of};
 use crate::check::rules::{Rule, debug_info as rules};
-use crate::runtime::jitdump::debug_info::{self, Entry, Subject};
+use crate::runtime::jitdump::debug_info::{self, Entry, FunctionRef};
 use crate::runtime::jitdump::record::Place as RecordPlace;
 use crate::runtime::jitdump::{Dump, Fault, Records};
 
@@ -23,7 +23,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
     let Some(place) = function.debug_info else {
         return;
     };
-    let subject = Subject {
+    let subject = FunctionRef {
         name: view.name,
         range: view.range,
     };
@@ -45,7 +45,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
 /// The entries of one record.
 struct Lines<'l, 'a> {
     entries: Vec<Entry<'a>>,
-    subject: Subject<'a>,
+    subject: FunctionRef<'a>,
     /// What the writer adds to all addresses.
     bias: u64,
     place: RecordPlace,

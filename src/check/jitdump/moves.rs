@@ -7,7 +7,7 @@ use crate::units::Address;
 
 /// Where functions are, as a reader knows that has come up to some record, by their numbers in the file's order.
 #[derive(Debug, Default)]
-pub(super) struct Whereabouts {
+pub(super) struct CodeAddresses {
     /// The last function of each process and `code_index`.
     by_index: HashMap<(u32, u64), u32>,
     /// The last function of each process and address.
@@ -17,7 +17,7 @@ pub(super) struct Whereabouts {
     addresses: HashSet<Address>,
 }
 
-impl Whereabouts {
+impl CodeAddresses {
     /// Notes a function; returns the one of its process that had the same `code_index`.
     pub(super) fn load(&mut self, number: u32, load: &Load<'_>) -> Option<u32> {
         self.put(load.pid, load.start, number);

@@ -2,7 +2,7 @@
 
 use crate::bytes::ByteOrder;
 use crate::check::findings::{Findings, Place};
-use crate::check::jitdump::moves::Whereabouts;
+use crate::check::jitdump::moves::CodeAddresses;
 use crate::check::jitdump::{functions, lines, unwinding};
 use crate::check::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::runtime::jitdump::debug_info2::{self, Layout};
@@ -24,7 +24,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u6
         empty: None,
         is_closed: false,
         last: Last::default(),
-        whereabouts: Whereabouts::default(),
+        whereabouts: CodeAddresses::default(),
         findings,
     };
     let (mut last, mut end) = (0, 0);
@@ -66,7 +66,7 @@ struct Walk<'w, 'a> {
     empty: Option<u64>,
     is_closed: bool,
     last: Last,
-    whereabouts: Whereabouts,
+    whereabouts: CodeAddresses,
     findings: &'w mut Findings,
 }
 

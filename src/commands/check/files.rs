@@ -10,7 +10,7 @@ use jitinject::files::search::{files_below, shown};
 use jitinject::inject::is_standard;
 use jitinject::runtime::FileKind;
 
-use crate::commands::opened::{Opened, base_name};
+use crate::commands::input::{Opened, base_name};
 use crate::terminal::say;
 
 /// Why a file can't be checked that can be read.

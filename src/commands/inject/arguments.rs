@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use jitinject::elf::dwarf::Version;
-use jitinject::inject::lines::LineOptions;
+use jitinject::inject::source_paths::LineOptions;
 use jitinject::inject::{
     DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, SamplingOptions, Tiers, XrayEvent, is_standard,
 };

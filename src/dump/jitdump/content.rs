@@ -7,7 +7,7 @@ use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{InlinedCall, Row, SourceFunction};
 use crate::dump::entry::{CUT, Fields, List, Value};
 use crate::dump::jitdump::fields::{self, Layout};
-use crate::runtime::jitdump::debug_info::{self, Subject};
+use crate::runtime::jitdump::debug_info::{self, FunctionRef};
 use crate::runtime::jitdump::debug_info2::{self, Layout as DebugInfo2Layout};
 use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::record::{self, Records};
@@ -135,12 +135,12 @@ impl<'a> ContentReader<'a> {
         let address = fields.get_number("code_addr").map(Address);
         let load = next_load(ahead, self.order, address);
         let subject = load.and_then(|load| {
-            Some(Subject {
+            Some(FunctionRef {
                 name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
                 range: AddressRange::new(load.start, load.size.into())?,
             })
         });
-        let nobody = Subject {
+        let nobody = FunctionRef {
             name: b"",
             range: AddressRange {
                 start: Address(0),

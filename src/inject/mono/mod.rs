@@ -32,7 +32,7 @@ use crate::perf::event::Backing;
 use crate::range_map::RangeMap;
 use crate::runtime::FileKind;
 use crate::runtime::mono::{self, Index, Log};
-use crate::runtime::named_code::{NamedCode, NamedFunction};
+use crate::runtime::named_code::{NamedFunction, SymbolOnlyCode};
 use crate::tally::Tally;
 use crate::units::Pid;
 
@@ -80,7 +80,12 @@ impl<'a> ReadLog<'a> {
 
     /// Its functions, but for those that were compiled ahead of time and lie in files of their own, which have
     /// better names for them. `core` has the code, if anything has; `recorded` is the machine that the profile was recorded on.
-    pub fn code(&self, processes: &Processes, core: Option<&Memory>, recorded: Machine) -> NamedCode<'a> {
+    pub fn code(
+        &self,
+        processes: &Processes,
+        core: Option<&Memory>,
+        recorded: Machine,
+    ) -> SymbolOnlyCode<'a> {
         let machine = Machine {
             is_64: self.log.header().pointer_size == 8,
             ..recorded
@@ -88,7 +93,7 @@ impl<'a> ReadLog<'a> {
         let pid = self.pid();
         let in_files = files_of(processes, pid);
         let places = self.prepared.as_ref().map(|prepared| &prepared.places);
-        let mut code = NamedCode::new(pid.0, machine, FileKind::MonoLog);
+        let mut code = SymbolOnlyCode::new(pid.0, machine, FileKind::MonoLog);
         for (number, function) in (0u32..).zip(self.index.code.functions()) {
             if in_files.overlapping(function.range).next().is_some() {
                 continue;

@@ -9,8 +9,8 @@ use crate::files::{MappedFile, Spool};
 use crate::inject::candidates::open_given;
 use crate::inject::dumps::FoundDump;
 use crate::inject::mono::memory::Memory;
+use crate::inject::ownership::Ownership;
 use crate::inject::reach::Reach;
-use crate::inject::trust::Trust;
 use crate::inject::{Error, Options};
 use crate::runtime::mono::{self, Log, packed};
 use crate::tally::Tally;
@@ -51,7 +51,7 @@ pub fn open(
     options: &Options,
     input: Option<&Arc<MappedFile>>,
     processes: Option<&Processes>,
-    trust: Trust,
+    trust: Ownership,
 ) -> Result<Opened, Error> {
     let core = options.code_from.as_deref().map(Memory::open);
     let mut opened = Opened {

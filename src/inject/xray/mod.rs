@@ -31,7 +31,7 @@ use crate::inject::xray::clock::FoundClock;
 use crate::inject::xray::frame_addresses::FrameAddresses;
 use crate::inject::xray::threads::TracedThread;
 use crate::machine::Machine;
-use crate::runtime::named_code::{NamedCode, NamedFunction};
+use crate::runtime::named_code::{NamedFunction, SymbolOnlyCode};
 use crate::runtime::xray::{Fault, Index, Trace};
 use crate::runtime::{FileKind, RuntimeTime};
 use crate::summary::{TraceSummary, Warning};
@@ -115,10 +115,10 @@ impl Traces<'_> {
     }
 
     /// The functions of each process that have no code, and so need some place and a name there.
-    pub fn code(&self, machine: Machine) -> impl Iterator<Item = (&FoundDump, NamedCode<'_>)> {
+    pub fn code(&self, machine: Machine) -> impl Iterator<Item = (&FoundDump, SymbolOnlyCode<'_>)> {
         self.processes.iter().filter_map(move |(pid, process)| {
             let synthetic_symbols = process.places.synthetic_symbols().all();
-            let mut code = NamedCode::new(pid.0, machine, FileKind::XrayTrace);
+            let mut code = SymbolOnlyCode::new(pid.0, machine, FileKind::XrayTrace);
             for SyntheticSymbol { name, range } in synthetic_symbols {
                 let named = NamedFunction {
                     name: name.into(),

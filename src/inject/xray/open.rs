@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::inject::candidates::open_given;
+use crate::inject::ownership::Ownership;
 use crate::inject::reach::Reach;
-use crate::inject::trust::Trust;
 use crate::inject::xray::binary::Binary;
 use crate::inject::{Error, Options};
 use crate::runtime::xray::{Trace, is_trace};
@@ -27,7 +27,7 @@ pub struct Opened {
 
 /// Opens the traces that the user named, and those in folders that they named. If there is no profile, `input` is a trace
 /// itself.
-pub fn open(options: &Options, input: Option<&Arc<MappedFile>>, trust: Trust) -> Result<Opened, Error> {
+pub fn open(options: &Options, input: Option<&Arc<MappedFile>>, trust: Ownership) -> Result<Opened, Error> {
     let binary = options.xray_binary.as_ref().map(|path| Binary::open(path));
     let mut opened = Opened {
         binary: binary.transpose()?,

@@ -58,7 +58,7 @@ impl Measure {
 
 /// In what all attributes of a profile agree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Agreement {
+pub(super) struct AttrTemplate {
     pub order: ByteOrder,
     /// Size in bytes of each attribute. Readers expect the place of the ids right behind what an attribute says
     /// is its size, so that in a file all have the same.
@@ -81,7 +81,7 @@ pub(super) struct OwnEvent {
 }
 
 impl OwnEvent {
-    pub fn new(definition: &Definition<'_>, id: u64, agreement: &Agreement) -> Self {
+    pub fn new(definition: &Definition<'_>, id: u64, agreement: &AttrTemplate) -> Self {
         let attr_bytes = attr_bytes(definition.measure, agreement);
         Self {
             name: definition.name.to_vec(),
@@ -93,7 +93,7 @@ impl OwnEvent {
 }
 
 /// The attribute of an event.
-fn attr_bytes(measure: Measure, agreement: &Agreement) -> Vec<u8> {
+fn attr_bytes(measure: Measure, agreement: &AttrTemplate) -> Vec<u8> {
     let order = agreement.order;
     let mut flags = AttrFlags::DISABLED
         | AttrFlags::MMAP
@@ -131,11 +131,11 @@ fn attr_bytes(measure: Measure, agreement: &Agreement) -> Vec<u8> {
 
 /// Ids that no event of a profile has.
 #[derive(Clone, Debug)]
-pub(super) struct FreshIds {
+pub(super) struct IdAllocator {
     next: u64,
 }
 
-impl FreshIds {
+impl IdAllocator {
     /// Far above those that a kernel gives: it counts all events since it booted. Readers that make events of
     /// their own from AUX data count on from the recorded ones (`intel_pt_synth_events` in perf: 10^9 higher).
     const START: u64 = 1 << 62;

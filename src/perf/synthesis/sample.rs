@@ -110,13 +110,13 @@ mod tests {
     use super::*;
     use crate::perf::record::{Record, Records};
     use crate::perf::sample;
-    use crate::perf::synthesis::definition::{Agreement, Definition, Measure};
+    use crate::perf::synthesis::definition::{AttrTemplate, Definition, Measure};
     use crate::units::{Pid, Tid};
 
     const BOTH_ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
     fn event(order: ByteOrder, measure: Measure) -> OwnEvent {
-        let agreement = Agreement {
+        let agreement = AttrTemplate {
             order,
             attr_size: 128,
             clock_id: Some(1),

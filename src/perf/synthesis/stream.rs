@@ -7,7 +7,7 @@ use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND, write_round};
 use crate::perf::profile::Profile;
-use crate::perf::synthesis::definition::{Agreement, Definition, FreshIds, OwnEvent};
+use crate::perf::synthesis::definition::{AttrTemplate, Definition, IdAllocator, OwnEvent};
 use crate::perf::synthesis::loss::Loss;
 use crate::perf::synthesis::parts::{OwnedEntry, Synthesized, borrow_feature, with_identifiers};
 use crate::perf::synthesis::process::{Comm, Task, put_comm, put_exit, put_fork};
@@ -46,14 +46,14 @@ impl<'p, W: Write> Synthesis<'p, W> {
     pub fn stand_alone(origin: &Origin<'_>, definitions: &[Definition<'_>], out: W) -> Self {
         /// What Linux has been writing since 5.13 (`PERF_ATTR_SIZE_VER7`).
         const ATTR_SIZE: usize = 128;
-        let agreement = Agreement {
+        let agreement = AttrTemplate {
             order: origin.order,
             attr_size: ATTR_SIZE,
             clock_id: origin.clock_id,
             has_trailer: true,
             has_times: true,
         };
-        let mut ids = FreshIds::new();
+        let mut ids = IdAllocator::new();
         let nobody = Attrs::default();
         let events = definitions
             .iter()
@@ -70,14 +70,14 @@ impl<'p, W: Write> Synthesis<'p, W> {
     /// of several events need it. Those of a pipe that stand for sections of a file become such sections.
     pub fn beside(recorded: &'p Profile<'p>, definitions: &[Definition<'_>], out: W) -> io::Result<Self> {
         let order = recorded.order;
-        let mut ids = FreshIds::new();
+        let mut ids = IdAllocator::new();
         let (mut entries, attr_size) = with_identifiers(recorded);
         for entry in entries.iter_mut().filter(|entry| entry.ids.len() < 8) {
             entry.ids.clear();
             order.put_u64(&mut entry.ids, ids.take(&recorded.attrs));
         }
         let first_id = entries.first().and_then(|entry| order.u64_at(&entry.ids, 0));
-        let agreement = Agreement {
+        let agreement = AttrTemplate {
             order,
             attr_size,
             clock_id: recorded.attrs.clock_id(),

@@ -26,7 +26,7 @@ const SAME_NAME: &[u8] = b"\xff";
 
 /// What the entries of one dump mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Conventions {
+pub struct DebugInfoQuirks {
     /// What is to be taken from each address.
     pub bias: u64,
     /// Whether the number behind the line is what the specification says. V8, and whoever else puts something
@@ -36,14 +36,14 @@ pub struct Conventions {
 
 /// A function whose record is read.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct FunctionRef<'a> {
     /// Its name.
     pub name: &'a [u8],
     /// Where it was loaded.
     pub range: AddressRange,
 }
 
-impl Subject<'_> {
+impl FunctionRef<'_> {
     /// How far behind its start an entry lies, in bytes.
     #[expect(
         clippy::arithmetic_side_effects,
@@ -102,7 +102,7 @@ impl Entry<'_> {
     }
 }
 
-impl Conventions {
+impl DebugInfoQuirks {
     /// Finds out what the entries of a dump mean from some of its functions and their records.
     ///
     /// Quirk: V8 and LLVM add the size of an ELF header to every address, since perf once put the code right
@@ -115,7 +115,7 @@ impl Conventions {
         reason = "sizes have 64 bits, their sums 128; `below` is not more than `functions`, which is not more than the records"
     )]
     pub fn find<'a>(
-        records: impl Iterator<Item = (Subject<'a>, &'a [u8])>,
+        records: impl Iterator<Item = (FunctionRef<'a>, &'a [u8])>,
         order: ByteOrder,
         is_64: bool,
     ) -> Self {
@@ -149,15 +149,15 @@ impl Conventions {
 }
 
 /// The entries of a record as they stand there; `None` if it can't be understood.
-pub fn entries<'a>(content: &'a [u8], subject: Subject<'a>, order: ByteOrder) -> Option<Vec<Entry<'a>>> {
+pub fn entries<'a>(content: &'a [u8], subject: FunctionRef<'a>, order: ByteOrder) -> Option<Vec<Entry<'a>>> {
     read(content, subject, &names::places(subject.name), order)
 }
 
 /// Reads the content of a record; `None` if it can't be understood.
 pub fn parse<'a>(
     content: &'a [u8],
-    subject: Subject<'a>,
-    conventions: Conventions,
+    subject: FunctionRef<'a>,
+    conventions: DebugInfoQuirks,
     order: ByteOrder,
 ) -> Option<Lines<'a>> {
     let places = names::places(subject.name);
@@ -237,7 +237,7 @@ pub fn entries_in_step(content: &[u8], order: ByteOrder) -> Walk<'_> {
 /// anything to be left of it, all entries having the same size does.
 fn read<'a>(
     content: &'a [u8],
-    subject: Subject<'a>,
+    subject: FunctionRef<'a>,
     places: &[names::Place<'a>],
     order: ByteOrder,
 ) -> Option<Vec<Entry<'a>>> {
@@ -352,7 +352,7 @@ fn stride<'a>(
     count: u64,
     order: ByteOrder,
     path: &'a [u8],
-    subject: Subject<'_>,
+    subject: FunctionRef<'_>,
 ) -> Option<Vec<Entry<'a>>> {
     let size = path.len().checked_add(ENTRY_SIZE + 1)?;
     let total = usize::try_from(count).ok()?.checked_mul(size)?;
@@ -418,8 +418,8 @@ mod tests {
     const SIZE: u64 = 0x200;
     const ORDER: ByteOrder = ByteOrder::Little;
 
-    fn subject(name: &[u8]) -> Subject<'_> {
-        Subject {
+    fn subject(name: &[u8]) -> FunctionRef<'_> {
+        FunctionRef {
             name,
             range: AddressRange::new(Address(START), SIZE).unwrap(),
         }
@@ -442,7 +442,7 @@ mod tests {
     }
 
     /// The offset, line and file of each row.
-    fn rows(name: &[u8], content: &[u8], conventions: Conventions) -> Option<Vec<(u32, u32, String)>> {
+    fn rows(name: &[u8], content: &[u8], conventions: DebugInfoQuirks) -> Option<Vec<(u32, u32, String)>> {
         let lines = parse(content, subject(name), conventions, ORDER)?;
         let file = |row: &Row| {
             let file = row.file.map(|file| lines.info.files[file as usize].path.to_vec());
@@ -477,7 +477,7 @@ mod tests {
             ],
             b"",
         );
-        let plain = Conventions::default();
+        let plain = DebugInfoQuirks::default();
         let expected = of(&[(0, 7, "a.erl"), (8, 8, "a.erl"), (4, 9, "b.erl")]);
         assert_eq!(rows(b"m:f/1", &content, plain), expected);
         let lines = parse(&content, subject(b"m:f/1"), plain, ORDER).unwrap();
@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn rows_of_other_functions_are_counted() {
         let content = record(&[(-0x500, 1, b"a.c"), (0, 2, b"a.c"), (0x300, 3, b"a.c")], b"");
-        let lines = parse(&content, subject(b"f"), Conventions::default(), ORDER).unwrap();
+        let lines = parse(&content, subject(b"f"), DebugInfoQuirks::default(), ORDER).unwrap();
         assert_eq!((lines.info.rows.len(), lines.outside), (1, 2));
     }
 
@@ -512,7 +512,7 @@ mod tests {
                 &[(0x40, 1, &bad), (0x48, 2, b"node:path"), (0x50, 3, path)],
                 padding,
             );
-            let biased = Conventions {
+            let biased = DebugInfoQuirks {
                 bias: 0x40,
                 has_discriminators: false,
             };
@@ -524,7 +524,7 @@ mod tests {
         // too short for anything to be left of it: all entries have the same size
         let bad = damaged(b"short.js");
         let content = record(&[(0x40, 1, &bad), (0x48, 2, &bad)], b"");
-        let found = rows(b"JS:^f short.js:1:2", &content, Conventions::default());
+        let found = rows(b"JS:^f short.js:1:2", &content, DebugInfoQuirks::default());
         assert_eq!(found, of(&[(0x40, 1, "short.js"), (0x48, 2, "short.js")]));
     }
 
@@ -537,7 +537,7 @@ mod tests {
             });
             let records: Vec<Vec<u8>> = entries.collect();
             let pairs = records.iter().map(|content| (subject(name), &content[..]));
-            Conventions::find(pairs, ORDER, true).bias
+            DebugInfoQuirks::find(pairs, ORDER, true).bias
         };
         // V8: never below, not always exactly there
         assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x40, 0x60], &[0x47]]), 0x40);

@@ -9,13 +9,13 @@ use std::fmt;
 use crate::debug_info::DebugInfo;
 use crate::hash::HashMap;
 use crate::machine::Machine;
-use crate::runtime::jitdump::debug_info::{self, Conventions, Lines, Subject};
+use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, Lines};
 use crate::runtime::jitdump::debug_info2;
 use crate::runtime::jitdump::header::{self, Error, Header};
 use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::moves::{self, Loaded, Moved};
-use crate::runtime::jitdump::pairing::Pending;
 use crate::runtime::jitdump::record::{self, Place, Record, Records, Step};
+use crate::runtime::jitdump::record_association::Pending;
 use crate::runtime::jitdump::repeats;
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
@@ -133,7 +133,7 @@ pub struct Dump<'a> {
     events: Vec<CodeEvent>,
     faults: Tally<Fault>,
     first_time: Option<RuntimeTime>,
-    conventions: Conventions,
+    conventions: DebugInfoQuirks,
     /// The source files in it by their paths, each with where its record lies, in the order of the file.
     sources: HashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
 }
@@ -180,7 +180,7 @@ impl<'a> Dump<'a> {
             index.add(step);
         }
         index.pending.drop_all(&mut index.faults);
-        for (function, place) in index.pending.adopted() {
+        for (function, place) in index.pending.reassigned() {
             if let Some(function) = index.functions.get_mut(function as usize) {
                 function.debug_info = function.debug_info.or(Some(place));
             }
@@ -209,7 +209,7 @@ impl<'a> Dump<'a> {
             functions: index.functions,
             faults: index.faults,
             first_time,
-            conventions: Conventions::default(),
+            conventions: DebugInfoQuirks::default(),
             sources: index.sources,
         };
         dump.conventions = dump.find_conventions();
@@ -242,7 +242,7 @@ impl<'a> Dump<'a> {
     }
 
     /// What the entries of its DEBUG_INFO records mean.
-    pub fn conventions(&self) -> Conventions {
+    pub fn conventions(&self) -> DebugInfoQuirks {
         self.conventions
     }
 
@@ -349,20 +349,20 @@ impl<'a> Dump<'a> {
         }
     }
 
-    fn find_conventions(&self) -> Conventions {
+    fn find_conventions(&self) -> DebugInfoQuirks {
         /// As many functions as are looked at: a dump is by one runtime.
         const ENOUGH: usize = 1000;
         let with_lines = (0u32..).zip(&self.functions).filter_map(|(number, function)| {
             let content = Records::content(self.file, function.debug_info?)?;
             Some((subject(&self.function(number)?), content))
         });
-        Conventions::find(with_lines.take(ENOUGH), self.header.order, self.machine.is_64)
+        DebugInfoQuirks::find(with_lines.take(ENOUGH), self.header.order, self.machine.is_64)
     }
 }
 
 /// What the names of source files in a DEBUG_INFO record are checked against.
-fn subject<'a>(view: &FunctionView<'a>) -> Subject<'a> {
-    Subject {
+fn subject<'a>(view: &FunctionView<'a>) -> FunctionRef<'a> {
+    FunctionRef {
         name: view.name,
         range: view.range,
     }

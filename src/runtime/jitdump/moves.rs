@@ -80,7 +80,7 @@ pub(super) fn in_order(
         return loads.into_iter().map(|load| load.event).collect();
     }
     let mut events = Vec::with_capacity(loads.len());
-    let mut whereabouts = Whereabouts::default();
+    let mut whereabouts = CodeAddresses::default();
     let mut loads = loads.into_iter().peekable();
     for moved in &moves {
         let is_before = |load: &Loaded| (load.event.time, load.offset) < (moved.time, moved.offset);
@@ -118,12 +118,12 @@ impl<K: std::hash::Hash + Eq + Copy> Latest<K> {
 
 /// Where each function is.
 #[derive(Default)]
-struct Whereabouts {
+struct CodeAddresses {
     by_address: Latest<Address>,
     by_index: Latest<u64>,
 }
 
-impl Whereabouts {
+impl CodeAddresses {
     fn load(&mut self, load: &Loaded, range: impl Fn(u32) -> Option<AddressRange>) {
         let CodeEvent { pid, function, .. } = load.event;
         self.by_index.insert(pid, load.index, function);

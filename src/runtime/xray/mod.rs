@@ -15,9 +15,9 @@
 //! A trace knows functions by numbers only. Their addresses are in the instrumented binary ([functions]).
 
 mod basic;
-pub mod bookkeeping;
 mod buffers;
 mod fdr;
+pub mod fdr_metadata;
 pub mod functions;
 pub mod header;
 pub mod index;
@@ -25,8 +25,8 @@ pub mod record;
 pub mod trace;
 
 pub use basic::RECORD as BASIC_RECORD;
-pub use bookkeeping::Bookkeeping;
 pub use buffers::{NoBuffer, Piece};
+pub use fdr_metadata::FdrMetadata;
 pub use functions::Functions;
 pub use header::{Error, Header, Mode, is_trace};
 pub use index::{Anchor, Buffer, Index, Thread};

@@ -9,8 +9,8 @@ use crate::code::timeline::{Code, Lookup, Timeline};
 use crate::hash::HashMap;
 use crate::inject::recording::Recording;
 use crate::perf::event::Backing;
-use crate::timeline::gather::item_of;
-use crate::timeline::lives::Life;
+use crate::timeline::build::item_of;
+use crate::timeline::intervals::Life;
 use crate::timeline::samples::Counts;
 use crate::units::{AddressRange, Time};
 

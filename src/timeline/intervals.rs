@@ -6,7 +6,7 @@ use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::selection::Leaf;
 use crate::code::timeline::{Code, FunctionId};
 use crate::inject::recording::Recording;
-use crate::timeline::inherited::Inherited;
+use crate::timeline::inherited_code::Inherited;
 use crate::timeline::samples::{Counts, Span};
 use crate::units::{AddressRange, Pid, Time};
 

@@ -10,7 +10,7 @@ use crate::inject::Progress;
 use crate::inject::perf_maps::symbol_of;
 use crate::inject::recording::Recording;
 use crate::inject::sources::function_of;
-use crate::timeline::lives::{Item, Life, Lives};
+use crate::timeline::intervals::{Item, Life, Lives};
 use crate::timeline::regions;
 use crate::timeline::samples::{BINS, Counter, Counts, Series, Span};
 use crate::timeline::tiers::{Ranks, Tiers};

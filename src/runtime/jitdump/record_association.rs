@@ -36,7 +36,7 @@ pub(super) struct Pending {
     /// The last JIT_TIER record.
     tier: Option<Place>,
     /// Functions that get debug information after all.
-    adopted: Vec<(u32, Place)>,
+    reassigned: Vec<(u32, Place)>,
 }
 
 /// A record that waits.
@@ -183,7 +183,7 @@ impl Pending {
     /// Debug information of an address that is not loaded.
     fn give_up(&mut self, waiting: Waiting, faults: &mut Tally<Fault>) {
         match waiting.adopter() {
-            Some(function) => self.adopted.push((function, waiting.place)),
+            Some(function) => self.reassigned.push((function, waiting.place)),
             None => faults.add(Fault::DebugInfoUnpaired, waiting.place.offset),
         }
     }
@@ -233,7 +233,7 @@ impl Pending {
     }
 
     /// Functions that get debug information which was not of their address, by their numbers.
-    pub fn adopted(&mut self) -> Vec<(u32, Place)> {
-        std::mem::take(&mut self.adopted)
+    pub fn reassigned(&mut self) -> Vec<(u32, Place)> {
+        std::mem::take(&mut self.reassigned)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A thread that waits for signals calls [`remove`] when one asks for the end. From then on nobody makes
 //! anything new, nor gives anything its name: who would waits for ever, which is not long. What belongs together
-//! and gets its names one after another does so while it is [`Uninterrupted`].
+//! and gets its names one after another does so while it is [`CommitGuard`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,9 +49,9 @@ pub(super) fn end(path: &Path) {
 
 /// While there is one, the program does not end.
 #[derive(Debug)]
-pub struct Uninterrupted(());
+pub struct CommitGuard(());
 
-impl Uninterrupted {
+impl CommitGuard {
     /// From now on until this is dropped. There may be several.
     pub fn begin() -> Self {
         lock().uninterrupted += 1;
@@ -59,7 +59,7 @@ impl Uninterrupted {
     }
 }
 
-impl Drop for Uninterrupted {
+impl Drop for CommitGuard {
     fn drop(&mut self) {
         let mut unfinished = lock();
         unfinished.uninterrupted = unfinished.uninterrupted.saturating_sub(1);

@@ -14,12 +14,12 @@ use crate::units::Pid;
 /// that are called like those of others' processes; names that they hold would be shown as if they were true. A link there is
 /// its owner's word for what it leads to, so it must belong to the same users.
 #[derive(Clone, Copy, Debug)]
-pub struct Trust {
+pub struct Ownership {
     profile_owner: u32,
     is_blind: bool,
 }
 
-impl Trust {
+impl Ownership {
     /// For a profile that belongs to user `profile_owner`.
     pub fn new(options: &Options, profile_owner: u32) -> Self {
         Self {

@@ -6,7 +6,7 @@ use crate::runtime::xray::fdr::{self, FUNCTION, METADATA};
 
 /// One of these records, or what is there of another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bookkeeping {
+pub enum FdrMetadata {
     /// A buffer starts.
     NewBuffer {
         /// Of which thread.
@@ -62,7 +62,7 @@ pub enum Bookkeeping {
     Unknown(u8),
 }
 
-impl Bookkeeping {
+impl FdrMetadata {
     /// Reads the record that starts here, and tells how many bytes it has; `None` where there are fewer.
     pub fn parse(bytes: &[u8], order: ByteOrder) -> Option<(Self, usize)> {
         let Some(kind) = fdr::metadata_kind(*bytes.first()?, order) else {

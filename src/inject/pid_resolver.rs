@@ -10,20 +10,20 @@ use crate::units::Pid;
 /// A dump is that of the process that mapped it, whatever number it says: in a container (capture
 /// node20-pidns) it says 1. But a child that goes on writing to its parent's dump after a fork means itself.
 #[derive(Debug)]
-pub struct Owners {
+pub struct PidResolver {
     /// The processes without a dump of their own that descend from one with a dump.
-    heirs: HashMap<Pid, Heirs>,
+    descendants: HashMap<Pid, Descendants>,
     /// Which file each process with a dump has mapped.
     mapped: HashSet<((u64, u64), Pid)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Heirs {
+enum Descendants {
     One(Pid),
     Many,
 }
 
-impl Owners {
+impl PidResolver {
     /// ScanBudget at the families of all processes with a dump.
     pub fn new<'a>(dumps: impl Iterator<Item = &'a FoundDump> + Clone, processes: &Processes) -> Self {
         let with_dump: HashSet<Pid> = dumps.clone().flat_map(|dump| &dump.pids).copied().collect();
@@ -33,20 +33,20 @@ impl Owners {
         });
         let mapped = pairs.collect();
         let firsts: HashSet<Pid> = dumps.filter_map(|dump| dump.pids.first()).copied().collect();
-        let mut heirs: HashMap<Pid, Heirs> = HashMap::default();
+        let mut descendants: HashMap<Pid, Descendants> = HashMap::default();
         for (id, space) in processes.iter() {
             if with_dump.contains(&space.pid) {
                 continue;
             }
             let ancestors = processes.all_ancestors(id).map(|(_, ancestor)| ancestor.pid);
             for ancestor in ancestors.filter(|pid| firsts.contains(pid)) {
-                let heirs = heirs.entry(ancestor).or_insert(Heirs::One(space.pid));
-                if *heirs != Heirs::One(space.pid) {
-                    *heirs = Heirs::Many;
+                let descendants = descendants.entry(ancestor).or_insert(Descendants::One(space.pid));
+                if *descendants != Descendants::One(space.pid) {
+                    *descendants = Descendants::Many;
                 }
             }
         }
-        Self { heirs, mapped }
+        Self { descendants, mapped }
     }
 
     /// The process that `dump`, whose header names `header_pid`, means by `pid`; `None` if it may be one of
@@ -66,9 +66,9 @@ impl Owners {
             return Some(says);
         }
         // A child in another namespace for process numbers.
-        match (others, self.heirs.get(&first)) {
+        match (others, self.descendants.get(&first)) {
             ([], None) => Some(first),
-            ([], Some(&Heirs::One(heir))) => Some(heir),
+            ([], Some(&Descendants::One(heir))) => Some(heir),
             (&[other], None) => Some(other),
             _ => None,
         }
@@ -107,7 +107,7 @@ mod tests {
     fn owner(forks: &[(u32, u32)], pids: &[u32], header_pid: u32, pid: u32) -> Option<u32> {
         let processes = processes(forks);
         let dump = dump(pids);
-        let owners = Owners::new([&dump].into_iter(), &processes);
+        let owners = PidResolver::new([&dump].into_iter(), &processes);
         owners.of(&dump, header_pid, pid, &processes).map(|pid| pid.0)
     }
 
