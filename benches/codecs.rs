@@ -1,10 +1,10 @@
-//! Each codec by itself: time, bytes per second, and how often it allocates. `cargo bench` runs them; a name
-//! behind it chooses some.
+//! Benchmarks of each codec: time, bytes per second, and allocations. `cargo bench` runs all of them, or those
+//! whose names contain a given text.
 //!
-//! Those that read or write one function say so; what they allocate is for each function. The others read
+//! Benchmarks of one function have that in their name; their allocations are per function. The others process
 //! whole files of [`FUNCTIONS`] functions or [`SAMPLES`] samples.
 
-// A benchmark says that something is wrong by panicking.
+// Benchmarks report failures by panicking.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -66,7 +66,7 @@ fn main() {
     divan::main();
 }
 
-/// The files of a process, in memory.
+/// Files of a process, in memory.
 struct Files {
     profile: Vec<u8>,
     dump: Vec<u8>,
@@ -92,7 +92,7 @@ impl Files {
         }
     }
 
-    /// Those whose dump has lines in some layout.
+    /// Returns the files whose dump has lines in a layout.
     fn with(layout: Layout) -> &'static Self {
         static ALL: LazyLock<[Files; 3]> =
             LazyLock::new(|| LAYOUTS.map(|layout| Files::make(Lines::Model(layout))));
@@ -113,15 +113,14 @@ fn machine() -> Machine {
     Machine::new(dump::X86_64, ByteOrder::Little)
 }
 
-/// A function in the middle of a dump.
-/// The number of [`some_function`].
+/// Index of a function in the middle of a dump.
 const FUNCTION: u32 = FUNCTIONS as u32 / 2;
 
 fn some_function<'a>(dump: &Dump<'a>) -> FunctionView<'a> {
     dump.function(FUNCTION).unwrap()
 }
 
-/// A whole dump: the index of its functions.
+/// Indexes the functions of a whole dump.
 #[divan::bench(args = LAYOUTS)]
 fn jitdump_index(bencher: Bencher<'_, '_>, layout: Layout) {
     let files = Files::with(layout);
@@ -132,7 +131,7 @@ fn jitdump_index(bencher: Bencher<'_, '_>, layout: Layout) {
         .bench(|| Dump::parse(black_box(&files.dump), machine()));
 }
 
-/// A real log of Mono's profiler, its buffers repeated to some megabytes.
+/// Returns a real log of Mono's profiler, with its buffers repeated to some megabytes.
 fn mono_log(name: &str) -> Vec<u8> {
     const REPEATED: usize = 100;
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
@@ -141,7 +140,7 @@ fn mono_log(name: &str) -> Vec<u8> {
     [&log[..header], &log[header..].repeat(REPEATED)].concat()
 }
 
-/// A whole log of Mono's profiler: all its events and their stacks.
+/// Reads all events and stacks of a whole log of Mono's profiler.
 #[divan::bench(args = ["mono-calls", "mono-alloc", "mono-joined"])]
 fn mono_events(bencher: Bencher<'_, '_>, name: &str) {
     let file = mono_log(name);
@@ -152,7 +151,7 @@ fn mono_events(bencher: Bencher<'_, '_>, name: &str) {
         .bench(|| log.events().map(|event| black_box(event).offset).max());
 }
 
-/// A whole log of Mono's profiler: the index of its code and names.
+/// Indexes code and names in a whole log of Mono's profiler.
 #[divan::bench(args = ["mono-calls", "mono-alloc", "mono-joined"])]
 fn mono_index(bencher: Bencher<'_, '_>, name: &str) {
     let file = mono_log(name);
@@ -163,7 +162,7 @@ fn mono_index(bencher: Bencher<'_, '_>, name: &str) {
         .bench(|| mono::Index::of(black_box(&log)));
 }
 
-/// A trace of XRay of some megabytes, in buffers of 64 KiB: calls that are a hundred ticks apart, of two threads.
+/// Returns an XRay trace of some megabytes, in buffers of 64 KiB: calls of two threads, a hundred ticks apart.
 fn xray_trace(mode: Mode, version: u16) -> Vec<u8> {
     const BUFFERS: u64 = 200;
     const CALLS: u64 = 4_000;
@@ -187,7 +186,7 @@ fn xray_trace(mode: Mode, version: u16) -> Vec<u8> {
     writer.finish()
 }
 
-/// A whole trace of XRay: its buffers and all their records, thread by thread.
+/// Reads all buffers and records of a whole XRay trace, thread by thread.
 #[divan::bench(args = [(Mode::Fdr, 5), (Mode::Fdr, 1), (Mode::Basic, 3)])]
 fn xray_records(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
     let file = xray_trace(mode, version);
@@ -206,7 +205,7 @@ fn xray_records(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
         .bench(|| records(black_box(&file)));
 }
 
-/// A whole trace of XRay: its buffers only.
+/// Reads only the buffers of a whole XRay trace.
 #[divan::bench(args = [(Mode::Fdr, 5), (Mode::Fdr, 1), (Mode::Basic, 3)])]
 fn xray_index(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
     let file = xray_trace(mode, version);
@@ -216,7 +215,7 @@ fn xray_index(bencher: Bencher<'_, '_>, (mode, version): (Mode, u16)) {
         .bench(|| black_box(&trace).index());
 }
 
-/// A whole profile: everything but the samples.
+/// Indexes a whole profile, without its samples.
 #[divan::bench]
 fn index_profile(bencher: Bencher<'_, '_>) {
     let files = Files::with(Layout::Lines);
@@ -227,7 +226,7 @@ fn index_profile(bencher: Bencher<'_, '_>) {
         .bench(|| ProfileIndex::of(black_box(&profile), marker::dump_path));
 }
 
-/// A whole profile: what its samples touch.
+/// Finds the functions that the samples of a whole profile hit.
 #[divan::bench]
 fn profile_selection(bencher: Bencher<'_, '_>) {
     let files = Files::with(Layout::Lines);
@@ -250,7 +249,7 @@ fn profile_selection(bencher: Bencher<'_, '_>) {
         });
 }
 
-/// All code of a dump, on the axis of time.
+/// Builds the timeline of all code of a dump.
 #[divan::bench]
 fn timeline_of_dump(bencher: Bencher<'_, '_>) {
     let files = Files::with(Layout::Lines);
@@ -278,7 +277,7 @@ fn timeline(profile_index: &ProfileIndex, dump: &Dump<'_>) -> Timeline {
     Timeline::new(&profile_index.processes, placed.collect())
 }
 
-/// One function: its lines and inlined calls, read and made consistent.
+/// Reads and normalises lines and inlined calls of one function.
 #[divan::bench(args = LAYOUTS)]
 fn debug_info_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
     let dump = Files::with(layout).dump();
@@ -288,7 +287,7 @@ fn debug_info_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
         .bench(|| dump.sources(black_box(&view)));
 }
 
-/// One function: its lines and inlined calls as DWARF.
+/// Encodes lines and inlined calls of one function as DWARF.
 #[divan::bench(args = LAYOUTS)]
 fn dwarf_of_function(bencher: Bencher<'_, '_>, layout: Layout) {
     let dump = Files::with(layout).dump();
@@ -319,7 +318,7 @@ fn dwarf_of<'b>(view: &FunctionView<'_>, info: &DebugInfo<'_>, buffers: &'b mut 
     encoder.finish()
 }
 
-/// One function: its tables for unwinding, read and laid out anew.
+/// Reads and rebuilds the unwinding tables of one function.
 #[divan::bench]
 fn unwinding_of_function(bencher: Bencher<'_, '_>) {
     let dump = Files::with(Layout::Lines).dump();
@@ -335,19 +334,19 @@ fn tables_of(view: &FunctionView<'_>) -> Tables {
     let entries = Entries::read(EhFrame {
         section: view.unwinding.unwrap().eh_frame,
         address: behind,
-        order: ByteOrder::Little,
+        endian: ByteOrder::Little,
         address_size: 8,
     });
     let entries = entries.of(code).map(|entry| (entry, object::TEXT_OFFSET));
     let layout = TableLayout {
         eh_frame: 0x1000,
-        order: ByteOrder::Little,
+        endian: ByteOrder::Little,
         address_size: 8,
     };
-    Tables::lay_out(entries, layout).unwrap()
+    Tables::build(entries, layout).unwrap()
 }
 
-/// One function: its object, of parts that are there.
+/// Encodes the object of one function from existing parts.
 #[divan::bench]
 fn object_of_function(bencher: Bencher<'_, '_>) {
     let dump = Files::with(Layout::Lists).dump();
@@ -377,7 +376,7 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
         .bench_local(|| object::encode(black_box(&function), &mut out));
 }
 
-/// The records of a profile, compressed.
+/// Returns the compressed records of a profile.
 fn compressed(profile: &Profile<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
@@ -386,7 +385,7 @@ fn compressed(profile: &Profile<'_>) -> Vec<u8> {
     out
 }
 
-/// A whole profile: its records compressed, in bytes as they were before.
+/// Compresses the records of a whole profile; throughput in uncompressed bytes.
 #[divan::bench]
 fn compress(bencher: Bencher<'_, '_>) {
     let profile = Files::with(Layout::Lines).profile();
@@ -395,7 +394,7 @@ fn compress(bencher: Bencher<'_, '_>) {
         .bench(|| compressed(black_box(&profile)));
 }
 
-/// A whole profile: its records made plain, in bytes as they are then.
+/// Decompresses the records of a whole profile; throughput in uncompressed bytes.
 #[divan::bench]
 fn expand(bencher: Bencher<'_, '_>) {
     let profile = Files::with(Layout::Lines).profile();

@@ -1,5 +1,5 @@
-//! Writes an ELF object of one function with a symbol and lines, for whoever has machine code in memory and wants
-//! debuggers and disassemblers to read it:
+//! Writes an ELF object of one function with a symbol and line table, from machine code in memory, for debuggers
+//! and disassemblers:
 //!
 //!     cargo run --example make_elf -- function.so && objdump -d -l function.so
 
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         calls: Vec::new(),
     };
     let size = u32::try_from(CODE.len())?;
-    // Sorts and checks, so that the encoder need not.
+    // The encoder requires normalised debug information.
     info.normalise(size);
     let mut buffers = Buffers::default();
     let settings = Settings {
@@ -58,14 +58,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         info: &info,
     })?;
 
-    // Tables without an entry: unwinders then follow the frame pointer. They lie where nothing else does.
+    // Without entries, unwinders follow the frame pointer. The address of the tables is otherwise unused.
     let eh_frame = 0x1000;
     let layout = TableLayout {
         eh_frame,
-        order: machine.order,
+        endian: machine.endian,
         address_size: machine.address_size(),
     };
-    let tables = Tables::lay_out(std::iter::empty(), layout).ok_or("too far")?;
+    let tables = Tables::build(std::iter::empty(), layout).ok_or("too far")?;
     let content = Content {
         machine,
         functions: &[function],

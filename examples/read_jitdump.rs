@@ -1,4 +1,4 @@
-//! Prints what a jitdump says happened to its functions, in the order of time:
+//! Prints the events of a jitdump's functions by time:
 //!
 //!     cargo run --example read_jitdump -- testdata/node20/jit-11682.dump
 
@@ -12,9 +12,9 @@ use jitinject::runtime::jitdump::Dump;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: read_jitdump JITDUMP")?;
-    // A map of the file: dumps have hundreds of megabytes, and little of them is looked at.
+    // Mapped, because dumps have hundreds of megabytes, little of which is read.
     let file = MappedFile::open(Path::new(&path))?;
-    // The machine is asked for, since not all runtimes tell theirs.
+    // The machine is a fallback: some runtimes do not write theirs.
     let dump = Dump::parse(&file, Machine::host())?;
     for event in dump.events() {
         let Some(function) = dump.function(event.function) else {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (time, size, name) = (event.time.0, function.range.size(), printable(function.name));
         println!("{time} {what}, {size} bytes, {lines} lines, {tier}: {name}");
     }
-    // What could not be used, by kind.
+    // Faults by kind.
     for (fault, seen) in dump.faults().iter() {
         println!("{fault} ({}, the first at {:#x})", seen.count, seen.first_offset);
     }

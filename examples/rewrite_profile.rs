@@ -1,4 +1,4 @@
-//! Writes a profile anew with the samples of one process alone; all else keeps its bytes:
+//! Writes a profile with the samples of one process only; everything else is unchanged:
 //!
 //!     cargo run --example rewrite_profile -- testdata/multi/perf.data one.data 4832
 
@@ -24,12 +24,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut data_end = 0;
     for record in profile.records() {
         data_end = record.end();
-        // What a sample holds, and where, its event says.
+        // The attribute of the event defines the fields of a sample.
         let attr = profile
             .attrs
-            .of(&record, profile.order)
+            .of(&record, profile.endian)
             .filter(|_| record.kind == record::SAMPLE);
-        let sample = attr.map(|attr| Sample::parse(&record, attr, profile.order));
+        let sample = attr.map(|attr| Sample::parse(&record, attr, profile.endian));
         if sample.is_some_and(|sample| sample.pid != Some(pid)) {
             edits.replace(&record, |_| {});
         }
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         build_ids: Vec::new(),
         compression: None,
     };
-    // It gets its name when it is whole.
+    // It gets its final name when it is complete.
     let mut staged = StagedFile::create(Path::new(&output))?;
     rewrite.write_file(staged.file())?;
     staged.commit()?;

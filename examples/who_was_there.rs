@@ -1,8 +1,8 @@
-//! Tells which function of a jitdump held an address at a time, and which inlined calls and lines:
+//! Prints the function of a jitdump that contains an address at a time, with inlined calls and lines:
 //!
 //!     cargo run --example who_was_there -- testdata/llvm19-jitlink/.debug/jit/*/jit-*.dump 0x7f128f00106e
 //!
-//! Without a time, the end of the dump is meant.
+//! The time defaults to the end of the dump.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let file = MappedFile::open(Path::new(&path))?;
     let dump = Dump::parse(&file, Machine::host())?;
-    // A profile tells of processes, forks and maps. A dump by itself is of one process that was always there.
+    // Without a profile's process events, assume one process that exists all the time.
     let pid = Pid(dump.header().pid);
     let processes = Processes::new(vec![ProcessEvent::Exec(pid, Time(0))]);
     let space = processes.space_at(pid, time).ok_or("no such time")?;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             file: 0,
             function: event.function,
         };
-        // The times of a profile are the dump's own here.
+        // The dump's own times are used as the profile's.
         PlacedEvent::new(
             event,
             function,
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         printable(function.name),
         mapping.since.0
     );
-    // Where the code comes from: inlined calls first, the function itself last.
+    // Source locations: inlined calls first, the function itself last.
     let info = dump.sources(&function).info.unwrap_or_default();
     for frame in info.frames_at(offset) {
         let called = info.functions.get(frame.function as usize);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs jitinject over the profiles of many machines.
+"""Runs jitinject on the profiles of many machines.
 
-    profiles ──► a task of Dask for each: fetch, jitinject, publish ──► profiles with names  (--output)
-                                              │                    ──► one row for each       (--table)
-                                              └──────────────────────► objects, by build-id   (--store)
+    profiles ──► one Dask task each: fetch, jitinject, publish ──► profiles with names  (--output)
+                                              │               ──► one row each          (--table)
+                                              └─────────────────► objects, by build ID  (--store)
 
-Profiles have nothing to do with each other, and objects are named by their content. So any number of workers
-can fill one build-id store, a task can be done again wherever it was lost, and the result is the same.
+Profiles are independent, and objects are named by content. Any number of workers can fill one build-id store.
+A lost task can be repeated anywhere, with the same result.
 """
 
 import argparse
@@ -44,41 +44,41 @@ from fsspec.implementations.local import LocalFileSystem
 
 DONE, FAILED, USAGE = 0, 1, 2
 
-# What profiles are called in folders that are searched for them. One that is a folder itself has a file `data`.
+# File names of profiles in searched folders. A profile that is a folder contains a file `data`.
 PROFILES = ["perf.data", "*.perf.data", "perf.pipe"]
-# What runtimes leave beside a profile, and below it where LLVM and perf's agent for Java put theirs.
+# Files of runtimes next to a profile. LLVM and perf's agent for Java use the folder below.
 BESIDE = ["jit-*.dump", "perf-*.map", "*.mlpd"]
 DUMPS_BELOW = ".debug/jit"
-# What a profile that is a folder consists of.
+# Files of a profile that is a folder.
 PARTS = ["data", "data.*", "kcore_dir*/*"]
 
-# What files are called on their way to where they belong.
+# Temporary names of files that are being published.
 PART = re.compile(r"\.(.+)\.[0-9a-f]{32}\.part")
 
-# More files than any profile has: others may fill the storage with any number of them.
+# Limit for fetched files per profile, more than any profile needs. Others can write to the storage.
 MAX_FETCHED = 10_000
-# How many bytes are read at a time.
+# Bytes per read.
 BLOCK = 4 << 20
-# What creating a file fails with if its name cannot be that of a local file, or is taken by a folder or another file.
+# Errors of creating a file if its name is invalid for a local file, or already in use.
 NAME_ERRORS = {errno.EEXIST, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOTDIR}
-# How many of the skipped files of a profile are named.
+# Skipped files listed per profile.
 MAX_NAMED = 20
-# How much is kept of what jitinject says when it fails; the first lines have the cause.
+# Limit for jitinject's error output in the table; the first lines contain the cause.
 MAX_ERROR_BYTES = 4096
-# How much is read of the section of a profile that names its machine; Linux has 64 bytes for the name.
+# Limit for the hostname section of a profile; Linux allows 64 bytes for the name.
 MAX_HOSTNAME_BYTES = 260
-# How long jitinject may take to remove what it has not finished, before it is killed.
+# Time for jitinject to remove unfinished files before it is killed.
 GRACE_SECONDS = 10
-# What profiles and files are skipped with, one by one: the address and the reason.
+# Reports a skipped profile or file: its address and the reason.
 Skip = Callable[[str, str], None]
 
-# What jitinject exits with where all is written; in the second case, too few samples have names for --fail-under.
+# Exit statuses of jitinject with complete output. 3: too few samples have names for --fail-under.
 STATUS = {0: "done", 3: "fewer-named"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """A file or folder of any file system that fsspec knows."""
+    """A file or folder of any file system that fsspec supports."""
 
     fs: fsspec.AbstractFileSystem
     path: str
@@ -94,7 +94,7 @@ class Place:
         return isinstance(self.fs, LocalFileSystem)
 
     def at(self, path: str) -> "Place":
-        """Another place in the same file system, whose address is made from this one's."""
+        """Another place in the same file system, with an address derived from this one."""
         if self.is_local:
             return Place(self.fs, path, path)
         first, *chain = self.url.split("::")
@@ -109,14 +109,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Profile:
-    """One profile, and what all that is made of it is called."""
+    """One profile, and the name of everything derived from it."""
 
     place: Place
     is_folder: bool
 
     @property
     def name(self) -> str:
-        """Follows from the address alone: the end of it, to be read, and a hash of all of it, to be unique."""
+        """Derived from the address alone: its end, for readability, and a hash of all of it, for uniqueness."""
         words = PurePosixPath(self.place.path).parts[-2:]
         shown = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words)).strip("_.-")[-80:].lstrip("_.-")
         unique = hashlib.sha256(as_bytes(self.place.url)).hexdigest()[:16]
@@ -124,7 +124,7 @@ class Profile:
 
 
 def as_bytes(url: str) -> bytes:
-    """Different bytes for different addresses: names in storage can have surrogates that no local name has."""
+    """Different bytes for different addresses: names in storage can contain surrogates that local names cannot."""
     try:
         return url.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -133,7 +133,7 @@ def as_bytes(url: str) -> bytes:
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all profiles of a run."""
+    """Settings common to all profiles of a run."""
 
     run: str
     jitinject: str
@@ -147,7 +147,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Row:
-    """What the table says of a profile: its columns, in this order."""
+    """A row of the table. The fields are its columns, in this order."""
 
     input: str
     output: str | None = None
@@ -181,7 +181,7 @@ class Row:
             functions_loaded=functions["loaded"],
             functions_touched=functions["touched"],
             functions_written=functions["written"],
-            warnings=sum(warning["count"] for warning in summary["warnings"]),
+            warnings=sum(it["count"] for it in summary["diagnostics"] if it["severity"] == "warning"),
             summary=text,
         )
 
@@ -199,7 +199,7 @@ def schema() -> pyarrow.Schema:
 
 
 def find_profiles(url: str, skip: Skip = lambda url, reason: None) -> list[Profile]:
-    """The profiles that an address means: one, or those in a folder and below, or all that a pattern matches."""
+    """The profiles at an address: one, all in a folder and below, or all that match a pattern."""
     place = Place.parse(url)
     has_pattern = any(sign in place.path for sign in "*?[")
     if has_pattern and not place.fs.exists(place.path):
@@ -207,7 +207,7 @@ def find_profiles(url: str, skip: Skip = lambda url, reason: None) -> list[Profi
     else:
         found = profiles_at(place, skip)
     if not found:
-        raise FileNotFoundError("there is no profile")
+        raise FileNotFoundError("no profile found")
     return found
 
 
@@ -220,7 +220,7 @@ def matching(pattern: Place, skip: Skip) -> Iterator[Place]:
 
 
 def profiles_at(place: Place, skip: Skip) -> list[Profile]:
-    """A file that is named itself, whatever it is called, or the profiles in a folder, which others may have filled."""
+    """The named file, whatever its name, or the profiles in a folder. Others may have written to the folder."""
     if not place.fs.isdir(place.path):
         if not place.fs.lexists(place.path):
             return []
@@ -242,7 +242,7 @@ def profiles_at(place: Place, skip: Skip) -> list[Profile]:
 
 
 def local_entries(folder: str, skip: Skip) -> dict[str, dict]:
-    """All in a folder and below that is no folder. What can't be searched is skipped: fsspec leaves it out in silence."""
+    """All files in a folder and below. Unreadable folders are skipped; fsspec would omit them silently."""
     fs, found, left = LocalFileSystem(), {}, [folder]
     while left:
         folder = left.pop()
@@ -257,7 +257,7 @@ def local_entries(folder: str, skip: Skip) -> dict[str, dict]:
 
 
 def profile_of(folder: Place, path: PurePosixPath) -> Profile | None:
-    """The profile that a file found in a folder is by its name, or is the first part of."""
+    """The profile of a file found in a folder, by its name; for `data`, the folder that contains it."""
     if path.name == "data" and matches(path.parent.name, PROFILES):
         return Profile(folder.at(str(path.parent)), is_folder=True)
     if matches(path.name, PROFILES):
@@ -274,7 +274,7 @@ def is_link(entry: dict) -> bool:
 
 
 def irregular(entry: dict) -> str | None:
-    """Why an entry is not opened: reading a FIFO or device may never end, and a link may lead to the files of others."""
+    """Why an entry is not opened: reading a FIFO or device may never end, and a link may lead to files of others."""
     if is_link(entry):
         return "is a symbolic link"
     return None if entry.get("type", "file") in ("file", "directory") else "is not a regular file"
@@ -284,9 +284,10 @@ def irregular(entry: dict) -> str | None:
 
 
 def more_arguments(profile: Path, skip: Skip) -> list[str]:
-    """Names what lies beside a local profile and is not looked for there; skips what jitinject does not open.
+    """Options for files next to a local profile that jitinject does not find itself. Skips irregular files.
 
-    What is named by itself is believed whoever wrote it, so this has to look at that; for a folder jitinject does.
+    jitinject trusts files named with options, whoever owns them, so their owner is checked here. jitinject
+    checks the files in a named folder itself.
     """
     more = []
     owners = {0, os.geteuid(), profile.stat().st_uid}
@@ -305,16 +306,16 @@ def more_arguments(profile: Path, skip: Skip) -> list[str]:
 
 
 class Unusable(Exception):
-    """A profile that no other attempt would make usable."""
+    """A profile that is unusable in any attempt."""
 
 
 class TimeIsUp(Exception):
-    """A profile for which no other attempt would have more time."""
+    """A profile that exceeds the time limit in any attempt."""
 
 
 @dataclass
 class Room:
-    """What may be fetched for a profile yet, and until when."""
+    """Remaining bytes, files and time to fetch a profile."""
 
     bytes: int
     files: int = MAX_FETCHED
@@ -322,9 +323,9 @@ class Room:
 
 
 def fetch(profile: Profile, scratch: Path, room: Room, skip: Skip) -> Path:
-    """Copies a profile and what belongs to it, and nothing else of what lies around it.
+    """Copies a profile and its files, and nothing else from the folder.
 
-    Others may have filled the storage. What cannot be a local file, or exceeds the room that is left, is skipped.
+    Others can write to the storage. A file is skipped if its name is invalid here, or if it exceeds the remaining room.
     """
     fs, path = profile.place.fs, profile.place.path
     parent, _, name = path.rstrip("/").rpartition("/")
@@ -351,7 +352,7 @@ def fetch(profile: Profile, scratch: Path, room: Room, skip: Skip) -> Path:
 def fetch_file(
     fs: fsspec.AbstractFileSystem, parent: str, entry: dict, scratch: Path, room: Room, skip: Skip
 ) -> None:
-    """Copies a file to the same place below the scratch folder. What is longer than its entry says counts as well."""
+    """Copies a file to the same path below the scratch folder. Counts the bytes read, not the size in the entry."""
     source = entry["name"]
     if reason := irregular(entry):
         return skip(source, reason)
@@ -381,14 +382,14 @@ def too_large(left: int) -> str:
 
 
 def new_file(scratch: Path, inside: PurePosixPath | None) -> BinaryIO | None:
-    """A file that was not there, unless no file can have the name."""
+    """A new file; None if no file can have the name."""
     if inside is None:
         return None
     path = scratch / inside
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("xb")
-    # No encoding, as of a lone surrogate.
+    # The name has no encoding, such as a lone surrogate.
     except ValueError:
         return None
     except OSError as error:
@@ -410,7 +411,7 @@ def parts(fs: fsspec.AbstractFileSystem, folder: str) -> Iterator[dict]:
 
 
 def beside(fs: fsspec.AbstractFileSystem, folder: str, skip: Skip) -> Iterator[dict]:
-    """What runtimes may have left for a profile in a folder, whatever it is."""
+    """Entries in a folder, of any type, with the name of a file of a runtime."""
     entries = [entry for entry in fs.ls(folder, detail=True) if entry["type"] != "directory"]
     below = f"{folder}/{DUMPS_BELOW}"
     if has_dumps_below(fs, folder):
@@ -423,13 +424,13 @@ def beside(fs: fsspec.AbstractFileSystem, folder: str, skip: Skip) -> Iterator[d
 
 
 def has_dumps_below(fs: fsspec.AbstractFileSystem, folder: str) -> bool:
-    """Whether there is a folder of dumps, and no link on the way to it."""
+    """Whether a folder of dumps exists, without a link on the path to it."""
     ways = [f"{folder}/{part}" for part in (".debug", DUMPS_BELOW)]
     return fs.isdir(ways[-1]) and not any(is_link(fs.info(way)) for way in ways)
 
 
 def safe_path(folder: str, path: str) -> PurePosixPath | None:
-    """Where a path lies in a folder, unless it is not in it: names come from whoever filled the storage."""
+    """A path relative to a folder; None if it is outside. Names come from anyone who can write to the storage."""
     folder, path = folder.strip("/"), path.strip("/")
     if folder:
         if not path.startswith(folder + "/"):
@@ -443,9 +444,9 @@ def safe_path(folder: str, path: str) -> PurePosixPath | None:
 
 
 def process(profile: Profile, settings: Settings) -> dict[str, object]:
-    """All there is to do for a profile, on a worker.
+    """Processes a profile, on a worker.
 
-    What it raises is worth another attempt. That jitinject can't do with a profile is a result like another.
+    Exceptions cause another attempt. A failure of jitinject on a profile is a normal result.
     """
     worker = get_worker()
     worker.log_event(settings.run, {"profile": profile.name})
@@ -456,16 +457,16 @@ def process(profile: Profile, settings: Settings) -> dict[str, object]:
 
 
 def scratch_of(profile: Profile, settings: Settings) -> Path:
-    """The same on every machine: the profile names its objects by the paths that they had when it was written."""
+    """The same on every machine: the profile contains the paths that its objects had when it was written."""
     return settings.scratch / profile.name
 
 
 @contextlib.contextmanager
 def claimed(folder: Path, patience: float) -> Iterator[tuple[Path, int]]:
-    """An empty folder of our own, which goes in the end.
+    """An empty private folder, which is removed at the end.
 
-    It may be there already, left by a worker that was killed, or in use, if only the worker was and its jitinject
-    goes on. So jitinject shares the lock, which ends with the last of those that have it.
+    It may already exist, left by a killed worker. It may be in use if only the worker was killed and its jitinject
+    continues. Therefore jitinject shares the lock, which ends with its last holder.
     """
     own_folder(folder.parent)
     deadline = time.monotonic() + patience
@@ -496,7 +497,7 @@ def try_claim(folder: Path) -> int | None:
         return None
     try:
         fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever had it before has removed it.
+        # The previous holder may have removed the folder.
         if os.path.samestat(os.fstat(claim), folder.lstat()):
             return claim
     except (BlockingIOError, FileNotFoundError):
@@ -537,7 +538,7 @@ def inject_in_time(
     source = profile_file(profile, folder / "input", room, skip)
     output, summary, errors = folder / "perf.jit.data", folder / "summary.json", folder / "errors"
     command = [settings.jitinject, "-q", "-i", str(source), "-o", str(output), "--summary", str(summary)]
-    # Who can write a profile could have any file of this machine opened.
+    # The paths in a profile could name any file of this machine.
     command += ["--confine", *more_arguments(source, skip)]
     if settings.store:
         command += ["--build-id-cache", str(settings.store)]
@@ -546,7 +547,7 @@ def inject_in_time(
         code = run(command, errors, claim, room.deadline)
     finally:
         sweep_store(profile, settings)
-    error = None if code == 0 else said(errors) or f"ended with status {code}"
+    error = None if code == 0 else error_output(errors) or f"ended with status {code}"
     row = Row(input=profile.place.url, exit_code=code, status=STATUS.get(code, "failed"), error=error)
     if code not in STATUS:
         return row
@@ -558,7 +559,7 @@ def inject_in_time(
 
 
 def profile_file(profile: Profile, scratch: Path, room: Room, skip: Skip) -> Path:
-    """Where the profile is on this machine."""
+    """The path of the profile on this machine."""
     if not profile.place.is_local:
         return fetch(profile, scratch, room, skip)
     for entry in files_of(profile):
@@ -568,7 +569,7 @@ def profile_file(profile: Profile, scratch: Path, room: Room, skip: Skip) -> Pat
 
 
 def run(command: list[str], errors: Path, claim: int, deadline: float) -> int:
-    """The exit status of a command, which is stopped when the time is up."""
+    """The exit status of a command, which is stopped at the deadline."""
     with errors.open("wb") as stderr:
         child = subprocess.Popen(
             command,
@@ -587,7 +588,7 @@ def run(command: list[str], errors: Path, claim: int, deadline: float) -> int:
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
-    """Ends a child and its own, if they still run: first so that they can tidy up."""
+    """Ends a child and its descendants, if they still run: first with SIGTERM, which lets them clean up."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if child.poll() is None:
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
@@ -595,13 +596,13 @@ def stop(child: subprocess.Popen[bytes]) -> None:
                 child.wait(GRACE_SECONDS)
 
 
-def said(errors: Path) -> str:
+def error_output(errors: Path) -> str:
     with errors.open("rb") as file:
         return file.read(MAX_ERROR_BYTES).decode(errors="replace").strip()
 
 
 def sweep_store(profile: Profile, settings: Settings) -> None:
-    """Removes what killed attempts left of objects: it lies where this profile's objects do, and nobody else's."""
+    """Removes unfinished objects of killed attempts. They are in a folder that only this profile uses."""
     if settings.store is None:
         return
     objects = scratch_of(profile, settings).relative_to("/")
@@ -613,12 +614,12 @@ def sweep_store(profile: Profile, settings: Settings) -> None:
 
 
 def host_of(profile: Path) -> str | None:
-    """The machine that was recorded, as the header of a profile that jitinject wrote names it.
+    """The recorded machine, from the header of a profile that jitinject wrote.
 
-    The layout is that of perf.data-file-format.txt: behind the data is a table of sections, one for each bit.
+    The layout is that of perf.data-file-format.txt: a table of sections, one per bit, follows the data.
     """
     hostname = 3
-    # Where the table or the section is cut, or lies somewhere else, the machine has no name.
+    # None if the table or the section is truncated or elsewhere.
     with profile.open("rb") as file, contextlib.suppress(struct.error, ValueError, OSError):
         header = file.read(104)
         if not header.startswith((b"PERFILE2", b"2ELIFREP")):
@@ -641,7 +642,7 @@ def host_of(profile: Path) -> str | None:
 
 
 def publish(local: Path, target: Place) -> None:
-    """Copies a file to where it appears whole. Of a profile that is a folder, what makes it one comes last."""
+    """Copies a profile atomically. For a folder, the file that makes it a profile comes last."""
     if local.is_dir():
         files = (path for path in local.rglob("*") if path.is_file())
         for path in sorted(files, key=lambda path: (path.name == "data", path)):
@@ -653,14 +654,14 @@ def publish(local: Path, target: Place) -> None:
 def publish_file(local: Path, target: Place) -> None:
     with part_of(target) as part:
         if target.is_local:
-            # Profiles are for their owners only, as perf and jitinject have it; the copy keeps this mode.
+            # Profiles are readable by their owners only, as in perf and jitinject; the copy keeps this mode.
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         target.fs.put_file(str(local), part)
         target.fs.mv(part, target.path)
 
 
 def try_writing(target: Place) -> None:
-    """Raises what publishing a file there would raise, as far as an empty one tells."""
+    """Raises the error that publishing a file there would raise, as far as an empty file shows it."""
     if target.fs.isdir(target.path):
         raise IsADirectoryError(f"{target.url} is a folder")
     with part_of(target) as part:
@@ -670,7 +671,7 @@ def try_writing(target: Place) -> None:
 
 @contextlib.contextmanager
 def part_of(target: Place) -> Iterator[str]:
-    """What a file is called on its way to where it belongs. It goes if that fails."""
+    """The temporary name of a file to publish. The file is removed if that fails."""
     parent, _, name = target.path.rpartition("/")
     part = f"{parent}/.{name}.{uuid.uuid4().hex}.part"
     target.fs.makedirs(parent, exist_ok=True)
@@ -683,7 +684,7 @@ def part_of(target: Place) -> Iterator[str]:
 
 
 def sweep_output(output: Place, profiles: Iterable[Profile]) -> None:
-    """Removes what killed attempts left half-way on its way to the output."""
+    """Removes unfinished uploads of killed attempts from the output."""
     names = {f"{profile.name}.data" for profile in profiles}
     output.fs.invalidate_cache()
     for path in map(PurePosixPath, output.fs.find(output.path, maxdepth=3)):
@@ -693,8 +694,8 @@ def sweep_output(output: Place, profiles: Iterable[Profile]) -> None:
 
 
 def write_table(rows: list[Row], target: Place) -> None:
-    told = [{name: as_text(value) for name, value in asdict(row).items()} for row in rows]
-    table = pyarrow.Table.from_pylist(told, schema=schema())
+    records = [{name: as_text(value) for name, value in asdict(row).items()} for row in rows]
+    table = pyarrow.Table.from_pylist(records, schema=schema())
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "table"
         pyarrow.parquet.write_table(table, file)
@@ -702,7 +703,7 @@ def write_table(rows: list[Row], target: Place) -> None:
 
 
 def as_text(value: object) -> object:
-    """The names of files need not be text, as a table wants it."""
+    """A table needs valid text; file names may not be."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -710,7 +711,7 @@ def as_text(value: object) -> object:
 
 
 def run_all(client: Client, profiles: list[Profile], settings: Settings, retries: int) -> dict[Profile, Row]:
-    """A row for each profile, whatever became of it and of the workers."""
+    """A row for each profile, even if it or its workers failed."""
     attempts: Counter[str] = Counter()
     client.subscribe_topic(settings.run, lambda event: attempts.update([event[1]["profile"]]))
     keys = [f"jitinject-{settings.run}-{profile.name}" for profile in profiles]
@@ -723,33 +724,33 @@ def run_all(client: Client, profiles: list[Profile], settings: Settings, retries
             row = Row(**future.result())
         else:
             error = future.exception() or ConnectionError("the scheduler is gone")
-            row = Row(input=profile.place.url, error=told(error))
+            row = Row(input=profile.place.url, error=describe(error))
             sweep_store(profile, settings)
         rows[profile] = replace(row, attempts=max(attempts[profile.name], 1))
-        # Or else it would be done again if the worker that did it went away.
+        # Otherwise it would be repeated if its worker exits.
         future.release()
     client.unsubscribe_topic(settings.run)
-    # Workers that were killed have left theirs to others on other machines. No row is lost if the scheduler is gone.
+    # Other machines may have folders of killed workers. If the scheduler is gone, no row is lost.
     with contextlib.suppress(OSError):
         client.run(clean_scratch, [scratch_of(profile, settings) for profile in profiles], on_error="return")
     return rows
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 class RunFailed(Exception):
-    """What ends a run for all profiles."""
+    """An error that ends the whole run."""
 
 
 @contextlib.contextmanager
 def ending_run(what: str) -> Iterator[None]:
-    """Says what could not be done. Drivers of storage, and Dask, raise what they like."""
+    """Turns any error into RunFailed. Drivers of storage, and Dask, may raise any exception."""
     try:
         yield
     except Exception as error:
-        raise RunFailed(f"{what}: {told(error)}") from error
+        raise RunFailed(f"{what}: {describe(error)}") from error
 
 
 def clean_scratch(folders: list[Path]) -> None:
@@ -761,18 +762,18 @@ def clean_scratch(folders: list[Path]) -> None:
 
 @contextlib.contextmanager
 def connected(options: argparse.Namespace) -> Iterator[Client]:
-    """A cluster that is there, or one of this machine alone, which nobody else can talk to."""
+    """An existing cluster, or a private one on this machine."""
     if options.scheduler:
         with ending_run("no scheduler"):
-            there = Client(options.scheduler)
-        with there as client:
+            connection = Client(options.scheduler)
+        with connection as client:
             yield client
         return
     configuration = {
         "distributed.scheduler.allowed-failures": options.retries,
-        # No profile waits behind another on one worker while there is a second one.
+        # A profile does not wait for a busy worker while another one is idle.
         "distributed.scheduler.worker-saturation": 1.0,
-        # Pages that tell everybody on this machine what is done.
+        # No status pages, which every user of this machine could read.
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
     }
@@ -782,7 +783,7 @@ def connected(options: argparse.Namespace) -> Iterator[Client]:
 
 
 def gather(urls: Iterable[str]) -> tuple[list[Profile], list[Row]]:
-    """All profiles, each once, and rows for addresses that lead to none and for what was skipped."""
+    """All profiles, each once, and rows for addresses without profiles and for skipped ones."""
     profiles: dict[str, Profile] = {}
     others: dict[str, Row] = {}
 
@@ -792,9 +793,9 @@ def gather(urls: Iterable[str]) -> tuple[list[Profile], list[Row]]:
     for url in urls:
         try:
             profiles.update((profile.place.url, profile) for profile in find_profiles(url, skip))
-        # Drivers of storage raise what they like.
+        # Drivers of storage may raise any exception.
         except Exception as error:
-            others[url] = Row(input=url, error=told(error))
+            others[url] = Row(input=url, error=describe(error))
     return list(profiles.values()), list(others.values())
 
 
@@ -829,7 +830,7 @@ def counted(number: int, what: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Without what could steer a terminal: names come from whoever filled the storage."""
+    """Escapes control characters: names come from anyone who can write to the storage."""
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text)
 
 
@@ -838,57 +839,61 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     ours, theirs = arguments[:place], arguments[place + 1 :]
     parser = argparse.ArgumentParser(
         prog="fleet.py",
-        description="Runs jitinject over many profiles, on many machines.",
-        epilog="What stands behind -- is given to jitinject. Exit status: 0 all done; 1 some not; 2 wrong usage.",
+        description="Runs jitinject on many profiles, on many machines.",
+        epilog="Arguments after -- are passed to jitinject. Exit status: 0 all done; 1 some not; 2 wrong usage.",
     )
     parser.add_argument(
-        "profiles", nargs="*", metavar="PROFILE", help="a profile, a folder with some, or a pattern; any URL of fsspec"
+        "profiles", nargs="*", metavar="PROFILE", help="profile, folder to search, or pattern; any fsspec URL"
     )
-    parser.add_argument("--list", metavar="FILE", help="more of them, one a line; - is standard input")
-    parser.add_argument("--output", metavar="URL", required=True, help="the folder for the profiles with names")
-    parser.add_argument("--table", metavar="URL", required=True, help="the Parquet file with a row for each profile")
+    parser.add_argument("--list", metavar="FILE", help="read more from FILE, one per line; - is standard input")
+    parser.add_argument("--output", metavar="URL", required=True, help="folder for the profiles with names")
+    parser.add_argument("--table", metavar="URL", required=True, help="Parquet file with a row for each profile")
     parser.add_argument(
         "--store",
         metavar="DIR",
         type=local_folder,
-        help="the build-id cache for all objects, on a file system that all share",
+        help="build-id cache for all objects, on a file system shared by all workers",
     )
     parser.add_argument(
         "--scratch",
         metavar="DIR",
         type=local_folder,
         default=Path(f"/var/tmp/jitinject-fleet-{os.geteuid()}"),
-        help="a folder of each machine; profiles name their objects by it [%(default)s]",
+        help="local folder on each machine; profiles contain its path [%(default)s]",
     )
-    parser.add_argument("--jitinject", metavar="PATH", default="jitinject", help="[the one on PATH]")
-    parser.add_argument("--timeout", metavar="SECONDS", type=positive, default=600.0, help="for each profile [600]")
+    parser.add_argument("--jitinject", metavar="PATH", default="jitinject", help="the program to run [from PATH]")
+    parser.add_argument("--timeout", metavar="SECONDS", type=positive, default=600.0, help="limit per profile [600]")
     parser.add_argument(
         "--max-bytes",
         metavar="N",
         type=count,
         default=16 << 30,
-        help="how much is fetched for a profile from other storage [%(default)s, 16 GiB]",
+        help="limit for bytes fetched per profile from other storage [%(default)s, 16 GiB]",
     )
     parser.add_argument(
-        "--retries", metavar="N", type=count, default=3, help="more attempts after a worker or a transfer failed [3]"
+        "--retries", metavar="N", type=count, default=3, help="more attempts after a failed worker or transfer [3]"
     )
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="the scheduler of a cluster that is there")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="scheduler of an existing cluster")
     parser.add_argument(
-        "--workers", metavar="N", type=count, default=os.cpu_count(), help="without --scheduler, how many to start"
+        "--workers",
+        metavar="N",
+        type=count,
+        default=os.cpu_count(),
+        help="number of workers without --scheduler [one per processor]",
     )
     options = parser.parse_intermixed_args(ours)
     options.arguments = tuple(theirs)
     if not options.profiles and not options.list:
-        parser.error("no profiles: name some, or a --list of them")
+        parser.error("no profiles; name some, or use --list")
     if options.workers == 0 and not options.scheduler:
-        parser.error("there is nothing to do without workers")
+        parser.error("--workers must be at least 1 without --scheduler")
     return options
 
 
 def local_folder(text: str) -> Path:
     path = text.removeprefix("file://")
     if "://" in path:
-        raise argparse.ArgumentTypeError(f"not a folder of a file system: {text}")
+        raise argparse.ArgumentTypeError(f"not a local folder: {text}")
     return Path(path)
 
 
@@ -938,7 +943,7 @@ def complain(error: Exception, status: int) -> int:
 
 def run_fleet(options: argparse.Namespace, settings: Settings, table: Place, urls: list[str]) -> list[Row]:
     start = time.monotonic()
-    # What can't be written would be known only when all work is done.
+    # Otherwise these errors would show up only after all the work.
     with ending_run("can't write the table"):
         try_writing(table)
     with ending_run("can't write to the output"):

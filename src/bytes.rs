@@ -1,10 +1,10 @@
-//! Reading and writing integers of either byte order in byte strings that can't be trusted.
+//! Reading and writing integers of either endianness in untrusted bytes.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use byteorder::{BE, ByteOrder as _, LE};
 
-/// The byte order of a file.
+/// The endianness of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByteOrder {
     /// Least significant byte first.
@@ -14,7 +14,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The order of the machine that runs this program.
+    /// Endianness of the machine that runs this program.
     pub const NATIVE: Self = if cfg!(target_endian = "big") {
         Self::Big
     } else {
@@ -22,7 +22,7 @@ impl ByteOrder {
     };
 
     /// Appends a 16-bit integer.
-    pub fn put_u16(self, out: &mut Vec<u8>, value: u16) {
+    pub fn write_u16(self, out: &mut Vec<u8>, value: u16) {
         out.extend_from_slice(&match self {
             Self::Little => value.to_le_bytes(),
             Self::Big => value.to_be_bytes(),
@@ -30,7 +30,7 @@ impl ByteOrder {
     }
 
     /// Appends a 32-bit integer.
-    pub fn put_u32(self, out: &mut Vec<u8>, value: u32) {
+    pub fn write_u32(self, out: &mut Vec<u8>, value: u32) {
         out.extend_from_slice(&match self {
             Self::Little => value.to_le_bytes(),
             Self::Big => value.to_be_bytes(),
@@ -38,14 +38,14 @@ impl ByteOrder {
     }
 
     /// Appends a 64-bit integer.
-    pub fn put_u64(self, out: &mut Vec<u8>, value: u64) {
+    pub fn write_u64(self, out: &mut Vec<u8>, value: u64) {
         out.extend_from_slice(&match self {
             Self::Little => value.to_le_bytes(),
             Self::Big => value.to_be_bytes(),
         });
     }
 
-    /// Overwrites the 32-bit integer at byte `at`, where `bytes` holds one.
+    /// Overwrites the 32-bit integer at offset `at`. Does nothing if `bytes` is too short.
     pub fn set_u32(self, bytes: &mut [u8], at: usize, value: u32) {
         if let Some(place) = bytes.get_mut(at..).and_then(|bytes| bytes.first_chunk_mut()) {
             *place = match self {
@@ -55,87 +55,86 @@ impl ByteOrder {
         }
     }
 
-    /// Overwrites the 32-bit length at byte `at`, which does not count itself, with how many bytes stand behind
-    /// it.
+    /// Sets the 32-bit length field at offset `at` to the number of bytes that follow the field.
     pub fn set_length(self, bytes: &mut [u8], at: usize) {
         let behind = bytes.len().saturating_sub(at.saturating_add(4));
         self.set_u32(bytes, at, behind as u32);
     }
 
-    /// The 32-bit integer at byte `at`, where `bytes` holds one.
+    /// Returns the 32-bit integer at offset `at`; `None` if `bytes` is too short.
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
         Reader::new(bytes.get(at..)?, self).u32()
     }
 
-    /// The 64-bit integer at byte `at`, where `bytes` holds one.
+    /// Returns the 64-bit integer at offset `at`; `None` if `bytes` is too short.
     pub fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
         Reader::new(bytes.get(at..)?, self).u64()
     }
 }
 
-/// A cursor over bytes; whatever would leave them is `None` and moves nothing.
+/// A cursor over bytes. A read past the end returns `None` and does not advance the cursor.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
-    order: ByteOrder,
+    endian: ByteOrder,
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first of `bytes`.
-    pub fn new(bytes: &'a [u8], order: ByteOrder) -> Self {
-        Self { bytes, order }
+    /// Creates a reader at the start of `bytes`.
+    pub fn new(bytes: &'a [u8], endian: ByteOrder) -> Self {
+        Self { bytes, endian }
     }
 
-    /// What has not been read yet.
+    /// Returns the bytes that have not been read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub fn bytes(&mut self, count: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(usize::try_from(count).ok()?)?;
         self.bytes = rest;
         Some(taken)
     }
 
-    /// Passes over `count` bytes.
+    /// Skips `count` bytes.
     pub fn skip(&mut self, count: u64) -> Option<()> {
         self.bytes(count).map(|_| ())
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     pub fn u8(&mut self) -> Option<u8> {
         self.bytes(1)?.first().copied()
     }
 
-    /// The next 16-bit integer.
+    /// Reads the next 16-bit integer.
     pub fn u16(&mut self) -> Option<u16> {
         let bytes = self.bytes(2)?;
-        Some(match self.order {
+        Some(match self.endian {
             ByteOrder::Little => LE::read_u16(bytes),
             ByteOrder::Big => BE::read_u16(bytes),
         })
     }
 
-    /// The next 32-bit integer.
+    /// Reads the next 32-bit integer.
     pub fn u32(&mut self) -> Option<u32> {
         let bytes = self.bytes(4)?;
-        Some(match self.order {
+        Some(match self.endian {
             ByteOrder::Little => LE::read_u32(bytes),
             ByteOrder::Big => BE::read_u32(bytes),
         })
     }
 
-    /// The next 64-bit integer.
+    /// Reads the next 64-bit integer.
     pub fn u64(&mut self) -> Option<u64> {
         let bytes = self.bytes(8)?;
-        Some(match self.order {
+        Some(match self.endian {
             ByteOrder::Little => LE::read_u64(bytes),
             ByteOrder::Big => BE::read_u64(bytes),
         })
     }
 
-    /// The bytes up to the next NUL, which is passed over; `None` where there is no NUL.
+    /// Reads the bytes up to the next NUL, and skips the NUL; `None` without a NUL.
     pub fn c_string(&mut self) -> Option<&'a [u8]> {
         let (string, rest) = split_once(self.bytes, 0)?;
         self.bytes = rest;
@@ -143,12 +142,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What stands in front of the first `byte`, and what behind it.
+/// Splits `bytes` at the first `byte`, which is in neither part.
 pub fn split_once(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     split_around(bytes, memchr::memchr(byte, bytes)?)
 }
 
-/// What stands in front of the last `byte`, and what behind it.
+/// Splits `bytes` at the last `byte`, which is in neither part.
 pub fn rsplit_once(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     split_around(bytes, memchr::memrchr(byte, bytes)?)
 }
@@ -158,24 +157,26 @@ fn split_around(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
     Some((before, rest.get(1..)?))
 }
 
-/// Appends `bytes`, and NULs up to `size` bytes.
-pub fn put_padded(out: &mut Vec<u8>, bytes: &[u8], size: usize) {
+/// Appends `bytes`, padded with NULs to `size` bytes.
+pub fn write_padded(out: &mut Vec<u8>, bytes: &[u8], size: usize) {
     out.extend_from_slice(bytes);
     out.extend(std::iter::repeat_n(0, size.saturating_sub(bytes.len())));
 }
 
-/// The part of a path behind its last slash.
+/// Returns the part of a path after the last slash.
 pub fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
-/// `bytes` up to the first NUL, or all of them: how the kernel and perf pad names.
+/// Returns `bytes` up to the first NUL, or all of them. The kernel and perf pad names with NULs.
 pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// A name from a file as text that is safe to print: bytes that are not UTF-8 are replaced, and characters that
-/// [steer a terminal](steers_terminal) are escaped. It is a single line.
+/// Converts a name from a file to a single line of text that is safe to print.
+///
+/// Bytes that are not UTF-8 are replaced, and characters that [control a terminal](steers_terminal) are
+/// escaped.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for character in String::from_utf8_lossy(name).chars() {
@@ -188,10 +189,11 @@ pub fn printable(name: &[u8]) -> String {
     text
 }
 
-/// Whether a character does not just show itself: control characters, line and paragraph separators, invisible
-/// characters, and those that change the direction of the text around them.
+/// Returns whether a character has an effect beyond its own glyph: control characters, line and paragraph
+/// separators, invisible characters, and characters that change the direction of the surrounding text.
 ///
-/// The joiners U+200C and U+200D are text: words of some scripts, identifiers of JavaScript and emoji have them.
+/// The joiners U+200C and U+200D are excluded, because words of some scripts, JavaScript identifiers and
+/// emoji contain them.
 pub fn steers_terminal(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -203,6 +205,12 @@ pub fn steers_terminal(character: char) -> bool {
                 | '\u{fff9}'..='\u{fffb}'
                 | '\u{e0000}'..='\u{e007f}'
         )
+}
+
+/// Formats bytes in hexadecimal, separated by spaces.
+pub fn hex(bytes: &[u8]) -> String {
+    let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    bytes.join(" ")
 }
 
 #[cfg(test)]
@@ -249,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_steers_is_never_what_rust_would_print() {
-        // The standard library escapes what has no glyph of its own, from the tables of Unicode.
+        // The standard library uses Unicode's tables to escape characters that have no glyph.
         for steering in (0..=0x10_ffff)
             .filter_map(char::from_u32)
             .filter(|&it| steers_terminal(it))

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 
 mod slips;
 
@@ -6,84 +6,108 @@ use std::ffi::OsString;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand,
+};
 
 use crate::commands::check::CheckArguments;
 use crate::commands::compare::CompareArguments;
 use crate::commands::completions::CompletionsArguments;
 use crate::commands::dump::DumpArguments;
+use crate::commands::explain::ExplainArguments;
+use crate::commands::headings::MESSAGES;
 use crate::commands::inject::InjectArguments;
 use crate::commands::man::ManArguments;
 use crate::commands::timeline::TimelineArguments;
 use crate::terminal;
 
-/// Examples at the end of the help.
+/// Examples at the end of `-h`.
 const EXAMPLES: &str = "\
+Example:
+  perf record -k mono -g -o perf.data node --perf-prof --interpreted-frames-native-stack app.js
+  jitinject perf.data && perf report -i perf.jit.data
+
+--help lists all options.";
+
+/// Examples at the end of `--help`.
+const LONG_EXAMPLES: &str = "\
 Examples:
   perf record -k mono -g -o perf.data node --perf-prof --interpreted-frames-native-stack app.js
   jitinject perf.data && perf report -i perf.jit.data
 
-  # nothing on disk but the objects
+  # as a filter
   perf record -k mono -g -o - node --perf-prof app.js | jitinject -i - -o - | perf report -i -
 
-  # the jitdump was copied from elsewhere
+  # with jitdumps from another machine
   jitinject -i perf.data --jitdump dumps/ -o named.data
 
-  # in CI: fail unless nearly all samples in JIT code get a name
+  # in CI: fail unless most samples in JIT code get a name
   jitinject -q --summary summary.json --fail-under 95
 
-Exit status: 0 done; 1 failed; 2 wrong usage; 3 fewer samples named than --fail-under asks for.";
+Exit status: 0 success; 1 error; 2 invalid usage; 3 fewer samples named than --fail-under requires.";
 
-/// Puts names and unwinding back into perf profiles of just-in-time compiled code.
+/// Puts function names, source lines and unwinding of JIT-compiled code into Linux perf profiles
 ///
-/// Reads a profile and the jitdumps and perf maps that its processes wrote, and writes a new profile that shows their
-/// functions, together with a folder of small ELF files that it points at. perf report, perf annotate and all
-/// that reads perf.data work on it as on any other.
+/// Reads a profile and the jitdumps, perf maps, Mono logs or XRay traces of its processes. Writes a profile with the names of their
+/// functions and a directory of small ELF objects, which perf report, perf annotate and all other readers of perf.data use.
 #[derive(Parser, Debug)]
 #[command(
     version,
     after_help = EXAMPLES,
+    after_long_help = LONG_EXAMPLES,
     max_term_width = 120,
-    propagate_version = true
+    propagate_version = true,
+    disable_help_flag = true,
+    disable_version_flag = true
 )]
 pub struct CommandLine {
-    /// What to do instead.
+    /// Command; without one, a profile is converted.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// The usual thing to do.
+    /// Arguments without a command.
     #[command(flatten)]
     pub inject: InjectArguments,
 
-    /// Whether messages, and what is printed for people, have colours
+    /// When to color output
     ///
-    /// `auto` is where they go to a terminal, unless NO_COLOR or CLICOLOR_FORCE in the environment says otherwise.
-    #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
+    /// auto: if the output is a terminal, unless NO_COLOR or CLICOLOR_FORCE is set.
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true, help_heading = MESSAGES)]
     color: ColorChoice,
+
+    /// Print help (--help: all options)
+    #[arg(short, long, action = ArgAction::Help, global = true, help_heading = MESSAGES)]
+    help: Option<bool>,
+
+    /// Print version
+    #[arg(short = 'V', long, action = ArgAction::Version, global = true, help_heading = MESSAGES)]
+    version: Option<bool>,
 }
 
-/// What can be done beside putting names into a profile.
+/// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Tell what changed between two runs, by the summaries that --summary wrote
+    /// Compare the summaries of two runs
     Compare(CompareArguments),
-    /// Print what is in a jitdump, a log of Mono's profiler or a trace of XRay
+    /// Print the records of a jitdump, Mono log or XRay trace
     Dump(DumpArguments),
-    /// Check what runtimes write: jitdumps, logs of Mono's profiler, traces of XRay
+    /// Check jitdumps, Mono logs and XRay traces for errors
     Check(CheckArguments),
-    /// Show the code cache over time, as a page for a browser
+    /// Explain a diagnostic by its code, or list all codes
+    Explain(ExplainArguments),
+    /// Show the code cache over time, as a web page
     Timeline(TimelineArguments),
-    /// Print the manual, in the form that man reads
+    /// Print the manual page
     Man(ManArguments),
-    /// Print what a shell needs to complete jitinject's options
+    /// Print shell completions
     Completions(CompletionsArguments),
 }
 
 impl CommandLine {
-    /// What was typed. Ends the program where that makes no sense.
+    /// Parses the arguments of the program; exits if they are invalid.
     pub fn read() -> Self {
         let arguments: Vec<_> = std::env::args_os().collect();
-        // Messages about wrong usage have colours, too, or not.
+        // Messages about invalid usage use colors, too.
         terminal::set_colors(typed_color(&arguments));
         let line = Self::from(arguments).unwrap_or_else(|mut error| {
             terminal::say_usage(&mut error);
@@ -100,22 +124,20 @@ impl CommandLine {
         let matches = Self::command().try_get_matches_from(&arguments)?;
         let line = Self::from_arg_matches(&matches)?;
         if line.inject.profile().is_some_and(slips::is_mistyped_command) {
-            // Without a profile to take the word for, clap names the command that is most like it.
+            // Without a positional argument, clap suggests the most similar command.
             let commands_only = Self::command().mut_arg("profile", |argument| argument.long("profile"));
             commands_only.try_get_matches_from(&arguments)?;
         }
         let conflict = match matches.subcommand_name() {
             None => line.inject.conflict().map(str::to_owned),
-            Some(name) => misplaced(&matches).map(|option| {
-                format!("{option} stands before {name}, and what a command takes goes behind its name")
-            }),
+            Some(name) => misplaced(&matches).map(|option| format!("put {option} after `{name}`")),
         };
         let conflict = conflict.map(|conflict| Self::command().error(ErrorKind::ArgumentConflict, conflict));
         conflict.map_or(Ok(line), Err)
     }
 }
 
-/// The first option of jitinject by itself that was typed. It is lost before the name of a command.
+/// Returns the first option that belongs to jitinject without a command. Before a command's name, it has no effect.
 fn misplaced(matches: &ArgMatches) -> Option<String> {
     let own = InjectArguments::augment_args(clap::Command::new(""));
     let is_typed =
@@ -128,7 +150,7 @@ fn misplaced(matches: &ArgMatches) -> Option<String> {
     )
 }
 
-/// What `--color` is given, as far as that can be seen without all else being right.
+/// Returns the value of `--color`, even if other arguments are invalid.
 fn typed_color(arguments: &[OsString]) -> ColorChoice {
     let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
     let value =
@@ -161,11 +183,11 @@ mod tests {
         assert!(read("jitinject perf.data").is_ok());
         assert!(read("jitinject -i perf.data ./perf.data").is_err());
         let refused = read("jitinject -i perf.data man").unwrap_err().to_string();
-        assert!(refused.contains("--input stands before man"), "{refused}");
+        assert!(refused.contains("put --input after `man`"), "{refused}");
     }
 
     #[test]
-    fn the_choice_of_colors_is_seen_before_all_else_is() {
+    fn the_color_option_is_found_in_invalid_arguments() {
         let typed = |line: &str| typed_color(&line.split(' ').map(Into::into).collect::<Vec<_>>());
         assert_eq!(typed("jitinject --nonsense --color never"), ColorChoice::Never);
         assert_eq!(typed("jitinject --color=always --nonsense"), ColorChoice::Always);

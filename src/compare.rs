@@ -1,6 +1,6 @@
-//! Two summaries, side by side: what became faster or slower from one run to the other.
+//! Compares two summaries: the functions and compilers that became faster or slower from one run to the other.
 //!
-//! Samples are compared by their share of all samples of their profile, since no two recordings are equally long.
+//! Samples are compared by their share of all samples of their profile, since recordings differ in length.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,12 +8,13 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::printable;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::summary::{self, SampleSummary, SampledFunction};
 
-/// The version of the JSON form. It changes when a field changes its meaning or goes.
+/// Version of the JSON format. It changes when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 1;
 
-/// What is read of a summary.
+/// Fields read from a summary.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Figures {
     format: u32,
@@ -22,39 +23,25 @@ pub struct Figures {
     sampled_functions: Option<Vec<SampledFunction>>,
 }
 
-/// Why a file can't be compared.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// It is something else.
-    #[error("is no summary of jitinject: {0}; jitinject --summary FILE writes one")]
-    NotASummary(#[from] serde_json::Error),
-    /// A later version of this program has written it.
-    #[error("has format {0}, and this version of jitinject reads format {expected}", expected = summary::FORMAT)]
-    Format(u32),
-    /// An earlier version of this program has written it.
-    #[error(
-        "does not tell which functions samples were taken in; write it anew with jitinject --summary FILE"
-    )]
-    NoFunctions,
-}
-
 impl Figures {
     /// Reads a summary in JSON.
-    pub fn parse(json: &[u8]) -> Result<Self, Error> {
-        /// All versions have this.
+    pub fn parse(json: &[u8]) -> Result<Self, Diagnostic> {
+        /// Field of all format versions.
         #[derive(Deserialize)]
         struct Format {
             format: u32,
         }
-        let Format { format } = serde_json::from_slice(json)?;
-        if format != summary::FORMAT {
-            return Err(Error::Format(format));
+        let not_a_summary = |cause| Diagnostic::new(Issue::NotASummary).with("cause", cause);
+        let Format { format } = serde_json::from_slice(json).map_err(not_a_summary)?;
+        // Format 1 had other diagnostics, and the same figures.
+        if !(1..=summary::FORMAT).contains(&format) {
+            let newer = Diagnostic::new(Issue::SummaryFormat).with("format", format);
+            return Err(newer.with("newest", summary::FORMAT));
         }
-        let figures: Self = serde_json::from_slice(json)?;
+        let figures: Self = serde_json::from_slice(json).map_err(not_a_summary)?;
         match figures.sampled_functions {
             Some(_) => Ok(figures),
-            None => Err(Error::NoFunctions),
+            None => Err(Diagnostic::new(Issue::SummaryWithoutFunctions)),
         }
     }
 
@@ -63,58 +50,58 @@ impl Figures {
     }
 }
 
-/// What changed from one summary to another.
+/// Differences between two summaries.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Comparison {
-    /// [`FORMAT`].
+    /// Format version, [`FORMAT`].
     pub format: u32,
-    /// The first one.
+    /// Figures of the first summary.
     pub before: Side,
-    /// The second one.
+    /// Figures of the second summary.
     pub after: Side,
-    /// Compilers, those with the largest change first.
+    /// Changes of compilers, the largest first.
     pub tiers: Vec<Change>,
-    /// Functions, those with the largest change first.
+    /// Changes of functions, the largest first.
     pub functions: Vec<Change>,
 }
 
-/// One of two summaries.
+/// Figures of one summary.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Side {
-    /// The profile that it is of.
+    /// Name of the profile.
     pub input: String,
-    /// All samples.
+    /// Number of all samples.
     pub total: u64,
-    /// Of those, taken in JIT code.
+    /// Number of samples in JIT code.
     pub jit: u64,
-    /// The same in percent.
+    /// Share of samples in JIT code, in percent of all samples.
     pub jit_percent: f64,
-    /// Of these, in functions that have a name.
+    /// Number of samples in JIT code with a name.
     pub named: u64,
-    /// The same in percent.
+    /// Share of samples with a name, in percent of those in JIT code.
     pub named_percent: f64,
 }
 
-/// What became of one function or one compiler.
+/// Change of one function or one compiler.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Change {
-    /// Its name.
+    /// Name of the function or the compiler.
     pub name: String,
-    /// Of a function, the compiler, if it is known.
+    /// Compiler of a function, if known; `None` for a compiler.
     pub tier: Option<String>,
-    /// Samples in the first profile.
+    /// Number of samples in the first profile.
     pub before: u64,
-    /// Samples in the second.
+    /// Number of samples in the second profile.
     pub after: u64,
-    /// Their share of all samples of the first profile, in percent.
+    /// Share of all samples of the first profile, in percent.
     pub before_percent: f64,
-    /// Their share of all samples of the second profile, in percent.
+    /// Share of all samples of the second profile, in percent.
     pub after_percent: f64,
-    /// Whether the change is more than chance makes of samples: three standard deviations.
+    /// Whether the shares differ by more than three standard deviations, beyond random variation.
     pub is_significant: bool,
 }
 
-/// Two summaries, side by side.
+/// Compares two summaries.
 pub fn compare(before: &Figures, after: &Figures) -> Comparison {
     let mut functions = BTreeMap::new();
     let mut tiers = BTreeMap::new();
@@ -135,7 +122,7 @@ pub fn compare(before: &Figures, after: &Figures) -> Comparison {
     }
 }
 
-/// A name, and a compiler if that is not what is named.
+/// Name of a function and its compiler, or name of a compiler and `None`.
 type Key<'a> = (&'a str, Option<&'a str>);
 
 fn add<'a>(counts: &mut BTreeMap<Key<'a>, [u64; 2]>, key: Key<'a>, place: usize, samples: u64) {
@@ -166,8 +153,7 @@ fn percent(part: u64, total: u64) -> f64 {
     }
 }
 
-/// Whether two shares are further apart than three standard deviations of their difference, as if samples were drawn by
-/// chance (the test for two proportions, pooled).
+/// Whether two shares differ by more than three standard deviations, by the pooled test for two proportions.
 fn is_significant(counts: [u64; 2], totals: [u64; 2]) -> bool {
     let [before, after] = counts.map(|count| count as f64);
     let [total_before, total_after] = totals.map(|total| total as f64);
@@ -204,7 +190,7 @@ impl Side {
 }
 
 impl Change {
-    /// By how much the share changed, in percent of all samples.
+    /// Change of the share, in percentage points of all samples.
     pub fn points(&self) -> f64 {
         self.after_percent - self.before_percent
     }
@@ -220,7 +206,7 @@ impl Change {
 }
 
 impl Comparison {
-    /// The text for a terminal: what changed by at least `least` percent of all samples.
+    /// Returns the text for a terminal, with changes of at least `least` percentage points.
     pub fn text(&self, least: f64) -> String {
         let mut text = format!("before  {}\nafter   {}\n", self.before.text(), self.after.text());
         for (what, changes) in [("tier", &self.tiers), ("function", &self.functions)] {
@@ -331,13 +317,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_summary_says_why() {
-        let text = |json: &[u8]| Figures::parse(json).unwrap_err().to_string();
-        assert!(text(b"{}").contains("is no summary"));
-        assert!(text(b"\x7fELF").contains("is no summary"));
-        assert!(text(br#"{"format": 99}"#).contains("has format 99"));
+    fn files_other_than_summaries_are_refused() {
+        let issue = |json: &[u8]| Figures::parse(json).unwrap_err().issue;
+        assert_eq!(issue(b"{}"), Issue::NotASummary);
+        assert_eq!(issue(b"\x7fELF"), Issue::NotASummary);
+        assert_eq!(issue(br#"{"format": 99}"#), Issue::SummaryFormat);
         let mut old: serde_json::Value = serde_json::from_slice(&summary(1, &[])).unwrap();
         old.as_object_mut().unwrap().remove("sampled_functions");
-        assert!(text(old.to_string().as_bytes()).contains("write it anew"));
+        assert_eq!(issue(old.to_string().as_bytes()), Issue::SummaryWithoutFunctions);
     }
 }

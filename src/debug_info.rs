@@ -1,8 +1,8 @@
-//! Where in its sources a function's code comes from: lines, and calls that were inlined.
+//! Debug information of a function: its line table and inlined calls.
 //!
-//! Runtimes fill a [`DebugInfo`] with whatever their files say. [`DebugInfo::normalise`] then makes it
-//! consistent, so that what is made of it need not check anything: rows are sorted, ranges lie in those of
-//! the caller and don't overlap each other, and all indices lead somewhere.
+//! Runtimes fill a [`DebugInfo`] with the content of their files. [`DebugInfo::normalise`] then makes it
+//! consistent, so that its users need no checks: rows are sorted, the ranges of a call are within those of its
+//! caller and don't overlap those of others, and all indices are valid.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -12,76 +12,75 @@ use std::ops::Range;
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
-/// How deep calls may be nested. Readers walk them with recursion.
+/// Maximum nesting depth of inlined calls; readers walk them recursively.
 pub const MAX_DEPTH: u32 = 64;
 
-/// How many ranges all calls of a function may have together, beside two for each that they came with:
-/// splitting a caller's ranges among those inside it multiplies them by the depth. No real function has as
-/// many.
+/// Maximum number of ranges of all calls of a function, in addition to twice the number that they came with:
+/// splitting a caller's ranges among its callees multiplies them by the depth. No real function has that many.
 pub const MAX_RANGES: usize = 1 << 20;
 
 /// Lines and inlined calls of one function.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DebugInfo<'a> {
-    /// The source files.
+    /// Source files.
     pub files: Vec<SourceFile<'a>>,
-    /// The function itself, and then those that were inlined into it.
+    /// The function itself, followed by the functions that were inlined into it.
     pub functions: Vec<SourceFunction<'a>>,
-    /// Which line each stretch of code comes from.
+    /// Line table, which maps code offsets to source lines.
     pub rows: Vec<Row>,
-    /// The inlined calls, each followed by those inside it.
+    /// Inlined calls, each followed by the calls inside it.
     pub calls: Vec<InlinedCall>,
 }
 
 /// A source file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceFile<'a> {
-    /// Its path as the runtime knows it; may be relative, or no path at all.
+    /// Path as written by the runtime; may be relative, or not a path at all.
     pub path: Cow<'a, [u8]>,
-    /// Its text, where that is known.
+    /// Text of the file, if it is available.
     pub text: Option<&'a [u8]>,
 }
 
-/// A function in the sources. Numbers are 0 where they are not known.
+/// A function in the source code. Lines and columns are 0 if they are unknown.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SourceFunction<'a> {
-    /// Its name; empty if it is not known.
+    /// Name; empty if it is unknown.
     pub name: &'a [u8],
-    /// Its file, as an index into [`DebugInfo::files`].
+    /// File, as an index into [`DebugInfo::files`].
     pub file: Option<u32>,
-    /// The line that it starts at, from 1.
+    /// First line of the function, from 1.
     pub line: u32,
-    /// The column that it starts at, from 1.
+    /// First column of the function, from 1.
     pub column: u32,
 }
 
-/// The line that the code from an offset on, up to the next row's, comes from.
+/// Source line of the code from an offset up to the next row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// Bytes from the start of the function.
+    /// Offset from the start of the function, in bytes.
     pub offset: u32,
-    /// The file, as an index into [`DebugInfo::files`].
+    /// File, as an index into [`DebugInfo::files`].
     pub file: Option<u32>,
-    /// The line, from 1; 0 for code that comes from none.
+    /// Line, from 1; 0 for code without a source line.
     pub line: u32,
-    /// The column, from 1; 0 if it is not known.
+    /// Column, from 1; 0 if it is unknown.
     pub column: u32,
-    /// Tells blocks on one line apart (DWARF's discriminator); 0 for the first.
+    /// DWARF discriminator, which distinguishes blocks on one line; 0 for the first.
     pub discriminator: u32,
 }
 
-/// A call that was inlined.
+/// An inlined call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InlinedCall {
-    /// 0 for a call from the function itself, 1 for one from a call of depth 0, and so on.
+    /// Nesting depth: 0 for a call from the function itself, 1 for one from a call of depth 0, and so on.
     pub depth: u32,
-    /// The function that was called, as an index into [`DebugInfo::functions`].
+    /// Called function, as an index into [`DebugInfo::functions`].
     pub function: u32,
-    /// Its code, in bytes from the start of the function.
+    /// Code of the call, as offsets in bytes from the start of the function.
     pub ranges: Vec<Range<u32>>,
-    /// The line of the call, in the caller's file.
+    /// Line of the call, in the caller's file.
     pub line: u32,
-    /// The column of the call.
+    /// Column of the call.
     pub column: u32,
 }
 
@@ -94,34 +93,33 @@ impl<'a> From<&'a [u8]> for SourceFile<'a> {
     }
 }
 
-/// What was dropped to make debug information consistent.
+/// Counts of what was dropped to make debug information consistent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
     /// Rows outside the function.
     pub rows: u64,
-    /// Lines without a file, or with one that is not there; what is left of them is that the line is not
-    /// known.
+    /// Rows with a line but without a valid file. They are kept without a line.
     pub files: u64,
-    /// Inlined calls without any code, or whose code others have already, or nested too deep.
+    /// Inlined calls without code, with code that belongs to another call, or nested too deeply.
     pub calls: u64,
 }
 
-/// A place in the sources that the code at an address comes from.
+/// A source location in the call chain of a code address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// The function, as an index into [`DebugInfo::functions`].
+    /// Function, as an index into [`DebugInfo::functions`].
     pub function: u32,
-    /// The file, as an index into [`DebugInfo::files`].
+    /// File, as an index into [`DebugInfo::files`].
     pub file: Option<u32>,
-    /// The line that is executed or, in a caller, of the call; 0 if it is not known.
+    /// Executed line, or in a caller the line of the call; 0 if it is unknown.
     pub line: u32,
-    /// Its column; 0 if it is not known.
+    /// Column; 0 if it is unknown.
     pub column: u32,
 }
 
 impl DebugInfo<'_> {
-    /// The calls that the code at an offset belongs to: the innermost inlined one first, the function itself last.
-    /// What is asked must be [normal](Self::normalise).
+    /// Returns the call chain of the code at an offset: the innermost inlined call first, the function itself
+    /// last. The debug information must be [normalised](Self::normalise).
     pub fn frames_at(&self, offset: u32) -> Vec<Frame> {
         let holds = |call: &&InlinedCall| call.ranges.iter().any(|range| range.contains(&offset));
         let calls: Vec<&InlinedCall> = self.calls.iter().filter(holds).collect();
@@ -153,8 +151,8 @@ impl DebugInfo<'_> {
         frames
     }
 
-    /// Makes everything consistent for a function of `size` bytes. There is at least one function afterwards,
-    /// and every index leads somewhere.
+    /// Makes everything consistent for a function of `size` bytes. Afterwards, there is at least one function and
+    /// all indices are valid.
     pub fn normalise(&mut self, size: u32) -> Dropped {
         let files = self.files.len();
         let valid_file = |file: Option<u32>| file.filter(|&file| (file as usize) < files);
@@ -169,7 +167,7 @@ impl DebugInfo<'_> {
         for row in &mut self.rows {
             row.file = valid_file(row.file);
             if row.file.is_none() {
-                // a line of nowhere
+                // A line without a file is meaningless.
                 (row.line, row.column, row.discriminator) = (0, 0, 0);
             }
         }
@@ -182,8 +180,8 @@ impl DebugInfo<'_> {
         dropped
     }
 
-    /// Lets a row start wherever a call starts or ends, as compilers do: eu-addr2line asks for the calls at
-    /// the start of an address' row, not at the address itself.
+    /// Adds rows where a call starts or ends, as compilers do: eu-addr2line looks up the calls at the start of an
+    /// address's row, not at the address itself.
     fn start_rows_at_calls(&mut self, size: u32) {
         let ranges = self.calls.iter().flat_map(|call| &call.ranges);
         let mut borders: Vec<u32> = ranges.flat_map(|range| [range.start, range.end]).collect();
@@ -197,7 +195,7 @@ impl DebugInfo<'_> {
             while let Some(row) = rows.next_if(|row| row.offset <= border) {
                 last = Some(row);
             }
-            // Unless a row starts there already, or there is none to go on with.
+            // Skipped if a row starts there already, or none precedes it.
             if let Some(&last) = last.filter(|last| last.offset < border) {
                 added.push(Row {
                     offset: border,
@@ -209,13 +207,13 @@ impl DebugInfo<'_> {
         self.rows.sort_unstable_by_key(|row| row.offset);
     }
 
-    /// Sorts the rows. Of those at one offset the last holds, as it does for all readers of DWARF; those that
-    /// say the same as the one before are left out.
+    /// Sorts the rows. The last of several rows at one offset wins, as for all readers of DWARF. Rows equal to the
+    /// previous one are removed.
     fn normalise_rows(&mut self, size: u32) -> u64 {
         let before = self.rows.len();
         self.rows.retain(|row| row.offset < size);
         let dropped = before.saturating_sub(self.rows.len());
-        // Mostly they are, and sorting takes memory.
+        // They are usually sorted already, and sorting takes memory.
         if !self.rows.is_sorted_by_key(|row| row.offset) {
             self.rows.sort_by_key(|row| row.offset);
         }
@@ -253,7 +251,7 @@ impl DebugInfo<'_> {
             let (before, rest) = self.calls.split_at_mut(at);
             let Some(call) = rest.first_mut() else { break };
             let depth = call.depth as usize;
-            // A caller that was dropped takes those inside it along.
+            // If a caller is dropped, the calls inside it are dropped, too.
             let is_sound =
                 depth < open.len() && call.depth < MAX_DEPTH && (call.function as usize) < functions;
             open.truncate(depth.saturating_add(1));
@@ -277,11 +275,11 @@ impl DebugInfo<'_> {
     }
 }
 
-/// A call, or the function itself, while the calls inside it are looked at.
+/// A call, or the function itself, while the calls inside it are processed.
 struct Open {
-    /// Which call it is.
+    /// Index of the call.
     call: usize,
-    /// What of it no call inside it has taken yet; made for the first that wants any.
+    /// Code that no inner call has taken yet; computed for the first inner call.
     free: Option<RangeMap<()>>,
 }
 
@@ -298,12 +296,12 @@ impl Open {
     }
 }
 
-/// A range of offsets in the map of what is free, in which the function starts at 0.
+/// Converts a range of offsets to addresses of a function that starts at 0.
 fn address_range(range: &Range<u32>) -> Option<AddressRange> {
     AddressRange::new(Address(range.start.into()), range.len() as u64)
 }
 
-/// Puts ranges into a map of what is free.
+/// Returns a map of free ranges.
 fn free_ranges(ranges: &[Range<u32>]) -> RangeMap<()> {
     let mut free = RangeMap::default();
     for range in ranges.iter().filter_map(address_range) {
@@ -312,10 +310,10 @@ fn free_ranges(ranges: &[Range<u32>]) -> RangeMap<()> {
     free
 }
 
-/// Takes what is free of some ranges, sorted and neighbours joined.
+/// Removes the free parts of `wanted` from the map; appends them to `taken`, sorted and merged.
 fn take(free: &mut RangeMap<()>, wanted: &[Range<u32>], taken: &mut Vec<Range<u32>>) {
     for wanted in wanted.iter().filter_map(address_range) {
-        // Offsets came in as 32 bits.
+        // The offsets were 32-bit integers before.
         free.remove(wanted, |piece, ()| {
             taken.push(piece.start.0 as u32..piece.end.0 as u32)
         });

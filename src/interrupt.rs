@@ -1,4 +1,4 @@
-//! What asks the program to end: Ctrl-C, `kill`, a terminal that closes.
+//! Handles signals that end the program: Ctrl-C, `kill`, a closed terminal.
 
 use std::fs;
 use std::io;
@@ -11,23 +11,23 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
-/// Lets the first Ctrl-C pass while input is read: the terminal sends it to all programs of a pipeline, and for
-/// the one in front, `perf record`, it is the usual way to end. What that has written is to be used.
+/// Ignores the first Ctrl-C while input is read. The terminal sends it to all programs of a pipeline, and it
+/// is the usual way to stop `perf record` in front, whose output should still be used.
 pub struct FirstInterrupt {
     is_deadly: Arc<AtomicBool>,
 }
 
 impl FirstInterrupt {
-    /// From now on each ends the program.
+    /// From now on, each Ctrl-C ends the program.
     pub fn end(&self) {
         self.is_deadly.store(true, Ordering::Relaxed);
     }
 }
 
-/// Sees to it that signals which end the program leave nothing unfinished behind. A second one ends it at once.
+/// Removes unfinished output when a signal ends the program. A second signal ends it at once.
 pub fn listen() -> io::Result<FirstInterrupt> {
     let is_deadly = Arc::new(AtomicBool::new(false));
-    // A file that grows beyond what is allowed is an error like others, and no reason to die.
+    // Exceeding the file size limit is an error like others and must not kill the program.
     flag::register(SIGXFSZ, Arc::default())?;
     let ignored = ignored_signals();
     let wanted = [SIGINT, SIGTERM, SIGHUP];
@@ -49,14 +49,14 @@ pub fn listen() -> io::Result<FirstInterrupt> {
             }
             is_ending.store(true, Ordering::Relaxed);
             cleanup::remove();
-            // It only comes back from signals that end nothing.
+            // Only returns for signals that do not end the program.
             let _ = low_level::emulate_default_handler(signal);
         }
     })?;
     Ok(first)
 }
 
-/// The signals that whoever started the program wants to be ignored, as `nohup` does: bit n - 1 for signal n.
+/// Returns the signals that the parent process set to be ignored, as `nohup` does: bit n - 1 for signal n.
 fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,8 +1,8 @@
-//! Puts names, lines, inlined calls and unwinding back into Linux `perf` profiles of just-in-time compiled
-//! code.
+//! Adds function names, source lines, inlined calls and unwinding tables to Linux `perf` profiles of
+//! JIT-compiled code.
 //!
-//! A profile goes in, the same profile comes out with its JIT code named. One direction, five steps, one
-//! folder each:
+//! jitinject reads a profile and writes the same profile with its JIT code named. Data flows in one
+//! direction:
 //!
 //! ```text
 //! perf.data ──► perf/      records, raw and in file order ────────────────────┐
@@ -10,25 +10,25 @@
 //! perf-*.map ─►               │                       and names               │
 //!                             ▼                                               │
 //!                          code/    functions on a time axis;                 │
-//!                                   which of them the samples touch           │
+//!                                   which of them have samples                │
 //!                             ▼                                               ▼
 //!                          elf/     functions ─► ELF objects ──► perf/ writes the new profile
 //! ```
 //!
-//! [`inject::inject`] is the whole way, on one screen; [`timeline::timeline`] shows the code on its time axis as a page.
-//! The folders below them are usable by themselves:
+//! [`inject::inject`] runs all steps. [`timeline::timeline`] renders the code over time as a page.
+//! These modules can be used on their own:
 //!
-//! - [`perf`]: reading and rewriting perf.data;
-//! - [`runtime`]: the files that runtimes write: jitdumps, perf maps, logs of Mono's profiler, traces of XRay;
-//! - [`code`]: which function lay at an address of a process at a time;
-//! - [`elf`]: small ELF files that perf, its unwinders and debuggers find everything in.
+//! - [`perf`]: reads and rewrites perf.data;
+//! - [`runtime`]: reads the files that runtimes write: jitdumps, perf maps, Mono profiler logs, XRay traces;
+//! - [`code`]: finds the function at an address of a process at a given time;
+//! - [`elf`]: writes small ELF files for perf, its unwinders and debuggers.
 //!
-//! [`dump`] tells what is in a runtime's file, piece by piece, for those who write one.
-//! [`check`] tells what is wrong with the files that runtimes write.
+//! [`dump`] prints the contents of a runtime's file, for authors of runtimes.
+//! [`check`] validates the files that runtimes write.
 //!
-//! Codecs take bytes and values and return bytes and values. What to look for, what to write and what to say
-//! is decided in [`inject`] and in the program around it. Bytes from a file are never trusted: no length,
-//! count or offset is used before it is checked.
+//! Codecs take and return bytes and values. [`inject`] and the program around it decide which files to read,
+//! what to write and what to print. Input is never trusted: every length, count and offset is checked before
+//! use.
 //!
 //! # Names for a profile
 //!
@@ -42,7 +42,7 @@
 //! };
 //! let summary = inject(&options, &mut ())?;
 //! println!("{} of {} samples in JIT code have a name", summary.samples.named, summary.samples.jit);
-//! # Ok::<(), jitinject::inject::Error>(())
+//! # Ok::<(), jitinject::diagnostics::Diagnostic>(())
 //! ```
 //!
 //! # Reading a jitdump
@@ -52,8 +52,8 @@
 //! use jitinject::machine::Machine;
 //! use jitinject::runtime::jitdump::Dump;
 //!
-//! # fn word(out: &mut Vec<u8>, value: u32) { ByteOrder::Little.put_u32(out, value) }
-//! # fn long(out: &mut Vec<u8>, value: u64) { ByteOrder::Little.put_u64(out, value) }
+//! # fn word(out: &mut Vec<u8>, value: u32) { ByteOrder::Little.write_u32(out, value) }
+//! # fn long(out: &mut Vec<u8>, value: u64) { ByteOrder::Little.write_u64(out, value) }
 //! # let mut file = Vec::new();
 //! # for value in [0x4a69_5444, 1, 40, 62, 0, 77] { word(&mut file, value) } // magic .. process
 //! # for value in [0, 0] { long(&mut file, value) } // time, flags
@@ -73,25 +73,26 @@
 //!     assert_eq!(event.time.0, 1_000);
 //! }
 //! assert!(dump.faults().is_empty());
-//! # Ok::<(), jitinject::runtime::jitdump::Error>(())
+//! # Ok::<(), jitinject::diagnostics::Diagnostic>(())
 //! ```
 //!
 //! # More
 //!
-//! The programs in `examples/` read a jitdump (`read_jitdump`), tell which function and which inlined calls held
-//! an address at a time (`who_was_there`), make an ELF object (`make_elf`), and rewrite a profile
+//! The programs in `examples/` read a jitdump (`read_jitdump`), print the function and inlined calls at an
+//! address at a given time (`who_was_there`), make an ELF object (`make_elf`), and rewrite a profile
 //! (`rewrite_profile`).
 //!
 //! # Versions
 //!
-//! Until 1.0, minor versions may change the interface; enums of errors and faults may grow in any version. The
-//! oldest Rust compiler that is promised is the `rust-version` of `Cargo.toml`; a new one is a minor version.
+//! Until 1.0, minor versions may change the interface. Enums of errors and faults may grow in any version.
+//! The minimum supported Rust version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
 
 pub mod bytes;
 pub mod check;
 pub mod code;
 pub mod compare;
 pub mod debug_info;
+pub mod diagnostics;
 pub mod dump;
 pub mod elf;
 pub mod files;

@@ -1,22 +1,22 @@
-//! What kind of machine the code is for.
+//! The machine architecture that code is compiled for.
 
 use object::elf;
 
 use crate::bytes::ByteOrder;
 
-/// A machine, as an ELF header describes it.
+/// A machine architecture, as described by an ELF header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine {
-    /// ELF's number of it.
+    /// ELF machine ID (`e_machine`).
     pub number: elf::Machine,
     /// Whether addresses have 64 bits.
     pub is_64: bool,
-    /// Its byte order.
-    pub order: ByteOrder,
+    /// Endianness.
+    pub endian: ByteOrder,
 }
 
-/// ELF's number of a machine, whether its addresses have 64 bits, and what it is called by `uname -m` and by
-/// Rust. A number that stands here for both classes leaves the class open.
+/// ELF machine ID, whether addresses have 64 bits, and the names used by `uname -m` and Rust. An ID that is
+/// listed for both classes leaves the class open.
 const MACHINES: [(elf::Machine, bool, &[&str]); 19] = [
     (elf::EM_X86_64, true, &["x86_64"]),
     (elf::EM_386, false, &["i386", "i486", "i586", "i686", "x86"]),
@@ -39,32 +39,37 @@ const MACHINES: [(elf::Machine, bool, &[&str]); 19] = [
     (elf::EM_SH, false, &["sh4", "sh4a"]),
 ];
 
-/// How many addresses a machine of 32 bits has.
+/// Size of a 32-bit address space, in bytes.
 const END_OF_32_BITS: u64 = 1 << 32;
 
 impl Machine {
-    /// A machine by ELF's number of it. Where that leaves the class open, it has addresses of 64 bits.
-    pub fn new(number: u32, order: ByteOrder) -> Self {
+    /// Creates a machine from an ELF machine ID. If the ID leaves the class open, the machine is 64-bit.
+    pub fn new(number: u32, endian: ByteOrder) -> Self {
         let number = elf::Machine(u16::try_from(number).unwrap_or(0));
         let is_64 = class(number).unwrap_or(true);
-        Self { number, is_64, order }
+        Self {
+            number,
+            is_64,
+            endian,
+        }
     }
 
-    /// The machine that a file of a runtime is for, which tells ELF's number of it and its byte order, and no
-    /// more. `recorded` is the machine that the profile was recorded on, `code_end` the address behind all
-    /// code in the file.
+    /// Returns the machine of a file written by a runtime, which has only the ELF machine ID and the
+    /// endianness. `recorded` is the machine that the profile was recorded on, `code_end` the end address of
+    /// all code in the file.
     ///
-    /// Where the number says nothing, it is the recorded machine. Where it leaves the class open, code above
-    /// 4 GiB is of 64 bits, and code below it is of the recorded machine's class, if that one has the same
-    /// number. In a profile of another machine, MIPS and RISC-V code below 4 GiB is of 32 bits: programs of
-    /// 64 bits have their maps far above it (captures node18-mipsle-dump, node18-mips64le-dump). 31-bit S/390
-    /// and 32-bit LoongArch have no JIT compilers that are still in use.
+    /// If the ID is `EM_NONE`, the recorded machine's ID is used. If the ID leaves the class open, code above
+    /// 4 GiB is 64-bit, and code below 4 GiB has the class of the recorded machine if the two IDs are equal.
+    /// If they differ, MIPS and RISC-V code below 4 GiB is 32-bit, because 64-bit programs have their
+    /// mappings far above it (captures node18-mipsle-dump, node18-mips64le-dump). 31-bit S/390 and 32-bit
+    /// LoongArch have no JIT compilers that are still in use.
     ///
-    /// So the 32-bit code of a 64-bit MIPS kernel is taken to be of 64 bits, which can do all that the other
-    /// can; and x32 and N32, whose numbers are those of 64 bits, are not told from them.
-    pub fn of_file(number: u32, order: ByteOrder, recorded: Self, code_end: u64) -> Self {
-        let told = Self::new(number, order);
-        let number = match told.number {
+    /// As a consequence, 32-bit code on a 64-bit MIPS kernel is treated as 64-bit code, whose instruction set
+    /// includes the 32-bit one. x32 and N32 share the machine IDs of the 64-bit ABIs and are not
+    /// distinguished from them.
+    pub fn of_file(number: u32, endian: ByteOrder, recorded: Self, code_end: u64) -> Self {
+        let declared = Self::new(number, endian);
+        let number = match declared.number {
             elf::EM_NONE => recorded.number,
             number => number,
         };
@@ -76,61 +81,66 @@ impl Machine {
         Self {
             number,
             is_64: class(number).unwrap_or_else(by_evidence),
-            order,
+            endian,
         }
     }
 
-    /// A machine by what `uname -m` says on it, as profiles note it.
-    pub fn of_architecture(name: &[u8], order: ByteOrder) -> Option<Self> {
+    /// Returns the machine with this `uname -m` name, as recorded in profiles; `None` if the name is unknown.
+    pub fn of_architecture(name: &[u8], endian: ByteOrder) -> Option<Self> {
         // armv7l, armv8b and many more
         let name = if name.starts_with(b"arm") { b"arm" } else { name };
         let is_named = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
         let &(number, is_64, _) = MACHINES.iter().find(|(_, _, names)| is_named(names))?;
-        Some(Self { number, is_64, order })
+        Some(Self {
+            number,
+            is_64,
+            endian,
+        })
     }
 
-    /// The machine that a profile was recorded on, by what it says of its architecture; this one if that is
-    /// not known.
-    pub fn of_profile(architecture: Option<&[u8]>, order: ByteOrder) -> Self {
-        let noted = architecture.and_then(|name| Self::of_architecture(name, order));
+    /// Returns the machine that a profile was recorded on. If its architecture is missing or unknown, returns
+    /// the host.
+    pub fn of_profile(architecture: Option<&[u8]>, endian: ByteOrder) -> Self {
+        let noted = architecture.and_then(|name| Self::of_architecture(name, endian));
         noted.unwrap_or_else(Self::host)
     }
 
-    /// The machine that this program runs on.
+    /// Returns the machine that this program runs on.
     pub fn host() -> Self {
-        let order = ByteOrder::NATIVE;
-        Self::of_architecture(std::env::consts::ARCH.as_bytes(), order)
-            .unwrap_or_else(|| Self::new(elf::EM_X86_64.0.into(), order))
+        let endian = ByteOrder::NATIVE;
+        Self::of_architecture(std::env::consts::ARCH.as_bytes(), endian)
+            .unwrap_or_else(|| Self::new(elf::EM_X86_64.0.into(), endian))
     }
 
-    /// The size of an address, in bytes.
+    /// Returns the size of an address, in bytes.
     pub fn address_size(&self) -> u64 {
         if self.is_64 { 8 } else { 4 }
     }
 
-    /// What an ELF header says of the machine beside its number (`e_flags`). Nobody runs the objects; but
-    /// disassemblers take from here which instructions there are, so it is the most that is in common use.
+    /// Returns the flags of the ELF header (`e_flags`). The objects are never executed, but disassemblers
+    /// derive the available instructions from the flags, so these name the largest instruction set in common
+    /// use.
     pub fn flags(&self) -> elf::FileFlags {
         let none = elf::FileFlags(0);
-        match (self.number, self.order) {
+        match (self.number, self.endian) {
             (elf::EM_ARM, ByteOrder::Little) => elf::EF_ARM_EABI_VER5,
-            // Since ARMv6 only data is big-endian; instructions are not.
+            // Since ARMv6, only data is big-endian; instructions are not.
             (elf::EM_ARM, ByteOrder::Big) => elf::EF_ARM_EABI_VER5 | elf::EF_ARM_BE8,
             (elf::EM_RISCV, _) => elf::EF_RISCV_RVC | elf::EF_RISCV_FLOAT_ABI_DOUBLE,
             (elf::EM_LOONGARCH, _) => elf::EF_LARCH_ABI_DOUBLE_FLOAT | elf::EF_LARCH_OBJABI_V1,
-            // GNU objdump takes no flags for the MIPS I of 1985.
+            // GNU objdump takes flags of zero for MIPS I, the instruction set of 1985.
             (elf::EM_MIPS, _) if self.is_64 => elf::EF_MIPS_ARCH_64R2,
             (elf::EM_MIPS, _) => elf::EF_MIPS_ARCH_32R2 | elf::EF_MIPS_ABI_O32,
-            // ABI version 2. Big-endian machines have 1 or 2, which differ in what symbols of functions lead
-            // to; here they lead to code, which is what 0 stands for.
+            // ABI version 2. Big-endian machines use 1 or 2, which differ in whether function symbols refer
+            // to code. Here they do, which matches 0.
             (elf::EM_PPC64, ByteOrder::Little) => none.with_ppc64_abi(2),
             _ => none,
         }
     }
 }
 
-/// Whether a machine has addresses of 64 bits; `None` if its number leaves that open. What is not known is
-/// taken to have them.
+/// Returns whether a machine ID implies 64-bit addresses; `None` if it leaves that open. Unknown machines are
+/// 64-bit.
 fn class(number: elf::Machine) -> Option<bool> {
     let mut classes = MACHINES.iter().filter(|row| row.0 == number).map(|row| row.1);
     let first = classes.next().unwrap_or(true);
@@ -166,11 +176,11 @@ mod tests {
             (22, "x86_64", low, true),
             (22, "s390", low, false),
             (22, "s390x", low, true),
-            // CPython 3.13.0 leaves the number out.
+            // CPython 3.13.0 writes no machine ID.
             (0, "i686", low, false),
             (0, "ppc64", low, true),
             (0, "s390", low, false),
-            // what nobody knows
+            // unknown machine ID
             (54321, "i686", low, true),
         ] {
             let machine = Machine::of_file(number, ORDER, recorded(profile), code_end);

@@ -1,4 +1,4 @@
-//! Parse, run, exit.
+//! The program: parses the command line and runs a command.
 
 mod cli;
 mod commands;
@@ -9,10 +9,9 @@ mod terminal;
 use std::process::ExitCode;
 
 use jitinject::files::out_of_memory::CleanupOnOom;
-use jitinject::inject;
 
 use crate::cli::CommandLine;
-use crate::terminal::say;
+use crate::terminal::report;
 
 #[global_allocator]
 static ALLOCATOR: CleanupOnOom = CleanupOnOom;
@@ -24,17 +23,7 @@ fn main() -> ExitCode {
         None => commands::inject::run(&line.inject),
     };
     done.unwrap_or_else(|error| {
-        say(&format!("error: {error:#}"));
-        if let Some(advice) = advice(&error) {
-            say(&format!("note: {advice}"));
-        }
+        report(&error.as_error());
         ExitCode::FAILURE
     })
-}
-
-/// What to do about an error, where it does not say that itself.
-fn advice(error: &anyhow::Error) -> Option<&'static str> {
-    let by_run = error.downcast_ref().and_then(inject::Error::advice);
-    let mut chain = error.chain();
-    by_run.or_else(|| chain.find_map(|cause| inject::hints::of(cause.downcast_ref()?)))
 }

@@ -1,4 +1,4 @@
-//! A progress bar, for work that takes its time.
+//! Progress bar for long operations.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use jitinject::inject::Progress;
 
 use crate::interrupt::FirstInterrupt;
 
-/// Work that is done sooner than this needs no bar.
+/// Shorter operations show no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many steps are gathered before the clock is looked at.
+/// Maximum number of steps between two looks at the clock.
 const STRIDE: u64 = 1 << 16;
 
-/// A bar on the terminal. It shows once a second has passed, and never where standard error is no terminal.
+/// A progress bar on the terminal. It appears after one second, and only if standard error is a terminal.
 pub struct Bar {
     bar: ProgressBar,
     started: Instant,
-    /// Steps that the bar has not been told of, and how many it is told at a time.
+    /// Steps since the last update of the bar, and steps per update.
     gathered: u64,
     stride: u64,
     is_shown: bool,
@@ -26,8 +26,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A bar that will show when its time comes, unless it is to be quiet. `interrupt` ends when the input
-    /// does.
+    /// Creates a bar that appears later, unless `is_quiet`. [`Progress::input_ended`] ends `interrupt`.
     pub fn new(is_quiet: bool, interrupt: FirstInterrupt) -> Self {
         Self {
             bar: ProgressBar::hidden(),

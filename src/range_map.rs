@@ -1,4 +1,4 @@
-//! Values at ranges of addresses, of which the one put last holds.
+//! A map from address ranges to values, in which later values replace earlier ones.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use crate::units::{Address, AddressRange};
 
-/// Values at ranges that don't overlap.
+/// A map from address ranges that do not overlap to values.
 #[derive(Clone, Debug)]
 pub struct RangeMap<V> {
-    /// The end and the value of each range, by its start.
+    /// End and value of each range, keyed by its start.
     pieces: BTreeMap<Address, (Address, V)>,
 }
 
@@ -22,24 +22,25 @@ impl<V> Default for RangeMap<V> {
 }
 
 impl<V: Copy> RangeMap<V> {
-    /// Puts a value at a range, in the place of all that is there; what goes is handed to `gone`.
+    /// Inserts a value for a range. Values that are replaced are passed to `gone`, each with the range that
+    /// it lost.
     pub fn insert(&mut self, range: AddressRange, value: V, gone: impl FnMut(AddressRange, V)) {
         self.remove(range, gone);
         self.pieces.insert(range.start, (range.end, value));
     }
 
-    /// Whether there is no value anywhere.
+    /// Returns whether the map has no values.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// The value at an address.
+    /// Returns the value at an address.
     pub fn get(&self, address: Address) -> Option<V> {
         let (_, &(end, value)) = self.pieces.range(..=address).next_back()?;
         (address < end).then_some(value)
     }
 
-    /// Empties a range; what goes is handed to `gone`.
+    /// Removes the values in a range and passes them to `gone`, each with the range that it lost.
     pub fn remove(&mut self, range: AddressRange, mut gone: impl FnMut(AddressRange, V)) {
         while let Some((piece, value)) = self.last_overlapping(range) {
             self.pieces.remove(&piece.start);
@@ -60,7 +61,7 @@ impl<V: Copy> RangeMap<V> {
         (end > range.start).then_some((AddressRange { start, end }, value))
     }
 
-    /// The pieces that overlap a range, clipped to it, from the highest down.
+    /// Iterates over the pieces that overlap a range, clipped to it, from the highest address down.
     pub fn overlapping(&self, range: AddressRange) -> impl Iterator<Item = (AddressRange, V)> + '_ {
         self.pieces
             .range(..range.end)
@@ -70,7 +71,7 @@ impl<V: Copy> RangeMap<V> {
             .filter_map(move |(piece, value)| Some((piece.intersection(range)?, value)))
     }
 
-    /// The parts of a range that no piece for which `covers` holds lies over, from the highest down.
+    /// Returns the parts of a range without a value that `covers` accepts, from the highest address down.
     pub fn gaps(&self, range: AddressRange, covers: impl Fn(V) -> bool) -> Vec<AddressRange> {
         let mut gaps = Vec::new();
         let mut end = range.end;
@@ -95,12 +96,12 @@ impl<V: Copy> RangeMap<V> {
         gaps
     }
 
-    /// How many pieces there are.
+    /// Returns the number of pieces.
     pub fn piece_count(&self) -> usize {
         self.pieces.len()
     }
 
-    /// All pieces, from the lowest up.
+    /// Iterates over all pieces, from the lowest address up.
     pub fn iter(&self) -> impl Iterator<Item = (AddressRange, V)> + '_ {
         self.pieces
             .iter()

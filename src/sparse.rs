@@ -1,10 +1,10 @@
-//! File contents with holes: pages of zeros that take no memory here and no blocks on disk.
+//! File contents with holes: runs of zeros that take neither memory nor disk blocks.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// The smallest run of zeros that is worth a hole, in bytes: file systems store whole pages.
+/// Smallest run of zeros that becomes a hole, in bytes. File systems store whole pages.
 const MIN_HOLE: u64 = 0x1000;
 
 /// The bytes of a file, without its holes.
@@ -17,30 +17,30 @@ pub struct SparseBytes {
 /// A run of zeros that is not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Hole {
-    /// How many stored bytes precede it.
+    /// Number of stored bytes before the hole.
     position: usize,
-    /// The total size of the holes up to and including this one, in bytes.
+    /// Total size of the holes up to and including this one, in bytes.
     skipped: u64,
 }
 
 impl SparseBytes {
-    /// Removes everything.
+    /// Removes all bytes and holes.
     pub fn clear(&mut self) {
         self.stored.clear();
         self.holes.clear();
     }
 
-    /// The size of the file, in bytes.
+    /// Returns the size of the file, in bytes.
     pub fn len(&self) -> u64 {
         self.skipped().saturating_add(self.stored.len() as u64)
     }
 
-    /// Whether the file is empty.
+    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The size of what is stored, in bytes.
+    /// Returns the number of stored bytes.
     pub fn stored_size(&self) -> u64 {
         self.stored.len() as u64
     }
@@ -49,7 +49,7 @@ impl SparseBytes {
         self.holes.last().map_or(0, |hole| hole.skipped)
     }
 
-    /// The stored bytes, to append to: what is appended follows all that is in the file already.
+    /// Returns the stored bytes for appending; appended bytes go to the end of the file.
     pub fn stored_mut(&mut self) -> &mut Vec<u8> {
         &mut self.stored
     }
@@ -59,7 +59,7 @@ impl SparseBytes {
         self.stored.extend_from_slice(bytes);
     }
 
-    /// Appends zeros up to an offset in the file, as a hole if there are enough of them.
+    /// Appends zeros up to an offset in the file, as a hole if there are at least as many as a page has.
     pub fn pad_to(&mut self, offset: u64) {
         let zeros = offset.saturating_sub(self.len());
         if zeros >= MIN_HOLE {
@@ -73,8 +73,8 @@ impl SparseBytes {
         }
     }
 
-    /// Overwrites the stored bytes from `position` on, which counts stored bytes only; does nothing where there are
-    /// too few.
+    /// Overwrites stored bytes from `position` on, which does not count holes. Does nothing if there are too
+    /// few stored bytes.
     pub fn overwrite(&mut self, position: usize, bytes: &[u8]) {
         let rest = self.stored.get_mut(position..);
         if let Some(place) = rest.and_then(|rest| rest.get_mut(..bytes.len())) {
@@ -82,7 +82,7 @@ impl SparseBytes {
         }
     }
 
-    /// The stored bytes between holes, each with its offset in the file.
+    /// Iterates over the stored bytes between holes, each part with its offset in the file.
     pub fn parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let first = Hole {
             position: 0,
@@ -97,7 +97,7 @@ impl SparseBytes {
         })
     }
 
-    /// Whether a file has this content.
+    /// Returns whether the file equals `content`.
     pub fn matches(&self, content: &[u8]) -> bool {
         let mut rest = content;
         let mut at = 0u64;
@@ -117,7 +117,7 @@ impl SparseBytes {
         is_same && rest.iter().all(|&byte| byte == 0)
     }
 
-    /// Writes the content into an empty file.
+    /// Writes the content to an empty file.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         for (offset, part) in self.parts() {
             file.write_all_at(part, offset)?;
@@ -132,7 +132,7 @@ impl SparseBytes {
         Ok(())
     }
 
-    /// The content with the zeros of its holes.
+    /// Returns the content with the zeros of its holes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (offset, part) in self.parts() {

@@ -1,246 +1,200 @@
-//! What happened: for people as text, for programs as JSON.
+//! The summary of a run, as text and as JSON.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::hash::HashMap;
+use crate::diagnostics::Diagnostic;
 use crate::runtime::FileKind;
 
-/// The version of the JSON form. It changes when a field changes its meaning or goes.
-pub const FORMAT: u32 = 1;
+/// Version of the JSON format. It changes when a field is removed or changes its meaning.
+pub const FORMAT: u32 = 2;
 
-/// All that is told at the end of a run.
+/// Summary of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
     /// [`FORMAT`].
     pub format: u32,
-    /// The profile that was read; `-` is standard input.
+    /// Input profile; `-` is standard input.
     pub input: String,
-    /// The one that was written; `-` is standard output.
+    /// Output profile; `-` is standard output.
     pub output: String,
-    /// The folder with the objects; none if no object was written.
+    /// Directory of the objects; `None` if none was written.
     pub elf_dir: Option<String>,
-    /// The build-id cache, if the objects were to be added to one.
+    /// Build-id cache, if the objects were added to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_id_cache: Option<CacheSummary>,
-    /// The dumps and logs that were used.
+    /// Jitdumps and Mono logs that were used.
     pub dumps: Vec<DumpSummary>,
-    /// The functions in them.
+    /// Counts of functions.
     pub functions: FunctionSummary,
-    /// The traces of XRay.
+    /// XRay traces.
     pub traces: Vec<TraceSummary>,
-    /// The perf maps that were used.
+    /// Perf maps that were used.
     pub perf_maps: Vec<PerfMapSummary>,
-    /// The symbols in them.
+    /// Counts of their symbols.
     pub symbols: SymbolSummary,
-    /// The samples in the profile.
+    /// Counts of samples.
     pub samples: SampleSummary,
-    /// The compilers of the functions that samples were taken in, if that was asked for; those with most
-    /// samples first.
+    /// Compiler tiers of sampled functions, if [requested](crate::inject::Options::tiers); most samples first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<Vec<TierSummary>>,
-    /// The functions that samples were taken in, those with most samples first. It is there if a summary is
-    /// [written](crate::inject::Options::summary).
+    /// Sampled functions, most samples first. Present if a summary is [written](crate::inject::Options::summary).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled_functions: Option<Vec<SampledFunction>>,
-    /// What went wrong and did not stop the run.
-    pub warnings: Vec<Warning>,
-    /// What to know beside that.
-    pub notes: Vec<String>,
-    /// Repairs, and choices that lose nothing.
-    pub details: Vec<String>,
+    /// Warnings and notes, in the order in which the input was read.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// A build-id cache.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CacheSummary {
-    /// Its folder.
+    /// Directory of the cache.
     pub path: String,
-    /// How many of the objects are in it now.
+    /// Number of the run's objects in it.
     pub objects: u64,
-    /// How many of those were not before.
+    /// Number of those that are new.
     pub added: u64,
 }
 
-/// One file with functions.
+/// A file with functions.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DumpSummary {
-    /// What kind of file it is.
+    /// Type of the file.
     pub kind: FileKind,
-    /// Where it was found.
+    /// Path of the file.
     pub path: String,
-    /// The processes that use it.
+    /// Processes that use it.
     pub pids: Vec<u32>,
-    /// How many functions it loads.
+    /// Number of functions that it loads.
     pub functions: u64,
-    /// Whether its clock is the profile's.
+    /// Whether it uses the profile's clock.
     pub same_clock: bool,
-    /// How its times became the profile's.
+    /// Conversion of its times to the profile's clock.
     pub clock: String,
 }
 
-/// One trace of XRay.
+/// An XRay trace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TraceSummary {
-    /// Where it is.
+    /// Path of the trace.
     pub path: String,
-    /// The version of its format.
+    /// Version of its format.
     pub version: u16,
-    /// How many of its threads are in the profile.
+    /// Number of its threads in the profile.
     pub threads: u64,
-    /// How many calls of them are.
+    /// Number of their calls.
     pub calls: u64,
-    /// How many events that the program logged are.
+    /// Number of custom and typed events.
     pub events: u64,
-    /// How its times became the profile's.
+    /// Conversion of its times to the profile's clock.
     pub clock: String,
 }
 
-/// One perf map.
+/// A perf map.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PerfMapSummary {
-    /// Where it was found.
+    /// Path of the file.
     pub path: String,
-    /// The process that it is of.
+    /// Process that it describes.
     pub pid: u32,
-    /// How many symbols it has.
+    /// Number of its symbols.
     pub symbols: u64,
 }
 
-/// Symbols of perf maps, counted.
+/// Counts of perf map symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct SymbolSummary {
-    /// In all perf maps.
+    /// Symbols in all perf maps.
     pub known: u64,
-    /// Which an address in a sample lies in, where no jitdump has a function.
+    /// Symbols at addresses in samples where no jitdump has a function.
     pub touched: u64,
-    /// Written as objects.
+    /// Symbols written to objects.
     pub written: u64,
 }
 
-/// Functions, counted.
+/// Counts of functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct FunctionSummary {
-    /// Loaded, in all dumps.
+    /// LOAD records in all jitdumps.
     pub loaded: u64,
-    /// Moved, in all dumps.
+    /// MOVE records in all jitdumps.
     pub moved: u64,
-    /// Whose code an address in a sample lies in; a function counts once for each place that it was at.
+    /// Functions at addresses in samples. A moved function counts once per address.
     pub touched: u64,
-    /// Written, one each or many to an object.
+    /// Functions written to objects.
     pub written: u64,
-    /// The objects that they are in.
+    /// Objects with functions.
     pub objects: u64,
 }
 
-/// Samples, counted.
+/// Counts of samples.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SampleSummary {
-    /// All.
+    /// All samples.
     pub total: u64,
-    /// Taken in JIT code.
+    /// Samples in JIT code.
     pub jit: u64,
-    /// Of those, in a function with a name.
+    /// Samples in JIT code with a function name.
     pub named: u64,
-    /// Of these, by a perf map.
+    /// Samples whose name is from a perf map.
     pub named_by_map: u64,
-    /// The share of those in JIT code that have a name, in percent; 100 where there are none.
+    /// Percentage of samples in JIT code that have a name; 100 if there are none in JIT code.
     pub named_percent: f64,
-    /// Of those in JIT code, without a name, by the reason.
+    /// Samples in JIT code without a name, by reason.
     pub unnamed: Unnamed,
-    /// With a named function anywhere in the recorded call chain.
+    /// Samples with a named function anywhere in the recorded call chain.
     pub with_named_frame: u64,
 }
 
-/// One compiler of a runtime.
+/// A compiler tier of a runtime.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TierSummary {
-    /// Its name.
+    /// Name of the tier.
     pub tier: String,
-    /// The functions of it that samples were taken in.
+    /// Number of its sampled functions.
     pub functions: u64,
-    /// Those samples.
+    /// Samples in them.
     pub samples: u64,
 }
 
-/// The functions of one name that one compiler made.
+/// Sampled functions of one name and compiler tier.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SampledFunction {
-    /// Their name.
+    /// Name of the functions.
     pub name: String,
-    /// The compiler, where it is known.
+    /// Compiler tier, if known.
     pub tier: Option<String>,
-    /// How many there are: one function compiled again, or several of one name.
+    /// Number of functions: recompilations, or different functions of the same name.
     pub functions: u64,
-    /// The samples that were taken in them.
+    /// Samples in them.
     pub samples: u64,
 }
 
-/// Samples in JIT code that have no name, by the reason.
+/// Samples in JIT code without a name, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Unnamed {
-    /// They have a name, but another one if the clocks are as far apart as they can be.
+    /// The name depends on an uncertain clock offset.
     #[serde(default)]
     pub doubtful: u64,
-    /// A function came to that address only later.
+    /// A function was loaded at the address only later.
     pub before_load: u64,
-    /// The dump says nothing of that address.
+    /// The jitdump has no function at the address.
     pub not_in_dump: u64,
-    /// The process' dump is lost or can't be used.
+    /// The jitdump of the process is missing or unusable.
     pub dump_unusable: u64,
-    /// The process has no dump.
+    /// The process has no jitdump.
     pub no_dump: u64,
-}
-
-/// Something that went wrong, as often as it did.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
-pub struct Warning {
-    /// What.
-    pub what: String,
-    /// How often.
-    pub count: u64,
-    /// In which file, if it was in one.
-    pub file: Option<String>,
-    /// Where in it first, in bytes from its start.
-    pub first_offset: Option<u64>,
-}
-
-impl Warning {
-    /// A warning that stands for itself.
-    pub fn new(what: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            count: 1,
-            file: None,
-            first_offset: None,
-        }
-    }
-}
-
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(file) = &self.file {
-            write!(f, "{file}: ")?;
-        }
-        f.write_str(&self.what)?;
-        match (self.count, self.first_offset) {
-            (1, None) => Ok(()),
-            (1, Some(offset)) => write!(f, " (at {offset:#x})"),
-            (count, None) => write!(f, " ({count})"),
-            (count, Some(offset)) => write!(f, " ({count}, the first at {offset:#x})"),
-        }
-    }
 }
 
 impl TraceSummary {
@@ -256,7 +210,7 @@ impl TraceSummary {
 }
 
 impl Summary {
-    /// How many files of each kind functions come from.
+    /// Returns the number of files of each type, as text.
     fn files(&self) -> String {
         let of_kind = |(kind, name)| {
             let number = self.dumps.iter().filter(|dump| dump.kind == kind).count() as u64;
@@ -274,23 +228,14 @@ impl Summary {
         }
     }
 
-    /// Whether the output shows more names than the input: of functions at addresses of samples, or of made events.
+    /// Returns whether the output has names that the input lacks.
     fn has_names(&self) -> bool {
         self.functions.touched > 0 || self.symbols.touched > 0 || !self.traces.is_empty()
     }
 
-    /// The text for a terminal: some lines, without the name of the program before them. `is_verbose` adds a
-    /// line for each dump, and [`Self::details`].
+    /// Returns the text for a terminal, without the diagnostics. `is_verbose` adds a line for each file.
     pub fn text(&self, is_verbose: bool) -> String {
         let mut text = String::new();
-        let mut notes = self.notes.clone();
-        notes.extend(self.details.iter().filter(|_| is_verbose).cloned());
-        put_warnings(
-            &mut text,
-            &self.warnings,
-            &notes,
-            "--summary FILE writes all of them",
-        );
         for dump in &self.dumps {
             if is_verbose || !dump.same_clock {
                 let _ = writeln!(text, "{}", dump.text());
@@ -367,40 +312,8 @@ impl Summary {
     }
 }
 
-/// How many warnings of one kind are shown, and how many warnings and notes at all: of thousands of files, each may
-/// have its own.
-const SHOWN_OF_A_KIND: u64 = 10;
-const SHOWN: u64 = 100;
-
-/// Warnings and notes as lines of text, not too many of one kind; `all` tells where all of them are.
-pub fn put_warnings(text: &mut String, warnings: &[Warning], notes: &[String], all: &str) {
-    let mut kinds: HashMap<&str, u64> = HashMap::default();
-    let (mut shown, mut hidden) = (0, 0);
-    for warning in warnings {
-        let of_kind = kinds.entry(&warning.what).or_default();
-        *of_kind += 1;
-        if *of_kind > SHOWN_OF_A_KIND || shown == SHOWN {
-            hidden += 1;
-            continue;
-        }
-        shown += 1;
-        let _ = writeln!(text, "warning: {warning}");
-    }
-    if hidden > 0 {
-        let _ = writeln!(text, "warning: there are {hidden} more; {all}");
-    }
-    let shown = notes.len().min(SHOWN as usize);
-    for note in notes.iter().take(shown) {
-        let _ = writeln!(text, "note: {note}");
-    }
-    let hidden = notes.len() - shown;
-    if hidden > 0 {
-        let _ = writeln!(text, "note: there are {hidden} more; {all}");
-    }
-}
-
 impl SampledFunction {
-    /// What the compiler is called where all of them have a name.
+    /// Returns the tier's name, or `not known`.
     pub fn tier_name(&self) -> &str {
         self.tier.as_deref().unwrap_or("not known")
     }
@@ -420,20 +333,20 @@ impl DumpSummary {
 }
 
 impl Unnamed {
-    /// The reasons that occur, each with its count.
+    /// Returns the reasons with a count above 0.
     fn reasons(&self) -> impl Iterator<Item = (u64, &'static str)> {
         [
             (
                 self.doubtful,
-                "at an address that held several functions, and the clocks are not known well enough to tell which",
+                "the address held several functions, and the clock offset is too uncertain to choose one",
             ),
             (
                 self.before_load,
-                "taken before a function was loaded at that address",
+                "sampled before a function was loaded at the address",
             ),
             (
                 self.not_in_dump,
-                "the jitdump has no function at that address (a perf map may: see --perf-map)",
+                "the jitdump has no function at the address (a perf map may: see --perf-map)",
             ),
             (
                 self.dump_unusable,
@@ -441,7 +354,7 @@ impl Unnamed {
             ),
             (
                 self.no_dump,
-                "the process wrote no jitdump, and no perf map has a symbol there",
+                "the process has no jitdump, and no perf map has a symbol at the address",
             ),
         ]
         .into_iter()
@@ -449,17 +362,17 @@ impl Unnamed {
     }
 }
 
-/// So many of something, whose plural ends in "s".
+/// Formats a number and a noun with a regular plural.
 pub fn count(number: u64, what: &str) -> String {
     count_of(number, what, &format!("{what}s"))
 }
 
-/// A number with the words that fit it.
+/// Formats a number and a noun.
 pub fn count_of(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// A word that a shell reads back as it is.
+/// Quotes a word for the shell.
 fn shell_word(word: &str) -> String {
     let is_plain = |character: char| character.is_alphanumeric() || "/._-+:@%,=".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -477,47 +390,5 @@ mod tests {
         assert_eq!(shell_word("out.data"), "out.data");
         assert_eq!(shell_word("my out.data"), "'my out.data'");
         assert_eq!(shell_word("it's"), r"'it'\''s'");
-    }
-
-    #[test]
-    fn a_warning_tells_how_often_and_where_first() {
-        let mut warning = Warning::new("cut");
-        assert_eq!(warning.to_string(), "cut");
-        warning.file = Some("a.dump".into());
-        warning.first_offset = Some(16);
-        assert_eq!(warning.to_string(), "a.dump: cut (at 0x10)");
-        warning.count = 3;
-        assert_eq!(warning.to_string(), "a.dump: cut (3, the first at 0x10)");
-    }
-
-    #[test]
-    fn warnings_and_notes_have_a_limit_and_the_rest_is_counted() {
-        let of_kind = |kind: u64| (0..12).map(move |_| Warning::new(format!("kind {kind}")));
-        let notes: Vec<String> = (0..103).map(|note| format!("note {note}")).collect();
-        let mut text = String::new();
-        put_warnings(
-            &mut text,
-            &of_kind(1).chain(of_kind(2)).collect::<Vec<_>>(),
-            &notes,
-            "see FILE",
-        );
-        let shown = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
-        assert_eq!(
-            (
-                shown("warning: kind 1"),
-                shown("warning: kind 2"),
-                shown("note: note")
-            ),
-            (10, 10, 100)
-        );
-        assert!(text.contains("warning: there are 4 more; see FILE\n"), "{text}");
-        assert!(text.contains("note: there are 3 more; see FILE\n"), "{text}");
-        let warnings: Vec<Warning> = (0..150)
-            .map(|kind| Warning::new(format!("kind {kind}")))
-            .collect();
-        text.clear();
-        put_warnings(&mut text, &warnings, &[], "see FILE");
-        assert_eq!(text.lines().count(), 101);
-        assert!(text.ends_with("warning: there are 50 more; see FILE\n"), "{text}");
     }
 }

@@ -1,33 +1,33 @@
-//! Counting what went wrong, by kind, with the places of the first of each kind: a damaged file tells its
-//! story in a few lines, not in one line a record.
+//! Counts of errors by kind, with the file offsets of the first few of each kind.
+//!
+//! A badly damaged file thus produces a few lines of diagnostics instead of one line for each record.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use std::collections::BTreeMap;
 
-/// How many places of each kind are kept: enough to go and look, whatever the file holds.
+/// Maximum number of offsets kept for each kind.
 pub const MAX_PLACES: usize = 5;
 
-/// How often each kind of fault was met, and where first.
+/// The number of faults of each kind, with the lowest offsets.
 #[derive(Clone, Debug)]
 pub struct Tally<K> {
     met: BTreeMap<K, Met>,
 }
 
-/// What is known of one kind.
 #[derive(Clone, Debug, Default)]
 struct Met {
     count: u64,
-    /// The lowest offsets, in order, up to [`MAX_PLACES`].
+    /// The lowest offsets, sorted, at most [`MAX_PLACES`].
     places: Vec<u64>,
 }
 
-/// One line of a [`Tally`].
+/// An entry of a [`Tally`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// How many there were.
+    /// Number of faults of this kind.
     pub count: u64,
-    /// The lowest offset in the file at which one was met.
+    /// Lowest file offset of such a fault, in bytes.
     pub first_offset: u64,
 }
 
@@ -38,12 +38,12 @@ impl<K> Default for Tally<K> {
 }
 
 impl<K: Ord + Copy> Tally<K> {
-    /// Notes one fault at `offset` bytes into the file.
+    /// Counts a fault at `offset` bytes into the file.
     pub fn add(&mut self, kind: K, offset: u64) {
         self.add_many(kind, 1, offset);
     }
 
-    /// Notes `count` faults, the first of them at `offset` bytes into the file.
+    /// Counts `count` faults, the first of them at `offset` bytes into the file.
     pub fn add_many(&mut self, kind: K, count: u64, offset: u64) {
         if count == 0 {
             return;
@@ -53,7 +53,7 @@ impl<K: Ord + Copy> Tally<K> {
         met.keep(offset);
     }
 
-    /// Notes all that another tally has.
+    /// Adds the counts and offsets of another tally.
     pub fn merge(&mut self, other: &Self) {
         for (&kind, others) in &other.met {
             let met = self.met.entry(kind).or_default();
@@ -62,30 +62,30 @@ impl<K: Ord + Copy> Tally<K> {
         }
     }
 
-    /// The same, `distance` bytes further on in the file.
-    pub fn moved(mut self, distance: u64) -> Self {
+    /// Returns the tally with `distance` bytes added to every offset.
+    pub fn offset_by(mut self, distance: u64) -> Self {
         for offset in self.met.values_mut().flat_map(|met| &mut met.places) {
             *offset = offset.saturating_add(distance);
         }
         self
     }
 
-    /// How many of one kind were noted.
+    /// Returns the number of faults of one kind.
     pub fn count(&self, kind: K) -> u64 {
         self.met.get(&kind).map_or(0, |met| met.count)
     }
 
-    /// The lowest offsets at which one kind was met, each once, in order; no more than [`MAX_PLACES`].
+    /// Returns the lowest offsets of one kind, sorted and without duplicates; at most [`MAX_PLACES`].
     pub fn places(&self, kind: K) -> &[u64] {
         self.met.get(&kind).map_or(&[], |met| &met.places)
     }
 
-    /// Whether nothing was noted.
+    /// Returns whether no fault was counted.
     pub fn is_empty(&self) -> bool {
         self.met.is_empty()
     }
 
-    /// All kinds that were met, in the order of the kinds.
+    /// Returns the kinds that occurred, in the order of `K`.
     pub fn iter(&self) -> impl Iterator<Item = (K, Seen)> + '_ {
         self.met.iter().map(|(&kind, met)| {
             let seen = Seen {
@@ -125,6 +125,6 @@ mod tests {
         other.add('a', 75);
         tally.merge(&other);
         assert_eq!(tally.count('a'), 10);
-        assert_eq!(tally.moved(100).places('a'), [105, 110, 120, 130, 140]);
+        assert_eq!(tally.offset_by(100).places('a'), [105, 110, 120, 130, 140]);
     }
 }

@@ -1,5 +1,6 @@
-//! What goes to a terminal: messages, and texts that a command prints.
+//! Output to a terminal: diagnostics, and what a command prints.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufWriter, Write};
 
 use anstream::{AutoStream, ColorChoice as Colors};
@@ -7,14 +8,16 @@ use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use clap::error::ContextValue;
 use jitinject::bytes::{printable, steers_terminal};
+use jitinject::diagnostics::{Diagnostic, Issue, Severity};
 use jitinject::files::stdio;
+use jitinject::summary::count;
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
-/// Decides on colours, for all that is printed from now on.
+/// Sets the use of colors.
 pub fn set_colors(choice: ColorChoice) {
-    // `Auto` asks the terminal, NO_COLOR (no-color.org) and CLICOLOR_FORCE (bixense.com/clicolors).
+    // `Auto` depends on the terminal, NO_COLOR (no-color.org) and CLICOLOR_FORCE (bixense.com/clicolors).
     match choice {
         ColorChoice::Auto => Colors::Auto,
         ColorChoice::Always => Colors::Always,
@@ -23,42 +26,111 @@ pub fn set_colors(choice: ColorChoice) {
     .write_global();
 }
 
-/// How what is wrong looks: as from cargo and rustc.
+/// Color of errors, as in cargo and rustc.
 pub const ERROR: AnsiColor = AnsiColor::Red;
-/// How what may be wrong looks.
+/// Color of warnings.
 pub const WARNING: AnsiColor = AnsiColor::Yellow;
-/// How what is worth knowing looks.
+/// Color of notes.
 pub const NOTE: AnsiColor = AnsiColor::Green;
+/// Color of remedies.
+const HELP: AnsiColor = AnsiColor::Cyan;
 
-/// What messages start with.
-const KINDS: [(&str, AnsiColor); 3] = [("error:", ERROR), ("warning:", WARNING), ("note:", NOTE)];
+/// Returns the style of a severity.
+pub fn style(severity: Severity) -> Style {
+    emphasis(match severity {
+        Severity::Error => ERROR,
+        Severity::Warning => WARNING,
+        Severity::Note => NOTE,
+    })
+}
 
-/// Prints lines under the program's name on standard error, without anything from a file that could steer the
-/// terminal.
+/// Prints lines under the program's name on standard error, without control characters.
 pub fn say(text: &str) {
     let mut stderr = anstream::stderr().lock();
     for line in text.lines() {
-        let line = printable(line.as_bytes());
-        let kind = KINDS.iter().find(|(kind, _)| line.starts_with(kind));
-        // A closed standard error can't be told about.
-        let _ = match kind {
-            Some((kind, color)) => {
-                let (style, rest) = (emphasis(*color), line.get(kind.len()..).unwrap_or_default());
-                writeln!(stderr, "jitinject: {style}{kind}{style:#}{rest}")
-            }
-            None => writeln!(stderr, "jitinject: {line}"),
-        };
+        // There is nowhere to report a closed standard error.
+        let _ = writeln!(stderr, "jitinject: {}", printable(line.as_bytes()));
     }
 }
 
-/// A bold colour, for the words that matter.
+/// Prints a diagnostic on standard error, with what to do about it.
+pub fn report(diagnostic: &Diagnostic) {
+    report_line(diagnostic);
+    report_help(diagnostic);
+}
+
+fn report_line(diagnostic: &Diagnostic) {
+    let (style, severity, id) = (
+        style(diagnostic.severity),
+        diagnostic.severity,
+        diagnostic.issue.id(),
+    );
+    let text = printable(diagnostic.to_string().as_bytes());
+    let _ = writeln!(
+        anstream::stderr(),
+        "jitinject: {style}{severity}[{id}]{style:#}: {text}"
+    );
+}
+
+fn report_help(diagnostic: &Diagnostic) {
+    let help = diagnostic.help();
+    if !help.is_empty() {
+        let style = emphasis(HELP);
+        let _ = writeln!(anstream::stderr(), "jitinject: {style}help{style:#}: {help}");
+    }
+}
+
+/// How many diagnostics of one code are printed, and how many in all: each of thousands of files may have its own.
+const MAX_OF_AN_ISSUE: usize = 10;
+const MAX_REPORTED: usize = 100;
+
+/// Prints warnings and, if `is_verbose`, notes: not too many of one code, and what to do once for each code.
+pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
+    let (reported, hidden) = selected(diagnostics, is_verbose);
+    let mut helped = BTreeSet::new();
+    for diagnostic in reported {
+        report_line(diagnostic);
+        if helped.insert(diagnostic.issue) {
+            report_help(diagnostic);
+        }
+    }
+    if hidden > 0 {
+        say(&format!(
+            "{} not shown; --summary FILE lists all",
+            count(hidden, "more diagnostic")
+        ));
+    }
+}
+
+/// The diagnostics to print, the most severe first, and how many more there are.
+fn selected(diagnostics: &[Diagnostic], is_verbose: bool) -> (Vec<&Diagnostic>, u64) {
+    let least = if is_verbose {
+        Severity::Note
+    } else {
+        Severity::Warning
+    };
+    let mut selected: Vec<&Diagnostic> = diagnostics.iter().filter(|it| it.severity >= least).collect();
+    selected.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.severity));
+    let all = selected.len();
+    let mut counts: BTreeMap<Issue, usize> = BTreeMap::new();
+    selected.retain(|diagnostic| {
+        let count = counts.entry(diagnostic.issue).or_default();
+        *count += 1;
+        *count <= MAX_OF_AN_ISSUE
+    });
+    selected.truncate(MAX_REPORTED);
+    let hidden = all - selected.len();
+    (selected, hidden as u64)
+}
+
+/// Returns a bold color.
 pub fn emphasis(color: AnsiColor) -> Style {
     color.on_default().bold()
 }
 
-/// Says what is wrong with the usage, or shows the help that was asked for.
+/// Prints a usage error, or the requested help.
 pub fn say_usage(error: &mut clap::Error) {
-    // Words may come from a pattern of the shell, and so be names that others gave to files.
+    // Arguments may be file names chosen by others, from a pattern of the shell.
     let typed = error.context().filter_map(|(kind, value)| {
         let value = match value {
             ContextValue::String(word) => ContextValue::String(printable(word.as_bytes())),
@@ -80,25 +152,23 @@ pub fn say_usage(error: &mut clap::Error) {
     };
 }
 
-/// Standard output, for what a command is there to print. It has colours where they are wanted.
+/// Standard output of a command, with colors if enabled.
 pub type Output = BufWriter<AutoStream<io::StdoutLock<'static>>>;
 
-/// Lets `print` print what a command is there for. Whoever reads it may have enough before its end, as `head` does:
-/// that is no error.
-pub fn print(print: impl FnOnce(&mut Output) -> io::Result<()>) -> anyhow::Result<()> {
+/// Runs `print` with standard output. A closed pipe, as with `head`, is not an error.
+pub fn print(print: impl FnOnce(&mut Output) -> io::Result<()>) -> Result<(), Diagnostic> {
     print_to(AutoStream::auto(io::stdout().lock()), print)
 }
 
-/// Standard output as it is.
+/// Standard output without colors.
 pub type PlainOutput = BufWriter<io::StdoutLock<'static>>;
 
-/// Lets `print` print much, in which there is no colour unless [`has_colors`]: to look for colours that are not wanted
-/// takes as long as all else.
-pub fn print_plain(print: impl FnOnce(&mut PlainOutput) -> io::Result<()>) -> anyhow::Result<()> {
+/// Runs `print` with standard output, for large output: its colors are not removed, so they depend on [`has_colors`].
+pub fn print_plain(print: impl FnOnce(&mut PlainOutput) -> io::Result<()>) -> Result<(), Diagnostic> {
     print_to(io::stdout().lock(), print)
 }
 
-/// Whether colours are wanted on standard output.
+/// Returns whether colors are enabled for standard output.
 pub fn has_colors() -> bool {
     AutoStream::choice(&io::stdout()) != Colors::Never
 }
@@ -106,27 +176,29 @@ pub fn has_colors() -> bool {
 fn print_to<W: Write>(
     stream: W,
     print: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>,
-) -> anyhow::Result<()> {
-    /// How many bytes are written at a time.
+) -> Result<(), Diagnostic> {
+    /// Size of the output buffer in bytes.
     const PIECE: usize = 64 << 10;
-    anyhow::ensure!(!stdio::output_was_closed(), "standard output is closed");
+    if stdio::output_was_closed() {
+        return Err(Diagnostic::new(Issue::StdoutClosed));
+    }
     let mut output = BufWriter::with_capacity(PIECE, stream);
     match print(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            // What is left goes nowhere.
+            // Drop the rest.
             let _ = output.into_parts();
             Ok(())
         }
-        result => Ok(result?),
+        result => result.map_err(|cause| Diagnostic::new(Issue::CannotPrint).caused_by(&cause)),
     }
 }
 
-/// JSON of which no character steers a terminal, whatever is in its strings.
+/// Writes JSON with all control and invisible characters escaped.
 struct PrintableJson<F>(F);
 
 impl<F: Formatter> Formatter for PrintableJson<F> {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        // Most text is of this kind, which is seen fast.
+        // Most text is plain ASCII.
         if fragment.is_ascii() && !fragment.contains('\x7f') {
             return self.0.write_string_fragment(writer, fragment);
         }
@@ -184,17 +256,17 @@ impl<F: Formatter> Formatter for PrintableJson<F> {
     }
 }
 
-/// Writes a value as JSON on a line of its own.
-pub fn put_json_line(output: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    put_json(output, value, CompactFormatter)
+/// Writes a value as one line of JSON.
+pub fn write_json_line(output: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    write_json(output, value, CompactFormatter)
 }
 
-/// Prints a value as JSON for people to read as well.
-pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print_plain(|output| put_json(output, value, PrettyFormatter::new()))
+/// Prints a value as indented JSON.
+pub fn print_json(value: &impl Serialize) -> Result<(), Diagnostic> {
+    print_plain(|output| write_json(output, value, PrettyFormatter::new()))
 }
 
-fn put_json(output: &mut impl Write, value: &impl Serialize, formatter: impl Formatter) -> io::Result<()> {
+fn write_json(output: &mut impl Write, value: &impl Serialize, formatter: impl Formatter) -> io::Result<()> {
     value.serialize(&mut Serializer::with_formatter(
         &mut *output,
         PrintableJson(formatter),
@@ -207,14 +279,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_many_diagnostics_some_of_each_code_are_printed() {
+        let of_issue = |issue, count| vec![Diagnostic::new(issue); count];
+        let mut all = of_issue(Issue::ClockGuessed, 1);
+        all.extend(of_issue(Issue::JitdumpCutTail, 12));
+        all.extend(of_issue(Issue::JitdumpBadLoad, 3));
+        let (warnings, hidden) = selected(&all, false);
+        assert_eq!((warnings.len(), hidden), (13, 2));
+        let (with_notes, hidden) = selected(&all, true);
+        assert_eq!((with_notes.len(), hidden), (14, 2));
+        assert_eq!(with_notes.last().unwrap().issue, Issue::ClockGuessed);
+        let many: Vec<Diagnostic> = Issue::ALL.iter().map(|&issue| Diagnostic::new(issue)).collect();
+        assert_eq!(
+            selected(&many, true),
+            (selected(&many, true).0, many.len() as u64 - 100)
+        );
+    }
+
+    #[test]
     fn json_means_the_same_and_steers_no_terminal() {
         let text = "a\u{9b}31m\u{7f}\u{202e}\u{2028}\u{feff}\u{e0041}\"\\\n\u{1b}[2J ä 😀";
         let value = serde_json::json!({"names": [text, "", "plain"], "nothing": {}, "none": []});
         for formatter in [true, false] {
             let mut out = Vec::new();
             match formatter {
-                true => put_json(&mut out, &value, CompactFormatter).unwrap(),
-                false => put_json(&mut out, &value, PrettyFormatter::new()).unwrap(),
+                true => write_json(&mut out, &value, CompactFormatter).unwrap(),
+                false => write_json(&mut out, &value, PrettyFormatter::new()).unwrap(),
             }
             let written = String::from_utf8(out).unwrap();
             assert!(

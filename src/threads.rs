@@ -1,7 +1,7 @@
-//! The threads that share the work.
+//! Thread pool for parallel work.
 //!
-//! They are a pool of our own: rayon's global pool panics where threads cannot be started, under `ulimit -u`, a
-//! container's `pids.max`, or too little memory. Without threads, everything is done in the calling one.
+//! rayon's global pool panics if threads cannot be started, under `ulimit -u`, a container's `pids.max`, or
+//! with too little memory. This pool then does all work in the calling thread.
 
 use std::io;
 use std::sync::OnceLock;
@@ -12,17 +12,17 @@ use memmap2::MmapMut;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Bytes of stack of a thread.
+/// Stack size of a thread in bytes.
 const STACK: usize = 2 << 20;
 
-/// Bytes of memory that a thread needs to start: its stack, and what it allocates before any of its code runs. Rust's
-/// library panics if the stack for its signal handler is missing.
+/// Memory in bytes that a thread needs to start: its stack, and what it allocates before its code runs.
+/// Rust's library panics if it cannot allocate the stack of its signal handler.
 const ROOM: usize = STACK + (1 << 20);
 
 static POOL: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
 
-/// Starts the threads, as many as there are processors, or as `RAYON_NUM_THREADS` says. Returns why all is done in one thread
-/// if they cannot be started. Without a call, they start when they are needed.
+/// Starts as many threads as there are CPUs, or as `RAYON_NUM_THREADS` specifies. If that fails, returns the
+/// reason, and all work is done in one thread. Without this call, threads start when they are needed.
 pub fn start() -> Result<(), &'static str> {
     match POOL.get_or_init(|| pool().map_err(|error| error.to_string())) {
         Ok(_) => Ok(()),
@@ -35,12 +35,12 @@ fn pool() -> io::Result<ThreadPool> {
     make_sure_of_room(processors)?;
     let pool = ThreadPoolBuilder::new().stack_size(STACK).build();
     let pool = pool.map_err(io::Error::other)?;
-    // Returns once all have started.
+    // Returns when all threads have started.
     pool.broadcast(|_| ());
     Ok(pool)
 }
 
-/// Starts a thread for something else. Fails if it cannot be started.
+/// Starts a separate thread. Fails if it cannot be started.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     make_sure_of_room(1)?;
     let (started, has_started) = mpsc::channel::<()>();
@@ -49,7 +49,7 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()>
         drop(started);
         work();
     })?;
-    // Ends with an error once the other end is dropped.
+    // Ends with an error when the other end is dropped.
     let _ = has_started.recv();
     Ok(())
 }
@@ -58,13 +58,13 @@ fn make_sure_of_room(threads: usize) -> io::Result<()> {
     MmapMut::map_anon(ROOM.saturating_mul(threads)).map(drop)
 }
 
-/// Where work is shared.
+/// Where parallel work runs.
 enum Workers {
-    /// In the rayon pool of a caller, or in ours, from one of its threads.
+    /// In the current rayon pool, a caller's or this one, because this is one of its threads.
     Current,
-    /// In ours.
+    /// In this pool.
     Own(&'static ThreadPool),
-    /// In this thread alone.
+    /// In this thread only.
     None,
 }
 
@@ -73,7 +73,7 @@ impl Workers {
         if rayon::current_thread_index().is_some() {
             return Self::Current;
         }
-        // The reason was returned when they were started.
+        // The reason was returned by the first call.
         let _ = start();
         match POOL.get() {
             Some(Ok(pool)) => Self::Own(pool),
@@ -82,7 +82,7 @@ impl Workers {
     }
 }
 
-/// How many threads share the work.
+/// Returns the number of threads for parallel work.
 #[expect(clippy::disallowed_methods)]
 pub fn count() -> usize {
     match Workers::get() {
@@ -92,12 +92,12 @@ pub fn count() -> usize {
     }
 }
 
-/// What `work` makes of each item, in their order.
+/// Applies `work` to each item in parallel. Returns the results in the order of the items.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     map_with(items, || (), |(), item| work(item))
 }
 
-/// The same with a value that `work` uses for one item after another; some are made for each thread.
+/// As [`map`], with a value that `work` reuses from one item to the next. Each thread makes some.
 #[expect(clippy::disallowed_methods)]
 pub fn map_with<T: Sync, S, R: Send>(
     items: &[T],
@@ -115,7 +115,7 @@ pub fn map_with<T: Sync, S, R: Send>(
     }
 }
 
-/// What `work` makes of each item, which it may change, in their order.
+/// As [`map`], with items that `work` may change.
 #[expect(clippy::disallowed_methods)]
 pub fn map_mut<T: Send, R: Send>(items: &mut [T], work: impl Fn(&mut T) -> R + Sync) -> Vec<R> {
     match Workers::get() {

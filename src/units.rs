@@ -1,4 +1,4 @@
-//! Kinds of numbers as types, so that an address can't be taken for a time.
+//! Distinct types for addresses, times and IDs, so that they cannot be confused.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Address(pub u64);
 
 impl Address {
-    /// The address `bytes` further up, or `None` past the end of the address space.
+    /// Returns the address `bytes` higher, or `None` past the end of the address space.
     pub fn checked_add(self, bytes: u64) -> Option<Self> {
         self.0.checked_add(bytes).map(Self)
     }
@@ -21,38 +21,38 @@ impl fmt::Display for Address {
     }
 }
 
-/// The addresses from `start` up to, but not including, `end`. Never empty.
+/// A half-open range of addresses, from `start` up to but not including `end`; never empty.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AddressRange {
-    /// The first address.
+    /// First address.
     pub start: Address,
-    /// The address behind the last one.
+    /// Address after the last one.
     pub end: Address,
 }
 
 impl AddressRange {
-    /// `size` bytes from `start`; `None` where that is nothing or leaves the address space.
+    /// Creates a range of `size` bytes from `start`; `None` if it is empty or exceeds the address space.
     pub fn new(start: Address, size: u64) -> Option<Self> {
         let end = start.checked_add(size)?;
         (size > 0).then_some(Self { start, end })
     }
 
-    /// How many bytes the range covers.
+    /// Returns the size in bytes.
     pub fn size(self) -> u64 {
         self.end.0.saturating_sub(self.start.0)
     }
 
-    /// Whether `address` lies in the range.
+    /// Returns whether the range contains `address`.
     pub fn contains(self, address: Address) -> bool {
         self.start <= address && address < self.end
     }
 
-    /// Whether the two ranges share an address.
+    /// Returns whether the two ranges have an address in common.
     pub fn overlaps(self, other: Self) -> bool {
         self.start < other.end && other.start < self.end
     }
 
-    /// What the two ranges share.
+    /// Returns the addresses that are in both ranges; `None` if there are none.
     pub fn intersection(self, other: Self) -> Option<Self> {
         let start = self.start.max(other.start);
         let end = self.end.min(other.end);
@@ -66,15 +66,15 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// Nanoseconds on the clock of the profile's records, whichever that is.
+/// Time of a profile's records, in nanoseconds of the clock that the profile uses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// Behind all time: when what never ends ends.
+    /// Later than any real time; the end of an interval that never ends.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The last moment there is: that of a sample which carries no time.
+    /// Latest possible time; the time of samples that have none.
     pub const LAST: Self = Self(u64::MAX - 1);
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A process, by the number that the profile knows it under.
+/// Process ID, as recorded in the profile.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pid(pub u32);
 
@@ -94,16 +94,16 @@ impl fmt::Display for Pid {
     }
 }
 
-/// A thread, by the number that the profile knows it under.
+/// Thread ID, as recorded in the profile.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tid(pub u32);
 
-/// The identity of an object: 20 bytes, as `ld --build-id` makes them.
+/// Build ID of an object: 20 bytes, the size that `ld --build-id` generates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BuildId(pub [u8; BuildId::SIZE]);
 
 impl BuildId {
-    /// Its length in bytes.
+    /// Size in bytes.
     pub const SIZE: usize = 20;
 }
 

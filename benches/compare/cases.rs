@@ -1,4 +1,4 @@
-//! What is compared.
+//! The cases of the comparison.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use crate::inputs::{Case, Input};
 use crate::table::{Row, Section, factor};
 use crate::{floor, programs, traces};
 
-/// What to run, and how.
+/// Which cases to run, and how.
 pub struct Options {
     pub scale: Scale,
-    /// Parts of the names of the cases to run; all, if there are none.
+    /// Parts of the names of the cases to run; empty for all cases.
     pub names: Vec<String>,
     pub runs: usize,
     pub limit: Duration,
     pub folder: PathBuf,
-    /// An input to run on instead of the usual cases.
+    /// Parameters of an input to use instead of the usual cases.
     pub own: Option<Input>,
 }
 
-/// How large the inputs are.
+/// Size of the inputs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     Quick,
@@ -31,19 +31,19 @@ pub enum Scale {
     Huge,
 }
 
-/// How often programs run that take long.
+/// Number of runs of slow programs.
 const SLOW_RUNS: usize = 3;
 
-/// The options for an object for each function.
+/// Options for an object per function.
 const FUNCTION: &[&str] = &["--all", "--layout=function"];
 
-/// The options for objects that functions share.
+/// Options for objects that functions share.
 const IMAGE: &[&str] = &["--all", "--layout=image"];
 
-/// When perf report is stopped at the latest. Some do not end with a hundred thousand objects.
+/// Time limit of perf report; some versions do not finish with a hundred thousand objects.
 const REPORT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The names of those in the table.
+/// Names of the lower bounds in the table.
 const COPY: &str = "cp of the inputs and outputs";
 const WRITER: &str = "writer of the same files";
 const PERF: &str = "perf inject";
@@ -97,10 +97,10 @@ pub fn run(options: &Options) -> String {
     out
 }
 
-/// Compares in one way.
+/// Runs a case.
 type Compare = fn(&Bench<'_>) -> Vec<Section>;
 
-/// All ways by their names, which are also those of their folders.
+/// All cases by their names, which are also the names of their directories.
 const CASES: [(&str, Compare); 10] = [
     ("selection", selection),
     ("all-functions", all_functions),
@@ -114,10 +114,10 @@ const CASES: [(&str, Compare); 10] = [
     ("own", own),
 ];
 
-/// Those of a quick run.
+/// The cases of a quick run.
 const QUICK: [&str; 5] = ["selection", "all-functions", "all-image", "recordings", "traces"];
 
-/// What all cases are given.
+/// Context of all cases.
 pub struct Bench<'a> {
     options: &'a Options,
     folder: &'a Path,
@@ -125,7 +125,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A number, or a tenth of it in the quick run.
+    /// Returns a number, or a tenth of it in a quick run.
     pub fn scaled(&self, number: u64) -> u64 {
         match self.options.scale {
             Scale::Quick => number / 10,
@@ -137,7 +137,7 @@ impl<'a> Bench<'a> {
         self.options.runs
     }
 
-    /// How often programs run that write hundreds of megabytes of small files.
+    /// Returns the number of runs of programs that write hundreds of megabytes of small files.
     fn runs_of_many_files(&self) -> usize {
         self.runs().min(5)
     }
@@ -162,17 +162,17 @@ impl<'a> Bench<'a> {
         contest::run(contestants, self.options.limit, self.folders)
     }
 
-    /// What a program writes into the folder `NAME`.
+    /// Returns the path of a program's output in the directory `NAME`.
     fn output(&self, name: &str) -> PathBuf {
         self.path(name).join("out.data")
     }
 
-    /// The folder of its objects.
+    /// Returns the directory of a program's objects.
     fn objects(&self, name: &str) -> PathBuf {
         self.path(name).join("out.data.elf")
     }
 
-    /// jitinject, which writes into the folder `NAME`.
+    /// Returns jitinject with its output in the directory `NAME`.
     fn jitinject<'c>(
         &self,
         case: &'c Case<'_>,
@@ -189,8 +189,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// perf inject without its build-id cache, which it fills only if the profile has build-ids. (A folder that
-    /// can't be one makes it fail for each object, which takes as long.)
+    /// Returns perf inject without its build ID cache, which it fills only if the profile has build IDs. (With an
+    /// invalid cache directory, it fails for each object, which takes as long.)
     fn perf<'c>(&self, case: &'c Case<'_>, runs: usize) -> Contestant<'c> {
         let output = self.output("perf");
         Contestant::new(PERF, runs, &[&self.path("perf"), case.live()], move || {
@@ -199,7 +199,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// perf inject as it is for profiles that `perf record` wrote without being told anything.
+    /// Returns perf inject as it runs on profiles that `perf record` wrote without further options.
     fn perf_cached<'c>(&self, case: &'c Case<'_>, runs: usize) -> Contestant<'c> {
         let folder = self.path("perf-cached");
         let (output, cache) = (folder.join("out.data"), folder.join("cache"));
@@ -209,12 +209,12 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// What jitinject writes, once, for what needs it to be there.
+    /// Runs jitinject once, for benchmarks that need its output.
     fn prepare(&self, case: &Case<'_>, name: &str, arguments: &[&str]) {
         self.run(vec![self.jitinject(case, name, arguments, 1)]);
     }
 
-    /// `cp` of the inputs and of what [`Bench::prepare`] wrote.
+    /// Returns `cp` of the inputs and of the output of [`Bench::prepare`].
     fn copy<'c>(&self, case: &'c Case<'_>, name: &str, runs: usize) -> Contestant<'c> {
         let target = self.path("copies");
         let outputs = self.path(name);
@@ -224,7 +224,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The minimal writer of the objects that [`Bench::prepare`] wrote.
+    /// Returns the minimal writer of the objects that [`Bench::prepare`] wrote.
     fn writer(&self, name: &str, runs: usize) -> Contestant<'static> {
         let target = self.path("written");
         let (objects, sizes) = (self.objects(name), self.path("sizes"));
@@ -233,7 +233,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// perf report on what was written, with each perf there is.
+    /// Runs perf report on outputs, with each available perf.
     fn reports(&self, outputs: &[(&str, &str)]) -> Vec<Row> {
         let perfs = [Some("perf".to_owned()), programs::newer_perf()];
         let mut contestants = Vec::new();
@@ -255,14 +255,14 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The row of a program.
+/// Returns the row of a program.
 fn row<'r>(rows: &'r [Row], program: &str) -> Option<&'r Row> {
     rows.iter()
         .find(|row| row.program == program && !row.runs.is_empty())
 }
 
-/// How two programs compare in time and memory, the first one being the slower. What else goes on in a machine
-/// only makes programs slower, so the least times tell something too.
+/// Compares two programs, the slower one first, in time and memory. Includes minimum times, because other load
+/// only makes programs slower.
 pub fn ratio(rows: &[Row], slow: &str, fast: &str, memory: bool) -> Option<String> {
     let (slow_row, fast_row) = (row(rows, slow)?, row(rows, fast)?);
     let at_least = if slow_row.is_done() { "" } else { "at least " };
@@ -271,7 +271,7 @@ pub fn ratio(rows: &[Row], slow: &str, fast: &str, memory: bool) -> Option<Strin
         factor(slow_row.wall(), fast_row.wall()),
         factor(slow_row.least(), fast_row.least())
     );
-    // Times of processors come in steps of 10 ms.
+    // CPU times have a resolution of 10 ms.
     if fast_row.cpu() > 0.05 {
         let factor = factor(slow_row.cpu(), fast_row.cpu());
         out += &format!(", {factor} times the processors' time");
@@ -293,7 +293,7 @@ pub fn section(title: String, rows: Vec<Row>, ratios: impl IntoIterator<Item = O
     }
 }
 
-/// A number with separators.
+/// Formats a number with separators.
 pub fn number(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev();
@@ -301,7 +301,7 @@ pub fn number(number: u64) -> String {
     groups.join(",")
 }
 
-/// Samples that touch few of many functions.
+/// Returns an input whose samples hit few of many functions.
 fn touched_little(bench: &Bench<'_>, samples: u64) -> Input {
     Input {
         functions: bench.scaled(100_000),
@@ -406,13 +406,13 @@ fn inlined(bench: &Bench<'_>) -> Vec<Section> {
     vec![section(title, rows, ratios)]
 }
 
-/// The same profile in other formats than a file with plain records.
+/// Compares other formats of the same profile.
 fn formats(bench: &Bench<'_>) -> Vec<Section> {
     let input = touched_little(bench, 1_000_000);
     let case = bench.case(&input);
     let compressed = bench.path("compressed");
     let pipe = bench.path("pipe");
-    // Without its dumps nothing is injected, so that it is the same profile.
+    // Without its dumps nothing is injected, so that the profile is unchanged.
     case.remove_live();
     let plain = case.without_features();
     let copied = programs::jitinject(&plain, &compressed, &["--compress"]).status();
@@ -461,7 +461,7 @@ fn formats(bench: &Bench<'_>) -> Vec<Section> {
         }),
     ]);
     let title = format!("Other formats, {} samples", number(input.samples));
-    // perf inject 6.1 passes compressed records over, and with them all that they hold.
+    // perf inject 6.1 skips compressed records, including everything in them.
     let ratios = [ratio(
         &rows,
         "perf inject, from pipe to pipe",
@@ -471,7 +471,7 @@ fn formats(bench: &Bench<'_>) -> Vec<Section> {
     vec![section(title, rows, ratios)]
 }
 
-/// Makes a command read a file, and write another, through pipes.
+/// Connects a command's standard input and output to files, through pipes.
 fn through_pipes(mut command: Command, input: &Path, output: &Path) -> Command {
     let cat = |input: Stdio, output: Stdio| {
         let spawned = Command::new("cat").stdin(input).stdout(output).spawn();
@@ -531,7 +531,7 @@ fn growth_of_functions(bench: &Bench<'_>) -> Vec<Section> {
         };
         let name = number(functions);
         let case = bench.case_in(&name, &input);
-        // A million files are a burden for any file system.
+        // Any file system is slow with a million files.
         let is_large = functions > 100_000 && bench.options.scale != Scale::Huge;
         let runs = if functions > 100_000 {
             SLOW_RUNS
@@ -579,7 +579,7 @@ fn growth_of_samples(bench: &Bench<'_>) -> Vec<Section> {
     vec![section("Growth with samples".into(), rows, [])]
 }
 
-/// The input that was asked for.
+/// Compares the programs on the input of the command line.
 fn own(bench: &Bench<'_>) -> Vec<Section> {
     let input = bench.options.own.clone().unwrap_or_default();
     let case = bench.case(&input);

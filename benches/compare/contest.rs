@@ -1,4 +1,4 @@
-//! Running programs in turn.
+//! Runs programs in turn.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use crate::measure::{self, End};
 use crate::programs;
 use crate::table::Row;
 
-/// A program that takes part.
+/// A program in the comparison.
 pub struct Contestant<'c> {
     name: String,
     runs: usize,
-    /// The folders that it writes into, which are made anew for each run.
+    /// Its output directories, which are recreated for each run.
     folders: Vec<PathBuf>,
-    /// Makes all else that it needs, and the command.
+    /// Creates everything else that it needs; returns the command.
     prepare: Box<dyn FnMut() -> Command + 'c>,
 }
 
@@ -31,8 +31,8 @@ impl<'c> Contestant<'c> {
     }
 }
 
-/// Lets all run in turn, so that what else goes on in the machine disturbs them alike. Who has fewer runs than
-/// others has the last ones. What the last run of each made stays.
+/// Runs all programs in turn, so that other load affects all of them equally. Programs with fewer runs take part
+/// in the last rounds. Keeps the output of each program's last run.
 pub fn run(mut contestants: Vec<Contestant<'_>>, limit: Duration, folders: &Folders) -> Vec<Row> {
     let rounds = contestants.iter().map(|contestant| contestant.runs).max();
     let rounds = rounds.unwrap_or(0);
@@ -51,7 +51,7 @@ pub fn run(mut contestants: Vec<Contestant<'_>>, limit: Duration, folders: &Fold
             contestant.folders.iter().for_each(|path| folders.make(path));
             let mut command = (contestant.prepare)();
             let before = programs::files(&contestant.folders);
-            // What others wrote is not to be this one's burden.
+            // Pending writes of other programs must not slow this one down.
             rustix::fs::sync();
             row.runs.push(measure::run(&mut command, limit));
             let made = programs::files(&contestant.folders) - before;
@@ -61,7 +61,7 @@ pub fn run(mut contestants: Vec<Contestant<'_>>, limit: Duration, folders: &Fold
     rows
 }
 
-/// Reads all files once, so that they are in memory.
+/// Reads all files once, so that they are in the page cache.
 pub fn warm(paths: &[&Path]) {
     for path in paths {
         if path.is_dir() {

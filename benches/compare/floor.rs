@@ -1,4 +1,4 @@
-//! The least that the machine needs for the same files.
+//! Lower bounds: the time that copying or writing the same files takes.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,15 +7,15 @@ use std::process::Command;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-/// A command that copies files and folders into a folder.
+/// Returns a command that copies files and directories into a directory.
 pub fn copy(from: &[&Path], to: &Path) -> Command {
     let mut command = Command::new("cp");
     command.arg("-r").args(from).arg(to);
     command
 }
 
-/// A command that writes files of the same sizes as those of a folder into another, one after the other;
-/// `sizes` is a file to keep the sizes in.
+/// Returns a command that writes files of the same sizes as those in a directory to another one; `sizes` is a
+/// temporary file for the sizes.
 pub fn write(like: &Path, sizes: &Path, to: &Path) -> Command {
     let mut bytes = Vec::new();
     for entry in fs::read_dir(like).unwrap() {
@@ -30,7 +30,7 @@ pub fn write(like: &Path, sizes: &Path, to: &Path) -> Command {
     command
 }
 
-/// What that command does.
+/// Implements that command.
 pub fn write_files(sizes: &Path, folder: &Path) {
     let folder = openat(CWD, folder, OFlags::DIRECTORY, Mode::empty()).unwrap();
     let sizes = fs::read(sizes).unwrap();

@@ -1,4 +1,4 @@
-//! Folders for what the runs write.
+//! Directories for the output of the runs.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
-/// Makes folders anew for each run, and keeps what they replace until the end.
+/// Creates directories for each run, and keeps replaced ones until the end.
 ///
-/// ext4 does not use the numbers of files again that were removed in the last minutes, and goes through all of
-/// them for each file that is made near them: it then takes ten times as long. So nothing that has many files
-/// is removed between runs, and each new folder gets a region of the disk to itself (`FS_TOPDIR_FL`).
+/// ext4 does not reuse inodes that were freed in the last minutes, and skips all of them for each new file nearby,
+/// which takes ten times as long. So directories with many files are not removed between runs, and each new
+/// directory gets a disk region of its own (`FS_TOPDIR_FL`).
 pub struct Folders {
     root: PathBuf,
     count: Cell<u64>,
@@ -22,7 +22,7 @@ impl Folders {
         let root = tempfile::Builder::new().tempdir_in(root).unwrap().keep();
         let root = fs::canonicalize(root).unwrap();
         let folder = File::open(&root).unwrap();
-        // Other file systems have no such flag.
+        // Other file systems do not support the flag.
         if let Ok(flags) = ioctl_getflags(&folder) {
             let _ = ioctl_setflags(&folder, flags | IFlags::TOPDIR);
         }
@@ -35,20 +35,20 @@ impl Folders {
         self.root.join(format!("folder-{}", self.count.get()))
     }
 
-    /// Makes a folder with nothing in it, whatever was there before.
+    /// Creates an empty directory, replacing what was there.
     pub fn make(&self, path: &Path) {
         self.discard(path);
         let new = self.next_path();
         fs::create_dir(&new).unwrap();
         if fs::rename(&new, path).is_err() {
-            // Another file system is not the one that is measured.
+            // It is on another file system, which is not measured.
             fs::create_dir(path).unwrap();
         }
     }
 
-    /// Takes a folder away, if it is there: what is in it for long if that is much.
+    /// Removes a directory, if it exists. Moves it away instead if it has many files.
     pub fn discard(&self, path: &Path) {
-        /// Files of a folder that can well be removed at once.
+        /// Maximum number of files in a directory that is removed immediately.
         const FEW: usize = 100;
         if !path.exists() {
             return;
@@ -64,7 +64,7 @@ impl Folders {
         fs::remove_dir(path).unwrap();
     }
 
-    /// A folder for a case.
+    /// Creates the directory of a case.
     pub fn case(&self, name: &str) -> PathBuf {
         let path = self.root.join(name);
         self.make(&path);
@@ -74,7 +74,7 @@ impl Folders {
 
 impl Drop for Folders {
     fn drop(&mut self) {
-        // Nothing more can be done about a folder that can't be removed.
+        // Nothing can be done if the removal fails.
         let _ = fs::remove_dir_all(&self.root);
     }
 }

@@ -1,4 +1,4 @@
-//! What the programs are run on: made-up profiles, and the recordings of `testdata/`.
+//! Inputs of the programs: generated profiles, and the recordings in `testdata/`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use crate::folders::Folders;
 use crate::generator::{self, Lines, Plan, Stacks};
 use crate::lines::Layout;
 
-/// A made-up profile.
+/// A generated profile.
 #[derive(Args, Clone, Debug)]
 pub struct Input {
     /// Functions of each process
@@ -36,28 +36,28 @@ pub struct Input {
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub processes: u32,
 
-    /// Functions that samples touch, about so many [default: all]
+    /// Approximate number of functions hit by samples [default: all]
     #[arg(long, value_name = "NUMBER", help_heading = "Inputs")]
     pub touched: Option<u64>,
 
-    /// Places for functions, if there are fewer of them than functions, so that addresses are used again
+    /// Code addresses for functions; if fewer than functions, addresses are reused
     #[arg(long, value_name = "NUMBER", help_heading = "Inputs")]
     pub places: Option<u64>,
 
-    /// What is told of lines: 0 nothing, 1 lines (DEBUG_INFO), 2 inlined calls as well (DEBUG_INFO2)
+    /// Line information: 0 none, 1 lines (DEBUG_INFO), 2 also inlined calls (DEBUG_INFO2)
     #[arg(long, value_name = "KIND", default_value_t = 0, help_heading = "Inputs",
         value_parser = clap::value_parser!(u8).range(0..=2))]
     pub debug_info: u8,
 
-    /// Functions have tables for unwinding
+    /// Functions have unwinding tables
     #[arg(long, help_heading = "Inputs")]
     pub unwinding: bool,
 
-    /// Samples have a piece of the stack instead of a call chain (and functions have tables)
+    /// Samples have a copy of the stack instead of a call chain (and functions have unwinding tables)
     #[arg(long, help_heading = "Inputs")]
     pub stacks: bool,
 
-    /// How many functions a call chain has at most; on average half of it
+    /// Maximum depth of call chains; the average is half of it
     #[arg(long, value_name = "NUMBER", default_value_t = 32, help_heading = "Inputs")]
     pub depth: u64,
 }
@@ -79,9 +79,9 @@ impl Default for Input {
 }
 
 impl Input {
-    /// Makes `perf.data` and its dumps in a folder.
+    /// Writes `perf.data` and its dumps to a directory.
     pub fn make(&self, folder: &Path) {
-        /// perf's number of the feature.
+        /// Feature ID in perf.
         const BUILD_ID: u32 = 2;
         fs::create_dir_all(folder).unwrap();
         let folder = fs::canonicalize(folder).unwrap();
@@ -106,7 +106,7 @@ impl Input {
                 Stacks::Recorded
             },
             has_tables: self.unwinding,
-            // perf record always writes it, unless it is told not to.
+            // perf record writes it by default.
             features: vec![(BUILD_ID, Vec::new())],
             ..Plan::default()
         };
@@ -114,22 +114,22 @@ impl Input {
     }
 }
 
-/// A profile and its dumps. perf writes beside a dump, so the dumps lie in a folder that is made anew for each
-/// run, where the profile says that they are.
+/// A profile and its dumps. perf writes files next to a dump, so the directory of the dumps is recreated for each
+/// run, at the path in the profile.
 pub struct Case<'f> {
-    /// The profile.
+    /// Path of the profile.
     pub profile: PathBuf,
     folders: &'f Folders,
-    /// Where the profile says that the dumps are.
+    /// Directory of the dumps according to the profile.
     live: PathBuf,
-    /// Where they are kept.
+    /// Directory of the original dumps.
     kept: PathBuf,
-    /// What else goes when this does.
+    /// Temporary directory that is removed with the case.
     _temporary: Option<tempfile::TempDir>,
 }
 
 impl<'f> Case<'f> {
-    /// Makes a profile in a folder.
+    /// Generates a profile in a directory.
     pub fn synthetic_symbols(folder: &Path, input: &Input, folders: &'f Folders) -> Self {
         let live = folder.join("jit");
         input.make(&live);
@@ -146,8 +146,8 @@ impl<'f> Case<'f> {
         }
     }
 
-    /// A recording, with another folder for its dumps than where it was recorded. `None` for recordings whose
-    /// dumps lie in no folder of their own.
+    /// Returns a recording, with another directory for its dumps than the recorded one. `None` if its dumps have
+    /// no directory of their own.
     pub fn recording(folder: &Path, name: &str, folders: &'f Folders) -> Option<Self> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
         let mut bytes = fs::read(source.join("perf.data")).unwrap();
@@ -178,25 +178,25 @@ impl<'f> Case<'f> {
         })
     }
 
-    /// Where the profile says that the dumps are.
+    /// Returns the directory of the dumps according to the profile.
     pub fn live(&self) -> &Path {
         &self.live
     }
 
-    /// Puts the dumps where the profile says that they are, and nothing else.
+    /// Writes the dumps to their paths in the profile, and removes everything else there.
     pub fn fresh_dumps(&self) {
         self.folders.make(&self.live);
         link_all(&self.kept, &self.live);
     }
 
-    /// Removes what a run wrote beside the dumps.
+    /// Removes the dumps and what a run wrote next to them.
     pub fn remove_live(&self) {
         self.folders.discard(&self.live);
     }
 
-    /// The same profile without any feature, as if `perf record` had been told to collect no build-ids (`-B`).
+    /// Writes the same profile without features, as `perf record -B` does, which collects no build IDs.
     pub fn without_features(&self) -> PathBuf {
-        /// Where the header has a bit for each feature.
+        /// Offset of the feature bits in the header.
         const FEATURES: u64 = 72;
         let path = self.profile.with_extension("plain");
         if !path.exists() {
@@ -207,13 +207,13 @@ impl<'f> Case<'f> {
         path
     }
 
-    /// The profile and its dumps.
+    /// Returns the paths of the profile and its dumps.
     pub fn files(&self) -> [&Path; 2] {
         [&self.profile, &self.kept]
     }
 }
 
-/// Copies the dumps of a recording, those in folders too, to where they lay under the folder of the recording.
+/// Copies the dumps of a recording, including those in subdirectories.
 fn copy_dumps(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -227,7 +227,7 @@ fn copy_dumps(from: &Path, to: &Path) {
     }
 }
 
-/// The same files under another folder, as links where both are on one file system.
+/// Links or copies a directory tree.
 fn link_all(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -1,7 +1,7 @@
-//! Compares jitinject with `perf inject --jit`, and both with what the machine needs at the least: `scripts/bench`
-//! runs it, `docs/performance.md` shows what came out.
+//! Compares jitinject with `perf inject --jit`, and both with the minimum time for the same files. `scripts/bench`
+//! runs it, `docs/performance.md` has the results.
 
-// A benchmark says that something is wrong by panicking.
+// Benchmarks report failures by panicking.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -43,50 +43,50 @@ use clap::Parser;
 
 use crate::inputs::Input;
 
-/// Compares jitinject with perf inject, and both with the least that the machine needs for the same files.
+/// Compares jitinject with perf inject, and both with the minimum time for the same files.
 #[derive(Parser, Debug)]
 #[command(name = "scripts/bench", max_term_width = 110)]
 struct Arguments {
-    /// A small part, in about two minutes
+    /// Run a small selection, which takes about two minutes
     #[arg(long, conflicts_with = "huge")]
     quick: bool,
 
-    /// Also 50 million samples (10 GB; needs twice that of disk), and a million files
+    /// Also run 50 million samples (10 GB; needs twice that much disk space), and a million files
     #[arg(long)]
     huge: bool,
 
-    /// Only cases with this in their name; may be given more than once
+    /// Run only cases with this text in their name; may be repeated
     #[arg(long, value_name = "TEXT")]
     case: Vec<String>,
 
-    /// How often the fast programs run; the slow ones run less often
+    /// Number of runs of fast programs; slow ones run less often
     #[arg(long, value_name = "NUMBER", default_value_t = 7)]
     runs: usize,
 
-    /// Seconds after which a program is stopped
+    /// Time limit of a program in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     limit: u64,
 
-    /// The folder for inputs and outputs, on the file system to be measured
+    /// Directory for inputs and outputs, on the file system to be measured
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
     folder: PathBuf,
 
-    /// Make an input of its own in this folder, and stop
+    /// Generate an input in this directory, and exit
     #[arg(long, value_name = "DIR")]
     make: Option<PathBuf>,
 
-    /// Compare on an input of its own, as the options below say, not on the usual cases
+    /// Compare on an input generated with the options below, instead of the usual cases
     #[arg(long)]
     own: bool,
 
     #[command(flatten)]
     input: Input,
 
-    /// Write files of the sizes in this file, for the floor
+    /// Write files of the sizes in this file, for the lower bound
     #[arg(long, hide = true, num_args = 2)]
     write_files: Option<Vec<PathBuf>>,
 
-    /// What cargo tells all benchmarks
+    /// Passed by cargo to all benchmarks
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -1,4 +1,4 @@
-//! Running a program once, and what that took.
+//! Runs a program once and measures it.
 
 use std::fs;
 use std::process::Command;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-/// What one run took.
+/// Measurements of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     pub wall: Duration,
-    /// Time of processors, the kernel's for it included; in steps of 10 ms.
+    /// CPU time in user space and in the kernel, with a resolution of 10 ms.
     pub cpu: Duration,
-    /// The most memory it had, in KiB, with the parts of mapped files that were in memory.
+    /// Peak resident memory in KiB, including mapped files.
     pub peak: u64,
-    /// The most memory that is no file's, in KiB.
+    /// Peak anonymous memory in KiB.
     pub anonymous: u64,
     pub end: End,
 }
@@ -26,14 +26,14 @@ pub struct Measured {
 pub enum End {
     Done,
     Failed,
-    /// It was stopped, since it took too long.
+    /// Killed at the time limit.
     Stopped,
 }
 
-/// How often memory is looked at.
+/// Interval between checks of the memory.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// Runs a program, but not longer than `limit`.
+/// Runs a program, for at most `limit`.
 pub fn run(command: &mut Command, limit: Duration) -> Measured {
     let started = Instant::now();
     let mut child = command
@@ -47,7 +47,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Measured {
             while !is_over.load(Ordering::Relaxed) {
                 memory.look(pid);
                 if started.elapsed() > limit && !memory.is_stopped {
-                    // It has not been waited for, so the number is still its own.
+                    // The process has not been reaped yet, so its PID is still valid.
                     memory.is_stopped = kill_process(pid, Signal::KILL).is_ok();
                 }
                 thread::sleep(INTERVAL);
@@ -62,7 +62,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Measured {
     let status = child.wait().unwrap();
     Measured {
         wall,
-        // A tick is 10 ms in all that the kernel tells programs, whatever it counts in.
+        // The kernel reports 10 ms ticks to user space, whatever its internal resolution.
         cpu: Duration::from_millis(10 * ticks),
         peak: memory.peak,
         anonymous: memory.anonymous,
@@ -94,10 +94,10 @@ impl Memory {
     }
 }
 
-/// The time in user space and in the kernel of a process that has ended and was not waited for.
+/// Returns the user and kernel time, in ticks, of a process that has ended and was not reaped.
 fn processor_ticks(pid: Pid) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
-    // The name before may have anything in it; behind it, the state is field 3.
+    // The name in parentheses may contain anything; the state after it is field 3.
     let fields = stat.rsplit_once(')').unwrap().1;
     let fields = fields.split_whitespace().skip(14 - 3).take(2);
     fields.map(|field| field.parse::<u64>().unwrap()).sum()

@@ -1,10 +1,10 @@
-//! The programs that are compared, and what they leave behind.
+//! The compared programs, and their output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A command that says nothing.
+/// Returns a command without output.
 fn silent(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command
@@ -14,7 +14,7 @@ fn silent(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// jitinject, from `input` to `output`.
+/// Returns jitinject, from `input` to `output`.
 pub fn jitinject(input: &Path, output: &Path, more: &[&str]) -> Command {
     let mut command = silent(env!("CARGO_BIN_EXE_jitinject"));
     command
@@ -26,7 +26,7 @@ pub fn jitinject(input: &Path, output: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// perf inject, from `input` to `output`, with `cache` for its build-id cache.
+/// Returns perf inject, from `input` to `output`, with `cache` as its build ID cache.
 pub fn perf_inject(input: &Path, output: &Path, cache: &Path) -> Command {
     let mut command = silent("perf");
     command
@@ -37,8 +37,8 @@ pub fn perf_inject(input: &Path, output: &Path, cache: &Path) -> Command {
     command
 }
 
-/// perf report, by some perf, with `cache` for its build-id cache. It shows where samples were taken, without
-/// call chains: made-up ones have hardly anything in common, which takes perf minutes.
+/// Returns perf report of a given perf, with `cache` as its build ID cache. It omits call chains: generated ones
+/// have hardly anything in common, which takes perf minutes.
 pub fn perf_report(perf: &str, input: &Path, cache: &Path) -> Command {
     let mut command = silent(perf);
     command.arg("--buildid-dir").arg(cache);
@@ -48,26 +48,26 @@ pub fn perf_report(perf: &str, input: &Path, cache: &Path) -> Command {
     command
 }
 
-/// LLVM's reader of XRay's traces, which tells how often functions were called and how long they took.
+/// Returns LLVM's reader of XRay traces, which prints the number of calls and the time of functions.
 pub fn account(trace: &Path, binary: &Path) -> Command {
     let mut command = silent("llvm-xray");
     command.args(["account", "-d", "-m"]).arg(binary).arg(trace);
     command
 }
 
-/// What a program calls its version.
+/// Returns the output of a program's `--version`.
 pub fn version(program: &str) -> String {
     let output = Command::new(program).arg("--version").output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A perf that is newer than the one that is installed, if the environment names one.
+/// Returns a newer perf than the installed one, if the environment names one.
 pub fn newer_perf() -> Option<String> {
     std::env::var("PERF_NEWER").ok().filter(|newer| newer != "perf")
 }
 
-/// How many files there are under some paths, links and folders counted.
+/// Returns the number of files under some paths, including links and directories.
 pub fn files(paths: &[PathBuf]) -> u64 {
     let count = |path: &PathBuf| match fs::read_dir(path) {
         Ok(entries) => {

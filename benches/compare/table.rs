@@ -1,4 +1,4 @@
-//! What came out, as a table.
+//! Prints the results as a table.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::measure::{End, Measured};
 pub struct Row {
     pub program: String,
     pub runs: Vec<Measured>,
-    /// How many files a run made.
+    /// Number of files that a run created.
     pub files: Option<u64>,
 }
 
-/// A case: rows, and what follows from them.
+/// A case: rows, and comparisons of them.
 pub struct Section {
     pub title: String,
     pub rows: Vec<Row>,
@@ -31,24 +31,24 @@ impl Row {
         self.runs.iter().all(|run| run.end == End::Done)
     }
 
-    /// The median of the times on the clock, in seconds.
+    /// Returns the median wall time in seconds.
     pub fn wall(&self) -> f64 {
         median(&self.sorted(|run| run.wall))
     }
 
-    /// The least of the times on the clock, in seconds.
+    /// Returns the minimum wall time in seconds.
     pub fn least(&self) -> f64 {
         let least = self.runs.iter().map(|run| run.wall).min();
         least.map_or(0.0, |wall| wall.as_secs_f64())
     }
 
-    /// The mean of the times of processors, in seconds: they come in too large steps for a median.
+    /// Returns the mean CPU time in seconds; the resolution is too low for a median.
     pub fn cpu(&self) -> f64 {
         let all: Duration = self.runs.iter().map(|run| run.cpu).sum();
         all.as_secs_f64() / self.runs.len().max(1) as f64
     }
 
-    /// The most memory of all runs, in MiB.
+    /// Returns the peak memory of all runs in MiB.
     pub fn peak(&self) -> f64 {
         mebibytes(self.runs.iter().map(|run| run.peak))
     }
@@ -101,7 +101,7 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// How many times as much.
+/// Formats a ratio.
 pub fn factor(more: f64, less: f64) -> String {
     match more / less {
         factor if factor >= 10.0 => format!("{factor:.0}"),
@@ -110,7 +110,7 @@ pub fn factor(more: f64, less: f64) -> String {
 }
 
 impl Section {
-    /// As Markdown that can be read as it is.
+    /// Formats the section as Markdown that is readable as plain text.
     pub fn text(&self) -> String {
         let mut lines = vec![
             [

@@ -1,4 +1,4 @@
-//! Traces of XRay, beside LLVM's own reader.
+//! Compares the processing of XRay traces with LLVM's own reader.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::programs;
 use crate::table::Section;
 use crate::xray_trace::{Buffer, Record, Writer};
 
-/// An instrumented binary with at least as many functions.
+/// An instrumented binary with at least [`FUNCTIONS`] functions.
 const BINARY: &str = "testdata/xray-fdr-pie14/work";
 const FUNCTIONS: u32 = 8;
 
-/// Records of one thread: calls of two functions in a loop, each of which calls others. llvm-xray refuses records of several
-/// threads unless they are in the order of time, and puts more than sixteen buffers out of it.
+/// Returns a trace of one thread: calls of two functions in a loop, each of which calls others. llvm-xray rejects
+/// records of a thread that are not sorted by time, and misorders more than sixteen buffers.
 fn trace(records: u64) -> Vec<u8> {
     const BUFFERS: u64 = 10;
     const NANOSECONDS: u64 = 50;
-    /// A tick is a nanosecond.
+    /// A tick is one nanosecond.
     const START: u64 = 1_790_000_000_000_000_000;
     let mut steps = Vec::new();
     for outer in [1, 2] {

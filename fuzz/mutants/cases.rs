@@ -1,4 +1,4 @@
-//! Sound profiles and their dumps, which mutants are made from.
+//! Valid profiles with their dumps, which mutants are derived from.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ pub struct Case {
     pub name: String,
     pub profile: Pieces,
     pub dumps: Vec<Pieces>,
-    /// Where the profile says that the dumps lie.
+    /// Paths of the dumps in the profile.
     pub dump_paths: Vec<PathBuf>,
     pub expected: Vec<Expected>,
-    /// The folder of the dumps.
+    /// Directory of the dumps.
     folder: TempDir,
 }
 
-/// Recordings whose dumps lie where a folder for each mutant can stand for theirs.
+/// Recordings in which the path of the dumps can be replaced by a directory for each mutant.
 const RECORDINGS: [&str; 8] = [
     "bun",
     "lli14-mcjit",
@@ -36,7 +36,7 @@ const RECORDINGS: [&str; 8] = [
     "wasmtime",
 ];
 
-/// All cases, with their dumps in folders below `folder`, or in `/tmp`.
+/// Returns all cases, with their dumps in directories below `folder`, or in `/tmp`.
 pub fn all(folder: &Path) -> Vec<Case> {
     let synthetic_symbols = plans().into_iter().enumerate().map(|(number, plan)| {
         let folder = tempfile::tempdir_in(folder).unwrap();
@@ -45,10 +45,12 @@ pub fn all(folder: &Path) -> Vec<Case> {
         fs::remove_file(path).unwrap();
         Case::new(format!("made-up-{number}"), &profile, folder)
     });
-    synthetic_symbols.chain(RECORDINGS.into_iter().map(recording)).collect()
+    synthetic_symbols
+        .chain(RECORDINGS.into_iter().map(recording))
+        .collect()
 }
 
-/// Files small enough to be damaged often.
+/// Returns the parameters of small files, which can be damaged often.
 fn plans() -> Vec<Plan> {
     let small = Plan {
         functions: 60,
@@ -69,7 +71,7 @@ fn plans() -> Vec<Plan> {
             ..small.clone()
         },
         Plan {
-            order: ByteOrder::Big,
+            endian: ByteOrder::Big,
             machine: 22,
             two_events: true,
             lines: Lines::Model(Layout::Positions),
@@ -92,7 +94,7 @@ fn recording(name: &str) -> Case {
         .join("../testdata")
         .join(name);
     let mut profile = fs::read(source.join("perf.data")).unwrap();
-    // Another folder whose path is as long as the one in the profile.
+    // Another directory with a path of the same length as in the profile.
     let old = format!("/tmp/cap-{name}");
     let folder = tempfile::Builder::new()
         .prefix("jm-")
@@ -156,8 +158,8 @@ impl Case {
         }
     }
 
-    /// Puts files where the profile says that the dumps are, and nothing else.
-    pub fn put_dumps(&self, dumps: &[Pieces]) {
+    /// Writes the dumps to their paths in the profile, and removes everything else there.
+    pub fn write_dumps(&self, dumps: &[Pieces]) {
         for entry in fs::read_dir(self.folder.path()).unwrap() {
             let path = entry.unwrap().path();
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));

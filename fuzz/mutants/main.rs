@@ -1,5 +1,5 @@
-//! Damages profiles and dumps, runs jitinject on them, and checks that it ends by itself, that all that is whole
-//! is named all the same, and that whatever is lost is told. `scripts/fuzz --mutants` runs it.
+//! Damages profiles and dumps and runs jitinject on them. Checks that jitinject exits by itself, names everything
+//! that is intact, and reports everything that is lost. `scripts/fuzz --mutants` runs it.
 
 mod cases;
 mod oracle;
@@ -24,27 +24,27 @@ use crate::verdict::{Ran, Verdict};
 /// Runs jitinject on damaged files.
 #[derive(Parser)]
 struct Options {
-    /// How many
+    /// Number of mutants
     #[arg(default_value_t = 1000)]
     mutants: u64,
-    /// The first of them
+    /// Index of the first mutant
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// The program
+    /// Path of jitinject
     #[arg(long)]
     jitinject: PathBuf,
-    /// Run `perf inject --jit` on them as well
+    /// Also run `perf inject --jit` on the mutants
     #[arg(long)]
     against_perf: bool,
-    /// Where files that something is wrong with are kept
+    /// Directory for mutants with findings
     #[arg(long)]
     keep: PathBuf,
-    /// A folder for files, best one in memory
+    /// Directory for temporary files, preferably in memory
     #[arg(long, default_value = "/dev/shm")]
     folder: PathBuf,
 }
 
-/// A profile and its dumps, damaged.
+/// A damaged profile with its dumps.
 struct Mutant {
     damages: Vec<Damage>,
     profile: Pieces,
@@ -75,16 +75,16 @@ impl Mutant {
     }
 }
 
-/// What came of all runs of a program.
+/// Totals of all runs of a program.
 #[derive(Default)]
 struct Totals {
     ends: BTreeMap<String, u64>,
     expected: u64,
     named: u64,
-    /// In runs whose profile was damaged, and in others.
+    /// Runs with a damaged profile, and other runs.
     told: [u64; 2],
     silent: u64,
-    /// Runs that lost something without a word, or with status 0.
+    /// Runs that lost something without a message, or with status 0.
     silent_runs: u64,
 }
 
@@ -205,7 +205,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(findings > 0))
 }
 
-/// How functions are laid out, in turns.
+/// Object layouts, used in turn.
 const LAYOUTS: [&str; 2] = ["function", "image"];
 
 fn jitinject(
@@ -217,7 +217,7 @@ fn jitinject(
     work: &Path,
 ) -> Ran {
     let (input, output, summary) = paths(work);
-    case.put_dumps(dumps);
+    case.write_dumps(dumps);
     let bytes = profile.bytes();
     fs::write(&input, &bytes).unwrap();
     let program = options.jitinject.to_str().unwrap();
@@ -230,7 +230,7 @@ fn jitinject(
     Ran::read(end, said, &output, Some(Path::new(&summary)))
 }
 
-/// Whether `perf inject --jit` names all in the sound files.
+/// Returns whether `perf inject --jit` names everything in the valid files.
 fn can_perf_read(case: &Case, work: &Path) -> bool {
     let ran = perf_inject(case, &case.profile, &case.dumps, work);
     let verdict = verdict::of(case, &case.profile, &case.dumps, &ran, &HashSet::new());
@@ -240,7 +240,7 @@ fn can_perf_read(case: &Case, work: &Path) -> bool {
 
 fn perf_inject(case: &Case, profile: &Pieces, dumps: &[Pieces], work: &Path) -> Ran {
     let (input, output, _) = paths(work);
-    case.put_dumps(dumps);
+    case.write_dumps(dumps);
     fs::write(&input, profile.bytes()).unwrap();
     let cache = work.join("debug");
     let text = |path: &PathBuf| path.to_str().unwrap().to_owned();
@@ -261,7 +261,7 @@ fn perf_inject(case: &Case, profile: &Pieces, dumps: &[Pieces], work: &Path) -> 
     Ran::read(end, said, &output, None)
 }
 
-/// Input, output and summary; the last two are removed.
+/// Returns the paths of input, output and summary; removes the last two files.
 fn paths(work: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let (output, summary) = (work.join("out.data"), work.join("summary.json"));
     let _ = (fs::remove_file(&output), fs::remove_file(&summary));
@@ -269,7 +269,7 @@ fn paths(work: &Path) -> (PathBuf, PathBuf, PathBuf) {
     (work.join("perf.data"), output, summary)
 }
 
-/// Keeps what something is wrong with.
+/// Stores a mutant with findings.
 fn keep(folder: &Path, case: &Case, mutant: &Mutant, ran: &Ran) {
     fs::create_dir_all(folder).unwrap();
     fs::write(folder.join("perf.data"), mutant.profile.bytes()).unwrap();

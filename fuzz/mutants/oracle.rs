@@ -1,4 +1,4 @@
-//! What must be named, from a reading of dumps of its own that knows only sound records.
+//! Computes the expected names with an independent parser of jitdumps, which only supports valid records.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,9 @@ use jitinject::bytes::{ByteOrder, Reader, until_nul};
 use crate::pieces::Pieces;
 use crate::profile::Frame;
 
-/// Code that came to an address.
+/// Code that was loaded at an address or moved to it.
 struct Arrival {
-    /// Which file and record say so, and which say what it is.
+    /// File and record of the load or move, and of the load with the name.
     records: [(usize, usize); 2],
     pid: u32,
     time: u64,
@@ -18,16 +18,16 @@ struct Arrival {
     name: Vec<u8>,
 }
 
-/// A sampled address that lies in a function.
+/// A sampled address in a function.
 #[derive(Clone, Debug)]
 pub struct Expected {
     pub frame: Frame,
     pub name: Vec<u8>,
-    /// The records that say so, as numbers of file and record.
+    /// The records with this information, as file and record indices.
     pub records: [(usize, usize); 2],
 }
 
-/// What a record of a dump says, as far as it is a LOAD or a MOVE.
+/// Content of a LOAD or MOVE record.
 struct Said {
     pid: u32,
     time: u64,
@@ -37,8 +37,8 @@ struct Said {
     name: Option<Vec<u8>>,
 }
 
-fn read(record: &[u8], order: ByteOrder) -> Option<Said> {
-    let mut reader = Reader::new(record, order);
+fn read(record: &[u8], endian: ByteOrder) -> Option<Said> {
+    let mut reader = Reader::new(record, endian);
     let kind = reader.u32()?;
     let _size = reader.u32()?;
     let time = reader.u64()?;
@@ -74,19 +74,19 @@ fn read(record: &[u8], order: ByteOrder) -> Option<Said> {
     }
 }
 
-/// The addresses that a record would cover as it stands; none where it is of another type.
-pub fn claims(record: &[u8], order: ByteOrder) -> Option<(u64, u64)> {
-    let said = read(record, order)?;
+/// Returns the addresses in a record, which may be damaged; `None` for other types.
+pub fn claims(record: &[u8], endian: ByteOrder) -> Option<(u64, u64)> {
+    let said = read(record, endian)?;
     Some((said.start, said.size))
 }
 
-/// The frames that lie in functions of sound dumps.
+/// Returns the frames in functions of valid dumps.
 pub fn expected(dumps: &[Pieces], frames: &[Frame]) -> Vec<Expected> {
     let mut arrivals: HashMap<u32, Vec<Arrival>> = HashMap::new();
     for (file, dump) in dumps.iter().enumerate() {
         let mut by_index = HashMap::new();
         for piece in &dump.pieces {
-            let (Some(record), Some(said)) = (piece.record, read(&piece.bytes, dump.order)) else {
+            let (Some(record), Some(said)) = (piece.record, read(&piece.bytes, dump.endian)) else {
                 continue;
             };
             let place = (file, record);

@@ -1,37 +1,37 @@
-//! A file as its records, which can be damaged: it is known of each record whether it still is what it was.
+//! Splits a file into records, damages them, and tracks which ones are unchanged.
 
 use std::ops::Range;
 
 use jitinject::bytes::ByteOrder;
 use jitinject_fuzz::generator::Random;
 
-/// What a file is made of.
+/// Format of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Profile,
     Dump,
 }
 
-/// A record, or what stands before or behind all records.
+/// A record, or the bytes before or after all records.
 #[derive(Clone)]
 pub struct Piece {
-    /// Which record it was; none of them for what stands before, behind or between them.
+    /// Index of the original record; `None` for bytes before, after or between records.
     pub record: Option<usize>,
     pub bytes: Vec<u8>,
 }
 
-/// A file in pieces.
+/// A file as pieces.
 #[derive(Clone)]
 pub struct Pieces {
     format: Format,
-    pub order: ByteOrder,
+    pub endian: ByteOrder,
     pub pieces: Vec<Piece>,
 }
 
-/// Where the header of a profile says how many bytes of records there are.
+/// Position of the size of the records in a profile's header.
 pub const RECORDS_SIZE: Range<usize> = 48..56;
 
-/// What damage can be done.
+/// Kinds of damage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Damage {
     Cut,
@@ -58,16 +58,16 @@ pub const DAMAGES: [Damage; 9] = [
 ];
 
 impl Pieces {
-    /// Takes a sound file apart.
+    /// Splits a valid file; `None` if it is invalid.
     pub fn new(file: &[u8], format: Format) -> Option<Self> {
-        let (order, data) = match format {
+        let (endian, data) = match format {
             Format::Profile => crate::profile::data(file)?,
             Format::Dump => {
-                let order = match file.get(..4)? {
+                let endian = match file.get(..4)? {
                     b"DTiJ" => ByteOrder::Little,
                     _ => ByteOrder::Big,
                 };
-                (order, order.u32_at(file, 8)? as usize..file.len())
+                (endian, endian.u32_at(file, 8)? as usize..file.len())
             }
         };
         let mut pieces = vec![Piece {
@@ -77,8 +77,8 @@ impl Pieces {
         let mut at = data.start;
         for record in 0.. {
             let size = match format {
-                Format::Profile => order.u32_at(file, at + 4).map(|word| half(word, order)),
-                Format::Dump => order.u32_at(file, at + 4),
+                Format::Profile => endian.u32_at(file, at + 4).map(|word| half(word, endian)),
+                Format::Dump => endian.u32_at(file, at + 4),
             };
             let size = size.unwrap_or(0) as usize;
             if at >= data.end || size < 8 || at + size > data.end {
@@ -96,12 +96,12 @@ impl Pieces {
         });
         Some(Self {
             format,
-            order,
+            endian,
             pieces,
         })
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn bytes(&self) -> Vec<u8> {
         self.pieces
             .iter()
@@ -110,12 +110,12 @@ impl Pieces {
             .collect()
     }
 
-    /// The number of some record's piece; of any piece where there is no record.
+    /// Returns the index of a random record's piece; of any piece if there are no records.
     fn some_record(&self, random: &mut Random) -> usize {
         random.below(self.pieces.len().saturating_sub(2).max(1) as u64) as usize + 1
     }
 
-    /// Damages the file somewhere.
+    /// Damages the file at a random position.
     pub fn damage(&mut self, damage: Damage, random: &mut Random) {
         let at = self.some_record(random).min(self.pieces.len() - 1);
         let size: usize = self.pieces.iter().map(|piece| piece.bytes.len()).sum();
@@ -159,19 +159,19 @@ impl Pieces {
         }
     }
 
-    /// Lets the header of a profile say that there are so many more bytes of records.
+    /// Increases the size of the records in the header of a profile.
     fn grow(&mut self, bytes: u64) {
-        let order = self.order;
+        let endian = self.endian;
         let place = self.pieces[0].bytes.get_mut(RECORDS_SIZE);
         if let (Format::Profile, Some(place)) = (self.format, place) {
-            let size = order.u64_at(place, 0).unwrap_or(0).wrapping_add(bytes);
+            let size = endian.u64_at(place, 0).unwrap_or(0).wrapping_add(bytes);
             let mut word = Vec::new();
-            order.put_u64(&mut word, size);
+            endian.write_u64(&mut word, size);
             place.copy_from_slice(&word);
         }
     }
 
-    /// Edits the parts of pieces that lie between two places of the file; parts may get shorter.
+    /// Edits the parts of pieces in a range of the file; parts may get shorter.
     fn edit(&mut self, start: usize, end: usize, mut edit: impl FnMut(&mut Vec<u8>)) {
         let mut offset = 0;
         for piece in &mut self.pieces {
@@ -186,10 +186,10 @@ impl Pieces {
         }
     }
 
-    /// Gives a length or a count in a record another value.
+    /// Changes a length or a count in a record.
     fn lie(&mut self, at: usize, random: &mut Random) {
         const DUMP_WORDS: [usize; 4] = [16, 24, 32, 40];
-        let order = self.order;
+        let endian = self.endian;
         let bytes = &mut self.pieces[at].bytes;
         let size = bytes.len() as u64;
         let values = [
@@ -207,15 +207,15 @@ impl Pieces {
         let mut new = Vec::new();
         let field = match self.format {
             Format::Profile => {
-                order.put_u16(&mut new, value as u16);
+                endian.write_u16(&mut new, value as u16);
                 6
             }
             Format::Dump if random.below(2) == 0 => {
-                order.put_u32(&mut new, value as u32);
+                endian.write_u32(&mut new, value as u32);
                 4
             }
             Format::Dump => {
-                order.put_u64(&mut new, value);
+                endian.write_u64(&mut new, value);
                 DUMP_WORDS[random.below(4) as usize]
             }
         };
@@ -225,9 +225,9 @@ impl Pieces {
     }
 }
 
-/// The size in the word that a record of a profile has behind its type.
-fn half(word: u32, order: ByteOrder) -> u32 {
-    match order {
+/// Returns the size in the word after the type of a profile's record.
+fn half(word: u32, endian: ByteOrder) -> u32 {
+    match endian {
         ByteOrder::Little => word >> 16,
         ByteOrder::Big => word & 0xffff,
     }

@@ -1,5 +1,5 @@
-//! A reading of profiles of its own: samples, and which file's symbol lies at an address at a time. It is as
-//! simple as can be, and knows only files with events of one shape.
+//! An independent, minimal parser of profiles: reads samples, and finds the symbol of an address at a time. Only
+//! supports files with events of one format.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,8 +7,7 @@ use std::path::Path;
 use jitinject::bytes::{ByteOrder, Reader, until_nul};
 use object::{Object, ObjectSymbol};
 
-/// The bits of a sample's type: its fields in front of the callers, in their order, and the callers. A sample
-/// that has others there is passed over.
+/// Sample fields before the callers, in order, and the callers. Samples with other fields there are skipped.
 const IDENTIFIER: u64 = 1 << 16;
 const IP: u64 = 1 << 0;
 const TID: u64 = 1 << 1;
@@ -16,10 +15,10 @@ const TIME: u64 = 1 << 2;
 const READ: u64 = 1 << 4;
 const CALLCHAIN: u64 = 1 << 5;
 const AFTER_TIME: [u64; 5] = [1 << 3, 1 << 6, 1 << 9, 1 << 7, 1 << 8];
-/// Fields of a trailer behind the time: id, stream, processor, identifier.
+/// Fields of a trailer after the time: ID, stream ID, CPU, identifier.
 const TRAILER: [u64; 4] = [1 << 6, 1 << 9, 1 << 7, 1 << 16];
 
-/// An address that a sample holds.
+/// An address in a sample.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frame {
     pub pid: u32,
@@ -27,60 +26,60 @@ pub struct Frame {
     pub address: u64,
 }
 
-/// A map of a file, or of no file.
+/// A mapping, of a file or anonymous.
 #[derive(Clone, Debug)]
 struct Map {
     pid: u32,
     time: u64,
     start: u64,
     size: u64,
-    /// The offset in the file of the first byte.
+    /// File offset of the first byte.
     offset: u64,
     path: Vec<u8>,
 }
 
-/// A profile, as far as it matters here.
+/// The relevant content of a profile.
 #[derive(Default)]
 pub struct Profile {
     pub frames: Vec<Frame>,
-    /// Whether a record is of a type that no perf has ever written, nor is taken for one to come.
+    /// Whether a record has a type that perf neither writes nor skips as a future one.
     pub stops_perf: bool,
-    /// In the order of time.
+    /// Mappings by ascending time.
     maps: Vec<Map>,
 }
 
-/// Where the records of a file are; `None` where it is no file.
+/// Returns endianness and range of the records; `None` if it is not a profile in file format.
 pub fn data(file: &[u8]) -> Option<(ByteOrder, std::ops::Range<usize>)> {
-    let order = match file.get(..8)? {
+    let endian = match file.get(..8)? {
         b"PERFILE2" => ByteOrder::Little,
         b"2ELIFREP" => ByteOrder::Big,
         _ => return None,
     };
-    let word = |at| order.u64_at(file, at);
+    let word = |at| endian.u64_at(file, at);
     if word(8)? != 104 {
         return None;
     }
     let start = usize::try_from(word(40)?).ok()?;
     let end = start.checked_add(usize::try_from(word(48)?).ok()?)?;
-    (end <= file.len()).then_some((order, start..end))
+    (end <= file.len()).then_some((endian, start..end))
 }
 
 impl Profile {
-    /// Reads a file.
+    /// Parses a file.
     pub fn read(file: &[u8]) -> Option<Self> {
-        let (order, data) = data(file)?;
-        let attrs = usize::try_from(order.u64_at(file, 24)?).ok()?;
-        let shape = order.u64_at(file, attrs.checked_add(24)?)?;
+        let (endian, data) = data(file)?;
+        let attrs = usize::try_from(endian.u64_at(file, 24)?).ok()?;
+        let shape = endian.u64_at(file, attrs.checked_add(24)?)?;
         let mut profile = Self::default();
         let mut rest = file.get(data)?;
         while !rest.is_empty() {
-            let size = usize::from(Reader::new(rest.get(6..)?, order).u16()?);
+            let size = usize::from(Reader::new(rest.get(6..)?, endian).u16()?);
             let (record, behind) = rest.split_at_checked(size)?;
-            profile.add(record, order, shape);
-            // Formats of tracepoints and AUX data stand behind their records.
-            let payload = match order.u32_at(record, 0)? {
-                66 => u64::from(order.u32_at(record, 8)?),
-                71 => order.u64_at(record, 8)?,
+            profile.add(record, endian, shape);
+            // Data of tracepoint formats and AUX data follow their records.
+            let payload = match endian.u32_at(record, 0)? {
+                66 => u64::from(endian.u32_at(record, 8)?),
+                71 => endian.u64_at(record, 8)?,
                 _ => 0,
             };
             rest = behind.get(usize::try_from(payload).ok()?..)?;
@@ -89,15 +88,15 @@ impl Profile {
         Some(profile)
     }
 
-    fn add(&mut self, record: &[u8], order: ByteOrder, shape: u64) -> Option<()> {
-        let body = Reader::new(record.get(8..)?, order);
-        let kind = order.u32_at(record, 0)?;
+    fn add(&mut self, record: &[u8], endian: ByteOrder, shape: u64) -> Option<()> {
+        let body = Reader::new(record.get(8..)?, endian);
+        let kind = endian.u32_at(record, 0)?;
         self.stops_perf |= !matches!(kind, 1..=31 | 64..=95);
         match kind {
             9 if shape & READ == 0 => self.add_sample(body, shape),
             kind @ (1 | 10) => {
                 let back = TRAILER.iter().filter(|&&field| shape & field != 0).count() * 8 + 8;
-                let time = order.u64_at(record, record.len().checked_sub(back)?)?;
+                let time = endian.u64_at(record, record.len().checked_sub(back)?)?;
                 self.add_map(body, kind == 10, time)
             }
             _ => None,
@@ -125,7 +124,7 @@ impl Profile {
         if has(CALLCHAIN) {
             for at in 0..body.u64()? {
                 let address = body.u64()?;
-                // Behind the mark that says whose they are, the first is the sampled address again.
+                // After the context marker, the first address is the sampled address again.
                 if at > 1 && address < u64::MAX - 4095 {
                     add(address.wrapping_sub(1));
                 }
@@ -151,8 +150,8 @@ impl Profile {
         Some(())
     }
 
-    /// The name of what lies at each of some frames, where a file `is_object` that was made for JIT code is
-    /// mapped there.
+    /// Returns the symbol for each of some frames, if a file that was written for JIT code (`is_object`) is mapped
+    /// there.
     pub fn names(&self, frames: &[Frame], is_object: impl Fn(&[u8]) -> bool) -> Vec<Option<Vec<u8>>> {
         let mut symbols = HashMap::new();
         let mut by_pid: HashMap<u32, Vec<&Map>> = HashMap::new();
@@ -170,7 +169,7 @@ impl Profile {
             let symbols: &mut Vec<Symbol> = symbols
                 .entry(map.path.clone())
                 .or_insert_with(|| symbols_of(&map.path).unwrap_or_default());
-            // In objects of several functions, offsets are addresses.
+            // In objects of several functions, file offsets equal addresses.
             let address = frame.address.wrapping_sub(map.start).wrapping_add(map.offset);
             let holds = |symbol: &&Symbol| address.wrapping_sub(symbol.start) < symbol.size;
             let symbol = match &symbols[..] {
@@ -190,7 +189,7 @@ struct Symbol {
     name: Vec<u8>,
 }
 
-/// The functions in an object.
+/// Reads the functions of an object.
 fn symbols_of(path: &[u8]) -> Option<Vec<Symbol>> {
     let bytes = std::fs::read(Path::new(std::str::from_utf8(path).ok()?)).ok()?;
     let file = object::File::parse(&*bytes).ok()?;

@@ -1,4 +1,4 @@
-//! Running programs that may do anything, within limits.
+//! Runs untrusted programs with limits.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a program may take.
+/// Time limit of a program.
 const TIME: Duration = Duration::from_secs(10);
-/// How many bytes of addresses it may have beside those of its inputs.
+/// Limit of its address space in bytes, in addition to the size of its inputs.
 const ADDRESSES: u64 = 1 << 30;
 
-/// How it ended.
+/// How a program ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
     Status(i32),
@@ -19,8 +19,8 @@ pub enum End {
     TimeOut,
 }
 
-/// Runs a program with `inputs` bytes of input; what it says goes to a file of `folder`. Returns how it ended
-/// and what it said.
+/// Runs a program with `inputs` bytes of input; its output goes to a file in `folder`. Returns how it ended, and
+/// the output.
 pub fn run(program: &[&str], folder: &Path, inputs: u64) -> (End, String) {
     let said = folder.join("said");
     let limit = (ADDRESSES + inputs) / 1024;
@@ -31,7 +31,7 @@ pub fn run(program: &[&str], folder: &Path, inputs: u64) -> (End, String) {
             "sh",
         ])
         .args(program)
-        // Each thread of the allocator sets addresses aside.
+        // The allocator reserves address space for each thread.
         .env("RAYON_NUM_THREADS", "2")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

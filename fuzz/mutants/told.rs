@@ -1,4 +1,4 @@
-//! What a damaged profile still tells.
+//! Determines what is intact in a damaged profile.
 
 use std::collections::HashSet;
 
@@ -9,29 +9,29 @@ use crate::pieces::{Piece, Pieces, RECORDS_SIZE};
 use crate::profile::Profile;
 use crate::verdict::whole;
 
-/// How many whole records may be passed over between two that are damaged: they could not be told from other
-/// bytes.
+/// Maximum number of intact records between two damaged ones that may be skipped: so few can't be distinguished
+/// from other bytes.
 const TOO_FEW: usize = 3;
 
-/// The samples that must be read, but for those of processes of which other records are damaged.
+/// The samples that must be read, except for those of processes with other damaged records.
 pub struct Told {
-    /// Process and time.
+    /// PID and time.
     samples: HashSet<(u32, u64)>,
-    /// Processes of which nobody knows what was mapped.
+    /// PIDs with unknown mappings.
     unsure: HashSet<u32>,
 }
 
 impl Told {
-    /// Whether a sample counts.
+    /// Returns whether a sample must be read.
     pub fn has(&self, pid: u32, time: u64) -> bool {
         self.samples.contains(&(pid, time)) && !self.unsure.contains(&pid)
     }
 }
 
-/// What is whole in a damaged profile; nothing where its head is damaged, or records that matter for all
+/// Returns what is intact in a damaged profile; `None` if its header is damaged, or records that affect all
 /// processes.
 pub fn of(case: &Case, profile: &Pieces) -> Option<Told> {
-    let order = case.profile.order;
+    let endian = case.profile.endian;
     let whole = whole(&case.profile, profile);
     if !profile
         .pieces
@@ -53,7 +53,7 @@ pub fn of(case: &Case, profile: &Pieces) -> Option<Told> {
         .iter()
         .filter(|it| it.record.is_some() && !is_whole(it));
     for piece in before.chain(after) {
-        unsure.extend(processes(&piece.bytes, order)?);
+        unsure.extend(processes(&piece.bytes, endian)?);
     }
     let mut file = case.profile.clone();
     file.pieces
@@ -61,7 +61,7 @@ pub fn of(case: &Case, profile: &Pieces) -> Option<Told> {
     let records = file.pieces.iter().filter(|it| it.record.is_some());
     let size: usize = records.map(|it| it.bytes.len()).sum();
     let mut word = Vec::new();
-    order.put_u64(&mut word, size as u64);
+    endian.write_u64(&mut word, size as u64);
     let mut bytes = file.bytes();
     bytes[RECORDS_SIZE].copy_from_slice(&word);
     let frames = Profile::read(&bytes)?.frames;
@@ -69,11 +69,11 @@ pub fn of(case: &Case, profile: &Pieces) -> Option<Told> {
     Some(Told { samples, unsure })
 }
 
-/// The records that are whole, without those of which too few stand between damaged ones, and those behind the
-/// end of all records that the header tells.
+/// Returns the intact records, without short runs between damaged records, and without those after the end in the
+/// header.
 fn believable(profile: &Pieces, is_whole: impl Fn(&Piece) -> bool) -> HashSet<usize> {
     let head = profile.pieces.first().map(|head| &head.bytes[..]);
-    let size = head.and_then(|head| profile.order.u64_at(head, RECORDS_SIZE.start));
+    let size = head.and_then(|head| profile.endian.u64_at(head, RECORDS_SIZE.start));
     let mut left = size.unwrap_or(0);
     let records = profile.pieces.iter().skip(1).map_while(|piece| {
         left = left.checked_sub(piece.bytes.len() as u64)?;
@@ -89,20 +89,20 @@ fn believable(profile: &Pieces, is_whole: impl Fn(&Piece) -> bool) -> HashSet<us
     found
 }
 
-/// The processes that a record is about, beside samples; `None` if it may matter for all of them.
-fn processes(record: &[u8], order: ByteOrder) -> Option<Vec<u32>> {
+/// Returns the PIDs of a record other than a sample; `None` if it may affect all processes.
+fn processes(record: &[u8], endian: ByteOrder) -> Option<Vec<u32>> {
     const TIME_CONV: u32 = 79;
     const FORK: u32 = 7;
-    let pid = order.u32_at(record, 8);
-    match order.u32_at(record, 0) {
+    let pid = endian.u32_at(record, 8);
+    match endian.u32_at(record, 0) {
         Some(TIME_CONV) => None,
         Some(1 | 3 | 10) => Some(pid.into_iter().collect()),
-        Some(FORK) => Some(pid.into_iter().chain(order.u32_at(record, 12)).collect()),
+        Some(FORK) => Some(pid.into_iter().chain(endian.u32_at(record, 12)).collect()),
         _ => Some(Vec::new()),
     }
 }
 
-/// Whether what stands before all records is the same, whatever the size of these.
+/// Returns whether the bytes before all records are the same, except for the size of the records.
 fn is_same_head(one: &Piece, other: &Piece) -> bool {
     let without_size = |piece: &Piece| {
         let mut bytes = piece.bytes.clone();

@@ -1,4 +1,4 @@
-//! What is to be said of a run.
+//! Evaluates a run.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,15 +11,15 @@ use crate::profile::{Frame, Profile};
 use crate::programs::End;
 use crate::told;
 
-/// What a run left behind.
+/// Results of a run.
 pub struct Ran {
     pub end: End,
     pub said: String,
-    /// The warnings of its summary, each with its file and how often it came.
+    /// Warnings in its summary, each with file and count.
     pub warnings: HashSet<(String, String, u64)>,
-    /// Its output, where there is one that can be read.
+    /// Its output, if it can be parsed.
     output: Option<Profile>,
-    /// The folder of its objects.
+    /// Directory of its objects.
     objects: Vec<u8>,
 }
 
@@ -47,31 +47,31 @@ fn warnings(summary: &Path) -> Option<HashSet<(String, String, u64)>> {
     Some(warnings.collect())
 }
 
-/// What came of a run.
+/// Evaluation of a run.
 pub struct Verdict {
     end: End,
     has_panicked: bool,
-    /// Whether it left an output that can be read.
+    /// Whether there is an output that can be parsed.
     has_output: bool,
-    /// Frames in functions whose records are whole, and that no damaged record claims.
+    /// Number of frames in functions with intact records whose addresses no damaged record claims.
     pub expected: u64,
-    /// How many of those have their name in the output.
+    /// Number of those frames that have the right name in the output.
     pub named: u64,
-    /// Those that have not.
+    /// The other frames, with their names in the output.
     pub lost: Vec<(Expected, Option<Vec<u8>>)>,
-    /// Frames in functions whose records are there in part, and that have no name.
+    /// Number of frames without a name in functions with truncated or extended records.
     torn: u64,
-    /// Whether it said anything that it does not say of the sound files.
+    /// Whether it printed anything that it does not print for the valid files.
     pub is_told: bool,
     /// Whether the profile was damaged.
     pub is_profile_damaged: bool,
-    /// Whether all dumps are sound.
+    /// Whether all dumps are valid.
     has_sound_dumps: bool,
-    /// Whether there is a record in the output that perf stops at.
+    /// Whether the output has a record at which perf stops.
     stops_perf: bool,
 }
 
-/// Compares what came out with what must.
+/// Compares the results of a run with the expected ones.
 pub fn of(
     case: &Case,
     profile: &Pieces,
@@ -139,18 +139,18 @@ pub fn of(
     }
 }
 
-/// Names of symbols are escaped where they would do something to a terminal.
+/// Symbols are escaped if they contain control characters for terminals.
 fn same(found: &[u8], name: &[u8]) -> bool {
     found == name || !name.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// Whether perf inject made a file.
+/// Returns whether perf inject wrote a file.
 fn jitted(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     name.starts_with(b"jitted-")
 }
 
-/// The records of a file that are what they were.
+/// Returns the unchanged records of a file.
 pub fn whole(before: &Pieces, after: &Pieces) -> HashSet<usize> {
     let originals: std::collections::HashMap<_, _> = before
         .pieces
@@ -162,9 +162,8 @@ pub fn whole(before: &Pieces, after: &Pieces) -> HashSet<usize> {
     whole.map(|(record, _)| record).collect()
 }
 
-/// The frames in functions whose records have more or fewer bytes than they had, but some other than zero, of
-/// which space that was set aside is made. What has changed in other ways may say something else, which nobody
-/// can tell.
+/// Returns the frames in functions whose records were truncated or extended, and are not all zeros, as reserved
+/// space is. With other damage, the actual content of the record is unknown.
 fn torn(case: &Case, dumps: &[Pieces]) -> Vec<Frame> {
     let mut torn = HashSet::new();
     for (file, (before, after)) in case.dumps.iter().zip(dumps).enumerate() {
@@ -182,20 +181,20 @@ fn torn(case: &Case, dumps: &[Pieces]) -> Vec<Frame> {
     frames.map(|it| it.frame).collect()
 }
 
-/// What damaged records claim as they stand.
+/// Returns the addresses in damaged records.
 fn claims(before: &[Pieces], after: &[Pieces]) -> Vec<(u64, u64)> {
     let mut claims = Vec::new();
     for (before, after) in before.iter().zip(after) {
         let whole = whole(before, after);
         let damaged = after.pieces.iter();
         let damaged = damaged.filter(|it| it.record.is_some_and(|record| !whole.contains(&record)));
-        claims.extend(damaged.filter_map(|it| oracle::claims(&it.bytes, after.order)));
+        claims.extend(damaged.filter_map(|it| oracle::claims(&it.bytes, after.endian)));
     }
     claims
 }
 
 impl Verdict {
-    /// How it ended, in words.
+    /// Returns the exit status or signal as text.
     pub fn end_text(&self) -> String {
         match &self.end {
             End::Status(status) => format!("status {status}"),
@@ -204,7 +203,7 @@ impl Verdict {
         }
     }
 
-    /// What is wrong.
+    /// Returns what is wrong.
     pub fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         let may_fail = self.is_profile_damaged;
@@ -226,7 +225,7 @@ impl Verdict {
         if self.stops_perf {
             findings.push("an output with a record of a type that perf stops at".into());
         }
-        // Damage in a profile is no reason to lose what is whole in it.
+        // Damage in a profile must not affect what is intact in it.
         let must_have_all = self.is_profile_damaged && self.has_sound_dumps && self.has_output;
         if let (Some((first, name)), true) = (self.lost.first(), must_have_all || !self.is_told) {
             findings.push(format!(

@@ -1,7 +1,7 @@
-//! What the targets and the programs beside them share: how inputs are made and taken apart, and how outputs
-//! are read back by libraries that had no part in writing them.
+//! Shared code of the fuzz targets and programs: creates and parses inputs, and reads outputs back with
+//! independent libraries.
 //!
-//! A target says that something is wrong by panicking.
+//! Targets report failures by panicking.
 
 pub mod choices;
 pub mod read_back;

@@ -1,4 +1,4 @@
-//! Objects, lines and tables as `object` and gimli read them.
+//! Reads objects, lines and unwinding tables back with `object` and gimli.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,9 +11,9 @@ use object::{Object, ObjectSection, ObjectSymbol};
 
 type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
-/// A byte order in gimli's terms.
-pub fn endian(order: ByteOrder) -> RunTimeEndian {
-    match order {
+/// Converts an endianness to gimli's type.
+pub fn gimli_endian(endian: ByteOrder) -> RunTimeEndian {
+    match endian {
         ByteOrder::Little => RunTimeEndian::Little,
         ByteOrder::Big => RunTimeEndian::Big,
     }
@@ -22,45 +22,49 @@ pub fn endian(order: ByteOrder) -> RunTimeEndian {
 /// A row of a line program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineRow {
-    /// The first address that it is for.
+    /// First address of the row.
     pub address: u64,
-    /// The number of its file has one in the table of files.
+    /// Whether its file index is in the file table.
     pub has_file: bool,
-    /// Its line; 0 if it has none.
+    /// Line; 0 if there is none.
     pub line: u64,
-    /// Its column; 0 if it has none.
+    /// Column; 0 if there is none.
     pub column: u64,
 }
 
 /// An inlined call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// How many calls it lies in.
+    /// Number of enclosing calls.
     pub depth: usize,
-    /// Its code.
+    /// Address ranges of its code.
     pub ranges: Vec<Range<u64>>,
-    /// The line of the call; 0 if it has none.
+    /// Line of the call; 0 if there is none.
     pub line: u64,
 }
 
-/// What the sections of one function say.
+/// Content of the sections of one function.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
-    /// The rows but for the one that ends the sequence.
+    /// Rows, without the one that ends the sequence.
     pub rows: Vec<LineRow>,
-    /// Where the sequence ends.
+    /// End address of the sequence.
     pub end: Option<u64>,
-    /// The inlined calls, each followed by those inside it.
+    /// Inlined calls, each followed by those inside it.
     pub calls: Vec<Call>,
-    /// What `.debug_aranges` says of its code.
+    /// Address ranges in `.debug_aranges`.
     pub code: Vec<Range<u64>>,
 }
 
-/// Reads the sections of one function; everything in them must make sense.
-pub fn contents(sections: &dwarf::Sections<'_>, order: ByteOrder) -> Contents {
+/// Reads the sections of one function; panics if anything in them is invalid.
+pub fn contents(sections: &dwarf::Sections<'_>, endian: ByteOrder) -> Contents {
     let by_name: HashMap<&str, &[u8]> = sections.iter().copied().collect();
-    let section =
-        |name: &str| EndianSlice::new(by_name.get(name).copied().unwrap_or_default(), endian(order));
+    let section = |name: &str| {
+        EndianSlice::new(
+            by_name.get(name).copied().unwrap_or_default(),
+            gimli_endian(endian),
+        )
+    };
     let load = |id: SectionId| Ok::<_, gimli::Error>(section(id.name()));
     let dwarf = gimli::Dwarf::load(load).unwrap();
     let mut found = Contents::default();
@@ -110,7 +114,7 @@ fn read_entries(unit: gimli::UnitRef<'_, Slice<'_>>, found: &mut Contents) {
         if entry.tag() == dw::DW_TAG_inlined_subroutine {
             let line = entry.attr_value(dw::DW_AT_call_line);
             found.calls.push(Call {
-                // the unit, the function
+                // without the unit and the function
                 depth: usize::try_from(entry.depth()).unwrap() - 2,
                 ranges,
                 line: line.and_then(|line| line.udata_value()).unwrap_or(0),
@@ -146,31 +150,31 @@ fn read_rows(unit: gimli::UnitRef<'_, Slice<'_>>, found: &mut Contents) {
     }
 }
 
-/// Where unwinding tables lie.
+/// Address and encoding of unwinding tables.
 #[derive(Clone, Copy)]
 pub struct TablePlace {
-    /// The address of `.eh_frame`.
+    /// Address of `.eh_frame`.
     pub eh_frame: u64,
-    /// The byte order.
-    pub order: ByteOrder,
-    /// Bytes of an address.
+    /// Endianness.
+    pub endian: ByteOrder,
+    /// Size of an address in bytes.
     pub address_size: u8,
 }
 
-/// An entry for unwinding: its addresses and its instructions, with those of its common part before them.
+/// An unwinding entry: its addresses and its instructions, preceded by those of its CIE.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableEntry {
-    /// Its first address.
+    /// First address.
     pub start: u64,
-    /// Bytes of code.
+    /// Size of the code in bytes.
     pub size: u64,
-    /// What its instructions are, as text.
+    /// Instructions as text.
     pub instructions: Vec<String>,
 }
 
-/// Reads the entries of an `.eh_frame`, as far as gimli can.
+/// Reads the entries of an `.eh_frame`; an error if gimli does not support one.
 pub fn entries(section: &[u8], place: TablePlace) -> Vec<Result<TableEntry, gimli::Error>> {
-    let mut frame = gimli::EhFrame::new(section, endian(place.order));
+    let mut frame = gimli::EhFrame::new(section, gimli_endian(place.endian));
     frame.set_address_size(place.address_size);
     frame.set_vendor(gimli::Vendor::AArch64);
     let bases = gimli::BaseAddresses::default().set_eh_frame(place.eh_frame);
@@ -200,7 +204,7 @@ fn read_entry<'a>(
     let parts = [cie.instructions(frame, bases), entry.instructions(frame, bases)];
     for (part, mut iterator) in parts.into_iter().enumerate() {
         while let Some(instruction) = iterator.next()? {
-            // Padding.
+            // Skips padding.
             if !matches!(instruction, gimli::CallFrameInstruction::Nop) {
                 instructions.push(format!("{part} {}", text(&instruction, frame)?));
             }
@@ -219,7 +223,7 @@ fn read_entry<'a>(
     })
 }
 
-/// What an instruction says, wherever it stands.
+/// Returns an instruction as text, independent of its address.
 fn text(
     instruction: &gimli::CallFrameInstruction<usize>,
     frame: &gimli::EhFrame<Slice<'_>>,
@@ -237,17 +241,17 @@ fn text(
     })
 }
 
-/// Checks that each entry is found through the index in `.eh_frame_hdr`, which lies right behind `.eh_frame`.
+/// Checks that each entry is found with the index in `.eh_frame_hdr`, which directly follows `.eh_frame`.
 pub fn check_index(tables: &jitinject::elf::eh_frame::Tables, place: TablePlace, entries: &[TableEntry]) {
     let (section, header) = tables.bytes.split_at(tables.eh_frame_size);
-    let mut frame = gimli::EhFrame::new(section, endian(place.order));
+    let mut frame = gimli::EhFrame::new(section, gimli_endian(place.endian));
     frame.set_address_size(place.address_size);
     frame.set_vendor(gimli::Vendor::AArch64);
     let header_address = place.eh_frame.wrapping_add(tables.eh_frame_size as u64);
     let bases = gimli::BaseAddresses::default()
         .set_eh_frame(place.eh_frame)
         .set_eh_frame_hdr(header_address);
-    let header = gimli::EhFrameHdr::new(header, endian(place.order));
+    let header = gimli::EhFrameHdr::new(header, gimli_endian(place.endian));
     let header = header.parse(&bases, place.address_size).unwrap();
     let table = header.table().expect("a table");
     for entry in entries {
@@ -260,22 +264,22 @@ pub fn check_index(tables: &jitinject::elf::eh_frame::Tables, place: TablePlace,
     }
 }
 
-/// An object as `object` reads it.
+/// Content of an object as read by `object`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ObjectContents {
-    /// The name of its only symbol.
+    /// Name of its only symbol.
     pub name: Vec<u8>,
-    /// Address and size of that.
+    /// Address and size of the symbol.
     pub place: (u64, u64),
-    /// The content of `.text`.
+    /// Content of `.text`.
     pub text: Vec<u8>,
-    /// The build-id.
+    /// Build ID.
     pub build_id: Vec<u8>,
-    /// The other sections.
+    /// Content of the other sections by name.
     pub sections: HashMap<String, Vec<u8>>,
 }
 
-/// Reads an object; everything in it must make sense.
+/// Reads an object; panics if anything in it is invalid.
 pub fn object(bytes: &[u8]) -> ObjectContents {
     let file = object::File::parse(bytes).unwrap();
     let mut sections = HashMap::new();

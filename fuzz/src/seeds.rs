@@ -1,5 +1,5 @@
-//! Makes the inputs that the targets start from, out of the recordings of `testdata/` and of made-up files:
-//! `seeds FOLDER [COPIES]` writes a folder for each target, with so many damaged copies of each input.
+//! Creates the initial inputs of the targets from the recordings in `testdata/` and from generated files.
+//! `seeds FOLDER [COPIES]` writes a directory for each target, with a number of damaged copies of each input.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ use jitinject_fuzz::mono_log::{Bases, Writer};
 use jitinject_fuzz::xray_map::{IndexForm, Map, Relocations};
 use jitinject_fuzz::xray_trace;
 
-/// How long inputs are at most; longer ones only cost time.
+/// Maximum sizes of inputs in bytes; longer ones only take more time.
 const PROFILE: usize = 8 << 10;
 const DUMP: usize = 4 << 10;
 const MAP: usize = 2 << 10;
 const LOG: usize = 6 << 10;
 const TRACE: usize = 4 << 10;
-/// Of a log's events, which are many of the same kinds, one of so many is taken.
+/// One in this many events of a log is used, because most are of the same kinds.
 const EVERY: usize = 20;
-/// How many records of each buffer of a trace are taken.
+/// Number of records that are used from each buffer of a trace.
 const RECORDS: usize = 30;
-/// How many functions of a dump are looked at.
+/// Number of functions that are used from a dump.
 const FUNCTIONS: usize = 12;
 
 fn main() {
@@ -64,7 +64,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Small files with all that there is.
+/// Returns the parameters of small files with all features.
 fn plans() -> Vec<Plan> {
     let small = Plan {
         functions: 5,
@@ -85,7 +85,7 @@ fn plans() -> Vec<Plan> {
             ..small.clone()
         },
         Plan {
-            order: ByteOrder::Big,
+            endian: ByteOrder::Big,
             machine: 22,
             has_tables: true,
             features: vec![(2, Vec::new()), (6, b"\0\0\0\x08s390x\0\0\0".to_vec())],
@@ -107,10 +107,10 @@ fn plans() -> Vec<Plan> {
     plans
 }
 
-/// The folder with a folder for each target.
+/// The output directory, with a subdirectory for each target.
 struct Seeds {
     folder: PathBuf,
-    /// How many damaged copies there are of each input.
+    /// Number of damaged copies of each input.
     copies: u64,
 }
 
@@ -126,7 +126,7 @@ impl Seeds {
         }
     }
 
-    /// For what is told of whole files, by the number of their kind: all of it, and with each filter.
+    /// Writes inputs for the commands that print whole files, by file kind: without a filter, and with one.
     fn of_commands(&self, kind: u8, name: &str, bytes: &[u8]) {
         self.write("commands", name, &[&[kind, 4], bytes].concat());
         self.write("commands", &format!("{name}-name"), &[&[kind, 1], bytes].concat());
@@ -147,7 +147,7 @@ impl Seeds {
         }
     }
 
-    /// The same in each version of the format, and packed.
+    /// Writes a log in each version of the format; packed logs are written unchanged.
     fn of_mono_log(&self, name: &str, bytes: &[u8]) {
         if packed::is_packed(bytes) {
             self.write("mono", name, &[&[1], cut(bytes, LOG)].concat());
@@ -175,7 +175,7 @@ impl Seeds {
         }
     }
 
-    /// The same in each version of the format, in both byte orders.
+    /// Writes a trace in each version of the format, in both endiannesses.
     fn of_trace(&self, name: &str, bytes: &[u8]) {
         self.write("xray", name, &[&[0], cut(bytes, TRACE)].concat());
         self.of_commands(2, name, cut(bytes, TRACE));
@@ -189,8 +189,8 @@ impl Seeds {
         };
         let index = trace.index();
         for (mode, version) in xray_trace::VERSIONS {
-            for order in [ByteOrder::Little, ByteOrder::Big] {
-                let mut writer = xray_trace::Writer::new(mode, version, order, 1 << 11);
+            for endian in [ByteOrder::Little, ByteOrder::Big] {
+                let mut writer = xray_trace::Writer::new(mode, version, endian, 1 << 11);
                 for buffer in index.buffers() {
                     let all = trace.records(buffer).map(|it| xray_trace::Record {
                         tick: it.tick,
@@ -208,15 +208,15 @@ impl Seeds {
                     });
                 }
                 let written = [&[0], cut(&writer.finish(), TRACE)].concat();
-                let name = format!("{name}-{mode:?}-{version}-{order:?}");
+                let name = format!("{name}-{mode:?}-{version}-{endian:?}");
                 self.write("xray", &name, &written);
             }
         }
     }
 
-    /// Instrumentation maps of XRay.
+    /// Writes XRay instrumentation maps.
     fn of_maps(&self) {
-        for (machine, is_64, order) in [
+        for (machine, is_64, endian) in [
             (62, true, ByteOrder::Little),
             (22, true, ByteOrder::Big),
             (40, false, ByteOrder::Little),
@@ -225,7 +225,7 @@ impl Seeds {
                 for index in [None, Some(IndexForm::Absolute), Some(IndexForm::Relative)] {
                     let map = Map {
                         is_64,
-                        order,
+                        endian,
                         machine,
                         version,
                         relocations: Relocations::Beside,
@@ -256,11 +256,11 @@ impl Seeds {
         let Ok(profile) = Profile::parse(bytes) else {
             return;
         };
-        let order = order_choice(profile.order);
+        let endian = order_choice(profile.endian);
         let data = cut(profile.data, PROFILE);
-        self.write("compression", name, &[&[order], data].concat());
-        let mut packed = vec![order];
-        let mut compressor = Compressor::new(1, profile.order).unwrap();
+        self.write("compression", name, &[&[endian], data].concat());
+        let mut packed = vec![endian];
+        let mut compressor = Compressor::new(1, profile.endian).unwrap();
         compressor.write(data, &mut packed).unwrap();
         compressor.flush(&mut packed).unwrap();
         self.write("compression", &format!("{name}-packed"), &packed);
@@ -270,18 +270,18 @@ impl Seeds {
         let Ok(dump) = Dump::parse(bytes, Machine::host()) else {
             return;
         };
-        let machine = [machine_choice(dump.machine()), order_choice(dump.header().order)];
+        let machine = [machine_choice(dump.machine()), order_choice(dump.header().endian)];
         self.of_commands(0, name, cut(bytes, DUMP));
         self.write("jitdump", name, &[&machine, cut(bytes, DUMP)].concat());
         let mut debug_info = 0;
-        for (offset, kind) in records(bytes, dump.header().order) {
+        for (offset, kind) in records(bytes, dump.header().endian) {
             let Some(choice) = [2, 827_346_259, 827_346_260, 827_346_261]
                 .iter()
                 .position(|it| *it == kind)
             else {
                 continue;
             };
-            let size = dump.header().order.u32_at(bytes, offset + 4).unwrap_or(0) as usize;
+            let size = dump.header().endian.u32_at(bytes, offset + 4).unwrap_or(0) as usize;
             let Some(content) = bytes.get(offset + 24..offset + size.min(DUMP)) else {
                 continue;
             };
@@ -318,22 +318,22 @@ fn cut(bytes: &[u8], size: usize) -> &[u8] {
     &bytes[..size.min(bytes.len())]
 }
 
-fn order_choice(order: ByteOrder) -> u8 {
-    u8::from(order == ByteOrder::Big)
+fn order_choice(endian: ByteOrder) -> u8 {
+    u8::from(endian == ByteOrder::Big)
 }
 
-/// Which of the machines of the targets it is.
+/// Returns the targets' index of a machine.
 fn machine_choice(machine: Machine) -> u8 {
     (0..8)
         .find(|&at| jitinject_fuzz::choices::Choices::new(&[at, 0]).machine().number == machine.number)
         .unwrap_or(0)
 }
 
-/// Offsets and types of the records of a sound dump.
-fn records(bytes: &[u8], order: ByteOrder) -> impl Iterator<Item = (usize, u32)> {
+/// Returns offsets and types of the records of a valid dump.
+fn records(bytes: &[u8], endian: ByteOrder) -> impl Iterator<Item = (usize, u32)> {
     let mut at = 40;
     std::iter::from_fn(move || {
-        let (kind, size) = (order.u32_at(bytes, at)?, order.u32_at(bytes, at + 4)?);
+        let (kind, size) = (endian.u32_at(bytes, at)?, endian.u32_at(bytes, at + 4)?);
         let found = (at, kind);
         at += (size as usize).max(16);
         Some(found)

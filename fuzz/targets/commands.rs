@@ -1,5 +1,5 @@
-//! What the commands for those who make runtimes tell of any file: `dump` each byte once and in order, with a filter no
-//! more than without, and `check` some places of whatever it finds.
+//! Commands for runtime developers on arbitrary files: `dump` prints each byte once and in order, with a filter no
+//! more than without, and `check` prints some offsets of each finding.
 
 #![no_main]
 
@@ -48,14 +48,14 @@ fuzz_target!(|input: &[u8]| {
 
     for finding in check(kind, file, b"jit-1.dump", &Tally::default()).findings {
         assert!(finding.count >= finding.places.len() as u64 && !finding.places.is_empty());
-        // Of a log that is cut, the place is where the missing bytes would be.
+        // For a truncated log, the offset is that of the missing bytes.
         let is_dump = kind == FileKind::Jitdump && !file.is_empty();
         let end = file.len() as u64 + u64::from(!is_dump);
         assert!(finding.places.iter().all(|place| place.offset < end));
     }
 });
 
-/// Walks the pieces, and tells each as text and as JSON.
+/// Dumps a file and formats each entry as text and as JSON.
 fn walk(file: &[u8], kind: FileKind, options: &Options, mut see: impl FnMut(&Entry<'_>)) {
     let Ok(()) = dump(file, kind, options, &mut |entry| {
         see(entry);

@@ -1,5 +1,5 @@
-//! DEBUG_INFO and both layouts of DEBUG_INFO2, made into DWARF: whatever the records hold, gimli reads back
-//! the same rows and calls.
+//! DEBUG_INFO and both layouts of DEBUG_INFO2, converted to DWARF: for arbitrary records, gimli reads back the
+//! same rows and calls.
 
 #![no_main]
 
@@ -33,8 +33,8 @@ fuzz_target!(|input: &[u8]| {
     let machine = choices.machine();
     let code = vec![0x90; 1 + usize::from(choices.u16() % 0x1000)];
     let content = choices.rest();
-    let mut writer = DumpWriter::new(machine.order, machine.number.0.into(), 1);
-    writer.record(kind, 1, &with_address(content, machine.order));
+    let mut writer = DumpWriter::new(machine.endian, machine.number.0.into(), 1);
+    writer.record(kind, 1, &with_address(content, machine.endian));
     writer.load(1, ADDRESS, 0, name, &code);
     let dump = Dump::parse(&writer.bytes, machine).unwrap();
     let Some(event) = dump.events().first() else {
@@ -63,15 +63,15 @@ fuzz_target!(|input: &[u8]| {
         };
         let mut encoder = Encoder::new(&mut buffers, settings);
         encoder.add(&unit).unwrap();
-        let found = read_back::contents(&encoder.finish(), machine.order);
+        let found = read_back::contents(&encoder.finish(), machine.endian);
         check(&info, size, &found);
     }
 });
 
-/// A record's content with the function's address in it, where that is.
-fn with_address(content: &[u8], order: ByteOrder) -> Vec<u8> {
+/// Returns a record's content with the function's address, if it contains one.
+fn with_address(content: &[u8], endian: ByteOrder) -> Vec<u8> {
     let mut out = Vec::new();
-    order.put_u64(&mut out, ADDRESS);
+    endian.write_u64(&mut out, ADDRESS);
     out.extend_from_slice(content);
     out
 }

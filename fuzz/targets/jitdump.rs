@@ -1,5 +1,4 @@
-//! A jitdump: whatever it holds, its functions are read, what is known of their lines is consistent, and
-//! whatever is not used is told.
+//! Arbitrary jitdumps: functions are read, their lines are consistent, and everything unused is reported.
 
 #![no_main]
 
@@ -41,7 +40,7 @@ fuzz_target!(|input: &[u8]| {
     assert!(bytes <= file.len(), "no two functions share their code");
 });
 
-/// What [`DebugInfo::normalise`] promises.
+/// Checks the guarantees of [`DebugInfo::normalise`].
 fn check(info: &DebugInfo<'_>, size: u32) {
     let has_file = |file: Option<u32>| file.is_none_or(|file| (file as usize) < info.files.len());
     assert!(!info.functions.is_empty());

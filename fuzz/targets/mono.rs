@@ -1,6 +1,6 @@
-//! Logs of Mono's profiler, packed or not: whatever they hold, events lie in their buffers one behind the other, lists
-//! have as many elements as they say, whatever is not used is told, the index knows of all that the events tell, and
-//! events that are written again read the same.
+//! Arbitrary logs of Mono's profiler, packed or not: events are adjacent in their buffers, lists have the right
+//! length, everything unused is reported, the index contains everything in the events, and events that are written
+//! again read the same.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::mono_log::{Bases, Writer};
 use libfuzzer_sys::fuzz_target;
 
-/// More comes out of no input.
+/// Maximum size of decompressed inputs.
 const LIMIT: u64 = 1 << 20;
 
 fuzz_target!(|input: &[u8]| {
@@ -48,7 +48,7 @@ fn check(file: &[u8]) {
         end = buffer.offset + 48 + buffer.content().len() as u64;
         used += 48 + buffer.content().len() as u64;
         assert!(end <= file.len() as u64);
-        // A new walk takes the same way.
+        // Iterating again gives the same result.
         assert_eq!(buffer.events().count() as u64, count(&buffer));
     }
     let skipped: u64 = file.len() as u64 - used;
@@ -60,7 +60,7 @@ fn check(file: &[u8]) {
     check_written_again(&log);
 }
 
-/// The index has walked the same events, and has what they tell.
+/// Checks that the index has read the same events, and contains their information.
 fn check_index(log: &Log<'_>, events: u64) {
     let index = Index::of(log);
     assert_eq!(index.events, events);
@@ -110,10 +110,10 @@ fn count(buffer: &Buffer<'_>) -> u64 {
     count
 }
 
-/// What the writer makes of the events that it knows, by itself, is a log of the same events.
+/// Checks that the supported events, written again, form a log of the same events.
 fn check_written_again(log: &Log<'_>) {
     let version = log.header().data_version;
-    // The writer gives roots the form that all but the first logs of Mono 2 have.
+    // The writer uses the format of roots that all but the first logs of Mono 2 have.
     if version == 14 && log.header().major > 1 {
         return;
     }
@@ -140,7 +140,7 @@ fn check_written_again(log: &Log<'_>) {
         let read = again.next().expect("all events are there");
         assert_eq!(read.thread, event.thread);
         assert_eq!(unstamped(read.kind), unstamped(event.kind));
-        // Before, some events have the time of the one before, which may not have been written.
+        // In older versions, some events have the time of the previous one, which may not have been written.
         if version >= 13 {
             assert_eq!(read.time, event.time);
         }
@@ -171,7 +171,7 @@ fn write(writer: &mut Writer, event: &Event<'_>, version: u8) -> bool {
     }
 }
 
-/// Whether the writer can say all that the event says: it writes what Mono did, and what is read is more.
+/// Returns whether the writer supports all of an event: it writes what Mono wrote, but more can be read.
 fn is_writable(kind: &Kind<'_>, version: u8) -> bool {
     match *kind {
         Kind::Monitor { event, frames, .. } => {
@@ -182,7 +182,7 @@ fn is_writable(kind: &Kind<'_>, version: u8) -> bool {
         }
         Kind::CodeBuffer { kind, .. } => kind != CodeBufferKind::Other(-1),
         Kind::Counters { values, .. } => {
-            // One that is no number is not even equal to itself.
+            // NaN does not equal itself.
             let mut values = values.iter();
             values.all(|it| !matches!(it.value, CounterValue::Double(value) if value.is_nan()))
         }
@@ -190,7 +190,7 @@ fn is_writable(kind: &Kind<'_>, version: u8) -> bool {
     }
 }
 
-/// An event without what the writer makes up.
+/// Returns an event without the values that the writer generates.
 fn unstamped(mut kind: Kind<'_>) -> Kind<'_> {
     match &mut kind {
         Kind::SampleHit { sample_type, .. } => *sample_type = None,
@@ -200,7 +200,7 @@ fn unstamped(mut kind: Kind<'_>) -> Kind<'_> {
     kind
 }
 
-/// Lists can be walked to their ends.
+/// Iterates over all lists of an event.
 fn check_lists(kind: &Kind<'_>) {
     match *kind {
         Kind::Allocation { frames, .. }

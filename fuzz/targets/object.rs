@@ -1,4 +1,4 @@
-//! Objects: whatever they are made of, `object` reads back the same.
+//! Arbitrary objects: `object` reads back the same content.
 
 #![no_main]
 
@@ -26,10 +26,10 @@ fuzz_target!(|input: &[u8]| {
     let line = choices.rest();
     let layout = TableLayout {
         eh_frame: tables_address,
-        order: machine.order,
+        endian: machine.endian,
         address_size: machine.address_size(),
     };
-    let tables = Tables::lay_out(std::iter::empty(), layout).unwrap();
+    let tables = Tables::build(std::iter::empty(), layout).unwrap();
     let debug = [(".debug_info", info), (".debug_line", line)];
     let content = Content {
         machine,

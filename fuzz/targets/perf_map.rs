@@ -1,8 +1,9 @@
-//! Perf maps: each line is a symbol, or is told to be none.
+//! Arbitrary perf maps: each line is a symbol or is reported.
 
 #![no_main]
 
-use jitinject::runtime::perf_map::{self, Fault};
+use jitinject::diagnostics::Issue;
+use jitinject::runtime::perf_map;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -12,12 +13,15 @@ fuzz_target!(|input: &[u8]| {
         .by_ref()
         .filter(|line| !matches!(line, [] | [b'\r']))
         .count() as u64;
-    assert_eq!(map.symbols.len() as u64 + map.faults.count(Fault::BadLine), lines);
+    assert_eq!(
+        map.symbols.len() as u64 + map.faults.count(Issue::PerfMapBadLine),
+        lines
+    );
     for symbol in &map.symbols {
         assert!(!symbol.name.is_empty() && !symbol.name.contains(&b'\n') && !symbol.name.contains(&0));
         assert!(symbol.range.size() <= u64::from(u32::MAX));
     }
-    // What was understood means the same when it is written again; symbols without a size come first.
+    // Symbols survive a round trip; those without a size come first.
     let mut text = Vec::new();
     for symbol in &map.symbols {
         let line = format!("{:x} {:x} ", symbol.range.start.0, symbol.range.size());

@@ -1,17 +1,18 @@
-//! A profile, as a file or from a pipe: whatever it holds, it is read, damage is passed over, and what is whole in
-//! it is written again in both forms, and with events of our own among it.
+//! Arbitrary profiles, as a file or from a pipe: damage is skipped, and what is intact is written again in both
+//! formats, also with synthesized events.
 
 #![no_main]
 
 use std::io::Cursor;
 
 use jitinject::code::profile_index::ProfileIndex;
+use jitinject::diagnostics::Issue;
 use jitinject::perf::event::{self, Fork, Mmap};
 use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::perf::record::{self, Record};
 use jitinject::perf::resync;
 use jitinject::perf::sample::Sample;
-use jitinject::perf::synthesis::{self, Definition, Loss, Measure, Synthesis, Thread};
+use jitinject::perf::synthesis::{self, Definition, Measure, Synthesis, Thread};
 use jitinject::perf::{Container, Profile};
 use jitinject::runtime::jitdump::marker;
 use jitinject::units::{Address, Pid, Time};
@@ -21,13 +22,13 @@ fuzz_target!(|input: &[u8]| {
     let Ok(mut profile) = Profile::parse(input) else {
         return;
     };
-    let mut mended = Vec::new();
+    let mut repaired = Vec::new();
     let mut profile_index = ProfileIndex::of(&profile, marker::dump_path);
     if profile_index.has_damage {
-        let damage = resync::mend(profile.whole_records(), &mut mended).unwrap();
-        let (before, kept) = (profile.data.len() as u64, mended.len() as u64);
-        profile = profile.with_records(&mended);
-        // A record may get an empty trailer, of six numbers at most, and bytes up to a multiple of 8.
+        let damage = resync::repair(profile.whole_records(), &mut repaired).unwrap();
+        let (before, kept) = (profile.data.len() as u64, repaired.len() as u64);
+        profile = profile.with_records(&repaired);
+        // A record may get an empty trailer, of up to six integers, and padding to a multiple of 8.
         let added = profile.records().count() as u64 * (6 * 8 + 7);
         assert!(damage.bytes + kept <= before + added);
         profile_index = ProfileIndex::of(&profile, marker::dump_path);
@@ -58,16 +59,19 @@ fuzz_target!(|input: &[u8]| {
     check_synthesis(&profile, [Time(0), first, last, Time::MAX]);
 });
 
-/// Takes a record apart in all ways that there are.
+/// Parses a record in all supported ways.
 fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
-    let order = profile.order;
-    let _ = profile.attrs.time_of(record, order);
-    let _ = (Mmap::parse(record, order), Fork::parse(record, order));
-    let _ = (event::exec(record, order), event::mount_namespace(record, order));
-    if let Some(attr) = profile.attrs.of(record, order)
+    let endian = profile.endian;
+    let _ = profile.attrs.time_of(record, endian);
+    let _ = (Mmap::parse(record, endian), Fork::parse(record, endian));
+    let _ = (
+        event::exec(record, endian),
+        event::mount_namespace(record, endian),
+    );
+    if let Some(attr) = profile.attrs.of(record, endian)
         && record.kind == record::SAMPLE
     {
-        let sample = Sample::parse(record, attr, order);
+        let sample = Sample::parse(record, attr, endian);
         let most = record.bytes.len();
         assert!(sample.callers().count() <= most);
         assert!(sample.branches.iter().count() <= most);
@@ -75,7 +79,7 @@ fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
     }
 }
 
-/// The records up to byte `end` that are none of a pipe's head.
+/// Returns the records up to byte `end` that are not part of a pipe's head.
 fn records<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
     let head = &profile.head_records;
     let records = profile.records_between(0, end);
@@ -86,7 +90,7 @@ fn records<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
 fn check_file(profile: &Profile<'_>, end: u64, written: &[u8]) {
     let again = Profile::parse(written).expect("what was written can be read");
     assert_eq!(again.container, Container::File);
-    // A file without any record looks like one that was not finished.
+    // A file without any record looks like an unfinished one.
     if records(profile, end).is_empty() {
         return;
     }
@@ -104,8 +108,8 @@ fn check_pipe(profile: &Profile<'_>, end: u64, written: &[u8]) {
     assert_eq!(without_head(profile, end), without_head(&again, u64::MAX));
 }
 
-/// The records up to byte `end` of types that a pipe's head never has: even from a file, others become a part of
-/// it.
+/// Returns the records up to byte `end` of types that are never in a pipe's head: others move to it, even from a
+/// file.
 fn without_head<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
     use record::{HEADER_ATTR, HEADER_BUILD_ID, HEADER_FEATURE, HEADER_TRACING_DATA};
     let head = [HEADER_ATTR, HEADER_BUILD_ID, HEADER_FEATURE, HEADER_TRACING_DATA];
@@ -114,10 +118,10 @@ fn without_head<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
     records.map(|record| record.bytes).collect()
 }
 
-/// At the end of each sample of our own.
+/// At the end of each synthesized sample.
 const OWN: &[u8; 12] = b"of our own..";
 
-/// Puts samples of our own among the records, which then are what they were.
+/// Adds synthesized samples, and checks that the other records are unchanged.
 fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
     let definitions = [Definition {
         name: b"own/",
@@ -148,19 +152,19 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
         .filter(|record| !is_own(record) && head.binary_search_by_key(&record.offset, |it| it.0).is_err())
         .collect();
     assert!(own >= times.len());
-    let lost = synthesized.losses.count(Loss::Record);
+    let lost = synthesized.losses.count(Issue::RecordWithoutId);
     // The first one may be the name of our own event.
     let name = (others.len() as u64 + lost).saturating_sub(before.len() as u64);
     assert!(name <= 1);
     let others = &others[name as usize..];
     assert_eq!(others.len() as u64 + lost, before.len() as u64);
-    // Ids that several events have, or none, may lead to another event than before.
+    // Samples with an ID that several events or none have may be assigned to another event than before.
     if lost > 0 || profile.attr_entries.len() > 1 || !profile.attrs.has_times() {
         return;
     }
     for (before, after) in before.iter().zip(others) {
         assert_eq!((before.kind, before.misc), (after.kind, after.misc));
-        let time = profile.attrs.time_of(before, profile.order);
-        assert_eq!(time, again.attrs.time_of(after, profile.order));
+        let time = profile.attrs.time_of(before, profile.endian);
+        assert_eq!(time, again.attrs.time_of(after, profile.endian));
     }
 }

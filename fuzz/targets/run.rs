@@ -1,6 +1,5 @@
-//! A whole run on a profile and a dump, which starts where its magic number stands in the input: whatever
-//! they hold, the run ends with an error or with an output, which can be read, and with objects, which can be
-//! read too.
+//! A complete run on an arbitrary profile and dump; the dump starts at its magic number in the input. The run ends
+//! with an error, or with a valid output and valid objects.
 
 #![no_main]
 
@@ -8,17 +7,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use jitinject::diagnostics::Issue;
 use jitinject::inject::{Layout, Options, inject};
-use jitinject::perf::{Fault, Profile};
+use jitinject::perf::Profile;
 use jitinject::summary::SampleSummary;
 use jitinject_fuzz::read_back;
 use libfuzzer_sys::fuzz_target;
 
-/// The magic number of a dump, in both byte orders.
+/// Magic number of a dump, in both endiannesses.
 const MAGIC: [&[u8]; 2] = [b"DTiJ", b"JiTD"];
 
-/// A folder for files, which stays when the process ends: it may end anywhere. `scripts/fuzz` removes it, and
-/// has put it in memory.
+/// Directory for files, in memory. It is not removed, because the process may be killed at any time;
+/// `scripts/fuzz` creates and removes it.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     // Threads would only wait for each other.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1);
@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
         output: folder.join("out.data"),
         jitdumps: vec![folder.join("dumps")],
         all: profile.len() % 3 == 0,
-        // What is read back is a function by itself.
+        // Functions are read back one by one.
         layout: Layout::Function,
         ..Options::default()
     };
@@ -47,8 +47,8 @@ fuzz_target!(|input: &[u8]| {
     check(&summary.samples);
     let written = fs::read(&options.output).unwrap();
     let written = Profile::parse(&written).expect("the output is a profile");
-    // A file without any record looks like one that was not finished.
-    let is_empty = written.faults.count(Fault::Unfinished) > 0;
+    // A file without any record looks like an unfinished one.
+    let is_empty = written.faults.count(Issue::ProfileUnfinished) > 0;
     assert!(is_empty || written.faults.is_empty(), "{:?}", written.faults);
     let objects = folder.join("out.data.elf");
     let functions = summary.functions.written + summary.symbols.written;

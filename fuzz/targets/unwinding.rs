@@ -1,5 +1,5 @@
-//! Tables for unwinding, read and laid out anew: whatever they hold, gimli reads back the same entries, each
-//! of which is found through the index.
+//! Arbitrary unwinding tables, read and rebuilt: gimli reads back the same entries, and finds each of them with
+//! the index.
 
 #![no_main]
 
@@ -12,25 +12,25 @@ use jitinject_fuzz::read_back::{self, TableEntry, TablePlace};
 use libfuzzer_sys::fuzz_target;
 
 const CODE: u64 = 0x1000_0000;
-/// Where it is moved to, and how far behind its start the tables lie then.
+/// Address that the code is moved to, and offset of the tables from there.
 const BASE: u64 = 0x3000_0000;
 const DISTANCE: u64 = 0x2_0000;
 
 fuzz_target!(|input: &[u8]| {
     let mut choices = Choices::new(input);
-    let order = choices.order();
+    let endian = choices.endian();
     let address_size = if choices.flag() { 4 } else { 8 };
     let size = 1 + u64::from(choices.u16());
     let content = choices.rest();
-    let _ = Unwinding::parse(content, order);
+    let _ = Unwinding::parse(content, endian);
     let section = content;
     let code = AddressRange::new(Address(CODE), size).unwrap();
-    // Where perf has it.
+    // The address that perf uses.
     let address = Address(code.start.0 + size.next_multiple_of(8));
     let entries = Entries::read(EhFrame {
         section,
         address,
-        order,
+        endian,
         address_size,
     });
     let mut wanted: Vec<AddressRange> = entries.of(code).map(|entry| entry.range).collect();
@@ -42,26 +42,26 @@ fuzz_target!(|input: &[u8]| {
             .map(|entry| (entry, moved(entry.range.start.0, base)));
         let layout = TableLayout {
             eh_frame: base + DISTANCE,
-            order,
+            endian,
             address_size,
         };
-        Tables::lay_out(placed, layout)
+        Tables::build(placed, layout)
     };
     let Some(tables) = lay_out(BASE) else {
         return;
     };
     assert_eq!(tables.entries, wanted.len());
-    // Where objects have their code, what lies in front of it has no address.
+    // In objects, addresses below the code's start wrap around.
     let at_start = lay_out(TEXT_OFFSET).expect("all depends on distances alone");
     assert_eq!(tables.bytes, at_start.bytes);
     let place = TablePlace {
         eh_frame: BASE + DISTANCE,
-        order,
+        endian,
         address_size: address_size as u8,
     };
     let written = read_back::entries(&tables.bytes[..tables.eh_frame_size], place);
-    // What is carried over byte for byte may have numbers that gimli finds too large, and an augmentation that
-    // it does not know (AArch64's signed pointers and tagged memory).
+    // Copied instructions may have integers that gimli finds too large, and augmentations that it does not support
+    // (AArch64's signed pointers and tagged memory).
     let is_too_much = |error: &gimli::Error| {
         use gimli::Error::{BadSignedLeb128, BadUnsignedLeb128, UnknownAugmentation, UnsupportedRegister};
         match error {
@@ -93,19 +93,19 @@ fuzz_target!(|input: &[u8]| {
     );
 });
 
-/// Where an address comes to lie when the code is moved to `base`.
+/// Returns an address after the code has been moved to `base`.
 fn moved(address: u64, base: u64) -> u64 {
     base.wrapping_add(address.wrapping_sub(CODE))
 }
 
-/// Whether instructions tell addresses by themselves. Such an entry can't be anywhere else and is left out, so that another
-/// one of the same range, behind it, comes into its place.
+/// Returns whether instructions contain absolute addresses. Such an entry can't be moved and is left out, so that
+/// another entry for the same range, after it, is used instead.
 fn is_bound(entry: &TableEntry) -> bool {
     let mut instructions = entry.instructions.iter();
     instructions.any(|instruction| instruction.contains("SetLoc"))
 }
 
-/// Entries that gimli finds where they were have the same instructions where they are.
+/// Checks that entries that gimli reads at the original address have the same instructions at the new one.
 fn check_instructions(section: &[u8], place: TablePlace, written: &[TableEntry]) {
     let before: Vec<TableEntry> = read_back::entries(section, place).into_iter().flatten().collect();
     for entry in written {

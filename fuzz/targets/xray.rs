@@ -1,9 +1,10 @@
-//! Traces of XRay and maps of instrumented binaries: whatever they hold, records lie in their buffers one behind the
-//! other, buffers apart from each other, and whatever is not used is told. A sound trace reads back as it was written.
+//! Arbitrary XRay traces and instrumentation maps: records are adjacent in their buffers, buffers do not overlap,
+//! and everything unused is reported. A valid trace survives a round trip.
 
 #![no_main]
 
-use jitinject::runtime::xray::{Buffer, Fault, Functions, Mode, Trace, What, is_trace};
+use jitinject::diagnostics::Issue;
+use jitinject::runtime::xray::{Buffer, Functions, Mode, Trace, What, is_trace};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::xray_trace::{self, VERSIONS, Writer};
 use libfuzzer_sys::fuzz_target;
@@ -39,7 +40,7 @@ fn check(file: &[u8]) {
         check_records(&trace, buffer);
     }
     unused += file.len() as u64 - end;
-    // Buffers of no bytes tell nothing, and nothing is to be told of them.
+    // Empty buffers hold nothing, and are not reported.
     let empty = match header.mode == Mode::Fdr && header.version >= 2 {
         true => 16,
         false => 1 << 40,
@@ -89,20 +90,20 @@ fn check_records(trace: &Trace<'_>, buffer: &Buffer) {
         tick = record.tick;
     }
     assert!(records.next().is_none(), "the end is the end");
-    assert_eq!(records.faults().count(Fault::TickBack), back);
-    // A new walk takes the same way.
+    assert_eq!(records.faults().count(Issue::XrayTickBack), back);
+    // Iterating again gives the same result.
     let mut again = trace.records(buffer);
     let last = again.by_ref().last().map(|record| record.tick);
     assert_eq!(last.unwrap_or(buffer.tick), tick);
-    let told = |faults: &jitinject::tally::Tally<Fault>| faults.iter().collect::<Vec<_>>();
+    let told = |faults: &jitinject::tally::Tally<Issue>| faults.iter().collect::<Vec<_>>();
     assert_eq!(told(again.faults()), told(records.faults()));
 }
 
-/// Buffers made of what is chosen, written and read.
+/// Writes buffers according to the choices and reads them back.
 fn read_back(mut choices: Choices<'_>) {
     let (mode, version) = VERSIONS[usize::from(choices.byte()) % VERSIONS.len()];
-    let order = choices.order();
-    let mut writer = Writer::new(mode, version, order, 1 << 14);
+    let endian = choices.endian();
+    let mut writer = Writer::new(mode, version, endian, 1 << 14);
     let mut written = Vec::new();
     for thread in 1..=i32::from(choices.byte() % 4) {
         let (wall, count) = (choices.u64() >> 32, choices.byte() % 100);
@@ -115,7 +116,7 @@ fn read_back(mut choices: Choices<'_>) {
             wall: (wall, 999_999),
             records: records.collect(),
         };
-        // A buffer without records has no tick, which is told.
+        // A buffer without records has no tick, which is reported.
         if !made.records.is_empty() {
             let offsets = writer.buffer(&made);
             written.push((made, offsets));
@@ -124,7 +125,7 @@ fn read_back(mut choices: Choices<'_>) {
     let file = writer.finish();
     check(&file);
     let trace = Trace::parse(&file).expect("a sound header");
-    assert_eq!((trace.header().order, trace.header().version), (order, version));
+    assert_eq!((trace.header().endian, trace.header().version), (endian, version));
     let index = trace.index();
     assert!(index.faults.is_empty());
     for (made, offsets) in &written {
@@ -140,7 +141,7 @@ fn read_back(mut choices: Choices<'_>) {
     }
 }
 
-/// A record that the version can tell.
+/// Returns a record that the version supports.
 fn record<'a>(
     choices: &mut Choices<'a>,
     (tick, cpu): &mut (u64, u16),
@@ -183,7 +184,7 @@ fn check_map(file: &[u8]) {
         return;
     };
     let count = functions.addresses().len();
-    // Entries have 16 bytes at least.
+    // Entries have at least 16 bytes.
     assert!(count <= file.len() / 16);
     assert_eq!(functions.address(0), None);
     assert_eq!(functions.address(count as u32 + 1), None);

@@ -1,31 +1,31 @@
-//! Collecting what is found: each rule with how often it was broken, and the first places.
+//! Collection of findings: how often each rule is broken, and the first places.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::check::rules::Rule;
+use crate::diagnostics::rules::Rule;
 use crate::tally::{MAX_PLACES, Tally};
 
-/// How many characters of a name are kept: enough to know it by.
+/// Maximum number of characters kept of a name.
 pub const MAX_SHOWN_NAME: usize = 200;
 
 /// A place where a rule is broken.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Place {
-    /// Bytes from the start of the file; of the unpacked one, if it is packed.
+    /// Offset in the file, or in the decompressed file if it is compressed, in bytes.
     pub offset: u64,
-    /// The type of the record there, as the format's description calls it; empty where there is none.
+    /// Type of the record at the offset, as the format's specification names it; may be empty.
     pub record: &'static str,
-    /// The name of the function that it is about, or of the type of objects: its beginning, as it is in the file.
-    /// Replacement characters stand for what is not UTF-8.
+    /// Start of the name of the affected function or type, if it has one. Bytes that are not UTF-8 become replacement
+    /// characters.
     pub function: Option<String>,
-    /// What is wrong there, beyond what the rule says; may be empty.
+    /// Details beyond the rule's title; may be empty.
     pub message: String,
 }
 
 impl Place {
-    /// A place of which the record is known.
+    /// Returns a place in a type of record.
     pub(super) fn at(record: &'static str) -> Self {
         Self {
             record,
@@ -33,32 +33,32 @@ impl Place {
         }
     }
 
-    /// About a function or type of this name.
+    /// Sets the name of the function or type.
     pub(super) fn of(mut self, function: &[u8]) -> Self {
         self.function = Some(shown_name(function));
         self
     }
 
-    /// What there is to be said.
+    /// Sets the message.
     pub(super) fn saying(mut self, message: String) -> Self {
         self.message = message;
         self
     }
 }
 
-/// What is wrong with a file in one way.
+/// All violations of one rule in a file.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// In which.
+    /// The rule.
     pub rule: &'static Rule,
-    /// How often.
+    /// Number of violations.
     pub count: u64,
-    /// The first places, [`MAX_PLACES`] at most, in the order of the file.
+    /// The first places, [`MAX_PLACES`] at most, in file order.
     pub places: Vec<Place>,
 }
 
 impl Finding {
-    /// Keeps a place, if there are not enough before it.
+    /// Keeps a place if it is among the first.
     fn keep(&mut self, offset: u64, describe: impl FnOnce() -> Place) {
         let at = self.places.partition_point(|place| place.offset <= offset);
         if at < MAX_PLACES {
@@ -68,19 +68,19 @@ impl Finding {
     }
 }
 
-/// The findings of a file, while they are collected.
+/// Findings of a file while it is checked.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     by_id: BTreeMap<&'static str, Finding>,
 }
 
 impl Findings {
-    /// Notes that a rule is broken at `offset`. `describe` is asked only for the places that are the first so far.
+    /// Adds a violation of a rule at `offset`. `describe` is called only if the place is kept.
     pub fn add(&mut self, rule: &'static Rule, offset: u64, describe: impl FnOnce() -> Place) {
         self.add_many(rule, 1, offset, describe);
     }
 
-    /// The same of `count` times at one place.
+    /// Adds `count` violations at one place.
     pub fn add_many(
         &mut self,
         rule: &'static Rule,
@@ -96,7 +96,8 @@ impl Findings {
         finding.keep(offset, describe);
     }
 
-    /// Notes what a reader has told, by the rule that each fault breaks, and the type of what it is met in.
+    /// Adds the faults of a reader. `rule_of` maps a fault to its rule and the type of record; faults without a rule
+    /// are ignored.
     pub fn add_faults<K: Ord + Copy>(
         &mut self,
         faults: &Tally<K>,
@@ -122,12 +123,12 @@ impl Findings {
         })
     }
 
-    /// All places that will be shown, to be told more of.
+    /// Returns all places that are kept, to add details.
     pub fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
         self.by_id.values_mut().flat_map(|finding| &mut finding.places)
     }
 
-    /// All of them, the worst first.
+    /// Returns all findings, the most severe first.
     pub fn finish(self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = self.by_id.into_values().collect();
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.rule.severity));
@@ -135,9 +136,9 @@ impl Findings {
     }
 }
 
-/// A name as it is kept.
+/// Returns the start of a name, as it is kept.
 pub(super) fn shown_name(name: &[u8]) -> String {
-    // A character has four bytes at most.
+    // A character has at most four bytes.
     let start = name.get(..MAX_SHOWN_NAME.saturating_mul(4)).unwrap_or(name);
     String::from_utf8_lossy(start)
         .chars()
@@ -148,7 +149,7 @@ pub(super) fn shown_name(name: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::rules::jitdump as rules;
+    use crate::diagnostics::rules::jitdump as rules;
 
     #[test]
     fn the_first_places_are_kept_and_all_are_counted() {

@@ -1,33 +1,35 @@
-//! Checking logs of Mono's profiler.
+//! Checks of logs of Mono's profiler.
 
 use crate::check::findings::{Findings, Place};
-use crate::check::rules::{Rule, mono as rules};
+use crate::diagnostics::Issue;
+use crate::diagnostics::rules::{Rule, mono as rules};
 use crate::dump::mono::event::describe;
 use crate::hash::{HashMap, HashSet};
 use crate::runtime::mono::event::CodeBufferKind;
 use crate::runtime::mono::event::{Kind, Metadata, Method, Stage, ThreadId, TypeReference};
-use crate::runtime::mono::{Error, Event, Fault, Index, Log};
+use crate::runtime::mono::{Event, Index, Log};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
-/// What there is at an offset.
+/// Kinds of places for findings.
 const FILE: &str = "file";
 const HEADER: &str = "header";
 const BUFFER: &str = "buffer";
 const EVENT: &str = "event";
 
-/// Checks a file, of which `unpacking` is what was wrong before; returns how many events it has, and what is wrong.
-pub(super) fn check(file: &[u8], unpacking: &Tally<Fault>) -> (u64, Findings) {
+/// Checks a file, which was decompressed with the faults in `unpacking`. Returns the number of its events, and the
+/// findings.
+pub(super) fn check(file: &[u8], unpacking: &Tally<Issue>) -> (u64, Findings) {
     let mut findings = Findings::default();
     let log = match Log::parse(file) {
         Ok(log) => log,
         Err(error) => {
-            let rule = match error {
-                Error::Empty => &rules::EMPTY,
-                Error::TooShort(_) | Error::NotALog(_) => &rules::SHORT_HEADER,
-                Error::DataVersion(_) => &rules::DATA_VERSION,
-                Error::PointerSize(_) => &rules::POINTER_SIZE,
-                Error::Flags(_) => &rules::FLAGS,
+            let rule = match error.issue {
+                Issue::MonoEmpty => &rules::EMPTY,
+                Issue::MonoDataVersion => &rules::DATA_VERSION,
+                Issue::MonoPointerSize => &rules::POINTER_SIZE,
+                Issue::MonoFlags => &rules::FLAGS,
+                _ => &rules::SHORT_HEADER,
             };
             findings.add(rule, 0, || Place::at(HEADER).saying(error.to_string()));
             return (0, findings);
@@ -49,32 +51,33 @@ pub(super) fn check(file: &[u8], unpacking: &Tally<Fault>) -> (u64, Findings) {
     (index.events, findings)
 }
 
-/// The rule that a fault breaks.
-fn rule_of(fault: Fault) -> Option<(&'static Rule, &'static str)> {
+/// Returns the rule that a fault breaks, and the kind of place.
+fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
     Some(match fault {
-        Fault::UnknownEvent => (&rules::UNKNOWN_EVENT, EVENT),
-        Fault::CutEvent => (&rules::CUT_EVENT, EVENT),
-        Fault::BadCount => (&rules::BAD_COUNT, EVENT),
-        Fault::UnendedString => (&rules::UNENDED_STRING, EVENT),
-        Fault::LongNumber => (&rules::LONG_NUMBER, EVENT),
-        Fault::UnknownCounter => (&rules::UNKNOWN_COUNTER, EVENT),
-        Fault::SkippedBytes => (&rules::SKIPPED_BYTES, BUFFER),
-        Fault::BadSize => (&rules::BAD_SIZE, BUFFER),
-        Fault::CutTail => (&rules::CUT_TAIL, BUFFER),
-        Fault::BadPacking => (&rules::BAD_PACKING, FILE),
-        Fault::CutPacking => (&rules::CUT_PACKING, FILE),
-        Fault::UnpackedJunk => (&rules::UNPACKED_JUNK, FILE),
-        Fault::TooMuch => (&rules::TOO_MUCH, FILE),
-        Fault::BehindPacking => (&rules::BEHIND_PACKING, FILE),
+        Issue::MonoUnknownEvent => (&rules::UNKNOWN_EVENT, EVENT),
+        Issue::MonoCutEvent => (&rules::CUT_EVENT, EVENT),
+        Issue::MonoBadCount => (&rules::BAD_COUNT, EVENT),
+        Issue::MonoUnendedString => (&rules::UNENDED_STRING, EVENT),
+        Issue::MonoLongNumber => (&rules::LONG_NUMBER, EVENT),
+        Issue::MonoUnknownCounter => (&rules::UNKNOWN_COUNTER, EVENT),
+        Issue::MonoSkippedBytes => (&rules::SKIPPED_BYTES, BUFFER),
+        Issue::MonoBadSize => (&rules::BAD_SIZE, BUFFER),
+        Issue::MonoCutTail => (&rules::CUT_TAIL, BUFFER),
+        Issue::MonoBadPacking => (&rules::BAD_PACKING, FILE),
+        Issue::MonoCutPacking => (&rules::CUT_PACKING, FILE),
+        Issue::MonoUnpackedJunk => (&rules::UNPACKED_JUNK, FILE),
+        Issue::MonoTooMuch => (&rules::TOO_MUCH, FILE),
+        Issue::MonoBehindPacking => (&rules::BEHIND_PACKING, FILE),
+        _ => return None,
     })
 }
 
-/// What an event is called, as where all of them are shown.
+/// Returns the name of an event, as in the output of `jitinject dump`.
 fn name(kind: Kind<'_>) -> &'static str {
     describe(kind).0
 }
 
-/// Checks event by event.
+/// Checks each event.
 fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
     let mut walk = Walk::new(index);
     for buffer in log.buffers() {
@@ -92,15 +95,15 @@ fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
     }
 }
 
-/// What a walk remembers.
+/// State of the walk over the events.
 struct Walk {
-    /// Where code starts, and whether it has a name.
+    /// Start addresses of code, and whether that code has a name.
     code: HashMap<Address, bool>,
-    /// Types that were told of so far.
+    /// Types described so far.
     known: HashSet<TypeReference>,
-    /// Types that were used before they were told of.
+    /// Types used before they were described.
     unknown: HashSet<TypeReference>,
-    /// Methods that each thread is in, and how often.
+    /// Number of open calls of each method in each thread.
     entered: HashMap<(ThreadId, Method), u64>,
 }
 
@@ -178,7 +181,7 @@ impl Walk {
         }
     }
 
-    /// Code has a size, unless another event tells it.
+    /// Checks that code has a size, here or in another event.
     fn check_size(
         &self,
         start: Address,

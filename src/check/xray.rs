@@ -1,27 +1,28 @@
-//! Checking traces of XRay.
+//! Checks of XRay traces.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::check::findings::{Findings, Place};
-use crate::check::rules::{Rule, xray as rules};
+use crate::diagnostics::Issue;
+use crate::diagnostics::rules::{Rule, xray as rules};
 use crate::hash::HashMap;
 use crate::runtime::xray::header::SIZE;
-use crate::runtime::xray::{Error, Fault, Header, Mode, Thread, Trace, What};
+use crate::runtime::xray::{Header, Mode, Thread, Trace, What};
 
-/// What there is at an offset.
+/// Kinds of places for findings.
 const HEADER: &str = "header";
 const BUFFER: &str = "buffer";
 const RECORD: &str = "record";
 
-/// Checks a file; returns how many records it has, and what is wrong.
+/// Checks a file. Returns the number of its records, and the findings.
 pub(super) fn check(file: &[u8]) -> (u64, Findings) {
     let mut findings = Findings::default();
     let trace = match Trace::parse(file) {
         Ok(trace) => trace,
         Err(error) => {
-            let rule = match error {
-                Error::Empty => &rules::EMPTY,
-                Error::TooShort(_) => &rules::SHORT_HEADER,
-                Error::NotATrace(_) | Error::Version { .. } | Error::Type { .. } => &rules::VERSION,
+            let rule = match error.issue {
+                Issue::XrayEmpty => &rules::EMPTY,
+                Issue::XrayTooShort => &rules::SHORT_HEADER,
+                _ => &rules::VERSION,
             };
             findings.add(rule, 0, || Place::at(HEADER).saying(error.to_string()));
             return (0, findings);
@@ -46,15 +47,15 @@ pub(super) fn check(file: &[u8]) -> (u64, Findings) {
 }
 
 fn check_header(header: &Header, file: &[u8], findings: &mut Findings) {
-    /// Nanoseconds.
+    /// Frequency of ticks that are nanoseconds.
     const WALL_CLOCK: u64 = 1_000_000_000;
     match header.frequency {
         0 => findings.add(&rules::NO_FREQUENCY, 8, || Place::at(HEADER)),
         WALL_CLOCK => findings.add(&rules::WALL_CLOCK, 8, || Place::at(HEADER)),
         _ => {}
     }
-    let bits = Reader::new(file.get(4..).unwrap_or_default(), header.order).u32();
-    let known = match header.order {
+    let bits = Reader::new(file.get(4..).unwrap_or_default(), header.endian).u32();
+    let known = match header.endian {
         ByteOrder::Little => 3,
         ByteOrder::Big => 3 << 30,
     };
@@ -65,28 +66,29 @@ fn check_header(header: &Header, file: &[u8], findings: &mut Findings) {
     }
 }
 
-/// The rule that a fault breaks.
-fn rule_of(fault: Fault) -> Option<(&'static Rule, &'static str)> {
+/// Returns the rule that a fault breaks, and the kind of place.
+fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
     Some(match fault {
-        Fault::UnknownKind => (&rules::UNKNOWN_KIND, RECORD),
-        Fault::UnknownRecord => (&rules::UNKNOWN_RECORD, RECORD),
-        Fault::CutRecord => (&rules::CUT_RECORD, RECORD),
-        Fault::BadEventSize => (&rules::BAD_EVENT_SIZE, RECORD),
-        Fault::TickBack => (&rules::TICK_BACK, RECORD),
-        Fault::TickOverflow => (&rules::TICK_OVERFLOW, RECORD),
-        Fault::LostByWriter => (&rules::LOST_BY_WRITER, BUFFER),
-        Fault::SkippedBytes => (&rules::SKIPPED_BYTES, BUFFER),
-        Fault::BadSize => (&rules::BAD_SIZE, BUFFER),
-        Fault::NoTick => (&rules::NO_TICK, BUFFER),
-        Fault::NoWallTime => (&rules::NO_WALL_TIME, BUFFER),
-        Fault::TooManyBuffers => (&rules::TOO_MANY_BUFFERS, BUFFER),
-        Fault::CutTail => (&rules::CUT_TAIL, BUFFER),
+        Issue::XrayUnknownKind => (&rules::UNKNOWN_KIND, RECORD),
+        Issue::XrayUnknownRecord => (&rules::UNKNOWN_RECORD, RECORD),
+        Issue::XrayCutRecord => (&rules::CUT_RECORD, RECORD),
+        Issue::XrayBadEventSize => (&rules::BAD_EVENT_SIZE, RECORD),
+        Issue::XrayTickBack => (&rules::TICK_BACK, RECORD),
+        Issue::XrayTickOverflow => (&rules::TICK_OVERFLOW, RECORD),
+        Issue::XrayLostByWriter => (&rules::LOST_BY_WRITER, BUFFER),
+        Issue::XraySkippedBytes => (&rules::SKIPPED_BYTES, BUFFER),
+        Issue::XrayBadSize => (&rules::BAD_SIZE, BUFFER),
+        Issue::XrayNoTick => (&rules::NO_TICK, BUFFER),
+        Issue::XrayNoWallTime => (&rules::NO_WALL_TIME, BUFFER),
+        Issue::XrayTooManyBuffers => (&rules::TOO_MANY_BUFFERS, BUFFER),
+        Issue::XrayCutTail => (&rules::CUT_TAIL, BUFFER),
+        _ => return None,
     })
 }
 
-/// Checks the records of a thread; returns how many there are.
+/// Checks the records of a thread. Returns their number.
 fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings) -> u64 {
-    /// The version whose layout of typed events llvm-xray takes all to have.
+    /// The version whose layout of typed events llvm-xray expects in all versions.
     const WITH_DIFFERENCES: u16 = 5;
     let is_old = trace.header().mode == Mode::Fdr && trace.header().version < WITH_DIFFERENCES;
     let mut calls = Calls::default();
@@ -140,7 +142,7 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
     count
 }
 
-/// What a record is called, as where all of them are shown.
+/// Returns the name of a record, as in the output of `jitinject dump`.
 fn name(what: What<'_>) -> &'static str {
     match what {
         What::Enter { .. } => "enter",
@@ -153,11 +155,11 @@ fn name(what: What<'_>) -> &'static str {
     }
 }
 
-/// The functions that a thread is in.
+/// Functions that a thread is in.
 #[derive(Default)]
 struct Calls {
     stack: Vec<u32>,
-    /// How often each is in there, so that none is looked for in vain.
+    /// Number of open calls of each function, so that the stack is searched only for functions in it.
     open: HashMap<u32, u64>,
 }
 
@@ -168,7 +170,7 @@ impl Calls {
         *open = open.saturating_add(1);
     }
 
-    /// Leaves a function, and says how many calls that it has made had no end; `None` if it was not entered.
+    /// Leaves a function. Returns the number of calls inside it that had no exit; `None` if it was not entered.
     fn exit(&mut self, function: u32) -> Option<u64> {
         if self.open.get(&function).is_none_or(|&count| count == 0) {
             return None;
@@ -192,11 +194,11 @@ mod tests {
     use super::*;
     use crate::tally::Tally;
 
-    /// No file for a test is as large as one in which this happens.
+    /// A file in which this happens is too large for a test.
     #[test]
     fn too_many_buffers_break_a_rule() {
         let mut faults = Tally::default();
-        faults.add(Fault::TooManyBuffers, 1 << 30);
+        faults.add(Issue::XrayTooManyBuffers, 1 << 30);
         let mut findings = Findings::default();
         findings.add_faults(&faults, rule_of);
         assert_eq!(findings.finish()[0].rule, &rules::TOO_MANY_BUFFERS);

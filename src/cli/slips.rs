@@ -1,4 +1,4 @@
-//! Words that are typed for a command and are none, and what to type instead.
+//! Commands of perf given to jitinject by mistake, and what to type instead.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use jitinject::bytes::printable;
 use jitinject::inject::is_standard;
 
-/// Commands of perf that show a profile.
+/// Commands of perf that read a profile.
 const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"];
 
-/// What to type for a command of perf that stands in place of one of jitinject.
+/// Returns what to type instead of a command of perf.
 pub fn advice(arguments: &[OsString]) -> Option<String> {
     let command = arguments.get(1)?.to_str()?;
     match command {
@@ -25,7 +25,7 @@ pub fn advice(arguments: &[OsString]) -> Option<String> {
     }
 }
 
-/// The command to record, as far as it was typed.
+/// Returns the command to record, as far as it was given.
 fn recorded(typed: &[OsString]) -> String {
     if typed.is_empty() {
         return "COMMAND".into();
@@ -34,7 +34,7 @@ fn recorded(typed: &[OsString]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a word is no profile, but looks like the name of a command.
+/// Returns whether a word looks like the name of a command rather than a profile.
 pub fn is_mistyped_command(word: &Path) -> bool {
     let bytes = word.as_os_str().as_encoded_bytes();
     !is_standard(word) && !bytes.contains(&b'.') && !bytes.contains(&b'/') && !word.exists()

@@ -1,29 +1,27 @@
-//! The calls that threads are in, as entries and exits tell.
+//! Call stacks of threads, from function entries and exits.
 //!
-//! All stacks of all threads are nodes of one tree: a node is a call, its parent the call that it was made in. A
-//! stack that comes again is the node that it was before, so that what is kept grows with the number of
-//! different stacks and not with that of calls.
+//! The stacks of all threads are nodes of one tree: a node is a call, and its parent is the caller. A repeated stack
+//! is the same node, so memory grows with the number of different stacks and not with the number of calls.
 
 use std::hash::Hash;
 
 use crate::hash::HashMap;
 
-/// A stack: the call that is innermost in it, or no call at all.
+/// A stack, identified by its innermost call, or an empty stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Stack(u32);
 
 impl Stack {
-    /// No call.
+    /// The stack without calls.
     pub const EMPTY: Self = Self(0);
 }
 
-/// How many calls are looked at for the one that an exit belongs to, at most, and as many as each exit adds to what
-/// those before it have not used.
+/// Maximum number of calls to search for an exit, and the number that each exit adds to the unused budget.
 const MAX_CALLS_SCANNED: usize = 4096;
 const CALLS_PER_EXIT: usize = 64;
 
-/// How many calls may be looked at for the one that an exit belongs to. Exceptions leave many calls at a time
-/// without a word; but a file could be made of exits that belong to none, each below a stack of millions.
+/// Budget for searching the call that an exit belongs to. An exception can leave many calls without logging exits,
+/// but a crafted file could have exits that match no call, each with millions of calls to search.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanBudget(usize);
 
@@ -34,7 +32,7 @@ impl Default for ScanBudget {
 }
 
 impl ScanBudget {
-    /// ScanBudget at calls, from the innermost one out, for the first that fits: how many there are inside it.
+    /// Searches calls, from the innermost outwards, for the first that `fits`. Returns the number of calls inside it.
     pub fn find<C>(&mut self, calls: impl Iterator<Item = C>, fits: impl Fn(C) -> bool) -> Option<usize> {
         self.0 = self.0.saturating_add(CALLS_PER_EXIT).min(MAX_CALLS_SCANNED);
         let mut looked = 0usize;
@@ -47,27 +45,26 @@ impl ScanBudget {
     }
 }
 
-/// How many different stacks are kept. Programs have some thousands; each takes 40 bytes.
-const MAX_STACKS: usize = 1 << 22;
+/// Maximum number of different stacks. Programs have a few thousand; each takes 40 bytes.
+pub const MAX_STACKS: usize = 1 << 22;
 
-/// Stacks of calls of functions `F`.
+/// Call stacks of functions `F`.
 #[derive(Clone, Debug)]
 pub struct CallTree<F> {
-    /// Of each stack but the empty one, from 1 on: the stack around its innermost call, and that call's
-    /// function.
+    /// Caller's stack and function of each stack except the empty one, from stack 1 on.
     calls: Vec<(Stack, F)>,
     known: HashMap<(Stack, F), Stack>,
     scan_budget: ScanBudget,
 }
 
-/// How an exit fitted.
+/// Result of an exit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// The function was left, and so were as many calls inside it that no exit was told of.
+    /// The function was left, together with the calls inside it that had no exits.
     Left {
-        /// The calls that are left.
+        /// Remaining calls.
         stack: Stack,
-        /// How many exits were lost.
+        /// Number of missing exits.
         lost: u32,
     },
     /// The thread was not in that function.
@@ -85,7 +82,8 @@ impl<F> Default for CallTree<F> {
 }
 
 impl<F: Copy + Eq + Hash> CallTree<F> {
-    /// The stack that a call of `function` makes of `stack`; `None` if there are too many different ones already.
+    /// Returns the stack after a call of `function` from `stack`; `None` if there are already too many different
+    /// stacks.
     pub fn enter(&mut self, stack: Stack, function: F) -> Option<Stack> {
         if let Some(&known) = self.known.get(&(stack, function)) {
             return Some(known);
@@ -99,7 +97,7 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
         Some(new)
     }
 
-    /// The stack that is left when `function` is left.
+    /// Returns the stack after an exit from `function`.
     pub fn exit(&mut self, stack: Stack, function: F) -> Exit {
         let mut outer = stack;
         let calls = &self.calls;
@@ -117,12 +115,12 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
         }
     }
 
-    /// The stack around the innermost call, and that call's function; `None` of the empty stack.
+    /// Returns the caller's stack and the function of the innermost call; `None` for the empty stack.
     pub fn innermost(&self, stack: Stack) -> Option<(Stack, F)> {
         self.calls.get((stack.0 as usize).checked_sub(1)?).copied()
     }
 
-    /// The functions of a stack, innermost first.
+    /// Returns the functions of a stack, innermost first.
     pub fn functions(&self, stack: Stack) -> impl Iterator<Item = F> {
         let mut stack = stack;
         std::iter::from_fn(move || {

@@ -1,115 +1,113 @@
-//! Bringing a runtime's times onto the profile's clock.
+//! Aligns a runtime's timestamps to the profile's clock.
 //!
-//! Runtimes stamp their records with CLOCK_MONOTONIC. `perf record -k mono` does too, and then nothing is to be done.
-//! Other clocks run at a distance that the profile does not contain: what must be added to a runtime's time to get the
-//! profile's. The two ways to get it wrong are not equally bad. Code runs right after its load, so a distance that is
-//! too great by microseconds gives samples to the function that was at their address before. It is used for much
-//! longer than that until it is replaced: in 21 recordings of Node.js with `--stress-flush-code`, a distance that is
-//! too small by 1 to 30 ms changes no name, and the first one changes at 45 ms. So the result is the greatest
-//! distance that is surely not too great.
+//! Runtimes use CLOCK_MONOTONIC. `perf record -k mono` does too, and then no alignment is needed. With any other
+//! clock there is an offset, to be added to a runtime's times, that the profile does not contain. Errors in the two
+//! directions are not equally bad. Code runs right after its load, so an offset too great by microseconds attributes
+//! samples to the function that was at the address before. Code is used for much longer than that before it is
+//! replaced: in 21 recordings of Node.js with `--stress-flush-code`, an offset too small by 1 to 30 ms changes no
+//! name, and the first name changes at 45 ms. So the result is the greatest offset that is certainly not too great.
 //!
-//! Lower bounds: a file's first record is not earlier than its marker, its header, the start of its
-//! process, or the first map of the memory for its code. All runtimes use the same clock, so the greatest bound of all
-//! files counts for each. Where samples were taken in code that was replaced, they bound the distance from both sides
-//! ([`crate::code::live_code`]); they decide where there is no lower bound, and where they contradict it. Without either, the
-//! distance is a guess, and names that depend on it are not certain ([`Doubt`]).
+//! Lower bounds: a file's first record is not earlier than its marker, its header, the start of its process, or the
+//! first map of the memory for its code. All runtimes use the same clock, so the greatest bound of all files applies
+//! to each. Samples in replaced code bound the offset from both sides ([`crate::code::live_code`]). They decide where
+//! lower bounds are missing or contradict them. Without either, the offset is a guess, and names that depend on it are
+//! uncertain ([`Doubt`]).
 
 use std::fmt;
 
 use crate::code::live_code::{Plateau, Windows};
 use crate::code::process::Map;
 use crate::code::profile_index::TimeConversion;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::perf::event::Backing;
 use crate::perf::feature::ClockData;
 use crate::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
 use crate::units::{Address, Time};
 
-/// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW and CLOCK_BOOTTIME of Linux' include/uapi/linux/time.h.
+/// Clock IDs from include/uapi/linux/time.h of Linux.
 pub const CLOCK_MONOTONIC: i32 = 1;
 const CLOCK_MONOTONIC_RAW: i32 = 4;
 const CLOCK_BOOTTIME: i32 = 7;
 
-/// How much less than the greatest possible distance an estimate is, in nanoseconds: half of what changes names in code
-/// that is replaced all the time.
+/// Safety margin of an estimate below the greatest possible offset, in nanoseconds: half the error that changes names
+/// in constantly replaced code.
 const MARGIN: i128 = 20_000_000;
 
-/// How far apart a header's time and the map of the marker can be, in nanoseconds. Some runtimes write the header first
-/// (PHP, Erlang: up to 0.1 ms), others map the marker first (LLVM, perf's Java agent, Wasmtime: 0.05 ms).
+/// Maximum difference between a header's time and the marker's map, in nanoseconds. Some runtimes write the header
+/// first (PHP, Erlang: up to 0.1 ms), others map the marker first (LLVM, perf's Java agent, Wasmtime: 0.05 ms).
 const HEADER_SLACK: i128 = 1_000_000;
 
-/// How much perf's note of the wall clock (CLOCK_DATA) can be off, in nanoseconds: it reads one clock after the other.
+/// Maximum error of perf's wall-clock reference (CLOCK_DATA), in nanoseconds: perf reads one clock after the other.
 const WALL_CLOCK_SLACK: i128 = 1_000_000;
 
-/// By which part of the time passed clocks drift apart that NTP adjusts and that it does not adjust: 1/10000. Measured:
+/// Assumed drift between clocks with and without NTP adjustment, as a divisor of the elapsed time: 1/10000. Measured:
 /// 59 millionths between CLOCK_MONOTONIC_RAW and CLOCK_MONOTONIC.
 const DRIFT: i128 = 10_000;
 
-/// How many samples must contradict a bound, or all smaller distances, to be believed: single ones are also taken in code that
-/// no file contains.
+/// Number of samples that must contradict a bound, or all smaller offsets, to count as evidence. Single samples are
+/// also taken in code that no file contains.
 const MIN_SAMPLES: u32 = 3;
 
-/// How many samples must have been taken in the [`MARGIN`]'s first quarter after a load, as far as can be, for the greatest
-/// distance that suits all of them to be the true one. If it were greater by 1 ms, 2 such samples would be missing, and
-/// if it were greater by the margin, 32.
+/// Number of samples that must stop matching within [`MARGIN`] / 4 above a plateau, as samples taken right after a
+/// load do, for its upper end to be the true offset. With an offset too great by 1 ms, 2 such samples would be
+/// missing; with one too great by the margin, 32.
 const MIN_RIGHT_AFTER_LOAD: u32 = 8;
 
-/// What the profile says about its clock.
+/// Clock of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileClock {
-    /// The clock that was asked for; `None` is the scheduler's.
+    /// ID of the clock that was requested; `None` for the scheduler's clock.
     pub id: Option<i32>,
-    /// A moment on that clock and on the wall clock.
+    /// A time on that clock and on the wall clock.
     pub data: Option<ClockData>,
-    /// How cycle counts become times of the scheduler's clock.
+    /// Conversion from cycle counts to the scheduler's clock.
     pub conversion: Option<TimeConversion>,
-    /// The times of the first and the last record.
+    /// Earliest and latest record time.
     pub span: Option<(Time, Time)>,
-    /// Whether records carry times at all.
+    /// Whether records have times.
     pub has_times: bool,
-    /// When the first sample was taken.
+    /// Time of the first sample.
     pub first_sample: Time,
-    /// Nanoseconds to add to the times of runtimes, if somebody knows how many.
+    /// User-supplied offset to add to the times of runtimes, in nanoseconds.
     pub distance: Option<i64>,
 }
 
-/// What a runtime's file says about its own.
+/// Clock of a runtime's file.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeClock {
-    /// Whether its header says that its times are cycle counts.
+    /// Whether its header flags its times as cycle counts.
     pub counts_cycles: bool,
-    /// When it was made, according to its header: on the clock of its records, or as CLOCK_REALTIME in
-    /// microseconds, or nonsense.
+    /// Creation time in its header: on the clock of its records, as CLOCK_REALTIME in microseconds, or invalid.
     pub made: u64,
-    /// The time of its first record.
+    /// Time of its first record.
     pub first: RuntimeTime,
-    /// The time of its last event.
+    /// Time of its last event.
     pub last: RuntimeTime,
-    /// When its process was started, if the profile has that.
+    /// Start time of its process, if recorded in the profile.
     pub born: Option<Time>,
-    /// What must be added to its times, as the maps of its process have it ([`distance_by_maps`]).
+    /// Lower bound of the offset from the maps of its process ([`distance_by_maps`]), in nanoseconds.
     pub distance_by_maps: Option<i128>,
 }
 
-/// How a runtime's times become the profile's.
+/// Conversion of a runtime's times to the profile's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Alignment {
     /// Both clocks are CLOCK_MONOTONIC.
     Same,
-    /// Cycle counts, converted as the profile says.
+    /// Cycle counts, converted by the profile's TIME_CONV record.
     Cycles(TimeConversion),
-    /// Moved by so many nanoseconds, since somebody said so.
+    /// Shifted by a user-supplied offset, in nanoseconds.
     Given(i64),
-    /// Moved by a distance that there is some evidence for.
+    /// Shifted by an estimated offset.
     Shifted(Shift),
-    /// Taken to be there from one moment on, all of it, since one side has no times.
+    /// All code is present from one time on, because one side has no times.
     AllAt(Time, Timeless),
 }
 
-/// Which side has no times.
+/// Side that has no times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timeless {
     /// The profile.
@@ -118,110 +116,83 @@ pub enum Timeless {
     Runtime,
 }
 
-/// A distance between clocks, in nanoseconds.
+/// An estimated offset between clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shift {
-    /// What is added to a runtime's time.
+    /// Nanoseconds to add to a runtime's time.
     offset: i128,
-    /// What it rests on.
+    /// Evidence for the offset.
     evidence: Evidence,
-    /// What the file itself says about it.
+    /// Bound from the file itself.
     bound: Option<Bound>,
-    /// How far from it the true distance can be, where that can change names.
+    /// Uncertainty of the offset, where it can change names.
     doubt: Option<Doubt>,
 }
 
-/// What a distance can't be less than, in nanoseconds.
+/// Bounds of an offset, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Bound {
-    /// It is surely not less.
+    /// Certain lower bound.
     at_least: i128,
-    /// The best estimate.
+    /// Best estimate.
     best: i128,
-    /// It is surely not more, where something shows that.
+    /// Certain upper bound, if there is one.
     at_most: Option<i128>,
-    /// What it rests on.
+    /// Evidence for the bound.
     evidence: Evidence,
 }
 
-/// How much less and how much more than its estimate a distance can be, in nanoseconds.
+/// Uncertainty of an estimated offset, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Doubt {
-    /// So much less.
+    /// How much smaller the true offset can be.
     pub less: u64,
-    /// So much more.
+    /// How much greater the true offset can be.
     pub more: u64,
 }
 
-/// What a distance between clocks rests on.
+/// Evidence for an offset between clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evidence {
-    /// The header's time and the marker's are the same moment.
+    /// The header was written when the marker was mapped.
     HeaderAtMarker,
     /// The first record can't be earlier than the marker.
     FirstRecordAtMarker,
-    /// The first record can't be earlier than the header, whose time is on the wall clock.
+    /// The first record can't be earlier than the header, which has a wall-clock time.
     FirstRecordAtHeader,
     /// The first record can't be earlier than the process.
     FirstRecordAtStart,
     /// No function can have been loaded before its memory was mapped.
     MapBeforeLoad,
-    /// The bound of another runtime's file, whose clock is the same.
+    /// Bound of another runtime's file, which uses the same clock.
     OtherRuntime,
-    /// At other distances, samples were taken in code that was not loaded yet or was replaced already.
+    /// With other offsets, samples are in code that was not loaded yet or already replaced.
     LiveCode,
-    /// There is none.
+    /// No evidence.
     None,
 }
 
-/// Why times can't be brought together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unalignable {
-    /// Cycle counts, and the profile does not tell how to convert them.
-    NoConversion,
-    /// Cycle counts, and a profile on another clock than the one that they convert to.
-    OtherClock(i32),
-}
-
-impl fmt::Display for Unalignable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoConversion => f.write_str(
-                "its times are counts of the processor's cycle counter, and the profile has no TIME_CONV record to convert them with \
-                 (perf record writes one only where the kernel says how that counter relates to perf's clock, for which it needs a \
-                 hardware event such as -e cycles); record with -k mono and let the runtime use CLOCK_MONOTONIC \
-                 (for perf's Java agent: without JITDUMP_USE_ARCH_TIMESTAMP)",
-            ),
-            Self::OtherClock(id) => write!(
-                f,
-                "its times are counts of the processor's cycle counter, which convert to perf's own clock, and the profile was \
-                 recorded on clock {id} instead; record without -k, or let the runtime use CLOCK_MONOTONIC and record with -k mono"
-            ),
-        }
-    }
-}
-
 impl Alignment {
-    /// Finds out how `runtime`'s times become `profile`'s; `marker` is when the file was mapped, if the
-    /// profile saw that. Cycle counts are converted even where the distance is known.
+    /// Chooses the conversion of `runtime`'s times to `profile`'s clock. `marker` is the time at which the file was
+    /// mapped, if the profile has that map. Cycle counts are converted even if the user supplies an offset.
     pub fn find(
         profile: &ProfileClock,
         runtime: &RuntimeClock,
         marker: Option<Time>,
-    ) -> Result<Self, Unalignable> {
+    ) -> Result<Self, Diagnostic> {
         let start = marker.unwrap_or(profile.first_sample);
         if !profile.has_times {
             return Ok(Self::AllAt(start, Timeless::Profile));
         }
-        // Some writers put zeros, or count from zero: no machine is up for so short a time.
+        // Some writers use zeros or count from zero. No system is up for less than a second when it is profiled.
         if runtime.last.0 < SECOND && start.0 > SECOND {
             return Ok(Self::AllAt(start, Timeless::Runtime));
         }
         if runtime.counts_cycles && !is_inside(profile.span, runtime.first) {
             return match (profile.conversion, profile.id) {
                 (Some(conversion), None) => Ok(Self::Cycles(conversion)),
-                (Some(_), Some(id)) => Err(Unalignable::OtherClock(id)),
-                (None, _) => Err(Unalignable::NoConversion),
+                (Some(_), Some(id)) => Err(Diagnostic::new(Issue::ClockNotPerfs).with("clock", id)),
+                (None, _) => Err(Diagnostic::new(Issue::ClockWithoutConversion)),
             };
         }
         if let Some(offset) = profile.distance {
@@ -238,8 +209,8 @@ impl Alignment {
         }))
     }
 
-    /// Settles the distances of `files`, each with its number, for which there are only bounds. `windows` are those of the
-    /// profile's samples.
+    /// Determines the offsets of `files`, each with its index, for which [`Alignment::find`] found only bounds.
+    /// `windows` must be those of the profile's samples.
     pub fn settle(files: &mut [(u32, &mut Self)], profile: &ProfileClock, windows: &Windows) {
         let mut shifts: Vec<(u32, &mut Shift)> = Vec::new();
         for (file, alignment) in files {
@@ -271,17 +242,17 @@ impl Alignment {
         }
     }
 
-    /// Whether [`Alignment::settle`] has something to do.
+    /// Whether the offset is estimated, so that [`Alignment::settle`] applies.
     pub fn is_estimate(&self) -> bool {
         matches!(self, Self::Shifted(_))
     }
 
-    /// Whether nothing but a guess connects the clocks.
+    /// Whether the offset is a guess without evidence.
     pub fn is_guess(&self) -> bool {
         matches!(self, Self::Shifted(shift) if shift.evidence == Evidence::None)
     }
 
-    /// How far from the estimate the true distance can be, where that can change names.
+    /// Returns the uncertainty of the offset, where it can change names.
     pub fn doubt(&self) -> Option<Doubt> {
         match self {
             Self::Shifted(shift) => shift.doubt,
@@ -289,20 +260,20 @@ impl Alignment {
         }
     }
 
-    /// A runtime's time on the profile's clock.
+    /// Converts a runtime's time to the profile's clock.
     pub fn time(&self, time: RuntimeTime) -> Time {
         match self {
             Self::Same => Time(time.0),
             Self::Cycles(conversion) => conversion.time(time.0),
             Self::AllAt(start, _) => *start,
-            Self::Given(offset) => moved(time, (*offset).into()),
-            Self::Shifted(shift) => moved(time, shift.offset),
+            Self::Given(offset) => apply_offset(time, (*offset).into()),
+            Self::Shifted(shift) => apply_offset(time, shift.offset),
         }
     }
 }
 
 impl Bound {
-    /// The greatest of all bounds that there are.
+    /// Returns the greatest of the available bounds.
     fn of(profile: &ProfileClock, runtime: &RuntimeClock, marker: Option<Time>) -> Option<Self> {
         let first = runtime.first.0;
         let has_record_clock = first.abs_diff(runtime.made) < 60 * SECOND;
@@ -314,8 +285,8 @@ impl Bound {
                 ..Self::exactly(distance.saturating_sub(HEADER_SLACK), Evidence::HeaderAtMarker)
             }
         });
-        // Quirk: Bun's first record is 12 ms older than its marker and its header (capture bun), and so is the first one of
-        // perf's Java agent (capture multi): where both have a time, the header decides.
+        // Quirk: Bun's first record is 12 ms older than its marker and its header (capture bun), and so is the first
+        // record of perf's Java agent (capture multi). If both have a time, the header's is used.
         let at_marker = marker.map(|marker| from(marker, first, Evidence::FirstRecordAtMarker));
         let at_marker = at_marker.filter(|bound| match at_header.and_then(|header| header.at_most) {
             Some(at_most) => bound.best <= at_most,
@@ -335,8 +306,8 @@ impl Bound {
         let at_start = runtime
             .born
             .map(|born| from(born, earliest, Evidence::FirstRecordAtStart));
-        // Quirk: LLVM's MCJIT and others that never have memory writable and executable at once map it as executable only
-        // after they log the load.
+        // Quirk: LLVM's MCJIT, and others that never map memory writable and executable at once, make it executable
+        // only after they log the load.
         let by_maps = runtime.distance_by_maps.map(|distance| Self {
             at_least: distance.saturating_sub(MARGIN),
             ..Self::exactly(distance, Evidence::MapBeforeLoad)
@@ -355,7 +326,7 @@ impl Bound {
         }
     }
 
-    /// The same for clocks that drift so far apart while the profile is recorded.
+    /// Widens the bounds by the drift of the clocks during the recording.
     fn after(self, drift: i128) -> Self {
         Self {
             at_least: self.at_least.saturating_sub(drift),
@@ -367,7 +338,7 @@ impl Bound {
 }
 
 impl ProfileClock {
-    /// How far CLOCK_MONOTONIC can drift away from the profile's clock while the profile is recorded, in nanoseconds.
+    /// Returns the possible drift of CLOCK_MONOTONIC from the profile's clock during the recording, in nanoseconds.
     fn drift(&self) -> i128 {
         match (self.id, self.span) {
             (None | Some(CLOCK_MONOTONIC_RAW), Some((start, end))) => distance(start.0, end.0) / DRIFT,
@@ -375,15 +346,15 @@ impl ProfileClock {
         }
     }
 
-    /// The least distance that a bound of a file allows, or the clocks themselves if there is none.
+    /// Returns the least offset allowed by a file's bound or, without one, by the profile's clock.
     fn least(&self, bound: Option<Bound>) -> i64 {
-        // CLOCK_BOOTTIME is never behind CLOCK_MONOTONIC.
+        // CLOCK_BOOTTIME is never earlier than CLOCK_MONOTONIC.
         let least = (self.id == Some(CLOCK_BOOTTIME)).then_some(0);
         let least = bound.map(|bound| bound.at_least).or(least);
         least.map_or(i64::MIN, clamped)
     }
 
-    /// What is a good guess where nothing shows the distance: these clocks start with CLOCK_MONOTONIC.
+    /// Returns the offset to assume without evidence: these clocks start together with CLOCK_MONOTONIC.
     fn guess(&self) -> Option<i128> {
         match self.id {
             None | Some(CLOCK_MONOTONIC_RAW) => Some(-MARGIN),
@@ -394,8 +365,8 @@ impl ProfileClock {
 }
 
 impl Shift {
-    /// Settles the distance by a bound, its own or that of another file. `plateau` are the distances that suit most samples,
-    /// from [`ProfileClock::least`] on.
+    /// Determines the offset from a bound of this or another file. `plateau` has the offsets that match most samples,
+    /// from [`ProfileClock::least`] up.
     fn settle(&mut self, bound: Option<Bound>, profile: &ProfileClock, plateau: Option<&Plateau>) {
         let Some(bound) = bound else {
             return self.guess(profile, plateau);
@@ -421,7 +392,7 @@ impl Shift {
         self.doubt = None;
     }
 
-    /// Settles a distance that no file bounds.
+    /// Determines an offset for which no file has a bound.
     fn guess(&mut self, profile: &ProfileClock, plateau: Option<&Plateau>) {
         let known =
             plateau.filter(|plateau| plateau.score.saturating_sub(plateau.least_score) >= MIN_SAMPLES);
@@ -444,7 +415,7 @@ impl Shift {
 }
 
 impl Doubt {
-    /// Nothing is known.
+    /// Unlimited uncertainty.
     const ANY: Self = Self {
         less: u64::MAX,
         more: u64::MAX,
@@ -460,8 +431,9 @@ fn clamped(distance: i128) -> i64 {
     i64::try_from(distance.clamp(limits.0, limits.1)).unwrap_or(i64::MAX)
 }
 
-/// A distance that is surely not too great, and less than [`MARGIN`] and a bit too small: where many samples were taken right
-/// after a load, the greatest distance that suits them is the true one but for the time that the first of them took.
+/// Returns an offset that is certainly not too great, and too small by little more than [`MARGIN`] at most, if many
+/// samples were taken right after a load. The greatest offset that matches these is too great only by the age of the
+/// code at the first of them.
 fn sharp_end(plateau: &Plateau) -> Option<i128> {
     let high = i128::from(plateau.high);
     let behind = plateau.score_of(high.saturating_add(MARGIN / 4));
@@ -469,8 +441,8 @@ fn sharp_end(plateau: &Plateau) -> Option<i128> {
     (plateau.score.saturating_sub(behind) >= MIN_RIGHT_AFTER_LOAD).then_some(end)
 }
 
-/// The distance in a plateau that is nearest to `wanted`; without that, the greatest. Not nearer than [`MARGIN`] to either
-/// end, unless there is no room for that.
+/// Returns the offset in a plateau nearest to `wanted`, or the greatest if that is `None`. Keeps a distance of
+/// [`MARGIN`] from both ends if there is room for it.
 fn within(plateau: &Plateau, wanted: Option<i128>) -> i128 {
     let (low, high) = (i128::from(plateau.low), i128::from(plateau.high));
     let margin = MARGIN.min(high.saturating_sub(low) / 2);
@@ -478,16 +450,16 @@ fn within(plateau: &Plateau, wanted: Option<i128>) -> i128 {
     wanted.unwrap_or(high).min(high).max(low)
 }
 
-/// A runtime's time, `offset` nanoseconds later.
-pub fn moved(time: RuntimeTime, offset: i128) -> Time {
+/// Converts a runtime's time to the profile's clock by adding `offset` nanoseconds.
+pub fn apply_offset(time: RuntimeTime, offset: i128) -> Time {
     let moved = i128::from(time.0).saturating_add(offset);
     Time(u64::try_from(moved.max(0)).unwrap_or(Time::LAST.0))
 }
 
-/// What must at least be added to a runtime's times so that no function is loaded before its memory is mapped.
+/// Returns the least offset, in nanoseconds, with which no function is loaded before its memory is mapped.
 ///
-/// `maps` are those of its process, in the order of time; `loads` where functions were loaded, and when. Only
-/// memory counts that became mapped while the profile was recorded, where nothing was before.
+/// `maps` are those of its process, in the order of time; `loads` are the addresses and times of function loads. Only
+/// memory that was mapped during the recording, at addresses not mapped before, is used.
 pub fn distance_by_maps(maps: &[Map], loads: impl Iterator<Item = (Address, RuntimeTime)>) -> Option<i128> {
     let mut loads: Vec<(Address, RuntimeTime)> = loads.collect();
     loads.sort_unstable();
@@ -512,7 +484,7 @@ pub fn distance_by_maps(maps: &[Map], loads: impl Iterator<Item = (Address, Runt
     greatest
 }
 
-/// What must be added to `from` to get `to`.
+/// Returns the offset that must be added to `from` to get `to`.
 fn distance(from: u64, to: u64) -> i128 {
     i128::from(to).saturating_sub(i128::from(from))
 }
@@ -525,13 +497,17 @@ impl fmt::Display for Alignment {
                 return f.write_str("cycle counts, converted by the profile's TIME_CONV record");
             }
             Self::AllAt(_, Timeless::Profile) => {
-                return f.write_str("not compared: the profile has no times, so that of code at one address the last one counts");
+                return f.write_str(
+                    "not compared: the profile has no times, so the last function at an address is used",
+                );
             }
             Self::AllAt(_, Timeless::Runtime) => {
-                return f.write_str("not compared: its records have no times, so that of code at one address the last one counts");
+                return f.write_str(
+                    "not compared: its records have no times, so the last function at an address is used",
+                );
             }
             Self::Given(offset) => {
-                return write!(f, "moved by {:+.6} s, as was asked for", *offset as f64 / 1e9);
+                return write!(f, "moved by {:+.6} s (--clock-offset)", *offset as f64 / 1e9);
             }
             Self::Shifted(shift) => shift,
         };
@@ -546,23 +522,24 @@ impl fmt::Display for Alignment {
             Evidence::MapBeforeLoad => "no function can have been loaded before its memory was mapped",
             Evidence::FirstRecordAtHeader => "its first record can't be earlier than its header",
             Evidence::FirstRecordAtStart => "its first record can't be earlier than its process",
-            Evidence::OtherRuntime => "by the file of another runtime, whose clock is the same",
-            Evidence::LiveCode => "at other distances, samples were taken in code that was not there",
-            Evidence::None => "a guess, for nothing in the profile shows how far apart they are",
+            Evidence::OtherRuntime => "from the file of another runtime with the same clock",
+            Evidence::LiveCode => "with other offsets, samples are in code that was not loaded",
+            Evidence::None => "a guess: nothing in the profile shows the offset",
         })
     }
 }
 
-/// Quirk: some writers set the flag for cycle counts and write nanoseconds (libxsmm before its pull request
-/// 1093). Counts that fall into the recording are times.
+/// Whether a cycle count is within the recording and therefore a time.
+///
+/// Quirk: some writers set the flag for cycle counts and write nanoseconds (libxsmm before its pull request 1093).
 fn is_inside(span: Option<(Time, Time)>, first: RuntimeTime) -> bool {
     span.is_some_and(|(start, end)| (start.0.saturating_sub(SECOND)..=end.0).contains(&first.0))
 }
 
-/// When the file was made, for headers with CLOCK_REALTIME in microseconds (V8, CPython) in profiles that
-/// tell what the wall clock said.
+/// Returns the file's creation time from a header with CLOCK_REALTIME in microseconds (V8, CPython), if the profile
+/// has a wall-clock reference.
 fn made_on_profile_clock(data: ClockData, made: u64) -> Option<Time> {
-    /// Recordings are not believed to last longer.
+    /// Nanoseconds in a day. Recordings are assumed to last at most 30 days.
     const DAY: u64 = 86_400 * SECOND;
     let wall_clock = made.checked_mul(1000)?;
     if wall_clock.abs_diff(data.wall_clock) > 30 * DAY {
@@ -604,10 +581,10 @@ mod tests {
         assert_eq!(Alignment::find(&profile, &RUNTIME, MARKER), Ok(Alignment::Same));
     }
 
-    /// How far clocks can drift apart while the profile is recorded.
+    /// Drift of the clocks during the recording, in nanoseconds.
     const DRIFT: u64 = 1_000_000;
 
-    /// The alignments of files, of which no sample says anything.
+    /// Returns the alignments of files without samples.
     fn settled(profile: &ProfileClock, files: &[(RuntimeClock, Option<Time>)]) -> Vec<Alignment> {
         let find = |(runtime, marker): &_| Alignment::find(profile, runtime, *marker).unwrap();
         let mut all: Vec<Alignment> = files.iter().map(find).collect();
@@ -628,13 +605,13 @@ mod tests {
         };
         let slack = HEADER_SLACK as u64 + DRIFT;
         assert_eq!(time_of_first(&PROFILE, &runtime, MARKER), 1002 * SECOND - slack);
-        // Bun's first record is older.
+        // Bun's first record is older than its header.
         let first = RuntimeTime(4998 * SECOND);
         let runtime = RuntimeClock { first, ..runtime };
         assert_eq!(time_of_first(&PROFILE, &runtime, MARKER), 1000 * SECOND - slack);
     }
 
-    /// Capture node20-raw: its clocks are a quarter of a second apart, and were taken for the same.
+    /// Capture node20-raw: its clocks are a quarter of a second apart, which must not be ignored.
     #[test]
     fn a_first_record_shortly_before_the_marker_does_not_make_the_clocks_the_same() {
         for apart in [0, 14_000_000, 246_643_282, SECOND] {
@@ -678,7 +655,7 @@ mod tests {
             ..RUNTIME
         };
         let found = Alignment::find(&PROFILE, &runtime, MARKER);
-        assert_eq!(found, Err(Unalignable::NoConversion));
+        assert_eq!(found.unwrap_err().issue, Issue::ClockWithoutConversion);
         let runtime = RuntimeClock {
             first: RuntimeTime(1002 * SECOND),
             ..runtime
@@ -730,7 +707,8 @@ mod tests {
         }
     }
 
-    /// A plateau of `from..=to` that `score` samples suit, `right_after` of which stop to do so right behind it.
+    /// Creates a plateau of `from..=to` that matches `score` samples, `right_after` of which stop matching just above
+    /// it.
     fn plateau(from: i64, to: i64, score: u32, right_after: u32) -> Plateau {
         Plateau {
             low: from,
@@ -769,7 +747,7 @@ mod tests {
         assert_eq!(nearer(-500 * MS, 8), i128::from(300 * MS - margin));
         assert_eq!(nearer(-500 * MS, 7), i128::from(-500 * MS), "chance");
         assert_eq!(nearer(299 * MS, 8), i128::from(299 * MS));
-        // Single samples in code that no file contains contradict nothing.
+        // Single samples in code that no file contains are no evidence.
         let beside = |score, right_after| shifted(Some(0), plateau(5 * MS, 300 * MS, score, right_after));
         assert_eq!(beside(4, 1).offset, 0);
         assert_eq!(beside(40, 1).offset, i128::from(5 * MS + margin));

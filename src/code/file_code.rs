@@ -1,8 +1,8 @@
-//! Code that runtimes log although it is in the executable mapping of a file.
+//! Removes code that runtimes log although it is in the executable mapping of a file.
 //!
-//! Quirk: V8 logs its built-in functions where they are: in the text of `node`, unless it copied them next to the
-//! JIT's code (`--short-builtin-calls`, the default with enough memory). elfutils' libdw can't nest modules: with an
-//! object in the text of a program, perf 7.0 and later unwind no stack through that program any more. The symbols of
+//! Quirk: V8 logs its built-in functions at their addresses in the text of `node`, unless it copied them next to the
+//! JIT code (`--short-builtin-calls`, the default with enough memory). elfutils' libdw can't nest modules: with an
+//! object in the text of a program, perf 7.0 and later can't unwind any stack through that program. The symbols of
 //! the file name this code as well. Shown by `unwinding::no_object_is_inside_a_file_whose_stacks_are_unwound`.
 
 use crate::code::history::{Builder, History};
@@ -12,8 +12,8 @@ use crate::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{Address, Time};
 
-/// Removes the code from `events` that is loaded in mappings of files; returns how many loads these were. Memory that
-/// runtimes share with themselves through a file does not count ([`Backing::Shared`]).
+/// Removes code in file mappings from `events` and returns the number of removed loads and moves. Memory that
+/// runtimes share with themselves through a file ([`Backing::Shared`]) does not count as a file.
 pub fn remove(processes: &Processes, events: &mut Vec<PlacedEvent>) -> u64 {
     let mut files = Files {
         processes,
@@ -29,20 +29,20 @@ pub fn remove(processes: &Processes, events: &mut Vec<PlacedEvent>) -> u64 {
         }
         removed += 1;
         event.range = None;
-        // Where it was before a move, it is no longer.
+        // A move into a file still frees the old range.
         event.left.is_some()
     });
     removed
 }
 
-/// What each address space has mapped over time, made when it is first asked for: whether it is a file.
+/// File mappings of each address space over time, built on first use.
 struct Files<'a> {
     processes: &'a Processes,
     histories: HashMap<SpaceId, History<bool>>,
 }
 
 impl Files<'_> {
-    /// Whether an address is in the mapping of a file just before `time`: new code precedes maps of the same time.
+    /// Whether an address is in a file mapping just before `time`; code precedes maps of the same time.
     fn hold(&mut self, space: SpaceId, address: Address, time: Time) -> bool {
         let processes = self.processes;
         let Some(own) = processes.space(space) else {
@@ -63,7 +63,7 @@ impl Files<'_> {
         false
     }
 
-    /// What an address space itself has at an address.
+    /// Whether an address is in a file of the address space itself; `None` if it maps nothing there.
     fn at(&mut self, id: SpaceId, space: &AddressSpace, address: Address, time: Time) -> Option<bool> {
         let history = self.histories.entry(id).or_insert_with(|| {
             let mut maps = Builder::default();

@@ -1,18 +1,17 @@
-//! Which functions can share one object.
+//! Decides which functions share one object.
 //!
-//! An object that holds several functions mirrors the memory of all of them, and is mapped once, when the first of them
-//! is loaded. The memory between them is a hole in the file, so that the few functions that samples touch still
-//! share a few objects. Readers let a later map replace a part of an earlier one, but elfutils' libdw, which unwinds
-//! for newer perf and for hotspot, drops one of two objects that overlap. So functions share an object only if
+//! An object with several functions mirrors the memory of all of them and is mapped once, when the first of them is
+//! loaded. The memory between them is a hole in the file, so even the few functions that samples hit share a few
+//! objects. Readers let a later map replace a part of an earlier one, but elfutils' libdw, the unwinder of newer perf
+//! versions and of hotspot, drops one of two overlapping objects. So functions share an object only if
 //!
-//! - nothing else that gets an object or a map is ever at their addresses, or between them: code that replaces
-//!   other code, and the code that it replaces, have objects of their own. (V8 names built-in code in the file of its
-//!   own program. There a gap may only be what aligns functions, since the rest of the file is other code.)
-//! - no sample has a frame there about which nothing is known: it may be in other code that a perf map of the reader
-//!   names, in code of before the function was loaded, or in that of a child process, which inherits all of an object
-//!   or nothing.
+//! - nothing else with an object or a map is ever at their addresses or between them. Code that replaces other code,
+//!   and the replaced code, get objects of their own. (V8 names built-in code in the file of its own program. There a
+//!   gap may only be alignment padding, since the rest of the file is other code.)
+//! - no sample has an unknown frame there. It may be other code that a perf map of the reader names, code from before
+//!   the function was loaded, or code of a child process, which inherits an object completely or not at all.
 //!
-//! All this holds for the address space, its ancestors, and its descendants.
+//! These rules cover the address space, its ancestors and its descendants.
 
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
@@ -23,30 +22,30 @@ use crate::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 
-/// The most addresses that an object spans. Readers map it whole, and programs that copy files without their holes
-/// copy that much.
+/// Maximum number of addresses in an object, in bytes. Readers map the object whole, and programs that copy files
+/// without preserving holes write that much.
 const MAX_SPAN: u64 = 32 << 20;
 
-/// The longest hole between two functions, in bytes. The apparent size of all objects is at most that for each function,
-/// however far apart hostile input puts them.
+/// Longest hole between two functions, in bytes. It limits the apparent size of all objects to that much per
+/// function, however far apart crafted input puts them.
 const MAX_HOLE: u64 = 4 << 20;
 
-/// The longest gap that only serves to align functions, in bytes.
+/// Upper bound of the padding that aligns functions, in bytes.
 const ALIGNMENT: u64 = 64;
 
-/// The most bytes of records to read for one object, so that a few objects at a time fit into memory.
+/// Maximum size of the records to read for one object, in bytes, so that several objects fit into memory at a time.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// How far below an object's first byte no file may be mapped. The profile knows only the executable part of a
-/// library; the data that follows it belongs to its module in libdw too.
+/// Distance below an object within which no file may be mapped, in bytes. The profile has only the executable part of
+/// a library; libdw's module also covers the data after it.
 const FILE_MARGIN: u64 = 256 << 20;
 
-/// What there is to read for a function.
+/// Size and kind of the records of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// How many bytes.
+    /// Size of the records to read, in bytes.
     pub bytes: u64,
-    /// Whether its machine code is there. An object has that of all its functions, or of none.
+    /// Whether they have machine code. Either all functions of an object have it or none.
     pub has_code: bool,
 }
 
@@ -54,41 +53,41 @@ pub struct Source {
 #[derive(Debug, Default)]
 pub struct Groups {
     mappings: Vec<CodeMapping>,
-    /// Where each group ends among them, and whether it has a lead-in.
+    /// For each group, its end in `mappings` and whether it has a lead-in.
     ends: Vec<(usize, bool)>,
 }
 
-/// The functions of one object.
+/// Functions of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct Members<'a> {
-    /// The functions, from the lowest address up; not empty.
+    /// Functions by address; not empty.
     pub functions: &'a [CodeMapping],
-    /// Whether the [`LEAD_IN`] addresses before the first one are free, so that the object can cover them.
+    /// Whether the [`LEAD_IN`] addresses before the first function are free, so that the object can cover them.
     pub has_lead_in: bool,
 }
 
-/// All that gets an object or a map.
+/// Everything that gets an object or a map.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped<'a> {
-    /// The functions, by address space and time.
+    /// Functions, by address space and time.
     pub mappings: &'a [CodeMapping],
-    /// The places that code has left.
+    /// Ranges that code was moved or unloaded from.
     pub freed_ranges: &'a [FreedRange],
-    /// The symbols of perf maps.
+    /// Symbols of perf maps.
     pub symbols: &'a [PlacedSymbol],
-    /// Addresses of frames about which nothing is known.
+    /// Addresses of unknown frames.
     pub unknown: &'a UnknownAddresses,
 }
 
 impl Groups {
-    /// Each function by itself.
+    /// Creates one group for each function.
     pub fn of_one(mappings: Vec<CodeMapping>) -> Self {
         let ends = (1..=mappings.len()).map(|end| (end, false)).collect();
         Self { mappings, ends }
     }
 
-    /// As many functions in each group as can share an object. `source` gives what there is to read for a
-    /// function.
+    /// Creates groups with as many functions as can share an object. `source` returns the size and kind of a
+    /// function's records.
     pub fn as_large_as_can_be(
         processes: &Processes,
         mapped: Mapped<'_>,
@@ -129,7 +128,7 @@ impl Groups {
         all
     }
 
-    /// Each group, by address space and the time of the function that comes first.
+    /// Returns the groups by address space and the time of their earliest function.
     pub fn iter(&self) -> impl Iterator<Item = Members<'_>> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|&(end, _)| end));
         starts.zip(&self.ends).filter_map(|(start, &(end, has_lead_in))| {
@@ -141,7 +140,7 @@ impl Groups {
     }
 }
 
-/// The function of a group that comes first.
+/// Returns the earliest function of a group.
 pub fn first_of(group: &[CodeMapping]) -> Option<&CodeMapping> {
     group.iter().min_by_key(|mapping| key(mapping))
 }
@@ -150,7 +149,7 @@ fn key(mapping: &CodeMapping) -> (SpaceId, Time, u32) {
     (mapping.space, mapping.since, mapping.sequence)
 }
 
-/// How many of the functions of one address space, from the lowest up, are in each group.
+/// Returns the number of functions in each group. `mappings` must be those of one address space, sorted by address.
 fn sizes(
     mappings: &[CodeMapping],
     neighbourhood: &Neighbourhood<'_>,
@@ -181,14 +180,14 @@ fn sizes(
     sizes
 }
 
-/// A group in the making.
+/// A group under construction.
 struct Group<'a> {
     first: &'a CodeMapping,
-    /// Whether there can be others in it.
+    /// Whether more functions can join it.
     is_open: bool,
     functions: usize,
     end: Address,
-    /// What there is to read for it.
+    /// Total size of the records, and whether they have machine code.
     source: Source,
 }
 
@@ -226,7 +225,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Addresses that are taken, as ranges that don't touch each other, from the lowest up.
+/// Addresses in use, as sorted ranges that don't touch each other.
 #[derive(Clone, Debug, Default)]
 struct Taken(Vec<AddressRange>);
 
@@ -249,23 +248,23 @@ impl Taken {
     }
 }
 
-/// What is mapped in all address spaces.
+/// Addresses in use in all address spaces.
 struct Neighbourhoods {
-    /// Of each, all that it maps itself: its own functions too.
+    /// For each address space, its own ranges, including its functions.
     all: Vec<Taken>,
-    /// Of each that has functions, what it maps itself but for these, and what its copies map.
+    /// For each address space with functions, its own other ranges and all those of its copies.
     others: Vec<Taken>,
-    /// Of each, the files that it had mapped before the first function came.
+    /// For each address space, the files mapped before its first function.
     ground: Vec<Taken>,
-    /// For each, the first address space of its family.
+    /// For each address space, the first one of its family.
     families: Vec<SpaceId>,
-    /// The files that each family maps, ever.
+    /// For each family, all files that it ever maps.
     files: HashMap<SpaceId, Taken>,
-    /// The longest hole between two functions of an object, in bytes.
+    /// Longest hole between two functions of an object, in bytes.
     max_hole: u64,
 }
 
-/// What is mapped in one address space, but for its own functions, and in those that share code with it.
+/// Addresses in use in one address space, except by its own functions, and in those that share code with it.
 struct Neighbourhood<'a> {
     others: &'a Taken,
     ground: &'a Taken,
@@ -362,8 +361,8 @@ impl Neighbourhoods {
 }
 
 impl Neighbourhood<'_> {
-    /// Whether the object of a group can start [`LEAD_IN`] bytes before its first function; `end_before` is the end of
-    /// the code of the address space before it.
+    /// Whether the object of a group can start [`LEAD_IN`] bytes before its first function. `end_before` is the end
+    /// of the address space's code before it.
     fn has_lead_in(&self, functions: &[CodeMapping], end_before: Address) -> bool {
         let Some(first) = functions.first() else {
             return false;
@@ -383,7 +382,7 @@ impl Neighbourhood<'_> {
             && self.files.is_free(before(LEAD_IN.saturating_add(FILE_MARGIN)))
     }
 
-    /// Whether nothing is ever mapped at a range, but for functions of the address space itself.
+    /// Whether a range is never used, except by functions of the address space itself and files mapped before them.
     fn is_free(&self, range: AddressRange) -> bool {
         let mut all = std::iter::once(self.others).chain(self.ancestors.iter().copied());
         range.size() == 0 || all.all(|taken| taken.is_free(range))
@@ -401,7 +400,7 @@ mod tests {
         AddressRange::new(Address(start), size).unwrap()
     }
 
-    /// Process 1 maps a file at 0x9000, and process 2 is forked from it at time 50.
+    /// Process 1 maps a file at 0x9000; process 2 is forked from it at time 50.
     fn processes() -> Processes {
         let map = |pid, time, start| {
             let map = Map {
@@ -428,7 +427,8 @@ mod tests {
         has_code: true,
     };
 
-    /// The starts of the functions in each group, of functions with process, time, start and size.
+    /// Returns the start addresses of the functions in each group. `functions` has process, time, start and size of
+    /// each.
     fn groups(functions: &[(u32, u64, u64, u64)], freed_ranges: &[(u64, u64)]) -> Vec<Vec<u64>> {
         let starts = |group: Members<'_>| {
             let functions = group.functions.iter();
@@ -583,7 +583,7 @@ mod tests {
             let groups = groups(&functions, &[]);
             groups.iter().map(Vec::len).collect::<Vec<_>>()
         };
-        // by what there is to read, and by what they span
+        // Limited first by the size of the records, then by the address range.
         assert_eq!(sizes(0x100), [83_886, 16_114]);
         assert_eq!(sizes(0x400), [32_768, 32_768, 32_768, 1_696]);
     }

@@ -1,31 +1,31 @@
-//! What lay at each address at each time.
+//! Values by address and time.
 //!
-//! A [`Builder`] is told, in the order of time, what is put where; what was there before ends. That leaves
-//! rectangles of addresses by time that don't overlap, at most three for each call however the ranges lie. A
+//! A [`Builder`] collects values in the order of time; each ends what was at its addresses before. The result is a
+//! set of rectangles of addresses by time that don't overlap, at most three per call whatever the ranges. A
 //! [`History`] finds the rectangle of a point among n in O(log² n): a segment tree over the addresses where
-//! rectangles start or end, each node with the rectangles that span it, in the order of time. Where functions
-//! don't overlap, as most don't, only the leaves have any, and empty nodes are passed over.
+//! rectangles start or end, each node with the rectangles that span it, in the order of time. If functions don't
+//! overlap, as most don't, only the leaves have rectangles, and empty nodes are skipped.
 
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Time};
 
-/// One value at some addresses for some time.
+/// A value at a range of addresses during an interval of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval<T> {
-    /// The addresses.
+    /// Addresses that have the value.
     pub range: AddressRange,
-    /// When it began.
+    /// Start of the interval, inclusive.
     pub from: Time,
-    /// When something else took its place; [`Time::MAX`] if nothing did.
+    /// End of the interval, exclusive; [`Time::MAX`] if nothing replaced the value.
     pub until: Time,
-    /// The value.
+    /// Value during the interval.
     pub value: T,
 }
 
-/// Collects what is put where, in the order of time.
+/// Collects values in the order of time.
 #[derive(Clone, Debug)]
 pub struct Builder<T> {
-    /// What lies where now, and since when.
+    /// Current value at each address, with its start.
     live: RangeMap<(Time, T)>,
     ended: Vec<Interval<T>>,
 }
@@ -40,7 +40,7 @@ impl<T: Copy> Default for Builder<T> {
 }
 
 impl<T: Copy> Builder<T> {
-    /// Puts `value` at `range`, from `time` on.
+    /// Sets the value at `range` from `time` on.
     pub fn put(&mut self, range: AddressRange, time: Time, value: T) {
         let ended = &mut self.ended;
         self.live.insert(range, (time, value), |piece, (from, value)| {
@@ -48,7 +48,7 @@ impl<T: Copy> Builder<T> {
         });
     }
 
-    /// Ends everything at `range`.
+    /// Ends all values at `range`.
     pub fn clear(&mut self, range: AddressRange, time: Time) {
         let ended = &mut self.ended;
         self.live.remove(range, |piece, (from, value)| {
@@ -56,23 +56,23 @@ impl<T: Copy> Builder<T> {
         });
     }
 
-    /// What lies in `range` now, in pieces clipped to it.
+    /// Returns the current values in `range`, clipped to it.
     pub fn pieces(&self, range: AddressRange) -> impl Iterator<Item = (AddressRange, T)> + '_ {
         let pieces = self.live.overlapping(range);
         pieces.map(|(piece, (_, value))| (piece, value))
     }
 
-    /// What lies at an address now.
+    /// Returns the current value at an address.
     pub fn at(&self, address: Address) -> Option<T> {
         self.live.get(address).map(|(_, value)| value)
     }
 
-    /// The parts of `range` where nothing lies now that `covers` holds for, from the highest down.
+    /// Returns the parts of `range` without a current value that `covers` accepts, the highest first.
     pub fn gaps(&self, range: AddressRange, covers: impl Fn(T) -> bool) -> Vec<AddressRange> {
         self.live.gaps(range, |(_, value)| covers(value))
     }
 
-    /// What was collected, ready to be asked.
+    /// Builds the index for lookups.
     pub fn finish(mut self) -> History<T> {
         for (piece, (from, value)) in self.live.iter() {
             end(&mut self.ended, piece, from, Time::MAX, value);
@@ -82,7 +82,7 @@ impl<T: Copy> Builder<T> {
 }
 
 fn end<T>(ended: &mut Vec<Interval<T>>, range: AddressRange, from: Time, until: Time, value: T) {
-    // What is replaced at the moment at which it came was never there.
+    // A value replaced at its own start time is never visible.
     if from < until {
         ended.push(Interval {
             range,
@@ -93,46 +93,42 @@ fn end<T>(ended: &mut Vec<Interval<T>>, range: AddressRange, from: Time, until: 
     }
 }
 
-/// How many bounds there are for each landmark.
+/// Number of bounds per landmark.
 const STRIDE: usize = 32;
 
 /// An address where an interval starts or ends.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     address: Address,
-    /// What was there from here up to the next bound.
+    /// Content from this address up to the next bound.
     content: Content,
 }
 
-/// What was at some addresses, over all time.
+/// Content of a range of addresses over all time.
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    /// Nothing.
     Nothing,
-    /// One interval: where functions don't replace each other, there is never more, and this is found without
-    /// a look at the tree.
+    /// One interval. If functions don't replace each other, there are never more, and lookups don't need the tree.
     One(u32),
-    /// Several: the tree knows.
+    /// Several intervals, found through the tree.
     Several,
 }
 
-/// What lay at each address at each time.
+/// Index of values by address and time.
 #[derive(Clone, Debug)]
 pub struct History<T> {
-    /// In the order of their beginnings.
+    /// All intervals, by start time.
     intervals: Vec<Interval<T>>,
-    /// Every address where an interval starts or ends. Between two neighbours, all addresses have the same
-    /// history.
+    /// Addresses where intervals start or end, sorted. All addresses between two neighbours have the same history.
     bounds: Vec<Bound>,
-    /// Every [`STRIDE`]th of them: few enough to stay in the processor's caches, where most of a search for
-    /// one happens.
+    /// Every [`STRIDE`]th bound: few enough to stay in the processor's caches during most of a search.
     landmarks: Vec<Address>,
-    /// For each node of the segment tree, where its list in `lists` starts; the next one's start is its end.
-    /// The leaf of the slot behind `bounds[i]` is node `bounds.len() + i`, the parent of node n is n / 2.
+    /// Start of the list of each node of the segment tree in `lists`; it ends where the next one starts. The leaf of
+    /// the addresses from `bounds[i]` on is node `bounds.len() + i`, and the parent of node n is n / 2.
     starts: Vec<u32>,
     /// Indices of intervals.
     lists: Vec<u32>,
-    /// For each node, the nearest one above it whose list is not empty; 0 if there is none.
+    /// Nearest ancestor of each node with a list that is not empty; 0 without one.
     above: Vec<u32>,
 }
 
@@ -186,7 +182,7 @@ impl<T: Copy> History<T> {
         }
     }
 
-    /// The list of a node, unless it is empty.
+    /// Returns the list of a node, unless it is empty.
     fn list(&self, node: usize) -> Option<&[u32]> {
         let start = *self.starts.get(node)? as usize;
         let end = *self.starts.get(node + 1)? as usize;
@@ -218,8 +214,7 @@ impl<T: Copy> History<T> {
         self.lists = lists;
     }
 
-    /// Calls `visit` with each node that an interval belongs to and the interval's index: the largest ones that
-    /// it covers.
+    /// Calls `visit` with the nodes of each interval, the largest ones that it covers, and the index of the interval.
     fn for_each_node(&self, mut visit: impl FnMut(usize, u32)) {
         for (index, interval) in (0u32..).zip(&self.intervals) {
             let mut low = self.slot(interval.range.start) + self.bounds.len();
@@ -239,12 +234,12 @@ impl<T: Copy> History<T> {
         }
     }
 
-    /// The index of the first bound that is not below `address`.
+    /// Returns the index of the first bound at or above `address`.
     fn slot(&self, address: Address) -> usize {
         self.bounds.partition_point(|bound| bound.address < address)
     }
 
-    /// The index of the last bound that is not above `address`.
+    /// Returns the index of the last bound at or below `address`.
     fn slot_of(&self, address: Address) -> Option<usize> {
         let landmark = self.landmarks.partition_point(|&bound| bound <= address);
         let start = landmark.checked_sub(1)? * STRIDE;
@@ -254,7 +249,7 @@ impl<T: Copy> History<T> {
         behind.checked_sub(1)
     }
 
-    /// From the lowest address that ever held anything up to the highest.
+    /// Returns the range from the lowest to the highest address that ever had a value.
     pub fn code_bounds(&self) -> Option<AddressRange> {
         Some(AddressRange {
             start: self.bounds.first()?.address,
@@ -262,7 +257,7 @@ impl<T: Copy> History<T> {
         })
     }
 
-    /// Whether something was ever within so many bytes of `address`.
+    /// Whether an interval starts or ends within `distance` bytes of `address`.
     pub fn is_near(&self, address: Address, distance: u64) -> bool {
         let after = self.bounds.partition_point(|bound| bound.address <= address);
         let neighbours = [after.checked_sub(1), Some(after)].into_iter().flatten();
@@ -270,12 +265,12 @@ impl<T: Copy> History<T> {
         bounds.any(|bound| bound.address.0.abs_diff(address.0) <= distance)
     }
 
-    /// All that was ever there, in the order of time.
+    /// All intervals, by start time.
     pub fn intervals(&self) -> &[Interval<T>] {
         &self.intervals
     }
 
-    /// All that ever lay at `address`.
+    /// Returns all intervals that contain `address`.
     pub fn all_at(&self, address: Address) -> impl Iterator<Item = &Interval<T>> {
         let lists = self.lists_at(address);
         lists.flat_map(|list| {
@@ -284,7 +279,7 @@ impl<T: Copy> History<T> {
         })
     }
 
-    /// What lay at `address` at `time`.
+    /// Returns the interval at `address` and `time`.
     pub fn at(&self, address: Address, time: Time) -> Option<&Interval<T>> {
         let slot = self.slot_of(address)?;
         match self.bounds.get(slot)?.content {
@@ -301,8 +296,8 @@ impl<T: Copy> History<T> {
         }
     }
 
-    /// What lay in `range` at `time`, in pieces clipped to it, from the lowest up, and `None` for those that held nothing. It
-    /// takes a step for each address in `range` where something ever started or ended.
+    /// Returns the values in `range` at `time`, clipped to it, from the lowest address up, with `None` for parts
+    /// without a value. Takes one step per bound in `range`.
     pub fn pieces_at(
         &self,
         range: AddressRange,
@@ -321,19 +316,19 @@ impl<T: Copy> History<T> {
         })
     }
 
-    /// Whether something came to `address` later than `time`.
+    /// Whether an interval at `address` starts after `time`.
     pub fn has_later(&self, address: Address, time: Time) -> bool {
         self.lists_at(address)
             .any(|list| list.last().is_some_and(|interval| interval.from > time))
     }
 
-    /// The lists of intervals that hold `address`, at whatever time.
+    /// Returns the lists of intervals that contain `address` at any time.
     fn lists_at(&self, address: Address) -> impl Iterator<Item = Intervals<'_, T>> {
         let slot = self.slot_of(address);
         slot.into_iter().flat_map(|slot| self.nodes_of(slot))
     }
 
-    /// The lists of intervals that hold the addresses behind a bound.
+    /// Returns the lists of intervals that contain the addresses from a bound up to the next one.
     fn nodes_of(&self, slot: usize) -> impl Iterator<Item = Intervals<'_, T>> {
         let leaf = slot + self.bounds.len();
         std::iter::successors(Some(leaf), |&node| Some(*self.above.get(node)? as usize))
@@ -356,7 +351,7 @@ impl Bound {
     }
 }
 
-/// The list of one node: intervals that don't overlap in time, in its order.
+/// List of one node: intervals that don't overlap in time, in the order of time.
 struct Intervals<'a, T> {
     history: &'a History<T>,
     list: &'a [u32],
@@ -371,7 +366,7 @@ impl<'a, T> Intervals<'a, T> {
         self.get(self.list.len().checked_sub(1)?)
     }
 
-    /// The number of intervals at the start of the list that `is_before` holds for.
+    /// Returns the number of leading intervals for which `is_before` is true.
     fn partition_point(&self, is_before: impl Fn(&Interval<T>) -> bool) -> usize {
         self.list.partition_point(|&index| {
             let interval = self.history.intervals.get(index as usize);
@@ -424,7 +419,7 @@ mod tests {
         );
     }
 
-    /// Compares with the plain rule: the last value put there, unless it was cleared since.
+    /// Compares with a linear search for the last value set and not cleared since.
     #[test]
     fn agrees_with_a_search_through_everything() {
         let mut state = 1u64;
@@ -468,7 +463,8 @@ mod tests {
             ever.reverse();
             let mut listed: Vec<u64> = history.all_at(address).map(|interval| interval.value).collect();
             listed.sort_unstable_by_key(|&value| std::cmp::Reverse(value));
-            // A value is in pieces where a later one covers a part of it, and no address is in two of them.
+            // A value is split where a later one covers a part of it, and each address is in at most one of the
+            // parts.
             assert_eq!(listed, ever, "{address}");
         }
         for _ in 0..200 {

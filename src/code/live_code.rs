@@ -1,10 +1,10 @@
-//! Which distances between two clocks put samples into code that was there.
+//! Finds the clock offsets with which samples are in code that existed at the time.
 //!
-//! A sample at an address can only have been taken while some function was there: not before its load, and not after
-//! other code overwrote any part of it, even where that left the address itself alone. Each sample so allows some
-//! distances between the runtime's clock and the profile's and excludes all others. In code that is replaced
-//! often, functions of all sizes follow each other at one place, and the distances that suit most samples ([`Plateau`])
-//! are few: recordings of Node.js with `--stress-flush-code` leave 50 to 90 ms, which end within 0.03 ms of the truth.
+//! A sample at an address can be taken only while a function is there: not before its load, and not after other code
+//! overwrote any part of it, even if the address itself was left alone. So each sample allows some offsets between
+//! the runtime's clock and the profile's and excludes all others. In frequently replaced code, functions of all sizes
+//! follow each other at one address, and only few offsets match most samples ([`Plateau`]): recordings of Node.js
+//! with `--stress-flush-code` leave 50 to 90 ms, with an end within 0.03 ms of the truth.
 
 use std::collections::BTreeMap;
 
@@ -17,26 +17,26 @@ use crate::perf::sample::Sample;
 use crate::runtime::RuntimeTime;
 use crate::units::{Address, AddressRange, Pid, Time};
 
-/// How many intervals of functions are looked at, for all samples together: a million samples at an address that held
-/// thousands of functions are too many.
-const MAX_LOOKS: usize = 1 << 22;
+/// Maximum number of function intervals to check, for all samples together. A million samples at an address that held
+/// thousands of functions would take too long.
+const MAX_SCANNED: usize = 1 << 22;
 
-/// What happened to code, on the clock of its runtime.
+/// A load, move or unload of code, on the clock of its runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeEvent {
-    /// In which file that stands.
+    /// Index of the runtime's file with the event.
     pub file: u32,
-    /// In which process it happened.
+    /// Process of the code.
     pub pid: Pid,
-    /// When.
+    /// Time on the runtime's clock.
     pub time: RuntimeTime,
-    /// Where the code is from now on; `None` if it is gone.
+    /// Addresses of the code from now on; `None` if it was unloaded.
     pub range: Option<AddressRange>,
-    /// Where it was until now, if it was moved or is gone.
+    /// Addresses of the code until now, if it was moved or unloaded.
     pub left: Option<AddressRange>,
 }
 
-/// The code of processes by the clock of their runtimes.
+/// Code of all processes over time, on the clocks of their runtimes.
 #[derive(Debug, Default)]
 pub struct LiveCode {
     processes: BTreeMap<Pid, ProcessCode>,
@@ -44,7 +44,7 @@ pub struct LiveCode {
 
 #[derive(Debug)]
 struct ProcessCode {
-    /// Which of `functions` is where, by the runtime's clock.
+    /// Indices into `functions` by address and time, on the runtime's clock.
     history: History<u32>,
     functions: Vec<LoadedFunction>,
 }
@@ -54,11 +54,11 @@ struct ProcessCode {
 struct LoadedFunction {
     file: u32,
     since: Time,
-    /// When the first part of it was overwritten.
+    /// Time at which any part of it was first overwritten.
     until: Time,
 }
 
-/// The distances that put a sample into code that was there, from `from` up to and including `to`, in nanoseconds to be
+/// Clock offsets with which a sample is in code that existed, from `from` to `to` (inclusive), in nanoseconds to be
 /// added to the runtime's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Window {
@@ -67,30 +67,30 @@ struct Window {
     to: i64,
 }
 
-/// The distances that all addresses of a profile's samples allow.
+/// Clock offsets allowed by each sampled address of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
-    /// In the order of their files.
+    /// Sorted by file.
     all: Vec<Window>,
 }
 
-/// The distances that suit most samples.
+/// Clock offsets that match the most samples, in nanoseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plateau {
-    /// The least of them; `i64::MIN` if there is none.
+    /// Least offset; `i64::MIN` if unbounded.
     pub low: i64,
-    /// The greatest.
+    /// Greatest offset; `i64::MAX` if unbounded.
     pub high: i64,
-    /// How many addresses of samples they suit.
+    /// Number of sampled addresses that these offsets match.
     pub score: u32,
-    /// How many the least distance that was asked about suits.
+    /// Number of sampled addresses that the least offset considered matches.
     pub least_score: u32,
-    /// From which distance on how many are suited, in order.
+    /// Number of sampled addresses matched from each offset on, sorted by offset.
     pub scores: Vec<(i64, u32)>,
 }
 
 impl LiveCode {
-    /// The code that is left by `events`, in any order; of those at the same time the later one wins.
+    /// Builds the code history from `events`, in any order. Of events with the same time, the later one wins.
     pub fn new(mut events: Vec<RuntimeEvent>) -> Self {
         events.sort_by_key(|event| (event.pid, event.time));
         let of_processes = events.chunk_by(|one, other| one.pid == other.pid);
@@ -100,17 +100,17 @@ impl LiveCode {
         }
     }
 
-    /// The distances that each address in the samples of `profile` allows.
+    /// Returns the offsets that each address in the samples of `profile` allows.
     pub fn windows(&self, profile: &Profile<'_>, processes: &Processes) -> Windows {
         let maps = Timeline::new(processes, Vec::new());
         let mut windows = Windows::default();
-        let mut looks = MAX_LOOKS;
+        let mut looks = MAX_SCANNED;
         for record in profile.records().filter(|record| record.kind == record::SAMPLE) {
-            let Some(attr) = profile.attrs.of(&record, profile.order) else {
+            let Some(attr) = profile.attrs.of(&record, profile.endian) else {
                 continue;
             };
-            let sample = Sample::parse(&record, attr, profile.order);
-            let time = profile.attrs.time_of(&record, profile.order);
+            let sample = Sample::parse(&record, attr, profile.endian);
+            let time = profile.attrs.time_of(&record, profile.endian);
             let (Some(pid), Some(time)) = (sample.pid, time) else {
                 continue;
             };
@@ -118,12 +118,12 @@ impl LiveCode {
                 continue;
             };
             let space = processes.space_at(pid, time);
-            // A forked process has code that events of another tell of.
+            // Code inherited by a forked process is in the events of its parent, not in its own.
             let own =
                 space.filter(|&space| processes.space(space).is_some_and(|space| space.parent.is_none()));
             let Some(space) = own else { continue };
             let ip = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER);
-            // The kernel puts the sample's own address in front of its callers; those are return addresses.
+            // The kernel puts the sampled address before the callers, which are return addresses.
             let callers = sample.callers().filter(|&caller| Some(caller) != ip);
             let callers = callers.map(|caller| Address(caller.0.saturating_sub(1)));
             for address in ip.into_iter().chain(callers) {
@@ -141,7 +141,7 @@ impl LiveCode {
 }
 
 impl ProcessCode {
-    /// `events` in the order of time.
+    /// Builds the history from `events` in the order of time.
     fn new(events: &[RuntimeEvent]) -> Self {
         let mut builder = Builder::default();
         let mut functions = Vec::new();
@@ -169,8 +169,8 @@ impl ProcessCode {
         Self { history, functions }
     }
 
-    /// Adds the distances that a sample at `address` allows. Returns how many of `looks` are left; `None` if they are
-    /// not enough.
+    /// Adds the offsets that a sample at `address` allows. Returns the rest of `looks`, or `None` if they are not
+    /// enough.
     fn add_windows(
         &self,
         address: Address,
@@ -196,7 +196,7 @@ impl ProcessCode {
             });
         }
         found.sort_unstable_by_key(|window| (window.from, window.to));
-        // One sample counts once, however many functions suit it.
+        // A sample counts once, however many functions match it.
         found.dedup_by(|next, last| {
             let touches = next.from <= last.to.saturating_add(1);
             if touches {
@@ -209,7 +209,7 @@ impl ProcessCode {
     }
 }
 
-/// What must be added to `from` to get `to`.
+/// Returns the offset that must be added to `from` to get `to`.
 fn distance(from: Time, to: Time) -> i64 {
     let distance = i128::from(to.0).saturating_sub(from.0.into());
     i64::try_from(distance).unwrap_or(if distance < 0 { i64::MIN } else { i64::MAX })
@@ -221,14 +221,15 @@ impl Windows {
         self
     }
 
-    /// Those of samples in the code of a file.
+    /// Returns the windows of samples in the code of a file.
     fn of_file(&self, file: u32) -> &[Window] {
         let start = self.all.partition_point(|window| window.file < file);
         let end = self.all.partition_point(|window| window.file <= file);
         self.all.get(start..end).unwrap_or_default()
     }
 
-    /// The distances from `least` on that suit most samples in the code of some files; `None` if there are no such samples.
+    /// Returns the offsets from `least` up that match the most samples in the code of some files; `None` without such
+    /// samples.
     pub fn plateau(&self, files: &[u32], least: i64) -> Option<Plateau> {
         let of_files = files.iter().flat_map(|&file| self.of_file(file));
         let of_files = of_files.filter(|window| window.to >= least);
@@ -272,12 +273,12 @@ impl Windows {
 }
 
 impl Plateau {
-    /// Whether a distance is one of them, or between them.
+    /// Whether an offset is within the plateau's limits.
     pub fn holds(&self, distance: i128) -> bool {
         i128::from(self.low) <= distance && distance <= i128::from(self.high)
     }
 
-    /// How many addresses of samples a distance suits.
+    /// Returns the number of sampled addresses that an offset matches.
     pub fn score_of(&self, distance: i128) -> u32 {
         let after = self
             .scores
@@ -304,8 +305,8 @@ mod tests {
         }
     }
 
-    /// Whether a sample can have been taken by the plain rule: some function is there that was loaded by then and that nothing
-    /// was loaded over since.
+    /// Whether a sample is possible, by linear search: the address is in a function that was loaded by then and not
+    /// overwritten since.
     fn is_live(events: &[RuntimeEvent], address: u64, time: i64) -> bool {
         let past = |event: &&RuntimeEvent| i64::try_from(event.time.0).unwrap() <= time;
         let past: Vec<AddressRange> = events
@@ -328,14 +329,14 @@ mod tests {
             least in prop::option::of(30i64..130),
         ) {
             loads.sort_by_key(|&(time, _, _)| time);
-            // What is replaced at the moment at which it came was never there.
+            // A function replaced at its own load time never existed.
             loads.dedup_by_key(|&mut (time, _, _)| time);
             let events: Vec<RuntimeEvent> = loads.into_iter().map(load).collect();
             let code = LiveCode::new(events.clone());
             let mut windows = Windows::default();
             for &(address, time) in &samples {
                 let code = &code.processes[&PID];
-                code.add_windows(Address(address), Time(time), MAX_LOOKS, &mut windows.all).unwrap();
+                code.add_windows(Address(address), Time(time), MAX_SCANNED, &mut windows.all).unwrap();
             }
             let score = |distance: i64| {
                 let live = |&&(address, time): &&(u64, u64)| is_live(&events, address, time as i64 - distance);
@@ -372,7 +373,7 @@ mod tests {
         let window = |address| {
             let mut windows = Vec::new();
             code.processes[&PID]
-                .add_windows(Address(address), Time(1000), MAX_LOOKS, &mut windows)
+                .add_windows(Address(address), Time(1000), MAX_SCANNED, &mut windows)
                 .unwrap();
             windows
                 .iter()

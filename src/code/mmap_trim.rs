@@ -1,85 +1,61 @@
-//! Maps that would hide code.
+//! Trims the profile's maps that would hide injected code.
 //!
-//! A reader lets each map take the place of what was mapped there before. JIT compilers map, protect and
-//! merge the memory around their code after they have announced it, and every time the profile has a map of
-//! that memory, which would hide the functions in it. Such a map must not go altogether either: a perf map
-//! (`/tmp/perf-PID.map`) names code through it that the dump lacks. So it is reduced to those parts that hold
-//! no function and that the reader does not know yet.
-
-use std::fmt;
+//! Readers let each map replace earlier maps at the same addresses. JIT compilers map, protect and merge the memory
+//! around their code after they have logged it, and each time the profile gets a map that would hide the functions.
+//! Such a map must not be dropped completely: a perf map (`/tmp/perf-PID.map`) needs it to name code that the dump
+//! lacks. So it is trimmed to the parts that have no function and that the reader does not have yet.
 
 use crate::code::process::{Map, Processes, SpaceId};
+use crate::diagnostics::Issue;
 use crate::perf::event::Backing;
 use crate::range_map::RangeMap;
 use crate::tally::Tally;
 use crate::units::{AddressRange, Time};
 
-/// A map of ours: code of a function, or of nothing, where a function has left.
+/// An injected map, of a function or of a range freed by one.
 #[derive(Clone, Copy, Debug)]
 pub struct InjectedMap {
-    /// In which address space.
+    /// Address space that gets the map.
     pub space: SpaceId,
-    /// Where.
+    /// Addresses that are mapped.
     pub range: AddressRange,
-    /// From when on.
+    /// Time of the map.
     pub since: Time,
-    /// Its place among those of the same time.
+    /// Position among the injected maps of the same time.
     pub sequence: u32,
-    /// Whether it is a function.
+    /// Whether it has a function, rather than freed memory.
     pub is_function: bool,
 }
 
-/// A map of the profile's that must shrink.
+/// A map of the profile that must be trimmed.
 #[derive(Clone, Debug)]
 pub struct Reduced {
-    /// The offset of its record.
+    /// Offset of its record from the first record, in bytes.
     pub record: u64,
-    /// Where it is.
+    /// Addresses of the map.
     pub range: AddressRange,
-    /// What is to be left of it, from the highest address down; may be nothing.
+    /// Parts to keep, the highest first; may be empty.
     pub parts: Vec<AddressRange>,
 }
 
-/// What is to be done about the maps that would hide code.
+/// Result of trimming.
 #[derive(Clone, Debug, Default)]
 pub struct TrimmedMaps {
-    /// The maps that must shrink, in the order of time.
+    /// Maps to trim, in the order of time.
     pub reduced: Vec<Reduced>,
-    /// What was too much to follow.
-    pub faults: Tally<Fault>,
+    /// Limits that were hit.
+    pub faults: Tally<Issue>,
 }
 
-/// What is given up where a profile asks for more work and output than its size can justify. No real one
-/// does: they are made so.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum Fault {
-    /// A map has so many functions in it, again and again, that it was left out.
-    TooManyParts,
-    /// A process inherited so much from processes that were forked so often that its maps may hide code.
-    TooManyCopies,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooManyParts => "maps that lie over too many functions too often, left out",
-            Self::TooManyCopies => {
-                "forked processes whose maps may hide the code that they inherited: too many of them"
-            }
-        })
-    }
-}
-
-/// How many parts may be left of maps altogether, beside four for each map of ours and two for each of the profile's.
-/// Real maps leave fewer than two for each.
+/// Maximum number of parts in all trimmed maps, in addition to four per injected map and two per map of the profile.
+/// Real maps leave fewer than two parts each.
 const MAX_PARTS: usize = 1 << 14;
 
-/// How many ranges all forked processes together may inherit. A server with 200 processes and 10,000
+/// Maximum number of ranges that all forked processes together may inherit. A server with 200 processes and 10,000
 /// functions needs half of that.
 const MAX_COPIES: usize = 1 << 22;
 
-/// The maps that would hide any of `own`.
+/// Finds and trims the maps that would hide any of `own`.
 pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
     let mut cover = Cover::new(processes, own);
     let mut events = cover.events(processes, own);
@@ -98,7 +74,7 @@ enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// By time; our own records come before all others of the same time, since that is where they are placed.
+    /// Sort key: by time, injected maps first, as in the output.
     fn order(&self) -> (Time, bool, u32) {
         match self {
             Self::Own(own) => (own.since, false, own.sequence),
@@ -108,14 +84,14 @@ impl Event<'_> {
     }
 }
 
-/// What a reader knows of each address space at one time.
+/// Memory of each address space as a reader sees it at one time.
 struct Cover {
     spaces: Vec<SpaceCover>,
-    /// Whether an address space can hold functions and has maps, itself or in what is forked from it.
+    /// Whether an address space can have functions, and it or a descendant has maps.
     is_watched: Vec<bool>,
-    /// How many more parts may be left of maps.
+    /// Number of parts that may still be kept.
     parts: usize,
-    /// How many more ranges may be inherited.
+    /// Number of ranges that may still be inherited.
     copies: usize,
     covering: TrimmedMaps,
 }
@@ -123,7 +99,7 @@ struct Cover {
 #[derive(Clone, Default)]
 struct SpaceCover {
     functions: RangeMap<()>,
-    /// The memory that the reader knows of, and as what.
+    /// Memory without a file that the reader has maps of, by kind.
     memory: RangeMap<Backing>,
 }
 
@@ -206,7 +182,7 @@ impl Cover {
             .piece_count()
             .saturating_add(parent.memory.piece_count());
         if copies > self.copies {
-            self.covering.faults.add(Fault::TooManyCopies, 0);
+            self.covering.faults.add(Issue::InheritedCodeHidden, 0);
             return;
         }
         self.copies -= copies;
@@ -228,7 +204,7 @@ impl Cover {
         if space.functions.overlapping(map.range).next().is_some() {
             let parts = space.unknown_parts(map, &mut self.parts);
             if parts.is_none() {
-                self.covering.faults.add(Fault::TooManyParts, map.record);
+                self.covering.faults.add(Issue::MappingsNotTrimmed, map.record);
             }
             self.covering.reduced.push(Reduced {
                 record: map.record,
@@ -241,8 +217,8 @@ impl Cover {
 }
 
 impl SpaceCover {
-    /// The parts of a map that hold no function and that the reader does not know as such memory; `None` if
-    /// there may be more than `limit`, which becomes less by what was looked at.
+    /// Returns the parts of a map that have no function and that the reader does not have as the same kind of memory.
+    /// Subtracts the number of checked parts from `limit`; returns `None` if that is not enough.
     fn unknown_parts(&self, map: &Map, limit: &mut usize) -> Option<Vec<AddressRange>> {
         let mut parts = Vec::new();
         for unknown in self.memory.gaps(map.range, |backing| backing == map.backing) {
@@ -341,6 +317,6 @@ mod tests {
         let covering = trimmed_maps(&processes, &own);
         let parts: usize = covering.reduced.iter().map(|reduced| reduced.parts.len()).sum();
         assert!(parts <= MAX_PARTS + 4 * own.len() + 2 * 5000, "{parts}");
-        assert!(covering.faults.count(Fault::TooManyParts) > 4000);
+        assert!(covering.faults.count(Issue::MappingsNotTrimmed) > 4000);
     }
 }

@@ -1,10 +1,9 @@
-//! Functions on a time axis: which code lay at an address of a process at a moment, and which of it the
-//! samples touch.
+//! Code over time: which function is at an address of a process at a time, and which functions the samples hit.
 //!
 //! ```text
-//! profile ─► [profile_index]: processes, their maps, markers of dumps ─┐
-//! dumps ─► code events ─► [clock]: on the profile's clock ──────┼─► [timeline] ─► [selection]: what the samples touch
-//! perf maps ─► [symbols]: names without times ──────────────────┘       └─► [cover]: which maps would hide them
+//! profile ─► [profile_index]: processes, mappings, dump markers ────┐
+//! dumps ─► code events ─► [clock]: aligned to the profile's clock ──┼─► [timeline] ─► [selection]: code hit by samples
+//! perf maps ─► [perf_map_symbols]: names without times ─────────────┘       └─► [mmap_trim]: maps that would hide code
 //! ```
 
 pub mod call_tree;

@@ -1,9 +1,9 @@
-//! Names of code that are known without any time: what perf maps say.
+//! Symbols of perf maps, which have names and addresses but no times.
 //!
-//! They stand in where nothing else is known. A symbol is there from the start of its process on, in all
-//! memory that JIT compilers use, and nowhere else. Where a dump of the same process ever puts code, the dump
-//! alone is asked: it knows when the code was there, and the map, which has only the last state, can at best
-//! name the same code at the wrong time. Objects that an earlier run has put into the profile count as such code.
+//! They are used where nothing else is known. A symbol is valid from the start of its process, in all JIT memory and
+//! nowhere else. Where a dump of the same process ever has code, the perf map is ignored: the dump has the times of
+//! the code, while the map has only the last state and could at best give the same code a wrong time. Objects
+//! injected into the profile by an earlier run count as such code.
 
 use std::collections::BTreeSet;
 
@@ -14,39 +14,39 @@ use crate::hash::HashMap;
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Pid, Time};
 
-/// What one perf map says, without the names.
+/// Symbol addresses of one perf map.
 #[derive(Clone, Debug)]
 pub struct SymbolTable {
-    /// Its process.
+    /// Process that the perf map belongs to.
     pub pid: Pid,
-    /// Where its symbols lie; of several at one address, the last one counts.
+    /// Addresses of the symbols, in file order. The last of several symbols at one address wins.
     pub ranges: Vec<AddressRange>,
 }
 
-/// A symbol: which of which table.
+/// ID of a symbol of a perf map.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SymbolId {
-    /// The table, by its place among all.
+    /// Index of the table.
     pub table: u32,
-    /// The symbol, by its place in the table.
+    /// Index of the symbol in the table.
     pub symbol: u32,
 }
 
-/// A symbol, or a part of it, for as long as the memory there is such as JIT compilers use.
+/// A symbol, or a part of it, in one region of JIT memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PlacedSymbol {
-    /// Which.
+    /// ID of the symbol.
     pub id: SymbolId,
-    /// In which address space. Those that are copied from it later have it as well.
+    /// Address space of the memory. Address spaces copied from it later have the symbol too.
     pub space: SpaceId,
-    /// Since when the memory is as it is.
+    /// Time from which the symbol is valid.
     pub since: Time,
-    /// Where.
+    /// Addresses of the symbol in this region.
     pub range: AddressRange,
 }
 
 impl SymbolTable {
-    /// Which symbol counts where.
+    /// Returns the last symbol at each address.
     fn newest(&self) -> RangeMap<u32> {
         let mut map = RangeMap::default();
         for (symbol, &range) in (0u32..).zip(&self.ranges) {
@@ -56,7 +56,7 @@ impl SymbolTable {
     }
 }
 
-/// Those of `mappings`, which are in the order of address spaces, that are in one of them, with their indices.
+/// Returns the mappings of one address space, with their indices. `mappings` must be sorted by address space.
 fn code_of(mappings: &[CodeMapping], space: SpaceId) -> impl Iterator<Item = (u32, &CodeMapping)> {
     let start = mappings.partition_point(|mapping| mapping.space < space);
     let own = mappings.iter().zip(0u32..).skip(start);
@@ -64,31 +64,31 @@ fn code_of(mappings: &[CodeMapping], space: SpaceId) -> impl Iterator<Item = (u3
     own.map(|(mapping, index)| (index, mapping))
 }
 
-/// The symbols of all processes.
+/// Symbols of all processes.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     tables: Vec<Table>,
     spaces: Vec<SpaceSymbols>,
 }
 
-/// One table, in pieces apart from each other, from the lowest up.
+/// Symbols of one table, as disjoint ranges from the lowest address up.
 #[derive(Clone, Debug, Default)]
 struct Table {
-    /// Those that are asked, and their symbols.
+    /// Ranges in use, with symbol indices.
     pieces: Vec<Piece>,
-    /// Those that are not, since a dump knows better, and the mappings that do so.
+    /// Ranges hidden by code of a dump, with the indices of the mappings that hide them.
     withheld: Vec<Piece>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     range: AddressRange,
-    /// A symbol or a mapping.
+    /// Index of a symbol or a mapping.
     index: u32,
 }
 
 impl Piece {
-    /// The one of `pieces` that holds an address.
+    /// Returns the range that contains an address.
     fn at(pieces: &[Self], address: Address) -> Option<Self> {
         let after = pieces.partition_point(|piece| piece.range.start <= address);
         let piece = pieces.get(after.checked_sub(1)?)?;
@@ -98,19 +98,19 @@ impl Piece {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct SpaceSymbols {
-    /// When the address space came to be.
+    /// Start time of the address space.
     since: Time,
-    /// The table of its own process.
+    /// Index of the table of its own process.
     own: Option<u32>,
-    /// The nearest one, with a table of its own, of those that it is a copy of.
+    /// Nearest ancestor with a table of its own.
     inherited: Option<SpaceId>,
-    /// How many there are that it is a copy of.
+    /// Number of ancestors.
     generation: usize,
 }
 
 impl Symbols {
-    /// Puts together what is in `tables`, but for the addresses at which `mappings`, in the order of the
-    /// timeline, or `injected` objects say that there was code of a dump. Each process has at most one table.
+    /// Combines `tables`, except for addresses that ever hold code of a dump, according to `mappings` (sorted as in
+    /// the timeline) or `injected` objects. Each process has at most one table.
     pub fn new(
         processes: &Processes,
         mappings: &[CodeMapping],
@@ -161,7 +161,7 @@ impl Symbols {
         symbols
     }
 
-    /// Finds the tables of what address spaces are copies of.
+    /// Finds the nearest ancestor with a table for each address space.
     fn find_inherited(&mut self, processes: &Processes) {
         let with_table = |space: SpaceId| self.spaces.get(space.index())?.own.map(|_| space);
         let inherited = processes.iter().map(|(id, _)| {
@@ -174,8 +174,8 @@ impl Symbols {
         }
     }
 
-    /// Each table with each address space whose code its symbols can meet: all that it is asked about, and all
-    /// that its own is a copy of.
+    /// Returns each table with each address space whose code its symbols can overlap: those that use the table, and
+    /// the ancestors of the table's own.
     fn meetings(&self, processes: &Processes) -> BTreeSet<(u32, SpaceId)> {
         let mut meetings = BTreeSet::new();
         for (id, _) in processes.iter() {
@@ -188,12 +188,13 @@ impl Symbols {
         meetings
     }
 
-    /// Whether there are any for an address space.
+    /// Whether any table applies to an address space.
     pub fn are_there(&self, space: SpaceId) -> bool {
         self.chain(space).next().is_some()
     }
 
-    /// The tables that are asked about an address space, the nearest first, and whose they are.
+    /// Returns the tables that apply to an address space, the nearest first, each with the address space that owns
+    /// it.
     fn chain(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, u32)> {
         let inherited = |&space: &SpaceId| self.spaces.get(space.index())?.inherited;
         std::iter::successors(Some(space), inherited)
@@ -201,14 +202,13 @@ impl Symbols {
             .filter_map(|space| Some((space, self.spaces.get(space.index())?.own?)))
     }
 
-    /// Whether a table has a symbol at an address of an address space, if the memory there allows for one, or would have it if
-    /// no dump knew better.
+    /// Whether a table has a symbol at an address of an address space, hidden by a mapping or not. The symbol applies
+    /// only in JIT memory.
     pub fn has(&self, space: SpaceId, address: Address) -> bool {
         self.find(space, address).is_some() || self.withheld_by(space, address).next().is_some()
     }
 
-    /// The symbol at an address of an address space, in memory that became such as JIT compilers use in
-    /// `region`.
+    /// Returns the symbol at an address of an address space, in the JIT memory of `region`.
     pub fn at(&self, space: SpaceId, address: Address, region: JitRegion) -> Option<PlacedSymbol> {
         let (home, table, piece) = self.find(space, address)?;
         self.place(home, table, piece, region)
@@ -221,7 +221,7 @@ impl Symbols {
         })
     }
 
-    /// The mappings because of which no table is asked about an address of an address space.
+    /// Returns the mappings that hide a symbol at an address of an address space.
     pub fn withheld_by(&self, space: SpaceId, address: Address) -> impl Iterator<Item = u32> {
         self.chain(space).filter_map(move |(_, table)| {
             let table = self.tables.get(table as usize)?;
@@ -230,7 +230,7 @@ impl Symbols {
     }
 
     fn place(&self, home: SpaceId, table: u32, piece: Piece, region: JitRegion) -> Option<PlacedSymbol> {
-        // Memory that was inherited from a process which the symbol is not one of has it from the copy on.
+        // In memory inherited from a process without this table, the symbol is valid from the fork on.
         let own = self.spaces.get(home.index())?;
         let (space, since) = if own.generation > self.spaces.get(region.space.index())?.generation {
             (home, own.since)
@@ -248,7 +248,7 @@ impl Symbols {
         })
     }
 
-    /// All symbols in a region of memory.
+    /// Returns all symbols in a region of memory.
     pub fn in_region(&self, region: JitRegion) -> impl Iterator<Item = PlacedSymbol> {
         let nearest = self.chain(region.space).next();
         nearest.into_iter().flat_map(move |(home, table)| {

@@ -1,19 +1,19 @@
-//! Walking the records of a profile in pieces, in all threads.
+//! Reads the records of a profile in chunks, in several threads.
 
 use std::ops::Range;
 
 use crate::code::profile_index::TimeMarks;
 use crate::threads;
 
-/// How many bytes of records a thread walks at a time, at most.
+/// Maximum size of a chunk, in bytes.
 const PIECE: u64 = 16 << 20;
 
-/// How many pieces each thread walks, on average, before what came of them is merged: a few, so that no thread waits long for
-/// the others.
+/// Average number of chunks per thread before the results are merged, so that no thread waits long for the others.
 const PIECES_OF_THREAD: usize = 4;
 
-/// Walks the first `end` bytes of the records: `walk` a piece of them, in any thread, and `merge` what comes of each, in
-/// the order of the pieces. Tells `progress` how many bytes more were walked. `marks` are those of the same profile.
+/// Reads the first `end` bytes of the records. Calls `walk` for each chunk, in any thread, and `merge` for the
+/// results, in the order of the chunks. Calls `progress` with the number of bytes just read. `marks` must be those of
+/// the same profile.
 pub fn in_pieces<T: Send>(
     marks: &TimeMarks,
     end: u64,

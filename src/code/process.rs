@@ -1,105 +1,104 @@
 //! Processes and their address spaces over time.
 //!
-//! A process number stands for one address space after another: it starts as a copy of its parent's at a
-//! FORK, and as an empty one when it executes a program. What an address space inherits is asked of the
-//! parent, at the time of the FORK.
+//! A process has one address space after another: it starts with a copy of its parent's (FORK record) and gets an
+//! empty one when it executes a program. Inherited memory is looked up in the parent as of the FORK.
 //!
-//! Of a process that was there before the profile, perf tells who started it, and not whether it has executed another
-//! program since. Readers copy nothing to it. It is taken for a copy of its parent if both have the same program at the
-//! same addresses, and memory without a file that starts at the same address: the kernel places both at random for each
-//! program that is executed.
+//! For a process that is older than the profile, perf records only its parent, not whether it has executed another
+//! program since. Readers copy nothing to it. It is taken for a copy of its parent if both have the same program at
+//! the same addresses and memory without a file that starts at the same address: the kernel randomizes both each time
+//! a program is executed.
 
 use crate::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{AddressRange, Pid, Time};
 
-/// One address space, as an index into [`Processes::spaces`].
+/// ID of an address space: an index into [`Processes::spaces`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpaceId(u32);
 
 impl SpaceId {
-    /// The one with an index.
+    /// Returns the ID of an index.
     #[cfg(test)]
     pub fn new(index: u32) -> Self {
         Self(index)
     }
 
-    /// The index.
+    /// Index into [`Processes::spaces`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The memory of a process from its start, or from the start of a program in it, on.
+/// Memory of a process, from its start or from its last exec.
 #[derive(Clone, Debug)]
 pub struct AddressSpace {
-    /// The process.
+    /// ID of the process.
     pub pid: Pid,
-    /// When it came to be; 0 if it was there before the profile.
+    /// Start time; 0 if it is older than the profile.
     pub since: Time,
-    /// When another took its place, or its process ended; [`Time::MAX`] if neither is known.
+    /// Time at which it was replaced or its process ended; [`Time::MAX`] if neither was recorded.
     pub until: Time,
-    /// Which address space it started as a copy of, and when.
+    /// Address space that it was forked from, and the time of the fork.
     pub parent: Option<(SpaceId, Time)>,
-    /// That of the process which started this one before the profile began.
+    /// Address space of the process that started this one before the profile began.
     pub origin: Option<Origin>,
-    /// Its own maps, in the order of time.
+    /// Its own maps, in the order of time, without inherited ones.
     pub maps: Vec<Map>,
 }
 
-/// Where a process that was there before the profile comes from.
+/// Origin of a process that is older than the profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// The address space that the process which started it had when the profile began.
+    /// Address space that the parent process had when the profile began.
     pub space: SpaceId,
-    /// Whether the maps of both show that it is a copy of that.
+    /// Whether the maps of both show that this address space is a copy of it.
     pub is_copy: bool,
 }
 
-/// Memory that became mapped.
+/// A memory map of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Map {
-    /// When.
+    /// Time of its record.
     pub time: Time,
-    /// Where.
+    /// Addresses that were mapped.
     pub range: AddressRange,
-    /// What lies behind it.
+    /// What backs the memory, such as a file.
     pub backing: Backing,
-    /// The offset of its record, from the first record.
+    /// Offset of its record from the first record, in bytes.
     pub record: u64,
 }
 
-/// What the records say happened to a process.
+/// A change to a process, from one record.
 #[derive(Clone, Copy, Debug)]
 pub enum ProcessEvent {
-    /// Memory was mapped.
+    /// The process mapped memory.
     Map(Pid, Map),
-    /// It was started as a copy of another.
+    /// The process was forked.
     Fork {
-        /// The new process.
+        /// ID of the new process.
         child: Pid,
-        /// The one that it is a copy of.
+        /// ID of the process that it is a copy of.
         parent: Pid,
-        /// When.
+        /// Time of the fork.
         time: Time,
     },
-    /// It was started by another before the profile began.
+    /// The process was started before the profile began.
     Earlier {
-        /// The process.
+        /// ID of the process.
         pid: Pid,
-        /// The one that started it.
+        /// ID of the process that started it.
         parent: Pid,
-        /// The time of the record.
+        /// Time of the record.
         time: Time,
     },
-    /// It executed another program.
+    /// The process executed another program.
     Exec(Pid, Time),
-    /// It ended.
+    /// The process ended.
     Exit(Pid, Time),
 }
 
 impl ProcessEvent {
-    /// When it happened.
+    /// Time of the event.
     pub fn time(&self) -> Time {
         match *self {
             Self::Map(_, map) => map.time,
@@ -112,13 +111,13 @@ impl ProcessEvent {
 }
 
 impl AddressSpace {
-    /// The maps that it had when the profile began, as perf lists them: in the order of addresses, the program first.
+    /// Maps that existed when the profile began, as perf lists them: by address, the program first.
     fn first_maps(&self) -> &[Map] {
         let count = self.maps.partition_point(|map| map.time == Time(0));
         self.maps.get(..count).unwrap_or_default()
     }
 
-    /// The address space that this one is a copy of, whether or not the profile saw how it became one.
+    /// Returns the address space that this one is a copy of, whether or not the profile recorded the fork.
     pub fn copied_from(&self) -> Option<SpaceId> {
         self.parent
             .map(|(parent, _)| parent)
@@ -129,14 +128,15 @@ impl AddressSpace {
         Some(self.origin.filter(|origin| origin.is_copy)?.space)
     }
 
-    /// The address space of the process that started this one, if it has executed nothing since the profile began.
+    /// Returns the address space of the process that started this one, unless this process executed a program since
+    /// the profile began.
     fn started_by(&self) -> Option<SpaceId> {
         let parent = self.parent.map(|(parent, _)| parent);
         parent.or(self.origin.map(|origin| origin.space))
     }
 }
 
-/// Whether maps show the memory of one program that was executed once: `theirs` are in the order of addresses.
+/// Whether two lists of maps show the same execution of one program. `theirs` must be sorted by address.
 fn is_copy(own: &[Map], theirs: &[Map], is_same_file: impl Fn(&Map, &Map) -> bool) -> bool {
     let at = |map: &Map| {
         let first = theirs.partition_point(|other| other.range.start < map.range.start);
@@ -153,24 +153,24 @@ fn is_copy(own: &[Map], theirs: &[Map], is_same_file: impl Fn(&Map, &Map) -> boo
     has_program && memory.any(|map| at(map).is_some_and(|other| other.backing == map.backing))
 }
 
-/// How many generations of processes that executed nothing since they were forked are asked about what they
-/// inherited. Only hostile profiles have more.
+/// Maximum number of forks without an exec through which inherited memory is looked up. Only crafted profiles have
+/// more.
 pub const MAX_GENERATIONS: usize = 100;
 
-/// The same of processes that were there before the profile: servers fork workers, and these rarely more.
+/// The same limit for processes that are older than the profile: servers fork workers, which rarely fork further.
 const EARLIER_GENERATIONS: usize = 8;
 
 /// All address spaces of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
     spaces: Vec<AddressSpace>,
-    /// The address spaces of each process, in the order of time.
+    /// Address spaces of each process, in the order of time.
     by_pid: HashMap<Pid, Vec<(Time, SpaceId)>>,
 }
 
 impl Processes {
-    /// Puts together what happened; `events` in any order, those of the same time in the order in which they
-    /// happened.
+    /// Builds the address spaces from `events`, in any order, except that those with the same time must be in the
+    /// order in which they happened.
     pub fn new(mut events: Vec<ProcessEvent>) -> Self {
         events.sort_by_key(ProcessEvent::time);
         let mut processes = Self::default();
@@ -180,7 +180,7 @@ impl Processes {
                     let space = processes.current(pid);
                     if let Some(space) = processes.spaces.get_mut(space.index()) {
                         space.maps.push(map);
-                        // Other threads go on where only the first one ended.
+                        // Other threads can continue after the first thread has exited.
                         space.until = Time::MAX;
                     }
                 }
@@ -207,15 +207,15 @@ impl Processes {
         processes
     }
 
-    /// Adds processes of which no more is known than that they are there.
+    /// Adds processes without maps or other events.
     pub fn add(&mut self, pids: impl IntoIterator<Item = Pid>) {
         for pid in pids {
             self.current(pid);
         }
     }
 
-    /// Finds out which address spaces are copies of their origin, by the maps that they had when the profile began.
-    /// `is_same_file` tells whether two of those are of the same file.
+    /// Finds the address spaces that are copies of their origin by comparing the maps that existed when the profile
+    /// began. `is_same_file` compares the files of two maps.
     pub fn find_copies(&mut self, is_same_file: impl Fn(&Map, &Map) -> bool) {
         let mut of_origins: HashMap<SpaceId, Vec<Map>> = HashMap::default();
         for origin in self.spaces.iter().filter_map(|space| space.origin) {
@@ -240,7 +240,7 @@ impl Processes {
         }
     }
 
-    /// The address space that a process has now, made if it is new.
+    /// Returns the current address space of a process, and creates one for a new process.
     fn current(&mut self, pid: Pid) -> SpaceId {
         match self.by_pid.get(&pid).and_then(|spaces| spaces.last()) {
             Some(&(_, space)) => space,
@@ -248,7 +248,7 @@ impl Processes {
         }
     }
 
-    /// Ends the address space that a process has now, if it has any.
+    /// Ends the current address space of a process, if it has one.
     fn end(&mut self, pid: Pid, time: Time) {
         let last = self.by_pid.get(&pid).and_then(|spaces| spaces.last());
         if let Some(space) = last.and_then(|(_, space)| self.spaces.get_mut(space.index())) {
@@ -271,28 +271,28 @@ impl Processes {
         id
     }
 
-    /// All address spaces. A parent stands before its children.
+    /// All address spaces; parents precede their children.
     pub fn spaces(&self) -> &[AddressSpace] {
         &self.spaces
     }
 
-    /// One address space.
+    /// Returns one address space.
     pub fn space(&self, id: SpaceId) -> Option<&AddressSpace> {
         self.spaces.get(id.index())
     }
 
-    /// The address spaces with their ids.
+    /// Returns all address spaces with their IDs.
     pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         (0u32..).map(SpaceId).zip(&self.spaces)
     }
 
-    /// The address spaces of one process, in the order of time.
+    /// Returns the address spaces of one process, in the order of time.
     pub fn spaces_of(&self, pid: Pid) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         let ids = self.by_pid.get(&pid).into_iter().flatten();
         ids.filter_map(|&(_, id)| Some((id, self.space(id)?)))
     }
 
-    /// For each address space, the first one that it and its relatives descend from.
+    /// Returns for each address space the first one of its family, which all its relatives descend from.
     pub fn families(&self) -> Vec<SpaceId> {
         let mut families: Vec<SpaceId> = Vec::with_capacity(self.spaces.len());
         for (id, space) in self.iter() {
@@ -302,12 +302,12 @@ impl Processes {
         families
     }
 
-    /// Whether the profile knows a process of this number.
+    /// Whether the profile has a process with this ID.
     pub fn knows(&self, pid: Pid) -> bool {
         self.by_pid.contains_key(&pid)
     }
 
-    /// The address space that a process has at `time`: its first one if that is earlier than all of them.
+    /// Returns the address space of a process at `time`, or its first one if that starts later.
     pub fn space_at(&self, pid: Pid, time: Time) -> Option<SpaceId> {
         let spaces = self.by_pid.get(&pid)?;
         let after = spaces.partition_point(|&(since, _)| since <= time);
@@ -315,30 +315,30 @@ impl Processes {
         Some(*space)
     }
 
-    /// Whether `pid` was started by `ancestor`, or by a process that was, and so on.
+    /// Whether `pid` was started by `ancestor`, directly or through other processes.
     pub fn descends(&self, pid: Pid, ancestor: Pid) -> bool {
         pid != ancestor && self.starters(pid).any(|starter| starter == ancestor)
     }
 
-    /// The process that started `pid`, the one that started that, and so on.
+    /// Returns the chain of processes that started `pid`, the direct parent first.
     pub fn starters(&self, pid: Pid) -> impl Iterator<Item = Pid> {
         let first = self.spaces_of(pid).next();
         let starters = first.map(|(space, _)| self.upwards(space, AddressSpace::started_by));
         starters.into_iter().flatten().map(|(_, space)| space.pid)
     }
 
-    /// The address spaces that the profile shows this one to become a copy of, from the nearest up: what they have mapped
-    /// by then, readers copy.
+    /// Returns the address spaces that this one was forked from while the profile was recorded, the nearest first.
+    /// Readers copy the maps that these have at the time of the fork.
     pub fn ancestors(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         self.upwards(space, |space| space.parent.map(|(parent, _)| parent))
     }
 
-    /// The same, and those that it was a copy of before the profile began.
+    /// Like [`Self::ancestors`], including address spaces that this one was a copy of before the profile began.
     pub fn all_ancestors(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         self.upwards(space, AddressSpace::copied_from)
     }
 
-    /// Of each process, those that were copies of it before the profile began, for a few generations.
+    /// Returns for each process those that were copies of it before the profile began, for a few generations.
     pub fn earlier_copies(&self) -> HashMap<Pid, Vec<Pid>> {
         let mut copies: HashMap<Pid, Vec<Pid>> = HashMap::default();
         for (id, space) in self.iter() {
@@ -412,7 +412,7 @@ mod tests {
             parent: Pid(parent),
             time: Time(0),
         };
-        // Of each process: its program, its memory.
+        // Each process is a pair of the addresses of its program and its memory.
         let is_copy = |own: (u64, u64), theirs: (u64, u64), has_same_file| {
             let mut events = vec![earlier(2, 1)];
             for (pid, (program, memory)) in [(1, theirs), (2, own)] {

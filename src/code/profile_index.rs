@@ -1,4 +1,4 @@
-//! The first walk over a profile: everything but the samples, and where records of a given time belong.
+//! First pass over a profile: indexes everything except the samples, and the file offsets of records by time.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -9,85 +9,86 @@ use crate::hash::HashMap;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
 use crate::perf::record::{self, Record, Records};
-use crate::perf::resync::needs_mending;
+use crate::perf::resync::needs_repair;
 use crate::perf::sample;
 use crate::units::{AddressRange, Pid, Time};
 
-/// What the first walk found.
+/// Result of the first pass over a profile.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileIndex {
-    /// The processes and their address spaces.
+    /// Processes and their address spaces.
     pub processes: Processes,
-    /// Maps whose name was asked for, in the order of time.
+    /// Maps that point to files of runtimes, in the order of time.
     pub markers: Vec<Marker>,
-    /// Where in the stream records of what time lie.
+    /// Index from times to record offsets.
     pub marks: TimeMarks,
-    /// Bytes of whole records; what is behind them can't be read.
+    /// End of the readable records, in bytes from the first one.
     pub data_end: u64,
-    /// Whether there are AUX data (Intel PT, Arm SPE …), whose addresses only a decoder knows.
+    /// Whether there is AUX data (Intel PT, Arm SPE …), whose addresses only a decoder can extract.
     pub has_aux: bool,
-    /// The records with AUX data, as offset from the first record and length without the data.
+    /// AUXTRACE records, as the offset from the first record and the size without the AUX data, in bytes.
     pub auxtrace: Vec<(u64, u64)>,
-    /// The maps of objects that were put into it already.
+    /// Maps of objects injected by an earlier run.
     pub injected: Vec<EarlierMap>,
-    /// Whether some records are compressed, so that nothing is known of what is in them.
+    /// Whether any records are compressed, so that their content is not indexed.
     pub has_compressed: bool,
-    /// Whether something among the records is damaged, so that walks that trust sizes would go astray.
+    /// Whether any records are damaged, so that readers that trust record sizes lose synchronization.
     pub has_damage: bool,
-    /// Whether some records have sizes that readers refuse ([`needs_mending`]).
+    /// Whether any records have sizes that readers reject ([`needs_repair`]).
     pub has_refused: bool,
-    /// How cycle counts become times, if the profile says so.
+    /// Conversion from cycle counts to times, if the profile has a TIME_CONV record.
     pub time_conversion: Option<TimeConversion>,
-    /// When the first sample was taken.
+    /// Time of the earliest sample.
     pub first_sample: Option<Time>,
-    /// The time of the first record that has one other than 0, and of the last, if records carry times.
+    /// Earliest and latest record time, without zero and the placeholder [`sample::SUMMED_AT_END`]; `None` if records
+    /// have no times.
     pub times: Option<(Time, Time)>,
-    /// The inode of each process' mount namespace, where it was recorded.
+    /// Inode of the mount namespace of each process, if it was recorded.
     pub mount_namespaces: HashMap<Pid, u64>,
-    /// The id of the event that the first map's record belongs to.
+    /// ID of the event that the first map's record belongs to.
     pub map_event_id: Option<u64>,
-    /// The processes that have names or samples.
+    /// Processes that have a name or samples.
     seen: BTreeSet<Pid>,
-    /// The process of the last sample.
+    /// Process of the last sample or name.
     last_pid: Option<Pid>,
 }
 
-/// A map of an object as this program and perf inject make them.
+/// Map of an object injected by this program or by perf inject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EarlierMap {
-    /// The process.
+    /// Process that has the map.
     pub pid: Pid,
-    /// When it was mapped.
+    /// Time of the map.
     pub time: Time,
-    /// Where.
+    /// Addresses that were mapped.
     pub range: AddressRange,
-    /// Whether it has code of a dump or a log, and not of a perf map.
+    /// Whether the object has code of a dump or a log, rather than of a perf map.
     pub is_dumped: bool,
 }
 
 /// A map that points to a file of a runtime.
 #[derive(Clone, Debug)]
 pub struct Marker {
-    /// Whose map.
+    /// Process that has the map.
     pub pid: Pid,
-    /// When it was mapped; 0 if that was before the profile.
+    /// Time of the map; 0 if it is older than the profile.
     pub time: Time,
-    /// The file's path in the process' mount namespace.
+    /// Path of the file in the mount namespace of the process.
     pub path: Vec<u8>,
-    /// The file's number.
+    /// Device and inode of the file, if recorded.
     pub file: Option<event::FileNumber>,
-    /// The offset of its record.
+    /// Offset of its record from the first record, in bytes.
     pub record: u64,
 }
 
 impl ProfileIndex {
-    /// Walks a profile; `marked_path` tells the path that a map of some name points to, if it does.
+    /// Indexes a profile. `marked_path` returns the runtime file that a map name points to, if any.
     pub fn of(profile: &Profile<'_>, marked_path: impl Fn(&[u8]) -> Option<&[u8]>) -> Self {
         let mut index = Self::default();
         let mut events = Vec::new();
         let mut records = profile.whole_records();
         for record in records.by_ref() {
-            let time = profile.attrs.time_of(&record, profile.order);
+            let time = profile.attrs.time_of(&record, profile.endian);
             index.marks.pass(&record, time);
             index.add(profile, &record, time, &marked_path, &mut events);
         }
@@ -98,14 +99,14 @@ impl ProfileIndex {
         index.processes.add(std::mem::take(&mut index.seen));
         let name = |map: &Map| {
             let record = profile.records_from(map.record).next()?;
-            Some(Mmap::parse(&record, profile.order)?.name)
+            Some(Mmap::parse(&record, profile.endian)?.name)
         };
         index.processes.find_copies(|one, other| name(one) == name(other));
         index.markers.sort_by_key(|marker| marker.time);
         index
     }
 
-    /// Notes that there is a process. The idle one and those that are gone are none.
+    /// Records the ID of a process, except for the idle process (0) and for threads that have exited (-1).
     fn see(&mut self, pid: Option<Pid>) {
         const NONE: [u32; 2] = [0, u32::MAX];
         if pid != self.last_pid {
@@ -122,8 +123,8 @@ impl ProfileIndex {
         marked_path: &impl Fn(&[u8]) -> Option<&[u8]>,
         events: &mut Vec<ProcessEvent>,
     ) {
-        let order = profile.order;
-        self.has_refused |= needs_mending(record, &profile.attrs, order);
+        let endian = profile.endian;
+        self.has_refused |= needs_repair(record, &profile.attrs, endian);
         let is_time = |time: &Time| *time != Time(0) && *time < sample::SUMMED_AT_END;
         if let Some(time) = time.filter(is_time).filter(|_| profile.attrs.has_times()) {
             let (first, last) = self.times.unwrap_or((time, time));
@@ -134,16 +135,16 @@ impl ProfileIndex {
             record::SAMPLE => {
                 let first = self.first_sample.unwrap_or(time);
                 self.first_sample = Some(first.min(time));
-                let attr = profile.attrs.of(record, order);
-                self.see(attr.and_then(|attr| attr.sample_pid(record, order)));
+                let attr = profile.attrs.of(record, endian);
+                self.see(attr.and_then(|attr| attr.sample_pid(record, endian)));
             }
             record::MMAP | record::MMAP2 => {
-                let Some(mmap) = Mmap::parse(record, order) else {
+                let Some(mmap) = Mmap::parse(record, endian) else {
                     return;
                 };
                 if self.map_event_id.is_none() {
-                    let attr = profile.attrs.of(record, order);
-                    self.map_event_id = attr.and_then(|attr| attr.id_of(record, order));
+                    let attr = profile.attrs.of(record, endian);
+                    self.map_event_id = attr.and_then(|attr| attr.id_of(record, endian));
                 }
                 if let Some(path) = marked_path(mmap.name) {
                     self.markers.push(Marker {
@@ -170,7 +171,7 @@ impl ProfileIndex {
                 events.push(ProcessEvent::Map(mmap.pid, map));
             }
             record::FORK => {
-                let fork = Fork::parse(record, order);
+                let fork = Fork::parse(record, endian);
                 events.extend(fork.map(
                     |Fork {
                          child,
@@ -187,16 +188,16 @@ impl ProfileIndex {
                 ));
             }
             record::COMM => {
-                self.see(event::named(record, order));
-                events.extend(event::exec(record, order).map(|pid| ProcessEvent::Exec(pid, time)));
+                self.see(event::named(record, endian));
+                events.extend(event::exec(record, endian).map(|pid| ProcessEvent::Exec(pid, time)));
             }
-            // One without a time could be of any.
+            // An EXIT record without a time could be of any process that had this ID.
             record::EXIT if time != Time(0) => {
-                events.extend(event::exit(record, order).map(|pid| ProcessEvent::Exit(pid, time)));
+                events.extend(event::exit(record, endian).map(|pid| ProcessEvent::Exit(pid, time)));
             }
             record::NAMESPACES => {
                 self.mount_namespaces
-                    .extend(event::mount_namespace(record, order));
+                    .extend(event::mount_namespace(record, endian));
             }
             record::AUXTRACE => {
                 self.has_aux = true;
@@ -205,15 +206,15 @@ impl ProfileIndex {
             record::AUX | record::AUXTRACE_INFO => self.has_aux = true,
             record::COMPRESSED | record::COMPRESSED2 => self.has_compressed = true,
             record::TIME_CONV => {
-                self.time_conversion = TimeConversion::parse(record.body(order)).or(self.time_conversion);
+                self.time_conversion = TimeConversion::parse(record.body(endian)).or(self.time_conversion);
             }
             _ => {}
         }
     }
 }
 
-/// Of a map of an object as this program and perf inject make them, whether that has code of a dump: `jitted-PID-NUMBER.so`
-/// and `jit-image-PID-ADDRESS.so` have, `jitted-PID-map-ADDRESS.so` has not. `None` for all others.
+/// Returns whether a map name is that of an injected object with code of a dump (`jitted-PID-NUMBER.so` or
+/// `jit-image-PID-ADDRESS.so`) or with code of a perf map (`jitted-PID-map-ADDRESS.so`); `None` for all other names.
 fn is_dumped(name: &[u8]) -> Option<bool> {
     let stem = base_name(name).strip_suffix(b".so")?;
     if stem.starts_with(b"jit-image-") {
@@ -226,8 +227,8 @@ fn is_dumped(name: &[u8]) -> Option<bool> {
     Some(!number.is_some_and(|number| number.starts_with(b"map-")))
 }
 
-/// Where in the stream records of what time lie: one mark for each stretch of it, so that memory does not
-/// grow with every sample.
+/// Index from times to record offsets, with one mark per chunk of records, so that its size does not grow with every
+/// sample.
 #[derive(Clone, Debug, Default)]
 pub struct TimeMarks {
     marks: Vec<Mark>,
@@ -237,14 +238,14 @@ pub struct TimeMarks {
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// Where a record starts.
+    /// Offset at which a record starts, in bytes from the first one.
     offset: u64,
-    /// The latest time of all records before it.
+    /// Latest time of all records before it.
     latest_before: Time,
 }
 
 impl TimeMarks {
-    /// Bytes between two marks.
+    /// Minimum distance between two marks, in bytes.
     const STRETCH: u64 = 64 * 1024;
 
     fn pass(&mut self, record: &Record<'_>, time: Option<Time>) {
@@ -259,12 +260,12 @@ impl TimeMarks {
         self.latest = self.latest.max(time.unwrap_or_default());
     }
 
-    /// Where stretches of records start, in bytes from the first one.
+    /// Returns the offsets at which chunks start, in bytes from the first record.
     pub fn starts(&self) -> impl Iterator<Item = u64> {
         self.marks.iter().map(|mark| mark.offset)
     }
 
-    /// Starts looking for places in `profile`, the one that was indexed.
+    /// Starts a search for insertion points in `profile`, which must be the indexed one.
     pub fn insertion_points<'a>(&'a self, profile: &'a Profile<'a>) -> InsertionPoints<'a> {
         InsertionPoints {
             profile,
@@ -275,20 +276,20 @@ impl TimeMarks {
     }
 }
 
-/// Finds the place in the stream where a record of a given time belongs: before the first record, in file
-/// order, that is not earlier. Then no reader gets it late, however it sorts records.
+/// Finds the file offset at which a record of a given time belongs: before the first record, in file order, that is
+/// not earlier. Readers then never get it too late, however they sort records.
 #[derive(Debug)]
 pub struct InsertionPoints<'a> {
     profile: &'a Profile<'a>,
     marks: &'a TimeMarks,
     records: Peekable<Records<'a>>,
-    /// Where the next of `records` starts.
+    /// Offset of the next record of `records`, in bytes from the first one.
     position: u64,
 }
 
 impl InsertionPoints<'_> {
-    /// The offset of the record that one of `time` belongs before; the end of the records if it is the latest
-    /// of all. Times must not go back from call to call.
+    /// Returns the offset of the record that a record of `time` belongs before, or the end of the records if it is
+    /// the latest. Times must not decrease from call to call.
     pub fn find(&mut self, time: Time) -> u64 {
         let end = self.marks.data_end;
         if self.marks.latest < time {
@@ -304,7 +305,7 @@ impl InsertionPoints<'_> {
         }
         let attrs = &self.profile.attrs;
         let is_earlier = |record: &Record<'_>| {
-            let found = attrs.time_of(record, self.profile.order);
+            let found = attrs.time_of(record, self.profile.endian);
             found.is_none_or(|found| found < time)
         };
         while let Some(record) = self.records.next_if(is_earlier) {
@@ -314,14 +315,14 @@ impl InsertionPoints<'_> {
     }
 }
 
-/// The content of a TIME_CONV record: how a processor's cycle counter becomes perf's time. The formula is
-/// that of `struct perf_event_mmap_page` in include/uapi/linux/perf_event.h.
+/// Conversion from a processor's cycle counter to perf's time, from a TIME_CONV record. The formula is that of
+/// `struct perf_event_mmap_page` in include/uapi/linux/perf_event.h.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimeConversion {
     shift: u32,
     multiplier: u64,
     zero: u64,
-    /// For counters that are narrower than 64 bits: a count, and the bits that a counter has.
+    /// Base count and bit mask, for counters narrower than 64 bits.
     short: Option<(u64, u64)>,
 }
 
@@ -339,7 +340,7 @@ impl TimeConversion {
             zero,
             short: None,
         };
-        // Linux 5.10 and later append these.
+        // Linux 5.10 and later append these fields.
         let extended = || {
             let mut body = body;
             Some((body.u64()?, body.u64()?, body.u8()?, body.u8()?))
@@ -353,7 +354,7 @@ impl TimeConversion {
         Some(conversion)
     }
 
-    /// The time of a cycle count.
+    /// Returns the time of a cycle count.
     pub fn time(&self, cycles: u64) -> Time {
         let cycles = match self.short {
             Some((base, mask)) => base.wrapping_add(cycles.wrapping_sub(base) & mask),

@@ -1,53 +1,53 @@
-//! Code that was found lately.
+//! Cache of recently found code.
 //!
-//! Most samples are taken in few functions. What is known of those stays in the processor's caches here, which all functions
-//! together would leave.
+//! Most samples are in few functions. Their data stays in the processor's caches here, while the data of all
+//! functions would not fit.
 
 use crate::code::process::SpaceId;
 use crate::code::timeline::{Code, Extent};
 use crate::units::{Address, Time};
 
-/// Code: what it is, and where and when.
+/// Code at an extent of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// In which address space.
+    /// Address space of the code.
     pub space: SpaceId,
-    /// At which addresses and when.
+    /// Addresses and times at which the code is there.
     pub extent: Extent,
-    /// What.
+    /// The code itself.
     pub code: Code,
 }
 
-/// How many places there are for addresses with the same hash.
+/// Number of entries for addresses with the same hash.
 const WAYS: usize = 2;
 
-/// The logarithm of how many hashes there are.
+/// Number of bits of a hash.
 const BITS: u32 = 13;
 
-/// How many neighbouring addresses have the same hash: functions are rarely shorter.
+/// Number of neighbouring addresses with the same hash; functions are rarely shorter.
 const NEIGHBOURS: u64 = 128;
 
-/// A place for code, in one line of the processor's caches.
+/// A cache entry, in one line of the processor's cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Place(Option<Found>);
 
-/// Code that was found lately.
+/// Cache of recently found code.
 #[derive(Debug)]
 pub struct Recent {
-    /// By a hash of the address, the latest first.
+    /// Entries by hash of the address, the most recent first.
     places: Vec<[Place; WAYS]>,
 }
 
 impl Recent {
-    /// Nothing.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self {
             places: vec![[Place(None); WAYS]; 1 << BITS],
         }
     }
 
-    /// What was found at an address, if it was there at that time.
+    /// Returns the cached code at an address and time.
     #[inline]
     pub fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<&Found> {
         let places = self.places(space, address)?;
@@ -61,7 +61,7 @@ impl Recent {
         places.first()?.0.as_ref()
     }
 
-    /// Notes what was found at an address.
+    /// Adds the code at an address.
     pub fn put(&mut self, address: Address, found: Found) {
         if let Some(places) = self.places(found.space, address) {
             places.rotate_right(1);
@@ -71,9 +71,9 @@ impl Recent {
         }
     }
 
-    /// The places for what is at an address.
+    /// Returns the entries for the hash of an address.
     fn places(&mut self, space: SpaceId, address: Address) -> Option<&mut [Place; WAYS]> {
-        /// 2^64 divided by the golden ratio, which takes apart neighbours and functions at equal distances.
+        /// 2^64 divided by the golden ratio, which separates neighbours and functions at equal distances.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let key = (address.0 / NEIGHBOURS) ^ (space.index() as u64).rotate_right(20);
         let hash = key.wrapping_mul(SPREAD) >> (u64::BITS - BITS);
@@ -128,7 +128,7 @@ mod tests {
             }
             is_known
         };
-        // The first one was asked for again, so the second makes room for the last.
+        // The first one was used again, so the second makes room for the last.
         let asked = [0, 1, 0, 2, 0, 2, 1].map(|at| get_or_put(all[at]));
         let expected = [0, 0, 1, 0, 1, 1, 0].map(|known| known == 1);
         assert_eq!(asked, expected);

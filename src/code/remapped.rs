@@ -1,21 +1,21 @@
-//! Addresses that `perf inject --aslr` replaced: they match no file that a runtime wrote.
+//! Detects addresses rewritten by `perf inject --aslr`, which match no file that a runtime wrote.
 
 use crate::code::process::{AddressSpace, Processes};
 
 /// Whether `perf inject --aslr` (perf 7.3) wrote the profile.
 ///
-/// It marks its output nowhere, but gives each process new addresses: from 2 MiB on, without gaps (`user_space_start`
-/// in tools/perf/util/aslr.c). Processes of 64-bit machines have their stack, libraries and vDSO much higher. Some
-/// addresses wrap around below 0 (those of files that are mapped at several places, as Java's class archive).
+/// Its output has no mark, but each process gets new addresses from 2 MiB on, without gaps (`user_space_start` in
+/// tools/perf/util/aslr.c). Processes of 64-bit machines have their stack, libraries and vDSO much higher. Some
+/// addresses wrap around below 0 (those of files mapped at several addresses, such as Java's class archive).
 /// `testdata/cpython313-dwarf/aslr.data` is such a profile.
 pub fn is_remapped(processes: &Processes) -> bool {
     const FIRST: u64 = 0x20_0000;
-    /// Where libraries are on 64-bit machines: Sv39 of RISC-V has the smallest address spaces, of 256 GiB.
+    /// Addresses of libraries on 64-bit machines: RISC-V's Sv39 has the smallest address spaces, of 256 GiB.
     const LIBRARIES: std::ops::Range<u64> = 1 << 37..1 << 63;
     let mut first_maps = processes.iter().filter_map(|(id, space)| {
         let (first, _) = processes.spaces_of(space.pid).next()?;
         let maps = processes.spaces_of(space.pid).flat_map(|(_, space)| &space.maps);
-        // Once for each process.
+        // Only for the first address space of each process.
         maps.take(if first == id { 1 } else { 0 }).next()
     });
     let starts = |space: &AddressSpace| {
@@ -54,7 +54,7 @@ mod tests {
         const FIRST: u64 = 0x20_0000;
         assert!(is_remapped_with(&[(1, FIRST), (1, FIRST + 0x2000), (2, FIRST)]));
         assert!(!is_remapped_with(&[]));
-        // What lld links is there as well, but not its libraries.
+        // lld links programs to the same address, but their libraries are elsewhere.
         assert!(!is_remapped_with(&[(1, FIRST), (1, 0x7fff_f7fc_1000)]));
         assert!(!is_remapped_with(&[(1, FIRST), (2, 0x40_0000)]));
         assert!(!is_remapped_with(&[

@@ -1,4 +1,5 @@
-//! The second walk over a profile: which functions its samples touch, and how many samples have a name.
+//! Second pass over a profile: finds the functions that samples hit and counts the samples by whether they have a
+//! name.
 
 use std::ops::Range;
 
@@ -16,40 +17,40 @@ use crate::perf::record::{self, Record};
 use crate::perf::sample::{Sample, deferred_callers};
 use crate::units::{Address, AddressRange, Pid, Time};
 
-/// How much the profile can know about the code of a process.
+/// State of the dumps of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum DumpState {
-    /// Its runtime wrote nothing that was found, or was not asked to.
+    /// No dump was found; the runtime may not have been configured to write one.
     #[default]
     None,
-    /// It did, but the file is lost or can't be used.
+    /// A dump existed, but is lost or unusable.
     Unusable,
-    /// It did.
+    /// A dump was read.
     Read,
 }
 
-/// Samples, counted by what is known of the address where they were taken.
+/// Numbers of samples, by what is found at the sampled address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SampleCounts {
-    /// All.
+    /// All samples.
     pub total: u64,
-    /// In a function that is known.
+    /// Samples in a known function.
     pub named: u64,
-    /// Of these, in one of which only a perf map tells the name.
+    /// Samples in [`SampleCounts::named`] whose function is named only by a perf map.
     pub named_by_map: u64,
-    /// In a function that is known, and in another one if the clocks are as far apart as they can be.
+    /// Samples in a known function that would be in another one at the limits of the clock uncertainty.
     pub doubtful: u64,
-    /// In memory of JIT code at an address that gets a function only later.
+    /// Samples in JIT memory at an address that gets a function only later.
     pub before_load: u64,
-    /// In memory of JIT code of a process whose dump was read, at an address that it says nothing of.
+    /// Samples in JIT memory of a process whose dump was read, at an address that the dump does not have.
     pub not_in_dump: u64,
-    /// In memory of JIT code of a process whose dump is lost or can't be used.
+    /// Samples in JIT memory of a process whose dump is lost or unusable.
     pub dump_unusable: u64,
-    /// In memory of JIT code of a process without a dump.
+    /// Samples in JIT memory of a process without a dump.
     pub no_dump: u64,
-    /// With a known function anywhere in their recorded call chain.
+    /// Samples with a known function anywhere in their recorded call chain.
     pub with_named_frame: u64,
-    /// That end before their fields do.
+    /// Samples that end before their last field.
     pub cut: u64,
 }
 
@@ -67,17 +68,17 @@ impl SampleCounts {
         self.cut += other.cut;
     }
 
-    /// Those taken in JIT code, as far as can be known.
+    /// Samples in JIT code, named or not.
     pub fn jit(&self) -> u64 {
         self.named + self.unnamed()
     }
 
-    /// Those of them that have no name, or none that is certain.
+    /// Samples in JIT code without a name, or without a certain one.
     pub fn unnamed(&self) -> u64 {
         self.doubtful + self.before_load + self.not_in_dump + self.dump_unusable + self.no_dump
     }
 
-    /// The share of the samples in JIT code that have a name, in percent; all, if there are none.
+    /// Share of the samples in JIT code that have a name, in percent; 100 if there are no such samples.
     pub fn named_percent(&self) -> f64 {
         match self.jit() {
             0 => 100.0,
@@ -86,12 +87,12 @@ impl SampleCounts {
     }
 }
 
-/// Samples of one address space.
+/// Numbers of samples of one address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceCounts {
-    /// All.
+    /// All samples.
     pub samples: u32,
-    /// Those taken where a function came only later.
+    /// See [`SampleCounts::before_load`].
     pub before_load: u32,
     /// See [`SampleCounts::not_in_dump`].
     pub not_in_dump: u32,
@@ -111,7 +112,7 @@ impl SpaceCounts {
         add(&mut self.no_dump, other.no_dump);
     }
 
-    /// Whether samples in JIT code have no name.
+    /// Whether any samples in JIT code have no name.
     pub fn has_unnamed(&self) -> bool {
         [
             self.before_load,
@@ -122,34 +123,35 @@ impl SpaceCounts {
     }
 }
 
-/// What the samples touch.
+/// Code hit by samples.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// For each of the timeline's mappings, whether a sample holds an address in it.
+    /// For each of the timeline's mappings, whether any address recorded with a sample is in it, including its call
+    /// chain, branches, registers and stack.
     pub mappings: Vec<bool>,
-    /// And how many samples were taken in it.
+    /// For each of the timeline's mappings, the number of samples taken in it.
     pub hits: Vec<u32>,
-    /// As `mappings`, for the timeline's freed ranges.
+    /// Like `mappings`, for the timeline's freed ranges.
     pub freed_ranges: Vec<bool>,
-    /// The samples of each address space.
+    /// Sample counts of each address space.
     pub spaces: Vec<SpaceCounts>,
-    /// For each file of a runtime, how many samples were taken in its functions that have no certain name.
+    /// For each file of a runtime, the number of samples in its functions whose name is uncertain.
     pub doubtful: Vec<u64>,
-    /// Addresses of frames among the code of an address space where nothing is known. A perf map that the reader of the
-    /// profile has may name them.
+    /// Addresses of frames among the code of an address space that match no code. The reader of the profile may have
+    /// a perf map that names them.
     pub unknown: UnknownAddresses,
-    /// The symbols that a sample holds an address in.
+    /// Symbols with any address recorded with a sample.
     pub symbols: HashSet<PlacedSymbol>,
-    /// Whether there was not too much of them, where all were asked for.
+    /// Whether all symbols fit after [`Selection::add_all`].
     pub has_all_symbols: bool,
-    /// How many samples were taken in them.
+    /// Number of samples taken in each symbol.
     pub symbol_hits: HashMap<SymbolId, u32>,
-    /// The samples.
+    /// Sample counts of the whole profile.
     pub samples: SampleCounts,
 }
 
 impl Selection {
-    /// Nothing of a timeline.
+    /// An empty selection for a timeline.
     fn nothing(processes: &Processes, timeline: &Timeline, doubts: &Doubts) -> Self {
         Self {
             doubtful: vec![0; doubts.of_files.len()],
@@ -165,7 +167,7 @@ impl Selection {
         }
     }
 
-    /// Adds what other samples of the same profile touch.
+    /// Adds the selection from other samples of the same profile.
     fn merge(&mut self, other: Self) {
         let set = |own: &mut [bool], other: &[bool]| {
             for (own, other) in own.iter_mut().zip(other) {
@@ -195,15 +197,15 @@ impl Selection {
         self.samples.add(&other.samples);
     }
 
-    /// How many functions, each once for each place that it was at, and how many symbols samples touch, as
-    /// long as no others were added.
+    /// Returns the number of mappings and the number of symbols that samples hit. Valid only before
+    /// [`Selection::add_all`].
     pub fn marked(&self) -> (u64, u64) {
         let functions = self.mappings.iter().filter(|&&is_touched| is_touched).count();
         let symbols: HashSet<SymbolId> = self.symbols.iter().map(|place| place.id).collect();
         (functions as u64, symbols.len() as u64)
     }
 
-    /// Adds all that no sample touches.
+    /// Adds all code that no sample hits.
     pub fn add_all(&mut self, processes: &Processes, timeline: &Timeline) {
         self.mappings.fill(true);
         self.freed_ranges.fill(true);
@@ -212,7 +214,7 @@ impl Selection {
         self.has_all_symbols = symbols.next().is_none();
     }
 
-    /// The symbols in their order.
+    /// Returns the symbols, sorted.
     pub fn sorted_symbols(&self) -> Vec<PlacedSymbol> {
         let mut symbols: Vec<PlacedSymbol> = self.symbols.iter().copied().collect();
         symbols.sort_unstable();
@@ -220,37 +222,37 @@ impl Selection {
     }
 }
 
-/// How many symbols are added that no sample touches, at most: each may be there as often as memory was
-/// mapped anew. Only profiles that are made so have as many.
+/// Maximum number of symbols added without samples. A symbol is repeated each time that its memory is mapped again;
+/// only crafted profiles exceed this.
 const MAX_SYMBOLS: usize = 1 << 22;
 
-/// Finds out what samples touch.
+/// Finds the code that samples hit.
 #[derive(Clone, Copy, Debug)]
 pub struct Selector<'a> {
-    /// The profile.
+    /// Profile to read the samples from.
     pub profile: &'a Profile<'a>,
-    /// Its processes.
+    /// Processes of the profile.
     pub processes: &'a Processes,
-    /// Their code.
+    /// Code of the processes.
     pub timeline: &'a Timeline,
-    /// What is known of each of their address spaces.
+    /// State of the dumps, for each address space.
     pub dumps: &'a [DumpState],
-    /// How certain the times of their code are.
+    /// Clock uncertainty of each dump.
     pub doubts: &'a Doubts,
 }
 
-/// How certain the times of code are.
+/// Uncertainty of the times of code.
 #[derive(Clone, Debug, Default)]
 pub struct Doubts {
-    /// For each file of a runtime, how much its clock can be off, where that can change names.
+    /// For each file of a runtime, the error of its clock alignment, where that can change names.
     pub of_files: Vec<Option<Doubt>>,
-    /// The times of the first and the last record of the profile.
+    /// Times of the first and the last record of the profile.
     pub span: Option<(Time, Time)>,
 }
 
 impl Doubts {
-    /// The earliest and the latest moment that a sample can be from by the clock of a file.
-    fn moments(&self, file: u32, time: Time) -> Option<[Time; 2]> {
+    /// Returns the earliest and the latest time that a sample can have on the clock of a file, within the profile.
+    fn time_bounds(&self, file: u32, time: Time) -> Option<[Time; 2]> {
         let doubt = self.of_files.get(file as usize)?.as_ref()?;
         let (start, end) = self.span?;
         let earliest = Time(time.0.saturating_sub(doubt.more)).max(start);
@@ -259,28 +261,28 @@ impl Doubts {
     }
 }
 
-/// What is known of the JIT code that a sample was taken in.
+/// JIT code that a sample was taken in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Leaf {
     /// A function: an index into [`Timeline::mappings`].
     Function(u32),
-    /// A symbol of a perf map.
+    /// A perf map symbol.
     Symbol(PlacedSymbol),
-    /// A function of this file of a runtime, but which one depends on how far its clock is off.
+    /// A function of the runtime's file with this index, but which one depends on the error of the clock alignment.
     Doubtful(u32),
-    /// A function comes to that address only later.
+    /// Code that is loaded only later.
     BeforeLoad,
-    /// The dump of the process says nothing of that address.
+    /// Code that the dump of the process does not have.
     NotInDump,
-    /// The dump of the process is lost or can't be used.
+    /// Code of a process whose dump is lost or unusable.
     DumpUnusable,
-    /// The process has no dump.
+    /// Code of a process without a dump.
     NoDump,
 }
 
 impl<'a> Selector<'a> {
-    /// Walks the first `end` bytes of the records, in several threads, and tells `progress` how many bytes it
-    /// has come. `marks` are those of the same profile.
+    /// Reads the first `end` bytes of the records in several threads. Calls `progress` with the number of bytes just
+    /// read. `marks` must be those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
         let mut selection = Selection::nothing(self.processes, self.timeline, self.doubts);
         let walk = |piece: &_| self.walk_piece(piece);
@@ -288,7 +290,7 @@ impl<'a> Selector<'a> {
         selection
     }
 
-    /// What is known of a sample that was taken at `ip`, where `lookup` is; `None` if that is no JIT code.
+    /// Classifies a sample taken at `ip`, given the `lookup` result there. Returns `None` if it is not JIT code.
     pub fn classify_ip(&self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) -> Option<Leaf> {
         let dump = self.dumps.get(space.index()).copied().unwrap_or_default();
         Some(match lookup {
@@ -309,16 +311,16 @@ impl<'a> Selector<'a> {
         })
     }
 
-    /// The file of the mapping `at`, if a sample at `ip` can be of another function as well, since the file's clock is not known
-    /// well enough.
+    /// Returns the file of mapping `at` if a sample at `ip` would be in another function at the limits of the file's
+    /// clock uncertainty.
     fn doubtful_file(&self, space: SpaceId, ip: Address, time: Time, at: u32) -> Option<u32> {
         let file = self.timeline.mappings().get(at as usize)?.function.file;
-        let moments = self.doubts.moments(file, time)?;
+        let time_bounds = self.doubts.time_bounds(file, time)?;
         let is_another = |context| match self.timeline.at(space, ip, context) {
             Lookup::Function(other) => other != at,
             _ => false,
         };
-        moments.into_iter().any(is_another).then_some(file)
+        time_bounds.into_iter().any(is_another).then_some(file)
     }
 
     fn walk_piece(&self, piece: &Range<u64>) -> Selection {
@@ -344,16 +346,16 @@ fn set_mark(marks: &mut [bool], at: u32) {
     }
 }
 
-/// Where and when a sample was taken.
+/// Address space and time in which the frames of a sample are looked up.
 #[derive(Clone, Copy)]
 struct FrameContext {
     space: SpaceId,
     time: Time,
-    /// Where functions were, ever.
+    /// Range of addresses that ever held functions.
     code_bounds: Option<AddressRange>,
 }
 
-/// A walk over a piece of the records.
+/// State while reading one chunk of the records.
 struct Walk<'a> {
     selector: Selector<'a>,
     selection: Selection,
@@ -366,25 +368,25 @@ impl Walk<'_> {
             .selector
             .profile
             .attrs
-            .time_of(record, self.selector.profile.order);
+            .time_of(record, self.selector.profile.endian);
         time.unwrap_or(Time::LAST)
     }
 
-    /// The call chain of an earlier sample.
+    /// Adds the deferred call chain of an earlier sample.
     fn add_deferred(&mut self, record: &Record<'_>) {
-        let order = self.selector.profile.order;
-        let attr = self.selector.profile.attrs.of(record, order);
-        let pid = attr.and_then(|attr| attr.trailer_pid(record, order));
+        let endian = self.selector.profile.endian;
+        let attr = self.selector.profile.attrs.of(record, endian);
+        let pid = attr.and_then(|attr| attr.trailer_pid(record, endian));
         let time = self.time_of(record);
         let space = pid.and_then(|pid| self.selector.processes.space_at(pid, time));
         if let Some(context) = space.and_then(|space| self.context(space, time)) {
-            for address in deferred_callers(record, order) {
+            for address in deferred_callers(record, endian) {
                 self.mark_frame(address, context);
             }
         }
     }
 
-    /// Where and when frames are to be looked up, if there is ever code in the address space.
+    /// Returns the lookup context for frames; `None` if the address space never has JIT code.
     fn context(&self, space: SpaceId, time: Time) -> Option<FrameContext> {
         let code_bounds = self.selector.timeline.code_bounds(space);
         (code_bounds.is_some() || self.selector.timeline.has_symbols(space)).then_some(FrameContext {
@@ -395,11 +397,11 @@ impl Walk<'_> {
     }
 
     fn add(&mut self, record: &Record<'_>) {
-        let order = self.selector.profile.order;
-        let Some(attr) = self.selector.profile.attrs.of(record, order) else {
+        let endian = self.selector.profile.endian;
+        let Some(attr) = self.selector.profile.attrs.of(record, endian) else {
             return;
         };
-        let sample = Sample::parse(record, attr, order);
+        let sample = Sample::parse(record, attr, endian);
         self.selection.samples.total += 1;
         self.selection.samples.cut += u64::from(sample.is_cut);
         let pid = sample.pid.unwrap_or(Pid(0));
@@ -425,7 +427,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The addresses that came with a sample, whose own is in a function or not.
+    /// Adds the call chain, branches, registers and stack of a sample. `is_in_stack` is whether the sampled address
+    /// is in a function.
     fn add_callers(&mut self, sample: &Sample<'_>, context: FrameContext, mut is_in_stack: bool) {
         for address in sample.callers() {
             is_in_stack |= self.mark_frame(address, context);
@@ -434,13 +437,13 @@ impl Walk<'_> {
         for address in sample.branches.iter() {
             self.mark_address(address, context);
         }
-        // Words of the stack may be return addresses; unwinding will show which are.
+        // Words of the stack may be return addresses; only unwinding shows which.
         for address in sample.registers.iter().chain(sample.stack.iter()) {
             self.mark_caller(address, context);
         }
     }
 
-    /// Touches what a frame of a call chain may stand for, and notes it where nothing is known; says whether it is in a
+    /// Marks the code at a frame's address, or records the address as unknown. Returns whether the frame is in a
     /// function.
     fn mark_frame(&mut self, address: Address, context: FrameContext) -> bool {
         let (lookup, is_in_function) = self.mark_caller(address, context);
@@ -454,8 +457,8 @@ impl Walk<'_> {
         is_in_function
     }
 
-    /// Notes an address among code where nothing is known, or a file is while code that lies there later, or in a
-    /// process that this one is a copy of, may be in an object already.
+    /// Records an address among code as unknown if it matches no code, or if it is in a file where the address space
+    /// or an ancestor ever has code: an object for that code may already cover it.
     fn note_unknown(&mut self, space: SpaceId, address: Address, lookup: Lookup) {
         let is_unknown = match lookup {
             Lookup::Anonymous | Lookup::Unmapped => true,
@@ -467,12 +470,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Touches what an address of a call chain may stand for; says what is there, where that can be code, and whether the
-    /// call is in a function. A return address can lie one byte behind its caller, where that ends in a call.
+    /// Marks the code at an address of a call chain. Returns what is there, if the address can be code, and whether
+    /// the call is in a function. If the caller ends with a call, the return address is one past its last byte.
     #[inline]
     fn mark_caller(&mut self, address: Address, context: FrameContext) -> (Option<Lookup>, bool) {
         let before = Address(address.0.saturating_sub(1));
-        // Most frames are in functions that were touched lately.
+        // Most frames are in recently marked functions.
         if context
             .code_bounds
             .is_some_and(|code_bounds| code_bounds.contains(address))
@@ -504,7 +507,7 @@ impl Walk<'_> {
         lookup.is_some_and(Lookup::is_function)
     }
 
-    /// Touches what is at an address, and says what that is, where it can be code, and where around it the same is.
+    /// Marks the code at an address. Returns what is there, if the address can be code, and the extent around it.
     fn mark_lookup(&mut self, address: Address, context: FrameContext) -> (Option<Lookup>, Option<Extent>) {
         let FrameContext {
             space,
@@ -521,7 +524,7 @@ impl Walk<'_> {
         (Some(lookup), extent)
     }
 
-    /// What is at an address at a time, and if it is code, where around there.
+    /// Returns the content of an address at a time, and for code the extent around it.
     fn find(&mut self, space: SpaceId, address: Address, time: Time) -> (Lookup, Option<Extent>) {
         if let Some(found) = self.recent.get(space, address, time) {
             return (found.code.into(), Some(found.extent));
@@ -533,7 +536,7 @@ impl Walk<'_> {
         (lookup, extent)
     }
 
-    /// Notes that what is at an address is touched.
+    /// Marks the code at an address as hit.
     fn mark(&mut self, space: SpaceId, address: Address, lookup: Lookup) {
         match lookup {
             Lookup::Function(at) => set_mark(&mut self.selection.mappings, at),
@@ -549,8 +552,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Touches the functions that keep symbols of perf maps from an address: a run on the output must not find a symbol there
-    /// either, and only functions with an object are known to it.
+    /// Marks the functions that hide perf map symbols at an address. When jitinject reads its own output, it must not
+    /// find a symbol there either, and it recognizes only functions that have an object.
     fn mark_withheld(&mut self, space: SpaceId, address: Address) {
         for mapping in self.selector.timeline.symbols_withheld_by(space, address) {
             set_mark(&mut self.selection.mappings, mapping);

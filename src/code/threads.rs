@@ -1,76 +1,75 @@
-//! The threads of a process, and which of them a log means that has other numbers for them.
+//! Matches the threads of a log, which have IDs of their own, to the threads of a process in the profile.
 //!
-//! Some runtimes know a thread by an address (`pthread_t`) and a name. The kernel was told the same name at the
-//! same time, and recorded that: a COMM record comes microseconds after the log's own note. Where two threads
-//! get the same name so close to each other that each could be either, neither is taken.
+//! Some runtimes log a thread by an address (`pthread_t`) and a name. The kernel gets the same name at the same time
+//! and records it: a COMM record follows the log's entry by microseconds. If two threads get the same name so close
+//! to each other that either could match, neither is used.
 
 use crate::hash::{HashMap, HashSet};
 use crate::perf::Profile;
 use crate::perf::event::{self, ThreadChange};
 use crate::units::{Pid, Time};
 
-/// A thread, as the profile knows it.
+/// A thread in the profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Thread {
-    /// Its number.
+    /// Thread ID.
     pub tid: u32,
-    /// When it was started; 0 if that was before the profile.
+    /// Start time; 0 if it is older than the profile.
     pub start: Time,
-    /// When it ended; [`Time::MAX`] if that is not known.
+    /// End time; [`Time::MAX`] if unknown.
     pub end: Time,
-    /// What it was called, and since when.
+    /// Its names, each with its start time.
     pub names: Vec<(Time, Vec<u8>)>,
 }
 
-/// A thread, as a log knows it.
+/// A thread in a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoggedThread {
-    /// The log's number of it.
+    /// ID of the thread in the log.
     pub id: u64,
-    /// What it was called, and since when, on the profile's clock.
+    /// Its name and the time at which it was set, on the profile's clock.
     pub name: Option<(Time, Vec<u8>)>,
-    /// The times of the first and the last thing that it did.
+    /// Times of its first and last event.
     pub span: (Time, Time),
 }
 
-/// Which thread of the profile one of a log is.
+/// Result of matching a thread of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Match {
-    /// This one.
+    /// ID of the thread in the profile.
     Thread(u32),
-    /// It can be any of several.
+    /// Several threads match.
     Ambiguous,
-    /// It is none of them.
+    /// No thread matches.
     Missing,
 }
 
-/// How many bytes of a thread's name the kernel keeps (`TASK_COMM_LEN`, less the NUL).
+/// Maximum size of a thread name in the kernel, in bytes (`TASK_COMM_LEN` without the NUL).
 const NAME_SIZE: usize = 15;
 
-/// How much later than the log's the kernel's note of a name can be, in nanoseconds: a thread may have to wait for a
+/// How much later than the log the kernel may record a name, in nanoseconds: a thread may have to wait for a
 /// processor between the two.
 const LATEST: u64 = 1_000_000_000;
 
-/// How much earlier: for runtimes that tell the kernel first.
+/// How much earlier, in nanoseconds: some runtimes set the kernel's name first.
 const EARLIEST: u64 = 20_000;
 
-/// How many threads may be left over for those without a name to be looked for among them. Each is compared with
-/// each.
+/// Maximum number of unmatched threads with which unnamed threads of the log are matched. Each is compared with each.
 const MAX_LEFT: usize = 1000;
 
-/// The threads of some processes, in the order in which the profile tells of them.
+/// Returns the threads of some processes, in file order.
 pub fn threads(profile: &Profile<'_>, pids: &HashSet<Pid>) -> HashMap<Pid, Vec<Thread>> {
     let mut all: HashMap<Pid, Vec<Thread>> = HashMap::default();
-    // A number may be used again once its thread is gone.
+    // Thread IDs are reused after a thread has ended.
     let mut latest: HashMap<(Pid, u32), usize> = HashMap::default();
     for record in profile.records() {
-        let Some((of, tid, change)) = event::thread_change(&record, profile.order) else {
+        let Some((of, tid, change)) = event::thread_change(&record, profile.endian) else {
             continue;
         };
         if !pids.contains(&of) {
             continue;
         }
-        let time = profile.attrs.time_of(&record, profile.order).unwrap_or_default();
+        let time = profile.attrs.time_of(&record, profile.endian).unwrap_or_default();
         let threads = all.entry(of).or_default();
         let known = latest.get(&(of, tid)).and_then(|&at| threads.get_mut(at));
         let known = known.filter(|thread| thread.end == Time::MAX && change != ThreadChange::Start);
@@ -95,7 +94,7 @@ pub fn threads(profile: &Profile<'_>, pids: &HashSet<Pid>) -> HashMap<Pid, Vec<T
     all
 }
 
-/// Finds the thread of `threads`, those of process `pid`, that each one of `logged` is.
+/// Matches each of `logged` to one of `threads`, which are those of process `pid`.
 pub fn matches(logged: &[LoggedThread], threads: &[Thread], pid: Pid) -> Vec<Match> {
     let names = Names::new(logged, threads);
     let mut found: Vec<Match> = logged.iter().map(|thread| names.find(thread, pid)).collect();
@@ -115,7 +114,7 @@ pub fn matches(logged: &[LoggedThread], threads: &[Thread], pid: Pid) -> Vec<Mat
     found
 }
 
-/// The only thread of `left` that was there all the time that `thread` did something.
+/// Returns the only thread of `left` whose lifetime includes all events of `thread`.
 fn by_span(thread: &LoggedThread, left: &[&Thread]) -> Match {
     if left.len() > MAX_LEFT {
         return Match::Ambiguous;
@@ -135,7 +134,7 @@ fn one_of(first: Option<&&Thread>, second: Option<&&Thread>) -> Match {
     }
 }
 
-/// Makes threads that several others were taken for none of them.
+/// Makes matches ambiguous if several threads of the log match the same thread.
 fn drop_shared(found: &mut [Match]) {
     let mut uses: HashMap<u32, u32> = HashMap::default();
     for found in found.iter() {
@@ -153,11 +152,11 @@ fn drop_shared(found: &mut [Match]) {
     }
 }
 
-/// Who was called what when.
+/// Times at which threads got their names.
 struct Names<'a> {
-    /// In the log: when threads got a name, in the order of time.
+    /// Times in the log by name, sorted.
     logged: HashMap<&'a [u8], Vec<Time>>,
-    /// In the profile: the same, with the threads.
+    /// Times in the profile by name, sorted, with the threads.
     recorded: HashMap<&'a [u8], Vec<(Time, &'a Thread)>>,
 }
 
@@ -205,7 +204,7 @@ impl<'a> Names<'a> {
         };
         match one_of(next(), next()) {
             Match::Thread(_) if is_shared => Match::Ambiguous,
-            // The first thread keeps the name of the program; runtimes call it this way among themselves.
+            // The main thread keeps the program's name, while runtimes call it "main".
             Match::Missing if name.eq_ignore_ascii_case(b"main") => Match::Thread(pid.0),
             found => found,
         }
@@ -305,7 +304,7 @@ mod tests {
             name: None,
             span: (Time(0), Time(1)),
         }];
-        // All but the first one began later than that.
+        // All threads except the first started later than the logged events.
         let threads = |count: u32| {
             let start = |tid| if tid == 0 { 0 } else { 100 };
             let all = (0..count).map(|tid| thread(tid, start(tid), start(tid), "worker"));

@@ -1,27 +1,27 @@
-//! Ticks as nanoseconds, where there are moments of which both are known.
+//! Converts the ticks of a tracer to nanoseconds, using anchors that have both.
 //!
-//! A tracer reads its ticks, and just after that the wall clock. So the wall clock is never too early, and late by as much
-//! as the thread was interrupted in between: of all moments, the one at which it is earliest is right.
+//! A tracer reads its tick counter and then the wall clock. The wall clock is therefore never too early, and late by
+//! as much as the thread was interrupted in between: the anchor with the earliest wall-clock time is right.
 
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::Anchor;
 
-/// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Ticks that are CLOCK_REALTIME in nanoseconds lie in these years: 2001 to 2096.
+/// Range of ticks that are taken for nanoseconds of CLOCK_REALTIME: the years 2001 to 2096.
 const EPOCH: std::ops::Range<u64> = 1_000_000_000 * SECOND..4_000_000_000 * SECOND;
 
-/// Moments that are earlier than most by so many nanoseconds are damaged: no wall clock is read so early.
+/// Anchors earlier than the median by more than this many nanoseconds are damaged: the wall clock is never read so
+/// early.
 const FAR: u64 = SECOND;
 
-/// How ticks become nanoseconds.
+/// Conversion from ticks to nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TickClock {
-    /// A moment on both clocks.
+    /// A time on both clocks, in ticks and in nanoseconds.
     tick: u64,
     wall: i128,
-    /// How many ticks there are in so many nanoseconds. Both are at most 64 bits.
+    /// Number of ticks per number of nanoseconds. Both fit into 64 bits.
     rate: Rate,
 }
 
@@ -31,38 +31,38 @@ struct Rate {
     nanoseconds: u64,
 }
 
-/// What is known of a clock of ticks.
+/// Result of the calibration of a tick clock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Calibration {
-    /// The clock.
+    /// Calibrated clock.
     pub clock: TickClock,
-    /// Where its speed comes from.
+    /// Source of the clock's speed.
     pub speed: Speed,
-    /// How many moments there are.
+    /// Number of anchors used.
     pub anchors: usize,
-    /// How much later than at the earliest of them the wall clock is at the latest of all, in nanoseconds.
+    /// Difference between the earliest and the latest wall-clock time relative to the ticks, in nanoseconds.
     pub spread: u64,
 }
 
-/// Where the speed of a clock comes from.
+/// Source of a clock's speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speed {
-    /// Somebody has told it, and nothing speaks against it.
-    Told,
-    /// From moments that are far apart, since what was told is something else.
+    /// The file states it, and no anchors contradict it.
+    Stated,
+    /// Measured from anchors far apart, because the stated speed is missing or wrong.
     Measured,
-    /// The ticks are nanoseconds of CLOCK_REALTIME, by how many they are.
+    /// The values of the ticks show that they are nanoseconds of CLOCK_REALTIME.
     Epoch,
-    /// Nothing is known: taken to be nanoseconds.
+    /// Unknown; the ticks are taken for nanoseconds.
     Unknown,
 }
 
 impl TickClock {
-    /// Finds out how ticks of a clock become nanoseconds. `frequency` is how many a second has, if it is not 0; `anchors`
-    /// in any order. Without any, the ticks' zero is that of the nanoseconds.
+    /// Determines the conversion of ticks to nanoseconds. `frequency` is the stated number of ticks per second, or 0 if
+    /// unknown; `anchors` can be in any order. Without anchors, tick 0 becomes 0 nanoseconds.
     pub fn calibrate(frequency: u64, mut anchors: Vec<Anchor>, first_tick: u64) -> Calibration {
         anchors.sort_unstable_by_key(|anchor| (anchor.tick, anchor.wall));
-        let told = Rate {
+        let stated = Rate {
             ticks: frequency,
             nanoseconds: SECOND,
         };
@@ -74,10 +74,10 @@ impl TickClock {
             (0, _) if EPOCH.contains(&first_tick) => (nanoseconds, Speed::Epoch),
             (0, Some(measured)) => (measured, Speed::Measured),
             (0, None) => (nanoseconds, Speed::Unknown),
-            // Those are CLOCK_REALTIME, which may be set while the program runs, but not go at another speed.
-            (SECOND, _) => (told, Speed::Told),
-            (_, Some(measured)) if measured.differs(told) => (measured, Speed::Measured),
-            _ => (told, Speed::Told),
+            // These ticks are CLOCK_REALTIME, which may be set while the program runs but keeps its speed.
+            (SECOND, _) => (stated, Speed::Stated),
+            (_, Some(measured)) if measured.differs(stated) => (measured, Speed::Measured),
+            _ => (stated, Speed::Stated),
         };
         let offset = |anchor: &Anchor| i128::from(anchor.wall.0).saturating_sub(rate.of(anchor.tick.into()));
         let mut offsets: Vec<i128> = anchors.iter().map(offset).collect();
@@ -87,7 +87,7 @@ impl TickClock {
         let earliest = offsets.iter().copied().find(|&offset| offset >= far);
         let spread = offsets.first().copied().zip(offsets.last().copied());
         let spread = spread.map_or(0, |(earliest, latest)| latest.saturating_sub(earliest));
-        // Close to the ticks that are asked for, so that a speed that is not exact does as little as can be.
+        // Close to the ticks that will be converted, to minimize the effect of an inexact speed.
         let base = anchors.first().map_or(0, |anchor| anchor.tick);
         Calibration {
             clock: Self {
@@ -101,34 +101,34 @@ impl TickClock {
         }
     }
 
-    /// The same clock, whose nanoseconds are counted from `distance` earlier on.
-    pub fn moved(self, distance: i128) -> Self {
+    /// Returns the same clock with all times later by `distance` nanoseconds.
+    pub fn with_offset(self, distance: i128) -> Self {
         let wall = self.wall.saturating_add(distance);
         Self { wall, ..self }
     }
 
-    /// The nanoseconds of a tick. What is before their zero is taken for it.
+    /// Converts a tick to nanoseconds. Ticks before zero nanoseconds become zero.
     pub fn time(&self, tick: u64) -> RuntimeTime {
         let since = i128::from(tick).saturating_sub(self.tick.into());
         let time = self.wall.saturating_add(self.rate.of(since)).max(0);
         RuntimeTime(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
-    /// How many ticks a second has.
+    /// Returns the number of ticks per second.
     pub fn frequency(&self) -> f64 {
         self.rate.ticks as f64 / self.rate.nanoseconds as f64 * SECOND as f64
     }
 }
 
 impl Rate {
-    /// So many ticks in nanoseconds.
+    /// Converts a number of ticks to nanoseconds.
     #[inline]
     fn of(self, ticks: i128) -> i128 {
         if self.ticks == self.nanoseconds {
             return ticks;
         }
         let product = ticks.saturating_mul(self.nanoseconds.into());
-        // As near as can be, so that what is added up is not off by more and more.
+        // Rounds to nearest, so that errors don't accumulate.
         let half = i128::from(self.ticks / 2);
         product
             .saturating_add(half)
@@ -136,12 +136,12 @@ impl Rate {
             .unwrap_or(0)
     }
 
-    /// Whether it is beyond doubt another one.
+    /// Whether two rates certainly differ.
     fn differs(self, other: Self) -> bool {
-        /// Counters that are told exactly are so to parts in a million; the highest speed of a processor is at least some
-        /// percents above that of its counter.
+        /// Relative tolerance, as a divisor: 1/200. An exact counter frequency is right to parts per million; the
+        /// maximum frequency of a processor is at least a few percent above that of its counter.
         const TOLERANCE: u64 = 200;
-        /// What a thread that is interrupted between the two may lose, in nanoseconds, at both ends.
+        /// Time that interruptions between the two readings can cost at both ends together, in nanoseconds.
         const LATENESS: u64 = 20_000_000;
         let expected = u64::try_from(other.of(self.ticks.into())).unwrap_or(u64::MAX);
         let difference = self.nanoseconds.abs_diff(expected);
@@ -149,17 +149,17 @@ impl Rate {
     }
 }
 
-/// The speed by the first moments and the last ones, which must be far enough apart for what a thread may be interrupted.
+/// Measures the speed from the first and the last anchors; `None` if they are too close for possible interruptions.
 fn measured(anchors: &[Anchor]) -> Option<Rate> {
-    /// Less than a hundredth of this is what an interrupted thread loses, but for few.
-    const LEAST: u64 = SECOND / 10;
+    /// Minimum distance of the anchors, in nanoseconds. Interruptions rarely take a hundredth of it.
+    const MIN_DISTANCE: u64 = SECOND / 10;
     let rate = |first: &Anchor, last: &Anchor| {
         let ticks = last.tick.checked_sub(first.tick).filter(|&ticks| ticks > 0)?;
         let nanoseconds = last.wall.0.checked_sub(first.wall.0)?;
-        (nanoseconds >= LEAST).then_some(Rate { ticks, nanoseconds })
+        (nanoseconds >= MIN_DISTANCE).then_some(Rate { ticks, nanoseconds })
     };
     let rough = rate(anchors.first()?, anchors.last()?)?;
-    // Of those at both ends, the ones at which the wall clock was read soonest.
+    // From both ends, the anchors with the earliest wall-clock times.
     let quarter = anchors.len().div_ceil(4);
     let soonest = |anchors: &[Anchor]| {
         let lateness =
@@ -191,7 +191,7 @@ mod tests {
         let found = TickClock::calibrate(2_000_000_000, anchors, 5_000);
         assert_eq!(
             (found.speed, found.anchors, found.spread),
-            (Speed::Told, 4, 52_000)
+            (Speed::Stated, 4, 52_000)
         );
         assert_eq!(found.clock.time(5_000 + 2_000_000_000), RuntimeTime(77 + SECOND));
         assert_eq!(
@@ -199,8 +199,8 @@ mod tests {
             RuntimeTime(78 + SECOND),
             "half a nanosecond"
         );
-        assert_eq!(found.clock.moved(10).time(5_000), RuntimeTime(87));
-        assert_eq!(found.clock.moved(-1000).time(5_000), RuntimeTime(0));
+        assert_eq!(found.clock.with_offset(10).time(5_000), RuntimeTime(87));
+        assert_eq!(found.clock.with_offset(-1000).time(5_000), RuntimeTime(0));
     }
 
     #[test]
@@ -217,9 +217,9 @@ mod tests {
     fn a_thread_that_had_to_wait_says_nothing_of_the_speed() {
         let late = [0, 15_000_000];
         let found = TickClock::calibrate(2_000_000_000, anchors(2_000_000_000, &late), 5_000);
-        assert_eq!((found.speed, found.spread), (Speed::Told, 15_000_000));
+        assert_eq!((found.speed, found.spread), (Speed::Stated, 15_000_000));
         let found = TickClock::calibrate(SECOND, anchors(2_000_000_000, &late), 5_000);
-        assert_eq!(found.speed, Speed::Told);
+        assert_eq!(found.speed, Speed::Stated);
     }
 
     #[test]

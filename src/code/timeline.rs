@@ -1,51 +1,50 @@
-//! Which function holds an address of a process at a time.
+//! Resolves an address of a process at a given time to a function.
 //!
-//! The rule: the newest LOAD or MOVE not later than that time, unless the code was moved away or a file was
-//! mapped over it since. A process asks its parent, at the time of the FORK, about what it has not itself
-//! overwritten. Anonymous maps overwrite nothing: JIT compilers map and protect the memory around their code
-//! again and again. Where such memory holds no function, a symbol of a perf map may know what it holds.
+//! The newest LOAD or MOVE at or before that time wins, unless the code was moved or unloaded since, or a file was
+//! mapped over it. A forked process falls back to its parent, as of the FORK, for everything it has not overwritten.
+//! Anonymous maps overwrite nothing, because JIT compilers repeatedly map and protect the memory around their code.
+//! Anonymous memory without a known function is looked up in the perf maps.
 
 mod placing;
-
-use std::fmt;
 
 use crate::code::history::{History, Interval};
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolTable, Symbols};
 use crate::code::process::{AddressSpace, MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
 use crate::code::timeline::placing::Placing;
+use crate::diagnostics::Issue;
 use crate::perf::event::Backing;
 use crate::runtime::{Change, CodeEvent};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange, Time};
 
-/// A function of one of the runtimes' files.
+/// ID of a function in one of the runtimes' files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FunctionId {
-    /// Which file, by the order in which they were read.
+    /// Index of the file, in the order in which the files were read.
     pub file: u32,
-    /// Which function in it.
+    /// Index of the function in that file.
     pub function: u32,
 }
 
-/// What happened to a function's code, on the profile's clock and in one of its address spaces.
+/// A load, move or unload of a function's code, on the profile's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedEvent {
-    /// When.
+    /// Time on the profile's clock.
     pub time: Time,
-    /// Where.
+    /// Address space in which it happened.
     pub space: SpaceId,
-    /// To which function.
+    /// Function that it happened to.
     pub function: FunctionId,
-    /// Where its code is from now on; `None` if it is gone.
+    /// Addresses of the code from now on; `None` if it was unloaded.
     pub range: Option<AddressRange>,
-    /// Where it was until now, if it was moved or is gone.
+    /// Addresses of the code until now, if it was moved or unloaded.
     pub left: Option<AddressRange>,
 }
 
 impl PlacedEvent {
-    /// The same of what a runtime's file tells, of a function whose code was at `loaded_at` when it was loaded. `None`
-    /// if the place that it moves to can't be.
+    /// Places an event of a runtime's file in an address space. `loaded_at` is the range at which the function was
+    /// loaded. Returns `None` if the destination of a move is not a valid range.
     pub fn new(
         event: &CodeEvent,
         function: FunctionId,
@@ -64,8 +63,9 @@ impl PlacedEvent {
     }
 }
 
-/// Where the code of a function that was loaded at `loaded_at` is after an event, if it is anywhere, and where it was
-/// until then, if it was moved or is gone. `None` if the place that it moves to can't be.
+/// Returns the range of a function after an event, if it still has one, and the range that it leaves, if it was moved
+/// or unloaded. `loaded_at` is the range at which it was loaded. Returns `None` if the destination of a move is not a
+/// valid range.
 pub fn ranges(
     event: &CodeEvent,
     loaded_at: AddressRange,
@@ -78,118 +78,118 @@ pub fn ranges(
     })
 }
 
-/// A function's extent at one place: from its load, or from a move, on.
+/// A function mapped at one address range, from a load or a move on.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeMapping {
-    /// The function.
+    /// Function that is mapped.
     pub function: FunctionId,
-    /// In which address space.
+    /// Address space that it is mapped in.
     pub space: SpaceId,
-    /// Where.
+    /// Addresses of its code.
     pub range: AddressRange,
-    /// From when on.
+    /// Time of the load or move.
     pub since: Time,
-    /// Its place among all mappings and freed ranges of the address space, which tells those of one time apart.
+    /// Position among all mappings and freed ranges of the address space; orders those with the same time.
     pub sequence: u32,
 }
 
-/// Addresses that code was moved away from.
+/// Addresses that code was moved or unloaded from.
 #[derive(Clone, Copy, Debug)]
 pub struct FreedRange {
-    /// In which address space.
+    /// Address space of the range.
     pub space: SpaceId,
-    /// Which.
+    /// Addresses that were freed.
     pub range: AddressRange,
-    /// From when on.
+    /// Time at which the code was moved or unloaded.
     pub since: Time,
-    /// As [`CodeMapping::sequence`].
+    /// Position among all mappings and freed ranges, as in [`CodeMapping::sequence`].
     pub sequence: u32,
 }
 
-/// What is at an address at a time.
+/// Content of an address at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
-    /// The code of a function: an index into [`Timeline::mappings`].
+    /// Code of a function: an index into [`Timeline::mappings`].
     Function(u32),
-    /// Nothing since code was moved away: an index into [`Timeline::freed_ranges`].
+    /// Unused since code was moved or unloaded: an index into [`Timeline::freed_ranges`].
     Freed(u32),
-    /// Code that is known by its name only.
+    /// Code of a perf map symbol, for which there is only a name.
     Symbol(PlacedSymbol),
-    /// Memory that JIT compilers use, but nothing that is known.
+    /// JIT memory without known code.
     Anonymous,
-    /// A file.
+    /// A mapped file.
     File,
-    /// Nothing that the profile knows of.
+    /// Memory without a map in the profile.
     Unmapped,
 }
 
 impl Lookup {
-    /// Whether that has a name.
+    /// Whether it has a name, as a function or a symbol.
     pub fn is_function(self) -> bool {
         matches!(self, Self::Function(_) | Self::Symbol(_))
     }
 }
 
-/// Addresses and a time at which the same is there.
+/// Addresses and a time interval with the same content throughout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// The addresses.
+    /// Addresses with this content.
     pub range: AddressRange,
-    /// When it begins.
+    /// Start of the interval, inclusive.
     pub from: Time,
-    /// When it is over.
+    /// End of the interval, exclusive.
     pub until: Time,
 }
 
 impl Extent {
-    /// Whether it holds an address at a time.
+    /// Whether it contains an address at a time.
     pub fn holds(&self, address: Address, time: Time) -> bool {
         self.range.contains(address) && self.from <= time && time < self.until
     }
 }
 
-/// Memory that JIT compilers use, from when it became such on.
+/// Memory that JIT compilers use, from the time at which it was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JitRegion {
-    /// The address space that mapped it; others may be copies of that one.
+    /// Address space that mapped it. Other address spaces may be copies of it.
     pub space: SpaceId,
-    /// Where.
+    /// Addresses of the region.
     pub range: AddressRange,
-    /// From when on.
+    /// Time at which it was mapped.
     pub since: Time,
 }
 
-/// What an address space held, and when.
+/// Code and memory of one address space over time.
 #[derive(Debug)]
 struct Layers {
     code: History<Code>,
     maps: History<Memory>,
 }
 
-/// What memory was mapped for.
+/// Kind of mapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Memory {
     /// A file.
     File,
     /// Memory that JIT compilers use.
     Anonymous,
-    /// The same where a file was mapped before, in a process that was forked: nothing in it is inherited.
+    /// JIT memory mapped over a file in a forked process, so nothing in it is inherited.
     New,
 }
 
 impl Memory {
-    /// Whether nothing that a process inherited is visible there any more.
+    /// Whether it hides what the process inherited at the same address.
     fn hides_inherited(self) -> bool {
         self != Self::Anonymous
     }
 }
 
-/// What a dump says is at an address.
+/// Content of an address according to a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
-    /// The code of a function: an index into [`Timeline::mappings`].
+    /// Code of a function: an index into [`Timeline::mappings`].
     Function(u32),
-    /// Nothing since it was moved away: an index into [`Timeline::freed_ranges`].
+    /// Unused since code was moved or unloaded: an index into [`Timeline::freed_ranges`].
     Freed(u32),
 }
 
@@ -203,7 +203,7 @@ impl From<Code> for Lookup {
 }
 
 impl Lookup {
-    /// It, if a dump says that it is there.
+    /// Returns the code if it comes from a dump.
     pub fn code(self) -> Option<Code> {
         match self {
             Self::Function(mapping) => Some(Code::Function(mapping)),
@@ -213,54 +213,35 @@ impl Lookup {
     }
 }
 
-/// What is given up where moves ask for more work than the size of a profile can justify. No real profile does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum Fault {
-    /// A process moved inherited code over which there was so much else that all of its old place counts as left.
-    TooManyPieces,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooManyPieces => {
-                "moves of inherited code in too many pieces, whose old places have no names"
-            }
-        })
-    }
-}
-
-/// The code of all processes over time.
+/// Code of all processes over time.
 #[derive(Debug, Default)]
 pub struct Timeline {
     mappings: Vec<CodeMapping>,
     freed_ranges: Vec<FreedRange>,
     spaces: Vec<SpaceTimeline>,
     symbols: Symbols,
-    faults: Tally<Fault>,
+    faults: Tally<Issue>,
 }
 
 #[derive(Debug, Default)]
 struct SpaceTimeline {
-    /// What happened in it, unless nothing did.
+    /// Its own code and memory; `None` if it has neither.
     layers: Option<Layers>,
-    /// Whom to ask about what it started with, and at what time: the nearest ancestor in which something
-    /// happened.
+    /// Nearest ancestor with code or memory of its own, and the time up to which it was inherited.
     parent: Option<(SpaceId, Time)>,
-    /// From the lowest address that code ever was at, here or in the ancestors, up to the highest.
+    /// Range from the lowest to the highest address that ever held code, including the ancestors.
     code_bounds: Option<AddressRange>,
-    /// Whether any map of a file is known, here or in the ancestors.
+    /// Whether the profile has any file map of it or its ancestors.
     has_files: bool,
 }
 
-/// How far from code memory is likely that of JIT compilers, if no map says what it is: a page of V8's code space has
-/// 256 KiB.
+/// Distance from known code, in bytes, within which unmapped memory is taken for JIT memory: the size of a page of
+/// V8's code space (256 KiB).
 const NEAR: u64 = 256 << 10;
 
 impl Timeline {
-    /// Puts `events` (in any order; of those at the same time the later one wins) and the maps of `processes`
-    /// onto one axis of time.
+    /// Builds the timeline from `events`, in any order, and the maps of `processes`. Of events with the same time,
+    /// the later one wins.
     pub fn new(processes: &Processes, mut events: Vec<PlacedEvent>) -> Self {
         events.sort_by_key(|event| (event.space, event.time));
         let mut timeline = Self::default();
@@ -295,65 +276,67 @@ impl Timeline {
         timeline
     }
 
-    /// Adds names for what has none, neither here nor in the objects that were `injected` into the profile already.
+    /// Adds perf map symbols, for addresses without code from a dump or from objects already `injected` into the
+    /// profile.
     pub fn add_symbols(&mut self, processes: &Processes, injected: &[EarlierMap], tables: Vec<SymbolTable>) {
         self.symbols = Symbols::new(processes, &self.mappings, injected, &tables);
     }
 
-    /// The mappings because of which no symbol is at an address of an address space.
+    /// Returns the mappings that hide a perf map symbol at an address of an address space.
     pub fn symbols_withheld_by(&self, space: SpaceId, address: Address) -> impl Iterator<Item = u32> {
         self.symbols.withheld_by(space, address)
     }
 
-    /// All stays of all functions.
+    /// All function mappings, by address space and time.
     pub fn mappings(&self) -> &[CodeMapping] {
         &self.mappings
     }
 
-    /// All places that code was moved away from.
+    /// All ranges that code was moved or unloaded from.
     pub fn freed_ranges(&self) -> &[FreedRange] {
         &self.freed_ranges
     }
 
-    /// The stays that `marks` has a mark for, in their order: by address space, then by time.
+    /// Returns the mappings that have a mark in `marks`, by address space and time.
     pub fn selected(&self, marks: &[bool]) -> Vec<CodeMapping> {
         marked(&self.mappings, marks)
     }
 
-    /// The left places that `marks` has a mark for.
+    /// Returns the freed ranges that have a mark in `marks`.
     pub fn selected_freed_ranges(&self, marks: &[bool]) -> Vec<FreedRange> {
         marked(&self.freed_ranges, marks)
     }
 
-    /// What lay where and for how long in an address space itself, without what it inherited, in the order of time.
+    /// Code of an address space itself, without inherited code, in the order of time.
     pub fn code_of(&self, space: SpaceId) -> &[Interval<Code>] {
         self.layers_of(space)
             .map_or(&[][..], |layers| layers.code.intervals())
     }
 
-    /// From the lowest address that code ever was at, in an address space or in those that it is a copy of,
-    /// up to the highest.
+    /// Returns the range from the lowest to the highest address that ever held code in an address space or its
+    /// ancestors.
     pub fn code_bounds(&self, space: SpaceId) -> Option<AddressRange> {
         self.spaces.get(space.index())?.code_bounds
     }
 
-    /// Whether there are any symbols for an address space.
+    /// Whether any perf map applies to an address space.
     pub fn has_symbols(&self, space: SpaceId) -> bool {
         self.symbols.are_there(space)
     }
 
-    /// Whether a perf map has a symbol at an address of an address space, be it withheld or not, if the memory there allows for
-    /// one.
+    /// Whether a perf map has a symbol at an address of an address space, hidden by a mapping or not. The symbol
+    /// applies only in JIT memory.
     pub fn may_have_symbol(&self, space: SpaceId, address: Address) -> bool {
         self.symbols.has(space, address)
     }
 
-    /// What is at an address of an address space at a time.
+    /// Returns the content of an address of an address space at a time.
     pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Lookup {
         self.lookup_with_extent(space, address, time).0
     }
 
-    /// The same, and if it is code, where and when around there it is as well, as far as that is known at once.
+    /// Like [`Self::at`], and for code of the address space itself also returns the extent around the address and
+    /// time.
     pub fn lookup_with_extent(
         &self,
         space: SpaceId,
@@ -363,7 +346,7 @@ impl Timeline {
         let mut region = None;
         for (generation, (of, layers, time)) in self.lookups(space, time).enumerate() {
             if let Some(code) = layers.code.at(address, time) {
-                // Over a part of what is inherited there may be something else.
+                // Parts of inherited code may have been overwritten, so only own code has an extent.
                 let extent = Extent {
                     range: code.range,
                     from: code.from,
@@ -379,7 +362,7 @@ impl Timeline {
             } else if region.is_none() {
                 return (Lookup::File, None);
             }
-            // Memory that a child mapped over its parent's file is the child's.
+            // JIT memory that a child maps over its parent's file belongs to the child.
             if memory.value.hides_inherited() {
                 break;
             }
@@ -393,7 +376,7 @@ impl Timeline {
         }
     }
 
-    /// All symbols in all memory that they can be in.
+    /// Returns all perf map symbols, once for each JIT memory region that contains them.
     pub fn all_symbols(&self, processes: &Processes) -> impl Iterator<Item = PlacedSymbol> {
         let spaces = processes.iter().map(|(id, _)| id).zip(&self.spaces);
         let regions = spaces.flat_map(|(id, space)| {
@@ -404,16 +387,16 @@ impl Timeline {
         regions.flat_map(|region| self.symbols.in_region(region))
     }
 
-    /// Until when the memory of a symbol is such as JIT compilers use.
+    /// Returns the time at which the memory of a symbol stops being JIT memory.
     pub fn end_of(&self, symbol: PlacedSymbol) -> Time {
         let layers = self.layers_of(symbol.space);
         let memory = layers.and_then(|layers| layers.maps.at(symbol.range.start, symbol.since));
         memory.map_or(Time::MAX, |interval| interval.until)
     }
 
-    /// Whether memory that no map is known of may be that of a JIT compiler. Every page that is executed is mapped; where a
-    /// profile lacks the map, only a dump shows that there is JIT code. But if it lacks those of the program and its
-    /// libraries too, such memory is more likely theirs, unless there is JIT code close to it.
+    /// Whether memory without a map can be JIT memory. All executed pages are mapped; if the profile lacks the map,
+    /// only a dump shows that there is JIT code. If it also lacks the maps of the program and its libraries, such
+    /// memory more likely belongs to them, unless JIT code is close by.
     pub fn may_be_jit(&self, space: SpaceId, address: Address) -> bool {
         let of_space = self.spaces.get(space.index());
         of_space.is_some_and(|space| space.has_files)
@@ -422,20 +405,20 @@ impl Timeline {
                 .any(|(_, layers, _)| layers.code.is_near(address, NEAR))
     }
 
-    /// Whether a function came to an address later than `time`.
+    /// Whether a function was loaded at an address after `time`.
     pub fn has_later_code(&self, space: SpaceId, address: Address, time: Time) -> bool {
         self.layers_of(space)
             .is_some_and(|layers| layers.code.has_later(address, time))
     }
 
-    /// Whether code is ever at an address, in an address space or in those that it is a copy of.
+    /// Whether an address ever holds code in an address space or its ancestors.
     pub fn ever_has_code(&self, space: SpaceId, address: Address) -> bool {
         self.lookups(space, Time::MAX)
             .any(|(_, layers, _)| layers.code.all_at(address).next().is_some())
     }
 
-    /// What could not be followed.
-    pub fn faults(&self) -> &Tally<Fault> {
+    /// Limits that were hit while the timeline was built.
+    pub fn faults(&self) -> &Tally<Issue> {
         &self.faults
     }
 
@@ -443,7 +426,7 @@ impl Timeline {
         self.spaces.get(space.index())?.layers.as_ref()
     }
 
-    /// The address space itself, and those that it is a copy of, each with the time to ask about.
+    /// Returns the address space and its ancestors, each with the time at which to look there.
     fn lookups(&self, space: SpaceId, time: Time) -> impl Iterator<Item = (SpaceId, &Layers, Time)> {
         let spaces = std::iter::successors(Some((space, time)), |&(space, time)| {
             let (parent, forked) = self.spaces.get(space.index())?.parent?;
@@ -505,7 +488,7 @@ mod tests {
         ProcessEvent::Map(Pid(pid), map)
     }
 
-    /// Loads function 1 at 0x1000, and function 2 over the end of it at time 30.
+    /// Loads function 1 at 0x1000, and function 2 over its end at time 30.
     fn two_loads(processes: &Processes) -> Vec<PlacedEvent> {
         let event = |time, function, start| PlacedEvent {
             time: Time(time),

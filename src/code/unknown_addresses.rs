@@ -1,13 +1,13 @@
-//! Addresses in call chains, among code, about which nothing is known.
+//! Addresses in call chains, among code, that match no known code.
 
 use crate::code::process::SpaceId;
 use crate::hash::HashSet;
 use crate::units::Address;
 
-/// How many are kept. Real profiles have some thousands.
+/// Maximum number of addresses. Real profiles have a few thousand.
 const MAX: usize = 1 << 20;
 
-/// A set of addresses, or too many for one.
+/// A set of addresses with a size limit.
 #[derive(Clone, Debug, Default)]
 pub struct UnknownAddresses {
     found: HashSet<(SpaceId, Address)>,
@@ -15,7 +15,7 @@ pub struct UnknownAddresses {
 }
 
 impl UnknownAddresses {
-    /// Adds an address.
+    /// Adds an address, unless the set is full.
     pub fn insert(&mut self, space: SpaceId, address: Address) {
         let key = (space, address);
         if self.found.len() < MAX {
@@ -25,7 +25,7 @@ impl UnknownAddresses {
         }
     }
 
-    /// Adds all of another set.
+    /// Adds all addresses of another set.
     pub fn merge(&mut self, other: Self) {
         self.is_full |= other.is_full;
         for (space, address) in other.found {
@@ -33,12 +33,12 @@ impl UnknownAddresses {
         }
     }
 
-    /// Those that were kept, in any order.
+    /// Returns the addresses, in any order.
     pub fn iter(&self) -> impl Iterator<Item = (SpaceId, Address)> {
         self.found.iter().copied()
     }
 
-    /// Whether there may be others, anywhere.
+    /// Whether addresses were left out because the set was full.
     pub fn is_full(&self) -> bool {
         self.is_full
     }

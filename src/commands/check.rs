@@ -1,17 +1,17 @@
-//! `jitinject check`: what is wrong with the files that runtimes write.
+//! `jitinject check`: errors in files of runtimes.
 
 mod files;
 mod output;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use jitinject::check::rules::{self, Severity};
+use jitinject::diagnostics::Diagnostic;
 
 use self::files::Checked;
-use crate::terminal;
+use crate::commands::explain::{explain, list};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -22,16 +22,16 @@ Examples:
   # in a runtime's own tests
   jitinject check --level warning --json dumps/ > findings.json
 
-Exit status: 0 no errors; 1 a file has errors, or can't be read or is none of these; 2 wrong usage.";
+Exit status: 0 no errors; 1 a file has errors or cannot be checked; 2 invalid usage.";
 
-/// What can be typed behind `check`.
+/// Arguments of `check`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckArguments {
-    /// Jitdumps, logs of Mono's profiler and traces of XRay, or folders with such; - for standard input
+    /// Jitdumps, Mono logs, XRay traces or directories; - is standard input
     ///
-    /// What a file is, its content tells. Of a folder, all that is one of these or has the name of one (jit-*.dump,
-    /// *.mlpd, xray-log.*) is checked, and all in folders below.
+    /// File types are detected by content. Directories are searched for files with such content or with such a name
+    /// (jit-*.dump, *.mlpd, xray-log.*).
     #[arg(value_name = "FILE", required_unless_present_any = ["explain", "list"])]
     files: Vec<PathBuf>,
 
@@ -39,25 +39,25 @@ pub struct CheckArguments {
     #[arg(long, conflicts_with_all = ["explain", "list"])]
     json: bool,
 
-    /// Leave out what is less severe than this
+    /// Least severity to print
     #[arg(long, value_name = "LEVEL", default_value = "note")]
     level: Level,
 
-    /// Say more about a rule: what is wrong, which readers suffer, and what to do
-    #[arg(long, value_name = "ID", conflicts_with_all = ["files", "list"])]
+    /// Explain a rule: problem, affected readers and remedy
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["files", "list"])]
     explain: Option<String>,
 
-    /// Print all rules, one a line
+    /// List all rules
     #[arg(long, conflicts_with = "files")]
     list: bool,
 }
 
-/// How severe findings are.
+/// Values of `--level`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Level {
-    /// Worth knowing: no reader is wrong about it, or nearly all files have it
+    /// No reader gets anything wrong, or nearly all files have it
     Note,
-    /// A reader gets something wrong, or loses something in some cases only
+    /// A reader gets something wrong, or loses something in some cases
     Warning,
     /// A reader loses something
     Error,
@@ -74,13 +74,13 @@ impl Level {
 }
 
 impl CheckArguments {
-    /// Checks files, or tells of rules.
-    pub fn run(&self) -> anyhow::Result<ExitCode> {
+    /// Checks files, or prints rules.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         if let Some(id) = &self.explain {
-            return explain(id);
+            return explain(Some(id));
         }
         if self.list {
-            return list();
+            return list(rules::all());
         }
         let mut totals = output::Totals::default();
         let least = self.level.severity();
@@ -105,24 +105,4 @@ impl CheckArguments {
             false => ExitCode::SUCCESS,
         })
     }
-}
-
-fn explain(id: &str) -> anyhow::Result<ExitCode> {
-    let Some(rule) = rules::find(id) else {
-        let ids: Vec<&str> = rules::all().map(|rule| rule.id).collect();
-        anyhow::bail!("there is no rule {id}; the rules are {}", ids.join(", "));
-    };
-    terminal::print(|output| write!(output, "{rule}"))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn list() -> anyhow::Result<ExitCode> {
-    terminal::print(|output| {
-        rules::all().try_for_each(|rule| {
-            let style = output::style(rule.severity);
-            let severity = format!("{:<7}", rule.severity.to_string());
-            writeln!(output, "{}  {style}{severity}{style:#}  {}", rule.id, rule.title)
-        })
-    })?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `jitinject dump`: what is in a file that a runtime wrote.
+//! `jitinject dump`: the records of a jitdump, Mono log or XRay trace.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -7,64 +7,62 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::Style;
-use anyhow::Context;
 use clap::Args;
+use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::dump::{self, Entry, FORMAT, Filter, Options, Times};
-use jitinject::files::search::shown;
 use jitinject::runtime::FileKind;
 use jitinject::units::Address;
 use serde::Serialize;
 
 use crate::commands::input::Opened;
-use crate::terminal::{self, PlainOutput, put_json_line, say};
+use crate::terminal::{self, PlainOutput, report, write_json_line};
 
-/// What is said behind the options.
+/// Text after the options.
 const FORM: &str = "\
-With --json, each line is an object. The first one has the version of this form (\"format\"), the \"kind\" of \
-the file and its \"file_size\", which for a packed log is that of what was in it. Each of the others is a piece of the \
-file: \"size\" bytes from \"offset\" on, of a \"type\", mostly with a \"time\". The pieces are in the order of the file, \
-and without a filter they are all of it: header, records, buffers and their events, \"padding\", \"unknown\" for records of \
-a type that is not known, \"cut\" for the start of a record that the file ends in, and \"damage\" for what can't be \
-read. Sizes add up to \"file_size\".
+With --json, each line is an object. The first one has the format version (\"format\"), the \"kind\" of the file and its \
+\"file_size\" (uncompressed). Each of the others is a part of the file: \"size\" bytes at \"offset\", with a \"type\" and \
+mostly a \"time\". Parts are in file order. Without a filter they cover the whole file, and sizes add up to \"file_size\": \
+header, records, buffers and their events, \"padding\", \"unknown\" for records of unknown types, \"cut\" for a record \
+truncated by the end of the file, and \"damage\" for invalid bytes.
 
-Addresses and bits are strings (\"0x7f00\"), all else that counts is a number. Bytes of names that are not UTF-8 are \
-replaced; then NAME_bytes has all of them in hexadecimal digits. \"fault\" says what is wrong, \"cut\" which field is \
-the first that is not there whole, and \"missing\" how many bytes are missing. Times of a jitdump or log are \
-nanoseconds (cycles, if the header says so); those of XRay's traces are ticks.
+Addresses and bit masks are strings (\"0x7f00\"), other numbers are numbers. Invalid UTF-8 in names is replaced; \
+NAME_bytes then has the bytes in hexadecimal. \"fault\" has the code and text of a diagnostic, \"cut\" the first field that is \
+truncated, and \"missing\" the number of missing bytes. Times of jitdumps and Mono logs are nanoseconds (or cycles, if the \
+header says so); those of XRay traces are ticks.
 
 Examples:
   jitinject dump jit-1234.dump | less
   jitinject dump --name work --json jit-1234.dump | jq 'select(.type == \"LOAD\") | .code_addr'";
 
-/// What can be typed behind `dump`.
+/// Arguments of `dump`.
 #[derive(Args, Debug)]
 #[command(after_help = FORM)]
 pub struct DumpArguments {
-    /// A jitdump, a log of Mono's profiler, packed or not, or a trace of XRay; - for standard input
+    /// Jitdump, Mono log or XRay trace; - is standard input
     file: PathBuf,
 
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
 
-    /// Print the bytes of code as well, which only jitdumps have
+    /// Print machine code, which only jitdumps have
     #[arg(long)]
     code: bool,
 
-    /// Only what is about functions whose name has this in it
+    /// Print only what is about functions whose name contains TEXT
     #[arg(long, value_name = "TEXT")]
     name: Option<OsString>,
 
-    /// Only what is about code that holds this address, now or before it was moved; hexadecimal, with or without 0x
+    /// Print only what is about code at this hexadecimal address, also before it was moved
     #[arg(long, value_name = "ADDR", value_parser = address)]
     address: Option<Address>,
 
-    /// Only what has a time from FROM up to, not including, TO, as it is in the file; either may be left out
+    /// Print only what has a time from FROM to before TO, in the file's unit; either may be omitted
     #[arg(long, value_name = "FROM..TO")]
     time: Option<Times>,
 }
 
-/// Reads hexadecimal digits.
+/// Parses a hexadecimal address, with or without `0x`.
 fn address(text: &str) -> Result<Address, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let number = u64::from_str_radix(digits, 16);
@@ -73,7 +71,7 @@ fn address(text: &str) -> Result<Address, String> {
         .map_err(|_| "not an address in hexadecimal digits".into())
 }
 
-/// The first line of JSON.
+/// First line of the output.
 #[derive(Serialize)]
 struct Preamble {
     format: u32,
@@ -86,18 +84,19 @@ struct Preamble {
 }
 
 impl DumpArguments {
-    /// Prints it.
-    pub fn run(&self) -> anyhow::Result<ExitCode> {
-        let name = shown(&self.file);
-        let opened = Opened::open(&self.file).with_context(|| format!("cannot read {name}"))?;
+    /// Prints the file.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+        let opened = Opened::open(&self.file).map_err(|cause| Diagnostic::cannot_read(&self.file, &cause))?;
         if opened.file.is_empty() {
             let faults = faults(&opened).join("; ");
-            anyhow::ensure!(faults.is_empty(), "nothing can be unpacked from {name}: {faults}");
-            anyhow::bail!("{name} is empty");
+            let empty = match faults.is_empty() {
+                true => Diagnostic::new(Issue::EmptyFile),
+                false => Diagnostic::new(Issue::NothingUnpacked).with("faults", faults),
+            };
+            return Err(empty.in_file(&self.file));
         }
-        let kind = opened.kind().with_context(|| {
-            format!("{name} is no jitdump, no log of Mono's profiler and no trace of XRay")
-        })?;
+        let unknown = || Diagnostic::new(Issue::NotARuntimeFile).in_file(&self.file);
+        let kind = opened.kind().ok_or_else(unknown)?;
         let options = Options {
             filter: Filter {
                 name: self.name.as_ref().map(|name| name.as_bytes().to_vec()),
@@ -107,9 +106,7 @@ impl DumpArguments {
             with_code: self.code,
         };
         if options.filter.is_about_functions() && kind == FileKind::XrayTrace {
-            say(&format!(
-                "note: a {kind} knows functions by numbers only, so that no record has a name or an address"
-            ));
+            report(&Diagnostic::new(Issue::NamesNeedFunctions));
         }
         let style = match terminal::has_colors() {
             true => terminal::emphasis(terminal::WARNING),
@@ -118,28 +115,28 @@ impl DumpArguments {
         terminal::print_plain(|output| {
             let preamble = Preamble::new(&opened, kind);
             match self.json {
-                true => put_json_line(output, &preamble)?,
+                true => write_json_line(output, &preamble)?,
                 false => preamble.write(output)?,
             }
             dump::dump(&opened.file, kind, &options, &mut |entry| match self.json {
-                true => put_json_line(output, entry),
+                true => write_json_line(output, entry),
                 false => text_line(output, entry, style),
             })
         })?;
         if opened.file.has_shrunk() {
-            say(&format!("warning: {name} has got shorter while it was read"));
+            report(&Diagnostic::new(Issue::FileShrunk).in_file(&self.file));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// What could not be unpacked, in words.
+/// Returns the faults met in decompression.
 fn faults(opened: &Opened) -> Vec<String> {
     let faults = opened.packing_faults();
     faults.iter().map(|(fault, _)| fault.to_string()).collect()
 }
 
-/// A line, with its type in `style` if something is wrong.
+/// Writes an entry as a line, with the type in `style` if it is damaged.
 fn text_line(output: &mut PlainOutput, entry: &Entry<'_>, style: Style) -> io::Result<()> {
     if !entry.is_damaged() {
         return writeln!(output, "{entry}");
@@ -163,7 +160,7 @@ impl Preamble {
         }
     }
 
-    /// The same as text.
+    /// Writes it as text.
     fn write(&self, output: &mut PlainOutput) -> io::Result<()> {
         write!(output, "{}, {} bytes", self.kind, self.file_size)?;
         if let Some(size) = self.packed_size {

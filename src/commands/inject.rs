@@ -1,27 +1,29 @@
-//! `jitinject` by itself: puts names into a profile.
+//! `jitinject` without a command: converts a profile.
 
 mod arguments;
 
 use std::process::ExitCode;
 
+use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::inject::inject;
 use jitinject::summary::Summary;
 
 pub use self::arguments::{InjectArguments, percent};
 use crate::commands::begin;
 use crate::progress::Bar;
-use crate::terminal::say;
+use crate::terminal::{report, report_all, say};
 
-/// Fewer samples have a name than were asked for.
+/// Exit status if fewer samples have a name than --fail-under requires.
 const TOO_FEW_NAMED: u8 = 3;
 
-/// Reads, writes, says what happened.
-pub fn run(arguments: &InjectArguments) -> anyhow::Result<ExitCode> {
-    let mut bar = Bar::new(arguments.quiet, begin(arguments.quiet)?);
+/// Converts a profile and prints the summary.
+pub fn run(arguments: &InjectArguments) -> Result<ExitCode, Diagnostic> {
+    let mut bar = Bar::new(arguments.quiet, begin(arguments.verbose)?);
     let summary = inject(&arguments.options(), &mut bar);
     drop(bar);
     let summary = summary?;
     if !arguments.quiet {
+        report_all(&summary.diagnostics, arguments.verbose);
         say(&summary.text(arguments.verbose));
     }
     Ok(verdict(arguments, &summary))
@@ -35,8 +37,7 @@ fn verdict(arguments: &InjectArguments, summary: &Summary) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let named = summary.samples.named_percent;
-    say(&format!(
-        "error: {named:.2} % of the samples in JIT code have a name, less than the {wanted} % that --fail-under asks for"
-    ));
+    let too_few = Diagnostic::new(Issue::TooFewNamed).with("named", format_args!("{named:.2}"));
+    report(&too_few.with("wanted", wanted));
     ExitCode::from(TOO_FEW_NAMED)
 }

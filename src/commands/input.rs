@@ -1,31 +1,32 @@
-//! Files of runtimes, opened for the commands that look into them, and unpacked where they are packed.
+//! Opening of runtime files for `check` and `dump`, with decompression.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use jitinject::diagnostics::Issue;
 use jitinject::files::spool::copy_if;
 use jitinject::files::{MappedFile, Spool};
 use jitinject::inject::is_standard;
 use jitinject::runtime::FileKind;
-use jitinject::runtime::mono::{Fault, packed};
+use jitinject::runtime::mono::packed;
 use jitinject::tally::Tally;
 
-/// A file.
+/// An open file.
 pub struct Opened {
-    /// What is in it; of a packed one, what came out.
+    /// Content, decompressed if necessary.
     pub file: MappedFile,
-    /// How it was packed, if it was.
+    /// Compression, if there is any.
     pub packed: Option<Packed>,
 }
 
-/// What is known of a packed file.
+/// A compressed file.
 pub struct Packed {
     /// Its size in bytes.
     pub size: u64,
-    /// What could not be unpacked.
-    pub faults: Tally<Fault>,
+    /// Faults of decompression.
+    pub faults: Tally<Issue>,
 }
 
 impl Opened {
@@ -43,7 +44,7 @@ impl Opened {
         Self::of(file)
     }
 
-    /// The same of a file that is open.
+    /// Decompresses an open file.
     pub fn of(file: MappedFile) -> io::Result<Self> {
         if !packed::is_packed(&file) {
             return Ok(Self { file, packed: None });
@@ -58,7 +59,7 @@ impl Opened {
         };
         let file = spool.map(file.path())?;
         match has_shrunk {
-            true => Err(io::Error::other("it has got shorter while it was read")),
+            true => Err(io::Error::other("it became shorter while it was read")),
             false => Ok(Self {
                 file,
                 packed: Some(packed),
@@ -66,19 +67,19 @@ impl Opened {
         }
     }
 
-    /// What kind of file it is, by its content; where nothing of that is left, by its name.
+    /// Returns the file type by content, or by name if the content is damaged.
     pub fn kind(&self) -> Option<FileKind> {
         FileKind::of_named(&self.file, base_name(self.file.path()))
     }
 
-    /// What could not be unpacked.
-    pub fn packing_faults(&self) -> Tally<Fault> {
+    /// Returns the faults of decompression.
+    pub fn packing_faults(&self) -> Tally<Issue> {
         let faults = self.packed.as_ref().map(|packed| packed.faults.clone());
         faults.unwrap_or_default()
     }
 }
 
-/// The part of a path behind its last slash.
+/// Returns the file name of a path.
 pub fn base_name(path: &Path) -> &[u8] {
     path.file_name().map_or(b"", OsStr::as_bytes)
 }

@@ -1,37 +1,36 @@
-//! `jitinject man`: the manual.
+//! `jitinject man`: manual pages.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
-use jitinject::files::search::shown;
+use jitinject::diagnostics::{Diagnostic, Issue};
 
 use crate::cli::CommandLine;
 use crate::terminal;
 
-/// What can be typed behind `man`.
+/// Arguments of `man`.
 #[derive(Args, Debug)]
 pub struct ManArguments {
-    /// The command that the page is about; jitinject itself if there is none
+    /// Command of the page; without one, the page of jitinject itself
     command: Option<String>,
 
-    /// Write the pages of all commands into a folder, for packages
+    /// Write the pages of all commands to a directory, for packages
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     output_dir: Option<PathBuf>,
 }
 
 impl ManArguments {
-    /// Prints a page, or writes them all.
-    pub fn run(&self) -> anyhow::Result<ExitCode> {
+    /// Prints a page, or writes all pages.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let mut program = CommandLine::command();
         program.build();
         if let Some(folder) = &self.output_dir {
-            let place = || format!("cannot write the manual to {}", shown(folder));
-            std::fs::create_dir_all(folder).with_context(place)?;
-            clap_mangen::generate_to(program, folder).with_context(place)?;
+            let failed = |cause| Diagnostic::cannot_write(folder, &cause);
+            std::fs::create_dir_all(folder).map_err(failed)?;
+            clap_mangen::generate_to(program, folder).map_err(failed)?;
             return Ok(ExitCode::SUCCESS);
         }
         let subject = match &self.command {
@@ -39,15 +38,17 @@ impl ManArguments {
             Some(name) => page_of(&program, name)?,
         };
         let mut page = Vec::new();
-        Man::new(subject).render(&mut page)?;
+        Man::new(subject)
+            .render(&mut page)
+            .map_err(|cause| Diagnostic::new(Issue::CannotPrint).caused_by(&cause))?;
         terminal::print(|output| output.write_all(&page))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The command of a name.
-fn page_of(program: &Command, name: &str) -> anyhow::Result<Command> {
+/// Returns the command of a name.
+fn page_of(program: &Command, name: &str) -> Result<Command, Diagnostic> {
     let command = program.find_subcommand(name);
-    let command = command.with_context(|| format!("there is no command {name}; see jitinject --help"))?;
-    Ok(command.clone())
+    let unknown = || Diagnostic::new(Issue::UnknownCommand).with("command", name);
+    command.cloned().ok_or_else(unknown)
 }

@@ -1,9 +1,11 @@
-//! What can be done, a file for each command: what can be typed behind its name, and doing it.
+//! The commands: arguments and implementation of each.
 
 pub mod check;
 pub mod compare;
 pub mod completions;
 pub mod dump;
+pub mod explain;
+pub mod headings;
 pub mod inject;
 mod input;
 pub mod man;
@@ -12,33 +14,32 @@ pub mod timeline;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
+use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::threads;
 
 use crate::cli::Command;
 use crate::interrupt::{self, FirstInterrupt};
-use crate::terminal::say;
+use crate::terminal::report;
 
-/// Prepares for long work: threads, and signals that end it.
-fn begin(is_quiet: bool) -> anyhow::Result<FirstInterrupt> {
-    let interrupt = interrupt::listen().context("cannot listen to signals")?;
-    if let Err(reason) = threads::start()
-        && !is_quiet
+/// Starts threads and signal handling for long work.
+fn begin(is_verbose: bool) -> Result<FirstInterrupt, Diagnostic> {
+    let interrupt = interrupt::listen().map_err(|cause| Diagnostic::new(Issue::Signals).caused_by(&cause))?;
+    if let Err(cause) = threads::start()
+        && is_verbose
     {
-        say(&format!(
-            "note: running on one thread, since no more can be started: {reason}"
-        ));
+        report(&Diagnostic::new(Issue::OneThread).with("cause", cause));
     }
     Ok(interrupt)
 }
 
 impl Command {
-    /// Does it.
-    pub fn run(&self) -> anyhow::Result<ExitCode> {
+    /// Runs it.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         match self {
             Self::Compare(arguments) => arguments.run(),
             Self::Dump(arguments) => arguments.run(),
             Self::Check(arguments) => arguments.run(),
+            Self::Explain(arguments) => arguments.run(),
             Self::Man(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(),
             Self::Timeline(arguments) => arguments.run(),

@@ -1,72 +1,79 @@
-//! What can be typed about the files of runtimes, by every command that reads them beside a profile.
+//! Options for files of runtimes, shared by the commands that read a profile.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use jitinject::inject::Options;
 
-/// Which files there are, and how they are read.
+use crate::commands::headings::{INPUT, LOGS};
+
+/// Files of runtimes and how to read them.
 #[derive(Args, Debug)]
 pub struct RuntimeFiles {
-    /// A jitdump, or a folder to search for jitdumps; may be given more than once
+    /// Jitdump, or directory to search; may be repeated
     ///
-    /// Dumps are looked for where the profile says they were, beside the profile, and here. A file that
-    /// nothing in the profile points to is used for the process that its header names.
-    #[arg(long, value_name = "PATH")]
+    /// Jitdumps are also searched at their recorded paths and beside the profile. A file that no mapping of the profile
+    /// refers to is used for the process in its header.
+    #[arg(long, value_name = "PATH", help_heading = INPUT)]
     jitdump: Vec<PathBuf>,
 
-    /// A perf map, or a folder to search for perf maps; may be given more than once
+    /// Perf map, or directory to search; may be repeated
     ///
-    /// Perf maps (perf-PID.map) name code that no jitdump knows. They are looked for here, beside the profile
-    /// and in /tmp, that of the process first while it runs. Their names tell whose they are.
-    #[arg(long, value_name = "PATH")]
+    /// Perf maps (perf-PID.map) name code that no jitdump describes. They are also searched beside the profile, in the /tmp
+    /// of running processes and in /tmp. The PID in the name decides which process a map belongs to.
+    #[arg(long, value_name = "PATH", help_heading = INPUT)]
     perf_map: Vec<PathBuf>,
 
-    /// A log of Mono's profiler (.mlpd), or a folder to search for them; may be given more than once
+    /// Nanoseconds to add to the times of jitdumps, logs and traces
     ///
-    /// Names the code of the process that wrote it: start Mono with --profile=log, and record with -k mono.
-    #[arg(long, value_name = "PATH")]
-    pub mono_log: Vec<PathBuf>,
-
-    /// The process that logs and traces are of, if they don't tell, or tell the number that it has in a container
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
-
-    /// Nanoseconds to add to the times of jitdumps, logs and traces to get the profile's; may be negative
-    ///
-    /// Where the profile was recorded without -k mono, this distance is worked out from what the profile
-    /// shows, but for traces. Use this where that fails.
+    /// Without perf record -k mono, the clock offset is estimated from the profile, except for traces. This option
+    /// overrides the estimate. It may be negative.
     #[arg(
         long,
         visible_alias = "time-offset",
         value_name = "NS",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        help_heading = INPUT
     )]
     clock_offset: Option<i64>,
 
     /// Read files that belong to other users
     ///
-    /// The profile must belong to you or to root; jitdumps and perf maps that you did not name yourself, to you, to
-    /// root, to the owner of the profile or to that of the process.
-    #[arg(short, long)]
+    /// By default, the profile must belong to you or to root; jitdumps and perf maps that no option names, to you, root, or
+    /// the owner of the profile or of the process.
+    #[arg(short, long, help_heading = INPUT)]
     force: bool,
 
-    /// Open no file outside the folder of the profile, except those named with options
+    /// Open only files in the profile's directory, and those that options name
     ///
-    /// For profiles that others recorded: the paths in a profile can name any file that you may read. Symbolic links are
-    /// not followed, and neither /tmp nor running processes are searched for jitdumps and perf maps. Needs Linux 5.6.
-    #[arg(long)]
+    /// For profiles from others: paths in a profile can name any file that you can read. Symbolic links are not followed, and
+    /// neither /tmp nor running processes are searched. Needs Linux 5.6.
+    #[arg(long, help_heading = INPUT)]
     confine: bool,
 }
 
+/// Mono logs, and the process of logs and traces.
+#[derive(Args, Debug)]
+pub struct LogFiles {
+    /// Mono profiler log (.mlpd), or directory to search; may be repeated
+    ///
+    /// Names the code of the process that wrote it: start Mono with --profile=log, and record with -k mono.
+    #[arg(long, value_name = "PATH", help_heading = LOGS)]
+    pub mono_log: Vec<PathBuf>,
+
+    /// PID for logs and traces that carry none, or one from another PID namespace
+    #[arg(long, value_name = "PID", help_heading = LOGS, hide_short_help = true)]
+    pid: Option<u32>,
+}
+
 impl RuntimeFiles {
-    /// The same as the library understands it; all else as if nothing was typed.
-    pub fn options(&self) -> Options {
+    /// Returns the options of the library, with defaults for all others.
+    pub fn options(&self, logs: &LogFiles) -> Options {
         Options {
             jitdumps: self.jitdump.clone(),
             perf_maps: self.perf_map.clone(),
-            mono_logs: self.mono_log.clone(),
-            pid: self.pid,
+            mono_logs: logs.mono_log.clone(),
+            pid: logs.pid,
             clock_offset: self.clock_offset,
             force: self.force,
             confine: self.confine,

@@ -1,22 +1,22 @@
-//! `jitinject timeline`: the code cache over time, as a page for a browser.
+//! `jitinject timeline`: the code cache over time, as a web page.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Args;
+use jitinject::diagnostics::Diagnostic;
 use jitinject::files::search::shown;
 use jitinject::files::staged::write_whole;
 use jitinject::inject::{Options, is_standard};
-use jitinject::summary::put_warnings;
-use jitinject::timeline::{DEFAULT_OUTPUT, Timeline, html, timeline};
+use jitinject::timeline::{DEFAULT_OUTPUT, Values, html, timeline};
 
 use crate::commands::begin;
-use crate::commands::runtime_files::RuntimeFiles;
+use crate::commands::headings::{INPUT, MESSAGES, OUTPUT};
+use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
 use crate::progress::Bar;
-use crate::terminal::{print, say};
+use crate::terminal::{print, report_all, say};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -24,53 +24,63 @@ Examples:
   perf record -k mono -g -o perf.data node --perf-prof app.js
   jitinject timeline && xdg-open timeline.html
 
-  # the jitdump was copied from elsewhere, and so will the page be
+  # with jitdumps from another machine
   jitinject timeline -q -i perf.data --jitdump dumps/ -o - | gzip > timeline.html.gz
 
-Exit status: 0 done; 1 failed; 2 wrong usage.";
+Exit status: 0 success; 1 error; 2 invalid usage.";
 
-/// What can be typed behind `timeline`.
+/// Arguments of `timeline`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TimelineArguments {
-    /// The profile to read; `-` is standard input
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    /// Profile to read; - is standard input
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data", help_heading = INPUT)]
     input: PathBuf,
 
-    /// The profile to read, as with --input
+    /// Profile to read, as with --input
     #[arg(value_name = "PROFILE", conflicts_with = "input")]
     profile: Option<PathBuf>,
 
-    /// The page to write; `-` is standard output
+    /// Page to write; - is standard output
     ///
-    /// It has the names of a program's functions in it, so that only its owner can read it, as with perf's profiles.
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
+    /// Only you can read the file, as with profiles of perf: it has the names of the program's functions.
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT, help_heading = OUTPUT)]
     output: PathBuf,
 
     #[command(flatten)]
     files: RuntimeFiles,
 
-    /// Say nothing but errors
-    #[arg(short, long)]
+    #[command(flatten)]
+    logs: LogFiles,
+
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = MESSAGES)]
     quiet: bool,
+
+    /// Print notes, too
+    #[arg(short, long, help_heading = MESSAGES)]
+    verbose: bool,
 }
 
 impl TimelineArguments {
-    /// Reads, writes the page, says what is in it.
-    pub fn run(&self) -> anyhow::Result<ExitCode> {
-        let mut bar = Bar::new(self.quiet, begin(self.quiet)?);
+    /// Writes the page.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+        let mut bar = Bar::new(self.quiet, begin(self.verbose)?);
         let found = timeline(&self.options(), &mut bar);
         drop(bar);
         let found = found?;
-        let page = html(&found.values)?;
+        let page =
+            html(&found.values).map_err(|cause| Diagnostic::cannot_write(&self.output, &cause.into()))?;
         if is_standard(&self.output) {
             print(|output| output.write_all(page.as_bytes()))?;
         } else {
             write_whole(&self.output, page.as_bytes())
-                .with_context(|| format!("cannot write {}", shown(&self.output)))?;
+                .map_err(|cause| Diagnostic::cannot_write(&self.output, &cause))?;
         }
         if !self.quiet {
-            say(&self.told(&found));
+            report_all(&found.diagnostics, self.verbose);
+            found.clocks.iter().for_each(|clock| say(clock));
+            say(&self.closing(&found.values));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -79,24 +89,17 @@ impl TimelineArguments {
         Options {
             input: self.profile.as_ref().unwrap_or(&self.input).clone(),
             output: self.output.clone(),
-            ..self.files.options()
+            ..self.files.options(&self.logs)
         }
     }
 
-    /// What to say about a page.
-    fn told(&self, found: &Timeline) -> String {
-        let Timeline { values, warnings } = found;
+    /// What is on the page, and what to do with it.
+    fn closing(&self, values: &Values) -> String {
         let mut text = String::new();
-        put_warnings(
-            &mut text,
-            warnings,
-            &values.notes,
-            "jitinject --summary FILE writes all of them",
-        );
         let samples: u64 = values.processes.iter().map(|process| process.samples).sum();
         let in_code: u64 = values.processes.iter().map(|process| process.jit).sum();
         let _ = match values.processes.len() {
-            0 => writeln!(text, "no JIT code in the profile, so the page shows none"),
+            0 => writeln!(text, "no JIT code in the profile; the page is empty"),
             processes => writeln!(
                 text,
                 "functions: {}, boxes: {}, processes: {processes}; samples: {samples}, in JIT code: {in_code}",

@@ -1,4 +1,4 @@
-//! A piece of a file, and what it says: the same fields for JSON and for people.
+//! Entries of a dump: byte ranges of a file with their decoded fields, for both JSON and text output.
 
 use std::fmt::{self, Display, Write as _};
 
@@ -7,82 +7,83 @@ use serde::{Serialize, Serializer};
 
 use crate::bytes::printable;
 
-/// A piece of a file: some bytes of it, and what they say.
+/// A range of bytes in a file and its decoded content.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    /// Where it starts in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// How many bytes of the file it is.
+    /// Size in the file, in bytes.
     pub size: u64,
-    /// What it is, by the name that the format has for it.
+    /// Type of the entry, as the format's specification names it.
     pub kind: &'static str,
-    /// When, as the file tells it: nanoseconds, cycles or ticks.
+    /// Time in the unit of the file: nanoseconds, cycles or ticks.
     pub time: Option<u64>,
-    /// What it says.
+    /// Decoded fields.
     pub fields: Fields<'a>,
 }
 
 impl Entry<'_> {
-    /// Whether it is no part of what was meant to be there, or not all of it.
+    /// Returns whether the entry is damage, is incomplete, was repaired or has another fault.
     pub fn is_damaged(&self) -> bool {
         self.kind == DAMAGE || [FAULT, CUT, REPAIRED].iter().any(|key| self.fields.has(key))
     }
 }
 
-/// The kind of bytes that could not be read.
+/// Kind of an entry for bytes that could not be read.
 pub const DAMAGE: &str = "damage";
 
-/// The kind of bytes that mean nothing, and are not meant to.
+/// Kind of an entry for bytes without a meaning.
 pub const PADDING: &str = "padding";
 
-/// The field that says what is wrong with a piece.
+/// Field that describes the fault of an entry.
 pub const FAULT: &str = "fault";
 
-/// The field of a piece that the file, or what is around it, ends inside of.
+/// Field that names the first missing part of an incomplete entry; also the kind of an incomplete entry of
+/// unknown type.
 pub const CUT: &str = "cut";
 
-/// The field of a piece whose size was wrong, and could be told from what is behind it.
+/// Field that marks a wrong size or file name that has been repaired.
 pub const REPAIRED: &str = "repaired";
 
-/// What some bytes say, by the names that the format has for it.
+/// Decoded fields in output order, under the names that the format's specification uses.
 #[derive(Debug, Default)]
 pub struct Fields<'a>(Vec<(&'static str, Value<'a>)>);
 
 /// The value of a field.
 #[derive(Debug)]
 pub enum Value<'a> {
-    /// Something that is so; left out in text where it is not.
+    /// A flag; text output omits it if it is `false`.
     Flag(bool),
-    /// A size, count, time or the like.
+    /// A size, count, time or ID.
     Number(u64),
-    /// A number with a sign.
+    /// A signed number.
     Signed(i64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Float(f64),
-    /// An address, or bits: in JSON a string, `0x` and digits.
+    /// An address or bits; in JSON a string of `0x` and hexadecimal digits.
     Hex(u64),
-    /// One of some words.
+    /// One of a fixed set of words.
     Word(&'static str),
-    /// A text of this program.
+    /// Text written by this program.
     Text(String),
-    /// A text of the file, which may be anything.
+    /// Text from the file, in any encoding.
     Name(&'a [u8]),
-    /// Bytes of the file: in JSON a string of hexadecimal digits.
+    /// Bytes from the file; in JSON a string of hexadecimal digits.
     Bytes(&'a [u8]),
-    /// Some more fields.
+    /// Nested fields.
     Fields(Fields<'a>),
-    /// Values of one sort.
+    /// A list of values of the same variant.
     List(List<'a>),
 }
 
-/// Values that are made one by one while they are printed: a record may have millions.
+/// Values that are created while they are printed, as a record may have millions.
 pub struct List<'a>(Box<dyn Items<'a> + 'a>);
 
 trait Items<'a> {
     fn iter(&self) -> Box<dyn Iterator<Item = Value<'a>> + '_>;
 }
 
-/// What is walked in the file each time.
+/// Items that are read from the file again on each iteration.
 struct Walked<I, F>(I, F);
 
 impl<'a, I: IntoIterator + Clone, F: Fn(I::Item) -> Value<'a>> Items<'a> for Walked<I, F> {
@@ -91,7 +92,7 @@ impl<'a, I: IntoIterator + Clone, F: Fn(I::Item) -> Value<'a>> Items<'a> for Wal
     }
 }
 
-/// What was read before.
+/// Items that have been read in advance.
 struct Kept<T, F>(Vec<T>, F);
 
 impl<'a, T, F: Fn(&T) -> Value<'a>> Items<'a> for Kept<T, F> {
@@ -101,7 +102,7 @@ impl<'a, T, F: Fn(&T) -> Value<'a>> Items<'a> for Kept<T, F> {
 }
 
 impl<'a> List<'a> {
-    /// What `items` walks over, as values.
+    /// Creates a list that iterates over `items` each time and converts each item with `value`.
     pub fn walked<I>(items: I, value: impl Fn(I::Item) -> Value<'a> + 'a) -> Self
     where
         I: IntoIterator + Clone + 'a,
@@ -109,17 +110,17 @@ impl<'a> List<'a> {
         Self(Box::new(Walked(items, value)))
     }
 
-    /// What `items` holds, as values.
+    /// Creates a list from a vector and converts each item with `value`.
     pub fn kept<T: 'a>(items: Vec<T>, value: impl Fn(&T) -> Value<'a> + 'a) -> Self {
         Self(Box::new(Kept(items, value)))
     }
 
-    /// The values.
+    /// Iterates over the values.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
         self.0.iter()
     }
 
-    /// Whether the values are fields, each of which gets a line of text.
+    /// Returns whether the values are nested fields, which text output prints one per line.
     fn has_rows(&self) -> bool {
         matches!(self.iter().next(), Some(Value::Fields(_)))
     }
@@ -132,30 +133,30 @@ impl fmt::Debug for List<'_> {
 }
 
 impl<'a> Fields<'a> {
-    /// No fields.
+    /// Creates an empty set of fields.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a field.
+    /// Appends a field.
     pub fn push(&mut self, key: &'static str, value: Value<'a>) {
         self.0.push((key, value));
     }
 
-    /// With one more field.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: Value<'a>) -> Self {
         self.push(key, value);
         self
     }
 
-    /// With one more number.
+    /// Adds a number.
     #[must_use]
     pub fn number(self, key: &'static str, value: impl Into<u64>) -> Self {
         self.with(key, Value::Number(value.into()))
     }
 
-    /// With one more number, where there is one.
+    /// Adds a number if there is one.
     #[must_use]
     pub fn number_if(self, key: &'static str, value: Option<impl Into<u64>>) -> Self {
         match value {
@@ -164,13 +165,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// With one more address, or more bits.
+    /// Adds an address or bits.
     #[must_use]
     pub fn hex(self, key: &'static str, value: impl Into<u64>) -> Self {
         self.with(key, Value::Hex(value.into()))
     }
 
-    /// With one more address, where there is one.
+    /// Adds an address if there is one.
     #[must_use]
     pub fn hex_if(self, key: &'static str, value: Option<u64>) -> Self {
         match value {
@@ -179,19 +180,19 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// With one more word.
+    /// Adds a word.
     #[must_use]
     pub fn word(self, key: &'static str, value: &'static str) -> Self {
         self.with(key, Value::Word(value))
     }
 
-    /// With one more text of the file.
+    /// Adds text from the file.
     #[must_use]
     pub fn name(self, key: &'static str, value: &'a [u8]) -> Self {
         self.with(key, Value::Name(value))
     }
 
-    /// With one more text of the file, where there is one.
+    /// Adds text from the file unless it is empty.
     #[must_use]
     pub fn name_if(self, key: &'static str, value: &'a [u8]) -> Self {
         match value {
@@ -200,7 +201,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// With one more list, unless it is empty.
+    /// Adds a list unless it is empty.
     #[must_use]
     pub fn list(self, key: &'static str, list: List<'a>) -> Self {
         if list.iter().next().is_none() {
@@ -209,30 +210,30 @@ impl<'a> Fields<'a> {
         self.with(key, Value::List(list))
     }
 
-    /// With a mark.
+    /// Adds a flag that is set.
     #[must_use]
     pub fn flag(self, key: &'static str) -> Self {
         self.with(key, Value::Flag(true))
     }
 
-    /// With what is wrong.
+    /// Adds the description of a fault.
     #[must_use]
     pub fn fault(self, fault: impl Display) -> Self {
         self.with(FAULT, Value::Text(fault.to_string()))
     }
 
-    /// A field by its name.
+    /// Returns the value of a field.
     pub fn get(&self, key: &str) -> Option<&Value<'a>> {
         let field = self.0.iter().find(|&&(name, _)| name == key);
         field.map(|(_, value)| value)
     }
 
-    /// Whether there is a field of this name.
+    /// Returns whether there is a field with this name.
     pub fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// A field that is a number, in whatever form.
+    /// Returns a field that is a number or an address; `None` for all other values.
     pub fn get_number(&self, key: &str) -> Option<u64> {
         match self.get(key) {
             Some(&(Value::Number(number) | Value::Hex(number))) => Some(number),
@@ -240,7 +241,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field that is a text of the file.
+    /// Returns a field that is text from the file.
     pub fn get_name(&self, key: &str) -> Option<&'a [u8]> {
         match self.get(key) {
             Some(&Value::Name(name)) => Some(name),
@@ -248,7 +249,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Adds them to a map of JSON.
+    /// Adds the fields to a JSON object.
     fn serialize_into<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         for (key, value) in &self.0 {
             map.serialize_entry(key, value)?;
@@ -308,7 +309,7 @@ impl Serialize for Value<'_> {
     }
 }
 
-/// The text form: a line, and more lines for lists of fields. It ends without a line break.
+/// Text form: one line, followed by lines for lists of fields. It ends without a line break.
 impl Display for Entry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#010x} {} {}", self.offset, self.kind, self.details())
@@ -316,7 +317,7 @@ impl Display for Entry<'_> {
 }
 
 impl Entry<'_> {
-    /// The text form without place and kind.
+    /// Returns the text form without offset and kind.
     pub fn details(&self) -> impl Display + '_ {
         Details(self)
     }
@@ -336,7 +337,8 @@ impl Display for Details<'_, '_> {
 }
 
 impl Fields<'_> {
-    /// Writes all fields that go into one line, each with a blank in front, and then the others in lines of their own.
+    /// Writes the fields that fit on one line, each after a space, then lists of fields on lines of their
+    /// own.
     fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
         const INDENTATION: usize = 4;
         let mut lists = Vec::new();
@@ -392,7 +394,7 @@ impl Display for Value<'_> {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Displays bytes as hexadecimal digits.
 struct Digits<'a>(&'a [u8]);
 
 impl Display for Digits<'_> {

@@ -1,4 +1,4 @@
-//! Which pieces of a file are wanted.
+//! Filters that select the entries of a dump.
 
 use std::str::FromStr;
 
@@ -7,18 +7,18 @@ use memchr::memmem;
 use crate::bytes::printable;
 use crate::units::{Address, AddressRange};
 
-/// What is asked of a piece. All that is asked must hold.
+/// Conditions on an entry; an entry must meet all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Of a function whose name has this in it.
+    /// Substring of the function's name.
     pub name: Option<Vec<u8>>,
-    /// About code that holds this address.
+    /// Address inside the code of the function.
     pub address: Option<Address>,
-    /// At these times.
+    /// Times, in the unit of the file.
     pub times: Option<Times>,
 }
 
-/// Moments from the first on, up to the last but without it, as the file tells them.
+/// A half-open range of times, in the unit of the file; without `to`, it has no end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
     from: u64,
@@ -26,29 +26,30 @@ pub struct Times {
 }
 
 impl Filter {
-    /// Whether all pieces are wanted.
+    /// Returns whether the filter selects all entries.
     pub fn is_empty(&self) -> bool {
         !self.is_about_functions() && self.times.is_none()
     }
 
-    /// Whether it asks for some functions.
+    /// Returns whether the filter selects functions by name or address.
     pub fn is_about_functions(&self) -> bool {
         self.name.is_some() || self.address.is_some()
     }
 
-    /// Whether a piece of this time is wanted, if all else is right.
+    /// Returns whether an entry with this time meets the condition on times. An entry without a time does
+    /// not.
     pub fn allows_time(&self, time: Option<u64>) -> bool {
         self.times
             .is_none_or(|times| time.is_some_and(|time| times.contains(time)))
     }
 
-    /// Whether a function of this name is wanted, if all else is right.
+    /// Returns whether a function with this name meets the condition on names.
     pub fn allows_name(&self, name: &[u8]) -> bool {
         let part = self.name.as_deref();
         part.is_none_or(|part| memmem::find(name, part).is_some())
     }
 
-    /// Whether code at one of these places is wanted, if all else is right.
+    /// Returns whether code at any of these ranges meets the condition on addresses.
     pub fn allows_code(&self, places: impl IntoIterator<Item = AddressRange>) -> bool {
         self.address
             .is_none_or(|address| places.into_iter().any(|place| place.contains(address)))
@@ -56,7 +57,7 @@ impl Filter {
 }
 
 impl Times {
-    /// Whether a moment is one of them.
+    /// Returns whether a time is in the range.
     pub fn contains(self, time: u64) -> bool {
         self.from <= time && self.to.is_none_or(|to| time < to)
     }

@@ -1,24 +1,24 @@
-//! The records of a jitdump.
+//! Dumps the records of a jitdump.
 
 mod content;
 mod fields;
 mod selection;
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::diagnostics::Issue;
 use crate::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, REPAIRED, Value};
 use crate::dump::jitdump::content::Content;
 use crate::dump::jitdump::selection::Selection;
 use crate::dump::{Options, Put};
-use crate::runtime::jitdump::Fault;
 use crate::runtime::jitdump::header::{self, Header, byte_order};
 use crate::runtime::jitdump::record::{PREFIX_SIZE, Record, Records, Step};
 
-/// Gives the pieces of a file that are wanted to `put`.
+/// Passes the header, records and unreadable bytes of a jitdump to `put`, as far as the filter selects them.
 pub fn dump<E>(file: &[u8], options: &Options, put: &mut Put<'_, E>) -> Result<(), E> {
     let filter = &options.filter;
     let walk = Walk {
         file,
-        order: byte_order(file).unwrap_or(ByteOrder::NATIVE),
+        endian: byte_order(file).unwrap_or(ByteOrder::NATIVE),
         with_code: options.with_code,
     };
     let selection = filter.is_about_functions().then(|| Selection::of(file, filter));
@@ -32,7 +32,7 @@ pub fn dump<E>(file: &[u8], options: &Options, put: &mut Put<'_, E>) -> Result<(
     let mut position = header.size;
     put(&header)?;
     let start = usize::try_from(position).unwrap_or(usize::MAX);
-    let mut records = Records::new(file, start, walk.order);
+    let mut records = Records::new(file, start, walk.endian);
     while let Some(step) = records.next() {
         let entry = walk.entry(step, &records);
         position = entry.offset.saturating_add(entry.size);
@@ -51,10 +51,10 @@ pub fn dump<E>(file: &[u8], options: &Options, put: &mut Put<'_, E>) -> Result<(
     })
 }
 
-/// What is needed to read a record.
+/// Everything that is needed to decode a record.
 struct Walk<'a> {
     file: &'a [u8],
-    order: ByteOrder,
+    endian: ByteOrder,
     with_code: bool,
 }
 
@@ -63,12 +63,12 @@ impl<'a> Walk<'a> {
         let mut fields = Fields::new();
         fields.push(
             "byte_order",
-            Value::Word(match self.order {
+            Value::Word(match self.endian {
                 ByteOrder::Little => "little",
                 ByteOrder::Big => "big",
             }),
         );
-        let mut reader = Reader::new(self.file, self.order);
+        let mut reader = Reader::new(self.file, self.endian);
         let is_whole = fields::read(&mut reader, fields::HEADER, &mut fields);
         if let Some(number) = fields.get_number("elf_mach")
             && let Some(name) = fields::machine_name(number)
@@ -83,11 +83,11 @@ impl<'a> Walk<'a> {
                 fields.push("counts_cycles", Value::Flag(true));
             }
             let faults = [
-                (!header.has_known_version()).then_some(Fault::Version(header.version)),
-                header.has_unknown_flags().then_some(Fault::UnknownFlags),
-                first_record.is_none().then_some(Fault::HeaderSize),
+                (!header.has_known_version()).then_some(Issue::JitdumpVersion),
+                header.has_unknown_flags().then_some(Issue::JitdumpUnknownFlags),
+                first_record.is_none().then_some(Issue::JitdumpHeaderSize),
             ];
-            let faults: Vec<String> = faults.iter().flatten().map(Fault::to_string).collect();
+            let faults: Vec<String> = faults.iter().flatten().map(Issue::to_string).collect();
             if !faults.is_empty() {
                 fields = fields.fault(faults.join("; "));
             }
@@ -101,14 +101,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What a step has come by. `ahead` is what follows it.
+    /// Converts a step of the record reader into an entry. `ahead` starts at the record after it.
     fn entry(&self, step: Step<'a>, ahead: &Records<'a>) -> Entry<'a> {
         match step {
             Step::Record(record) => self.record(&record, ahead),
             Step::Repaired(record) => {
                 let mut entry = self.record(&record, ahead);
                 entry.fields.push(REPAIRED, Value::Flag(true));
-                if let Some(size) = self.told_size(record.offset) {
+                if let Some(size) = self.recorded_size(record.offset) {
                     entry.fields.push("total_size", Value::Number(size));
                 }
                 entry
@@ -118,16 +118,16 @@ impl<'a> Walk<'a> {
                 size,
                 kind: DAMAGE,
                 time: None,
-                fields: Fields::new().fault(Fault::SkippedBytes),
+                fields: Fields::new().fault(Issue::JitdumpSkippedBytes),
             },
             Step::CutTail { offset } => self.cut_tail(offset),
         }
     }
 
-    /// The size that a record says it has.
-    fn told_size(&self, offset: u64) -> Option<u64> {
+    /// Returns the size in the prefix of a record, before it was repaired.
+    fn recorded_size(&self, offset: u64) -> Option<u64> {
         let at = usize::try_from(offset).ok()?.checked_add(4)?;
-        self.order.u32_at(self.file, at).map(u64::from)
+        self.endian.u32_at(self.file, at).map(u64::from)
     }
 
     fn record(&self, record: &Record<'a>, ahead: &Records<'a>) -> Entry<'a> {
@@ -142,16 +142,16 @@ impl<'a> Walk<'a> {
     }
 
     fn content(&self, id: u32, bytes: &'a [u8], ahead: &Records<'a>, is_cut: bool) -> Content<'a> {
-        let reader = Content::reader(bytes, self.order, self.with_code, is_cut);
+        let reader = Content::reader(bytes, self.endian, self.with_code, is_cut);
         reader.read(id, ahead)
     }
 
-    /// The last record, as far as it is there.
+    /// Decodes an incomplete last record as far as possible.
     fn cut_tail(&self, offset: u64) -> Entry<'a> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let tail = self.file.get(start..).unwrap_or_default();
-        let nothing = Records::new(&[], 0, self.order);
-        let mut reader = Reader::new(tail, self.order);
+        let nothing = Records::new(&[], 0, self.endian);
+        let mut reader = Reader::new(tail, self.endian);
         let mut prefix = Fields::new();
         let is_whole = fields::read(&mut reader, fields::PREFIX, &mut prefix);
         let id = prefix.get_number("id").and_then(|id| u32::try_from(id).ok());

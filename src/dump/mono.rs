@@ -1,21 +1,22 @@
-//! The buffers and events of a log of Mono's profiler.
+//! Dumps the buffers and events of a log of Mono's profiler.
 
 pub(crate) mod event;
 
+use crate::diagnostics::Issue;
 use crate::dump::Put;
 use crate::dump::entry::{CUT, DAMAGE, Entry, Fields};
 use crate::dump::filter::Filter;
 use crate::hash::HashSet;
 use crate::runtime::mono::log::BUFFER_HEADER;
-use crate::runtime::mono::{Buffer, Fault, Header, Kind, Log, Method};
+use crate::runtime::mono::{Buffer, Header, Kind, Log, Method};
 use crate::units::{Address, AddressRange};
 
-/// Gives the pieces of a log that are wanted to `put`.
+/// Passes the entries of a log to `put`, as far as the filter selects them.
 pub fn dump<E>(file: &[u8], filter: &Filter, put: &mut Put<'_, E>) -> Result<(), E> {
     let size = file.len() as u64;
     let log = match Log::parse(file) {
         Ok(log) => log,
-        // What follows can be anything.
+        // The format of the rest is unknown.
         Err(error) if filter.is_empty() => {
             return put(&damage(0, size, Fields::new().fault(format!("it {error}"))));
         }
@@ -27,10 +28,10 @@ pub fn dump<E>(file: &[u8], filter: &Filter, put: &mut Put<'_, E>) -> Result<(),
         is_all: filter.is_empty(),
         put,
     };
-    walk.tell(header(log.header()))?;
+    walk.emit(header(log.header()))?;
     for buffer in log.buffers() {
-        walk.skip_to(buffer.offset, Fault::SkippedBytes)?;
-        walk.tell(buffer_header(&buffer))?;
+        walk.skip_to(buffer.offset, Issue::MonoSkippedBytes)?;
+        walk.emit(buffer_header(&buffer))?;
         let mut events = buffer.events();
         while let Some(event) = events.next() {
             let is_wanted = walk.is_all
@@ -51,27 +52,27 @@ pub fn dump<E>(file: &[u8], filter: &Filter, put: &mut Put<'_, E>) -> Result<(),
             })?;
             walk.position = end;
         }
-        let fault = events.fault().map_or(Fault::CutEvent, |(fault, _)| fault);
+        let fault = events.fault().map_or(Issue::MonoCutEvent, |(fault, _)| fault);
         walk.skip_to(buffer.end(), fault)?;
     }
     let fault = match size.saturating_sub(walk.position) {
-        left if left < BUFFER_HEADER as u64 => Fault::CutTail,
-        _ => Fault::SkippedBytes,
+        left if left < BUFFER_HEADER as u64 => Issue::MonoCutTail,
+        _ => Issue::MonoSkippedBytes,
     };
     walk.skip_to(size, fault)
 }
 
 struct Walk<'p, 'q, E> {
-    /// Up to where the file has been told.
+    /// Offset in the file up to which entries have been passed on, in bytes.
     position: u64,
-    /// Whether pieces that are no events are wanted.
+    /// Whether entries other than events are selected.
     is_all: bool,
     put: &'p mut Put<'q, E>,
 }
 
 impl<E> Walk<'_, '_, E> {
-    /// Tells a piece that is no event.
-    fn tell(&mut self, entry: Entry<'_>) -> Result<(), E> {
+    /// Passes on an entry that is not an event.
+    fn emit(&mut self, entry: Entry<'_>) -> Result<(), E> {
         self.position = entry.offset.saturating_add(entry.size);
         match self.is_all {
             true => (self.put)(&entry),
@@ -79,11 +80,11 @@ impl<E> Walk<'_, '_, E> {
         }
     }
 
-    /// Tells that nothing could be read up to there, if there is something.
-    fn skip_to(&mut self, end: u64, fault: Fault) -> Result<(), E> {
+    /// Passes on the bytes up to `end` as damage, if there are any.
+    fn skip_to(&mut self, end: u64, fault: Issue) -> Result<(), E> {
         match end.saturating_sub(self.position) {
             0 => Ok(()),
-            size => self.tell(damage(self.position, size, Fields::new().fault(fault))),
+            size => self.emit(damage(self.position, size, Fields::new().fault(fault))),
         }
     }
 }
@@ -143,14 +144,14 @@ fn buffer_header<'a>(buffer: &Buffer<'a>) -> Entry<'a> {
     }
 }
 
-/// The methods that are asked for.
+/// Methods that a filter selects.
 struct Selection<'f> {
     filter: &'f Filter,
     methods: HashSet<Method>,
 }
 
 impl<'f> Selection<'f> {
-    /// Finds them by their names and code.
+    /// Collects the methods whose name and code match.
     fn of(log: &Log<'_>, filter: &'f Filter) -> Self {
         let mut selection = Self {
             filter,
@@ -166,7 +167,7 @@ impl<'f> Selection<'f> {
         selection
     }
 
-    /// Whether an event tells a name and a place that are asked for.
+    /// Returns whether an event has a name and an address range that match the filter.
     fn names(&self, kind: &Kind<'_>) -> bool {
         let (start, size, name) = match *kind {
             Kind::Jit {
@@ -185,7 +186,7 @@ impl<'f> Selection<'f> {
         self.filter.allows_name(name) && self.filter.allows_code(range)
     }
 
-    /// Whether an event is about one of the methods, or tells a name and a place that are asked for.
+    /// Returns whether an event refers to a selected method, or has a name and an address range that match.
     fn holds(&self, kind: &Kind<'_>) -> bool {
         match kind {
             Kind::Jit { method, .. }

@@ -1,17 +1,17 @@
-//! The records of a trace of XRay.
+//! Dumps the records of an XRay trace.
 
 use crate::bytes::ByteOrder;
+use crate::diagnostics::Issue;
 use crate::dump::Put;
 use crate::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, Value};
 use crate::dump::filter::Filter;
 use crate::runtime::xray::{
-    BASIC_RECORD, Buffer, Fault, FdrMetadata, Header, Mode, NoBuffer, Piece, Record, Records, Trace, What,
-    header,
+    BASIC_RECORD, Buffer, FdrMetadata, Header, Mode, NoBuffer, Piece, Record, Records, Trace, What, header,
 };
 
-/// Gives the pieces of a trace that are wanted to `put`.
+/// Passes the entries of a trace to `put`, as far as the filter selects them.
 ///
-/// It knows functions by numbers only: where names or addresses are asked for, there are none.
+/// Traces have only the IDs of functions, so a filter on names or addresses selects nothing.
 pub fn dump<E>(file: &[u8], filter: &Filter, put: &mut Put<'_, E>) -> Result<(), E> {
     let mut put = |entry: &Entry<'_>| {
         let is_wanted = filter.is_empty() || !filter.is_about_functions() && filter.allows_time(entry.time);
@@ -20,13 +20,13 @@ pub fn dump<E>(file: &[u8], filter: &Filter, put: &mut Put<'_, E>) -> Result<(),
     let size = file.len() as u64;
     let trace = match Trace::parse(file) {
         Ok(trace) => trace,
-        // What follows can be anything.
+        // The format of the rest is unknown.
         Err(error) => return put(&damage(0, size, format!("it {error}"))),
     };
     put(&trace_header(trace.header()))?;
     let mut walk = Walk {
         file,
-        order: trace.header().order,
+        endian: trace.header().endian,
         mode: trace.header().mode,
         position: header::SIZE as u64,
         put: &mut put,
@@ -38,32 +38,32 @@ pub fn dump<E>(file: &[u8], filter: &Filter, put: &mut Put<'_, E>) -> Result<(),
                 end,
                 reason: NoBuffer::Empty,
                 ..
-            } => walk.bookkeeping_to(end, None)?,
+            } => walk.emit_metadata_to(end, None)?,
             Piece::NoBuffer {
                 end,
-                reason: NoBuffer::Fault(fault),
+                reason: NoBuffer::Issue(fault),
                 ..
-            } => walk.damage_to(end, fault)?,
+            } => walk.emit_damage_to(end, fault)?,
         }
     }
     match trace.header().mode {
-        Mode::Fdr => walk.damage_to(size, Fault::SkippedBytes),
-        Mode::Basic => walk.odd_records_to(size),
+        Mode::Fdr => walk.emit_damage_to(size, Issue::XraySkippedBytes),
+        Mode::Basic => walk.emit_unknown_to(size),
     }
 }
 
 struct Walk<'f, 'p, E> {
     file: &'f [u8],
-    order: ByteOrder,
+    endian: ByteOrder,
     mode: Mode,
-    /// Up to where the file has been told.
+    /// Offset in the file up to which entries have been passed on, in bytes.
     position: u64,
     put: &'p mut Put<'p, E>,
 }
 
 impl<'f, E> Walk<'f, '_, E> {
-    /// Tells the piece from the position on.
-    fn tell(
+    /// Passes on an entry of `size` bytes that starts at the current position.
+    fn emit(
         &mut self,
         size: u64,
         kind: &'static str,
@@ -81,14 +81,14 @@ impl<'f, E> Walk<'f, '_, E> {
         })
     }
 
-    fn damage_to(&mut self, end: u64, fault: Fault) -> Result<(), E> {
+    fn emit_damage_to(&mut self, end: u64, fault: Issue) -> Result<(), E> {
         match end.saturating_sub(self.position) {
             0 => Ok(()),
-            size => self.tell(size, DAMAGE, None, Fields::new().fault(fault)),
+            size => self.emit(size, DAMAGE, None, Fields::new().fault(fault)),
         }
     }
 
-    /// The bytes up to there.
+    /// Returns the bytes from the current position up to `end`.
     fn bytes_to(&self, end: u64) -> &'f [u8] {
         let start = usize::try_from(self.position).unwrap_or(usize::MAX);
         let end = usize::try_from(end).unwrap_or(usize::MAX);
@@ -98,40 +98,44 @@ impl<'f, E> Walk<'f, '_, E> {
     fn buffer(&mut self, trace: &Trace<'f>, buffer: &Buffer) -> Result<(), E> {
         let mut records = trace.records(buffer);
         while let Some(record) = records.next() {
-            self.passed_to(record.offset, buffer, &records)?;
+            self.emit_skipped_to(record.offset, buffer, &records)?;
             let size = records.next_offset().saturating_sub(record.offset);
             self.record(&record, size, buffer)?;
         }
-        self.passed_to(buffer.content().end, buffer, &records)
+        self.emit_skipped_to(buffer.content().end, buffer, &records)
     }
 
-    /// Tells what the walk over the records has passed over.
-    fn passed_to(&mut self, end: u64, buffer: &Buffer, records: &Records<'_>) -> Result<(), E> {
+    /// Passes on the bytes up to `end` that the record reader has skipped.
+    fn emit_skipped_to(&mut self, end: u64, buffer: &Buffer, records: &Records<'_>) -> Result<(), E> {
         if self.position >= end {
             return Ok(());
         }
         if self.mode == Mode::Basic {
-            return self.odd_records_to(end);
+            return self.emit_unknown_to(end);
         }
-        /// Faults from which on the rest of the buffer is not read.
-        const ENDS: [Fault; 3] = [Fault::UnknownKind, Fault::BadEventSize, Fault::CutRecord];
+        /// Faults after which the rest of the buffer is not read.
+        const ENDS: [Issue; 3] = [
+            Issue::XrayUnknownKind,
+            Issue::XrayBadEventSize,
+            Issue::XrayCutRecord,
+        ];
         let fault = records.faults().iter().find(|(fault, _)| ENDS.contains(fault));
         match fault {
             Some((fault, at)) if (self.position..end).contains(&at.first_offset) => {
-                self.bookkeeping_to(at.first_offset, Some(buffer))?;
-                self.damage_to(end, fault)
+                self.emit_metadata_to(at.first_offset, Some(buffer))?;
+                self.emit_damage_to(end, fault)
             }
-            _ => self.bookkeeping_to(end, Some(buffer)),
+            _ => self.emit_metadata_to(end, Some(buffer)),
         }
     }
 
-    /// Tells records that keep books, and at the end of a buffer what there is of another one.
-    fn bookkeeping_to(&mut self, end: u64, buffer: Option<&Buffer>) -> Result<(), E> {
+    /// Passes on metadata records up to `end`, and an incomplete record at the end of a buffer.
+    fn emit_metadata_to(&mut self, end: u64, buffer: Option<&Buffer>) -> Result<(), E> {
         while self.position < end {
             let bytes = self.bytes_to(end);
             let left = end.saturating_sub(self.position);
-            let Some((record, size)) = FdrMetadata::parse(bytes, self.order) else {
-                return self.tell(left, CUT, None, Fields::new().word(CUT, "record"));
+            let Some((record, size)) = FdrMetadata::parse(bytes, self.endian) else {
+                return self.emit(left, CUT, None, Fields::new().word(CUT, "record"));
             };
             let mut size = size as u64;
             let fields = Fields::new();
@@ -175,32 +179,32 @@ impl<'f, E> Walk<'f, '_, E> {
                 } => {
                     let fields = fields.number("action", action).number("function", function);
                     let fields = fields.number("delta", delta);
-                    ("unknown", fields.fault(Fault::UnknownRecord))
+                    ("unknown", fields.fault(Issue::XrayUnknownRecord))
                 }
                 FdrMetadata::Unknown(number) => {
                     let fields = fields.number("kind", number);
-                    ("unknown", fields.fault(Fault::UnknownKind))
+                    ("unknown", fields.fault(Issue::XrayUnknownKind))
                 }
             };
-            self.tell(size, kind, time, fields)?;
+            self.emit(size, kind, time, fields)?;
             let left = end.saturating_sub(self.position);
             if record == FdrMetadata::EndOfBuffer && left > 0 {
-                return self.tell(left, PADDING, None, Fields::new());
+                return self.emit(left, PADDING, None, Fields::new());
             }
         }
         Ok(())
     }
 
-    /// Tells records of basic mode that are of no known type, each by itself, and what there is of the last one.
-    fn odd_records_to(&mut self, end: u64) -> Result<(), E> {
+    /// Passes on records of unknown type in basic mode, one by one, and an incomplete last record.
+    fn emit_unknown_to(&mut self, end: u64) -> Result<(), E> {
         while self.position < end {
             let left = end.saturating_sub(self.position);
             let size = left.min(BASIC_RECORD as u64);
             if size < BASIC_RECORD as u64 {
-                return self.tell(size, CUT, None, Fields::new().word(CUT, "record"));
+                return self.emit(size, CUT, None, Fields::new().word(CUT, "record"));
             }
-            let fields = Fields::new().fault(Fault::UnknownRecord);
-            self.tell(size, "unknown", None, fields)?;
+            let fields = Fields::new().fault(Issue::XrayUnknownRecord);
+            self.emit(size, "unknown", None, fields)?;
         }
         Ok(())
     }
@@ -224,7 +228,7 @@ impl<'f, E> Walk<'f, '_, E> {
                 ("typed_event", fields.name("payload", payload))
             }
         };
-        self.tell(size, kind, Some(record.tick), fields)
+        self.emit(size, kind, Some(record.tick), fields)
     }
 }
 
@@ -242,7 +246,7 @@ fn signed<'a>(fields: Fields<'a>, key: &'static str, number: i32) -> Fields<'a> 
     fields.with(key, Value::Signed(number.into()))
 }
 
-/// The size of a buffer, and what is wrong with it.
+/// Adds the size of a buffer, and the number of missing bytes if it is incomplete.
 fn extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> Fields<'a> {
     let fields = fields.number("buffer_size", size);
     let there = buffer.map(|buffer| buffer.records_size());
@@ -258,7 +262,7 @@ fn trace_header<'a>(header: &Header) -> Entry<'a> {
     let fields = Fields::new()
         .word(
             "byte_order",
-            match header.order {
+            match header.endian {
                 ByteOrder::Little => "little",
                 ByteOrder::Big => "big",
             },

@@ -1,65 +1,52 @@
-//! A build-id cache: objects that are found by their build-id, on whichever machine.
+//! Writes objects into a build ID cache, where readers find them by build ID, on any machine.
 //!
 //! ```text
-//! DIR/.build-id/ab/cdef…  ──►  ../../PATH/abcdef…     a link, by which perf finds
-//! DIR/PATH/abcdef…/elf                                the object that had this path
+//! DIR/.build-id/ab/cdef…  ──►  ../../PATH/abcdef…     the link that perf follows
+//! DIR/PATH/abcdef…/elf                                the object that was at this path
 //! ```
 //!
-//! It is laid out as `perf buildid-cache` does it (`build_id_cache__add` in `util/build-id.c`). perf looks
-//! there (`dso__build_id_filename`) before it looks where the profile says, and does so even where a process
-//! has a file system of its own. debuginfod knows files below DIR by the build-ids in them, whatever they are
-//! called, and follows no links unless it is told to: the objects are regular files.
+//! The layout is that of `perf buildid-cache` (`build_id_cache__add` in `util/build-id.c`). perf looks here
+//! (`dso__build_id_filename`) before it tries the path in the profile, even for processes with a mount namespace
+//! of their own. debuginfod indexes files below DIR by the build IDs in them, whatever their names. It follows
+//! links only with an option, so the objects are regular files.
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use crate::files::search::shown;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::{MappedFile, SharedFolder};
 use crate::units::BuildId;
 
-/// The folder of links.
+/// Name of the directory with the links.
 const LINKS: &str = ".build-id";
-/// The name of every object.
+/// File name of every object.
 const OBJECT: &str = "elf";
 
-/// Why an object can't be put there.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {cause}", shown(path))]
-pub struct Error {
-    /// What can't be read or made.
-    pub path: PathBuf,
-    /// Why not.
-    pub cause: io::Error,
-}
-
-/// What became of an object.
+/// Result of adding an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Added {
-    /// It is there now.
+    /// The object was added.
     New,
-    /// It was there already.
+    /// The object was in the cache already.
     Present,
-    /// Readers who ask for its build-id are led to something else, which stays.
+    /// Another file has this build ID in the cache; it is kept.
     Occupied,
 }
 
-/// An open cache.
+/// An open build ID cache.
 #[derive(Debug)]
 pub struct BuildIdCache {
     root: SharedFolder,
     links: SharedFolder,
-    /// The folder for objects that had their paths in this folder; that of the last one.
+    /// The most recently used directory, with the original path of the objects in it.
     folder: Option<(PathBuf, SharedFolder)>,
 }
 
 impl BuildIdCache {
-    /// Opens a cache, which is made if it is missing.
-    pub fn create(path: &Path) -> Result<Self, Error> {
-        let root = SharedFolder::create(path).map_err(|cause| Error {
-            path: path.to_owned(),
-            cause,
-        })?;
+    /// Opens a cache; creates it if it does not exist.
+    pub fn create(path: &Path) -> Result<Self, Diagnostic> {
+        let root = SharedFolder::create(path).map_err(|cause| error(path, &cause))?;
         Ok(Self {
             links: enter(&root, LINKS.as_ref())?,
             root,
@@ -67,13 +54,9 @@ impl BuildIdCache {
         })
     }
 
-    /// Adds the object at an absolute path. The link to it comes last, so that it never leads to nothing.
-    pub fn add(&mut self, build_id: &BuildId, path: &Path) -> Result<Added, Error> {
-        let error = |path: &Path, cause| Error {
-            path: path.to_owned(),
-            cause,
-        };
-        let object = MappedFile::open(path).map_err(|cause| error(path, cause))?;
+    /// Adds the object file at an absolute path. The link is created last, so that it never dangles.
+    pub fn add(&mut self, build_id: &BuildId, path: &Path) -> Result<Added, Diagnostic> {
+        let object = MappedFile::open(path).map_err(|cause| error(path, &cause))?;
         let name = build_id.to_string();
         let (first, rest) = name.split_at(2);
         let links = enter(&self.links, first.as_ref())?;
@@ -85,10 +68,10 @@ impl BuildIdCache {
         let file_name = path.file_name().unwrap_or_default();
         let entry = enter(&enter(self.folder(folder)?, file_name)?, name.as_ref())?;
         let put = entry.put(OBJECT, &object);
-        put.map_err(|cause| error(&entry.path().join(OBJECT), cause))?;
+        put.map_err(|cause| error(&entry.path().join(OBJECT), &cause))?;
         let target: PathBuf = ["..", ".."].iter().map(OsStr::new).chain(names(path)).collect();
         let linked = links.link(rest, &target.join(&name));
-        linked.map_err(|cause| error(&link, cause))?;
+        linked.map_err(|cause| error(&link, &cause))?;
         Ok(if serves(&link, &object) {
             Added::New
         } else {
@@ -96,7 +79,7 @@ impl BuildIdCache {
         })
     }
 
-    fn folder(&mut self, path: &Path) -> Result<&SharedFolder, Error> {
+    fn folder(&mut self, path: &Path) -> Result<&SharedFolder, Diagnostic> {
         if self.folder.as_ref().is_some_and(|(last, _)| last != path) {
             self.folder = None;
         }
@@ -113,7 +96,7 @@ impl BuildIdCache {
     }
 }
 
-/// The names that an absolute path consists of.
+/// Returns the normal components of an absolute path.
 fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
@@ -121,14 +104,19 @@ fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
     })
 }
 
-fn enter(folder: &SharedFolder, name: &OsStr) -> Result<SharedFolder, Error> {
-    folder.enter(name).map_err(|cause| Error {
-        path: folder.path().join(name),
-        cause,
-    })
+fn enter(folder: &SharedFolder, name: &OsStr) -> Result<SharedFolder, Diagnostic> {
+    folder
+        .enter(name)
+        .map_err(|cause| error(&folder.path().join(name), &cause))
 }
 
-/// Whether a link leads readers to this very content.
+fn error(path: &Path, cause: &io::Error) -> Diagnostic {
+    Diagnostic::new(Issue::CacheIncomplete)
+        .in_file(path)
+        .caused_by(cause)
+}
+
+/// Returns whether a link leads to a file with the same content.
 fn serves(link: &Path, object: &MappedFile) -> bool {
     MappedFile::open(&link.join(OBJECT)).is_ok_and(|found| found[..] == object[..])
 }

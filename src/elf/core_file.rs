@@ -1,4 +1,4 @@
-//! The memory in a core file, or in a copy of it as debuggers make them (`gcore`).
+//! Locates process memory in core files, including those written by debuggers (`gcore`).
 
 use std::cmp::Reverse;
 
@@ -7,31 +7,20 @@ use object::endian::Endianness;
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, ProgramHeader};
 
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::units::{Address, AddressRange};
 
-/// Why a file is no core file.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// It is no ELF file, or is damaged so that its program headers can't be read.
-    #[error("is not an ELF file that can be read: {0}")]
-    NotElf(String),
-    /// It is another ELF file.
-    #[error("is an ELF file, but not a core file")]
-    NotACore,
-}
-
-/// Where the memory of a process is in a core file.
+/// Maps the memory of a process to offsets in its core file.
 #[derive(Clone, Debug, Default)]
 pub struct CoreFile {
-    /// The segments and their offsets in the file, from the lowest address up. None lies in another one.
+    /// Address ranges of the segments and their file offsets, by ascending start; no range contains another one.
     segments: Vec<(AddressRange, u64)>,
 }
 
 impl CoreFile {
-    /// Reads the program headers of a file, of 32 bits or 64, in either byte order.
-    pub fn parse<'a>(file: impl ReadRef<'a>) -> Result<Self, Error> {
-        /// Where a file says of which class it is (`EI_CLASS`).
+    /// Reads the program headers of a file, 32-bit or 64-bit, of either endianness.
+    pub fn parse<'a>(file: impl ReadRef<'a>) -> Result<Self, Diagnostic> {
+        /// Offset of the byte with the ELF class (`EI_CLASS`).
         const CLASS: u64 = 4;
         if file.read_at::<u8>(CLASS) == Ok(&elf::ELFCLASS32.0) {
             Self::parse_class::<elf::FileHeader32<Endianness>>(file)
@@ -40,21 +29,23 @@ impl CoreFile {
         }
     }
 
-    fn parse_class<'a, H: FileHeader<Endian = Endianness>>(file: impl ReadRef<'a>) -> Result<Self, Error> {
-        let error = |error: object::read::Error| Error::NotElf(error.to_string());
+    fn parse_class<'a, H: FileHeader<Endian = Endianness>>(
+        file: impl ReadRef<'a>,
+    ) -> Result<Self, Diagnostic> {
+        let error = |cause: object::read::Error| Diagnostic::new(Issue::CoreNotElf).with("cause", cause);
         let len = file
             .len()
-            .map_err(|()| Error::NotElf("its length is not known".into()))?;
+            .map_err(|()| Diagnostic::new(Issue::CoreNotElf).with("cause", "unknown length"))?;
         let header = H::parse(file).map_err(error)?;
         let endian = header.endian().map_err(error)?;
         if header.e_type(endian) != elf::ET_CORE {
-            return Err(Error::NotACore);
+            return Err(Diagnostic::new(Issue::CoreNotACore));
         }
         let mut segments = Vec::new();
         for segment in header.program_headers(endian, file).map_err(error)? {
             let start = Address(segment.p_vaddr(endian).into());
             let (offset, size) = segment.file_range(endian);
-            // The file may be cut.
+            // The file may be truncated.
             let size = size.min(len.saturating_sub(offset));
             if segment.p_type(endian) == elf::PT_LOAD
                 && let Some(range) = AddressRange::new(start, size)
@@ -72,7 +63,7 @@ impl CoreFile {
         Ok(Self { segments })
     }
 
-    /// The offset in the file of what was at some addresses, if all of it is in one segment.
+    /// Returns the file offset of an address range; `None` unless a single segment contains all of it.
     pub fn offset(&self, range: AddressRange) -> Option<u64> {
         let behind = self
             .segments
@@ -89,7 +80,7 @@ mod tests {
 
     const HEADERS: u64 = 64;
 
-    /// A file of a kind with a segment for each address and the memory there.
+    /// Returns an ELF file of a type, with a segment for each address and its memory.
     fn file(kind: u16, memory: &[(u64, &[u8])]) -> Vec<u8> {
         let mut file = vec![0; HEADERS as usize];
         file[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
@@ -154,11 +145,9 @@ mod tests {
     #[test]
     fn other_files_are_refused() {
         let other = file(3, &[(0, b"x")]);
-        assert_eq!(CoreFile::parse(&*other).unwrap_err(), Error::NotACore);
-        assert!(matches!(
-            CoreFile::parse(&b"text"[..]).unwrap_err(),
-            Error::NotElf(_)
-        ));
+        assert_eq!(CoreFile::parse(&*other).unwrap_err().issue, Issue::CoreNotACore);
+        let text = CoreFile::parse(&b"text"[..]).unwrap_err();
+        assert_eq!(text.issue, Issue::CoreNotElf);
         let mut cut = core(&[(0x1000, b"memory")]);
         cut.truncate(90);
         assert!(CoreFile::parse(&*cut).is_err());

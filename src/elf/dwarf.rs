@@ -1,25 +1,25 @@
-//! Debug information as DWARF sections.
+//! Encodes line tables and inlined calls as DWARF sections.
 //!
-//! One compile unit for each function, so that as many of them as wanted can stand in one file:
+//! Each function has a compile unit of its own, so that a file can hold any number of functions:
 //!
 //! ```text
 //! compile unit          name, language, low_pc, high_pc, comp_dir
 //!   subprogram …        each function that was inlined, without code
 //!   subprogram          the function: name, linkage name, declaration, low_pc, high_pc
-//!     inlined call      what was called, ranges, file, line and column of the call
+//!     inlined call      callee, ranges, file, line and column of the call
 //!       inlined call    …
 //! line program          one sequence that covers all of the function's code
-//! .debug_aranges        where each unit's code lies
+//! .debug_aranges        address range of each unit
 //! ```
 //!
-//! Units share one table of abbreviations, and their strings.
+//! Units share one table of abbreviations and their strings.
 //!
-//! Readers differ in what they need. GNU addr2line looks at line programs and at units that have a range;
-//! LLVM's and gimli's want the range first; elfutils' wants `.debug_aranges`. All want the code behind the
-//! last row to be covered, so the sequence ends where the function does. The first row is where the function
-//! starts: code before the first line that a runtime tells of is what leads up to it.
+//! Readers have different requirements. GNU addr2line reads line programs and units that have a range. LLVM's and
+//! gimli's look up the range first; elfutils' needs `.debug_aranges`. All of them expect the code after the last
+//! row to be covered, so the sequence ends at the end of the function. The first row is at the start of the
+//! function: code before the runtime's first line is the prologue.
 //!
-//! Whoever encodes many functions keeps the [`Buffers`]: once these have grown, nothing is allocated.
+//! Reuse the [`Buffers`] to encode many functions: once they are large enough, nothing is allocated.
 
 mod abbreviations;
 mod files;
@@ -36,14 +36,14 @@ use abbreviations::Codes;
 use files::Files;
 use strings::Strings;
 
-/// A version of DWARF.
+/// DWARF version to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Version {
-    /// Read by everything in use.
+    /// DWARF 4, which all current tools read.
     #[default]
     Four,
-    /// Holds the text of source files, where it is known (DW_LNCT_LLVM_source). GNU binutils 2.40 take that
-    /// for an error and read no lines; so perf, which asks addr2line and objdump, shows none.
+    /// DWARF 5, which can hold the text of source files (DW_LNCT_LLVM_source). GNU binutils 2.40 reject that and
+    /// read no lines, so perf shows none if it uses addr2line and objdump.
     Five,
 }
 
@@ -55,7 +55,7 @@ impl Version {
         }
     }
 
-    /// The number of a unit's first file.
+    /// Index of a unit's first file.
     fn first_file(self) -> u32 {
         match self {
             Self::Four => 1,
@@ -64,50 +64,50 @@ impl Version {
     }
 }
 
-/// One function.
+/// Input for the unit of one function.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionUnit<'a> {
-    /// Its name, as the symbol has it.
+    /// Symbol name.
     pub symbol: &'a [u8],
-    /// Where its code starts, as an address in the object. Not 0.
+    /// Address of the code in the object; not 0.
     pub address: u64,
-    /// How many bytes of code it has.
+    /// Size of the code in bytes.
     pub size: u32,
-    /// Where they come from; normalised for this size.
+    /// Lines and inlined calls, normalised for this size.
     pub info: &'a DebugInfo<'a>,
 }
 
-/// What all units of a file share.
+/// Settings that all units of a file share.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
-    /// The version.
+    /// DWARF version.
     pub version: Version,
-    /// What it is for.
+    /// Target machine.
     pub machine: Machine,
-    /// The folder that relative paths start from: `.` if it is not known, since eu-addr2line prints `(null)`
-    /// for none.
+    /// Directory for resolving relative paths. `.` if it is unknown, because eu-addr2line prints `(null)` if it is
+    /// missing.
     pub directory: &'a [u8],
 }
 
-/// A section: its name and its bytes.
+/// Section name and content.
 pub type Section<'a> = (&'static str, &'a [u8]);
 
-/// All sections that there may be; one that has no bytes is not needed.
+/// All sections; empty ones need not be written.
 pub type Sections<'a> = [Section<'a>; 7];
 
-/// A function can't be added, because offsets in a section would need more than 32 bits, or its addresses
-/// more than the machine has.
+/// The error for a function that can't be added, because section offsets would exceed 32 bits, or its addresses
+/// exceed the machine's address size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("too large for DWARF of 32 bits")]
 pub struct TooLarge;
 
-/// How large a section can be: from here on, a length stands for something else.
+/// Maximum section size in bytes; 32-bit lengths from 0xffff_fff0 on are reserved.
 const MAX_SECTION: usize = 0xffff_ffef;
 
-/// How many bytes of each buffer stay for the next encoder.
-const KEPT: usize = 1 << 20;
+/// Capacity of each buffer that is kept for the next encoder, in bytes.
+const RETAINED_CAPACITY: usize = 1 << 20;
 
-/// The memory of an [`Encoder`], for one after the other.
+/// Reusable memory of an [`Encoder`].
 #[derive(Debug, Default)]
 pub struct Buffers {
     abbreviations: Vec<u8>,
@@ -117,17 +117,17 @@ pub struct Buffers {
     line_strings: Strings,
     ranges: Vec<u8>,
     strings: Strings,
-    /// What `.debug_abbrev` must hold.
+    /// Abbreviation codes in use, for `.debug_abbrev`.
     codes: Codes,
-    /// The files of the unit in the making.
+    /// Files of the current unit.
     files: Files,
-    /// Where the entry of each of its functions that was inlined starts in it; 0 for the others.
+    /// For each function of the current unit, the offset of its inlined entry in the unit; 0 if it has none.
     origins: Vec<u32>,
-    /// Which of its functions the next call lies in, from the outermost.
+    /// Functions of the current unit that contain the next call, outermost first.
     callers: Vec<u32>,
 }
 
-/// Encodes units, one behind the other.
+/// Encodes units into DWARF sections, one after another.
 #[derive(Debug)]
 pub struct Encoder<'b, 's> {
     settings: Settings<'s>,
@@ -136,7 +136,7 @@ pub struct Encoder<'b, 's> {
 }
 
 impl<'b, 's> Encoder<'b, 's> {
-    /// Starts without any unit; whatever is in the buffers is lost.
+    /// Returns an encoder without units. Discards the content of the buffers.
     pub fn new(buffers: &'b mut Buffers, settings: Settings<'s>) -> Self {
         buffers.clear();
         Self {
@@ -146,7 +146,7 @@ impl<'b, 's> Encoder<'b, 's> {
         }
     }
 
-    /// Adds the unit of a function. If it is too large, nothing of it is left.
+    /// Adds the unit of a function. If it is too large, the sections are left unchanged.
     pub fn add(&mut self, function: &FunctionUnit<'_>) -> Result<(), TooLarge> {
         let end = function.address.checked_add(function.size.into());
         let is_64 = self.settings.machine.is_64;
@@ -165,15 +165,15 @@ impl<'b, 's> Encoder<'b, 's> {
         Err(TooLarge)
     }
 
-    /// How many bytes the texts of source files and the names of files have so far.
+    /// Returns the size of the source texts and file names so far, in bytes.
     pub fn text_size(&self) -> u64 {
         self.buffers.line_strings.bytes.len() as u64
     }
 
-    /// The sections with all units.
+    /// Returns the sections with all units.
     pub fn finish(self) -> Sections<'b> {
         let buffers = self.buffers;
-        buffers.codes.put_table(&mut buffers.abbreviations);
+        buffers.codes.write_table(&mut buffers.abbreviations);
         ranges::finish_lists(&mut buffers.ranges, &self.settings);
         let ranges = match self.settings.version {
             Version::Four => ".debug_ranges",
@@ -201,14 +201,14 @@ impl Buffers {
             &mut self.ranges,
         ] {
             bytes.clear();
-            bytes.shrink_to(KEPT);
+            bytes.shrink_to(RETAINED_CAPACITY);
         }
-        self.strings.clear(KEPT);
-        self.line_strings.clear(KEPT);
+        self.strings.clear(RETAINED_CAPACITY);
+        self.line_strings.clear(RETAINED_CAPACITY);
         self.codes = Codes::default();
     }
 
-    /// The lengths of the sections that grow with each unit.
+    /// Returns the lengths of the sections that grow with each unit.
     fn lengths(&self) -> [usize; 6] {
         [
             self.aranges.len(),
@@ -220,7 +220,7 @@ impl Buffers {
         ]
     }
 
-    /// Cuts these sections back to earlier lengths.
+    /// Truncates these sections to earlier lengths.
     fn truncate(&mut self, [aranges, info, line, ranges, line_strings, strings]: [usize; 6]) {
         self.aranges.truncate(aranges);
         self.info.truncate(info);
@@ -232,10 +232,10 @@ impl Buffers {
 }
 
 /// Appends an address.
-fn put_address(out: &mut Vec<u8>, address: u64, machine: Machine) {
+fn write_address(out: &mut Vec<u8>, address: u64, machine: Machine) {
     match machine.is_64 {
-        true => machine.order.put_u64(out, address),
-        false => machine.order.put_u32(out, address as u32),
+        true => machine.endian.write_u64(out, address),
+        false => machine.endian.write_u32(out, address as u32),
     }
 }
 

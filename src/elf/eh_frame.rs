@@ -1,12 +1,11 @@
-//! `.eh_frame`: how to unwind functions, taken out of what a runtime wrote and laid out anew.
+//! Reads `.eh_frame` sections of runtimes and rebuilds them for the objects.
 //!
-//! Runtimes write their tables for one place in memory; the objects lie in another. So the entries of a
-//! function (FDE) are read where the runtime had put them, and written with addresses that count from where
-//! they are now, each beside the common part (CIE) that it needs, with the sorted index of `.eh_frame_hdr`
-//! that perf's unwinders look entries up in. The unwinding instructions themselves are carried over byte for
-//! byte.
+//! Runtimes write unwinding tables for one address in memory; in the objects, the code has other addresses. So the
+//! entries of a function (FDE) are read relative to the original address and written relative to the new one,
+//! together with their common parts (CIE) and the sorted index in `.eh_frame_hdr`, which perf's unwinders search.
+//! The unwinding instructions are copied unchanged.
 //!
-//! The format is that of the Linux Standard Base 5.0, "Exception Frames", and DWARF 5, section 6.4.
+//! The format is defined in the Linux Standard Base 5.0, "Exception Frames", and in DWARF 5, section 6.4.
 
 use gimli::constants as dw;
 
@@ -14,25 +13,25 @@ use crate::bytes::{ByteOrder, Reader};
 use crate::hash::HashMap;
 use crate::units::{Address, AddressRange};
 
-/// An `.eh_frame` where it lay in memory.
+/// An `.eh_frame` section and the address that it had in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct EhFrame<'a> {
-    /// The section.
+    /// Content of the section.
     pub section: &'a [u8],
-    /// The address of its first byte.
+    /// Address of its first byte.
     pub address: Address,
-    /// The byte order of its numbers.
-    pub order: ByteOrder,
-    /// The size of an address, in bytes.
+    /// Endianness of its integers.
+    pub endian: ByteOrder,
+    /// Size of an address in bytes.
     pub address_size: u64,
 }
 
-/// The entry of one function (FDE), with its common part (CIE).
+/// Unwinding entry of a function (FDE) with its common part (CIE).
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// The addresses that it is for.
+    /// Addresses that the entry applies to.
     pub range: AddressRange,
-    /// Its instructions.
+    /// Unwinding instructions.
     instructions: &'a [u8],
     cie: Cie<'a>,
 }
@@ -41,26 +40,26 @@ pub struct Entry<'a> {
 struct Cie<'a> {
     version: u8,
     augmentation: &'a [u8],
-    /// Alignment factors and return address register.
+    /// Encoded alignment factors and return address register.
     factors: &'a [u8],
     instructions: &'a [u8],
-    /// How the addresses in its entries are written.
+    /// Encoding of the addresses in the entries.
     pointers: gimli::DwEhPe,
-    /// Whether its entries have augmentation data.
+    /// Whether the entries have augmentation data.
     has_augmentation_data: bool,
 }
 
-/// The entries of an `.eh_frame`, ready to be asked for those of a function.
+/// The entries of an `.eh_frame` section, searchable by address.
 #[derive(Clone, Debug, Default)]
 pub struct Entries<'a> {
-    /// In the order of their addresses, which don't overlap.
+    /// Entries by ascending address; they don't overlap.
     sorted: Vec<Entry<'a>>,
-    /// How many bytes all that stand before each may need, and all of them.
+    /// For each entry, the maximum size of all entries before it in bytes; then the size of all.
     sizes: Vec<u64>,
 }
 
 impl<'a> Entries<'a> {
-    /// Reads all entries of a section, as far as it can be understood.
+    /// Reads all valid entries of a section.
     pub fn read(frame: EhFrame<'a>) -> Self {
         let mut sorted = Vec::new();
         let mut offset = 0;
@@ -70,8 +69,8 @@ impl<'a> Entries<'a> {
             offset = next;
         }
         sorted.sort_by_key(|entry: &Entry<'_>| entry.range);
-        // Unwinders find one entry for an address. Of several that overlap, as only damage makes them, the
-        // lowest stays.
+        // Unwinders find one entry for an address. Entries overlap only in damaged sections; the one with the
+        // lowest address is kept.
         let mut end = Address(0);
         sorted.retain(|entry| {
             let is_behind = entry.range.start >= end;
@@ -89,8 +88,8 @@ impl<'a> Entries<'a> {
         Self { sorted, sizes }
     }
 
-    /// How many bytes the tables for addresses in `code` need at most; as good as known beforehand, however many
-    /// entries there are.
+    /// Returns an upper bound of the size of the tables for addresses in `code`, in bytes. The cost does not
+    /// depend on the number of entries in the range.
     pub fn max_size_of(&self, code: AddressRange) -> u64 {
         let first = self.sorted.partition_point(|entry| entry.range.end <= code.start);
         let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
@@ -98,7 +97,7 @@ impl<'a> Entries<'a> {
         size(behind).saturating_sub(size(first))
     }
 
-    /// The entries for addresses in `code`, from the highest down.
+    /// Returns the entries for addresses in `code`, by descending address.
     pub fn of(&self, code: AddressRange) -> impl Iterator<Item = Entry<'a>> {
         let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
         let before = self.sorted.get(..behind).unwrap_or_default();
@@ -109,12 +108,11 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Common parts are a few dozen bytes long. What is longer than this is none, and would be written again and
-/// again.
+/// CIEs are a few dozen bytes long. Longer ones are considered invalid, because they would be written repeatedly.
 const MAX_CIE_SIZE: usize = 512;
 
 impl Entry<'_> {
-    /// How many bytes it needs at most with its common part, its place in the index, and what else is written.
+    /// Returns the maximum size of the entry with its CIE, its index entry and padding, in bytes.
     fn max_size(&self) -> u64 {
         const FIELDS: u64 = 64;
         let cie = self
@@ -125,7 +123,7 @@ impl Entry<'_> {
         FIELDS.saturating_add(cie.saturating_add(self.instructions.len()) as u64)
     }
 
-    /// The same entry, for no address from `end` on.
+    /// Returns the entry, shortened to addresses below `end`.
     pub fn until(mut self, end: Address) -> Self {
         self.range.end = self.range.end.min(end);
         self
@@ -133,12 +131,12 @@ impl Entry<'_> {
 }
 
 impl<'a> EhFrame<'a> {
-    /// What stands behind the length of the entry at `offset`, and where the next one starts; `None` at the
-    /// end.
+    /// Returns the content of the entry at `offset`, after its length, and the offset of the next entry; `None` at
+    /// the end.
     fn content(self, offset: usize) -> Option<(&'a [u8], usize)> {
-        let mut reader = Reader::new(self.section.get(offset..)?, self.order);
+        let mut reader = Reader::new(self.section.get(offset..)?, self.endian);
         let length = reader.u32()?;
-        // A length of 0 ends the section; sections of more than 4 GiB don't occur.
+        // A length of 0 ends the section. Sections of more than 4 GiB don't occur.
         if length == 0 || length == u32::MAX {
             return None;
         }
@@ -147,14 +145,14 @@ impl<'a> EhFrame<'a> {
         Some((content, next))
     }
 
-    /// The entry at `offset`, unless it is a common part; `cies` are those that were read, by their offsets.
+    /// Parses the entry at `offset`; `None` if it is a CIE or invalid. `cies` caches the CIEs read, by offset.
     fn entry(
         self,
         offset: usize,
         content: &'a [u8],
         cies: &mut HashMap<usize, Option<Cie<'a>>>,
     ) -> Option<Entry<'a>> {
-        let mut reader = Reader::new(content, self.order);
+        let mut reader = Reader::new(content, self.endian);
         let back_to_cie = usize::try_from(reader.u32()?).ok()?;
         if back_to_cie == 0 {
             return None;
@@ -181,14 +179,14 @@ impl<'a> EhFrame<'a> {
         })
     }
 
-    /// The address of byte `read` of the content of the entry at `offset`.
+    /// Returns the address of byte `read` in the content of the entry at `offset`.
     fn position(self, offset: usize, read: usize) -> Option<Address> {
         let behind_length = u64::try_from(offset.checked_add(4)?.checked_add(read)?).ok()?;
         Some(Address(self.address.0.wrapping_add(behind_length)))
     }
 
     fn cie(self, content: &'a [u8]) -> Option<Cie<'a>> {
-        let mut reader = Reader::new(content, self.order);
+        let mut reader = Reader::new(content, self.endian);
         if reader.u32()? != 0 || content.len() > MAX_CIE_SIZE {
             return None;
         }
@@ -209,7 +207,7 @@ impl<'a> EhFrame<'a> {
         let has_augmentation_data = augmentation.first() == Some(&b'z');
         if has_augmentation_data {
             let size = uleb128(&mut reader)?;
-            let mut data = Reader::new(reader.bytes(size)?, self.order);
+            let mut data = Reader::new(reader.bytes(size)?, self.endian);
             pointers = self.pointer_encoding(augmentation, &mut data)?;
         } else if !augmentation.is_empty() {
             return None;
@@ -226,7 +224,7 @@ impl<'a> EhFrame<'a> {
         })
     }
 
-    /// How addresses are written, according to the augmentation.
+    /// Returns the address encoding that the augmentation specifies.
     fn pointer_encoding(self, augmentation: &[u8], data: &mut Reader<'a>) -> Option<gimli::DwEhPe> {
         let mut pointers = dw::DW_EH_PE_absptr;
         for letter in augmentation.iter().skip(1) {
@@ -244,7 +242,7 @@ impl<'a> EhFrame<'a> {
         Some(pointers)
     }
 
-    /// Reads a pointer that stands at address `position`.
+    /// Reads a pointer that is located at the address `position`.
     fn pointer(self, reader: &mut Reader<'_>, encoding: gimli::DwEhPe, position: Address) -> Option<Address> {
         let value = match encoding.format() {
             dw::DW_EH_PE_absptr if self.address_size == 4 => reader.u32()?.into(),
@@ -270,12 +268,12 @@ impl<'a> EhFrame<'a> {
     }
 }
 
-/// `Some` if the instructions mean the same at another address: all but `DW_CFA_set_loc` do. Also `None`
-/// where they can't be told apart.
+/// Returns `Some` if the instructions are valid at any address, as all except `DW_CFA_set_loc` are. Returns `None`
+/// for unsupported instructions as well.
 fn can_be_moved(instructions: &[u8], frame: EhFrame<'_>) -> Option<()> {
-    let mut reader = Reader::new(instructions, frame.order);
+    let mut reader = Reader::new(instructions, frame.endian);
     while let Some(byte) = reader.u8() {
-        // The two highest bits are an instruction of their own, with an operand in the others.
+        // The two highest bits are an opcode of their own, with an operand in the others.
         let primary = gimli::DwCfa(byte & 0xc0);
         match primary {
             dw::DW_CFA_advance_loc | dw::DW_CFA_restore => continue,
@@ -328,7 +326,7 @@ fn can_be_moved(instructions: &[u8], frame: EhFrame<'_>) -> Option<()> {
     Some(())
 }
 
-/// Reads an unsigned LEB128 number; of a signed one, passes over as many bytes.
+/// Reads an unsigned LEB128 integer, or skips a signed one.
 fn uleb128(reader: &mut Reader<'_>) -> Option<u64> {
     let mut value = 0u64;
     let mut shift = 0u32;
@@ -344,35 +342,35 @@ fn uleb128(reader: &mut Reader<'_>) -> Option<u64> {
     }
 }
 
-/// Tables for unwinding as an object holds them: an `.eh_frame` and, right behind it, its `.eh_frame_hdr`.
+/// Unwinding tables of an object: `.eh_frame`, immediately followed by `.eh_frame_hdr`.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    /// Both sections.
+    /// Content of both sections.
     pub bytes: Vec<u8>,
-    /// The size of the first.
+    /// Size of `.eh_frame` in bytes.
     pub eh_frame_size: usize,
-    /// How many entries there are.
+    /// Number of entries.
     pub entries: usize,
 }
 
-/// Where things are to lie in an object, as its own addresses.
+/// Target layout of the unwinding tables.
 #[derive(Clone, Copy, Debug)]
 pub struct TableLayout {
-    /// The object's address of the first byte of `.eh_frame`.
+    /// Address of `.eh_frame` in the object.
     pub eh_frame: u64,
-    /// The byte order.
-    pub order: ByteOrder,
-    /// The size of an address, in bytes, which entries are padded to.
+    /// Endianness.
+    pub endian: ByteOrder,
+    /// Size of an address in bytes, to which entries are padded.
     pub address_size: u64,
 }
 
 impl Tables {
-    /// Lays out `entries`, each with the address in the object that its first address becomes. `None` where
-    /// they lie further than 2 GiB from the tables, which the 32-bit distances in them can't bridge.
+    /// Builds tables of `entries`, each with its new start address in the object. Returns `None` if the code is
+    /// more than 2 GiB away from the tables, because their distances have 32 bits.
     ///
-    /// Tables without entries say something too: without an `.eh_frame_hdr`, libunwind gives up on a
-    /// function; with one that has no entry for it, it follows the frame pointer.
-    pub fn lay_out<'a>(entries: impl Iterator<Item = (Entry<'a>, u64)>, layout: TableLayout) -> Option<Self> {
+    /// Tables without entries are useful, too: libunwind gives up on a function without an `.eh_frame_hdr`, but
+    /// follows the frame pointer if the header has no entry for it.
+    pub fn build<'a>(entries: impl Iterator<Item = (Entry<'a>, u64)>, layout: TableLayout) -> Option<Self> {
         let mut writer = Writer {
             out: Vec::new(),
             layout,
@@ -404,11 +402,11 @@ impl Tables {
     }
 }
 
-/// How many common parts an entry's own is looked for among. A runtime has one or two; hostile ones may have
-/// as many as entries.
+/// Number of recent CIEs that are searched for an equal one. Runtimes use one or two; hostile files may have one
+/// per entry.
 const RECENT_CIES: usize = 8;
 
-/// Addresses as signed 32-bit distances from where they stand: the form of every pointer in the tables.
+/// Encoding of all pointers in the tables: signed 32-bit distances from the pointer's own address.
 const POINTERS: u8 = dw::DW_EH_PE_pcrel.0 | dw::DW_EH_PE_sdata4.0;
 
 struct Writer {
@@ -418,17 +416,17 @@ struct Writer {
 
 impl Writer {
     fn u32(&mut self, value: u32) {
-        self.layout.order.put_u32(&mut self.out, value);
+        self.layout.endian.write_u32(&mut self.out, value);
     }
 
-    /// Appends the distance from where it stands to an address of the object.
+    /// Appends the distance from the current position to an address in the object.
     fn distance_to(&mut self, address: u64) -> Option<()> {
         let position = self.layout.eh_frame.wrapping_add(self.out.len() as u64);
         self.u32(signed_distance(position, address)?);
         Some(())
     }
 
-    /// Appends an entry, padded, behind its length; returns its offset.
+    /// Appends a padded entry with its length; returns its offset.
     fn entry(&mut self, put: impl FnOnce(&mut Self) -> Option<()>) -> Option<usize> {
         let offset = self.out.len();
         self.u32(0);
@@ -438,7 +436,7 @@ impl Writer {
         self.out.resize(self.out.len().next_multiple_of(align), 0);
         let length = u32::try_from(self.out.len().checked_sub(offset)?.checked_sub(4)?).ok()?;
         let mut bytes = Vec::with_capacity(4);
-        self.layout.order.put_u32(&mut bytes, length);
+        self.layout.endian.write_u32(&mut bytes, length);
         self.out
             .get_mut(offset..offset.checked_add(4)?)?
             .copy_from_slice(&bytes);
@@ -449,7 +447,7 @@ impl Writer {
         let entry = self.entry(|writer| {
             writer.u32(0);
             writer.out.push(cie.version);
-            // Personality routines and their data serve exceptions, not unwinding.
+            // Personality routines and their data are needed for exceptions, not for unwinding.
             writer.out.extend_from_slice(b"zR");
             let flags = cie.augmentation.iter().copied();
             writer.out.extend(flags.filter(|flag| b"SBG".contains(flag)));
@@ -463,7 +461,7 @@ impl Writer {
     }
 
     fn fde(&mut self, entry: &Entry<'_>, cie: usize, start: u64) -> Option<usize> {
-        // Sizes have the form of pointers, and so a sign.
+        // Sizes are encoded like pointers, so they are signed.
         let size = i32::try_from(entry.range.size()).ok()?;
         self.entry(|writer| {
             let back = writer.out.len().checked_sub(cie)?;
@@ -482,8 +480,8 @@ impl Writer {
         self.out.resize(self.out.len().next_multiple_of(8), 0);
     }
 
-    /// Appends the `.eh_frame_hdr`: pairs of the start of a function and the place of its entry, sorted, as
-    /// distances from its own start.
+    /// Appends `.eh_frame_hdr`: a sorted table with the address of each function and of its entry, as distances
+    /// from the start of the header.
     fn header(&mut self, mut index: Vec<(u64, usize)>) -> Option<()> {
         let table_encoding = dw::DW_EH_PE_datarel.0 | dw::DW_EH_PE_sdata4.0;
         let start = self.layout.eh_frame.wrapping_add(self.out.len() as u64);
@@ -491,7 +489,7 @@ impl Writer {
             .extend_from_slice(&[1, POINTERS, dw::DW_EH_PE_udata4.0, table_encoding]);
         self.distance_to(self.layout.eh_frame)?;
         self.u32(u32::try_from(index.len()).ok()?);
-        // As distances: an entry that starts in front of the object's first address comes before all others.
+        // Sorted by distance: an entry below the object's first address comes before all others.
         index.sort_unstable_by_key(|&(function, _)| function.wrapping_sub(start) as i64);
         for (function, entry) in index {
             let entry = self.layout.eh_frame.wrapping_add(entry as u64);
@@ -502,7 +500,7 @@ impl Writer {
     }
 }
 
-/// The bits of the distance from one address to another, if 32 bits with a sign can hold it.
+/// Returns the distance between two addresses, if it fits into a signed 32-bit integer.
 fn signed_distance(from: u64, to: u64) -> Option<u32> {
     i32::try_from(to.wrapping_sub(from) as i64)
         .ok()

@@ -1,16 +1,16 @@
-//! Objects: ELF files with a function's code, its name, and how to unwind it.
+//! ELF files for JIT-compiled functions: code, symbols, line tables and unwinding tables.
 //!
 //! ```text
-//! name, code, lines, .eh_frame ─► [object]: an ELF file in memory ─► [store]: a folder of them, whole
-//!                                   ├─ [dwarf]: lines and inlined calls                  or not at all
-//!                                   ├─ [eh_frame]: tables for unwinding, laid out anew
-//!                                   ├─ [attributes]: what disassemblers ask for
+//! name, code, lines, .eh_frame ─► [object]: an ELF file in memory ─► [store]: a directory of them,
+//!                                   ├─ [dwarf]: line tables and inlined calls        written atomically
+//!                                   ├─ [eh_frame]: unwinding tables, rebuilt
+//!                                   ├─ [attributes]: CPU features for disassemblers
 //!                                   └─ [text]: names, safe to print
 //! ```
 //!
-//! [build_id_cache] is a second place for them, where they are found by build-id.
+//! [build_id_cache] stores the same objects where readers find them by build ID.
 //!
-//! How an object must lie for each reader to find everything in it is written down in [`object`].
+//! [`object`] describes the layout of an object, and which reader needs what of it.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 

@@ -1,37 +1,37 @@
-//! Functions as an ELF file: one, or all that lie close to each other.
+//! Encodes functions as an ELF file: one function, or several at neighbouring addresses.
 //!
 //! ```text
 //! offset = address in the object
 //! 0      ELF header           ┐ PT_LOAD, offset 0, page-aligned
 //! 0x40   .text; or at 0x10000 ┘
 //!        program headers, .note.gnu.build-id
-//!        .eh_frame, .eh_frame_hdr    their addresses lie far behind, where the process maps nothing
-//!        lines, attributes of the machine
+//!        .eh_frame, .eh_frame_hdr    at much higher addresses, where the process maps nothing
+//!        DWARF sections, machine attributes
 //!        .symtab, .strtab, .shstrtab, section headers
 //! ```
 //!
-//! Each reader asks something of the layout, and this one serves all of them:
+//! Each reader makes its own demands on the layout:
 //!
-//! - perf takes `address - map start + map offset` for a file offset, and that for an address in the object:
-//!   `.text` lies at the same offset and address. So does samply, which otherwise takes the file for one that
-//!   perf wrote wrongly in 2022 and writes another.
-//! - Unwinders take `map start - map offset` for where the object starts, so an object is for one place: its
-//!   functions lie in it as far from each other as they did in their process. elfutils' libdw (hotspot, perf
-//!   built with it) also wants a PT_LOAD that starts at offset 0 and covers the headers; with one that starts
-//!   at `.text`, as perf inject writes it, it finds nothing outside `/tmp/jitted-*`.
-//! - libunwind (Debian's perf) reads the tables through the maps of the process, so they have a map of their
-//!   own. A PT_LOAD for them would make the objects of neighbouring functions overlap, and libdw then drops
-//!   all but one; so there is none, on purpose, though eu-elflint remarks on it.
-//! - The libdw that newer perf is built with finds lines only from address 0x10000 of an object on (see
-//!   [`LEAD_IN`]), so `.text` starts there where the 64 KiB before the code are free.
-//! - An object of many functions covers all of their memory. The memory between them is a hole in the file
-//!   ([`SparseBytes`]). Symbols have sizes, so nothing in a hole takes the name of a neighbour.
-//! - Where only the name of some code is known, `.text` has a size and no content (SHT_NOBITS), as in files of
-//!   debug information, and nothing of the file is loaded. Such an object lies at the code's addresses and
-//!   not a byte before them. eu-elflint remarks on such sections.
-//! - Build-ids: readers take two files with the same id for one, and a file whose id differs from the
-//!   profile's for a wrong one. So the id covers all that the file holds, and also the address and the time
-//!   of the load, which it does not.
+//! - perf computes `address - map start + map offset` as a file offset and uses it as an address in the object, so
+//!   `.text` has the same offset and address. samply does the same; otherwise it assumes a file that perf wrote
+//!   wrongly in 2022, and writes another one.
+//! - Unwinders compute the load address as `map start - map offset`, so an object is valid for one address only:
+//!   its functions keep the distances that they had in the process. elfutils' libdw (hotspot, perf built with it)
+//!   also needs a PT_LOAD that starts at offset 0 and covers the headers. If it starts at `.text`, as in files
+//!   from perf inject, libdw finds nothing outside `/tmp/jitted-*`.
+//! - libunwind (Debian's perf) reads the tables through the mappings of the process, so the tables have a mapping
+//!   of their own. They have no PT_LOAD on purpose, although eu-elflint complains: with one, the objects of
+//!   neighbouring functions would overlap, and libdw then drops all but one.
+//! - The libdw of newer perf versions finds lines only from address 0x10000 of an object on (see [`LEAD_IN`]), so
+//!   `.text` starts there if the 64 KiB before the code are free.
+//! - An object of many functions covers their whole address range. The gaps between functions are holes in the
+//!   file ([`SparseBytes`]). Symbols have sizes, so addresses in a hole do not get a neighbour's name.
+//! - If only the name of some code is known, `.text` has a size but no content (SHT_NOBITS), as in separate debug
+//!   files, and nothing of the file is loaded. Such an object covers exactly the addresses of the code. eu-elflint
+//!   complains about such sections.
+//! - Readers treat two files with the same build ID as the same file, and reject a file whose ID differs from the
+//!   profile's. So the ID covers all of the file's content, and the load address and time, which are not in the
+//!   file.
 
 use object::elf;
 use object::endian::Endianness;
@@ -42,36 +42,36 @@ use crate::bytes::ByteOrder;
 use crate::elf::attributes;
 use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
-use crate::elf::text::put_escaped;
+use crate::elf::text::write_escaped;
 use crate::machine::Machine;
 use crate::sparse::SparseBytes;
 use crate::units::BuildId;
 
-/// What an object is made of.
+/// Content of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// The machine.
+    /// Target machine.
     pub machine: Machine,
-    /// The functions, from the lowest address up. The code of all must be known, or of none.
+    /// Functions, by ascending address. Either the code of all is known, or of none.
     pub functions: &'a [Function<'a>],
-    /// Where the first one lay in its process.
+    /// Address of the first function in its process.
     pub address: u64,
-    /// When it was put there.
+    /// Time at which the code was loaded, in nanoseconds of the profile's clock.
     pub time: u64,
-    /// How to unwind them.
+    /// Unwinding tables.
     pub tables: PlacedTables<'a>,
-    /// Lines and inlined calls: sections that are not loaded. Those without bytes are left out.
+    /// DWARF sections, which are not loaded. Empty ones are left out.
     pub debug: &'a [dwarf::Section<'a>],
 }
 
 /// A function in an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Function<'a> {
-    /// Its name.
+    /// Symbol name; may be empty.
     pub name: &'a [u8],
-    /// Its machine code.
+    /// Machine code.
     pub code: Code<'a>,
-    /// Its address in the object. That of the first function is one of [`Code::start`].
+    /// Address in the object. That of the first function is a result of [`Code::start`].
     pub address: u64,
 }
 
@@ -82,37 +82,37 @@ impl Function<'_> {
 }
 
 impl<'a> Content<'a> {
-    /// The code that stands for all in the question of what is known.
+    /// Returns the first function's code; all others are known if and only if this one is.
     fn first_code(&self) -> Code<'a> {
         self.functions
             .first()
             .map_or(Code::Known(&[]), |function| function.code)
     }
 
-    /// The address of the first function in the object.
+    /// Returns the address of the first function in the object.
     fn start(&self) -> u64 {
         let first = self.functions.first();
         first.map_or(TEXT_OFFSET, |function| function.address)
     }
 
-    /// The size of the memory from the first function to the end of the last one, in bytes.
+    /// Returns the size of the memory from the first function to the end of the last one, in bytes.
     fn size(&self) -> u64 {
         let end = self.functions.iter().map(Function::end).max();
         end.unwrap_or(0).saturating_sub(self.start())
     }
 }
 
-/// The code of a function.
+/// Machine code of a function.
 #[derive(Clone, Copy, Debug)]
 pub enum Code<'a> {
-    /// It.
+    /// The code itself.
     Known(&'a [u8]),
-    /// Only how many bytes it has.
+    /// Code of which only the size is known, in bytes.
     Unknown(u64),
 }
 
 impl Code<'_> {
-    /// How many bytes it has.
+    /// Returns the size of the code in bytes.
     pub fn size(&self) -> u64 {
         match *self {
             Self::Known(code) => code.len() as u64,
@@ -120,8 +120,8 @@ impl Code<'_> {
         }
     }
 
-    /// The address of the first function in an object whose functions have such code. `has_lead_in` is whether
-    /// the [`LEAD_IN`] bytes before it in its process are free.
+    /// Returns the address of the first function in an object with this kind of code. `has_lead_in` is whether the
+    /// [`LEAD_IN`] bytes before the function are free in its process.
     pub fn start(&self, has_lead_in: bool) -> u64 {
         match self {
             Self::Known(_) if has_lead_in => LEAD_IN,
@@ -130,8 +130,8 @@ impl Code<'_> {
         }
     }
 
-    /// The offset in the file of code at `address` of the object, or what it would be if the code were there: the
-    /// offset in the map of the code.
+    /// Returns the file offset for an address in the object, also for code that is not in the file. This is the
+    /// offset of the code's mapping.
     pub fn file_offset(&self, address: u64) -> u64 {
         match self {
             Self::Known(_) => address,
@@ -140,53 +140,54 @@ impl Code<'_> {
     }
 }
 
-/// Tables for unwinding and their address in the object.
+/// Unwinding tables and their address in the object.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedTables<'a> {
     /// The tables.
     pub tables: &'a Tables,
-    /// The object's address of their first byte.
+    /// Address of their first byte in the object.
     pub address: u64,
 }
 
-/// What of an encoded object its maps need to know.
+/// Facts about an encoded object that its mappings need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encoded {
-    /// Where the tables start in the file.
+    /// File offset of the unwinding tables, in bytes.
     pub tables_offset: u64,
-    /// The build-id.
+    /// Build ID of the object.
     pub build_id: BuildId,
 }
 
-/// Where `.text` starts, as an offset in the file and an address in the object: behind the ELF header, and no
-/// further, because the object of a function that lies closer to the one before it than this overlaps that
-/// one's.
+/// File offset of `.text`, and its address in the object: right after the ELF header. A larger value would make
+/// objects overlap if two functions are closer to each other than that.
 pub const TEXT_OFFSET: u64 = 0x40;
 
-/// Where `.text` starts in an object if nothing else is mapped in so many bytes before its code, in the same way.
+/// File offset of `.text`, and its address in the object, if nothing else is mapped in that many bytes before the
+/// code.
 ///
-/// Quirk: perf 7.0 and later ask libdw for lines. `libdw__addr2line` (`util/libdw.c`) looks the address up before
-/// it adds the module's bias, and libdw puts the only module at 0x10000: no line is found for lower addresses, and
-/// perf asks LLVM or addr2line, which is slower. Shown by `readers::libdw_finds_the_lines_of_an_image`.
+/// Quirk: perf 7.0 and later use libdw for lines. `libdw__addr2line` (`util/libdw.c`) looks the address up before
+/// it adds the module's bias, and libdw puts the only module at 0x10000. So it finds no line for lower addresses,
+/// and perf falls back to LLVM or addr2line, which is slower. Tested by
+/// `readers::libdw_finds_the_lines_of_an_image`.
 pub const LEAD_IN: u64 = 0x1_0000;
 
-/// Where `.text` starts in an object without code, as an address in the object; its offset in the file is 0.
-/// There is nothing that a header could stand in front of, so that objects overlap nowhere, however close
-/// their symbols lie (CPython 3.12 has 11 bytes for each). It is not 0, since samply takes a symbol there for
-/// none, and a multiple of the page, as libdw has it.
+/// Address of `.text` in an object without code; its file offset is 0. No header precedes it, so that objects
+/// never overlap, however close their symbols are (in CPython 3.12 they are 11 bytes apart). It is not 0, because
+/// samply ignores symbols at 0, and a multiple of the page size, as libdw requires.
 const UNKNOWN_TEXT_ADDRESS: u64 = 0x1000;
 
 const TEXT_ALIGN: u64 = 16;
 const NOTE_NAME: &[u8; 4] = b"GNU\0";
-/// Three numbers, the name, the id.
+/// Three integers, the name and the build ID.
 const NOTE_SIZE: u64 = 12 + NOTE_NAME.len() as u64 + BuildId::SIZE as u64;
 
-/// Encodes an object into `out`, which is emptied first. The same content gives the same bytes.
+/// Encodes an object into `out`, whose previous content is discarded. The same content always gives the same
+/// bytes.
 pub fn encode(content: &Content<'_>, out: &mut SparseBytes) -> Encoded {
     out.clear();
     let mut writer = Writer {
         encoder: encoder(content.machine),
-        order: content.machine.order,
+        endian: content.machine.endian,
         out,
         sections: vec![SectionHeader::default()],
         names: vec![0],
@@ -211,22 +212,22 @@ pub fn encode(content: &Content<'_>, out: &mut SparseBytes) -> Encoded {
     }
 }
 
-/// The sections of lines and inlined calls that hold anything.
+/// Returns the DWARF sections that are not empty.
 fn debug_sections<'a>(content: &Content<'a>) -> impl Iterator<Item = dwarf::Section<'a>> {
     let sections = content.debug.iter().copied();
     sections.filter(|(_, bytes)| !bytes.is_empty())
 }
 
 fn encoder(machine: Machine) -> Encoder<Endianness> {
-    let endian = match machine.order {
+    let endian = match machine.endian {
         ByteOrder::Little => Endianness::Little,
         ByteOrder::Big => Endianness::Big,
     };
     Encoder::new(endian, machine.is_64, machine.number)
 }
 
-/// SHA-1 over all that makes the object what it is, each part behind its length, so that no two objects
-/// share an id.
+/// Returns the SHA-1 of everything that defines the object. Each part is preceded by its length, so that different
+/// objects cannot share an ID.
 fn build_id(content: &Content<'_>) -> BuildId {
     let mut hash = Sha1::new();
     let mut part = |bytes: &[u8]| {
@@ -235,7 +236,10 @@ fn build_id(content: &Content<'_>) -> BuildId {
     };
     let machine = content.machine;
     part(&machine.number.0.to_le_bytes());
-    part(&[u8::from(machine.is_64), u8::from(machine.order == ByteOrder::Big)]);
+    part(&[
+        u8::from(machine.is_64),
+        u8::from(machine.endian == ByteOrder::Big),
+    ]);
     part(&content.address.to_le_bytes());
     part(&content.time.to_le_bytes());
     part(&(content.functions.len() as u64).to_le_bytes());
@@ -259,7 +263,7 @@ fn build_id(content: &Content<'_>) -> BuildId {
     BuildId(hash.finalize().into())
 }
 
-/// Header and code, as a loader would map them; or the addresses of code that is not there.
+/// Returns the segment of the ELF header and the code, or the bare address range of code that is not in the file.
 fn load_segment(content: &Content<'_>) -> ProgramHeader {
     let code = content.first_code();
     let (address, file_size, size) = match code {
@@ -281,37 +285,37 @@ fn load_segment(content: &Content<'_>) -> ProgramHeader {
     }
 }
 
-/// A name as a symbol. One without a name would be none to its readers; its address in the process stands in.
-fn put_symbol_name(out: &mut Vec<u8>, name: &[u8], address: u64) {
+/// Appends a symbol's name. Readers ignore symbols without a name, so these are named after their process address.
+fn write_symbol_name(out: &mut Vec<u8>, name: &[u8], address: u64) {
     if name.is_empty() {
         out.extend_from_slice(format!("[unnamed {address:#x}]").as_bytes());
     }
-    put_escaped(out, name);
+    write_escaped(out, name);
     out.push(0);
 }
 
-/// How many program headers each object has: code, build-id, tables for unwinding.
+/// Number of program headers in each object: code, build ID, unwinding tables.
 const SEGMENTS: usize = 3;
 
-/// The room for the program headers.
+/// Space reserved for the program headers.
 struct SegmentsPlace {
-    /// Its offset in the file.
+    /// Offset in the file.
     offset: u64,
-    /// Its position among the stored bytes.
+    /// Index in the stored bytes, which exclude holes.
     position: usize,
 }
 
 struct Writer<'o> {
     encoder: Encoder<Endianness>,
-    order: ByteOrder,
+    endian: ByteOrder,
     out: &'o mut SparseBytes,
     sections: Vec<SectionHeader>,
-    /// `.shstrtab`.
+    /// Content of `.shstrtab`.
     names: Vec<u8>,
 }
 
 impl Writer<'_> {
-    /// Adds a section; returns its number.
+    /// Adds a section; returns its index.
     fn section(&mut self, name: &str, mut header: SectionHeader) -> u32 {
         let number = self.sections.len() as u32;
         header.sh_name = self.names.len() as u32;
@@ -327,7 +331,7 @@ impl Writer<'_> {
         offset
     }
 
-    /// Leaves room for the program headers.
+    /// Reserves space for the program headers.
     fn set_aside_segments(&mut self) -> SegmentsPlace {
         let offset = self.align(self.encoder.address_size());
         let position = self.out.stored_size() as usize;
@@ -336,7 +340,7 @@ impl Writer<'_> {
         SegmentsPlace { offset, position }
     }
 
-    /// Adds the note with the build-id; returns the program header that leads to it.
+    /// Adds the build ID note; returns its program header.
     fn note(&mut self, build_id: &BuildId) -> ProgramHeader {
         const ALIGN: u64 = 4;
         let offset = self.align(ALIGN);
@@ -345,7 +349,7 @@ impl Writer<'_> {
             BuildId::SIZE as u32,
             elf::NT_GNU_BUILD_ID.0,
         ] {
-            self.order.put_u32(self.out.stored_mut(), number);
+            self.endian.write_u32(self.out.stored_mut(), number);
         }
         self.out.extend_from_slice(NOTE_NAME);
         self.out.extend_from_slice(&build_id.0);
@@ -369,7 +373,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds the code, with zeros between functions.
+    /// Adds the code, with zeros between functions; returns the section's index.
     fn text(&mut self, content: &Content<'_>) -> u32 {
         self.out.pad_to(TEXT_OFFSET);
         let mut kind = elf::SHT_NOBITS;
@@ -393,7 +397,7 @@ impl Writer<'_> {
         self.section(".text", section)
     }
 
-    /// Adds the tables; returns their offset in the file and the program header that leads to them.
+    /// Adds the unwinding tables; returns their file offset and program header.
     fn tables(&mut self, placed: PlacedTables<'_>) -> (u64, ProgramHeader) {
         const ALIGN: u64 = 8;
         let offset = self.align(ALIGN);
@@ -446,8 +450,8 @@ impl Writer<'_> {
         self.section(name, header);
     }
 
-    /// Adds the symbol tables: a local symbol for each function. Local, since a runtime may give the same name
-    /// to many.
+    /// Adds the symbol table with one symbol per function. The symbols are local, because a runtime may give many
+    /// functions the same name.
     fn symbols(&mut self, content: &Content<'_>, text: u32) {
         let symtab_offset = self.align(self.encoder.address_size());
         self.encoder.null_symbol(self.out.stored_mut());
@@ -465,11 +469,11 @@ impl Writer<'_> {
             self.encoder.symbol(self.out.stored_mut(), &symbol);
             let into_code = function.address.wrapping_sub(content.start());
             let address = content.address.wrapping_add(into_code);
-            put_symbol_name(&mut names, function.name, address);
+            write_symbol_name(&mut names, function.name, address);
         }
         let strtab_offset = self.out.len();
         self.out.extend_from_slice(&names);
-        // That table is the section behind this one, and the first symbol is the empty one.
+        // The string table is the next section. The first symbol is the null symbol.
         let strtab = (self.sections.len() as u32).saturating_add(1);
         let locals = (content.functions.len() as u32).saturating_add(1);
         let symtab = SectionHeader {
@@ -481,7 +485,7 @@ impl Writer<'_> {
         self.strings(".strtab", strtab_offset);
     }
 
-    /// Adds a table of strings that starts at `offset` and ends here.
+    /// Adds a string table that starts at `offset` and ends at the current end of the file.
     fn strings(&mut self, name: &str, offset: u64) -> u32 {
         let header = SectionHeader {
             sh_offset: offset,
@@ -491,7 +495,7 @@ impl Writer<'_> {
         self.section(name, header)
     }
 
-    /// Adds the names of the sections and the headers of everything.
+    /// Adds the section names and all headers.
     fn finish(mut self, machine: Machine, place: SegmentsPlace, segments: &[ProgramHeader; SEGMENTS]) {
         let names_offset = self.out.len();
         let shstrtab = self.strings(".shstrtab", names_offset);
@@ -517,7 +521,7 @@ impl Writer<'_> {
             e_flags: machine.flags(),
             ..FileHeader::default()
         };
-        // It can only fail for more segments than sections can count.
+        // Fails only for more segments than the header can count.
         let written = self.encoder.file_header(&mut head, &file_header, &layout);
         debug_assert!(written.is_ok());
         self.out.overwrite(0, &head);

@@ -1,4 +1,4 @@
-//! Where the code of a program or library lies: in the file, and in memory.
+//! Reads the code segments and function symbols of an executable or shared library.
 
 use object::elf;
 use object::endian::Endianness;
@@ -7,33 +7,33 @@ use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
-/// A part of a file that is loaded as code (`PT_LOAD` with `PF_X`).
+/// An executable segment of a file (`PT_LOAD` with `PF_X`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// Where it starts in the file, in bytes.
+    /// File offset of the first byte.
     pub file_offset: u64,
-    /// The addresses that it is linked for.
+    /// Linked address range.
     pub range: AddressRange,
 }
 
-/// How many segments of code are looked at: linkers make one or two.
+/// Maximum number of code segments that are read; linkers create one or two.
 const MAX_SEGMENTS: usize = 64;
 
-/// What is known of the code of an ELF file, of which all that can't be understood is left out.
+/// Code segments and functions of an ELF file. Parts that cannot be parsed are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Code {
-    /// Its architecture, as `uname -m` has it; empty if it is another than those that XRay knows.
+    /// Architecture as printed by `uname -m`; empty for those that XRay does not support.
     pub architecture: &'static [u8],
-    /// Its segments of code.
+    /// Executable segments.
     pub segments: Vec<Segment>,
-    /// The functions that its symbols tell of, at the addresses that they are linked for.
+    /// Function symbols, at their linked addresses.
     pub functions: RangeMap<Address>,
 }
 
 impl Code {
-    /// Reads an ELF file, of 32 bits or 64, in either byte order.
+    /// Reads an ELF file, 32-bit or 64-bit, of either endianness.
     pub fn read(file: &[u8]) -> Self {
-        /// Where a file says of which class it is (`EI_CLASS`).
+        /// Offset of the byte with the ELF class (`EI_CLASS`).
         const CLASS: usize = 4;
         let code = match file.get(CLASS) == Some(&elf::ELFCLASS32.0) {
             true => Self::read_class::<elf::FileHeader32<Endianness>>(file),
@@ -77,9 +77,9 @@ impl Code {
         })
     }
 
-    /// The address that a place in the file is linked for.
+    /// Returns the linked address of a file offset; `None` if no code segment contains it.
     pub fn address(&self, file_offset: u64) -> Option<Address> {
-        /// What is mapped starts and ends with a page, and so before and behind the segment.
+        /// Mappings start and end at page boundaries, so they extend beyond the segment on both sides.
         const PAGE: u64 = 0x1_0000;
         let mut segments = self.segments.iter();
         let segment = segments.find(|segment| {

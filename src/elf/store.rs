@@ -1,116 +1,80 @@
-//! The folder that objects are written to.
+//! Writes objects into an output directory, atomically.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::files::search::shown;
+use crate::bytes::printable;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::staged::Committed;
 use crate::files::{Contents, MappedFile, StagedFolder};
 use crate::hash::{HashMap, HashSet};
 use crate::sparse::SparseBytes;
 use crate::units::BuildId;
 
-/// Why objects can't be written.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The folder can't be used.
-    #[error("cannot use {} for objects: {cause}", shown(folder))]
-    Folder {
-        /// Which.
-        folder: PathBuf,
-        /// Why not.
-        cause: io::Error,
-    },
-    /// There is something in the folder that we did not put there.
-    #[error(
-        "{} holds {entry:?}, which is not ours to replace; choose another folder with --elf-dir, or move it away",
-        shown(folder)
-    )]
-    NotOurs {
-        /// Which.
-        folder: PathBuf,
-        /// What.
-        entry: std::ffi::OsString,
-    },
-    /// An object can't be written.
-    #[error("cannot write {}: {cause}", shown(path))]
-    Object {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: io::Error,
-    },
-}
-
-/// Whose the folder is.
+/// Whether the directory of objects is shared with other profiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ownership {
-    /// It belongs to one output and is replaced with it.
+    /// The directory belongs to one output and is replaced with it.
     OfOutput,
-    /// It may hold the objects of other profiles, which stay.
+    /// The directory may hold objects of other profiles, which are kept.
     Shared,
 }
 
-/// A folder of objects in the making.
+/// A directory of objects that is being written.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
     staged: StagedFolder,
-    /// Whether files are moved into an existing folder, rather than all of it put in place.
+    /// Whether files are moved into an existing directory, instead of replacing all of it.
     is_merged: bool,
-    /// The names given out, each with how many objects asked for it.
+    /// Name stems given out, each with the number of objects that requested it.
     names: HashMap<String, u32>,
-    /// How many bytes were written so far, without holes.
+    /// Number of bytes written so far, without holes.
     bytes_written: u64,
-    /// The names of the files written so far, if they are to be moved.
+    /// Names of the files written so far, if they have to be moved.
     written: Vec<String>,
-    /// Those of source files.
+    /// Paths of the source files written so far.
     sources: HashSet<String>,
-    /// Last, so that all in it is gone by then.
+    /// Must be the last field: dropped when everything in the directory is gone.
     _folder: RemovedIfEmpty,
 }
 
-/// A folder that goes again if nothing comes to lie in it.
+/// A directory that is removed on drop if it is empty.
 #[derive(Debug)]
 struct RemovedIfEmpty(PathBuf);
 
 impl Drop for RemovedIfEmpty {
     fn drop(&mut self) {
-        // One with objects can't be removed this way, which is as it should be.
+        // Fails if the directory holds objects, which is intended.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// What the names of objects with one function, and of those with a symbol, start with. It is what perf
-/// inject's are called.
+/// Prefix of the names of objects with one function or symbol. perf inject uses the same prefix.
 pub const FUNCTION_PREFIX: &str = "jitted-";
 
-/// What the names of objects with several functions start with. Not as those with one: samply takes the first
-/// symbol of such a file for all of it.
+/// Prefix of the names of objects with several functions. It differs from [`FUNCTION_PREFIX`], because samply uses
+/// the first symbol of such a file for all of its code.
 pub const IMAGE_PREFIX: &str = "jit-image-";
 
-/// The folder for source files among the objects.
+/// Name of the subdirectory with source files.
 const SOURCES: &str = "sources";
 
 impl Store {
-    /// Starts a folder; nothing is seen of it until [`Store::commit`].
-    pub fn create(folder: &Path, ownership: Ownership) -> Result<Self, Error> {
-        let error = |cause| Error::Folder {
-            folder: folder.to_owned(),
-            cause,
-        };
+    /// Starts a directory. With [`Ownership::OfOutput`], nothing of it is visible until [`Store::commit`].
+    pub fn create(folder: &Path, ownership: Ownership) -> Result<Self, Diagnostic> {
+        let error = folder_error(folder);
         let folder = absolute(folder, ownership).map_err(error)?;
         let is_merged = ownership == Ownership::Shared;
         if is_merged {
-            // At once, so that runs at the same time meet in one folder.
+            // Created at once, so that concurrent runs share one directory.
             create_folder(&folder).map_err(error)?;
         }
         let removed_if_empty = RemovedIfEmpty(folder.clone());
         if !is_merged && is_folder(&folder).map_err(error)? {
-            only_objects(&folder, &folder)?;
+            check_contents(&folder, &folder)?;
         }
         let target = if is_merged {
             folder.join("objects")
@@ -129,19 +93,19 @@ impl Store {
         })
     }
 
-    /// The folder that it will be.
+    /// Returns the path that the directory has after [`Store::commit`].
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// How many bytes were written so far, without holes.
+    /// Returns the number of bytes written so far, without holes.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
-    /// A name for an object of `content`: `stem.so`, or `stem-N.so` if that is taken in this run. In a folder
-    /// with other objects, one with other content keeps its name, and the new one gets a part of its build-id
-    /// into its own.
+    /// Returns a name for an object with `content`: `stem.so`, or `stem-N.so` if this run has used that already.
+    /// If a file in a shared directory has this name and other content, the file is kept and the new name includes
+    /// a part of the build ID.
     pub fn name(&mut self, stem: &str, content: &SparseBytes, build_id: &BuildId) -> String {
         let count = self.names.entry(stem.to_owned()).or_insert(0);
         let stem = match *count {
@@ -157,11 +121,11 @@ impl Store {
         name
     }
 
-    /// Writes an object, or another file of the folder.
-    pub fn write(&mut self, name: &str, content: &SparseBytes) -> Result<(), Error> {
+    /// Writes an object, or another file of the directory.
+    pub fn write(&mut self, name: &str, content: &SparseBytes) -> Result<(), Diagnostic> {
         let file = self.staged.create_file(name);
         file.and_then(|file| content.write_to(&file))
-            .map_err(|cause| self.error(name, cause))?;
+            .map_err(|cause| self.error(name, &cause))?;
         self.bytes_written = self.bytes_written.saturating_add(content.stored_size());
         if self.is_merged {
             self.written.push(name.to_owned());
@@ -169,29 +133,29 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the text of a source file, unless that was done already; `folder` and `name` as for
+    /// Writes the text of a source file, unless that was done already. `folder` and `name` are as for
     /// [`Store::source_path`].
-    pub fn write_source(&mut self, folder: &str, name: &str, text: &[u8]) -> Result<(), Error> {
+    pub fn write_source(&mut self, folder: &str, name: &str, text: &[u8]) -> Result<(), Diagnostic> {
         let path = format!("{SOURCES}/{folder}/{name}");
         if !self.sources.insert(path.clone()) {
             return Ok(());
         }
         let made = self.staged.create_folder(SOURCES);
         made.and_then(|()| self.staged.create_folder(&format!("{SOURCES}/{folder}")))
-            .map_err(|cause| self.error(&path, cause))?;
-        // The text may lie in a map of a file that somebody cuts off just then. What is read of that is zeros,
-        // but to have it written from there fails.
+            .map_err(|cause| self.error(&path, &cause))?;
+        // The text may be in a mapping of a file that is being truncated. Reads from that part return zeros, but
+        // writing directly from it fails.
         self.write(&path, &text.to_vec().into())
     }
 
-    /// Where a source file will lie: in a folder of its own, whose name is made from its path and text, so
-    /// that files of one name don't meet.
+    /// Returns the path for a source file. `folder` is derived from its original path and text, so that files with
+    /// the same name do not collide.
     pub fn source_path(store: &Path, folder: &str, name: &str) -> PathBuf {
         store.join(SOURCES).join(folder).join(name)
     }
 
-    /// Puts all objects in place.
-    pub fn commit(self) -> Result<Committed, Error> {
+    /// Moves all objects into place.
+    pub fn commit(self) -> Result<Committed, Diagnostic> {
         if self.is_merged {
             let is_same =
                 |staged: &Path, target: &Path| match (MappedFile::open(staged), MappedFile::open(target)) {
@@ -199,50 +163,50 @@ impl Store {
                     _ => false,
                 };
             let moved = self.staged.move_files(&self.written, &self.folder, is_same);
-            return moved.map_err(|(path, cause)| Error::Object { path, cause });
+            return moved.map_err(|(path, cause)| Diagnostic::cannot_write(&path, &cause));
         }
         let folder = self.folder;
-        let error = |cause| Error::Folder {
-            folder: folder.clone(),
-            cause,
-        };
-        // It was looked at before, but others may have put something there since.
+        let error = folder_error(&folder);
+        // Checked before, but other programs may have added files since.
         let ours = |replaced: &Path| match is_folder(replaced) {
-            Ok(_) => only_objects(replaced, &folder),
+            Ok(_) => check_contents(replaced, &folder),
             Err(cause) => Err(error(cause)),
         };
         self.staged.commit(ours, error)
     }
 
-    fn error(&self, name: &str, cause: io::Error) -> Error {
-        Error::Object {
-            path: self.folder.join(name),
-            cause,
-        }
+    fn error(&self, name: &str, cause: &io::Error) -> Diagnostic {
+        Diagnostic::cannot_write(&self.folder.join(name), cause)
     }
 }
 
-/// Removes the folder of an earlier output that had objects, for one that has none. What is not such a folder
-/// stays, and so does what others put there meanwhile.
-pub fn remove_stale(folder: &Path) -> Result<(), Error> {
+/// The error of a folder for objects.
+fn folder_error(folder: &Path) -> impl Fn(io::Error) -> Diagnostic + Copy {
+    move |cause| {
+        Diagnostic::new(Issue::ObjectFolder)
+            .in_file(folder)
+            .caused_by(&cause)
+    }
+}
+
+/// Removes the object directory of an earlier output if the new output has no objects. Does nothing if the path is
+/// not such a directory; keeps files that others add meanwhile.
+pub fn remove_stale(folder: &Path) -> Result<(), Diagnostic> {
     if !is_folder(folder).unwrap_or(false) {
         return Ok(());
     }
-    let contents = only_objects(folder, folder).unwrap_or_default();
+    let contents = check_contents(folder, folder).unwrap_or_default();
     if contents.is_empty() {
         return Ok(());
     }
     match contents.remove(folder) {
-        Err(cause) if cause.kind() != io::ErrorKind::DirectoryNotEmpty => Err(Error::Folder {
-            folder: folder.to_owned(),
-            cause,
-        }),
+        Err(cause) if cause.kind() != io::ErrorKind::DirectoryNotEmpty => Err(folder_error(folder)(cause)),
         _ => Ok(()),
     }
 }
 
-/// The whole path of a folder, since the profile names objects by theirs. What it lies in is made if it is
-/// one that the user chose.
+/// Returns the absolute path of a directory, because the profile refers to objects by absolute paths. Creates the
+/// parents of a directory that the user chose.
 fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
     let Some(name) = folder.file_name() else {
         // `.`, `..` and the like
@@ -258,7 +222,7 @@ fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
     Ok(fs::canonicalize(parent)?.join(name))
 }
 
-/// Makes a folder for its owner alone, unless it is there.
+/// Creates a directory with mode 0700, unless it exists.
 fn create_folder(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_folder(path).map(drop),
@@ -266,7 +230,7 @@ fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a path is a folder; an error if it is anything else, a symbolic link among them.
+/// Returns whether a path is a directory; an error if it is anything else, including a symbolic link.
 fn is_folder(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => Ok(true),
@@ -276,9 +240,9 @@ fn is_folder(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes sure that a folder which is to be replaced, and is `called` something else, holds nothing but objects and source
-/// files; returns which.
-fn only_objects(folder: &Path, called: &Path) -> Result<Contents, Error> {
+/// Checks that a directory that is to be replaced holds only objects and source files; returns these. Error
+/// messages use the path `called`.
+fn check_contents(folder: &Path, called: &Path) -> Result<Contents, Diagnostic> {
     let prefixes = [FUNCTION_PREFIX, IMAGE_PREFIX];
     let is_object = |name: &[u8]| {
         prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && name.ends_with(b".so")
@@ -304,38 +268,34 @@ fn only_objects(folder: &Path, called: &Path) -> Result<Contents, Error> {
     Ok(walk.contents)
 }
 
-/// The length of the names of folders with one source file each.
+/// Length of the name of a directory with one source file.
 pub const SOURCE_FOLDER_LENGTH: usize = 16;
 
-/// A walk over a folder in which all must be ours.
+/// Traversal of a directory that may only hold our own files.
 struct Walk<'a> {
     folder: &'a Path,
-    /// What to call it in messages.
+    /// Path of the directory in error messages.
     called: &'a Path,
     contents: Contents,
 }
 
 impl Walk<'_> {
-    /// Adds all entries of a folder `below`, each of which must be ours; returns those that are folders.
+    /// Adds the entries of the subdirectory `below`, all of which must be ours; returns its subdirectories.
     fn add(
         &mut self,
         below: &Path,
         mut is_ours: impl FnMut(&[u8], fs::FileType) -> bool,
-    ) -> Result<Vec<PathBuf>, Error> {
-        let called = self.called.join(below);
-        let error = |cause| Error::Folder {
-            folder: called.clone(),
-            cause,
-        };
+    ) -> Result<Vec<PathBuf>, Diagnostic> {
+        // Joining an empty path would add a slash.
+        let called: PathBuf = self.called.join(below).components().collect();
+        let error = folder_error(&called);
         let mut folders = Vec::new();
         for entry in fs::read_dir(self.folder.join(below)).map_err(error)? {
             let entry = entry.map_err(error)?;
             let (name, kind) = (entry.file_name(), entry.file_type().map_err(error)?);
             if !is_ours(name.as_encoded_bytes(), kind) {
-                return Err(Error::NotOurs {
-                    folder: called,
-                    entry: name,
-                });
+                let foreign = Diagnostic::new(Issue::ObjectFolderForeign).in_file(&called);
+                return Err(foreign.with("entry", printable(name.as_encoded_bytes())));
             }
             let path = below.join(name);
             if kind.is_dir() {
@@ -349,7 +309,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether there is something else at a path than a file of this content.
+/// Returns whether a path exists and is not a file with this content.
 fn is_taken(path: &Path, content: &SparseBytes) -> bool {
     let is_same_size = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == content.len();
     match fs::symlink_metadata(path) {

@@ -1,8 +1,8 @@
-//! What has no name yet, so that it goes when the program ends before its time.
+//! Removes unfinished output when the program ends early.
 //!
-//! A thread that waits for signals calls [`remove`] when one asks for the end. From then on nobody makes
-//! anything new, nor gives anything its name: who would waits for ever, which is not long. What belongs together
-//! and gets its names one after another does so while it is [`CommitGuard`].
+//! A thread that waits for signals calls [`remove`] on a signal to end. From then on, other threads can
+//! neither create output nor rename it to its target: they block until the program exits, which is soon.
+//! Several renames that belong together are protected by a [`CommitGuard`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 #[derive(Debug)]
 struct Unfinished {
     paths: Vec<PathBuf>,
-    /// How many have to be waited for.
+    /// Number of [`CommitGuard`]s.
     uninterrupted: u32,
 }
 
@@ -20,14 +20,14 @@ static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
     uninterrupted: 0,
 });
 
-/// Told when nobody has to be waited for any longer.
+/// Notified when a [`CommitGuard`] is dropped.
 static SETTLED: Condvar = Condvar::new();
 
 fn lock() -> MutexGuard<'static, Unfinished> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes something at `path`, which is unfinished if that works.
+/// Creates something at `path` and registers it as unfinished.
 pub(super) fn make<T, E>(path: &Path, make: impl FnOnce(&Path) -> Result<T, E>) -> Result<T, E> {
     let mut unfinished = lock();
     let made = make(path)?;
@@ -35,24 +35,24 @@ pub(super) fn make<T, E>(path: &Path, make: impl FnOnce(&Path) -> Result<T, E>) 
     Ok(made)
 }
 
-/// Does something to what is unfinished.
+/// Modifies unfinished output.
 pub(super) fn change<T>(change: impl FnOnce() -> T) -> T {
     let _unfinished = lock();
     change()
 }
 
-/// Something is finished, or gone.
+/// Unregisters output that is finished or removed.
 pub(super) fn end(path: &Path) {
     let mut unfinished = lock();
     unfinished.paths.retain(|other| other != path);
 }
 
-/// While there is one, the program does not end.
+/// Delays the end of the program while it exists.
 #[derive(Debug)]
 pub struct CommitGuard(());
 
 impl CommitGuard {
-    /// From now on until this is dropped. There may be several.
+    /// Delays the end of the program until this is dropped. There may be several guards.
     pub fn begin() -> Self {
         lock().uninterrupted += 1;
         Self(())
@@ -67,7 +67,7 @@ impl Drop for CommitGuard {
     }
 }
 
-/// Removes all that is unfinished, for a program that ends. Whoever makes something waits from now on.
+/// Removes all unfinished output before the program exits. From then on, threads that create output block.
 pub fn remove() {
     let mut unfinished = lock();
     while unfinished.uninterrupted > 0 {
@@ -77,7 +77,8 @@ pub fn remove() {
     std::mem::forget(unfinished);
 }
 
-/// The same, unless that had to be waited for, as it may have to be by the very thread that calls this.
+/// As [`remove`], but does nothing if it would have to wait, since the calling thread itself may hold the
+/// lock or a guard.
 pub fn try_remove() {
     let unfinished = match UNFINISHED.try_lock() {
         Ok(unfinished) => unfinished,
@@ -92,7 +93,7 @@ pub fn try_remove() {
 
 fn remove_paths(paths: &[PathBuf]) {
     for path in paths {
-        // One of them it is; about one that can't be removed nothing more can be done.
+        // Only one of the calls fits. Nothing can be done if both fail.
         let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
     }
 }

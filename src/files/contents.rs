@@ -1,19 +1,19 @@
-//! The entries of a folder, so that only these are deleted.
+//! The entries of a directory, so that only these are deleted.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The files and folders in a folder, by their paths below it.
+/// Paths of the files and subdirectories of a directory, relative to it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
     files: Vec<PathBuf>,
-    /// Each before those in it.
+    /// Subdirectories, each before those inside it.
     folders: Vec<PathBuf>,
 }
 
 impl Contents {
-    /// Whether there is nothing.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.folders.is_empty()
     }
@@ -23,13 +23,13 @@ impl Contents {
         self.files.push(path);
     }
 
-    /// Adds a folder, before what is in it.
+    /// Adds a subdirectory. It must be added before those inside it.
     pub fn add_folder(&mut self, path: PathBuf) {
         self.folders.push(path);
     }
 
-    /// Removes all of it, and then the folder. If anything else was put there, it stays, with the folders that it is in,
-    /// and this fails with [`io::ErrorKind::DirectoryNotEmpty`].
+    /// Removes all entries and then the directory. Other files that were put there are kept, with the
+    /// directories they are in; this then fails with [`io::ErrorKind::DirectoryNotEmpty`].
     pub fn remove(&self, folder: &Path) -> io::Result<()> {
         let mut removed = Ok(());
         for file in &self.files {
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::DirectoryNotEmpty);
         assert!(!root.join("one").exists() && !root.join("a/b/three").exists());
         fs::remove_file(root.join("a/b/other")).unwrap();
-        // What is gone already stops nothing.
+        // Missing entries do not stop the removal.
         contents.remove(&root).unwrap_err();
         assert!(!root.exists());
     }

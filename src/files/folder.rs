@@ -1,7 +1,7 @@
-//! A folder that others may write to as well.
+//! Creates files in a directory that others may write to.
 //!
-//! Whatever they put there, what is made here comes to lie below the folder: those in it are entered one by
-//! one, and never through a link. Files appear whole, and nothing that is there is replaced.
+//! Nothing is created outside the directory, whatever others put there: subdirectories are opened one by one,
+//! and links are not followed. Files appear atomically, and existing ones are not replaced.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -16,10 +16,10 @@ use rustix::io::Errno;
 use crate::files::staged::{NEW_FILE, OPEN_FILE, OPEN_FOLDER, make_beside};
 use crate::files::{CommitGuard, MappedFile, cleanup};
 
-/// How folders are opened.
+/// Flags for opening directories.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// An open folder.
+/// An open directory.
 #[derive(Debug)]
 pub struct SharedFolder {
     path: PathBuf,
@@ -27,7 +27,7 @@ pub struct SharedFolder {
 }
 
 impl SharedFolder {
-    /// Opens the folder that the user named, by whatever links; it and what it lies in are made if they are
+    /// Opens the directory that the user named, through any links. Creates it and its parents if they are
     /// missing.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
@@ -38,19 +38,19 @@ impl SharedFolder {
         })
     }
 
-    /// Where it lies.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a folder in it, which is made if it is missing. A link is none.
+    /// Opens a subdirectory, and creates it if it is missing. Does not follow a link.
     pub fn enter(&self, name: &OsStr) -> io::Result<Self> {
         let flags = FOLDER.union(OFlags::NOFOLLOW);
         let open = || rustix::fs::openat(&self.handle, name, flags, Mode::empty());
         let opened = match open() {
             Err(Errno::NOENT) => {
                 match rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER) {
-                    // Somebody else may just have made it.
+                    // Another process may just have created it.
                     Ok(()) | Err(Errno::EXIST) => open(),
                     Err(error) => Err(error),
                 }
@@ -63,22 +63,22 @@ impl SharedFolder {
         })
     }
 
-    /// Puts a file there under a new name, unless something has it.
+    /// Puts a file into the directory under a new name, unless the name is taken.
     ///
-    /// It is the same file where that can be, which takes no room: another name for it in this file system.
-    /// Else it is a copy. It is one too of a file that belongs to somebody else, who could change it later.
+    /// Uses a hard link if possible, which takes no space. Otherwise copies the file, as it does if the file
+    /// belongs to another user, who could change it later.
     pub fn put(&self, name: &str, file: &MappedFile) -> io::Result<()> {
         if file.is_own() {
             match rustix::fs::linkat(CWD, file.path(), &self.handle, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::EXIST) => return Ok(()),
-                // What file systems say that know no second names, or don't want this one, differs.
+                // File systems without hard links, or that reject this one, return various errors.
                 Err(_) => {}
             }
         }
-        self.put_copy(name, file)
+        self.write_copy(name, file)
     }
 
-    fn put_copy(&self, name: &str, content: &[u8]) -> io::Result<()> {
+    fn write_copy(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let _uninterrupted = CommitGuard::begin();
         let make = |path: &Path| rustix::fs::openat(&self.handle, path, NEW_FILE, OPEN_FILE);
         let (staged, copy) = make_beside(Path::new(name), make)?;
@@ -93,7 +93,7 @@ impl SharedFolder {
         written.and(removed.map_err(io::Error::from))
     }
 
-    /// Puts a symbolic link there, unless something has its name.
+    /// Creates a symbolic link, unless the name is taken.
     pub fn link(&self, name: &str, target: &Path) -> io::Result<()> {
         match rustix::fs::symlinkat(target, &self.handle, name) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -119,7 +119,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (folder, file) = folder_and_file(dir.path());
         folder.put("same", &file).unwrap();
-        folder.put_copy("copy", &file).unwrap();
+        folder.write_copy("copy", &file).unwrap();
         for (name, links) in [("same", 2), ("copy", 1)] {
             let path = dir.path().join("a/b").join(name);
             assert_eq!(fs::read(&path).unwrap(), b"content");
@@ -138,7 +138,7 @@ mod tests {
         symlink("nowhere", folder.path().join("dangling")).unwrap();
         for name in ["linked", "dangling"] {
             folder.put(name, &file).unwrap();
-            folder.put_copy(name, &file).unwrap();
+            folder.write_copy(name, &file).unwrap();
             folder.link(name, Path::new("elsewhere")).unwrap();
         }
         assert_eq!(fs::read(&other).unwrap(), b"somebody else's");

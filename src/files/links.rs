@@ -1,4 +1,4 @@
-//! Who decides where a path leads: the owners of the links on the way.
+//! Finds the owners of the links in a path, who control where it leads.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -10,24 +10,24 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::PROC_SUPER_MAGIC;
 use rustix::io::Errno;
 
-/// How many links the kernel follows before it gives up (`MAXSYMLINKS`).
+/// Maximum number of links that the kernel follows (`MAXSYMLINKS`).
 const MAX_LINKS: u32 = 40;
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
-    /// The users whom links on the way belong to.
+    /// User IDs of the owners of the links in the path.
     pub owners: BTreeSet<u32>,
-    /// Device and inode of what is at its end.
+    /// Device and inode of the target.
     pub number: (u64, u64),
 }
 
-/// Follows a path as the kernel does. Links of `/proc` are the kernel's own, and can lead into other mount namespaces: they
-/// count as nobody's.
+/// Follows a path as the kernel does. Links in `/proc` belong to the kernel and can lead into other mount
+/// namespaces: their owners are left out.
 pub fn trace(path: &Path) -> io::Result<Trace> {
     let mut owners = BTreeSet::new();
     let mut left = MAX_LINKS;
-    // Without links but the kernel's.
+    // The resolved path. The only links in it are the kernel's.
     let mut at = PathBuf::from(".");
     let mut steps = steps(path);
     while let Some(step) = steps.pop() {
@@ -48,7 +48,8 @@ pub fn trace(path: &Path) -> io::Result<Trace> {
     })
 }
 
-/// The parts of a path, the first one last; an absolute one begins at `/`, wherever the one before led.
+/// Returns the components of a path, the first one last. If the first one is `/`, joining it discards the
+/// path before it.
 fn steps(path: &Path) -> Vec<OsString> {
     let steps = path.components().map(Component::as_os_str);
     steps.rev().map(OsStr::to_owned).collect()

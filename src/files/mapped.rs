@@ -1,9 +1,9 @@
-//! Files that others wrote, read into memory of our own.
+//! Reads files that others wrote into private memory.
 //!
-//! Whoever may write to a file can change it while it is read. A map of such a file is no `&[u8]`: text that was found
-//! to be UTF-8 is other text a moment later, and so are numbers that were compared with a limit. So each file is copied
-//! before anything looks at it, and what is looked at stays as it is. Only copies are ever mapped, and those have
-//! no name by which others could open them.
+//! Anyone who can write to a file can change it while it is read. A mapping of such a file cannot be a
+//! `&[u8]`: text could change after it was checked to be UTF-8, and numbers after they were compared with a
+//! limit. Each file is therefore copied first. Only copies are mapped, and these have no name by which others
+//! could open them.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek};
@@ -22,30 +22,30 @@ use rustix::process::geteuid;
 use crate::files::Spool;
 use crate::threads;
 
-/// Which part of the memory there is files are read into. Beyond that, they are copied to disk: the system can take those out
-/// of memory when it needs the room.
+/// Fraction of the memory that file contents may fill: one in this many bytes. Further files are copied to
+/// disk, from where the system can evict them.
 const MEMORY_PART: u64 = 8;
 
-/// Files of up to so many bytes are always in memory: a map takes more than they do.
+/// Files of up to this many bytes are always in memory, because a mapping takes more.
 const SMALL: u64 = 1 << 20;
 
-/// How many bytes of holes a file may have. What programs write has none; a hole of any size takes no room on the disk,
-/// but the time to read it.
+/// Maximum bytes of holes in a file. Files written by programs have none. A hole takes no space on disk, but
+/// time to read.
 const MAX_HOLES: u64 = 1 << 30;
 
-/// How many bytes a thread reads at a time.
+/// Bytes that a thread reads at a time.
 const PIECE: usize = 8 << 20;
 
-/// How many bytes are looked at to find out what a file is.
+/// Bytes at the start of a file that are read to recognize it.
 const START: u64 = 4 << 10;
 
-/// How many bytes of files are in memory.
+/// Bytes of file contents in memory.
 static IN_MEMORY: AtomicU64 = AtomicU64::new(0);
 
-/// How many files are in use.
+/// Number of files in use.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// A regular file as it was when it was read.
+/// The contents of a regular file when it was read.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
@@ -60,11 +60,11 @@ pub struct MappedFile {
 /// A copy of a file's bytes.
 #[derive(Debug)]
 enum Bytes {
-    /// A few.
+    /// At most [`SMALL`] bytes.
     Small(Vec<u8>),
-    /// The first `len` bytes of memory that nothing else uses.
+    /// The first `len` bytes of private memory.
     InMemory { memory: MmapMut, len: usize },
-    /// In a file without a name.
+    /// A mapping of a file without a name.
     OnDisk(Mmap),
 }
 
@@ -75,7 +75,7 @@ impl Drop for MappedFile {
     }
 }
 
-/// A regular file that is open and not read yet.
+/// A regular file that is open but has not been read.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
@@ -84,8 +84,8 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Opens a file. What is not a regular file is refused, as far as can be without opening it,
-    /// which does things to some devices; and opening never waits: a FIFO could make it wait for ever.
+    /// Opens a file. Rejects anything but regular files, if possible without opening it, since that has side
+    /// effects on some devices. Never blocks, as opening a FIFO could.
     pub fn open(path: &Path) -> io::Result<Self> {
         refuse_irregular(&fs::metadata(path)?)?;
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -96,7 +96,7 @@ impl OpenFile {
         Self::of(file, path)
     }
 
-    /// The same of a file that is open already. `path` is what to call it.
+    /// Wraps an open file. `path` is its name in messages. Rejects anything but regular files.
     pub fn of(file: File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         refuse_irregular(&metadata)?;
@@ -107,32 +107,33 @@ impl OpenFile {
         })
     }
 
-    /// Its first bytes, all of them or 4 KiB, which show whether the file is worth reading. What is read later may differ.
+    /// Reads the first 4 KiB of the file, or all of it if it is smaller, to decide whether to read it. Later
+    /// reads may return other bytes.
     pub fn start(&self) -> io::Result<Vec<u8>> {
         self.read_part(0, START)
     }
 
-    /// Where it was opened.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many bytes it had when it was opened.
+    /// Returns the size in bytes when the file was opened.
     pub fn len(&self) -> u64 {
         self.metadata.len()
     }
 
-    /// Whether it had none.
+    /// Whether the file was empty when it was opened.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The file itself, for those who read and seek, and keep what they have read.
+    /// Returns the file, for callers that read and seek and keep what they have read.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Reads `size` bytes from byte `offset` on, or as many as there are.
+    /// Reads `size` bytes from offset `offset`, or fewer at the end of the file.
     pub fn read_part(&self, offset: u64, size: u64) -> io::Result<Vec<u8>> {
         let size = size.min(self.len().saturating_sub(offset));
         let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
@@ -141,7 +142,7 @@ impl OpenFile {
         Ok(bytes)
     }
 
-    /// Reads all of it, as long as it was when it was opened.
+    /// Reads the whole file, up to its size when it was opened.
     pub fn read(self) -> io::Result<MappedFile> {
         let len = self.metadata.len();
         refuse_sparse(&self.file, &self.metadata)?;
@@ -161,7 +162,7 @@ impl OpenFile {
 }
 
 impl MappedFile {
-    /// How many files this process has read and still uses.
+    /// Returns the number of files that this process has read and still uses.
     pub fn in_use() -> usize {
         IN_USE.load(Ordering::Relaxed)
     }
@@ -171,7 +172,8 @@ impl MappedFile {
         OpenFile::open(path)?.read()
     }
 
-    /// A file that only this process has, and that nothing writes to any more. `path` is what to call it.
+    /// Maps a file that only this process can open and that nothing writes to any more. `path` is its name in
+    /// messages.
     pub(super) fn of_own(file: &File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         Self::new(Bytes::of_own(file, metadata.len())?, path.to_owned(), &metadata)
@@ -191,37 +193,38 @@ impl MappedFile {
         })
     }
 
-    /// Where it was opened.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Device and inode, which tell whether two paths lead to the same file.
+    /// Returns device and inode, which are equal if two paths lead to the same file.
     pub fn number(&self) -> (u64, u64) {
         self.number
     }
 
-    /// Whether it got shorter while it was read, so that its end is missing.
+    /// Whether the file became shorter while it was read, so that its end is missing.
     pub fn has_shrunk(&self) -> bool {
         self.is_cut
     }
 
-    /// The user whom it belongs to.
+    /// Returns the user ID of the owner.
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Whether it belongs to the user who runs this, or to root: others could have made it for them to read.
+    /// Whether the file belongs to the current user or to root. Other users could have made it for this
+    /// program to read.
     pub fn is_trusted(&self) -> bool {
         is_trusted(self.owner)
     }
 
-    /// Whether it belongs to the user who runs this.
+    /// Whether the file belongs to the current user.
     pub fn is_own(&self) -> bool {
         self.owner == geteuid().as_raw()
     }
 
-    /// When it was written to last.
+    /// Returns the time of the last modification.
     pub fn modified(&self) -> SystemTime {
         self.modified
     }
@@ -236,19 +239,19 @@ impl Deref for MappedFile {
 }
 
 impl Bytes {
-    /// Maps a file of our own.
+    /// Maps a private file.
     #[expect(unsafe_code, reason = "maps a file")]
     fn of_own(file: &File, len: u64) -> io::Result<Self> {
         if len == 0 {
-            // It can't be mapped.
+            // An empty file cannot be mapped.
             return Ok(Self::Small(Vec::new()));
         }
-        // SAFETY: The file never had a name that others could have opened it by, or has none any longer and could be
-        // opened by this user only; and this process doesn't write to it any more.
+        // SAFETY: Nobody else can modify the file: it never had a name by which others could have opened it,
+        // or its name is gone and only this user could open it. This process no longer writes to it.
         Ok(Self::OnDisk(unsafe { Mmap::map(file)? }))
     }
 
-    /// How many bytes of memory it takes that the system can't write to disk.
+    /// Returns the bytes in memory that the system cannot write to disk.
     fn in_memory(&self) -> u64 {
         match self {
             Self::Small(bytes) => bytes.len() as u64,
@@ -270,7 +273,8 @@ impl Deref for Bytes {
     }
 }
 
-/// Fills `bytes` from a file's byte `offset` on as far as it goes, and returns how many there are.
+/// Fills `bytes` from offset `offset` of a file. Returns the number of bytes read, less than `bytes.len()` at
+/// the end of the file.
 fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut read = 0;
     while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
@@ -284,16 +288,16 @@ fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(read)
 }
 
-/// Reads the first `len` bytes of a file, in several threads.
+/// Reads the first `len` bytes of a file in several threads.
 fn read_to_memory(file: &File, len: u64) -> io::Result<Bytes> {
     let len = usize::try_from(len).map_err(io::Error::other)?;
     let mut memory = MmapMut::map_anon(len)?;
     let starts: Vec<usize> = (0..len).step_by(PIECE).collect();
-    // All pages of a piece at once take half the time that they take one by one. Large pages take even less where there are
-    // some, but much more where the system has to make room for them first.
+    // Populating all pages of a piece at once takes half the time of doing so one by one. Huge pages take
+    // even less if some are free, but far more if the system must make room for them first.
     threads::map(&starts, |&start| {
         let size = PIECE.min(len.saturating_sub(start));
-        // Linux before 5.14 cannot, and makes the pages when they are read to.
+        // Linux before 5.14 does not support this, and populates the pages when they are read into.
         let _ = memory.advise_range(Advice::PopulateWrite, start, size);
     });
     let offsets = (0..).step_by(PIECE);
@@ -311,7 +315,7 @@ fn read_to_memory(file: &File, len: u64) -> io::Result<Bytes> {
     Ok(Bytes::InMemory { memory, len })
 }
 
-/// Copies the first `len` bytes of a file into one of our own. Some file systems share the blocks of both.
+/// Copies the first `len` bytes of a file to a private file. Some file systems share the blocks of both.
 fn copy_to_disk(file: &File, len: u64) -> io::Result<Bytes> {
     let mut copy = Spool::create()?.into_file()?;
     let mut from = file;
@@ -320,7 +324,8 @@ fn copy_to_disk(file: &File, len: u64) -> io::Result<Bytes> {
     Bytes::of_own(&copy, copied)
 }
 
-/// How many bytes of memory there are: of the machine, or of the control group that this process is in (cgroups(7), version 2).
+/// Returns the bytes of memory of the machine, or of this process' control group if that has fewer
+/// (cgroups(7), version 2).
 fn memory() -> u64 {
     static MEMORY: OnceLock<u64> = OnceLock::new();
     *MEMORY.get_or_init(|| {
@@ -333,7 +338,7 @@ fn memory() -> u64 {
             .find_map(|line| line.strip_prefix("0::/"))
             .unwrap_or_default();
         let limits = Path::new("/sys/fs/cgroup").join(group);
-        // Limits of the groups around it hold as well.
+        // Limits of the parent groups also apply.
         let limits = limits.ancestors().filter_map(|group| {
             let limit = fs::read_to_string(group.join("memory.max")).ok()?;
             limit.trim().parse::<u64>().ok()
@@ -342,7 +347,7 @@ fn memory() -> u64 {
     })
 }
 
-/// Whether a user is the one who runs this, or root.
+/// Whether a user is the current user or root.
 pub fn is_trusted(owner: u32) -> bool {
     owner == 0 || owner == geteuid().as_raw()
 }
@@ -352,17 +357,17 @@ fn refuse_irregular(metadata: &Metadata) -> io::Result<()> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if !metadata.is_file() {
-        return Err(io::Error::other("is not a regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     Ok(())
 }
 
-/// Refuses a file with more holes than any program leaves.
+/// Rejects a file with more holes than any program leaves.
 fn refuse_sparse(file: &File, metadata: &Metadata) -> io::Result<()> {
-    /// The unit of `st_blocks`.
+    /// The unit of `st_blocks`, in bytes.
     const BLOCK: u64 = 512;
     let len = metadata.len();
-    // Files that the file system compresses have fewer blocks as well.
+    // Files compressed by the file system also have fewer blocks.
     let may_be_sparse = metadata.blocks().saturating_mul(BLOCK).saturating_add(MAX_HOLES) < len;
     if may_be_sparse && holes(file, len)? > MAX_HOLES {
         return Err(io::Error::other(format!(
@@ -373,12 +378,12 @@ fn refuse_sparse(file: &File, metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// How many bytes of a file are in holes, or a number above [`MAX_HOLES`].
+/// Returns the bytes of a file that are in holes. Stops counting above [`MAX_HOLES`].
 fn holes(file: &File, len: u64) -> io::Result<u64> {
     let (mut holes, mut at): (u64, u64) = (0, 0);
     while at < len && holes <= MAX_HOLES {
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            // Nothing but a hole follows.
+            // The rest is a hole.
             Err(Errno::NXIO) => len,
             other => other?.min(len),
         };
@@ -434,7 +439,7 @@ mod tests {
         assert_eq!(copy(bytes.len())[..], bytes);
         assert_eq!(copy(2_000_001)[..], bytes[..2_000_001]);
         assert!(copy(0).is_empty());
-        // longer than the file is by now
+        // Longer than the file.
         assert_eq!(copy(bytes.len() + 1)[..], bytes);
     }
 
@@ -447,7 +452,7 @@ mod tests {
         let read = |len: usize| read_to_memory(file.as_file(), len as u64).unwrap();
         assert!(read(bytes.len())[..] == bytes);
         assert!(read(2 * PIECE)[..] == bytes[..2 * PIECE]);
-        // longer than the file is by now
+        // Longer than the file.
         assert!(read(bytes.len() + 2 * PIECE)[..] == bytes);
     }
 

@@ -1,4 +1,4 @@
-//! Files: opened so that nothing planted can harm, and written whole or not at all.
+//! Opens files safely, even in directories that others can write to, and writes output atomically.
 
 pub mod cleanup;
 pub mod contents;

@@ -1,4 +1,4 @@
-//! The end of memory, which leaves nothing unfinished behind.
+//! Removes unfinished output when memory runs out.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use crate::files::cleanup;
 
-/// The system's allocator, but that it ends the program with status 1 when there is no memory left. Without it,
-/// Rust would abort the program, as for a mistake in it, and leave what is unfinished.
+/// The system's allocator, except that it exits with status 1 when memory runs out. Rust would abort the
+/// program, as for a bug, and leave unfinished output.
 #[derive(Debug)]
 pub struct CleanupOnOom;
 
-// SAFETY: Everything is left to the system's allocator; what comes from it is returned unless it is null, and
-// then nothing is returned.
+// SAFETY: The system's allocator does all the work. Its result is returned unless it is null, in which case
+// the function does not return.
 #[expect(unsafe_code, reason = "an allocator can't be written without it")]
 unsafe impl GlobalAlloc for CleanupOnOom {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: The caller's promises are those that are asked for, here and below.
+        // SAFETY: The caller's guarantees are those that the system's allocator requires, here and below.
         checked(unsafe { System.alloc(layout) }, layout.size())
     }
 
@@ -46,8 +46,7 @@ fn checked(memory: *mut u8, size: usize) -> *mut u8 {
     memory
 }
 
-/// Says what happened, removes what is unfinished and ends the program. Whatever needs memory for that and gets
-/// none either is left undone.
+/// Prints an error, removes unfinished output and exits. Steps that need memory and get none are left out.
 #[cold]
 fn give_up(size: usize) -> ! {
     static IS_GIVING_UP: AtomicBool = AtomicBool::new(false);
@@ -56,17 +55,17 @@ fn give_up(size: usize) -> ! {
     }
     if !IS_GIVING_UP.swap(true, Ordering::SeqCst) {
         IS_THIS_THREAD.set(true);
-        // A closed standard error can't be told about.
+        // Nothing can be done if standard error is closed.
         let _ = writeln!(
             io::stderr(),
             "jitinject: error: out of memory: {size} bytes more could not be had; what was there before is unchanged"
         );
         cleanup::try_remove();
     } else if !IS_THIS_THREAD.get() {
-        // Another thread is about to end the program.
+        // Another thread is about to exit.
         thread::sleep(Duration::from_secs(5));
     }
-    // SAFETY: It ends the program at once, with nothing of it being used any more.
+    // SAFETY: The program exits immediately and uses nothing afterwards.
     #[expect(unsafe_code, reason = "ends the program without what runs at its end")]
     unsafe {
         libc::_exit(1)

@@ -1,6 +1,6 @@
-//! Files packed by gzip, zstd and others: how they start, and how they are unpacked.
+//! Compressed files: magic numbers and decompression programs.
 
-/// What packed a file.
+/// Compression format of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Packing {
     /// gzip.
@@ -18,7 +18,7 @@ pub enum Packing {
 impl Packing {
     const ALL: [Self; 5] = [Self::Gzip, Self::Zstd, Self::Xz, Self::Bzip2, Self::Lz4];
 
-    /// What packed a file, by its first bytes.
+    /// Detects the format by the first bytes of a file.
     pub fn of(file: &[u8]) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -35,7 +35,7 @@ impl Packing {
         }
     }
 
-    /// The program that unpacks it, with `-dc`, to standard output.
+    /// Returns the program that decompresses the format to standard output with `-dc`.
     pub fn program(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",

@@ -1,4 +1,4 @@
-//! Finding the files in a folder, in which anything may lie.
+//! Finds the files in a directory, which may contain anything.
 
 use std::fs;
 use std::io;
@@ -6,43 +6,43 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::printable;
+use crate::diagnostics::{Diagnostic, Issue};
 
-/// How deep folders are searched.
+/// Maximum depth of the search, in directories.
 const MAX_DEPTH: usize = 64;
 
-/// A path without what could steer a terminal.
+/// Returns a path without characters that a terminal interprets.
 pub fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_bytes())
 }
 
-/// All in a folder and below that is no folder, in the order of the names; notes what could not be searched.
-pub fn files_below(folder: &Path, notes: &mut Vec<String>) -> Vec<PathBuf> {
+/// Returns all entries below a directory except directories, sorted by name. Adds a note for each directory
+/// that was not searched.
+pub fn files_below(folder: &Path, diagnostics: &mut Vec<Diagnostic>) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    add_files(folder, MAX_DEPTH, &mut files, notes);
+    add_files(folder, MAX_DEPTH, &mut files, diagnostics);
     files
 }
 
-fn add_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, notes: &mut Vec<String>) {
+fn add_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, diagnostics: &mut Vec<Diagnostic>) {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut entries = match entries {
         Ok(entries) => entries,
         Err(error) => {
-            let note = format!("cannot search {}: {error}", shown(folder));
-            return notes.push(note);
+            let failed = Diagnostic::new(Issue::CannotSearch).in_file(folder);
+            return diagnostics.push(failed.caused_by(&error));
         }
     };
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
-        // Links to folders are not followed: they may lead in circles.
+        // Links to directories are not followed, since they may form cycles.
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             files.push(entry.path());
         } else if depth > 0 {
-            add_files(&entry.path(), depth - 1, files, notes);
+            add_files(&entry.path(), depth - 1, files, diagnostics);
         } else {
-            let folder = shown(&entry.path());
-            notes.push(format!(
-                "{folder} is not searched: it is more than {MAX_DEPTH} folders deep"
-            ));
+            let deep = Diagnostic::new(Issue::FolderTooDeep).in_file(&entry.path());
+            diagnostics.push(deep.with("limit", MAX_DEPTH));
         }
     }
 }
@@ -64,14 +64,17 @@ mod tests {
                 expected.push(folder.join("file"));
             }
         }
-        // A folder stands before the file beside it.
+        // Directories are before the files next to them.
         expected.reverse();
-        let mut notes = Vec::new();
-        assert_eq!(files_below(root.path(), &mut notes), expected);
-        assert_eq!(notes.len(), 1);
+        let mut diagnostics = Vec::new();
+        assert_eq!(files_below(root.path(), &mut diagnostics), expected);
+        let issues: Vec<Issue> = diagnostics.iter().map(|it| it.issue).collect();
+        assert_eq!(issues, [Issue::FolderTooDeep]);
         assert!(
-            notes[0].ends_with("/a is not searched: it is more than 64 folders deep"),
-            "{notes:?}"
+            diagnostics[0]
+                .file
+                .as_ref()
+                .is_some_and(|file| file.ends_with("/a"))
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes on their way, kept in a file that has no name.
+//! Buffers streams of bytes in temporary files without a name.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::files::MappedFile;
 
-/// How many bytes of a stream are looked at before the rest is read: far more than anything is recognised by.
+/// Bytes at the start of a stream that are read to recognize it: far more than any format needs.
 const START: u64 = 64 << 10;
 
-/// How many bytes are copied at a time.
+/// Bytes that are copied at a time.
 const PIECE: u64 = 1 << 20;
 
 /// Which side of a copy failed.
@@ -29,7 +29,8 @@ impl From<CopyError> for io::Error {
     }
 }
 
-/// Copies all of a stream if its first bytes are `wanted`, and else only these: it may be endless.
+/// Copies a whole stream if `wanted` accepts its first bytes, otherwise only these: the stream may be
+/// endless.
 pub fn copy_if(
     mut from: impl Read,
     to: &mut impl Write,
@@ -54,14 +55,15 @@ pub fn copy_if(
     Ok(())
 }
 
-/// A temporary file. It goes with the program, whatever becomes of it.
+/// A temporary file. It is gone when the program ends, however that happens.
 #[derive(Debug)]
 pub struct Spool {
     file: BufWriter<File>,
 }
 
 impl Spool {
-    /// Where temporary files lie: in `TMPDIR`, else in `/var/tmp`, which unlike `/tmp` is not in memory.
+    /// Returns the directory for temporary files: `TMPDIR`, else `/var/tmp`, which unlike `/tmp` is not in
+    /// memory.
     pub fn folder() -> PathBuf {
         match std::env::var_os("TMPDIR") {
             Some(folder) if !folder.is_empty() => folder.into(),
@@ -69,7 +71,7 @@ impl Spool {
         }
     }
 
-    /// Starts an empty file.
+    /// Creates an empty file.
     pub fn create() -> io::Result<Self> {
         let file = tempfile::tempfile_in(Self::folder())?;
         Ok(Self {
@@ -77,12 +79,12 @@ impl Spool {
         })
     }
 
-    /// Maps what was written. `path` is what to call it.
+    /// Maps the bytes written. `path` is the name of the result in messages.
     pub fn map(self, path: &Path) -> io::Result<MappedFile> {
         MappedFile::of_own(&self.into_file()?, path)
     }
 
-    /// The file, with all that was written.
+    /// Returns the file after writing buffered bytes.
     pub(super) fn into_file(self) -> io::Result<File> {
         self.file.into_inner().map_err(io::IntoInnerError::into_error)
     }

@@ -1,8 +1,7 @@
-//! Files and folders that get their name only once they are whole.
+//! Files and directories that appear atomically, under a temporary name first.
 //!
-//! Both are made under another name beside their own, by us alone (O_EXCL, O_NOFOLLOW, folders with mode
-//! 0700), and take their name by a rename. Dropped before that, they are removed, and so they are when a signal
-//! ends the program.
+//! Both are created next to their target, privately (O_EXCL, O_NOFOLLOW, directories with mode 0700), and
+//! renamed when complete. They are removed if they are dropped before that, or if a signal ends the program.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,29 +15,29 @@ use crate::files::cleanup::{self, CommitGuard};
 use crate::files::contents::Contents;
 use crate::files::stream;
 
-/// How many names are tried for something new before giving up: others may have planted some.
+/// How many names are tried for a new file. Other users may have taken some on purpose.
 const ATTEMPTS: u32 = 1000;
 
-/// A file that was not there before, not even as a symbolic link.
+/// Flags for creating a file where nothing exists, not even a symbolic link.
 pub(super) const NEW_FILE: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// The mode of a file in a folder: who is let into that may look.
+/// Mode of a file in a directory: readable by all who can enter the directory.
 pub(super) const OPEN_FILE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
-/// The mode of a folder in a folder, likewise.
+/// Mode of a subdirectory, likewise.
 pub(super) const OPEN_FOLDER: Mode = OPEN_FILE.union(Mode::XUSR).union(Mode::XGRP).union(Mode::XOTH);
 
-/// Makes something new beside `target` with `make`, under a hidden name that nothing has yet.
+/// Creates something next to `target` with `make`, under an unused hidden name.
 pub(super) fn make_beside<T>(
     target: &Path,
     make: impl Fn(&Path) -> rustix::io::Result<T>,
 ) -> io::Result<(PathBuf, T)> {
     for attempt in 0..ATTEMPTS {
-        // Not made from the target's name, which may be as long as a name can be.
+        // Does not contain the target's name, which may have the maximum length.
         let hidden = format!(".jitinject-{}-{attempt}.tmp", std::process::id());
         let path = target.with_file_name(hidden);
         match cleanup::make(&path, &make) {
@@ -50,7 +49,7 @@ pub(super) fn make_beside<T>(
     Err(Errno::EXIST.into())
 }
 
-/// Writes a whole file, under another name first, or to a stream.
+/// Writes a file atomically, or writes to a stream.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     if stream::is_stream(path) {
         return stream::open(path)?.write_all(content);
@@ -60,7 +59,7 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     file.commit().map(drop)
 }
 
-/// A regular file in the making.
+/// A regular file that has not been committed.
 #[derive(Debug)]
 pub struct StagedFile {
     target: PathBuf,
@@ -69,8 +68,7 @@ pub struct StagedFile {
 }
 
 impl StagedFile {
-    /// Starts a file that is to be `target`. Only its owner will be able to read it, as is perf's custom for
-    /// profiles.
+    /// Creates the file for `target`. Only its owner can read it, as perf does for profiles.
     pub fn create(target: &Path) -> io::Result<Self> {
         if fs::symlink_metadata(target).is_ok_and(|found| found.is_dir()) {
             return Err(io::Error::other("there is a folder of that name"));
@@ -85,16 +83,16 @@ impl StagedFile {
         })
     }
 
-    /// The file, to be written.
+    /// Returns the file for writing.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Gives the file its name. A file or link that had it goes with the returned value.
+    /// Renames the file to its target. The returned value keeps the file or link that it replaces.
     pub fn commit(self) -> io::Result<Committed> {
         let _uninterrupted = CommitGuard::begin();
-        match put_in_place(&self.staged, &self.target) {
-            // NFS and some others know no flags.
+        match write_in_place(&self.staged, &self.target) {
+            // NFS and some other file systems do not support the flags.
             Err(Errno::INVAL) => self.replace()?,
             other => other?,
         }
@@ -105,7 +103,7 @@ impl StagedFile {
         Ok(Committed::File(self))
     }
 
-    /// Takes the name at once, while what had it has a second one.
+    /// Replaces the target with a plain rename, after making a second link to the old file.
     fn replace(&self) -> io::Result<()> {
         let old = make_beside(&self.target, |path| rustix::fs::link(&self.target, path));
         let renamed = fs::rename(&self.staged, &self.target);
@@ -120,8 +118,8 @@ impl StagedFile {
     }
 }
 
-/// Renames something, so that what is in its place gets its name.
-fn put_in_place(staged: &Path, target: &Path) -> rustix::io::Result<()> {
+/// Renames `staged` to `target`. If `target` exists, it gets the name `staged`.
+fn write_in_place(staged: &Path, target: &Path) -> rustix::io::Result<()> {
     match rustix::fs::renameat_with(CWD, staged, CWD, target, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) => exchange(staged, target),
         other => other,
@@ -134,25 +132,25 @@ fn exchange(one: &Path, other: &Path) -> rustix::io::Result<()> {
 
 impl Drop for StagedFile {
     fn drop(&mut self) {
-        // Nothing more can be done about a file that can't be removed.
+        // Nothing can be done if the file cannot be removed.
         let _ = fs::remove_file(&self.staged);
         cleanup::end(&self.staged);
     }
 }
 
-/// A folder of files in the making.
+/// A directory of files that has not been committed.
 #[derive(Debug)]
 pub struct StagedFolder {
     target: PathBuf,
-    /// Where the folder is, and once it has its name, the one that had it before.
+    /// Path of the directory; after it was committed, that of the directory it replaced.
     staged: PathBuf,
     handle: OwnedFd,
-    /// What the one that had its name before consists of.
+    /// Contents of the directory that this one replaced.
     replaced: Option<Contents>,
 }
 
 impl StagedFolder {
-    /// Starts a folder that is to be `target`, open to nobody else.
+    /// Creates the directory for `target`. Other users cannot enter it.
     pub fn create(target: &Path) -> io::Result<Self> {
         let (staged, ()) = make_beside(target, |path| rustix::fs::mkdirat(CWD, path, Mode::RWXU))?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -169,7 +167,7 @@ impl StagedFolder {
         })
     }
 
-    /// Makes a folder in the folder, unless it is there.
+    /// Creates a subdirectory, unless it exists.
     pub fn create_folder(&self, name: &str) -> io::Result<()> {
         match cleanup::change(|| rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER)) {
             Err(Errno::EXIST) | Ok(()) => Ok(()),
@@ -177,23 +175,23 @@ impl StagedFolder {
         }
     }
 
-    /// Starts a file in the folder, readable for all whom the folder is open to.
+    /// Creates a file in the directory, readable by all who can enter the directory.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
         let open = || rustix::fs::openat(&self.handle, name, NEW_FILE, OPEN_FILE);
         Ok(cleanup::change(open)?.into())
     }
 
-    /// Gives the folder its name. What had it must be a folder that is ours: `ours` looks at it, which nobody else finds any
-    /// longer, and returns what it consists of. That goes with the returned value; if `ours` fails, it has its name again.
-    /// Errors of the system become what `error` makes of them.
+    /// Renames the directory to its target. If the target exists, it is moved to a private name first, and
+    /// `ours` must recognize it as a directory of jitinject's and return its contents. The returned value
+    /// keeps it. If `ours` fails, the target gets its name back. `error` converts I/O errors.
     pub fn commit<E>(
         mut self,
         ours: impl FnOnce(&Path) -> Result<Contents, E>,
         error: impl Fn(io::Error) -> E,
     ) -> Result<Committed, E> {
         let _uninterrupted = CommitGuard::begin();
-        let put = match put_in_place(&self.staged, &self.target) {
-            // NFS and some others know no flags.
+        let put = match write_in_place(&self.staged, &self.target) {
+            // NFS and some other file systems do not support the flags.
             Err(Errno::INVAL) => self.exchange_in_steps(),
             other => other.map_err(io::Error::from),
         };
@@ -212,7 +210,7 @@ impl StagedFolder {
         Ok(Committed::Folder(self))
     }
 
-    /// Has what had the name before have it again.
+    /// Exchanges the two names again.
     fn give_back(&self) -> io::Result<()> {
         match exchange(&self.staged, &self.target) {
             Err(Errno::INVAL) => self.exchange_in_steps(),
@@ -223,14 +221,14 @@ impl StagedFolder {
     fn exchange_in_steps(&self) -> io::Result<()> {
         let make = |path: &Path| rustix::fs::mkdirat(CWD, path, Mode::RWXU);
         let (old, ()) = make_beside(&self.target, make)?;
-        // It holds what must not be lost from here on, or nothing.
+        // Must not be cleaned up: from here on, it holds the only copy of the old directory, or nothing.
         cleanup::end(&old);
         let has_old = fs::symlink_metadata(&self.target).is_ok();
         if has_old {
             fs::rename(&self.target, &old)?;
         }
         if let Err(error) = fs::rename(&self.staged, &self.target) {
-            // The first failure is the one to be told.
+            // The first failure is reported.
             let _ = fs::rename(&old, &self.target);
             return Err(error);
         }
@@ -240,9 +238,8 @@ impl StagedFolder {
         }
     }
 
-    /// Moves files of the folder, by their names, into another on the same file system: all of them or none.
-    /// What has one of the names there must be the same by `is_same`, which is asked for both paths, and
-    /// stays.
+    /// Moves files of the directory into another one on the same file system: all of them or none. A file
+    /// that exists there is kept; it must be the same by `is_same`, which gets both paths.
     pub fn move_files(
         self,
         names: &[String],
@@ -262,7 +259,7 @@ impl StagedFolder {
                 Ok(()) => new.push(target),
                 Err(Errno::EXIST) if is_same(&staged, &target) => {}
                 Err(error) => {
-                    // The first failure is the one to be told.
+                    // The first failure is reported.
                     let _ = Committed::Files(new).undo();
                     return Err((target, error.into()));
                 }
@@ -272,17 +269,17 @@ impl StagedFolder {
     }
 }
 
-/// Renames a file unless there is something at `target`.
+/// Renames a file unless `target` exists.
 fn rename_new(from: &Path, target: &Path) -> rustix::io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, target, RenameFlags::NOREPLACE) {
-        // NFS and some others don't know the flag; a link does the same.
+        // NFS and some other file systems do not support the flag. A hard link has the same effect.
         Err(Errno::INVAL) => rustix::fs::link(from, target),
         other => other,
     }
 }
 
-/// Makes the folders that `name` lies in below `folder`, as far as they are missing; what is there already
-/// must be folders, not links to any.
+/// Creates the missing parent directories of `name` below `folder`. Existing ones must be directories, not
+/// links.
 fn make_folders(folder: &Path, name: &str) -> io::Result<()> {
     let mut path = folder.to_owned();
     let Some((folders, _)) = name.rsplit_once('/') else {
@@ -301,8 +298,8 @@ fn make_folders(folder: &Path, name: &str) -> io::Result<()> {
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        // Nothing more can be done about a folder that can't be removed. In one that was replaced, others may have put
-        // something since it was looked at, which stays.
+        // Nothing can be done if the directory cannot be removed. Files that others have put into a replaced
+        // directory since its contents were listed are kept.
         let _ = match &self.replaced {
             None => fs::remove_dir_all(&self.staged),
             Some(contents) => contents.remove(&self.staged),
@@ -311,19 +308,19 @@ impl Drop for StagedFolder {
     }
 }
 
-/// What has its name now, and could still be taken back.
+/// What was renamed to its target and can still be undone.
 #[derive(Debug)]
 pub enum Committed {
-    /// A file. What had its name before is removed when this is dropped.
+    /// A file. Dropping this removes the file that it replaced.
     File(StagedFile),
-    /// A folder, likewise.
+    /// A directory, likewise.
     Folder(StagedFolder),
-    /// Files that were not there before.
+    /// Files that did not exist before.
     Files(Vec<PathBuf>),
 }
 
 impl Committed {
-    /// Gives a name back to what had it before, if anything did, and removes what is new.
+    /// Restores what was replaced, if anything, and removes the new files.
     pub fn undo(self) -> io::Result<()> {
         match self {
             Self::File(file) if fs::symlink_metadata(&file.staged).is_ok() => {
@@ -336,7 +333,7 @@ impl Committed {
                     true => folder.give_back()?,
                     false => fs::rename(&folder.target, &folder.staged)?,
                 }
-                // What is new goes as a whole.
+                // The new directory is removed with everything in it.
                 folder.replaced = None;
                 Ok(())
             }

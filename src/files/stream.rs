@@ -1,9 +1,9 @@
-//! Outputs that are no files of ours: what the user named as a stream.
+//! Opens outputs that are streams instead of files.
 //!
-//! An output is a file that is made anew ([`crate::files::StagedFile`]), or a stream. A stream is what `/dev` and `/proc`
-//! call an open file (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/3`), and a FIFO or a character device that has
-//! the very name of the output and belongs to the user or to root. Of all others, somebody else may have made them: a
-//! link to a FIFO is not followed, but replaced, as every link is.
+//! An output is a new file ([`crate::files::StagedFile`]) or a stream. Streams are open files named by `/dev`
+//! and `/proc` (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/3`), and FIFOs and character devices that the
+//! path names without a link and that belong to the user or to root. Others could have been planted: a link
+//! to a FIFO is replaced, as every link is, instead of followed.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -18,19 +18,19 @@ use rustix::io::Errno;
 use crate::files::mapped::is_trusted;
 use crate::files::stdio;
 
-/// How long a FIFO is given to get a reader, who may be started just after the program: `jitinject -o fifo & perf
-/// report -i fifo`.
+/// How long to wait for a reader of a FIFO, which may be started just after the program: `jitinject -o fifo &
+/// perf report -i fifo`.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it is left alone before it is asked again.
+/// Time between two attempts to open a FIFO.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How streams are opened: without waiting for a reader, and without becoming the terminal of the process.
+/// Flags for opening streams, without waiting for a reader or acquiring a controlling terminal.
 const WRITE: OFlags = OFlags::WRONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// Whether what is written to a path goes to a stream, if it may go there at all ([`open`]).
+/// Whether a path is that of a stream. [`open`] may still reject it.
 pub fn is_stream(path: &Path) -> bool {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => is_open_file(path),
@@ -39,8 +39,8 @@ pub fn is_stream(path: &Path) -> bool {
     }
 }
 
-/// Whether a path is one by which the system calls an open file, as it is written. Links of these folders can't be planted;
-/// those of others can, wherever they lead.
+/// Whether a path, as written, is one that the system uses for open files. Links in these directories cannot
+/// be planted; links in others can, wherever they lead.
 fn is_open_file(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(path);
     let names: Option<Vec<&str>> = folder
@@ -69,14 +69,14 @@ pub fn open(path: &Path) -> io::Result<File> {
             .into();
         return blocking(file);
     }
-    // Opening a device may do something to it.
+    // Opening a device may have side effects.
     refuse_strange(&found)?;
     let file = open_waiting(path)?;
     refuse_strange(&file.metadata()?)?;
     blocking(file)
 }
 
-/// Opens a stream that is no link, and gives a FIFO some time to get a reader.
+/// Opens a stream without following a link. Waits some time for the reader of a FIFO.
 fn open_waiting(path: &Path) -> io::Result<File> {
     let start = Instant::now();
     loop {
@@ -87,7 +87,7 @@ fn open_waiting(path: &Path) -> io::Result<File> {
     }
 }
 
-/// What has no reader has no such device, as the system puts it.
+/// Replaces ENXIO ("no such device or address"), which means that a FIFO has no reader.
 fn without_reader(error: Errno) -> io::Error {
     match error {
         Errno::NXIO => io::Error::other("nothing reads from it"),
@@ -95,7 +95,7 @@ fn without_reader(error: Errno) -> io::Error {
     }
 }
 
-/// Makes sure that nobody else can have put it there for us to write to.
+/// Rejects anything that another user may have put there.
 fn refuse_strange(found: &Metadata) -> io::Result<()> {
     let (kind, owner) = (found.file_type(), found.uid());
     if !kind.is_fifo() && !kind.is_char_device() {
@@ -111,7 +111,7 @@ fn refuse_strange(found: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// From here on, writing waits for the reader.
+/// Makes writes wait for the reader.
 fn blocking(file: File) -> io::Result<File> {
     let flags = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;

@@ -1,4 +1,4 @@
-//! Opening files in folders that others can write to.
+//! Opens files in directories that others can write to.
 
 use std::fs::File;
 use std::io;
@@ -9,21 +9,21 @@ use rustix::io::Errno;
 
 use crate::files::OpenFile;
 
-/// Opens a regular file below `folder`, by a path relative to it.
+/// Opens a regular file by its path relative to `folder`.
 ///
-/// The kernel follows no symbolic link and no `..` out of the folder on the way, whoever changes the path meanwhile.
-/// That needs Linux 5.6; with an older one, this is an error of kind `Unsupported`.
+/// The kernel follows no symbolic link and no `..` out of the directory, even if others change the path
+/// meanwhile. Fails with kind `Unsupported` before Linux 5.6.
 pub fn open_within(folder: &Path, inside: &Path) -> io::Result<OpenFile> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let parent = rustix::fs::open(folder, flags, Mode::empty())?;
-    // Opening a FIFO would wait for somebody to write to it.
+    // Opening a FIFO would otherwise wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let file =
         rustix::fs::openat2(&parent, inside, flags, Mode::empty(), resolve).map_err(|error| match error {
-            Errno::LOOP => io::Error::other("it is a symbolic link, or in a folder that is one"),
+            Errno::LOOP => io::Error::other("a symbolic link, or in a directory that is one"),
             Errno::XDEV => io::Error::other("it is outside of the folder"),
-            Errno::NXIO => io::Error::other("it is not a regular file"),
+            Errno::NXIO => io::Error::other("not a regular file"),
             error => error.into(),
         })?;
     OpenFile::of(File::from(file), &folder.join(inside))

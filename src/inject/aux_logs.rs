@@ -1,75 +1,74 @@
-//! What logs and traces tell beside code, and how it gets into a profile.
+//! Logs of Mono's profiler and XRay traces, and how their events and call stacks get into a profile.
 
 use crate::bytes::ByteOrder;
 use crate::code::clock::CLOCK_MONOTONIC;
 use crate::code::profile_index::ProfileIndex;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::MappedFile;
-use crate::inject::events::splice::Found;
 use crate::inject::events::synthesize::Base;
 use crate::inject::events::{Made, splice, synthesize};
 use crate::inject::mono::Logs;
 use crate::inject::sources::Alignments;
 use crate::inject::xray::Traces;
-use crate::inject::{Error, Options, mono, xray};
+use crate::inject::{Options, mono, xray};
 use crate::perf::Profile;
-use crate::perf::synthesis::{self, Origin};
-use crate::summary::Warning;
+use crate::perf::synthesis::Origin;
 use crate::tally::Tally;
 
-/// Logs and traces.
+/// Logs and traces in use.
 #[derive(Debug)]
 pub struct AuxLogs<'a> {
-    /// Of Mono's profiler.
+    /// Logs of Mono's profiler.
     pub logs: Logs<'a>,
-    /// Of XRay.
+    /// XRay traces.
     pub traces: Traces<'a>,
-    /// What did not get into the profile as it was.
-    pub losses: Tally<synthesis::Loss>,
-    /// What became of call chains.
-    pub notes: Vec<String>,
+    /// Data that the profile does not contain as it was logged.
+    pub losses: Tally<Issue>,
+    /// Messages about call chains.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl<'a> AuxLogs<'a> {
-    /// Those that were read.
+    /// Combines logs and traces that were read.
     pub fn new(logs: Logs<'a>, traces: Traces<'a>) -> Self {
         Self {
             logs,
             traces,
             losses: Tally::default(),
-            notes: Vec::new(),
+            diagnostics: Vec::new(),
         }
     }
 
-    /// All files that were read.
+    /// Returns all files that were read.
     pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
         self.logs.files().chain(self.traces.files())
     }
 
-    /// Whether events are to be made of them, beside a profile's own.
+    /// Whether events are to be added to a profile.
     pub fn has_events(&self, options: &Options) -> bool {
         let of_logs = mono::wanted(options, true).is_none_or(|kinds| !kinds.is_empty());
         let of_traces = xray::wanted(options, true).is_none_or(|kinds| !kinds.is_empty());
         !self.logs.all.is_empty() && of_logs || !self.traces.all.is_empty() && of_traces
     }
 
-    /// Whether they have to do with call chains of a profile.
+    /// Whether call chains of a profile are to be replaced.
     pub fn has_stacks(&self, options: &Options) -> bool {
         let has_any = !self.logs.all.is_empty() || !self.traces.all.is_empty();
         has_any && options.splice_stacks
     }
 
-    /// Finds out what their events and stacks need to become those of what was `recorded`, if anything was.
-    /// `aligned` tells how the times of logs become those of it.
+    /// Prepares the conversion of events and stacks, for a `recorded` profile if there is one. `aligned` has
+    /// the alignments of the logs with its clock.
     pub fn prepare(&mut self, recorded: Option<(&Profile<'_>, &ProfileIndex)>, aligned: &Alignments) {
         mono::prepare(recorded, aligned, &mut self.logs);
     }
 
-    /// Makes a profile of their events, and of what was recorded, if anything was.
+    /// Makes a profile of the events, together with a recorded profile if there is one.
     pub fn make_events<'p>(
         &mut self,
         options: &Options,
         recorded: Option<&'p Profile<'p>>,
-    ) -> Result<Made<'p>, Error> {
+    ) -> Result<Made<'p>, Diagnostic> {
         let is_beside = recorded.is_some();
         let of_logs = mono::select_events(options, &mut self.logs, is_beside, 0);
         let mut definitions = of_logs.definitions().to_vec();
@@ -80,14 +79,14 @@ impl<'a> AuxLogs<'a> {
             None => Some(CLOCK_MONOTONIC),
         };
         if !is_beside && !self.logs.all.is_empty() && clock_id != Some(CLOCK_MONOTONIC) {
-            self.traces.warnings.push(Warning::new(
-                "the traces' times are on another clock than those of the logs, so they can't be compared; make a profile of each",
-            ));
+            self.traces
+                .diagnostics
+                .push(Diagnostic::new(Issue::XrayClockOfLogs));
         }
         let base = match recorded {
             Some(profile) => Base::Recorded(profile),
             None => Base::Nothing(Origin {
-                order: ByteOrder::Little,
+                endian: ByteOrder::Little,
                 clock_id,
                 host: b"",
                 os_release: b"",
@@ -106,18 +105,23 @@ impl<'a> AuxLogs<'a> {
         Ok(made)
     }
 
-    /// The records of a profile, whose samples have the call chains that are told. Notes how many have.
-    pub fn splice_stacks(&mut self, options: &Options, profile: &Profile<'_>) -> Result<MappedFile, Error> {
+    /// Returns the records of a profile with call chains from logs and traces. Notes how many were found.
+    pub fn splice_stacks(
+        &mut self,
+        options: &Options,
+        profile: &Profile<'_>,
+    ) -> Result<MappedFile, Diagnostic> {
         let mut sources = mono::stack_sources(&mut self.logs);
         sources.extend(xray::stack_sources(&mut self.traces));
         let names: Vec<String> = sources.iter().map(|source| source.name()).collect();
         let (records, found) = splice(profile, sources)?;
-        self.notes.extend(names.iter().zip(found).map(|(name, found)| {
-            let Found { known, total } = found;
-            format!("{name}: {known} of {total} samples in its code got the call chain that it tells of")
-        }));
+        self.diagnostics
+            .extend(names.iter().zip(found).map(|(name, found)| {
+                let replaced = Diagnostic::new(Issue::ChainsReplaced).with("source", name);
+                replaced.with("known", found.known).with("total", found.total)
+            }));
         if !self.has_events(options) {
-            self.traces.look_through();
+            self.traces.count_records();
         }
         Ok(records)
     }

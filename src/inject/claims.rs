@@ -1,28 +1,29 @@
-//! Which marker has which file: one of two runtimes must not get the file of the other.
+//! Assignment of files to markers, so that no runtime gets the file of another one.
 
 use std::sync::Arc;
 
 use crate::bytes::printable;
 use crate::code::profile_index::Marker;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::MappedFile;
 use crate::hash::HashMap;
 use crate::inject::dedup::{ContentId, Contents};
 use crate::perf::event::FileNumber;
 use crate::units::Pid;
 
-/// What tells the files of markers apart.
+/// What identifies the file of a marker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Identity<'a> {
-    /// The path in the mount namespace of the process.
+    /// Path in the mount namespace of the process.
     pub path: &'a [u8],
-    /// The number of the file, if the profile has it.
+    /// Device and inode of the file, if recorded.
     pub number: Option<FileNumber>,
-    /// The inode of the mount namespace that the path is one of.
+    /// Inode of the mount namespace, if recorded.
     pub namespace: Option<u64>,
 }
 
 impl Identity<'_> {
-    /// Whether both can mean one file.
+    /// Whether both may be the same file.
     fn is_like(&self, other: &Identity<'_>) -> bool {
         match (self.number, other.number) {
             (Some(one), Some(other)) => one == other,
@@ -35,19 +36,19 @@ impl Identity<'_> {
     }
 }
 
-/// All markers by which one process mapped one file. It may do so again and again.
+/// All markers that one process made for one file, which may be many.
 pub struct Group<'a> {
-    /// The first of them.
+    /// First marker.
     pub first: &'a Marker,
-    /// What tells the file from others.
+    /// Identity of the file.
     pub identity: Identity<'a>,
-    /// The offsets of the records of all of them.
+    /// Offsets of the markers' records, in bytes.
     pub records: Vec<u64>,
-    /// The file, or why there is none.
-    pub chosen: Option<Result<Arc<MappedFile>, String>>,
+    /// The file, or why it is missing; `None` until this is decided.
+    pub chosen: Option<Result<Arc<MappedFile>, Diagnostic>>,
 }
 
-/// Who has which content: what its marker says, and the process that mapped it first.
+/// Assigned contents of files, with the identity and the process of the first marker of each.
 #[derive(Default)]
 pub struct Claims<'a> {
     contents: Contents,
@@ -55,47 +56,47 @@ pub struct Claims<'a> {
 }
 
 impl<'a> Claims<'a> {
-    /// Notes that the marker of a group has a file.
+    /// Assigns a file to a group of markers.
     pub fn add(&mut self, file: &Arc<MappedFile>, group: &Group<'a>) {
         let claim = (group.identity, group.first.pid);
         self.claims.entry(self.contents.of(file)).or_insert(claim);
     }
 
-    /// Makes sure that a file is not that of another marker, nor a copy of that. One process may have two dumps of one
-    /// name, which two runtimes in it write to different folders.
-    pub fn check(&mut self, file: &Arc<MappedFile>, group: &Group<'_>) -> Result<(), String> {
+    /// Rejects a file that belongs to another marker, or is a copy of such a file. One process may have two
+    /// dumps of one name, if two runtimes in it write to different folders.
+    pub fn check(&mut self, file: &Arc<MappedFile>, group: &Group<'_>) -> Result<(), Diagnostic> {
         let Some((identity, pid)) = self.claims.get(&self.contents.of(file)) else {
             return Ok(());
         };
         let (own, own_pid) = (&group.identity, group.first.pid);
-        // One that was removed and made anew has another number.
+        // A file that was removed and created again has another inode.
         let is_renewed = *pid == own_pid && identity.has_path_of(own);
         if identity.is_like(own) || is_renewed {
             Ok(())
         } else if *pid == own_pid {
-            Err(format!("is the one that it called {}", printable(identity.path)))
+            Err(Diagnostic::new(Issue::UsedForOtherPath).with("path", printable(identity.path)))
         } else {
-            Err(format!("is the one of process {pid}"))
+            Err(Diagnostic::new(Issue::UsedForOtherProcess).with("pid", pid))
         }
     }
 }
 
-/// A file that may be the one of a marker. The least one is the likeliest.
-pub struct Pair {
-    /// Whether it has another name.
+/// A file that may belong to a group of markers. The lowest [`MatchCandidate::rank`] is the most likely one.
+pub struct MatchCandidate {
+    /// Whether the file name differs from the recorded one.
     pub is_renamed: bool,
-    /// How far its first record is from the marker, in nanoseconds.
+    /// Time between the marker and the first record, in nanoseconds.
     pub distance: u64,
-    /// How early it was looked for.
+    /// Position in the search order.
     pub order: usize,
-    /// The group of the marker.
+    /// Index of the group.
     pub group: usize,
     /// The file.
     pub file: Arc<MappedFile>,
 }
 
-impl Pair {
-    /// What pairs are sorted by.
+impl MatchCandidate {
+    /// Returns the key to sort pairs by.
     pub fn rank(&self) -> (bool, u64, usize, usize) {
         (self.is_renamed, self.distance, self.order, self.group)
     }

@@ -1,4 +1,4 @@
-//! Which files are the same, whatever they are called.
+//! Detection of files with the same content.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use sha1::{Digest, Sha1};
 use crate::files::MappedFile;
 use crate::hash::HashMap;
 
-/// How many bytes at the start of a file are looked at first: a jitdump's header, in which no two have the same
+/// Number of bytes at the start of files to compare first: a jitdump header, which is unique due to its
 /// process and time.
 const START: usize = 64;
 
-/// The length of a file, and how it starts.
+/// Length and first bytes of a file.
 type Look = (usize, [u8; START]);
 
-/// What is in files: a number for each content, so that copies have the same one. Each file is read once at most, and only
-/// if another one has the same length and start.
+/// IDs for the contents of files, the same for copies. Each file is read at most once, and only if another
+/// one has the same length and start.
 #[derive(Debug, Default)]
 pub struct Contents {
     by_number: HashMap<(u64, u64), ContentId>,
@@ -23,20 +23,20 @@ pub struct Contents {
     count: usize,
 }
 
-/// What is in a file, whatever that is called.
+/// ID of a content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ContentId(usize);
 
-/// Files of one length that start alike.
+/// Files with the same length and start.
 #[derive(Debug, Default)]
 struct Alike {
-    /// The first of them, as long as its content is not hashed.
+    /// First file, until its content is hashed.
     unread: Option<(Arc<MappedFile>, ContentId)>,
     by_hash: HashMap<[u8; 20], ContentId>,
 }
 
 impl Contents {
-    /// What is in a file.
+    /// Returns the ID of a file's content.
     pub fn of(&mut self, file: &Arc<MappedFile>) -> ContentId {
         if let Some(&known) = self.by_number.get(&file.number()) {
             return known;

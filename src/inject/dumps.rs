@@ -1,8 +1,8 @@
 //! Finding the jitdumps of a profile.
 //!
-//! A marker tells the path that a process knew its dump by, and the number of the file. Here there may be
-//! several files of that name, or one that was renamed, or one of another run. First each marker gets the
-//! file that is certainly its own; then the others choose among what is left.
+//! A marker contains the path of the dump in the process, and device and inode of the file. Here, there may
+//! be several files of that name, a renamed one, or one from another run. First, each marker gets the file
+//! that is certainly its own. Then, the remaining markers are matched with the remaining files.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
@@ -13,19 +13,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::bytes::{base_name, printable};
-use crate::code::clock::{CLOCK_MONOTONIC, moved};
+use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
 use crate::code::profile_index::{Marker, ProfileIndex};
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::hash::{HashMap, HashSet};
-use crate::inject::candidates::{Candidate, Filter, Rejected, UserFile, UserFiles};
-use crate::inject::claims::{Claims, Group, Identity, Pair};
+use crate::inject::Options;
+use crate::inject::candidates::{Candidate, Filter, UserFile, UserFiles};
+use crate::inject::claims::{Claims, Group, Identity, MatchCandidate};
 use crate::inject::dedup::{ContentId, Contents};
 use crate::inject::folders::Folders;
+use crate::inject::input::option_error;
 use crate::inject::ownership::Ownership;
 use crate::inject::reach::Reach;
 use crate::inject::running::{OpenFiles, open_files_of, process_folder};
-use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::{Pid, Time};
@@ -35,104 +37,93 @@ use crate::units::{Pid, Time};
 pub struct FoundDump {
     /// The file.
     pub file: Arc<MappedFile>,
-    /// The processes that mapped it, the first one first.
+    /// Processes that mapped it, the first one first.
     pub pids: Vec<Pid>,
-    /// Those of them that had it mapped before the profile began.
+    /// Processes that had it mapped before the profile began.
     pub pids_before: Vec<Pid>,
-    /// When the first one mapped it; `None` if the profile did not see that.
+    /// Time of the first mapping; `None` if it was before the profile or is unknown.
     pub marked: Option<Time>,
-    /// The offsets of the markers' records.
+    /// Offsets of the markers' records, in bytes.
     pub markers: Vec<u64>,
 }
 
-/// What the search came to.
+/// Result of the search.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The dumps, in the order in which they were mapped, then those that nobody mapped.
+    /// Dumps in the order of their mappings, followed by those without a mapping.
     pub dumps: Vec<FoundDump>,
-    /// Markers whose dump could not be had: the process, the recorded path, and why.
-    pub missing: Vec<Missing>,
-    /// Other things that the user should know.
-    pub notes: Vec<String>,
-    /// All files that the user named as jitdumps, used or not, those in folders as well.
+    /// Processes whose jitdump was not found or is not usable, and why.
+    pub missing: Vec<(Pid, Diagnostic)>,
+    /// What else to report.
+    pub diagnostics: Vec<Diagnostic>,
+    /// All files given as jitdumps, used or not, including those in folders.
     pub given: Vec<PathBuf>,
-    /// Which of the dumps has a file of some number, and a process.
+    /// Indices of the dumps by device and inode, and the processes of each.
     by_number: HashMap<(u64, u64), usize>,
     by_pid: HashSet<(usize, Pid)>,
 }
 
-/// A marker without its dump.
-#[derive(Debug)]
-pub struct Missing {
-    /// The process.
-    pub pid: Pid,
-    /// The path that was recorded.
-    pub path: String,
-    /// What was tried, and what happened.
-    pub reason: String,
-}
-
-/// Finds the dumps of a profile, in the files and folders that the user named as well.
+/// Finds the dumps of a profile, also in files and folders that the user named. Fails if one of these is
+/// missing.
 pub fn find(
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
     options: &Options,
     trust: Ownership,
-) -> Result<Found, Error> {
+) -> Result<Found, Diagnostic> {
     let mut files = UserFiles::default();
     let wanted = Filter::of(profile_index);
     let reach = Reach::of(options);
     for path in &options.jitdumps {
-        files.add(path, &wanted, &reach).map_err(|cause| Error::Read {
-            path: path.clone(),
-            cause,
-        })?;
+        files
+            .add(path, &wanted, &reach)
+            .map_err(|cause| option_error(path, cause))?;
     }
     let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
     let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
     Ok(Search::new(profile_index, clock_offset, &options.input, files, trust, reach).run())
 }
 
-/// Where dumps are looked for.
+/// A search for jitdumps.
 #[derive(Debug)]
 struct Search<'a> {
     profile_index: &'a ProfileIndex,
-    /// Nanoseconds to add to the dumps' times to get the profile's, if that is known.
+    /// Nanoseconds to add to the dumps' times to get profile times, if known.
     clock_offset: Option<i64>,
-    /// The folder that the profile lies in.
+    /// Folder of the profile.
     beside: PathBuf,
-    /// The inode of this process' own mount namespace.
+    /// Inode of jitinject's mount namespace.
     mount_namespace: Option<u64>,
     given: UserFiles,
     trust: Ownership,
     reach: Reach,
     /// Files that the user named themselves.
     named: HashSet<PathBuf>,
-    /// The given files of each base name.
+    /// Indices of the given files, by base name.
     by_name: HashMap<OsString, Vec<usize>>,
-    /// The given jitdumps of each process, by their headers.
+    /// Indices of the given jitdumps, by the process ID in their headers.
     by_pid: HashMap<u32, Vec<usize>>,
-    /// How many more times given files may be tried for markers, and how many times they were not.
+    /// How often given files may still be rejected_files for markers, and how often they were left out.
     tries: Cell<usize>,
     untried: Cell<usize>,
-    /// What is in folders where many dumps are looked for.
+    /// Contents of folders in which many dumps are looked for.
     folders: RefCell<Folders>,
-    /// The files that were tried for markers in vain.
+    /// Files that were rejected for markers.
     rejected: RefCell<HashSet<PathBuf>>,
-    /// What was opened already: any number of processes may share a dump.
-    opened: RefCell<HashMap<PathBuf, Result<Candidate, Rejected>>>,
+    /// Files that were opened already: any number of processes may share a dump.
+    opened: RefCell<HashMap<PathBuf, Result<Candidate, Diagnostic>>>,
     open_files: RefCell<HashMap<Pid, OpenFiles>>,
 }
 
-/// How many times given files are tried for markers, all together: a thousand containers that each have a dump of the
-/// same name are a million pairs.
+/// Maximum number of attempts to match given files with markers: a thousand containers that each have a dump
+/// of the same name make a million pairs.
 const MAX_TRIES: usize = 1 << 20;
 
-/// Of how many files it is told why they are not the one of a marker.
+/// Maximum number of files to list, with reasons, for a marker without a dump.
 const MAX_REASONS: usize = 10;
 
-/// Files that were tried for a marker, and why they are not used.
-type Tried = Vec<(PathBuf, String)>;
+/// Files that were rejected for a marker, with reasons.
+type Tried = Vec<(PathBuf, Diagnostic)>;
 
 impl<'a> Search<'a> {
     fn new(
@@ -174,7 +165,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Finds the dump of each marker, and the processes of the given files that no marker leads to.
+    /// Finds the dump of each marker, and the processes of given files without a marker.
     fn run(self) -> Found {
         let mut groups = self.groups();
         let mut claims = Claims::default();
@@ -191,41 +182,37 @@ impl<'a> Search<'a> {
                 Some(Ok(file)) => {
                     let is_open = !self.open_in_process(group.first.pid, &group.identity).is_empty();
                     if is_open {
-                        found.notes.push(format!(
-                            "process {} still runs, and may not have written all of {}; run this again when it has ended",
-                            group.first.pid,
-                            printable(&group.first.path)
-                        ));
+                        let incomplete = Diagnostic::new(Issue::DumpStillWritten);
+                        let incomplete = incomplete.in_file_called(printable(&group.first.path));
+                        found.diagnostics.push(incomplete.with("pid", group.first.pid));
                     }
                     if !is_open && !has_name_of(file.path(), group.first) {
-                        found.notes.push(format!(
-                            "{} is used for process {}, which called it {}",
-                            shown(file.path()),
-                            group.first.pid,
-                            printable(&group.first.path)
-                        ));
+                        let renamed = Diagnostic::new(Issue::DumpRenamed).in_file(file.path());
+                        let renamed = renamed.with("pid", group.first.pid);
+                        found
+                            .diagnostics
+                            .push(renamed.with("path", printable(&group.first.path)));
                     }
                     found.add(file, group.first, &group.records);
                 }
-                Some(Err(reason)) => found.missing.push(Missing {
-                    pid: group.first.pid,
-                    path: printable(&group.first.path),
-                    reason,
-                }),
+                Some(Err(reason)) => {
+                    let missing = reason.in_file_called(printable(&group.first.path));
+                    found
+                        .missing
+                        .push((group.first.pid, missing.with("pid", group.first.pid)));
+                }
                 None => {}
             }
         }
         self.add_unmarked(&mut found);
-        // What is left out is told first.
-        let mut notes = self.given.notes;
+        // Omissions come first.
+        let mut diagnostics = self.given.diagnostics;
         if self.untried.get() > 0 {
-            notes.push(format!(
-                "files of the same name are not compared with all processes that they may be of: {} pairs are left out",
-                self.untried.get()
-            ));
+            let untried = Diagnostic::new(Issue::CandidatesNotCompared);
+            diagnostics.push(untried.times(self.untried.get() as u64));
         }
-        notes.append(&mut found.notes);
-        found.notes = notes;
+        diagnostics.append(&mut found.diagnostics);
+        found.diagnostics = diagnostics;
         found.given = self.given.paths;
         found
     }
@@ -253,7 +240,7 @@ impl<'a> Search<'a> {
         groups
     }
 
-    /// The file that was mapped: at the recorded path, or open in the process.
+    /// Returns the file that was mapped: at the recorded path, or open in the process.
     fn certain(&self, group: &Group<'_>) -> Option<Candidate> {
         let recorded = Path::new(OsStr::from_bytes(&group.first.path));
         let is_here = !self.is_elsewhere(group, recorded);
@@ -265,8 +252,8 @@ impl<'a> Search<'a> {
         opened.find(|candidate| self.check(candidate, group).is_ok())
     }
 
-    /// The file of a marker among those that its process has open, if that still runs. It may have been removed,
-    /// as V8 does it with `--perf-prof-delete-file`, or lie in a container.
+    /// Returns the paths by which a running process has a marker's file open. The file may have been removed,
+    /// as by V8 with `--perf-prof-delete-file`, or be in a container.
     fn open_in_process(&self, pid: Pid, identity: &Identity<'_>) -> Vec<PathBuf> {
         let Some(number) = identity.number.filter(|_| !self.reach.is_confined()) else {
             return Vec::new();
@@ -279,8 +266,8 @@ impl<'a> Search<'a> {
         files.get(&number.inode).cloned().unwrap_or_default()
     }
 
-    /// Whether the recorded path means another file here than it did to the process: it ran in another mount
-    /// namespace, or the file there now has another inode.
+    /// Whether the recorded path means another file here than it did in the process: the mount namespaces or
+    /// the inodes differ.
     fn is_elsewhere(&self, group: &Group<'_>, recorded: &Path) -> bool {
         let Identity {
             number, namespace, ..
@@ -290,18 +277,18 @@ impl<'a> Search<'a> {
         {
             return true;
         }
-        // The device is not compared: overlay file systems show another one to perf.
+        // The device is not compared: perf records another one on overlay file systems.
         let Some(number) = number else { return false };
         match self.open(recorded) {
             Ok(candidate) => candidate.file.number().1 != number.inode,
-            Err(Rejected::Missing) => false,
+            Err(error) if error.issue == Issue::FileMissing => false,
             Err(_) => fs::metadata(recorded).is_ok_and(|here| here.ino() != number.inode),
         }
     }
 
-    fn open(&self, path: &Path) -> Result<Candidate, Rejected> {
+    fn open(&self, path: &Path) -> Result<Candidate, Diagnostic> {
         if !self.reach.has(path) || !self.folders.borrow_mut().may_have(path) {
-            return Err(Rejected::Missing);
+            return Err(Diagnostic::new(Issue::FileMissing));
         }
         if let Some(opened) = self.opened.borrow().get(path) {
             return opened.clone();
@@ -311,21 +298,23 @@ impl<'a> Search<'a> {
         opened
     }
 
-    /// Gives the likeliest file to each of `groups` that has none, or says why there is none. Of several markers that one
-    /// file may belong to, the likeliest gets it.
+    /// Assigns the most likely file to each of `groups` without a file, or the reason why it is missing. A
+    /// file that may belong to several markers is assigned to the most likely one.
     fn choose(&self, groups: &mut [Group<'a>], claims: &mut Claims<'a>) {
         let mut pairs = Vec::new();
-        let mut tried: Vec<Tried> = Vec::new();
+        let mut rejected_files: Vec<Tried> = Vec::new();
         for (at, group) in groups.iter().enumerate() {
             let files = match group.chosen {
                 None => self.pairs(group, at, &mut pairs),
                 Some(_) => Tried::new(),
             };
-            tried.push(files);
+            rejected_files.push(files);
         }
-        pairs.sort_by_key(Pair::rank);
+        pairs.sort_by_key(MatchCandidate::rank);
         for pair in pairs {
-            let (Some(group), Some(tried)) = (groups.get_mut(pair.group), tried.get_mut(pair.group)) else {
+            let (Some(group), Some(rejected_files)) =
+                (groups.get_mut(pair.group), rejected_files.get_mut(pair.group))
+            else {
                 continue;
             };
             if group.chosen.is_some() {
@@ -336,75 +325,76 @@ impl<'a> Search<'a> {
                     claims.add(&pair.file, group);
                     group.chosen = Some(Ok(pair.file));
                 }
-                Err(reason) => tried.push((pair.file.path().to_owned(), reason)),
+                Err(reason) => rejected_files.push((pair.file.path().to_owned(), reason)),
             }
         }
-        for (group, tried) in groups.iter_mut().zip(tried) {
+        for (group, rejected_files) in groups.iter_mut().zip(rejected_files) {
             if group.chosen.is_none() {
-                group.chosen = Some(Err(self.reject(tried)));
+                group.chosen = Some(Err(self.reject(rejected_files)));
             }
         }
     }
 
-    /// Adds the files that may be the one of a group's marker; returns those that can't.
-    fn pairs(&self, group: &Group<'_>, at: usize, pairs: &mut Vec<Pair>) -> Tried {
-        let mut tried = Tried::new();
+    /// Adds the files that may belong to a group's marker. Returns the rejected ones.
+    fn pairs(&self, group: &Group<'_>, at: usize, pairs: &mut Vec<MatchCandidate>) -> Tried {
+        let mut rejected_files = Tried::new();
         for (order, (path, opened)) in self.candidates(group).into_iter().enumerate() {
             let checked = opened.and_then(|candidate| {
                 self.check(&candidate, group)?;
                 Ok(candidate)
             });
             match checked {
-                Ok(candidate) => pairs.push(Pair {
+                Ok(candidate) => pairs.push(MatchCandidate {
                     is_renamed: !has_name_of(&path, group.first),
                     distance: self.distance(&candidate, group.first),
                     order,
                     group: at,
                     file: candidate.file,
                 }),
-                Err(Rejected::Missing) => {}
-                Err(reason) => tried.push((path, reason.to_string())),
+                Err(error) if error.issue == Issue::FileMissing => {}
+                Err(rejected) => rejected_files.push((path, rejected)),
             }
         }
-        tried
+        rejected_files
     }
 
-    /// Why a marker has none of the files that were tried.
-    fn reject(&self, tried: Tried) -> String {
-        if tried.is_empty() {
-            let place = match self.reach.is_confined() {
-                true => "not looked for there (--confine), and not found beside the profile",
-                false => "not found there, nor beside the profile",
-            };
-            return format!("{place}; if you have it elsewhere, name it with --jitdump");
+    /// Returns why a marker has none of the files that were rejected_files.
+    fn reject(&self, rejected_files: Tried) -> Diagnostic {
+        if rejected_files.is_empty() {
+            return Diagnostic::new(match self.reach.is_confined() {
+                true => Issue::DumpNotFoundConfined,
+                false => Issue::DumpNotFound,
+            });
         }
-        let more = tried.len().saturating_sub(MAX_REASONS);
-        let told = tried.iter().take(MAX_REASONS);
-        let mut told: Vec<String> = told
-            .map(|(path, reason)| format!("{} {reason}", shown(path)))
+        let reasons = rejected_files.iter().take(MAX_REASONS);
+        let mut reasons: Vec<String> = reasons
+            .map(|(path, rejected)| {
+                format!("{}: {}: {}", shown(path), rejected.issue.id(), rejected.message())
+            })
             .collect();
-        told.dedup();
+        reasons.dedup();
+        let more = rejected_files.len().saturating_sub(MAX_REASONS);
         if more > 0 {
-            told.push(format!("nor is it any of {more} others"));
+            reasons.push(format!("... ({more} more)"));
         }
         self.rejected
             .borrow_mut()
-            .extend(tried.into_iter().map(|(path, _)| path));
-        told.join("; ")
+            .extend(rejected_files.into_iter().map(|(path, _)| path));
+        Diagnostic::new(Issue::DumpUnusable).with("tried", reasons.join("; "))
     }
 
-    /// How far the first record of a file is from its marker, in nanoseconds, where that can be told.
+    /// Time between a marker and the first record of a file in nanoseconds; 0 if unknown.
     fn distance(&self, candidate: &Candidate, marker: &Marker) -> u64 {
         match (candidate.first, self.clock_offset) {
             (Some(first), Some(offset)) if marker.time != Time(0) => {
-                moved(first, offset.into()).0.abs_diff(marker.time.0)
+                apply_offset(first, offset.into()).0.abs_diff(marker.time.0)
             }
             _ => 0,
         }
     }
 
-    /// What may be the dump of a marker, the likeliest place first.
-    fn candidates(&self, group: &Group<'_>) -> Vec<(PathBuf, Result<Candidate, Rejected>)> {
+    /// Returns the files that may be the dump of a marker, the most likely ones first.
+    fn candidates(&self, group: &Group<'_>) -> Vec<(PathBuf, Result<Candidate, Diagnostic>)> {
         let marker = group.first;
         let recorded = Path::new(OsStr::from_bytes(&marker.path));
         let name = OsStr::from_bytes(base_name(&marker.path));
@@ -421,8 +411,8 @@ impl<'a> Search<'a> {
         let given = |places: Option<&Vec<usize>>| {
             let places = self.within_tries(places.map_or(&[], Vec::as_slice)).iter();
             let mut given: Vec<&UserFile> = places.filter_map(|&at| self.given.all.get(at)).collect();
-            // Several files of the same name, as containers make them: the one whose path is most like the
-            // recorded one.
+            // Containers produce several files of the same name: prefer the path most similar to the recorded
+            // one.
             given.sort_by_key(|file| std::cmp::Reverse(common_end(&file.path, recorded)));
             let pairs = given
                 .into_iter()
@@ -436,10 +426,10 @@ impl<'a> Search<'a> {
             all.push(open(root.join(recorded.strip_prefix("/").unwrap_or(recorded))));
         }
         if is_elsewhere {
-            // What lies here under that path is another file, unless there is no other.
+            // On this machine, the recorded path is probably another file, so it comes after the others.
             all.push(open(recorded.to_owned()));
         }
-        // Files that were renamed: their header still says whose they are.
+        // Renamed files still have the process ID in their headers.
         let number = pid_in_name(name.as_bytes()).filter(|&number| number != marker.pid.0);
         for pid in std::iter::once(marker.pid.0).chain(number) {
             let mut renamed = given(self.by_pid.get(&pid));
@@ -449,19 +439,19 @@ impl<'a> Search<'a> {
         all
     }
 
-    /// As many of some given files as may still be tried.
+    /// Returns as many of the given files as may still be rejected_files.
     fn within_tries<'p>(&self, places: &'p [usize]) -> &'p [usize] {
         let tries = self.tries.get();
         self.tries.set(tries.saturating_sub(places.len()));
-        let (tried, untried) = places.split_at_checked(tries).unwrap_or((places, &[]));
+        let (rejected_files, untried) = places.split_at_checked(tries).unwrap_or((places, &[]));
         self.untried.set(self.untried.get().saturating_add(untried.len()));
-        tried
+        rejected_files
     }
 
-    /// Makes sure that a file can be the dump of a marker.
-    fn check(&self, candidate: &Candidate, group: &Group<'_>) -> Result<(), Rejected> {
+    /// Rejects a file that cannot be the dump of a marker.
+    fn check(&self, candidate: &Candidate, group: &Group<'_>) -> Result<(), Diagnostic> {
         self.check_times(candidate, group.first.time)?;
-        // What the process itself has mapped is its own, whoever it belongs to.
+        // A file that the process has mapped is its own, whoever owns it.
         let (_, inode) = candidate.file.number();
         if group.identity.number.is_some_and(|number| number.inode == inode) {
             return Ok(());
@@ -469,17 +459,17 @@ impl<'a> Search<'a> {
         self.check_owner(candidate, group.first.pid)
     }
 
-    /// Makes sure that a file belongs to somebody who may tell about a process, or was named by the user.
-    fn check_owner(&self, candidate: &Candidate, pid: Pid) -> Result<(), Rejected> {
+    /// Rejects a file with an untrusted owner, unless the user named the file.
+    fn check_owner(&self, candidate: &Candidate, pid: Pid) -> Result<(), Diagnostic> {
         if self.named.contains(candidate.file.path()) {
             return Ok(());
         }
         self.trust.check(&candidate.file, pid)
     }
 
-    /// Makes sure that a file can have been written while the profile was recorded, and mapped at `marked`,
-    /// which is 0 if that was before the profile or is not known.
-    fn check_times(&self, candidate: &Candidate, marked: Time) -> Result<(), Rejected> {
+    /// Rejects a file that cannot have been written during the recording and mapped at `marked`, which is 0
+    /// if that was before the profile or is unknown.
+    fn check_times(&self, candidate: &Candidate, marked: Time) -> Result<(), Diagnostic> {
         let Some(offset) = self.clock_offset else {
             return Ok(());
         };
@@ -487,8 +477,8 @@ impl<'a> Search<'a> {
         candidate.check_times(offset, end, Some(marked).filter(|&time| time != Time(0)))
     }
 
-    /// Adds the given files that no marker leads to, for the process that their header tells. Of those in
-    /// folders, only what nothing else is there for.
+    /// Adds given files without a marker, for the process in their header. Files in folders are added only if
+    /// that process has no other dump.
     fn add_unmarked(&self, found: &mut Found) {
         let mut contents = Contents::default();
         let mut used: HashSet<ContentId> = HashSet::default();
@@ -500,9 +490,9 @@ impl<'a> Search<'a> {
         for given in &self.given.all {
             let candidate = match &given.opened {
                 Ok(candidate) => candidate,
-                Err(reason) => {
+                Err(rejected) => {
                     if given.is_named && !self.rejected.borrow().contains(&given.path) {
-                        found.notes.push(format!("{} {reason}", shown(&given.path)));
+                        found.diagnostics.push(rejected.clone().in_file(&given.path));
                     }
                     continue;
                 }
@@ -514,32 +504,25 @@ impl<'a> Search<'a> {
             let pid = Pid(candidate.header.pid);
             let has_dump = with_dump.contains(&pid);
             let checked = if injected.contains(&pid) {
-                Err(Rejected::Because(format!(
-                    "is of process {pid}, which has objects of an earlier run already: not used; run this on the original profile"
-                )))
+                Err(Diagnostic::new(Issue::ProcessAlreadyInjected).with("pid", pid))
             } else if self.profile_index.processes.knows(pid) {
                 let in_time = self.check_times(candidate, Time(0));
                 in_time.and_then(|()| self.check_owner(candidate, pid))
             } else {
-                Err(Rejected::Because(format!(
-                    "is of process {pid}, which is not in the profile, and no marker leads to it: not used"
-                )))
+                Err(Diagnostic::new(Issue::UnknownProcess).with("pid", pid))
             };
             match checked {
                 Ok(()) if given.is_named || !has_dump => {
-                    found.notes.push(format!(
-                        "{} is used for process {pid}, as its header says: no marker leads to it",
-                        candidate.name()
-                    ));
+                    let by_header = Diagnostic::new(Issue::DumpByHeader).in_file(candidate.file.path());
+                    found.diagnostics.push(by_header.with("pid", pid));
                     if self
                         .profile_index
                         .processes
                         .spaces_of(pid)
                         .all(|(_, space)| space.maps.is_empty())
                     {
-                        found.notes.push(format!(
-                            "the profile has no maps of process {pid}: only code of its dump gets names"
-                        ));
+                        let unmapped = Diagnostic::new(Issue::ProcessWithoutMappings);
+                        found.diagnostics.push(unmapped.with("pid", pid));
                     }
                     used.insert(content);
                     with_dump.insert(pid);
@@ -551,16 +534,16 @@ impl<'a> Search<'a> {
                         markers: Vec::new(),
                     });
                 }
-                Err(reason) if given.is_named => {
-                    found.notes.push(format!("{} {reason}", candidate.name()));
+                Err(rejected) if given.is_named => {
+                    found.diagnostics.push(rejected.in_file(candidate.file.path()));
                 }
                 _ => {}
             }
         }
     }
 
-    /// The processes whose dump an earlier run has used, by its objects in them or in what they have started: what has no
-    /// object, no sample touches.
+    /// Returns the processes whose dump an earlier run used: those with its objects, and those that started
+    /// them. These have no objects themselves if no sample references their code.
     fn injected(&self) -> HashSet<Pid> {
         let processes = &self.profile_index.processes;
         let maps = self.profile_index.injected.iter().filter(|map| map.is_dumped);
@@ -574,7 +557,7 @@ impl<'a> Search<'a> {
 }
 
 impl Found {
-    /// Notes that a marker leads to a file, which may be there already.
+    /// Adds the file of a marker, or the marker to a file that is already there.
     fn add(&mut self, file: Arc<MappedFile>, marker: &Marker, records: &[u64]) {
         let number = file.number();
         let at = *self.by_number.entry(number).or_insert(self.dumps.len());
@@ -600,12 +583,12 @@ impl Found {
     }
 }
 
-/// Whether a file has the base name that its process knew it by.
+/// Whether a file has the base name that the marker recorded.
 fn has_name_of(path: &Path, marker: &Marker) -> bool {
     path.file_name() == Some(OsStr::from_bytes(base_name(&marker.path)))
 }
 
-/// How many components two paths have in common, counted from the end.
+/// Number of components that two paths have in common, counted from the end.
 fn common_end(one: &Path, other: &Path) -> usize {
     let pairs = one.components().rev().zip(other.components().rev());
     pairs.take_while(|(one, other)| one == other).count()

@@ -1,4 +1,4 @@
-//! Folders in which many files are looked for, most of which are not there.
+//! Lookups of many files in a folder, most of which do not exist.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,34 +8,34 @@ use std::path::Path;
 
 use crate::hash::{HashMap, HashSet};
 
-/// How many files are looked for in a folder one by one, before it is listed: it may hold far more than a profile has
+/// Number of lookups after which a folder is listed. It may contain many more files than a profile has
 /// processes.
 const ONE_BY_ONE: usize = 100;
 
-/// How many folders are listed: a profile may call one folder by any number of paths.
+/// Maximum number of folders to list: a profile may have any number of paths for a folder.
 const MAX_LISTED: usize = 64;
 
-/// How many entries of a folder are read, at most.
+/// Maximum number of entries to read from a folder.
 const MAX_ENTRIES: usize = 1 << 20;
 
-/// What is in folders.
+/// Contents of folders.
 #[derive(Debug, Default)]
 pub struct Folders {
-    /// By their paths.
+    /// Folders by path.
     all: HashMap<Vec<u8>, Folder>,
     listed: usize,
 }
 
 #[derive(Debug, Default)]
 struct Folder {
-    /// How many files were looked for.
+    /// Number of lookups.
     asked: usize,
-    /// The names in it, each after a slash, once it was listed.
+    /// Names of its entries, each after a slash; `None` if it was not listed.
     names: Option<HashSet<Vec<u8>>>,
 }
 
 impl Folders {
-    /// Whether a file may be there; if not, nothing has to be asked of the file system.
+    /// Whether a file may exist. If not, opening it is unnecessary.
     pub fn may_have(&mut self, path: &Path) -> bool {
         let bytes = path.as_os_str().as_bytes();
         let parts = memchr::memrchr(b'/', bytes).and_then(|slash| bytes.split_at_checked(slash));
@@ -63,7 +63,7 @@ impl Folders {
     }
 }
 
-/// The names in a folder, each after a slash; `None` if they cannot be had, or are too many.
+/// Names of a folder's entries, each after a slash; `None` if it is unreadable or has too many.
 fn names(folder: &[u8]) -> Option<HashSet<Vec<u8>>> {
     let folder = [folder, b"/"].concat();
     let entries = match fs::read_dir(OsStr::from_bytes(&folder)) {

@@ -1,4 +1,4 @@
-//! Addresses for tables that the process itself never mapped.
+//! Free addresses near code for unwinding tables.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use crate::code::process::{Processes, SpaceId};
 use crate::hash::HashMap;
 use crate::units::{Address, AddressRange};
 
-/// Addresses near code that no process with that code maps anything at.
+/// Allocator of addresses near code where no process with that code maps anything.
 pub struct FreeAddresses {
-    /// For each address space, the one that all of its family descend from: they share code.
+    /// For each address space, the common ancestor of its family. Families share code.
     families: Vec<SpaceId>,
-    /// What each family maps, ever.
+    /// Address ranges that a family maps at any time.
     used: HashMap<SpaceId, Obstacles>,
-    /// The stretch that addresses are given out from, and to whom.
+    /// Reserved range to allocate from, and its family.
     stretch: Option<(SpaceId, AddressRange)>,
 }
 
 impl FreeAddresses {
-    /// How far behind its function a table may lie: the distances in it have 31 bits.
+    /// Maximum distance of a table from its function in bytes: offsets in the table have 31 bits.
     const REACH: u64 = 0x7fff_0000;
-    /// How many addresses are set aside at a time.
+    /// Size of reserved ranges in bytes, or a multiple of it.
     const STRETCH: u64 = 0x10_0000;
 
-    /// Prepares to give out addresses for the tables of `code`.
+    /// Creates an allocator of addresses for the tables of `code`.
     pub fn new(processes: &Processes, code: impl Iterator<Item = (SpaceId, AddressRange)>) -> Self {
         let mut used: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
         let mut free = Self {
@@ -45,13 +45,13 @@ impl FreeAddresses {
         free
     }
 
-    /// The address space that all of the family of one descend from.
+    /// Returns the common ancestor of an address space's family.
     pub fn family(&self, space: SpaceId) -> SpaceId {
         self.families.get(space.index()).copied().unwrap_or(space)
     }
 
-    /// `size` addresses behind some code. EventSet in the order of families and addresses, it gives out
-    /// neighbouring ones.
+    /// Returns `size` free addresses after some code, or `None` if there are none within reach. Calls in the
+    /// order of families and addresses get adjacent ones.
     pub fn take(&mut self, space: SpaceId, code: AddressRange, size: u64, is_32: bool) -> Option<Address> {
         let family = self.family(space);
         let distance = Self::distance(is_32);
@@ -72,8 +72,8 @@ impl FreeAddresses {
         Some(stretch.start)
     }
 
-    /// How far behind the code the first address is, so that a region of code which is still growing does not
-    /// reach it. In 32 bits there may be no more room behind the code than for the stack.
+    /// Distance of the first address from the code, so that a growing code region does not reach it. In a
+    /// 32-bit process, there may be only room for the stack after the code.
     fn distance(is_32: bool) -> u64 {
         if is_32 { 0x10_0000 } else { 0x1000_0000 }
     }
@@ -111,13 +111,13 @@ impl FreeAddresses {
     }
 }
 
-/// Addresses start at multiples of this.
+/// Alignment of reserved ranges in bytes.
 const PAGE: u64 = 0x1000;
 
-/// Ranges of addresses that are taken. What lies so close together that nothing ever fits in between is one, so that
-/// a search does not meet more of them than it could have had places.
+/// Address ranges in use. Ranges that never leave room between them are merged, which limits the length of a
+/// search.
 struct Obstacles {
-    /// The end of each by its start.
+    /// End of each range, by its start.
     ends: BTreeMap<Address, Address>,
 }
 
@@ -136,13 +136,13 @@ impl Obstacles {
         }
     }
 
-    /// The end of the last one that overlaps a range.
+    /// End of the last range that overlaps with `range`.
     fn end_of_last_in(&self, range: AddressRange) -> Option<Address> {
         let (_, &end) = self.ends.range(..range.end).next_back()?;
         (end > range.start).then_some(end)
     }
 
-    /// Adds a range in which there is none.
+    /// Adds a range that overlaps with no other.
     fn add(&mut self, mut range: AddressRange) {
         let behind = self
             .ends
@@ -161,7 +161,7 @@ impl Obstacles {
     }
 }
 
-/// Whether what is set aside never fits between the end of one range and the start of the next.
+/// Whether a reserved range never fits between the end of one range and the start of the next.
 fn is_joined(end: Address, start: Address) -> bool {
     let first = end.0.checked_next_multiple_of(PAGE);
     let behind = first.and_then(|first| first.checked_add(FreeAddresses::STRETCH));

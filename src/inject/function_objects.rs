@@ -1,35 +1,36 @@
-//! From functions of dumps to objects: one for each function, or one for all that lie close to each other.
+//! Writing functions as objects: one per function, or one per group of functions close to each other.
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use crate::code::grouping::{Groups, Members, first_of};
 use crate::code::timeline::CodeMapping;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
 use crate::elf::object::{self, Code, Content, Encoded, Function, LEAD_IN, PlacedTables};
-use crate::elf::store::{self, FUNCTION_PREFIX, IMAGE_PREFIX, Store};
+use crate::elf::store::{FUNCTION_PREFIX, IMAGE_PREFIX, Store};
 use crate::hash::{HashMap, HashSet};
 use crate::inject::free_addresses::FreeAddresses;
-use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
+use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::source_paths::{SourceFolders, SourceToWrite};
 use crate::inject::sources::function_of;
 use crate::machine::Machine;
+use crate::runtime::FunctionView;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
-use crate::runtime::{FunctionView, jitdump};
 use crate::sparse::SparseBytes;
 use crate::tally::Tally;
 use crate::threads;
 use crate::units::{Address, AddressRange, Pid};
 
-/// Writes the objects, in the order of the groups, and tells `progress` of each function.
+/// Writes the objects in the order of the groups. Reports the number of finished functions to `progress`.
 pub fn write(
     input: &Input<'_>,
     groups: &Groups,
     output: &mut Output,
     mut progress: impl FnMut(u64),
-) -> Result<Objects, store::Error> {
+) -> Result<Objects, Diagnostic> {
     let mut writer = ObjectWriter::new(input);
     let files = input.files.iter().map(|used| used.found.file.len() as u64);
     let dump_bytes = files.sum::<u64>();
@@ -45,7 +46,7 @@ pub fn write(
         let store = output.store()?;
         if store.bytes_written() >= room {
             let left_out = batch.iter().map(|job| job.members.len() as u64).sum();
-            writer.faults.add_many(Fault::TooMuch, left_out, 0);
+            writer.faults.add_many(Issue::ObjectsTooLarge, left_out, 0);
             progress(left_out);
             continue;
         }
@@ -55,7 +56,7 @@ pub fn write(
         });
         for (job, object) in batch.iter().zip(objects) {
             for (member, faults) in job.members.iter().zip(&object.faults) {
-                // A function that moves is in several objects, with the same faults in each.
+                // A function that was moved is in several objects, with the same faults in each.
                 if seen.insert(member.function) {
                     writer.note(member, faults);
                 }
@@ -76,75 +77,75 @@ pub fn write(
     })
 }
 
-/// Turns functions into objects.
+/// Writer of objects for functions.
 struct ObjectWriter<'a> {
     input: &'a Input<'a>,
-    /// Unwinding tables that serve many functions, by where they lie in memory here.
+    /// Unwinding tables shared by many functions, by the address of the bytes in the mapped file.
     shared_entries: HashMap<usize, Entries<'a>>,
-    faults: Tally<Fault>,
-    line_faults: Vec<Tally<jitdump::Fault>>,
+    faults: Tally<Issue>,
+    line_faults: Vec<Tally<Issue>>,
     source_folders: SourceFolders,
-    /// How many bytes of texts of sources an object may have, for each dump.
+    /// Maximum size of the source texts in an object, for each dump, in bytes.
     source_bytes: Vec<u64>,
-    /// How many more bytes of texts of sources objects may have.
+    /// Number of bytes of source text that further objects may contain.
     text_room: u64,
 }
 
-/// An object to be written.
+/// An object to write.
 #[derive(Clone, Copy)]
 struct Job<'g> {
-    /// Its functions, from the lowest address up; not empty.
+    /// Functions, from the lowest address up; not empty.
     members: &'g [CodeMapping],
-    /// The one that came first.
+    /// The earliest function.
     first: &'g CodeMapping,
     machine: Machine,
-    /// The code of one of them, which tells whether that of all is known.
+    /// Code of the lowest function, which shows whether the code of all functions is known.
     code: Code<'g>,
-    /// Whether the object covers the [`LEAD_IN`] bytes before them.
+    /// Whether the object covers the [`LEAD_IN`] bytes before the first function.
     has_lead_in: bool,
-    /// How many bytes their records have together, and the sources whose text may be in the object.
+    /// Size of the records and of the source texts that the object may contain, in bytes.
     record_bytes: u64,
-    /// For how many of them the dump has tables.
+    /// Number of functions with unwinding tables in the dump.
     with_tables: u64,
-    /// From where the first one starts to where the last one ends.
+    /// Range from the start of the first function to the end of the last one.
     range: AddressRange,
-    /// Where its tables are to lie, if they hold anything.
+    /// Address of the unwinding tables in the process; `None` if they are empty.
     tables: Option<Address>,
 }
 
-/// An object as an ELF file.
+/// An object in ELF format.
 struct Object<'a> {
     bytes: SparseBytes,
     encoded: Encoded,
     tables_size: u64,
     text_size: u64,
-    /// The number that the runtime knows the first function under.
+    /// ID that the runtime gave to the first function.
     index: u64,
     sources: Vec<SourceToWrite<'a>>,
-    /// Those of each function.
+    /// Faults of each function.
     faults: Vec<MemberFaults>,
 }
 
-/// What was wrong with a function.
+/// Faults of a function.
 #[derive(Default)]
 struct MemberFaults {
-    lines: Tally<jitdump::Fault>,
-    object: Tally<Fault>,
+    lines: Tally<Issue>,
+    object: Tally<Issue>,
 }
 
 impl Job<'_> {
-    /// The address of the first function in the object.
+    /// Address of the first function in the object.
     fn start(&self) -> u64 {
         self.code.start(self.has_lead_in)
     }
 
-    /// The address of a function in the object.
+    /// Address of a function in the object.
     fn address(&self, member: &CodeMapping) -> u64 {
         let offset = member.range.start.0.saturating_sub(self.range.start.0);
         self.start().wrapping_add(offset)
     }
 
-    /// The addresses of the process that the object covers for readers, without its header.
+    /// Addresses of the process that readers attribute to the object, without its header.
     fn covered(&self) -> AddressRange {
         let lead_in = if self.has_lead_in { LEAD_IN } else { 0 };
         AddressRange {
@@ -153,40 +154,40 @@ impl Job<'_> {
         }
     }
 
-    /// Where tables lie in the object if their first byte lies at `address` of the process.
+    /// Layout of the tables in the object if they are at `address` in the process.
     fn table_layout(&self, address: Address) -> TableLayout {
         let distance = address.0.wrapping_sub(self.range.start.0);
         TableLayout {
             eh_frame: self.start().wrapping_add(distance),
-            order: self.machine.order,
+            endian: self.machine.endian,
             address_size: self.machine.address_size(),
         }
     }
 }
 
-/// How large all objects may be together: so many times as large as the dumps, or so many bytes. A function has an
-/// object for each place that it is moved to, and functions may share sources and tables: what is made so could fill
-/// any disk. Of real dumps, the objects are up to 15 times as large: of small functions, most is the tables of an ELF
-/// file.
+/// Maximum size of all objects: this many times the size of the dumps, or this many bytes if that is more. A
+/// function has an object for each address that it is moved to, and functions may share sources and tables,
+/// so a crafted dump could fill any disk. Objects of real dumps are up to 15 times as large, mostly due to
+/// the ELF tables of small functions.
 const MAX_GROWTH: u64 = 64;
 const MIN_ROOM: u64 = 64 << 20;
 
-/// How large the tables for unwinding of all objects may be together, in the same way. Of real dumps they are smaller
-/// than the dump. But one table may serve any number of functions, and each place that a function is moved to.
+/// Maximum size of the unwinding tables of all objects, in the same way. In real dumps they are smaller than
+/// the dump. But any number of functions, at any number of addresses, may share a table.
 const MAX_TABLE_GROWTH: u64 = 2;
 const MIN_TABLE_ROOM: u64 = 16 << 20;
 
-/// How large the texts of sources in all objects may be together, in the same way: with DWARF 5, each object has those of
-/// its functions.
+/// Maximum size of the source texts in all objects, in the same way. With DWARF 5, each object contains those
+/// of its functions.
 const MAX_TEXT_GROWTH: u64 = 4;
 const MIN_TEXT_ROOM: u64 = 64 << 20;
 
-/// The most objects that are encoded at a time, and the bytes of their records before the last one is added, to limit
-/// memory.
+/// Maximum number of objects to encode at a time, and the size of records in bytes from which on no object is
+/// added. Both limit memory.
 const BATCH: usize = 1024;
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// The jobs in groups to be encoded together.
+/// Splits jobs into groups to encode together.
 fn batches<'j, 'g>(mut jobs: &'j [Job<'g>]) -> impl Iterator<Item = &'j [Job<'g>]> {
     std::iter::from_fn(move || {
         let mut bytes = 0u64;
@@ -225,12 +226,12 @@ impl<'a> ObjectWriter<'a> {
         space.map_or(Pid(0), |space| space.pid)
     }
 
-    /// What the dump says of a function.
+    /// Returns what the dump contains about a function.
     fn view(&self, mapping: &CodeMapping) -> Option<FunctionView<'a>> {
         function_of(self.input.files, mapping.function)
     }
 
-    /// The object of a group, with its tables not placed yet.
+    /// Makes a job of a group, without an address for its tables yet.
     fn job<'g>(&mut self, group: Members<'g>) -> Option<Job<'g>>
     where
         'a: 'g,
@@ -273,21 +274,22 @@ impl<'a> ObjectWriter<'a> {
         })
     }
 
-    /// Leaves out the tables of the objects from which on all of them together would be too large.
+    /// Drops unwinding tables as soon as all of them together would exceed the limit.
     fn limit_tables(&mut self, jobs: &mut [Job<'_>], dump_bytes: u64) {
         let mut room = dump_bytes.saturating_mul(MAX_TABLE_GROWTH).max(MIN_TABLE_ROOM);
         for job in jobs.iter_mut().filter(|job| job.with_tables > 0) {
             let sizes = job.members.iter().map(|member| self.max_table_size(member));
             let size = sizes.fold(0, u64::saturating_add);
             room = room.checked_sub(size).unwrap_or_else(|| {
-                self.faults.add_many(Fault::TablesTooLarge, job.with_tables, 0);
+                self.faults.add_many(Issue::TablesTooLarge, job.with_tables, 0);
                 job.with_tables = 0;
                 0
             });
         }
     }
 
-    /// How large the tables of a function can be; what it has for itself is read for each place that it was at.
+    /// Upper bound for the size of a function's tables, in bytes. A table of its own counts for each of its
+    /// addresses.
     fn max_table_size(&self, member: &CodeMapping) -> u64 {
         let file = self.input.files.get(member.function.file as usize);
         let Some(unwinding) = file.and_then(|used| used.code.unwinding(member.function.function)) else {
@@ -301,7 +303,7 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// The entries for unwinding a function, each with how many bytes behind the start of its code it starts.
+    /// Returns the unwinding entries of a function, each with its offset from the start of the code in bytes.
     fn entries(&self, member: &CodeMapping, machine: Machine) -> Vec<(Entry<'a>, u64)> {
         let view = self.view(member);
         let Some((code, unwinding)) = view.and_then(|view| Some((view.range, view.unwinding?))) else {
@@ -317,15 +319,15 @@ impl<'a> ObjectWriter<'a> {
                 let behind = code.size().next_multiple_of(8).saturating_add(distance);
                 let address = Address(code.start.0.wrapping_add(behind));
                 let entries = Entries::read(eh_frame(&unwinding, address, machine));
-                // The function's own, so nothing that it says holds for what follows.
+                // The table belongs to this function alone, so it does not apply to the code after it.
                 let clipped = entries.of(code).map(|entry| entry.until(code.end));
                 clipped.map(with_offset).collect()
             }
         }
     }
 
-    /// The entries of an object with the addresses in it that their first ones become, and how many of its
-    /// functions have any.
+    /// Returns the unwinding entries of an object with their addresses in it, and the number of functions
+    /// that have entries.
     fn object_entries(&self, job: &Job<'_>) -> (Vec<(Entry<'a>, u64)>, u64) {
         let mut entries = Vec::new();
         let mut with_entry = 0;
@@ -336,30 +338,29 @@ impl<'a> ObjectWriter<'a> {
             entries.extend(own.map(|(entry, into_code)| (entry, start.wrapping_add(into_code))));
             with_entry += u64::from(entries.len() > before);
         }
-        // One entry may be for several functions.
+        // Several functions may share an entry.
         entries.sort_by_key(|&(_, start)| start);
         entries.dedup_by_key(|&mut (_, start)| start);
         (entries, with_entry)
     }
 
-    /// The tables of an object if their first byte lies at `address` of its process.
+    /// Tables of an object if they are at `address` in its process.
     fn tables(&self, job: &Job<'_>, address: Address) -> Option<Tables> {
         let (entries, _) = self.object_entries(job);
-        Tables::lay_out(entries.into_iter(), job.table_layout(address))
+        Tables::build(entries.into_iter(), job.table_layout(address))
     }
 
-    /// How large the tables of an object are, and how many of its functions have entries in them; `None` if
-    /// none has.
+    /// Size of an object's tables, and number of functions with entries in them; `None` if there are no
+    /// entries.
     fn tables_size(&self, job: &Job<'_>) -> Option<(u64, u64)> {
         let (entries, with_entry) = self.object_entries(job);
-        // It does not depend on where they lie, as long as it is near.
-        let tables = Tables::lay_out(entries.into_iter(), job.table_layout(job.range.end))?;
+        // The size does not depend on the address, as long as that is near the code.
+        let tables = Tables::build(entries.into_iter(), job.table_layout(job.range.end))?;
         let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
         (with_entry > 0).then_some((size, with_entry))
     }
 
-    /// Gives the tables of all objects that have any addresses near the code, where their process never maps
-    /// anything.
+    /// Assigns addresses to the tables of all objects: near the code, where the process never maps anything.
     fn place_tables(&mut self, jobs: &mut [Job<'_>]) {
         if jobs.iter().all(|job| job.with_tables == 0) {
             return;
@@ -380,23 +381,24 @@ impl<'a> ObjectWriter<'a> {
             };
             if let Some((size, with_entry)) = size {
                 let without_entry = job.with_tables.saturating_sub(with_entry);
-                self.faults.add_many(Fault::NoEntry, without_entry, 0);
-                // Aligned in the object, in which the code is: in the process it need not be (capture erlang25).
+                self.faults.add_many(Issue::NoUnwindingEntry, without_entry, 0);
+                // Aligned in the object, like the code. In the process, code may be unaligned (capture
+                // erlang25).
                 let skew = job.range.start.0 % TABLE_ALIGN;
                 let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
                 let space = job.first.space;
                 let free = free.take(space, job.range, room, !job.machine.is_64);
                 job.tables = free.and_then(|address| address.checked_add(skew));
                 if job.tables.is_none() {
-                    self.faults.add_many(Fault::NoPlace, with_entry, 0);
+                    self.faults.add_many(Issue::NoPlaceForTables, with_entry, 0);
                 }
             } else {
-                self.faults.add_many(Fault::NoEntry, job.with_tables, 0);
+                self.faults.add_many(Issue::NoUnwindingEntry, job.with_tables, 0);
             }
         }
     }
 
-    /// Adds up what was wrong with a function.
+    /// Adds the faults of a function to the totals.
     fn note(&mut self, member: &CodeMapping, faults: &MemberFaults) {
         self.faults.merge(&faults.object);
         if let Some(of_dump) = self.line_faults.get_mut(member.function.file as usize) {
@@ -404,8 +406,7 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// The name of a function's symbol: the one that the runtime wrote, and behind it which compiler made it,
-    /// if that was asked for.
+    /// Name of a function's symbol: the name in the dump, followed by the compiler if requested.
     fn symbol(&self, view: &FunctionView<'a>) -> Cow<'a, [u8]> {
         let name = view.name;
         match view.tier().filter(|_| self.input.has_tiers) {
@@ -414,7 +415,7 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// Adds the lines of a function to those of its object; returns the source files that they lead to.
+    /// Adds the line table of a function to its object. Returns the source files that it references.
     fn add_lines(
         &self,
         file: u32,
@@ -435,26 +436,25 @@ impl<'a> ObjectWriter<'a> {
         let lines = &self.input.lines;
         let has_texts = self.text_room > 0;
         if !has_texts && lines.holds_texts() && info.files.iter().any(|file| file.text.is_some()) {
-            faults.object.add(Fault::TextsTooLarge, 0);
+            faults.object.add(Issue::TextsTooLarge, 0);
         }
         let added = lines.add(info, function, store, &self.source_folders, has_texts, encoder);
         added.unwrap_or_else(|_| {
-            faults.object.add(Fault::LinesTooLarge, 0);
+            faults.object.add(Issue::LinesTooLarge, 0);
             Vec::new()
         })
     }
 
-    /// The tables of an object, and where they lie in its process.
+    /// Tables of an object, and their address in the process.
     fn placed_tables(&self, job: &Job<'_>) -> (Tables, Address) {
         let placed = job
             .tables
             .and_then(|address| Some((self.tables(job, address)?, address)));
         placed.unwrap_or_else(|| {
-            // Tables that hold nothing are never looked into, so it does not matter what else is at their
-            // address.
+            // Empty tables are never read, so it does not matter what else is at their address.
             let distance = job.range.size().next_multiple_of(TABLE_ALIGN);
             let behind = Address(job.range.start.0.wrapping_add(distance));
-            let tables = Tables::lay_out(std::iter::empty(), job.table_layout(behind));
+            let tables = Tables::build(std::iter::empty(), job.table_layout(behind));
             (tables.unwrap_or_default(), behind)
         })
     }
@@ -509,13 +509,13 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// Writes an object into the folder.
+    /// Writes an object and its source files into the folder.
     fn store(
         &self,
         job: &Job<'_>,
         object: &Object<'_>,
         store: &mut Store,
-    ) -> Result<PlacedObject, store::Error> {
+    ) -> Result<PlacedObject, Diagnostic> {
         let mapping = job.first;
         let pid = self.pid(mapping);
         let encoded = &object.encoded;
@@ -528,9 +528,9 @@ impl<'a> ObjectWriter<'a> {
         for source in &object.sources {
             store.write_source(&source.folder, &source.name, source.text)?;
         }
-        // Quirk: libunwind (perf 6.1, 6.12) reads aligned words, of which the first must be in the map, or the stack ends
-        // here. So the map starts at a multiple of the word where the tables do not, which lie in the process as the code
-        // does: on AArch64 at any multiple of 4 (capture erlang25).
+        // Quirk: libunwind (perf 6.1, 6.12) reads aligned words. The first one must be in the mapping, or the
+        // stack ends here. Tables have the alignment of the code, which is any multiple of 4 on AArch64
+        // (capture erlang25), so the mapping starts at the word before them.
         let skew = job.tables.map_or(0, |address| address.0 % WORD);
         let tables = job.tables.and_then(|address| {
             let start = Address(address.0.saturating_sub(skew));
@@ -551,10 +551,10 @@ impl<'a> ObjectWriter<'a> {
     }
 }
 
-/// The size of the words that libunwind reads, in bytes.
+/// Size of the words that libunwind reads, in bytes.
 const WORD: u64 = 8;
 
-/// The code of a function, as far as it is known.
+/// Code of a function, or only its size if the code is not known.
 fn code<'a>(view: &FunctionView<'a>) -> Code<'a> {
     view.code.map_or(Code::Unknown(view.range.size()), Code::Known)
 }
@@ -563,7 +563,7 @@ fn eh_frame<'a>(unwinding: &Unwinding<'a>, address: Address, machine: Machine) -
     EhFrame {
         section: unwinding.eh_frame,
         address,
-        order: machine.order,
+        endian: machine.endian,
         address_size: machine.address_size(),
     }
 }

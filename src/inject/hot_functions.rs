@@ -1,4 +1,4 @@
-//! The functions that samples were taken in, by name and by compiler.
+//! Functions with samples, counted by name and compiler.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,17 +11,17 @@ use crate::inject::perf_maps::{UsedMap, symbol_of};
 use crate::inject::sources::{Sources, function_of};
 use crate::summary::{SampledFunction, TierSummary};
 
-/// Name and compiler, which functions are counted by.
+/// Name and compiler of functions that are counted together.
 type Key<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// Functions and samples.
+/// Numbers of functions and samples.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     functions: u64,
     samples: u64,
 }
 
-/// The functions and symbols of perf maps that samples were taken in, those with most samples first.
+/// Returns the functions and perf map symbols with samples, those with most samples first.
 pub fn functions(
     timeline: &Timeline,
     selection: &Selection,
@@ -38,7 +38,7 @@ pub fn functions(
     let hits = timeline.mappings().iter().zip(selection.hits.iter().copied());
     for (mapping, hits) in hits.filter(|&(_, hits)| hits > 0) {
         if let Some(view) = function_of(&sources.used, mapping.function) {
-            // A function that moves counts once.
+            // A function that was moved counts once.
             let is_new = seen.insert(mapping.function);
             add((view.name, view.tier()), u64::from(is_new), hits);
         }
@@ -50,7 +50,7 @@ pub fn functions(
     }
     let mut functions: Vec<(Key<'_>, Counts)> = counts.into_iter().collect();
     functions.sort_unstable_by_key(|&(key, counts)| (Reverse(counts.samples), key));
-    let told = functions
+    let summaries = functions
         .into_iter()
         .map(|((name, tier), counts)| SampledFunction {
             name: printable(name),
@@ -58,10 +58,10 @@ pub fn functions(
             functions: counts.functions,
             samples: counts.samples,
         });
-    told.collect()
+    summaries.collect()
 }
 
-/// The same for each compiler.
+/// Returns the totals of each compiler, those with most samples first.
 pub fn tiers(functions: &[SampledFunction]) -> Vec<TierSummary> {
     let mut counts: BTreeMap<&str, Counts> = BTreeMap::new();
     for function in functions {
@@ -71,10 +71,10 @@ pub fn tiers(functions: &[SampledFunction]) -> Vec<TierSummary> {
     }
     let mut tiers: Vec<(&str, Counts)> = counts.into_iter().collect();
     tiers.sort_by_key(|&(_, counts)| Reverse(counts.samples));
-    let told = tiers.into_iter().map(|(tier, counts)| TierSummary {
+    let summaries = tiers.into_iter().map(|(tier, counts)| TierSummary {
         tier: tier.to_owned(),
         functions: counts.functions,
         samples: counts.samples,
     });
-    told.collect()
+    summaries.collect()
 }

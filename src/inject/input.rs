@@ -1,5 +1,4 @@
-//! Opening the profile, whatever it lies in: a file, a folder, a pipe; its records compressed, damaged or
-//! neither.
+//! Opening the input: a file, folder or pipe, whose records may be compressed or damaged.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,43 +7,45 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::diagnostics::issues::{CHECK_PATH, RECORD_FIRST};
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::files_below;
 use crate::files::spool::{CopyError, copy_if};
 use crate::files::{MappedFile, OpenFile, Spool};
 use crate::inject::reach::Reach;
-use crate::inject::{Error, InputKind, Options, is_standard};
+use crate::inject::{InputKind, Options, is_standard};
 use crate::perf::record::Records;
 use crate::perf::resync::{self, Damage, WholeRecords};
-use crate::perf::{Fault, Profile, compression, header, merge};
+use crate::perf::{Profile, compression, header, merge};
 use crate::runtime::mono::packed;
 use crate::runtime::xray;
 use crate::tally::Tally;
 use crate::threads;
 
-/// The files of a profile.
+/// The files of the input.
 #[derive(Debug)]
 pub struct Input {
-    /// The one with the header, and mostly all the records.
+    /// File with the header, and usually all records.
     pub main: Arc<MappedFile>,
-    /// Others with records only, as `perf record --threads` makes them, in the order of their numbers.
+    /// More files with records, written by `perf record --threads`, sorted by the number in their names.
     pub parts: Vec<MappedFile>,
-    /// Folders with a copy of the kernel's code, as `perf record --kcore` makes them.
+    /// Folders with a copy of the kernel's code, written by `perf record --kcore`.
     pub kernel_copies: Vec<PathBuf>,
 }
 
-/// What the records of a profile were made into, whole and plain, to be read as those of one file.
+/// The records of a profile after they were repaired, decompressed and merged into one file.
 #[derive(Debug)]
 pub struct Expanded {
-    /// The records and nothing else.
+    /// File with the records and nothing else.
     pub file: MappedFile,
-    /// What had to be left out, of which file.
-    pub faults: Vec<(PathBuf, Tally<Fault>)>,
-    /// What of which file was passed over, since it is damaged.
+    /// Records that were left out, by file.
+    pub faults: Vec<(PathBuf, Tally<Issue>)>,
+    /// Damaged bytes that were skipped, by file.
     pub damage: Vec<(PathBuf, Damage)>,
 }
 
-/// Opens the profile.
-pub fn open(options: &Options) -> Result<Input, Error> {
+/// Opens the input: a file, a folder or a stream.
+pub fn open(options: &Options) -> Result<Input, Diagnostic> {
     let path = &options.input;
     let error = |cause| input_error(path, cause);
     if is_standard(path) {
@@ -63,33 +64,39 @@ pub fn open(options: &Options) -> Result<Input, Error> {
     let file = if kind.is_file() || options.confine {
         open_file(path, options)?
     } else {
-        // The user named it, so there is something to wait for.
+        // Opening a FIFO may block, which is right for a file that the user named.
         open_stream(File::open(path).map_err(error)?, path)?
     };
     Ok(Input::of_file(file))
 }
 
-fn spool_error(cause: io::Error) -> Error {
-    Error::Spool { cause }
+/// The error of temporary files.
+pub fn spool_error(cause: io::Error) -> Diagnostic {
+    let folder = Spool::folder();
+    Diagnostic::new(Issue::TemporaryFiles)
+        .in_file(&folder)
+        .with("cause", cause)
 }
 
-fn input_error(path: &Path, cause: io::Error) -> Error {
-    Error::Input {
-        path: path.to_owned(),
-        cause,
+fn input_error(path: &Path, cause: io::Error) -> Diagnostic {
+    read_error(path, &cause, RECORD_FIRST)
+}
+
+/// Returns the error for a file that an option names, other than the input.
+pub fn option_error(path: &Path, cause: io::Error) -> Diagnostic {
+    read_error(path, &cause, CHECK_PATH)
+}
+
+fn read_error(path: &Path, cause: &io::Error, if_missing: &'static str) -> Diagnostic {
+    let error = Diagnostic::cannot_read(path, cause);
+    match cause.kind() {
+        io::ErrorKind::NotFound => error.with_remedy(if_missing),
+        _ => error,
     }
 }
 
-/// The error of a file that an option names, other than the input.
-pub fn read_error(path: &Path, cause: io::Error) -> Error {
-    Error::Read {
-        path: path.to_owned(),
-        cause,
-    }
-}
-
-/// Opens the first file in a folder that is what is looked for. The others are found with those beside the input.
-fn open_first(options: &Options, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Error> {
+/// Opens the first wanted file in a folder. The others are opened with the logs or traces that options name.
+fn open_first(options: &Options, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Diagnostic> {
     let (folder, reach) = (&options.input, Reach::of(options));
     let files = files_below(folder, &mut Vec::new());
     let mut files = files
@@ -103,20 +110,20 @@ fn open_first(options: &Options, is_wanted: fn(&[u8]) -> bool) -> Result<Input, 
     }
 }
 
-fn open_file(path: &Path, options: &Options) -> Result<MappedFile, Error> {
+fn open_file(path: &Path, options: &Options) -> Result<MappedFile, Diagnostic> {
     let file = Reach::of(options)
         .open_named(path, path)
         .and_then(OpenFile::read)
         .map_err(|cause| input_error(path, cause))?;
-    // As perf does: who can write a profile can make its reader open files of their choice.
+    // perf has the same rule: whoever writes a profile chooses the files that its reader opens.
     if !file.is_trusted() && !options.force {
-        return Err(Error::Owner(path.to_owned()));
+        return Err(Diagnostic::new(Issue::ProfileOwner).in_file(path));
     }
     Ok(file)
 }
 
-/// Reads to the end, since dumps are whole only when the programs have ended that a pipe tells about.
-fn open_stream(file: File, path: &Path) -> Result<MappedFile, Error> {
+/// Reads a stream to its end: jitdumps are complete only after the recorded programs have exited.
+fn open_stream(file: File, path: &Path) -> Result<MappedFile, Diagnostic> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         let file = OpenFile::of(file, path).and_then(OpenFile::read);
         return file.map_err(|cause| input_error(path, cause));
@@ -129,12 +136,12 @@ fn open_stream(file: File, path: &Path) -> Result<MappedFile, Error> {
     spool.map(path).map_err(spool_error)
 }
 
-/// Whether a stream may be a profile, log or trace, by its first bytes. Of others, what they are not is told by these.
+/// Whether a stream may be a profile, log or trace, by its first bytes. These suffice to reject others.
 fn may_be_input(start: &[u8]) -> bool {
-    header::is_profile(start) || packed::is_log(start) || xray::header::has_small_numbers(start)
+    header::is_profile(start) || packed::is_log(start) || xray::header::has_plausible_version(start)
 }
 
-fn open_folder(options: &Options) -> Result<Input, Error> {
+fn open_folder(options: &Options) -> Result<Input, Diagnostic> {
     let path = &options.input;
     let mut input = Input::of_file(open_file(&path.join("data"), options)?);
     let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
@@ -143,7 +150,7 @@ fn open_folder(options: &Options) -> Result<Input, Error> {
         let name = entry.file_name();
         if name.as_bytes().starts_with(b"kcore_dir") {
             if options.confine && entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-                let cause = io::Error::other("it is a symbolic link");
+                let cause = io::Error::other("a symbolic link");
                 return Err(input_error(&entry.path(), cause));
             }
             input.kernel_copies.push(entry.path());
@@ -172,7 +179,7 @@ impl Input {
         }
     }
 
-    /// What it is: as the user says, or by its content.
+    /// Returns the type of the input: as given in the options, or detected by content.
     pub fn kind(&self, options: &Options) -> InputKind {
         options.input_kind.unwrap_or_else(|| match &**self.main {
             file if packed::is_log(file) => InputKind::MonoLog,
@@ -181,21 +188,21 @@ impl Input {
         })
     }
 
-    /// All files.
+    /// Returns all files, the main one first.
     pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
         std::iter::once(&*self.main).chain(&self.parts)
     }
 
-    /// Makes sure that none of the files has got shorter while it was read.
-    pub fn check(&self) -> Result<(), Error> {
+    /// Fails if one of the files has become shorter since it was opened.
+    pub fn check(&self) -> Result<(), Diagnostic> {
         match self.files().find(|file| file.has_shrunk()) {
-            Some(file) => Err(Error::Shrunk(file.path().to_owned())),
+            Some(file) => Err(Diagnostic::new(Issue::ProfileShrunk).in_file(file.path())),
             None => Ok(()),
         }
     }
 
-    /// The records of all files as they would be in one, without damage, aligned and with none of them compressed.
-    pub fn expand(&self, profile: &Profile<'_>) -> Result<Expanded, Error> {
+    /// Merges the records of all files into one stream: aligned, decompressed and without damage.
+    pub fn expand(&self, profile: &Profile<'_>) -> Result<Expanded, Diagnostic> {
         let streams = std::iter::once(profile.data).chain(self.parts.iter().map(|part| &part[..]));
         let streams: Vec<(&Path, &[u8])> = self.files().map(MappedFile::path).zip(streams).collect();
         let plain = threads::map(&streams, |&(path, stream)| Plain::of(stream, profile, path));
@@ -205,8 +212,8 @@ impl Input {
         let (mut faults, mut damage) = (Vec::new(), Vec::new());
         for ((part, start), &(path, _)) in plain.iter_mut().zip(starts).zip(&streams) {
             let found = std::mem::take(&mut part.faults);
-            faults.push((path.to_owned(), found.moved(start)));
-            damage.push((path.to_owned(), part.damage.moved(start)));
+            faults.push((path.to_owned(), found.offset_by(start)));
+            damage.push((path.to_owned(), part.damage.offset_by(start)));
         }
         if let [Plain { file: Some(_), .. }] = plain[..]
             && let Some(file) = plain.pop().and_then(|part| part.file)
@@ -216,7 +223,7 @@ impl Input {
         let parts: Vec<&[u8]> = plain.iter().map(Plain::bytes).collect();
         let merged = || {
             let mut spool = Spool::create()?;
-            merge::merge(&parts, &profile.attrs, profile.order, &mut spool)?;
+            merge::merge(&parts, &profile.attrs, profile.endian, &mut spool)?;
             spool.map(self.main.path())
         };
         Ok(Expanded {
@@ -226,10 +233,10 @@ impl Input {
         })
     }
 
-    /// The same once more, for records that are damaged inside of compressed ones.
-    pub fn mend(&self, profile: &Profile<'_>) -> Result<Expanded, Error> {
+    /// Repairs records that were damaged inside compressed ones.
+    pub fn repair(&self, profile: &Profile<'_>) -> Result<Expanded, Diagnostic> {
         let path = self.main.path();
-        let (file, damage) = mend(profile.whole_records(), path).map_err(spool_error)?;
+        let (file, damage) = repair(profile.whole_records(), path).map_err(spool_error)?;
         Ok(Expanded {
             file,
             faults: Vec::new(),
@@ -238,31 +245,31 @@ impl Input {
     }
 }
 
-fn mend(records: WholeRecords<'_>, path: &Path) -> io::Result<(MappedFile, Damage)> {
+fn repair(records: WholeRecords<'_>, path: &Path) -> io::Result<(MappedFile, Damage)> {
     let mut spool = Spool::create()?;
-    let damage = resync::mend(records, &mut spool)?;
+    let damage = resync::repair(records, &mut spool)?;
     Ok((spool.map(path)?, damage))
 }
 
-/// The records of one file, whole and none of them compressed.
+/// The records of one file, decompressed and without damage.
 struct Plain<'a> {
     stream: &'a [u8],
-    /// What they were made into, if some were compressed, damaged or of sizes that readers refuse.
+    /// Rewritten records, if some were compressed, damaged or of sizes that readers reject.
     file: Option<MappedFile>,
-    faults: Tally<Fault>,
+    faults: Tally<Issue>,
     damage: Damage,
 }
 
 impl<'a> Plain<'a> {
     fn of(stream: &'a [u8], profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
-        let order = profile.order;
-        let records = WholeRecords::new(stream, &profile.attrs, order);
+        let endian = profile.endian;
+        let records = WholeRecords::new(stream, &profile.attrs, endian);
         let mut walk = records.clone();
         let mut is_compressed = false;
         let mut has_refused = false;
         for record in walk.by_ref() {
             is_compressed |= record.is_compressed();
-            has_refused |= resync::needs_mending(&record, &profile.attrs, order);
+            has_refused |= resync::needs_repair(&record, &profile.attrs, endian);
         }
         let mut plain = Self {
             stream,
@@ -271,17 +278,17 @@ impl<'a> Plain<'a> {
             damage: walk.damage(),
         };
         if has_refused || !plain.damage.is_empty() {
-            plain.file = Some(mend(records, path)?.0);
+            plain.file = Some(repair(records, path)?.0);
         }
         if is_compressed {
             let mut spool = Spool::create()?;
-            let faults = compression::expand(Records::new(plain.bytes(), 0, order), order, &mut spool)?;
-            // Places in what was mended are not those of the file.
-            plain.faults = faults.moved(plain.damage.bytes);
+            let faults = compression::expand(Records::new(plain.bytes(), 0, endian), endian, &mut spool)?;
+            // Offsets in repaired records do not count skipped bytes.
+            plain.faults = faults.offset_by(plain.damage.bytes);
             plain.file = Some(spool.map(path)?);
         }
         if let Some(offset) = walk.undecoded() {
-            plain.faults.add(Fault::RecordsCut, offset);
+            plain.faults.add(Issue::ProfileRecordsCut, offset);
         }
         Ok(plain)
     }

@@ -1,10 +1,10 @@
-//! What changes in the stream of records.
+//! Changes to the mmap records of a profile.
 
 use crate::bytes::printable;
 use crate::code::mmap_trim::{self, InjectedMap, Reduced};
 use crate::code::profile_index::ProfileIndex;
 use crate::code::timeline::FreedRange;
-use crate::inject::Error;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::objects::PlacedObject;
 use crate::inject::sources::Sources;
 use crate::perf::Profile;
@@ -14,27 +14,27 @@ use crate::perf::synthesis::{self, Event, Mapping};
 use crate::tally::Tally;
 use crate::units::{Pid, Time};
 
-/// The longest path that perf reads from a map, with its NUL (PATH_MAX).
+/// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).
 const MAX_PATH: usize = 4096;
 
-/// What changes, and what was given up.
+/// Changes, and mappings that could not be handled.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// The changes.
+    /// Changes to the records.
     pub edits: Edits,
-    /// Maps that were too much to follow.
-    pub faults: Tally<mmap_trim::Fault>,
+    /// Mappings that were too complex.
+    pub faults: Tally<Issue>,
 }
 
-/// The changes: maps of the objects come in at their time, markers of the dumps that were used go, and maps
-/// that would hide code are reduced.
+/// Returns the changes: mappings of objects are inserted at their times, markers of used dumps are removed,
+/// and mappings that would hide code are trimmed.
 pub fn changes(
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
     freed_ranges: &[FreedRange],
     sources: &Sources<'_>,
     objects: &[PlacedObject],
-) -> Result<Changes, Error> {
+) -> Result<Changes, Diagnostic> {
     let mut edits = Edits::default();
     if let Some(event) = map_event(profile, profile_index) {
         insert_maps(&mut edits, profile, profile_index, event, objects, freed_ranges)?;
@@ -54,7 +54,7 @@ pub fn changes(
     })
 }
 
-/// The event that made maps belong to: the one that the profile's own maps belong to.
+/// Event of inserted mappings: the one that the profile's own mappings belong to.
 fn map_event<'a>(profile: &'a Profile<'_>, profile_index: &ProfileIndex) -> Option<Event<'a>> {
     let id = profile_index.map_event_id.unwrap_or(0);
     let attrs = profile.attrs.all();
@@ -91,7 +91,7 @@ fn insert_maps(
     event: Event<'_>,
     objects: &[PlacedObject],
     freed_ranges: &[FreedRange],
-) -> Result<(), Error> {
+) -> Result<(), Diagnostic> {
     let objects = objects
         .iter()
         .map(|object| (object.time, object.sequence, Made::Object(object)));
@@ -102,7 +102,7 @@ fn insert_maps(
             Made::FreedRange(freed_range),
         )
     });
-    // Of the same time, as they followed each other.
+    // At the same time, in their sequence.
     let mut made: Vec<(Time, u32, Made<'_>)> = objects.chain(freed_ranges).collect();
     made.sort_by_key(|&(time, sequence, _)| (time, sequence));
     let mut insertion_points = profile_index.marks.insertion_points(profile);
@@ -113,24 +113,24 @@ fn insert_maps(
         };
         edits.insert(insertion_points.find(time), |out| {
             for mapping in std::iter::once(first).chain(second) {
-                synthesis::put_mmap2(out, profile.order, &mapping, event);
+                synthesis::write_mmap2(out, profile.endian, &mapping, event);
             }
         });
     }
     Ok(())
 }
 
-/// What maps are made for. There may be many: they themselves are made one after the other.
+/// What a mapping is inserted for. There may be many, so the mappings are made one after the other.
 #[derive(Clone, Copy)]
 enum Made<'a> {
     Object(&'a PlacedObject),
     FreedRange(&'a FreedRange),
 }
 
-/// The maps of an object: that of its code, and that of its tables if it has any.
-fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping<'_>>), Error> {
+/// Mappings of an object: its code, and its unwinding tables if it has any.
+fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping<'_>>), Diagnostic> {
     if object.path.len() >= MAX_PATH {
-        return Err(Error::PathTooLong(printable(&object.path)));
+        return Err(Diagnostic::new(Issue::PathTooLong).with("path", printable(&object.path)));
     }
     let code = Mapping {
         pid: object.pid,
@@ -150,7 +150,7 @@ fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping
     Ok((code, tables))
 }
 
-/// A map of what nothing is known of any more.
+/// Mapping of addresses that code was moved away from.
 fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapping<'static> {
     let space = profile_index.processes.space(freed_range.space);
     Mapping {
@@ -164,19 +164,19 @@ fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapp
     }
 }
 
-/// Puts what is left of a map in its place.
+/// Replaces a mapping with its remaining parts.
 fn reduce(edits: &mut Edits, profile: &Profile<'_>, reduced: &Reduced) {
     let Some(record) = profile.records_from(reduced.record).next() else {
         return;
     };
-    let Some(map) = Mmap::parse(&record, profile.order) else {
+    let Some(map) = Mmap::parse(&record, profile.endian) else {
         return;
     };
     edits.replace(&record, |out| {
         for part in &reduced.parts {
             let into_map = part.start.0.saturating_sub(map.range.start.0);
             let file_offset = map.file_offset.wrapping_add(into_map);
-            synthesis::put_part_of_mmap(out, profile.order, &record, *part, file_offset);
+            synthesis::write_part_of_mmap(out, profile.endian, &record, *part, file_offset);
         }
     });
 }

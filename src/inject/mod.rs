@@ -1,4 +1,4 @@
-//! The main job, top to bottom: what to look for, what to write, what to say.
+//! Injection: reads a profile and runtime files, writes ELF objects and a new profile that maps them.
 
 mod aux_logs;
 mod cache;
@@ -10,7 +10,6 @@ mod events;
 mod folders;
 mod free_addresses;
 mod function_objects;
-pub mod hints;
 mod hot_functions;
 mod input;
 mod mmap_records;
@@ -31,110 +30,101 @@ mod summary_file;
 mod symbol_objects;
 mod xray;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::code::selection::Selector;
-use crate::elf::{build_id_cache, core_file, store};
-use crate::files::search::shown;
-use crate::files::{Packing, Spool};
+use crate::diagnostics::Diagnostic;
 use crate::inject::recording::Recording;
 use crate::inject::source_paths::LineOptions;
 use crate::inject::summary_file::SummaryOutput;
-use crate::perf;
 use crate::perf::output::Rewrite;
 use crate::summary::Summary;
 
-pub use crate::runtime::mono::Error as LogError;
-pub use crate::runtime::xray::Error as TraceError;
-pub use crate::runtime::xray::functions::Error as BinaryError;
 pub use mono::event_selection::MonoEvent;
 pub use output::DEFAULT_OUTPUT;
 pub use xray::event_selection::XrayEvent;
 pub use xray::events::SamplingOptions;
 
-/// What to do.
+/// Options of [`inject`].
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The profile to read, or a log to make one of; `-` is standard input.
+    /// Path of the profile, or of a log or trace to convert to a profile; `-` is standard input.
     pub input: PathBuf,
-    /// What the input is; if nobody says so, its content does.
+    /// Type of the input; `None` detects it by content.
     pub input_kind: Option<InputKind>,
-    /// The profile to write; `-` is standard output, and there as for a pipe.
+    /// Path of the profile to write; `-` is standard output, which gets the pipe format.
     pub output: PathBuf,
-    /// How hard to compress the records of the output (1 to 22), if at all.
+    /// Compression level of the records in the output (1 to 22); `None` leaves them uncompressed.
     pub compression: Option<i32>,
-    /// Files and folders with jitdumps, beside those that are found without help.
+    /// Files and folders with jitdumps, in addition to those that are found automatically.
     pub jitdumps: Vec<PathBuf>,
-    /// Files and folders with perf maps, beside those that are found without help.
+    /// Files and folders with perf maps, in addition to those that are found automatically.
     pub perf_maps: Vec<PathBuf>,
     /// Files and folders with logs of Mono's profiler.
     pub mono_logs: Vec<PathBuf>,
-    /// Which of their events become events of the profile; if nobody says, all of logs without a profile, and none
-    /// beside one.
+    /// Log events to convert to profile events. `None` converts all without a profile, and none beside one.
     pub mono_events: Option<Vec<MonoEvent>>,
-    /// Files and folders with traces of XRay.
+    /// Files and folders with XRay traces.
     pub xray_logs: Vec<PathBuf>,
-    /// The instrumented binary that has their functions.
+    /// Instrumented binary used to resolve XRay function IDs.
     pub xray_binary: Option<PathBuf>,
-    /// Which of their records become events of the profile; if nobody says, all, unless they are there for the call
-    /// chains of a profile.
+    /// Trace records to convert to profile events. `None` converts all, or none if the traces only replace
+    /// the call chains of a profile.
     pub xray_events: Option<Vec<XrayEvent>>,
-    /// How their events are made fewer.
+    /// Options that reduce the number of samples made from XRay traces.
     pub shape: SamplingOptions,
-    /// A core file that has the machine code which logs only name.
+    /// Core file to read machine code from, for functions in Mono logs, which contain only names.
     pub code_from: Option<PathBuf>,
-    /// Whether the call chains of samples in the code of logs are replaced by the calls that the logs tell of.
+    /// Whether samples in code of logs and traces get call chains made from the recorded calls.
     pub splice_stacks: bool,
-    /// The process that logs are of, if they don't tell or tell another.
+    /// Process ID for logs and traces that carry none, or one from another PID namespace.
     pub pid: Option<u32>,
-    /// Nanoseconds to add to the times of jitdumps to get the profile's, if they are known. Cycle counts are
-    /// converted as the profile says all the same.
+    /// Nanoseconds to add to runtime times to get profile times, if known. Cycle counts are always converted
+    /// as the profile specifies.
     pub clock_offset: Option<i64>,
-    /// The folder for the objects; `OUTPUT.elf` if there is none here, or `perf.jit.data.elf` where the output
-    /// is no file.
+    /// Folder for the objects. `None` is `OUTPUT.elf`, or `perf.jit.data.elf` if the output is not a file.
     pub elf_dir: Option<PathBuf>,
-    /// A build-id cache to add the objects to.
+    /// Build-ID cache to add the objects to.
     pub build_id_cache: Option<PathBuf>,
-    /// Where to write the summary as JSON, which must not be where anything else is; `-` is standard output.
+    /// Path of the JSON summary, which must differ from all inputs and other outputs; `-` is standard output.
     pub summary: Option<PathBuf>,
-    /// Whether to write all functions, not only those that samples touch.
+    /// Whether to write all functions, not only those that samples reference.
     pub all: bool,
-    /// Whether to read a profile that belongs to another user, and files of runtimes that do.
+    /// Whether to read a profile and runtime files that belong to other users.
     pub force: bool,
-    /// Whether a profile has files opened only in its own folder and below, and no symbolic link is followed to any file
-    /// of a runtime. Processes that still run and `/tmp` are not searched.
+    /// Whether to open files only in the folder of the profile and below, and to follow no symbolic links to
+    /// runtime files. Running processes and `/tmp` are not searched then.
     pub confine: bool,
-    /// How many functions share an object.
+    /// How functions are grouped into objects.
     pub layout: Layout,
-    /// How lines are written.
+    /// How line tables are written.
     pub lines: LineOptions,
-    /// Whether and where to tell which compiler made a function.
+    /// Where to record the compiler that made a function.
     pub tiers: Tiers,
 }
 
-/// What the input can be.
+/// Type of the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InputKind {
-    /// A profile.
+    /// Profile.
     Profile,
-    /// A log of Mono's profiler, to make a profile of.
+    /// Log of Mono's profiler, which is converted to a profile.
     MonoLog,
-    /// A trace of XRay, to make a profile of.
+    /// XRay trace, which is converted to a profile.
     XrayTrace,
 }
 
-/// How many functions share an object.
+/// How functions are grouped into objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Layout {
-    /// As many as can.
+    /// As many functions per object as possible.
     #[default]
     Image,
-    /// One each.
+    /// One function per object.
     Function,
 }
 
-/// Where it is told which compiler of a runtime made a function.
+/// Where to record the compiler that made a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tiers {
     /// Nowhere.
@@ -142,191 +132,38 @@ pub enum Tiers {
     Off,
     /// In the summary.
     Summary,
-    /// There, and behind the name in each symbol.
+    /// In the summary, and after the name in each symbol.
     Symbols,
 }
 
-/// Why there is no output.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The input can't be opened.
-    #[error("cannot read {}: {cause}", shown(path))]
-    Input {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: io::Error,
-    },
-    /// Another file that an option names can't be opened.
-    #[error("cannot read {}: {cause}", shown(path))]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: io::Error,
-    },
-    /// The profile can't be understood.
-    #[error("cannot read {}: {cause}", shown(path))]
-    Profile {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: perf::Error,
-    },
-    /// The profile is packed.
-    #[error(
-        "cannot read {}: it is compressed with {program}; unpack it first: {program} -dc FILE > perf.data",
-        shown(path),
-        program = packing.program()
-    )]
-    Packed {
-        /// Which.
-        path: PathBuf,
-        /// What packed it.
-        packing: Packing,
-    },
-    /// The log can't be understood.
-    #[error("{} {cause}", shown(path))]
-    Log {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: LogError,
-    },
-    /// The trace can't be understood.
-    #[error("{} {cause}", shown(path))]
-    Trace {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: TraceError,
-    },
-    /// The binary is not one that XRay has instrumented.
-    #[error("{} {cause}", shown(path))]
-    Binary {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: BinaryError,
-    },
-    /// The file that code is to be taken from is none.
-    #[error("{} {cause}", shown(path))]
-    Core {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: core_file::Error,
-    },
-    /// Temporary files can't be written.
-    #[error("cannot keep temporary files in {}: {cause}; set TMPDIR to another folder", shown(&Spool::folder()))]
-    Spool {
-        /// Why not.
-        cause: io::Error,
-    },
-    /// The profile belongs to somebody else.
-    #[error("cannot read {}: it is owned neither by you nor by root (use -f to read it all the same)", shown(.0))]
-    Owner(PathBuf),
-    /// Its addresses are not those of the processes, so that no file of a runtime matches it.
-    #[error(
-        "the addresses in {} were replaced by perf inject --aslr, so no jitdump or perf map matches them; run jitinject on the \
-         original recording, then perf inject --aslr on its output",
-        shown(.0)
-    )]
-    Remapped(PathBuf),
-    /// The profile was cut off while it was read.
-    #[error("{} was changed while it was read, and is shorter now; run this again when nobody writes to it", shown(.0))]
-    Shrunk(PathBuf),
-    /// The output would destroy an input.
-    #[error(
-        "the output {} is the same file as the input {}; choose another with -o",
-        shown(output),
-        shown(input)
-    )]
-    SameFile {
-        /// The output.
-        output: PathBuf,
-        /// The input.
-        input: PathBuf,
-    },
-    /// The summary would destroy the output.
-    #[error("the summary {} would overwrite what else is written; choose another name for it", shown(.0))]
-    SummaryInTheWay(PathBuf),
-    /// The summary can't be written.
-    #[error("cannot write the summary {}: {cause}", called(path, "to standard output"))]
-    Summary {
-        /// Where.
-        path: PathBuf,
-        /// Why not.
-        cause: io::Error,
-    },
-    /// The objects would be lost with the output.
-    #[error("the folder {} for objects lies in the output, which replaces it; choose another with --elf-dir", shown(.0))]
-    ObjectsInTheWay(PathBuf),
-    /// The build-id cache would lie in the output.
-    #[error("the build-id cache {} lies where the output is written; choose another folder for it", shown(.0))]
-    CacheInTheWay(PathBuf),
-    /// The objects can't be added to the build-id cache.
-    #[error("the output is written, but not all of it could be added to the build-id cache")]
-    Cache(#[from] build_id_cache::Error),
-    /// The objects can't be written.
-    #[error(transparent)]
-    Objects(#[from] store::Error),
-    /// An object's path does not fit into a record.
-    #[error("the path of an object is too long for a profile: {0}; choose another folder with --elf-dir")]
-    PathTooLong(String),
-    /// Nothing is at the other end of standard output.
-    #[error("standard output is closed; redirect it, or choose a file with -o")]
-    Closed,
-    /// Standard output is a terminal.
-    #[error("a profile is nothing for a terminal; redirect standard output, or choose a file with -o")]
-    Terminal,
-    /// The output can't be written.
-    #[error("cannot write {}: {cause}", called(path, "standard output"))]
-    Write {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: io::Error,
-    },
-}
-
-/// Somebody who watches.
+/// Receiver of progress reports.
 pub trait Progress {
-    /// All input that comes through a pipe has come.
+    /// Reports that all input from a pipe has been read.
     fn input_ended(&mut self) {}
-    /// A part of the work starts, of `total` steps.
+    /// Reports the start of a step with `total` units of work.
     fn start(&mut self, what: &'static str, total: u64);
-    /// So many more steps are done.
+    /// Reports that `steps` more units are done.
     fn advance(&mut self, steps: u64);
 }
 
-/// Nobody does.
+/// Ignores all reports.
 impl Progress for () {
     fn start(&mut self, _what: &'static str, _total: u64) {}
     fn advance(&mut self, _steps: u64) {}
 }
 
-/// What to call a path in a message.
-fn called(path: &Path, standard: &'static str) -> String {
-    if is_standard(path) {
-        return standard.into();
-    }
-    shown(path)
-}
-
-/// Whether a path stands for standard input or output.
+/// Whether a path is `-`, which means standard input or output.
 pub fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Reads a profile and the files of its runtimes, writes objects and a new profile, and tells what happened.
-pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary, Error> {
+/// Reads a profile and runtime files, writes objects and a new profile, and returns a summary.
+pub fn inject(options: &Options, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
     recording::read(options, progress, inject_recording)
 }
 
-/// Puts names into a profile.
-fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> Result<Summary, Error> {
+/// Writes the objects and the new profile of a recording.
+fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> Result<Summary, Diagnostic> {
     let &Recording {
         options,
         input,
@@ -397,7 +234,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
         sources,
         found_maps: recording.found_maps,
         maps,
-        told: recording.told,
+        aux_logs: recording.aux_logs,
         objects: &objects,
         cover_faults: &changes.faults,
         has_lost_kernel_copy: !input.kernel_copies.is_empty() && output::is_stream(&options.output),
@@ -407,7 +244,7 @@ fn inject_recording(recording: &Recording<'_>, progress: &mut dyn Progress) -> R
     finish(run, written, summary_output, rewrite, input, progress)
 }
 
-/// Puts all that is written in place, adds it to the build-id cache, and tells what happened.
+/// Commits all outputs, fills the build-ID cache and makes the summary.
 fn finish(
     run: report::Run<'_>,
     written: output::Output,
@@ -415,7 +252,7 @@ fn finish(
     rewrite: Rewrite<'_>,
     input: &input::Input,
     progress: &mut dyn Progress,
-) -> Result<Summary, Error> {
+) -> Result<Summary, Diagnostic> {
     let mut summary = None;
     let left_out = written.finish(rewrite, input, |left_out| {
         let run = report::Run { left_out, ..run };

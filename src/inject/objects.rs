@@ -1,6 +1,5 @@
-//! From functions to objects in a folder, and what the profile must say about them.
+//! Writing functions and symbols as ELF objects, and their places in the profile.
 
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -9,114 +8,75 @@ use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FreedRange, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
-use crate::elf::store;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::output::Output;
 use crate::inject::perf_maps::UsedMap;
 use crate::inject::source_paths::LineOptions;
 use crate::inject::sources::UsedFile;
 use crate::inject::{Layout, function_objects, symbol_objects};
 use crate::machine::Machine;
-use crate::runtime::jitdump;
 use crate::tally::Tally;
 use crate::units::{AddressRange, BuildId, Pid, Time};
 
-/// An object that was written, and where it is to be mapped.
+/// An object that was written, and its mapping.
 #[derive(Clone, Debug)]
 pub struct PlacedObject {
-    /// The process.
+    /// Process of the mapping.
     pub pid: Pid,
-    /// Its address space.
+    /// Address space of the mapping.
     pub space: SpaceId,
-    /// From when on.
+    /// Time of the mapping.
     pub time: Time,
-    /// Its place among all that happened to the address space.
+    /// Position among the events of the address space.
     pub sequence: u32,
-    /// Where its code lies, or a part of it.
+    /// Address range of its code, or of a part of it.
     pub range: AddressRange,
-    /// The offset in the file that the first byte of that part has.
+    /// File offset of the first byte of that range.
     pub file_offset: u64,
-    /// Where its tables for unwinding are to lie, and where they start in the file, if they hold anything.
+    /// Address range and file offset of its unwinding tables; `None` if they are empty.
     pub tables: Option<(AddressRange, u64)>,
-    /// Its build-id.
+    /// Build ID of the object.
     pub build_id: BuildId,
-    /// Its path.
+    /// Path of the object, as written to the profile.
     pub path: Vec<u8>,
 }
 
-/// What an object had to do without.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Fault {
-    /// The unwinding information has no entry for the function.
-    NoEntry,
-    /// The unwinding information of all functions is many times as large as the dumps.
-    TablesTooLarge,
-    /// There is no place for tables within 2 GiB behind the function.
-    NoPlace,
-    /// Its lines can't be written as DWARF.
-    LinesTooLarge,
-    /// The texts of sources in all objects are many times as large as the dumps.
-    TextsTooLarge,
-    /// There are so many objects that it got none.
-    TooMuch,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoEntry => "functions whose unwinding information has no usable entry for them, written without",
-            Self::TablesTooLarge => {
-                "functions written without their unwinding tables, since those of others are larger than the dumps already"
-            }
-            Self::NoPlace => {
-                "functions without unused addresses within 2 GiB behind them, written without their unwinding tables"
-            }
-            Self::LinesTooLarge => "functions whose lines are too large for DWARF, written without",
-            Self::TextsTooLarge => {
-                "functions written without the text of their sources, since those of others are many times as large as the dumps already"
-            }
-            Self::TooMuch => {
-                "functions left out, since the objects of others are many times as large as the dumps already"
-            }
-        })
-    }
-}
-
-/// The objects of a run.
+/// All objects that were written.
 #[derive(Debug, Default)]
 pub struct Objects {
-    /// All that were written, wherever they are to be mapped: first those of dumps, by address space and
-    /// time, then those of perf maps, by symbol.
+    /// Objects and their mappings: first those of functions, by address space and time, then those of perf
+    /// map symbols, by symbol.
     pub placed: Vec<PlacedObject>,
-    /// How many functions of dumps are in them.
+    /// Number of functions in them.
     pub functions: u64,
-    /// How many there are for these.
+    /// Number of objects for functions.
     pub function_objects: u64,
-    /// How many there are for symbols of perf maps; each may be mapped at several times.
+    /// Number of objects for perf map symbols, each of which may be mapped several times.
     pub symbols: u64,
-    /// What was wrong with their lines, for each dump.
-    pub line_faults: Vec<Tally<jitdump::Fault>>,
-    /// What they had to do without.
-    pub faults: Tally<Fault>,
+    /// Faults in the line tables, for each dump.
+    pub line_faults: Vec<Tally<Issue>>,
+    /// What objects lack, and why.
+    pub faults: Tally<Issue>,
 }
 
-/// What objects are made from.
+/// Input for writing objects.
 pub struct Input<'a> {
-    /// The files that functions come from.
+    /// Files that functions come from.
     pub files: &'a [UsedFile<'a>],
-    /// The perf maps that symbols come from.
+    /// Perf maps that symbols come from.
     pub maps: &'a [UsedMap<'a>],
-    /// The processes that they lie in.
+    /// Processes of the functions and symbols.
     pub processes: &'a Processes,
-    /// The machine that was recorded, for what does not say its own.
+    /// Machine that was recorded, for files that do not specify their own.
     pub recorded: Machine,
-    /// How lines are written.
+    /// How line tables are written.
     pub lines: &'a LineOptions,
-    /// Whether symbols tell which compiler made a function.
+    /// Whether names of symbols include the compiler.
     pub has_tiers: bool,
 }
 
 impl Input<'_> {
-    /// How many bytes the records of a function have together.
+    /// Returns the size of a function's records in bytes.
     pub fn record_bytes(&self, function: FunctionId) -> u64 {
         let used = self.files.get(function.file as usize);
         used.map_or(0, |used| used.code.record_bytes(function.function))
@@ -128,7 +88,8 @@ impl Input<'_> {
         used.is_some_and(|used| used.code.has_code(function.function))
     }
 
-    /// Which of `functions` share an object. `freed_ranges`, `symbols` and `unknown` are those of the same selection.
+    /// Groups `functions` into objects. `freed_ranges`, `symbols` and `unknown` must be from the same
+    /// selection.
     pub fn groups(
         &self,
         layout: Layout,
@@ -153,27 +114,27 @@ impl Input<'_> {
     }
 }
 
-/// Writes the objects of `functions`, one for each group, and of `symbols`, which are sorted, and tells
-/// `progress` of each function and symbol.
+/// Writes the objects of `functions`, one per group, and of `symbols`, which must be sorted. Reports the
+/// number of finished functions and symbols to `progress`.
 pub fn write(
     input: &Input<'_>,
     functions: &Groups,
     symbols: &[PlacedSymbol],
     output: &mut Output,
     mut progress: impl FnMut(u64),
-) -> Result<Objects, store::Error> {
+) -> Result<Objects, Diagnostic> {
     let mut objects = function_objects::write(input, functions, output, &mut progress)?;
     symbol_objects::write(input, symbols, output, &mut objects, progress)?;
     Ok(objects)
 }
 
-/// Tables start at multiples of this.
+/// Alignment of unwinding tables, in bytes.
 pub const TABLE_ALIGN: u64 = 16;
 
-/// The path as the profile has it.
+/// Returns the path of an object as written to the profile.
 ///
-/// perf with libdw takes a file whose path starts with `/tmp/jitted-` for one that perf inject made, and
-/// looks for its code where ours don't have it (unwind-libdw.c, since Linux 6.8).
+/// Quirk: perf with libdw assumes that perf inject wrote a file whose path starts with `/tmp/jitted-`, and
+/// looks for code at offsets that these objects do not use (unwind-libdw.c, since Linux 6.8).
 pub fn path_for_readers(path: &Path) -> Vec<u8> {
     let path = path.as_os_str().as_bytes();
     match path.strip_prefix(b"/tmp/jitted-") {

@@ -1,4 +1,4 @@
-//! The output: a profile and a folder of objects, which appear whole or not at all.
+//! Writing the output: a profile and a folder of objects, committed together or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::store::{self, Ownership, Store};
+use crate::files::search::shown;
 use crate::files::staged::Committed;
 use crate::files::{CommitGuard, Contents, StagedFile, StagedFolder};
 use crate::files::{stdio, stream};
@@ -19,18 +21,18 @@ use crate::inject::input::Input;
 use crate::inject::objects::PlacedObject;
 use crate::inject::perf_maps::FoundMaps;
 use crate::inject::summary_file::StagedSummary;
-use crate::inject::{Error, Options, is_standard};
+use crate::inject::{Options, is_standard};
 use crate::perf::output::{LeftOut, Rewrite};
 use crate::perf::{Profile, feature, synthesis};
 
-/// Refuses to write over what is read, and to write two things to one place.
+/// Refuses outputs that would overwrite an input or another output.
 pub fn refuse_conflicts(
     options: &Options,
     input: &Input,
     found: &Found,
     maps: &FoundMaps,
-    told: &AuxLogs<'_>,
-) -> Result<(), Error> {
+    aux_logs: &AuxLogs<'_>,
+) -> Result<(), Diagnostic> {
     let given = found.given.iter().chain(&maps.given).map(PathBuf::as_path);
     let input_path = Some(&*options.input).filter(|path| !is_standard(path));
     let core = options.code_from.as_deref();
@@ -41,45 +43,44 @@ pub fn refuse_conflicts(
         .files()
         .chain(dumps)
         .chain(maps)
-        .chain(told.files())
+        .chain(aux_logs.files())
         .collect();
     for output in std::iter::once(&options.output).chain(&options.summary) {
         let Some(number) = number(output) else { continue };
         let files = files.iter().map(|file| (file.number(), file.path()));
         let named = named.iter().filter_map(|path| Some((self::number(path)?, *path)));
         if let Some((_, input)) = files.chain(named).find(|&(input, _)| input == number) {
-            return Err(Error::SameFile {
-                output: output.clone(),
-                input: input.to_path_buf(),
-            });
+            let same = Diagnostic::new(Issue::OutputIsInput).in_file(output);
+            return Err(same.with("input", shown(input)));
         }
     }
     let elf_dir = elf_dir(options);
     if elf_dir.ancestors().any(|folder| is_same(folder, &options.output)) {
-        return Err(Error::ObjectsInTheWay(elf_dir));
+        return Err(Diagnostic::new(Issue::ObjectsInTheWay).in_file(&elf_dir));
     }
     let is_in_output = |path: &Path| {
         let mut folders = path.ancestors();
         folders.any(|folder| is_same(folder, &elf_dir)) || is_same(path, &options.output)
     };
     match &options.summary {
-        Some(summary) if is_in_output(summary) => return Err(Error::SummaryInTheWay(summary.clone())),
+        Some(summary) if is_in_output(summary) => {
+            return Err(Diagnostic::new(Issue::SummaryInTheWay).in_file(summary));
+        }
         _ => {}
     }
     match &options.build_id_cache {
-        Some(cache) if is_in_output(cache) => return Err(Error::CacheInTheWay(cache.clone())),
+        Some(cache) if is_in_output(cache) => {
+            return Err(Diagnostic::new(Issue::CacheInTheWay).in_file(cache));
+        }
         Some(cache) if fs::metadata(cache).is_ok_and(|metadata| !metadata.is_dir()) => {
-            return Err(Error::Write {
-                path: cache.clone(),
-                cause: io::ErrorKind::NotADirectory.into(),
-            });
+            return Err(output_error(cache, &io::ErrorKind::NotADirectory.into()));
         }
         _ => {}
     }
     Ok(())
 }
 
-/// Device and inode of what is at a path, if anything is. Devices that take anything are nothing.
+/// Device and inode of a file; `None` if it is missing or a character device such as `/dev/null`.
 fn number(path: &Path) -> Option<(u64, u64)> {
     let metadata = if is_standard(path) {
         File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata()
@@ -91,7 +92,7 @@ fn number(path: &Path) -> Option<(u64, u64)> {
     (!is_device).then_some((metadata.dev(), metadata.ino()))
 }
 
-/// Whether two paths lead to the same file or folder, or would if there were one.
+/// Whether two paths mean the same file or folder, existing or not.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (number(one), number(other)) {
         (Some(one), Some(other)) => one == other,
@@ -103,17 +104,17 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Whether an output is written as for a pipe: standard output, or what can't get its name once it is whole.
+/// Whether an output gets the pipe format: standard output, or a file that cannot be renamed into place.
 pub fn is_stream(path: &Path) -> bool {
     is_standard(path) || stream::is_stream(path)
 }
 
-/// Whether a path is one of the usual ones for standard output.
+/// Whether a path is a usual name of standard output.
 fn leads_to_standard_output(path: &Path) -> bool {
     is_standard(path) || path == Path::new("/dev/stdout")
 }
 
-/// The folder for objects that belongs to an output.
+/// Returns the folder for the objects of an output.
 pub fn elf_dir(options: &Options) -> PathBuf {
     options.elf_dir.clone().unwrap_or_else(|| {
         let output = if is_stream(&options.output) {
@@ -121,36 +122,36 @@ pub fn elf_dir(options: &Options) -> PathBuf {
         } else {
             &options.output
         };
-        // Without the slash that may stand behind the name of a folder.
+        // Drops a trailing slash, which would become part of the name.
         let mut name = output.components().as_path().to_owned().into_os_string();
         name.push(".elf");
         name.into()
     })
 }
 
-/// The output's name if none is chosen.
+/// Name of the output if none is given.
 pub const DEFAULT_OUTPUT: &str = "perf.jit.data";
 
-/// An output in the making.
+/// An output that is being written.
 pub struct Output {
     path: PathBuf,
     target: Target,
     folder: PathBuf,
     ownership: Ownership,
-    /// Made with the first object.
+    /// Created with the first object.
     store: Option<Store>,
 }
 
-/// Where the profile goes.
+/// Destination of the profile.
 enum Target {
     File(StagedFile),
-    /// A folder, for a profile with copies of the kernel's code, and the file in it.
+    /// A folder, for profiles with copies of the kernel's code, and the `data` file in it.
     Folder(StagedFolder, File),
     /// A pipe or device.
     Stream(File),
 }
 
-/// The file with the records in a profile that is a folder.
+/// Name of the file with the records in a profile that is a folder.
 const DATA: &str = "data";
 
 impl Target {
@@ -162,7 +163,7 @@ impl Target {
         if is_stream(path) {
             return Ok(Self::Stream(stream::open(path)?));
         }
-        // A slash behind the name would be one behind the names of what is made beside it, too.
+        // Drops a trailing slash, which would become part of the names of temporary files.
         let path = path.components().as_path();
         let is_there = fs::symlink_metadata(path).is_ok();
         if kernel_copies.is_empty() {
@@ -179,7 +180,7 @@ impl Target {
         Ok(Self::Folder(folder, file))
     }
 
-    /// The file to write the profile to.
+    /// File that the profile is written to.
     fn file(&mut self) -> &mut File {
         match self {
             Self::File(file) => file.file(),
@@ -187,7 +188,7 @@ impl Target {
         }
     }
 
-    /// Gives it its name, if it has one.
+    /// Renames the output to its final name, unless it is a stream.
     fn commit(self) -> io::Result<Option<Committed>> {
         match self {
             Self::File(file) => file.commit().map(Some),
@@ -197,13 +198,10 @@ impl Target {
     }
 }
 
-/// What a folder consists of that is to be replaced by a profile; an error if it is none, or anything else is in it.
+/// Lists the contents of a profile folder that is to be replaced. Fails if it is not one, or has other
+/// contents.
 fn profile_contents(folder: &Path) -> io::Result<Contents> {
-    let strange = || {
-        io::Error::other(
-            "the output is a folder, since the profile is one, and there is something else of that name",
-        )
-    };
+    let strange = || io::Error::other(Diagnostic::new(Issue::OutputFolderForeign));
     if !fs::symlink_metadata(folder)?.is_dir() {
         return Err(strange());
     }
@@ -230,7 +228,7 @@ fn profile_contents(folder: &Path) -> io::Result<Contents> {
     Ok(contents)
 }
 
-/// Copies the files of a folder.
+/// Copies the regular files of a folder.
 fn copy_folder(from: &Path, to: &StagedFolder) -> io::Result<()> {
     let name = from
         .file_name()
@@ -254,18 +252,16 @@ fn copy_folder(from: &Path, to: &StagedFolder) -> io::Result<()> {
 }
 
 impl Output {
-    /// Starts an output. With `kernel_copies`, folders that are to be copied, it is a folder itself.
-    pub fn create(options: &Options, kernel_copies: &[PathBuf]) -> Result<Self, Error> {
+    /// Starts an output. It is a folder if there are folders to copy into it (`kernel_copies`).
+    pub fn create(options: &Options, kernel_copies: &[PathBuf]) -> Result<Self, Diagnostic> {
         if is_standard(&options.output) && io::stdout().is_terminal() {
-            return Err(Error::Terminal);
+            return Err(Diagnostic::new(Issue::StdoutIsTerminal));
         }
         if leads_to_standard_output(&options.output) && stdio::output_was_closed() {
-            return Err(Error::Closed);
+            return Err(Diagnostic::new(Issue::StdoutClosed));
         }
-        let target = Target::create(&options.output, kernel_copies).map_err(|cause| Error::Write {
-            path: options.output.clone(),
-            cause,
-        })?;
+        let target = Target::create(&options.output, kernel_copies)
+            .map_err(|cause| output_error(&options.output, &cause))?;
         Ok(Self {
             path: options.output.clone(),
             target,
@@ -278,8 +274,8 @@ impl Output {
         })
     }
 
-    /// The folder for objects.
-    pub fn store(&mut self) -> Result<&mut Store, store::Error> {
+    /// Returns the folder for objects, which is created on the first call.
+    pub fn store(&mut self) -> Result<&mut Store, Diagnostic> {
         match self.store {
             Some(ref mut store) => Ok(store),
             None => {
@@ -289,19 +285,20 @@ impl Output {
         }
     }
 
-    /// Writes the profile, lets `report` write about it, and puts both and the objects in place, if `input` is what it was:
-    /// all of them or none. Returns what a pipe could not have.
+    /// Writes the profile, calls `report`, and commits the profile, the report and the objects if `input` is
+    /// unchanged. On an error, none of them is committed. Returns the features that the pipe format cannot
+    /// hold.
     ///
-    /// What was written to a stream can't be taken back, so the report follows then, and is an error of its own.
+    /// Data in a stream cannot be taken back, so the report is made last there, and may fail alone.
     pub fn finish(
         self,
         rewrite: Rewrite<'_>,
         input: &Input,
-        report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Error>,
-    ) -> Result<LeftOut, Error> {
+        report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Diagnostic>,
+    ) -> Result<LeftOut, Diagnostic> {
         let is_stale = self.store.is_none() && self.ownership == Ownership::OfOutput;
         let stale = is_stale.then(|| self.folder.clone());
-        let mut placed = Placed::default();
+        let mut placed = CommittedOutputs::default();
         match self.place(rewrite, input, report, &mut placed) {
             Ok(left_out) => {
                 placed.done.clear();
@@ -316,17 +313,15 @@ impl Output {
         self,
         rewrite: Rewrite<'_>,
         input: &Input,
-        report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Error>,
-        placed: &mut Placed,
-    ) -> Result<LeftOut, Error> {
-        let error = |cause| Error::Write {
-            path: self.path.clone(),
-            cause,
-        };
+        report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Diagnostic>,
+        placed: &mut CommittedOutputs,
+    ) -> Result<LeftOut, Diagnostic> {
+        let path = self.path.clone();
+        let error = |cause| output_error(&path, &cause);
         let mut target = self.target;
         if let Target::Stream(stream) = &mut target {
             input.check()?;
-            // Who reads the stream may look for objects as soon as it reads of them.
+            // A reader of the stream may open objects as soon as it has read their records.
             placed.add_objects(self.store, &self.folder)?;
             let written = write_stream(rewrite, stream);
             let is_whole = input.check().map_err(io::Error::other);
@@ -349,24 +344,38 @@ impl Output {
     }
 }
 
-/// What has its name already, while the rest has not. Belonging together, they get their names together or not at all.
+/// The error of an output; `-` is standard output.
+pub fn output_error(path: &Path, cause: &io::Error) -> Diagnostic {
+    let own = cause
+        .get_ref()
+        .and_then(|cause| cause.downcast_ref::<Diagnostic>());
+    if let Some(own) = own {
+        return own.clone().in_file(path);
+    }
+    match is_standard(path) {
+        true => Diagnostic::cannot_write(Path::new("standard output"), cause),
+        false => Diagnostic::cannot_write(path, cause),
+    }
+}
+
+/// Outputs that are committed already. They belong together, so an error undoes all of them.
 #[derive(Default)]
-struct Placed {
-    /// Each with its path.
+struct CommittedOutputs {
+    /// Committed outputs with their paths.
     done: Vec<(PathBuf, Committed)>,
-    /// Last, so that what was replaced is gone by then.
+    /// Last, so that replaced files are removed before it is dropped.
     uninterrupted: Option<CommitGuard>,
 }
 
-impl Placed {
-    fn add_objects(&mut self, store: Option<Store>, folder: &Path) -> Result<(), Error> {
+impl CommittedOutputs {
+    fn add_objects(&mut self, store: Option<Store>, folder: &Path) -> Result<(), Diagnostic> {
         if let Some(store) = store {
             self.done.push((folder.to_owned(), store.commit()?));
         }
         Ok(())
     }
 
-    fn add_report(&mut self, report: Option<StagedSummary>) -> Result<(), Error> {
+    fn add_report(&mut self, report: Option<StagedSummary>) -> Result<(), Diagnostic> {
         if let Some(report) = report {
             let path = report.path.clone();
             self.done.push((path, report.commit()?));
@@ -374,10 +383,10 @@ impl Placed {
         Ok(())
     }
 
-    /// Gives all names back. The first failure is told, and stops nothing.
-    fn undo(self) -> Result<(), Error> {
+    /// Undoes all commits, even after an error. Returns the first error.
+    fn undo(self) -> Result<(), Diagnostic> {
         let undo = |(path, committed): (PathBuf, Committed)| {
-            committed.undo().map_err(|cause| Error::Write { path, cause })
+            committed.undo().map_err(|cause| output_error(&path, &cause))
         };
         let undone = self.done.into_iter().rev().map(undo);
         undone.fold(Ok(()), Result::and)
@@ -397,27 +406,26 @@ fn write_stream(rewrite: Rewrite<'_>, stream: &mut File) -> io::Result<LeftOut> 
     Ok(left_out)
 }
 
-/// The entries of objects for the profile's table of build-ids, if it has one.
+/// Returns entries for the objects in the profile's build-ID table, or nothing if it has no such table.
 ///
-/// None is made where there is none. perf, `perf archive` among its commands, has enough in the build-ids of
-/// maps; a table of ours alone would hide those of all other files from `perf buildid-list`, which then looks
-/// at no map.
+/// perf, including `perf archive`, only needs the build IDs in mmap records. A new table with nothing but the
+/// objects would hide all other files from `perf buildid-list`, which then ignores mmap records.
 ///
-/// Quirk: perf 6.12 sorts all that it knows anew for each entry: with 10,000 of them, perf report takes four times as
-/// long, and with 100,000 it does not end. So there are none for more than [`MAX_LISTED`] objects.
+/// Quirk: perf 6.12 sorts its whole list again for each entry: with 10,000 of them, perf report takes four
+/// times as long, and with 100,000 it does not end. So there are none for more than [`MAX_LISTED`] objects.
 pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<u8> {
     let mut entries = Vec::new();
-    // Those that are mapped more than once stand side by side.
+    // Objects that are mapped more than once are adjacent.
     let same_path = |one: &PlacedObject, other: &PlacedObject| one.path == other.path;
     let objects = || objects.chunk_by(same_path).filter_map(<[_]>::first);
     let is_short = objects().nth(MAX_LISTED).is_none();
     if is_short && profile.feature(feature::BUILD_ID).is_some() {
         for object in objects() {
-            synthesis::put_build_id_entry(&mut entries, profile.order, &object.build_id, &object.path);
+            synthesis::write_build_id_entry(&mut entries, profile.endian, &object.build_id, &object.path);
         }
     }
     entries
 }
 
-/// How many objects get an entry each in the profile's table of build-ids, if there are no more.
+/// Maximum number of objects to list in the profile's build-ID table. With more objects, none is listed.
 const MAX_LISTED: usize = 1000;

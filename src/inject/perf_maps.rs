@@ -1,7 +1,7 @@
 //! Finding the perf maps of a profile's processes.
 //!
-//! Nothing in a profile leads to them. A runtime writes `/tmp/perf-PID.map`, with the number that it knows its
-//! process by: in a container that is not the profile's, but the name of a jitdump tells it as well.
+//! A profile contains no reference to them. A runtime writes `/tmp/perf-PID.map` with its own process ID. In
+//! a container, this differs from the ID in the profile, but the name of a jitdump contains it as well.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -15,61 +15,60 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::bytes::base_name;
 use crate::code::perf_map_symbols::{SymbolId, SymbolTable};
 use crate::code::profile_index::ProfileIndex;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::MappedFile;
 use crate::files::search::{files_below, shown};
 use crate::hash::{HashMap, HashSet};
-use crate::inject::candidates::{Rejected, read_if};
+use crate::inject::Options;
+use crate::inject::candidates::read_if;
 use crate::inject::dumps::FoundDump;
 use crate::inject::folders::Folders;
+use crate::inject::input::option_error;
 use crate::inject::ownership::Ownership;
 use crate::inject::reach::Reach;
 use crate::inject::running::process_folder;
-use crate::inject::{Error, Options};
 use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
 use crate::runtime::jitdump::marker;
 use crate::runtime::perf_map::{self, PerfMap, Symbol, pid_in_name};
-use crate::summary::Warning;
 use crate::units::{Pid, Time};
 
-/// By how much clocks may have been set back since, so that a map of a process seems to be older than it.
+/// How far clocks may have been set back, which makes the map of a process look older than the process.
 const SLACK: Duration = Duration::from_secs(60);
 
 /// A perf map that belongs to the profile.
 #[derive(Debug)]
 pub struct FoundMap {
-    /// Its process.
+    /// Process ID in the profile.
     pub pid: Pid,
     /// The file.
     pub file: MappedFile,
 }
 
-/// What the search came to.
+/// Result of the search.
 #[derive(Debug, Default)]
 pub struct FoundMaps {
-    /// The maps, at most one for each process.
+    /// Perf maps, at most one per process.
     pub maps: Vec<FoundMap>,
-    /// All perf maps that the user named, used or not, those in folders as well.
+    /// All perf maps given by the user, used or not, including those in folders.
     pub given: Vec<PathBuf>,
-    /// Files that are not used though they are there.
-    pub warnings: Vec<Warning>,
-    /// Processes with a file system that can't be read, which may hold their perf maps.
+    /// What to report of them.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Processes whose file system cannot be read, and which may have perf maps there.
     pub unreadable: Vec<Pid>,
-    /// Other things that the user should know.
-    pub notes: Vec<String>,
 }
 
-/// A perf map that is used.
+/// A perf map in use.
 #[derive(Debug)]
 pub struct UsedMap<'a> {
-    /// The file.
+    /// The file and its process.
     pub found: &'a FoundMap,
-    /// What is in it.
+    /// Parsed content.
     pub map: PerfMap<'a>,
 }
 
 impl UsedMap<'_> {
-    /// Where its symbols lie.
+    /// Returns the address ranges of its symbols.
     pub fn table(&self) -> SymbolTable {
         SymbolTable {
             pid: self.found.pid,
@@ -78,13 +77,13 @@ impl UsedMap<'_> {
     }
 }
 
-/// A symbol of one of `maps`.
+/// Returns a symbol of one of `maps`; `None` if the ID is invalid.
 pub fn symbol_of<'m>(maps: &'m [UsedMap<'_>], id: SymbolId) -> Option<Symbol<'m>> {
     let used = maps.get(id.table as usize)?;
     used.map.symbols.get(id.symbol as usize).copied()
 }
 
-/// Reads the maps that were found.
+/// Parses the maps that were found.
 pub fn read(found: &FoundMaps) -> Vec<UsedMap<'_>> {
     let used = found.maps.iter().map(|found| UsedMap {
         found,
@@ -93,16 +92,16 @@ pub fn read(found: &FoundMaps) -> Vec<UsedMap<'_>> {
     used.collect()
 }
 
-/// Finds the perf maps of a profile's processes.
+/// Finds the perf maps of a profile's processes. Fails if a file that the user named cannot be read.
 pub fn find(
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
     dumps: &[FoundDump],
     options: &Options,
     trust: Ownership,
-) -> Result<FoundMaps, Error> {
+) -> Result<FoundMaps, Diagnostic> {
     let mut found = FoundMaps::default();
-    let given = given(&options.perf_maps, &mut found.notes)?;
+    let given = given(&options.perf_maps, &mut found.diagnostics)?;
     found.given = given.iter().map(|file| file.path.clone()).collect();
     let mut given_by_number: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     let mut given_by_place: HashMap<(u32, PathBuf), Vec<usize>> = HashMap::default();
@@ -127,29 +126,26 @@ pub fn find(
         beside: parent.unwrap_or(Path::new(".")).to_owned(),
         dump_folders: dump_folders(dumps),
         folders: RefCell::default(),
-        clock: clock.and_then(|content| ClockData::parse(content, profile.order)),
+        clock: clock.and_then(|content| ClockData::parse(content, profile.endian)),
     };
     search.run(&mut found);
     Ok(found)
 }
 
-/// One file that the user named, or that lies in a folder which they named.
+/// A file that the user named, or a file in a folder that the user named.
 #[derive(Debug)]
 struct GivenMap {
     path: PathBuf,
     is_named: bool,
-    /// The number in its name.
+    /// Process ID in its name.
     number: Option<u32>,
 }
 
-fn given(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<GivenMap>, Error> {
+fn given(paths: &[PathBuf], diagnostics: &mut Vec<Diagnostic>) -> Result<Vec<GivenMap>, Diagnostic> {
     let mut given = Vec::new();
     let number = |path: &Path| pid_in_name(path.file_name().unwrap_or_default().as_bytes());
     for path in paths {
-        let metadata = fs::metadata(path).map_err(|cause| Error::Read {
-            path: path.clone(),
-            cause,
-        })?;
+        let metadata = fs::metadata(path).map_err(|cause| option_error(path, cause))?;
         if !metadata.is_dir() {
             given.push(GivenMap {
                 path: path.clone(),
@@ -158,7 +154,7 @@ fn given(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<GivenMap>, Er
             });
             continue;
         }
-        let below = files_below(path, notes).into_iter().map(|path| GivenMap {
+        let below = files_below(path, diagnostics).into_iter().map(|path| GivenMap {
             is_named: false,
             number: number(&path),
             path,
@@ -168,7 +164,7 @@ fn given(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<GivenMap>, Er
     Ok(given)
 }
 
-/// The folders that the dumps of processes lie in.
+/// Folders of the jitdumps, by process.
 fn dump_folders(dumps: &[FoundDump]) -> BTreeMap<Pid, PathBuf> {
     let folders = dumps.iter().filter_map(|dump| {
         let folder = dump.file.path().parent()?;
@@ -177,13 +173,13 @@ fn dump_folders(dumps: &[FoundDump]) -> BTreeMap<Pid, PathBuf> {
     folders.flatten().collect()
 }
 
-/// Which processes call themselves by which number: in a container that is another than the profile's, but the
-/// names of dumps tell it.
+/// Processes by the IDs in file names. In a container these differ from the IDs in the profile, but the names
+/// of jitdumps contain them.
 struct Names {
-    /// For each number, the processes whose jitdump has it in its name; only the one that has it in the profile,
-    /// if it is among them, since others have that dump from it.
+    /// For each ID, the processes with a jitdump that has it in its name. If one of them has this ID in the
+    /// profile too, the others inherited the dump, and only that one counts.
     by_number: BTreeMap<u32, Vec<Pid>>,
-    /// For each process, the other numbers that its jitdumps have, and whether no other's do.
+    /// For each process, the other IDs in names of its jitdumps, and whether they are unique.
     by_pid: BTreeMap<Pid, Vec<(u32, bool)>>,
 }
 
@@ -213,7 +209,7 @@ impl Names {
         Self { by_number, by_pid }
     }
 
-    /// The processes that may mean themselves by a number.
+    /// Returns the processes whose files may have an ID in their names.
     fn owners(&self, number: u32) -> Cow<'_, [Pid]> {
         match self.by_number.get(&number) {
             Some(pids) => Cow::Borrowed(pids),
@@ -221,7 +217,7 @@ impl Names {
         }
     }
 
-    /// The numbers by which a process may mean itself, its own first, and whether no other does.
+    /// Returns the IDs that file names may have for a process, its own first, and whether they are unique.
     fn of_process(&self, pid: Pid) -> impl Iterator<Item = (u32, bool)> {
         let own = (*self.owners(pid.0) == [pid]).then_some((pid.0, true));
         let by_dump = self.by_pid.get(&pid).into_iter().flatten().copied();
@@ -229,50 +225,50 @@ impl Names {
     }
 }
 
-/// A file that may be the map of a process.
+/// A file that may be the perf map of a process.
 struct Place {
     kind: PlaceKind,
     path: PathBuf,
 }
 
-/// How it came to be looked at.
+/// Where a candidate comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlaceKind {
-    /// The user named the file itself.
+    /// A file that the user named.
     Named,
-    /// It lies in a folder that the user named, or beside the profile.
+    /// A folder that the user named, or the folder of the profile.
     UserFiles,
-    /// In the process' own `/tmp`.
+    /// `/tmp` of the process.
     Process,
-    /// In `/tmp`.
+    /// `/tmp`.
     Temporary,
 }
 
-/// Whether a time that may not be known is later than another, and not by chance.
+/// Whether a time is known and later than another by more than [`SLACK`].
 fn is_later(time: io::Result<SystemTime>, than: SystemTime) -> bool {
     time.is_ok_and(|time| time > than + SLACK)
 }
 
-/// Where perf maps of processes that are gone lie.
+/// Folder with the perf maps of processes that have exited.
 const TEMPORARY: &str = "/tmp";
 
-/// Where perf maps are looked for.
+/// A search for perf maps.
 struct Search<'a> {
     profile_index: &'a ProfileIndex,
     trust: Ownership,
     reach: Reach,
     names: Names,
     given: Vec<GivenMap>,
-    /// The given maps of each number.
+    /// Indices of the given maps, by process ID.
     given_by_number: BTreeMap<u32, Vec<usize>>,
-    /// The given maps of each number in each folder.
+    /// Indices of the given maps, by process ID and folder.
     given_by_place: HashMap<(u32, PathBuf), Vec<usize>>,
-    /// The folder that the profile lies in.
+    /// Folder of the profile.
     beside: PathBuf,
     dump_folders: BTreeMap<Pid, PathBuf>,
-    /// What is in the folders where those of many processes are looked for.
+    /// Contents of the folders in which the maps of many processes are looked for.
     folders: RefCell<Folders>,
-    /// What the wall clock said at some time of the profile.
+    /// A time on both the profile's clock and the wall clock.
     clock: Option<ClockData>,
 }
 
@@ -290,24 +286,21 @@ impl Search<'_> {
                         found.maps.push(FoundMap { pid, file });
                         break;
                     }
-                    Err(Rejected::Missing) => {}
+                    Err(error) if error.issue == Issue::FileMissing => {}
                     Err(_) if place.kind == PlaceKind::Process => found.unreadable.push(pid),
-                    Err(reason) => {
-                        let warning = Warning {
-                            file: Some(shown(&place.path)),
-                            ..Warning::new(reason.to_string())
-                        };
-                        if warned.insert(warning.clone()) {
-                            found.warnings.push(warning);
+                    Err(rejected) => {
+                        let rejected = rejected.in_file(&place.path);
+                        if warned.insert(rejected.clone()) {
+                            found.diagnostics.push(rejected);
                         }
                     }
                 }
             }
         }
-        self.tell_unused(found);
+        self.report_unused(found);
     }
 
-    /// Where the map of a process may be, the likeliest place first.
+    /// Returns the files that may be the map of a process, the most likely one first.
     fn candidates(&self, pid: Pid) -> Vec<Place> {
         let name = |number: u32| format!("perf-{number}.map");
         let mut places = Vec::new();
@@ -323,7 +316,7 @@ impl Search<'_> {
             };
             given.extend(files.into_iter().flatten().filter_map(|&at| self.given.get(at)));
         }
-        // Several of one name, as containers make them: the one that lies with the dump of the process.
+        // Containers produce several files of the same name: prefer the one beside the process's jitdump.
         given.sort_by_key(|file| !file.is_named && !is_with_dump(file));
         for file in given {
             let kind = if file.is_named {
@@ -343,13 +336,13 @@ impl Search<'_> {
         if self.reach.is_confined() {
             return places;
         }
-        // As long as it lives, its own folder for temporary files, and its own number.
+        // A running process may have its own `/tmp`, and another ID there.
         let is_running = folders.may_have(&process_folder(pid));
-        if let Some(number) = is_running.then(|| own_number(pid)).flatten() {
+        if let Some(number) = is_running.then(|| namespace_pid(pid)).flatten() {
             let folder = process_folder(pid).join("root/tmp");
             add(PlaceKind::Process, folder.join(name(number)));
         }
-        // Here the numbers of containers mean other processes.
+        // Here, process IDs from containers would mean other processes.
         let temporary = Path::new(TEMPORARY).join(name(pid.0));
         if folders.may_have(&temporary) {
             add(PlaceKind::Temporary, temporary);
@@ -357,10 +350,10 @@ impl Search<'_> {
         places
     }
 
-    fn open(&self, place: &Place, pid: Pid) -> Result<MappedFile, Rejected> {
+    fn open(&self, place: &Place, pid: Pid) -> Result<MappedFile, Diagnostic> {
         let file = read_if(self.reach.open_named(&place.path, &place.path), |_| Ok(()))?;
         if file.is_empty() {
-            return Err(Rejected::Missing);
+            return Err(Diagnostic::new(Issue::FileMissing));
         }
         if place.kind != PlaceKind::Named {
             self.trust.check(&file, pid)?;
@@ -370,27 +363,23 @@ impl Search<'_> {
         let is_after =
             |end: SystemTime| fs::metadata(&place.path).is_ok_and(|it| is_later(it.created(), end));
         if is_found && end.is_some_and(is_after) {
-            let reason = format!(
-                "was made after this recording ended, so it may not be that of process {pid}: ignored; name it with --perf-map if it is"
-            );
-            return Err(Rejected::Because(reason));
+            return Err(Diagnostic::new(Issue::PerfMapMadeLater).with("pid", pid));
         }
         let born = self.born(pid).filter(|_| place.kind != PlaceKind::Named);
         if born.is_some_and(|born| file.modified() + SLACK < born) {
-            let reason = format!("is older than process {pid}, and so that of another one, ignored");
-            return Err(Rejected::Because(reason));
+            return Err(Diagnostic::new(Issue::PerfMapOlder).with("pid", pid));
         }
         Ok(file)
     }
 
-    /// When a process came to be, if that was while the profile was recorded.
+    /// Start time of a process; `None` if it started before the profile or the time is unknown.
     fn born(&self, pid: Pid) -> Option<SystemTime> {
         let processes = &self.profile_index.processes;
         let since = processes.space(processes.space_at(pid, Time(0))?)?.since;
         (since != Time(0)).then(|| self.wall_clock(since))?
     }
 
-    /// What the wall clock said at a time of the profile.
+    /// Wall clock time at a time of the profile, if known.
     fn wall_clock(&self, time: Time) -> Option<SystemTime> {
         let clock = self.clock?;
         let earlier = clock.profile_clock.saturating_sub(time.0);
@@ -399,54 +388,50 @@ impl Search<'_> {
         UNIX_EPOCH.checked_add(Duration::from_nanos(wall_clock))
     }
 
-    /// Notes which of the named files are not used, and why. Of what lies in a folder, only what another one was
-    /// preferred to.
-    fn tell_unused(&self, found: &mut FoundMaps) {
+    /// Notes which given files are not used, and why. Files in folders are noted only if another one was
+    /// preferred.
+    fn report_unused(&self, found: &mut FoundMaps) {
         let used: BTreeMap<Pid, &Path> = found.maps.iter().map(|map| (map.pid, map.file.path())).collect();
         let used_paths: BTreeSet<&Path> = used.values().copied().collect();
-        let told: BTreeSet<&str> = found
-            .warnings
+        let reported: BTreeSet<&str> = found
+            .diagnostics
             .iter()
             .filter_map(|it| it.file.as_deref())
             .collect();
-        let mut notes = Vec::new();
+        let mut unused = Vec::new();
         for given in &self.given {
             let name = shown(&given.path);
             let owners = given
                 .number
                 .map(|number| self.names.owners(number))
                 .unwrap_or_default();
-            if used_paths.contains(&*given.path) || told.contains(&*name) {
+            if used_paths.contains(&*given.path) || reported.contains(&*name) {
                 continue;
             }
             let preferred = match &owners[..] {
                 [pid] => used.get(pid).map(|path| (pid, path)),
                 _ => None,
             };
-            notes.push(match (preferred, &owners[..]) {
-                (Some((pid, path)), _) => {
-                    format!("{name} is not used: process {pid} has {} already", shown(path))
-                }
+            let reason = match (preferred, &owners[..]) {
+                (Some((pid, path)), _) => Diagnostic::new(Issue::PerfMapSuperseded)
+                    .with("pid", pid)
+                    .with("path", shown(path)),
                 _ if !given.is_named => continue,
-                (_, []) => {
-                    format!("{name} is not used: its name does not tell its process, as perf-PID.map would")
+                (_, []) => Diagnostic::new(Issue::PerfMapWithoutPid),
+                (_, [pid]) if self.profile_index.processes.knows(*pid) => {
+                    Diagnostic::new(Issue::PerfMapEmpty)
                 }
-                (_, [pid]) if self.profile_index.processes.knows(*pid) => format!("{name} is empty"),
-                (_, [pid]) => format!(
-                    "{name} is of process {pid}, which is not in the profile: not used; \
-                     if that is its number in a container, rename it after the one in the profile"
-                ),
-                _ => format!(
-                    "{name} may be that of several processes: not used; rename it after the number of one in the profile"
-                ),
-            });
+                (_, [pid]) => Diagnostic::new(Issue::PerfMapUnknownProcess).with("pid", pid),
+                _ => Diagnostic::new(Issue::PerfMapAmbiguous),
+            };
+            unused.push(reason.in_file_called(name));
         }
-        found.notes.append(&mut notes);
+        found.diagnostics.append(&mut unused);
     }
 }
 
-/// The number that a living process knows itself by.
-fn own_number(pid: Pid) -> Option<u32> {
+/// ID of a running process in its own PID namespace.
+fn namespace_pid(pid: Pid) -> Option<u32> {
     let status = fs::read_to_string(process_folder(pid).join("status")).ok()?;
     let numbers = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;
     numbers.split_whitespace().next_back()?.parse().ok()

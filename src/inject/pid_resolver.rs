@@ -1,19 +1,19 @@
-//! Which process a dump means.
+//! Resolution of process IDs in runtime files to processes of the profile.
 
 use crate::code::process::Processes;
 use crate::hash::{HashMap, HashSet};
 use crate::inject::dumps::FoundDump;
 use crate::units::Pid;
 
-/// Finds the processes, by the profile's numbers, that dumps mean by theirs.
+/// Resolves process IDs in runtime files to processes of the profile.
 ///
-/// A dump is that of the process that mapped it, whatever number it says: in a container (capture
-/// node20-pidns) it says 1. But a child that goes on writing to its parent's dump after a fork means itself.
+/// A dump belongs to the process that mapped it, whatever ID it contains: in a container (capture
+/// node20-pidns) it is 1. But a child that continues its parent's dump after a fork uses its own ID.
 #[derive(Debug)]
 pub struct PidResolver {
-    /// The processes without a dump of their own that descend from one with a dump.
+    /// For the first process of each dump, its descendants that have no dump.
     descendants: HashMap<Pid, Descendants>,
-    /// Which file each process with a dump has mapped.
+    /// Files (device and inode) and the processes that mapped them.
     mapped: HashSet<((u64, u64), Pid)>,
 }
 
@@ -24,7 +24,7 @@ enum Descendants {
 }
 
 impl PidResolver {
-    /// ScanBudget at the families of all processes with a dump.
+    /// Collects the descendants of all processes with a dump.
     pub fn new<'a>(dumps: impl Iterator<Item = &'a FoundDump> + Clone, processes: &Processes) -> Self {
         let with_dump: HashSet<Pid> = dumps.clone().flat_map(|dump| &dump.pids).copied().collect();
         let pairs = dumps.clone().flat_map(|dump| {
@@ -49,8 +49,8 @@ impl PidResolver {
         Self { descendants, mapped }
     }
 
-    /// The process that `dump`, whose header names `header_pid`, means by `pid`; `None` if it may be one of
-    /// several.
+    /// Returns the process that `pid` means in `dump`, whose header contains `header_pid`; `None` if there
+    /// are several candidates.
     pub fn of(&self, dump: &FoundDump, header_pid: u32, pid: u32, processes: &Processes) -> Option<Pid> {
         let says = Pid(pid);
         let Some((&first, others)) = dump.pids.split_first() else {
@@ -65,7 +65,7 @@ impl PidResolver {
         if processes.descends(says, first) {
             return Some(says);
         }
-        // A child in another namespace for process numbers.
+        // A child in another PID namespace.
         match (others, self.descendants.get(&first)) {
             ([], None) => Some(first),
             ([], Some(&Descendants::One(heir))) => Some(heir),

@@ -1,4 +1,4 @@
-//! Which files may be opened for a profile.
+//! Restriction of the files that may be opened for a profile.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use crate::inject::{Options, is_standard};
 
 /// Opens files for a profile.
 ///
-/// Normally that is any file that it names. Of a profile that others recorded ([`Options::confine`]), it is only what
-/// is in its folder and below: who can write a profile could otherwise have any file opened that its reader may read.
+/// By default, these are all files that it names. For a profile from others ([`Options::confine`]), they are
+/// only those in its folder and below: otherwise, its author could choose any file that its reader may read.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// The folder of the profile by all names that recorded paths may have for it; `None` where any file may be opened.
+    /// Folder of the profile, in the forms that recorded paths may have; `None` if any file may be opened.
     folders: Option<Vec<PathBuf>>,
 }
 
 impl Reach {
-    /// For the profile that is the input.
+    /// Creates the restriction for the input.
     pub fn of(options: &Options) -> Self {
         let folders = options.confine.then(|| {
             if is_standard(&options.input) {
@@ -32,17 +32,17 @@ impl Reach {
         Self { folders }
     }
 
-    /// Whether only the folder of the profile is in reach, and no running process.
+    /// Whether only files in the profile's folder may be opened, and no running process may be examined.
     pub fn is_confined(&self) -> bool {
         self.folders.is_some()
     }
 
-    /// Whether a file is in reach whose path is recorded in the profile or made from it.
+    /// Whether a path that is recorded in the profile, or made from such a path, may be opened.
     pub fn has(&self, path: &Path) -> bool {
         !self.is_confined() || self.split(path).is_some()
     }
 
-    /// Opens a file whose path is recorded in the profile or made from it; out of reach, there is none.
+    /// Opens a path that is recorded in the profile, or made from such a path. Fails for files out of reach.
     pub fn open_recorded(&self, path: &Path) -> io::Result<OpenFile> {
         match self.split(path) {
             _ if !self.is_confined() => OpenFile::open(path),
@@ -51,13 +51,13 @@ impl Reach {
         }
     }
 
-    /// A path as one from a folder in reach.
+    /// Splits a path into an allowed folder and the rest.
     fn split<'p>(&self, path: &'p Path) -> Option<(&Path, &'p Path)> {
         let mut folders = self.folders.iter().flatten();
         folders.find_map(|folder| Some((&**folder, path.strip_prefix(folder).ok()?)))
     }
 
-    /// Opens a file that the user named, or one in a folder that they named: `root` is what was named.
+    /// Opens a file that the user named, or one in a folder that the user named; `root` is the named path.
     pub fn open_named(&self, root: &Path, path: &Path) -> io::Result<OpenFile> {
         if !self.is_confined() {
             return OpenFile::open(path);
@@ -69,7 +69,7 @@ impl Reach {
     }
 }
 
-/// The folder that a file is in.
+/// Folder of a file.
 fn parent(path: &Path) -> &Path {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))

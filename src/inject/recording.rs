@@ -1,5 +1,4 @@
-//! A profile, and what the runtimes of its processes wrote about their code: what there is to be known before anything
-//! is written.
+//! Reading of a profile and the runtime files of its processes, before anything is written.
 
 use std::cell::OnceCell;
 
@@ -7,6 +6,7 @@ use crate::code::file_code;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::remapped::is_remapped;
 use crate::code::timeline::Timeline;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::Packing;
 use crate::inject::aux_logs::AuxLogs;
 use crate::inject::dumps::Found;
@@ -14,62 +14,63 @@ use crate::inject::input::{self, Expanded, Input};
 use crate::inject::ownership::Ownership;
 use crate::inject::perf_maps::{self, FoundMaps, UsedMap};
 use crate::inject::sources::{self, Alignments, Sources};
-use crate::inject::{Error, InputKind, Options, Progress, dumps, mono, output, xray};
+use crate::inject::{InputKind, Options, Progress, dumps, mono, output, xray};
 use crate::machine::Machine;
 use crate::perf::Profile;
 use crate::runtime::jitdump::marker;
 
 /// A profile with the code of its processes.
 pub struct Recording<'a> {
-    /// What was asked for.
+    /// Options of the run.
     pub options: &'a Options,
-    /// The files of the profile.
+    /// Files of the profile.
     pub input: &'a Input,
-    /// What its records had to be made into.
+    /// Repaired or decompressed records, if there are any.
     pub expanded: &'a Stages,
     /// The profile.
     pub profile: &'a Profile<'a>,
-    /// What the first walk over it found.
+    /// Index of the profile.
     pub profile_index: &'a ProfileIndex,
-    /// The machine that it was recorded on.
+    /// Machine that the profile was recorded on.
     pub machine: Machine,
-    /// Logs and traces.
-    pub told: &'a AuxLogs<'a>,
-    /// What the runtimes wrote.
+    /// Logs of Mono's profiler and XRay traces.
+    pub aux_logs: &'a AuxLogs<'a>,
+    /// Runtime files with code.
     pub sources: Sources<'a>,
-    /// Which perf maps there are.
+    /// Perf maps that were found.
     pub found_maps: &'a FoundMaps,
-    /// What is in those that are used.
+    /// Contents of the perf maps in use.
     pub maps: Vec<UsedMap<'a>>,
-    /// Which code was where.
+    /// Code of all processes over time.
     pub timeline: Timeline,
-    /// How many loads are left to the symbols of the files that they are in, so that stacks can be unwound.
+    /// Number of loads left to the symbols of the mapped files that contain them, so that stacks can be
+    /// unwound.
     pub loads_in_files: u64,
 }
 
-/// What the records of a profile had to be made into, and what that had to be made into if it was damaged
-/// itself.
+/// Records of a profile after they were decompressed, merged and repaired, and after damage inside compressed
+/// records was repaired.
 pub type Stages = [OnceCell<Expanded>; 2];
 
-/// Reads a profile, or makes one of what logs and traces tell, and the files of its runtimes. What is to be done with
-/// all that is `then`.
+/// Reads a profile, or makes one from logs and traces, and reads its runtime files. Passes the result to
+/// `then`.
 pub fn read<T>(
     options: &Options,
     progress: &mut dyn Progress,
-    then: impl FnOnce(&Recording<'_>, &mut dyn Progress) -> Result<T, Error>,
-) -> Result<T, Error> {
+    then: impl FnOnce(&Recording<'_>, &mut dyn Progress) -> Result<T, Diagnostic>,
+) -> Result<T, Diagnostic> {
     let input = input::open(options)?;
     progress.input_ended();
     let result = read_input(options, &input, |recording| then(recording, progress));
-    // What went wrong may be no more than what comes of an input that was cut off.
+    // The error may only be a consequence of an input that was truncated.
     result.or_else(|error| input.check().and(Err(error)))
 }
 
 fn read_input<T>(
     options: &Options,
     input: &Input,
-    then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
-) -> Result<T, Error> {
+    then: impl FnOnce(&Recording<'_>) -> Result<T, Diagnostic>,
+) -> Result<T, Diagnostic> {
     let expanded = Default::default();
     let trust = Ownership::new(options, input.main.owner());
     let context = Context {
@@ -90,120 +91,124 @@ fn read_input<T>(
     let processes = recorded.map(|(_, profile_index)| &profile_index.processes);
     let logs = mono::open(options, input_if(InputKind::MonoLog), processes, trust)?;
     let traces = xray::open(options, input_if(InputKind::XrayTrace), trust)?;
-    let told = AuxLogs::new(mono::read(&logs)?, xray::read(options, &traces, recorded)?);
+    let aux_logs = AuxLogs::new(mono::read(&logs)?, xray::read(options, &traces, recorded)?);
     match recorded {
-        Some((profile, profile_index)) => context.read_told(profile, profile_index, told, then),
-        None => context.read_alone(told, then),
+        Some((profile, profile_index)) => context.read_with_aux_logs(profile, profile_index, aux_logs, then),
+        None => context.read_aux_logs_only(aux_logs, then),
     }
 }
 
-/// What all steps have in common.
+/// Data that all steps use.
 struct Context<'a> {
     options: &'a Options,
     input: &'a Input,
-    /// What its records had to be made into.
+    /// Repaired or decompressed records.
     expanded: &'a Stages,
     trust: Ownership,
 }
 
 impl Context<'_> {
-    /// Puts what logs and traces tell into a profile first.
-    fn read_told<T>(
+    /// Adds the events and call chains of logs and traces to a profile before its code is read.
+    fn read_with_aux_logs<T>(
         &self,
         profile: &Profile<'_>,
         profile_index: &ProfileIndex,
-        mut told: AuxLogs<'_>,
-        then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let (has_events, has_stacks) = (told.has_events(self.options), told.has_stacks(self.options));
+        mut aux_logs: AuxLogs<'_>,
+        then: impl FnOnce(&Recording<'_>) -> Result<T, Diagnostic>,
+    ) -> Result<T, Diagnostic> {
+        let (has_events, has_stacks) = (
+            aux_logs.has_events(self.options),
+            aux_logs.has_stacks(self.options),
+        );
         let mut aligned = Alignments::new();
         if has_events || has_stacks {
-            // By the profile as it was recorded, for all files at once: code and events get the same times.
+            // Clocks are aligned with the recorded profile, for all files at once: code and events get the
+            // same times.
             let found = dumps::find(profile, profile_index, self.options, self.trust)?;
             aligned = self
-                .sources(profile, profile_index, &told, &found, &aligned)
+                .sources(profile, profile_index, &aux_logs, &found, &aligned)
                 .alignments();
-            told.prepare(Some((profile, profile_index)), &aligned);
+            aux_logs.prepare(Some((profile, profile_index)), &aligned);
         }
         let spliced = match has_stacks {
-            true => Some(told.splice_stacks(self.options, profile)?),
+            true => Some(aux_logs.splice_stacks(self.options, profile)?),
             false => None,
         };
         let spliced = spliced
             .as_ref()
             .map(|records| profile.clone().with_records(records));
         if has_events {
-            let made = told.make_events(self.options, Some(spliced.as_ref().unwrap_or(profile)))?;
-            return self.read_anew(&made.profile(), &told, &aligned, then);
+            let made = aux_logs.make_events(self.options, Some(spliced.as_ref().unwrap_or(profile)))?;
+            return self.continue_with(&made.profile(), &aux_logs, &aligned, then);
         }
         match &spliced {
-            Some(spliced) => self.read_anew(spliced, &told, &aligned, then),
-            None => self.read_code(profile, profile_index, &told, &aligned, then),
+            Some(spliced) => self.continue_with(spliced, &aux_logs, &aligned, then),
+            None => self.read_code(profile, profile_index, &aux_logs, &aligned, then),
         }
     }
 
-    /// Makes a profile of what logs and traces tell.
-    fn read_alone<T>(
+    /// Makes a profile from logs and traces alone.
+    fn read_aux_logs_only<T>(
         &self,
-        mut told: AuxLogs<'_>,
-        then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        mut aux_logs: AuxLogs<'_>,
+        then: impl FnOnce(&Recording<'_>) -> Result<T, Diagnostic>,
+    ) -> Result<T, Diagnostic> {
         let aligned = Alignments::new();
-        told.prepare(None, &aligned);
-        let made = told.make_events(self.options, None)?;
-        self.read_anew(&made.profile(), &told, &aligned, then)
+        aux_logs.prepare(None, &aligned);
+        let made = aux_logs.make_events(self.options, None)?;
+        self.continue_with(&made.profile(), &aux_logs, &aligned, then)
     }
 
-    /// Goes on with a profile that is another than the one that was read.
-    fn read_anew<T>(
+    /// Continues with a rewritten profile.
+    fn continue_with<T>(
         &self,
         profile: &Profile<'_>,
-        told: &AuxLogs<'_>,
+        aux_logs: &AuxLogs<'_>,
         aligned: &Alignments,
-        then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        then: impl FnOnce(&Recording<'_>) -> Result<T, Diagnostic>,
+    ) -> Result<T, Diagnostic> {
         let profile_index = ProfileIndex::of(profile, marker::dump_path);
-        self.read_code(profile, &profile_index, told, aligned, then)
+        self.read_code(profile, &profile_index, aux_logs, aligned, then)
     }
 
-    /// Reads the files of a profile's runtimes.
+    /// Reads runtime files that were found.
     fn sources<'f>(
         &self,
         profile: &Profile<'_>,
         profile_index: &ProfileIndex,
-        told: &AuxLogs<'f>,
+        aux_logs: &AuxLogs<'f>,
         found: &'f Found,
         aligned: &Alignments,
     ) -> Sources<'f> {
-        let machine = Machine::of_profile(profile.architecture(), profile.order);
+        let machine = Machine::of_profile(profile.architecture(), profile.endian);
         let clock_offset = self.options.clock_offset;
         sources::read(
             profile,
             profile_index,
             found,
-            &told.logs,
+            &aux_logs.logs,
             machine,
             clock_offset,
             aligned,
         )
     }
 
-    /// Finds and reads the files of a profile's runtimes.
+    /// Finds and reads the runtime files of a profile.
     fn read_code<T>(
         &self,
         profile: &Profile<'_>,
         profile_index: &ProfileIndex,
-        told: &AuxLogs<'_>,
+        aux_logs: &AuxLogs<'_>,
         aligned: &Alignments,
-        then: impl FnOnce(&Recording<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        then: impl FnOnce(&Recording<'_>) -> Result<T, Diagnostic>,
+    ) -> Result<T, Diagnostic> {
         let Self { options, input, .. } = *self;
-        let machine = Machine::of_profile(profile.architecture(), profile.order);
+        let machine = Machine::of_profile(profile.architecture(), profile.endian);
         let found = dumps::find(profile, profile_index, options, self.trust)?;
         let found_maps = perf_maps::find(profile, profile_index, &found.dumps, options, self.trust)?;
-        output::refuse_conflicts(options, input, &found, &found_maps, told)?;
-        let mut sources = self.sources(profile, profile_index, told, &found, aligned);
-        sources.add_traces(&told.traces, machine);
+        output::refuse_conflicts(options, input, &found, &found_maps, aux_logs)?;
+        let mut sources = self.sources(profile, profile_index, aux_logs, &found, aligned);
+        sources.add_traces(&aux_logs.traces, machine);
         let is_unwound = profile.attrs.copies_stacks();
         let (mut timeline, loads_in_files) = timeline(&mut sources, profile_index, is_unwound);
         let maps = perf_maps::read(&found_maps);
@@ -216,7 +221,7 @@ impl Context<'_> {
             profile,
             profile_index,
             machine,
-            told,
+            aux_logs,
             sources,
             found_maps: &found_maps,
             maps,
@@ -226,8 +231,8 @@ impl Context<'_> {
     }
 }
 
-/// The code of all processes over time, and how many loads are left to the files that they are in if stacks will be
-/// unwound.
+/// Returns the code of all processes over time, and the number of loads left to the symbols of mapped files
+/// if stacks will be unwound.
 fn timeline(sources: &mut Sources<'_>, profile_index: &ProfileIndex, is_unwound: bool) -> (Timeline, u64) {
     let processes = &profile_index.processes;
     let mut events = sources.events(processes);
@@ -238,18 +243,19 @@ fn timeline(sources: &mut Sources<'_>, profile_index: &ProfileIndex, is_unwound:
     (Timeline::new(processes, events), loads_in_files)
 }
 
-/// Reads what the profile says of itself, from plain records: what its own had to be made into first is kept
-/// in `expanded`.
-fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'a>, ProfileIndex), Error> {
-    let path = || input.main.path().to_owned();
+/// Parses and indexes the profile. If records have to be decompressed, merged or repaired, the new ones are
+/// kept in `expanded`.
+fn read_profile<'a>(
+    input: &'a Input,
+    expanded: &'a Stages,
+) -> Result<(Profile<'a>, ProfileIndex), Diagnostic> {
+    let path = input.main.path();
     if let Some(packing) = Packing::of(&input.main) {
-        return Err(Error::Packed {
-            path: path(),
-            packing,
-        });
+        let packed = Diagnostic::new(Issue::ProfilePacked).in_file(path);
+        return Err(packed.with("program", packing.program()));
     }
-    let mut profile = Profile::parse(&input.main).map_err(|cause| Error::Profile { path: path(), cause })?;
-    let [plain, mended] = expanded;
+    let mut profile = Profile::parse(&input.main).map_err(|error| error.in_file(path))?;
+    let [plain, repaired] = expanded;
     let mut profile_index = ProfileIndex::of(&profile, marker::dump_path);
     if profile_index.has_compressed
         || profile_index.has_damage
@@ -261,12 +267,12 @@ fn read_profile<'a>(input: &'a Input, expanded: &'a Stages) -> Result<(Profile<'
         profile_index = ProfileIndex::of(&profile, marker::dump_path);
     }
     if profile_index.has_damage || profile_index.has_refused {
-        let made = input.mend(&profile)?;
-        profile = profile.with_records(&mended.get_or_init(|| made).file);
+        let made = input.repair(&profile)?;
+        profile = profile.with_records(&repaired.get_or_init(|| made).file);
         profile_index = ProfileIndex::of(&profile, marker::dump_path);
     }
     if is_remapped(&profile_index.processes) {
-        return Err(Error::Remapped(path()));
+        return Err(Diagnostic::new(Issue::ProfileRemapped).in_file(path));
     }
     Ok((profile, profile_index))
 }

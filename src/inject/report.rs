@@ -1,14 +1,13 @@
 //! Telling what happened.
 
 use std::cell::OnceCell;
-use std::fmt::Display;
 use std::path::Path;
 
 use crate::code::clock::Alignment;
-use crate::code::mmap_trim;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::selection::{Selection, SpaceCounts};
 use crate::code::timeline::Timeline;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::hash::{HashMap, HashSet};
@@ -20,31 +19,19 @@ use crate::inject::recording::{Recording, Stages};
 use crate::inject::sources::{Sources, UsedFile};
 use crate::inject::{InputKind, Options, Tiers, hot_functions, is_standard, output, runtimes};
 use crate::perf::Profile;
-use crate::runtime::{Change, CodeFile, FileKind, jitdump};
+use crate::runtime::{Change, CodeFile, FileKind};
 use crate::summary::{
-    self, CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
-    SymbolSummary, Unnamed, Warning,
+    CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
+    SymbolSummary, Unnamed,
 };
 use crate::tally::Tally;
 use crate::units::Pid;
 
-/// What is said of a file of a runtime if it was cut off.
-fn shrunk(file: &MappedFile) -> Option<Warning> {
-    let what = "got shorter while it was read: its end is missing";
-    file.has_shrunk().then(|| Warning {
-        file: Some(shown(file.path())),
-        ..Warning::new(what)
-    })
+/// Reports a file of a runtime that was truncated while it was read.
+fn shrunk(file: &MappedFile) -> Option<Diagnostic> {
+    file.has_shrunk()
+        .then(|| Diagnostic::new(Issue::FileShrunk).in_file(file.path()))
 }
-
-/// What is said where names depend on a distance between clocks that nothing shows.
-const DOUBTFUL: &str = "samples at addresses that held several functions are not counted as named: its clock is not the profile's, and \
-     how far apart they are is not known well enough to tell these functions apart; record with perf record -k mono, or give the \
-     distance with --clock-offset";
-
-/// What is said where no name does.
-const GUESSED: &str = "nothing shows how far its clock is from the profile's; no sample was taken where that changes the name \
-     (perf record -k mono uses its clock, and --clock-offset gives the distance)";
 
 /// All that a run found and did.
 #[derive(Clone, Copy)]
@@ -74,11 +61,11 @@ pub struct Run<'a> {
     /// What is in those that are used.
     pub maps: &'a [UsedMap<'a>],
     /// Logs and traces.
-    pub told: &'a AuxLogs<'a>,
+    pub aux_logs: &'a AuxLogs<'a>,
     /// What was written.
     pub objects: &'a Objects,
     /// Maps that were too much to follow.
-    pub cover_faults: &'a Tally<mmap_trim::Fault>,
+    pub cover_faults: &'a Tally<Issue>,
     /// Whether a copy of the kernel's code was left out of the output.
     pub has_lost_kernel_copy: bool,
     /// Feature sections that were left out of the output.
@@ -88,7 +75,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Puts together what is to be told.
+    /// Puts together what is to be aux_logs.
     pub fn summary(&self) -> Summary {
         let has_tiers = self.options.tiers != Tiers::Off;
         let is_written = self.options.summary.is_some();
@@ -112,15 +99,13 @@ impl Run<'_> {
                 written: self.objects.functions,
                 objects: self.objects.function_objects,
             },
-            traces: self.told.traces.summaries(),
+            traces: self.aux_logs.traces.summaries(),
             perf_maps: self.maps.iter().map(map_summary).collect(),
             symbols: self.symbols(),
             samples: sample_summary(self.selection),
             tiers: sampled.as_deref().filter(|_| has_tiers).map(hot_functions::tiers),
             sampled_functions: sampled.filter(|_| is_written),
-            warnings: self.warnings(),
-            notes: self.notes(),
-            details: self.details(),
+            diagnostics: self.diagnostics(),
         }
     }
 
@@ -141,63 +126,59 @@ impl Run<'_> {
         }
     }
 
-    fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = profile_warnings(self.options, self.profile, self.profile_index, self.expanded);
-        let input = Some(shown_input(&self.options.input));
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        let input = shown_input(&self.options.input);
+        let of_input = |diagnostic: Diagnostic| diagnostic.in_file_called(input.clone());
+        let mut all = profile_diagnostics(self.options, self.profile, self.profile_index, self.expanded);
         if self.selection.samples.cut > 0 {
-            warnings.push(Warning {
-                what: "samples that end before their fields do, kept as they are".into(),
-                count: self.selection.samples.cut,
-                file: input.clone(),
-                first_offset: None,
-            });
+            let cut = Diagnostic::new(Issue::SamplesCut);
+            all.push(of_input(cut.times(self.selection.samples.cut)));
         }
-        let given_up =
-            warned(self.cover_faults, None, false).chain(warned(self.timeline.faults(), None, false));
-        warnings.extend(given_up.map(|warning| Warning {
-            file: input.clone(),
-            ..warning
-        }));
-        warnings.extend(self.sources.warnings.iter().cloned());
+        for faults in [self.cover_faults, self.timeline.faults()] {
+            all.extend(Diagnostic::of_tally(faults, None, false).map(of_input));
+        }
+        all.extend(self.sources.diagnostics.iter().cloned());
         for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
-            warnings.extend(dump_faults(used));
-            let lines = told(line_faults, Some(used.found.file.path()), true);
-            let lost = lines.filter(|&(fault, _)| fault != jitdump::Fault::RepairedName);
-            warnings.extend(lost.map(|(_, warning)| warning));
-            warnings.extend(dump_losses(used));
+            all.extend(dump_faults(used));
+            all.extend(Diagnostic::of_tally(
+                line_faults,
+                Some(used.found.file.path()),
+                true,
+            ));
+            all.extend(dump_losses(used));
         }
-        warnings.extend(told_warnings(self.options, self.told));
-        warnings.extend(map_warnings(self.found_maps, self.maps));
-        warnings.extend(warned(&self.objects.faults, None, false));
+        all.extend(aux_log_diagnostics(self.options, self.aux_logs));
+        all.extend(map_diagnostics(self.found_maps, self.maps));
+        all.extend(Diagnostic::of_tally(&self.objects.faults, None, false));
         if !self.selection.has_all_symbols {
-            let reason = "not all symbols of perf maps are written: memory is mapped anew too often";
-            warnings.push(Warning::new(reason));
+            all.push(Diagnostic::new(Issue::SymbolsNotWritten));
         }
-        warnings.extend(self.doubtful_names());
-        warnings.extend(self.late_dumps());
-        warnings.extend(self.nothing_named());
+        all.extend(self.uncertain_clocks());
+        all.extend(self.late_dumps());
+        all.extend(self.nothing_named());
         if let Some(filled) = self.cached {
             let path = self.options.build_id_cache.as_deref();
-            warnings.extend(warned(&filled.faults, path, false));
+            all.extend(Diagnostic::of_tally(&filled.faults, path, false));
         }
-        warnings
+        all.extend(self.hints());
+        all
     }
 
-    /// Warnings of files with functions whose samples depend on a distance between clocks that nothing shows.
-    fn doubtful_names(&self) -> impl Iterator<Item = Warning> {
+    /// Files whose clock differs from the profile's by a distance that nothing shows.
+    fn uncertain_clocks(&self) -> impl Iterator<Item = Diagnostic> {
         let files = self.sources.used.iter().zip(&self.selection.doubtful);
-        files
-            .filter(|&(_, &count)| count > 0)
-            .map(|(used, &count)| Warning {
-                what: DOUBTFUL.into(),
-                count,
-                file: Some(shown(used.found.file.path())),
-                first_offset: None,
-            })
+        files.filter_map(|(used, &count)| {
+            let diagnostic = match count {
+                0 if used.alignment.is_guess() => Diagnostic::new(Issue::ClockGuessed),
+                0 => return None,
+                count => Diagnostic::new(Issue::ClockDoubtful).times(count),
+            };
+            Some(diagnostic.in_file(used.found.file.path()))
+        })
     }
 
     /// Warnings of dumps that load all their functions only after the samples at their addresses.
-    fn late_dumps(&self) -> impl Iterator<Item = Warning> {
+    fn late_dumps(&self) -> impl Iterator<Item = Diagnostic> {
         let mut has_hits = vec![false; self.sources.used.len()];
         let hits = self.timeline.mappings().iter().zip(&self.selection.hits);
         for (mapping, _) in hits.filter(|&(_, &hits)| hits > 0) {
@@ -222,32 +203,23 @@ impl Run<'_> {
         without_hits.filter_map(move |(used, _)| {
             let counts = used.found.pids.iter().filter_map(|pid| early.get(pid));
             let count: u64 = counts.sum();
-            (count > 0).then(|| Warning {
-                what: "all samples in its process' JIT code were taken before a function was loaded there, so its clock must be another \
-                       than the profile's; record with perf record -k mono, or give the distance with --clock-offset"
-                    .into(),
-                count,
-                file: Some(shown(used.found.file.path())),
-                first_offset: None,
+            (count > 0).then(|| {
+                let late = Diagnostic::new(Issue::ClockLate).times(count);
+                late.in_file(used.found.file.path())
             })
         })
     }
 
     /// Warnings of a profile in which nothing could be named.
-    fn nothing_named(&self) -> Option<Warning> {
+    fn nothing_named(&self) -> Option<Diagnostic> {
         let samples = &self.selection.samples;
-        let (what, count) = match (samples.total, samples.jit(), samples.named) {
-            (0, ..) if self.input_kind == InputKind::Profile => (
-                "the profile has no samples; record for longer, or at a higher frequency (perf record -F)",
-                1,
-            ),
-            (_, 1.., 0) if samples.doubtful == 0 => ("no sample in JIT code has a name", samples.jit()),
-            _ => return None,
-        };
-        Some(Warning {
-            count,
-            ..Warning::new(what)
-        })
+        match (samples.total, samples.jit(), samples.named) {
+            (0, ..) if self.input_kind == InputKind::Profile => Some(Diagnostic::new(Issue::NoSamples)),
+            (_, 1.., 0) if samples.doubtful == 0 => {
+                Some(Diagnostic::new(Issue::NothingNamed).times(samples.jit()))
+            }
+            _ => None,
+        }
     }
 
     /// The processes with an address space whose samples are as asked.
@@ -270,268 +242,213 @@ impl Run<'_> {
         })
     }
 
-    fn notes(&self) -> Vec<String> {
-        let mut notes = source_notes(self.sources.notes, self.found_maps, self.told);
-        let guessed = self.sources.used.iter().zip(&self.selection.doubtful);
-        let guessed = guessed.filter(|&(used, &doubtful)| used.alignment.is_guess() && doubtful == 0);
-        notes.extend(guessed.map(|(used, _)| format!("{}: {GUESSED}", shown(used.found.file.path()))));
+    /// What is missing, and how to get it.
+    fn hints(&self) -> Vec<Diagnostic> {
+        let mut hints = Vec::new();
         if !self.profile_index.injected.is_empty() {
-            notes.push(
-                "the profile has been through jitinject or perf inject --jit already; the maps of their objects are left as they are"
-                    .into(),
-            );
+            hints.push(Diagnostic::new(Issue::AlreadyInjected));
         } else if self.selection.samples.total == 0 {
-            // A warning has it all.
-        } else if is_silent(self.profile_index, self.sources, self.maps, self.told) {
+            // There is a warning of that already.
+        } else if has_no_code(self.profile_index, self.sources, self.maps, self.aux_logs) {
             let pids = self.silent_processes();
-            notes.extend(silence(
-                self.profile,
-                self.profile_index,
-                &pids,
-                "so there is nothing to inject",
-            ));
+            hints.extend(no_code(self.profile, self.profile_index, &pids));
         } else if self.selection.samples.unnamed() > 0 {
             let pids = self.silent_processes();
-            notes.extend(unlogged(self.profile, self.profile_index, &pids));
+            hints.extend(undescribed(self.profile, self.profile_index, &pids));
         }
-        notes.extend(self.left_out.iter().map(|id| {
-            format!("feature section {id} of the profile is not for pipes and was left out; write to a file to keep it")
-        }));
+        let left_out = self.left_out.iter();
+        hints.extend(left_out.map(|id| Diagnostic::new(Issue::FeatureNotForPipes).with("id", id)));
         let unnamed = self.processes_with(SpaceCounts::has_unnamed);
         let unreadable = self.found_maps.unreadable.iter();
         let unreadable = unreadable.filter(|pid| unnamed.contains(pid)).count();
         if unreadable > 0 {
-            notes.push(format!(
-                "cannot read the file systems of {}, which may hold their perf maps; run this as their user or as root",
-                summary::count_of(unreadable as u64, "process with unnamed samples", "processes with unnamed samples")
-            ));
+            let unreadable = unreadable as u64;
+            hints.push(Diagnostic::new(Issue::FileSystemsUnreadable).times(unreadable));
         }
         if self.has_lost_kernel_copy {
-            notes.push(
-                "the copy of the kernel's code is not for pipes and was left out; write to a file to keep it"
-                    .into(),
-            );
+            hints.push(Diagnostic::new(Issue::KernelCopyLeftOut));
         }
         if self.loads_in_files > 0 {
-            notes.push(format!(
-                "{} functions are in the mapping of a file: their samples are native code with the symbols of that file, so that stacks can be unwound",
-                self.loads_in_files
-            ));
-        }
-        notes
-    }
-
-    /// Repairs, and choices that lose nothing.
-    fn details(&self) -> Vec<String> {
-        let mut details = Vec::new();
-        for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
-            let lines = told(line_faults, Some(used.found.file.path()), true);
-            let repaired = lines.filter(|&(fault, _)| fault == jitdump::Fault::RepairedName);
-            details.extend(repaired.map(|(_, warning)| warning.to_string()));
+            hints.push(Diagnostic::new(Issue::CodeInFiles).times(self.loads_in_files));
         }
         if self.profile_index.has_aux && !self.objects.placed.is_empty() {
-            details.push("the profile has AUX data, so all functions are written".into());
+            hints.push(Diagnostic::new(Issue::AuxNeedsAll));
         }
-        details
+        hints
     }
 }
 
 impl Recording<'_> {
-    /// What went wrong while the profile and the files of its runtimes were read.
-    pub fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = profile_warnings(self.options, self.profile, self.profile_index, self.expanded);
-        warnings.extend(self.sources.warnings.iter().cloned());
+    /// What to report of the profile and the files of its runtimes.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        let mut all = profile_diagnostics(self.options, self.profile, self.profile_index, self.expanded);
+        all.extend(self.sources.diagnostics.iter().cloned());
         for used in &self.sources.used {
-            warnings.extend(dump_faults(used));
-            warnings.extend(dump_losses(used));
+            all.extend(dump_faults(used));
+            all.extend(dump_losses(used));
         }
-        warnings.extend(told_warnings(self.options, self.told));
-        warnings.extend(map_warnings(self.found_maps, &self.maps));
-        warnings
+        all.extend(aux_log_diagnostics(self.options, self.aux_logs));
+        all.extend(map_diagnostics(self.found_maps, &self.maps));
+        all
     }
 
-    /// What else was noticed meanwhile. The runtimes of the processes `asked` should have logged their code.
-    pub fn notes(&self, asked: &HashSet<Pid>) -> Vec<String> {
-        let mut notes = source_notes(self.sources.notes, self.found_maps, self.told);
-        let moved = self
-            .sources
-            .used
-            .iter()
-            .filter(|used| used.alignment != Alignment::Same);
-        notes.extend(moved.map(|used| {
-            let file = shown(used.found.file.path());
-            format!("{file}: clock: {}", used.alignment)
-        }));
-        if is_silent(self.profile_index, &self.sources, &self.maps, self.told) {
-            let consequence = "so there is no code with a name";
-            notes.extend(silence(self.profile, self.profile_index, asked, consequence));
+    /// How the runtimes of the processes `pids` describe their code, if none has.
+    pub fn hints(&self, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
+        match has_no_code(self.profile_index, &self.sources, &self.maps, self.aux_logs) {
+            true => no_code(self.profile, self.profile_index, pids),
+            false => Vec::new(),
         }
-        notes
+    }
+
+    /// How the clocks of files that differ from the profile's were aligned, for people.
+    pub fn clocks(&self) -> Vec<String> {
+        let used = self.sources.used.iter();
+        let other = used.filter(|used| used.alignment != Alignment::Same);
+        let clocks =
+            other.map(|used| format!("{}: clock: {}", shown(used.found.file.path()), used.alignment));
+        clocks.collect()
     }
 }
 
-/// Whether no runtime is known to have told of its code.
-fn is_silent(
+/// Whether no runtime has described any code.
+fn has_no_code(
     profile_index: &ProfileIndex,
     sources: &Sources<'_>,
     maps: &[UsedMap<'_>],
-    told: &AuxLogs<'_>,
+    aux_logs: &AuxLogs<'_>,
 ) -> bool {
     profile_index.markers.is_empty()
         && sources.used.is_empty()
         && maps.is_empty()
-        && told.traces.all.is_empty()
+        && aux_logs.traces.all.is_empty()
 }
 
-/// The consequence of that, and what to do about it for the processes `pids`.
-fn silence(
-    profile: &Profile<'_>,
-    profile_index: &ProfileIndex,
-    pids: &HashSet<Pid>,
-    consequence: &str,
-) -> Vec<String> {
-    let found = format!("no process in the profile mapped a jitdump or has a perf map, {consequence}");
-    let name_files = "name the files with --jitdump or --perf-map";
-    let how = runtimes::how_to_ask(profile, &profile_index.processes, pids);
-    let first = match how.is_empty() {
-        true => format!("{found}; {name_files}. No sampled process runs a known JIT runtime"),
-        false => format!("{found}; {name_files}, or record again, with these options of the runtimes:"),
-    };
-    std::iter::once(first).chain(how).collect()
+/// Reports that, and how the runtimes of the processes `pids` describe their code.
+fn no_code(profile: &Profile<'_>, profile_index: &ProfileIndex, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
+    let enable = runtimes::how_to_enable(profile, &profile_index.processes, pids);
+    let first = Diagnostic::new(match enable.is_empty() {
+        true => Issue::NoCodeFilesNorRuntime,
+        false => Issue::NoCodeFiles,
+    });
+    std::iter::once(first).chain(enable).collect()
 }
 
-/// The options with which the processes `pids` log the code that samples without a name were taken in.
-fn unlogged(profile: &Profile<'_>, profile_index: &ProfileIndex, pids: &HashSet<Pid>) -> Vec<String> {
+/// How the runtimes of the processes `pids` describe the code of samples without a name.
+fn undescribed(profile: &Profile<'_>, profile_index: &ProfileIndex, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
     if pids.is_empty() {
         return Vec::new();
     }
-    let processes = summary::count_of(pids.len() as u64, "process has", "processes have");
-    let how = runtimes::how_to_ask(profile, &profile_index.processes, pids);
-    let first = match how.is_empty() {
-        true => format!("{processes} samples in JIT code that no file describes, and no known JIT runtime"),
-        false => format!(
-            "{processes} samples in JIT code that no file describes; record again, with these options of the runtimes:"
-        ),
-    };
-    std::iter::once(first).chain(how).collect()
+    let enable = runtimes::how_to_enable(profile, &profile_index.processes, pids);
+    let first = Diagnostic::new(match enable.is_empty() {
+        true => Issue::UndescribedCodeOfUnknown,
+        false => Issue::UndescribedCode,
+    });
+    let first = first.times(pids.len() as u64);
+    std::iter::once(first).chain(enable).collect()
 }
 
-fn source_notes(of_dumps: &[String], found_maps: &FoundMaps, told: &AuxLogs<'_>) -> Vec<String> {
-    let of_told = [&told.logs.notes, &told.traces.notes, &told.notes];
-    let mut notes = [of_dumps, &found_maps.notes].concat();
-    notes.extend(of_told.into_iter().flatten().cloned());
-    notes
-}
-
-/// What is wrong with the profile itself.
-fn profile_warnings(
+/// What to report of the profile itself.
+fn profile_diagnostics(
     options: &Options,
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
     expanded: &Stages,
-) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    let input = Some(shown_input(&options.input));
-    let of_input = |warning| Warning {
-        file: input.clone(),
-        ..warning
-    };
-    warnings.extend(warned(&profile.faults, None, true).map(of_input));
+) -> Vec<Diagnostic> {
+    let input = shown_input(&options.input);
+    let of_input = |diagnostic: Diagnostic| diagnostic.in_file_called(input.clone());
+    let mut all: Vec<Diagnostic> = Diagnostic::of_tally(&profile.faults, None, true)
+        .map(of_input)
+        .collect();
     if profile_index.has_compressed {
-        let what = "compressed records inside compressed ones, which nobody reads, kept as they are";
-        warnings.push(of_input(Warning::new(what)));
+        all.push(of_input(Diagnostic::new(Issue::ProfileNestedCompression)));
     }
     for expanded in expanded.iter().filter_map(OnceCell::get) {
         for (path, faults) in &expanded.faults {
-            warnings.extend(warned(faults, Some(path), true));
+            all.extend(Diagnostic::of_tally(faults, Some(path), true));
         }
         let damage = expanded.damage.iter().filter(|(_, damage)| !damage.is_empty());
-        warnings.extend(damage.map(|(path, damage)| Warning {
-            what: format!(
-                "damage among its records, {} bytes of them left out",
-                damage.bytes
-            ),
-            count: damage.places,
-            file: Some(shown(path)),
-            first_offset: Some(damage.first_offset),
+        all.extend(damage.map(|(path, damage)| {
+            let damaged = Diagnostic::new(Issue::ProfileDamage)
+                .in_file(path)
+                .at(damage.first_offset);
+            damaged.times(damage.places).with("bytes", damage.bytes)
         }));
     }
     let lost = (profile.data.len() as u64).saturating_sub(profile_index.data_end);
     if lost > 0 {
-        warnings.push(Warning {
-            what: format!("the last {lost} bytes of its records are cut off or damaged, and left out"),
-            count: 1,
-            file: input.clone(),
-            first_offset: Some(profile.data_offset.saturating_add(profile_index.data_end)),
-        });
+        let tail = Diagnostic::new(Issue::ProfileTail).with("bytes", lost);
+        all.push(of_input(tail).at(profile.data_offset.saturating_add(profile_index.data_end)));
     }
-    warnings
+    all
 }
 
-/// What is wrong with the records of a dump.
-fn dump_faults(used: &UsedFile<'_>) -> Vec<Warning> {
+/// What to report of the records of a dump.
+fn dump_faults(used: &UsedFile<'_>) -> Vec<Diagnostic> {
     match &used.code {
-        CodeFile::Jitdump(dump) => warned(dump.faults(), Some(used.found.file.path()), true).collect(),
+        CodeFile::Jitdump(dump) => {
+            Diagnostic::of_tally(dump.faults(), Some(used.found.file.path()), true).collect()
+        }
         CodeFile::Named(_) => Vec::new(),
     }
 }
 
-/// What of a dump is lost.
-fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Warning> {
+/// What of a dump is not used.
+fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Diagnostic> {
     let file = &used.found.file;
-    let lost = |what: &str, count| {
-        (count > 0).then(|| Warning {
-            count,
-            file: Some(shown(file.path())),
-            ..Warning::new(what)
-        })
-    };
-    let uncopied =
-        "records left out for processes that had the dump before the profile began: too many of them";
-    let ownerless = "records of a child that may be any of several processes, passed over";
+    let lost = |issue, count| (count > 0).then(|| Diagnostic::new(issue).times(count).in_file(file.path()));
+    // Traces are reported with their records.
+    let is_trace = matches!(&used.code, CodeFile::Named(code) if code.source == FileKind::XrayTrace);
     let losses = [
-        shrunk(file),
-        lost(uncopied, used.uncopied),
-        lost(ownerless, used.ownerless),
+        shrunk(file).filter(|_| !is_trace),
+        lost(Issue::JitdumpNotInherited, used.uncopied),
+        lost(Issue::JitdumpChildAmbiguous, used.ownerless),
     ];
     losses.into_iter().flatten()
 }
 
-/// What is wrong with logs and traces.
-fn told_warnings(options: &Options, told: &AuxLogs<'_>) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    for log in &told.logs.all {
+/// What to report of logs and traces.
+fn aux_log_diagnostics(options: &Options, aux_logs: &AuxLogs<'_>) -> Vec<Diagnostic> {
+    let mut all = Vec::new();
+    for log in &aux_logs.logs.all {
         let path = Some(log.found.file.path());
-        warnings.extend(warned(log.packing_faults, path, true));
-        warnings.extend(warned(&log.index.faults, path, true));
-        warnings.extend(warned(&log.losses, path, true));
+        for faults in [log.packing_faults, &log.index.faults, &log.losses] {
+            all.extend(Diagnostic::of_tally(faults, path, true));
+        }
     }
-    let traces = &told.traces;
-    warnings.extend(traces.warnings.iter().cloned());
+    all.extend(aux_logs.logs.packed.iter().filter_map(|file| shrunk(file)));
+    let traces = &aux_logs.traces;
     for (trace, seen) in traces.all.iter().zip(&traces.seen) {
         let path = Some(trace.file.path());
-        warnings.extend(shrunk(trace.file));
-        warnings.extend(warned(&trace.index.faults, path, true));
-        warnings.extend(warned(&seen.faults, path, true));
-        warnings.extend(warned(&seen.losses, path, true));
+        all.extend(shrunk(trace.file));
+        for faults in [&trace.index.faults, &seen.faults, &seen.losses] {
+            all.extend(Diagnostic::of_tally(faults, path, true));
+        }
+    }
+    for own in [
+        &aux_logs.logs.diagnostics,
+        &traces.diagnostics,
+        &aux_logs.diagnostics,
+    ] {
+        all.extend(own.iter().cloned());
     }
     let input = shown_input(&options.input);
-    warnings.extend(warned(&told.losses, None, false).map(|warning| Warning {
-        file: Some(input.clone()),
-        ..warning
-    }));
-    warnings
+    let losses = Diagnostic::of_tally(&aux_logs.losses, None, false);
+    all.extend(losses.map(|loss| loss.in_file_called(input.clone())));
+    all
 }
 
-/// What is wrong with perf maps.
-fn map_warnings(found_maps: &FoundMaps, maps: &[UsedMap<'_>]) -> Vec<Warning> {
-    let mut warnings = found_maps.warnings.clone();
+/// What to report of perf maps.
+fn map_diagnostics(found_maps: &FoundMaps, maps: &[UsedMap<'_>]) -> Vec<Diagnostic> {
+    let mut all = found_maps.diagnostics.clone();
     for used in maps {
-        let path = used.found.file.path();
-        warnings.extend(warned(&used.map.faults, Some(path), true));
-        warnings.extend(shrunk(&used.found.file));
+        all.extend(Diagnostic::of_tally(
+            &used.map.faults,
+            Some(used.found.file.path()),
+            true,
+        ));
+        all.extend(shrunk(&used.found.file));
     }
-    warnings
+    all
 }
 
 /// What to call the input.
@@ -548,7 +465,7 @@ fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
     DumpSummary {
         kind: match used.code {
             CodeFile::Jitdump(_) => FileKind::Jitdump,
-            CodeFile::Named(ref code) => code.told_by,
+            CodeFile::Named(ref code) => code.source,
         },
         path: shown(used.found.file.path()),
         pids: used.found.pids.iter().map(|pid| pid.0).collect(),
@@ -583,30 +500,4 @@ fn sample_summary(selection: &Selection) -> SampleSummary {
         },
         with_named_frame: samples.with_named_frame,
     }
-}
-
-/// What there is to say of each kind of fault. Where an offset means nothing, `has_offsets` is false.
-fn told<K: Ord + Copy + Display>(
-    faults: &Tally<K>,
-    file: Option<&Path>,
-    has_offsets: bool,
-) -> impl Iterator<Item = (K, Warning)> {
-    faults.iter().map(move |(kind, seen)| {
-        let warning = Warning {
-            what: kind.to_string(),
-            count: seen.count,
-            file: file.map(shown),
-            first_offset: has_offsets.then_some(seen.first_offset),
-        };
-        (kind, warning)
-    })
-}
-
-/// The same as warnings.
-fn warned<K: Ord + Copy + Display>(
-    faults: &Tally<K>,
-    file: Option<&Path>,
-    has_offsets: bool,
-) -> impl Iterator<Item = Warning> {
-    told(faults, file, has_offsets).map(|(_, warning)| warning)
 }

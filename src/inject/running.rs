@@ -1,4 +1,4 @@
-//! Processes that still run: what the kernel shows of them in `/proc`.
+//! Information from `/proc` about running processes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use crate::hash::HashMap;
 use crate::units::Pid;
 
-/// The paths of a process's open files, by inode.
+/// Paths of the open files of a process, by inode.
 pub type OpenFiles = HashMap<u64, Vec<PathBuf>>;
 
-/// The folder that the kernel has for a process as long as it runs.
+/// Returns the folder of a process in `/proc`, which exists as long as the process runs.
 pub fn process_folder(pid: Pid) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
 }
 
-/// The files that a process has open, if it still runs.
+/// Returns the open files of a process, or none if it has exited.
 pub fn open_files_of(pid: Pid) -> OpenFiles {
     let mut open = OpenFiles::default();
     let files = fs::read_dir(process_folder(pid).join("fd"));

@@ -1,7 +1,8 @@
-//! Runtimes that a profile's processes run, and the options that make them log their code.
+//! Runtimes in a profile's processes, and the options that make them log their code.
 
 use crate::bytes::base_name;
 use crate::code::process::Processes;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashSet;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
@@ -12,14 +13,14 @@ use crate::units::Pid;
 #[derive(Debug)]
 struct Runtime {
     name: &'static str,
-    /// What the names of its programs and libraries start with.
+    /// Prefixes of the names of its programs and libraries.
     files: &'static [&'static str],
-    /// What to type.
+    /// Command line or setting that makes it log its code.
     how: &'static str,
 }
 
-/// The known ones. The options are from their manuals. All of them were tried, except those of
-/// SpiderMonkey, Numba, OpenJ9, .NET, Ruby, Julia, ROOT and MoarVM.
+/// Known runtimes. The options are from their manuals. All were tested, except those of SpiderMonkey, Numba,
+/// OpenJ9, .NET, Ruby, Julia, ROOT and MoarVM.
 const RUNTIMES: [Runtime; 24] = [
     Runtime {
         name: "Node.js",
@@ -149,10 +150,11 @@ const RUNTIMES: [Runtime; 24] = [
     },
 ];
 
-/// How to ask the runtimes that the processes `pids` run, one line for each runtime, in the order of [`RUNTIMES`].
+/// Returns how to make the runtimes in the processes `pids` log their code: one line for each runtime, in the
+/// order of [`RUNTIMES`].
 ///
-/// A process runs what it or the processes that it was forked from have mapped.
-pub fn how_to_ask(profile: &Profile<'_>, processes: &Processes, pids: &HashSet<Pid>) -> Vec<String> {
+/// The files of a process are those that it or the processes that it was forked from have mapped.
+pub fn how_to_enable(profile: &Profile<'_>, processes: &Processes, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
     let spaces = pids.iter().flat_map(|&pid| processes.spaces_of(pid));
     let ancestors = spaces.flat_map(|(id, _)| processes.ancestors(id));
     let mut pids = pids.clone();
@@ -160,19 +162,22 @@ pub fn how_to_ask(profile: &Profile<'_>, processes: &Processes, pids: &HashSet<P
     let maps = profile
         .records()
         .filter(|record| matches!(record.kind, record::MMAP | record::MMAP2))
-        .filter_map(|record| Mmap::parse(&record, profile.order))
+        .filter_map(|record| Mmap::parse(&record, profile.endian))
         .filter(|map| pids.contains(&map.pid));
     let mut names = HashSet::default();
     names.extend(maps.map(|map| base_name(map.name)));
     let is_run = |runtime: &&Runtime| names.iter().any(|name| runtime.has(name));
     let run = RUNTIMES.iter().filter(is_run);
-    run.map(|runtime| format!("{}: {}", runtime.name, runtime.how))
-        .collect()
+    run.map(|runtime| {
+        let enable = Diagnostic::new(Issue::EnableRuntime).with("runtime", runtime.name);
+        enable.with("how", runtime.how)
+    })
+    .collect()
 }
 
 impl Runtime {
-    /// Whether a program or library of this name is the runtime's: behind what it starts with, a version may come,
-    /// but no other word.
+    /// Whether a program or library is part of the runtime. A version may follow the prefix, but no other
+    /// word.
     fn has(&self, name: &[u8]) -> bool {
         self.files.iter().any(|file| {
             let rest = name.strip_prefix(file.as_bytes());

@@ -1,4 +1,4 @@
-//! What becomes of lines on their way from a runtime's file into an object.
+//! Adding line tables to objects, with source paths that are valid on this machine.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -14,33 +14,32 @@ use crate::elf::store::{SOURCE_FOLDER_LENGTH, Store};
 use crate::hash::HashMap;
 use crate::machine::Machine;
 
-/// How lines are written.
+/// How line tables are written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LineOptions {
-    /// The version of DWARF.
+    /// DWARF version.
     pub version: Version,
-    /// The folder that relative paths of sources start from.
+    /// Folder for resolving relative source paths.
     pub source_dir: Option<PathBuf>,
-    /// Whole components that paths of sources start with, and what these become. Of several that fit, the
-    /// last one counts.
+    /// Prefixes of source paths, in whole components, and their replacements. The last matching prefix is
+    /// replaced.
     pub path_map: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A source file to be written.
+/// A source file to write.
 #[derive(Clone, Debug)]
 pub struct SourceToWrite<'a> {
-    /// The folder for it alone.
+    /// Name of a folder that only this file is in.
     pub folder: String,
-    /// Its name there.
+    /// File name in that folder.
     pub name: String,
-    /// Its text.
+    /// Content of the file.
     pub text: &'a [u8],
 }
 
 impl LineOptions {
-    /// Adds what is known of a function to the lines of its object in `store`, the texts of its sources if that is
-    /// asked for. Returns the source files that
-    /// these lead to.
+    /// Adds the line table of a function to its object in `store`, with source texts if `has_texts`. Returns
+    /// the source files to write. Fails if the table is too large for DWARF.
     pub fn add<'a>(
         &self,
         mut info: DebugInfo<'a>,
@@ -63,12 +62,12 @@ impl LineOptions {
         Ok(sources)
     }
 
-    /// Whether objects hold the texts of their sources.
+    /// Whether objects contain source texts.
     pub fn holds_texts(&self) -> bool {
         self.version == Version::Five
     }
 
-    /// What all functions of an object share.
+    /// Returns the settings shared by all functions of an object.
     pub fn settings(&self, machine: Machine) -> dwarf::Settings<'_> {
         let directory = self.source_dir.as_deref().unwrap_or(Path::new("."));
         dwarf::Settings {
@@ -78,8 +77,8 @@ impl LineOptions {
         }
     }
 
-    /// Makes paths lead to files on this machine, those whose text is known to files in `store`, which are to
-    /// be written.
+    /// Replaces paths with paths on this machine. Sources whose text is known become files in `store`, which
+    /// are returned.
     fn place_files<'a>(
         &self,
         info: &mut DebugInfo<'a>,
@@ -120,7 +119,7 @@ impl LineOptions {
     }
 }
 
-/// `path` with `new` in the place of `old`, if it starts with that and the next component behind it.
+/// Replaces the prefix `old` of `path` with `new`, if it ends at a component boundary.
 fn replace_start(path: &[u8], old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     let rest = path.strip_prefix(old.strip_suffix(b"/").unwrap_or(old))?;
     let new = new.strip_suffix(b"/").unwrap_or(new);
@@ -128,9 +127,8 @@ fn replace_start(path: &[u8], old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     ((rest.is_empty() || rest.starts_with(b"/")) && !replaced.is_empty()).then_some(replaced)
 }
 
-/// The path that a name with a scheme stands for: that of a `file:` URL (V8's modules), and for others one
-/// without the colon (`node:internal/util`), since perf takes what stands before the first colon for the
-/// whole name.
+/// Path for a name with a scheme: that of a `file:` URL (V8's modules), and for other schemes one without the
+/// colon (`node:internal/util`), since perf cuts off names at the first colon.
 fn plain_path(name: &[u8]) -> Option<Vec<u8>> {
     let colon = memchr::memchr(b':', name)?;
     let (scheme, rest) = (name.get(..colon)?, name.get(colon + 1..)?);
@@ -150,7 +148,7 @@ fn plain_path(name: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Undoes the escapes of a URL.
+/// Decodes the percent escapes of a URL.
 fn percent_decoded(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -171,7 +169,7 @@ fn percent_decoded(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The folders of source files. Each text is hashed once, by where it lies in the dump.
+/// Folders of source files. Each text is hashed once, identified by its address in the mapped dump.
 #[derive(Debug, Default)]
 pub struct SourceFolders {
     known: Mutex<HashMap<(usize, usize), String>>,
@@ -181,7 +179,7 @@ impl SourceFolders {
     fn source_to_write<'a>(&self, file: &SourceFile<'a>) -> Option<SourceToWrite<'a>> {
         let text = file.text?;
         let place = (text.as_ptr() as usize, text.len());
-        // Nobody panics while holding the lock.
+        // No code panics while holding the lock.
         let mut known = self
             .known
             .lock()
@@ -197,7 +195,7 @@ impl SourceFolders {
     }
 }
 
-/// A name that two files have in common only if they have path and text in common.
+/// Name that two files share only if both their paths and texts are the same.
 fn folder_name(path: &[u8], text: &[u8]) -> String {
     let mut hash = Sha1::new();
     hash.update((path.len() as u64).to_le_bytes());
@@ -208,9 +206,9 @@ fn folder_name(path: &[u8], text: &[u8]) -> String {
     name
 }
 
-/// A name for a file that was called `path` elsewhere.
+/// File name for a source that had the path `path` elsewhere.
 fn file_name(path: &[u8]) -> String {
-    /// In bytes; far from what file systems allow.
+    /// In bytes; far below the limits of file systems.
     const MAX_LENGTH: usize = 100;
     let name = path
         .rsplit(|byte| b"/\\".contains(byte))

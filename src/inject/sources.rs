@@ -1,4 +1,4 @@
-//! Reading the files of runtimes, and putting what they say onto the profile's processes and clock.
+//! Reading runtime files, and placing their events in a profile's processes and on its clock.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use crate::code::process::{AddressSpace, Processes};
 use crate::code::profile_index::ProfileIndex;
 use crate::code::selection::{Doubts, DumpState};
 use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
-use crate::files::search::shown;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::{HashMap, HashSet};
-use crate::inject::dumps::{Found, FoundDump, Missing};
+use crate::inject::dumps::{Found, FoundDump};
 use crate::inject::mono::memory::Memory;
 use crate::inject::mono::{Logs, ReadLog};
 use crate::inject::pid_resolver::PidResolver;
@@ -21,44 +21,42 @@ use crate::perf::Profile;
 use crate::perf::feature::{self, ClockData};
 use crate::runtime::jitdump::Dump;
 use crate::runtime::{Change, CodeEvent, CodeFile, FunctionView};
-use crate::summary::Warning;
 use crate::units::{Pid, Time};
 
-/// A file of a runtime that is used.
+/// A runtime file in use.
 #[derive(Debug)]
 pub struct UsedFile<'a> {
-    /// The file.
+    /// The file and its processes.
     pub found: &'a FoundDump,
-    /// What is in it.
+    /// Functions and code events of the file.
     pub code: CodeFile<'a>,
-    /// How its times become the profile's.
+    /// Conversion of its times to profile times.
     pub alignment: Alignment,
-    /// How many of its events are of a process that can't be told.
+    /// Number of events whose process is ambiguous.
     pub ownerless: u64,
-    /// How many of its events are left out for the processes that had it before the profile began.
+    /// Number of events not copied to processes that shared the file before the profile began: there are too
+    /// many.
     pub uncopied: u64,
 }
 
-/// How the times of files, by their paths, become a profile's.
+/// Alignments of files with the clock of a profile, by path.
 pub type Alignments = BTreeMap<PathBuf, Alignment>;
 
-/// All that runtimes wrote about a profile's processes.
+/// All runtime files of a profile's processes.
 #[derive(Debug)]
 pub struct Sources<'a> {
-    /// The files that are used.
+    /// Files in use.
     pub used: Vec<UsedFile<'a>>,
-    /// When the profile began.
+    /// Time of the first record in the profile.
     start: Time,
-    /// Processes whose dump is lost or can't be used.
+    /// Processes whose jitdump is missing or unusable.
     unusable: Vec<Pid>,
-    /// What went wrong with dumps as a whole.
-    pub warnings: Vec<Warning>,
-    /// What else is to be told.
-    pub notes: &'a [String],
+    /// What to report of the files as a whole.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl<'a> Sources<'a> {
-    /// Adds the functions of traces that have no code, and so are named like code that is there all the time.
+    /// Adds functions of traces that have no code, as symbols that are never unloaded.
     pub fn add_traces(&mut self, traces: &'a Traces<'_>, recorded: Machine) {
         let used = traces.code(recorded).map(|(found, code)| UsedFile {
             found,
@@ -71,9 +69,9 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Reads the dumps that were found. `recorded` is the machine of the profile, and `clock_offset` what must be
-/// added to their times, in nanoseconds, if somebody knows. Files in `aligned` keep the alignment that they have there:
-/// what samples say about clocks is asked once, before anything is added to them.
+/// Reads the runtime files that were found. `recorded` is the machine of the profile, and `clock_offset` the
+/// number of nanoseconds to add to runtime times, if known. Files in `aligned` keep that alignment: samples
+/// are evidence about clocks only before events are added to the profile.
 pub fn read<'a>(
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
@@ -87,8 +85,7 @@ pub fn read<'a>(
         used: Vec::new(),
         start: profile_index.times.map_or(Time(0), |(start, _)| start),
         unusable: Vec::new(),
-        warnings: Vec::new(),
-        notes: &found.notes,
+        diagnostics: found.diagnostics.clone(),
     };
     sources.add_missing(&found.missing);
     let spaces = profile_index.processes.spaces().iter();
@@ -97,17 +94,16 @@ pub fn read<'a>(
         aligned,
         profile: profile_clock(profile, profile_index, clock_offset),
         processes: &profile_index.processes,
-        scan_budget: maps.saturating_mul(MAX_LOOKS),
+        scan_budget: maps.saturating_mul(MAX_SCANNED),
     };
     for dump in &found.dumps {
         match use_dump(dump, recorded, &mut clocks) {
             Ok(used) => sources.used.push(used),
-            Err(reason) => {
+            Err(error) => {
                 sources.unusable.extend(&dump.pids);
-                sources.warnings.push(Warning {
-                    file: Some(shown(dump.file.path())),
-                    ..Warning::new(reason)
-                });
+                sources
+                    .diagnostics
+                    .push(error.in_file(dump.file.path()).as_unused());
             }
         }
     }
@@ -120,8 +116,8 @@ pub fn read<'a>(
     sources
 }
 
-/// What a profile says about its clock. `distance` is what must be added to the times of runtimes, in nanoseconds, if
-/// somebody knows.
+/// Returns what the profile contains about its clock. `distance` is the number of nanoseconds to add to
+/// runtime times, if known.
 pub fn profile_clock(
     profile: &Profile<'_>,
     profile_index: &ProfileIndex,
@@ -131,7 +127,7 @@ pub fn profile_clock(
         id: profile.attrs.clock_id(),
         data: profile
             .feature(feature::CLOCK_DATA)
-            .and_then(|content| ClockData::parse(content, profile.order)),
+            .and_then(|content| ClockData::parse(content, profile.endian)),
         conversion: profile_index.time_conversion,
         span: profile_index.times,
         has_times: profile.attrs.has_times(),
@@ -144,8 +140,8 @@ fn use_dump<'a>(
     found: &'a FoundDump,
     recorded: Machine,
     clocks: &mut Clocks<'_>,
-) -> Result<UsedFile<'a>, String> {
-    let dump = Dump::parse(&found.file, recorded).map_err(|error| error.to_string())?;
+) -> Result<UsedFile<'a>, Diagnostic> {
+    let dump = Dump::parse(&found.file, recorded)?;
     let own_clock = RuntimeClock {
         born: None,
         distance_by_maps: None,
@@ -157,35 +153,35 @@ fn use_dump<'a>(
     UsedFile::new(found, CodeFile::Jitdump(dump), own_clock, clocks)
 }
 
-/// How many programs of one process are looked at for how far its clock is from the profile's, each with all the
-/// file's loads, and how often each map may be, for one file after the other. A process starts one program or two, and
-/// writes one dump.
+/// Limits for finding a clock offset in the maps of a process: the number of its programs to compare with all
+/// loads of a file, and how often each map may be examined for one file after the other. A process starts one
+/// program or two, and writes one dump.
 const MAX_PROGRAMS: usize = 16;
-const MAX_LOOKS: usize = 16;
+const MAX_SCANNED: usize = 16;
 
-/// How many loads may be copied, all together, to processes that had a dump mapped before the profile began. A server
-/// with 200 processes and 10,000 functions needs that.
+/// Maximum number of loads to copy to processes that had a dump mapped before the profile began. A server
+/// with 200 processes and 10,000 functions needs that many.
 const MAX_COPIES: usize = 1 << 21;
 
-/// What is known of clocks beside what a file tells itself.
+/// Evidence about clocks from outside a file.
 struct Clocks<'p> {
-    /// How the times of files become the profile's, where that is known already.
+    /// Alignments that are already known.
     aligned: &'p Alignments,
     profile: ProfileClock,
     processes: &'p Processes,
-    /// How many maps may still be looked at.
+    /// Number of maps that may still be examined.
     scan_budget: usize,
 }
 
 impl Clocks<'_> {
-    /// When the process that wrote a file was started, if the profile has that.
+    /// Start time of the process that wrote a file; `None` if it started before the profile.
     fn born(&self, found: &FoundDump) -> Option<Time> {
         let mut spaces = self.processes.spaces_of(*found.pids.first()?);
         let (_, first) = spaces.next()?;
         Some(first.since).filter(|&since| since != Time(0))
     }
 
-    /// How far a file's clock is from the profile's, by the maps of the process that wrote it.
+    /// Lower bound of a file's clock offset in nanoseconds, from the maps of the process that wrote it.
     fn by_maps(&mut self, found: &FoundDump, code: &CodeFile<'_>) -> Option<i128> {
         let pid = found.pids.first()?;
         let spaces = self.processes.spaces_of(*pid).take(MAX_PROGRAMS);
@@ -210,13 +206,8 @@ impl<'a> Sources<'a> {
     ) {
         let code = log.code(clocks.processes, core, recorded);
         if let Some(core) = core.filter(|_| !code.is_empty() && !code.has_code()) {
-            self.warnings.push(Warning {
-                file: Some(shown(core.path())),
-                ..Warning::new(format!(
-                    "has none of the code that {} names; take the core file of that process while it runs",
-                    log.name()
-                ))
-            });
+            let without = Diagnostic::new(Issue::CoreWithoutCode).in_file(core.path());
+            self.diagnostics.push(without.with("log", log.name()));
         }
         let (first, last) = log.index.times.unwrap_or_default();
         let own_clock = RuntimeClock {
@@ -229,32 +220,27 @@ impl<'a> Sources<'a> {
         };
         match UsedFile::new(log.found, CodeFile::Named(code), own_clock, clocks) {
             Ok(used) => self.used.push(used),
-            Err(reason) => self.warnings.push(Warning {
-                file: Some(log.name()),
-                ..Warning::new(reason)
-            }),
+            Err(error) => self
+                .diagnostics
+                .push(error.in_file_called(log.name()).as_unused()),
         }
     }
 
-    /// Notes processes whose dump is lost: the first of them each by itself.
-    fn add_missing(&mut self, missing: &[Missing]) {
-        /// A machine with more processes than that in one profile was recorded as a whole.
-        const TOLD: usize = 10;
-        self.unusable.extend(missing.iter().map(|missing| missing.pid));
-        let (told, rest) = missing.split_at(missing.len().min(TOLD));
-        self.warnings.extend(told.iter().map(|missing| {
-            let Missing { pid, path, reason } = missing;
-            Warning::new(format!("the jitdump of process {pid}, {path}: {reason}"))
-        }));
+    /// Adds warnings about processes with missing jitdumps: the first ones individually.
+    fn add_missing(&mut self, missing: &[(Pid, Diagnostic)]) {
+        /// More than that are missing only where a whole machine was recorded.
+        const MAX_LISTED: usize = 10;
+        self.unusable.extend(missing.iter().map(|&(pid, _)| pid));
+        let (listed, rest) = missing.split_at(missing.len().min(MAX_LISTED));
+        self.diagnostics
+            .extend(listed.iter().map(|(_, missing)| missing.clone()));
         if !rest.is_empty() {
-            self.warnings.push(Warning {
-                count: rest.len() as u64,
-                ..Warning::new("jitdumps of other processes that could not be had either")
-            });
+            let more = Diagnostic::new(Issue::MoreDumpsMissing);
+            self.diagnostics.push(more.times(rest.len() as u64));
         }
     }
 
-    /// What is known of each address space.
+    /// Returns the state of the jitdumps for each address space.
     pub fn states(&self, processes: &Processes) -> Vec<DumpState> {
         let mut by_pid: HashMap<Pid, DumpState> = HashMap::default();
         by_pid.extend(self.unusable.iter().map(|&pid| (pid, DumpState::Unusable)));
@@ -268,7 +254,7 @@ impl<'a> Sources<'a> {
         states.collect()
     }
 
-    /// Settles how far apart the clocks are, where the files leave that open.
+    /// Determines clock offsets that the files alone leave open, using the samples in their code.
     fn settle(&mut self, profile: &Profile<'_>, processes: &Processes, clock: &ProfileClock) {
         if !self.used.iter().any(|used| used.alignment.is_estimate()) {
             return;
@@ -286,7 +272,7 @@ impl<'a> Sources<'a> {
         Alignment::settle(&mut alignments, clock, &windows);
     }
 
-    /// How the times of each file become the profile's.
+    /// Returns the alignment of each file.
     pub fn alignments(&self) -> Alignments {
         let files = self.used.iter();
         files
@@ -294,7 +280,7 @@ impl<'a> Sources<'a> {
             .collect()
     }
 
-    /// How certain the times of code are in a profile with records of the times `span`.
+    /// Returns how certain the times of code are, for a profile with records from `span`.
     pub fn doubts(&self, span: Option<(Time, Time)>) -> Doubts {
         Doubts {
             of_files: self.used.iter().map(|used| used.alignment.doubt()).collect(),
@@ -302,7 +288,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// All events of all dumps, in the address spaces and at the times of the profile.
+    /// Returns the code events of all files, with the address spaces and times of the profile.
     pub fn events(&mut self, processes: &Processes) -> Vec<PlacedEvent> {
         let owners = PidResolver::new(self.used.iter().map(|used| used.found), processes);
         let mut events = Vec::new();
@@ -324,8 +310,9 @@ impl<'a> Sources<'a> {
                     continue;
                 };
                 events.extend(used.place(file, event, pid, processes));
-                // Processes that were forked before the profile began have what there was by then: those that have the
-                // dump mapped, and those whose maps show it.
+                // Processes that were forked before the profile began have the code that existed then. These
+                // are the processes that have the dump mapped, and those whose maps show that they are
+                // copies.
                 if owner == creator && used.alignment.time(event.time) <= self.start {
                     let count = with_dump.len().saturating_add(others.len());
                     let Some(left) = copies_left.checked_sub(count) else {
@@ -344,19 +331,20 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// What is known of a function of one of `files`.
+/// Returns a function of one of `files`.
 pub fn function_of<'f>(files: &'f [UsedFile<'_>], id: FunctionId) -> Option<FunctionView<'f>> {
     files.get(id.file as usize)?.code.function(id.function)
 }
 
 impl<'a> UsedFile<'a> {
-    /// Finds out how the times of a file become the profile's. `own_clock` is its own, without what maps tell.
+    /// Determines the alignment of a file. `own_clock` is what the file itself contains, without evidence
+    /// from maps.
     fn new(
         found: &'a FoundDump,
         code: CodeFile<'a>,
         own_clock: RuntimeClock,
         clocks: &mut Clocks<'_>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Diagnostic> {
         let needs_maps = found.marked.is_none() && clocks.profile.id != Some(CLOCK_MONOTONIC);
         let own_clock = RuntimeClock {
             born: clocks.born(found),
@@ -371,13 +359,13 @@ impl<'a> UsedFile<'a> {
         Ok(Self {
             found,
             code,
-            alignment: alignment.map_err(|reason| reason.to_string())?,
+            alignment: alignment?,
             ownerless: 0,
             uncopied: 0,
         })
     }
 
-    /// Adds what happened to code, by the file's own clock.
+    /// Adds the code events of a file, on the clock of its runtime.
     fn add_runtime_events(
         &self,
         file: u32,
@@ -410,8 +398,8 @@ impl<'a> UsedFile<'a> {
         let time = self.alignment.time(event.time);
         let space = processes.space_at(pid, time)?;
         let loaded_at = self.code.range(event.function)?;
-        // An address space starts at a FORK or at the start of a program; a reader would forget what it was
-        // told before.
+        // A FORK or exec record starts an address space. A reader drops earlier maps there, so code comes
+        // after it.
         let since = processes.space(space)?.since;
         let earliest = Time(since.0.saturating_add(1));
         let time = time.clamp(earliest, Time::LAST.max(earliest));

@@ -1,50 +1,52 @@
-//! The summary as JSON, which gets its name together with the output.
+//! Writing the summary as JSON, committed together with the output.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::staged::Committed;
 use crate::files::{StagedFile, stdio, stream};
-use crate::inject::{Error, Options, is_standard};
+use crate::inject::output::output_error;
+use crate::inject::{Options, is_standard};
 use crate::summary::Summary;
 
-/// Where the summary goes.
+/// Destination of the summary, if any.
 #[derive(Debug)]
 pub struct SummaryOutput(Option<(PathBuf, Target)>);
 
 #[derive(Debug)]
 enum Target {
-    /// A file, until it is written.
+    /// A file, until it is staged.
     File(Option<StagedFile>),
     /// Standard output, a pipe or a device.
     Stream(File),
 }
 
-/// A summary that is written, and waits for its name.
+/// A summary that is written but not committed.
 #[derive(Debug)]
 pub struct StagedSummary {
-    /// What it will be called.
+    /// Final path.
     pub path: PathBuf,
     file: StagedFile,
 }
 
 impl StagedSummary {
-    /// Gives it its name.
-    pub fn commit(self) -> Result<Committed, Error> {
+    /// Renames the file to its final path.
+    pub fn commit(self) -> Result<Committed, Diagnostic> {
         self.file.commit().map_err(error(&self.path))
     }
 }
 
 impl SummaryOutput {
-    /// Opens what the summary will be written to, if it is asked for.
-    pub fn create(options: &Options) -> Result<Self, Error> {
+    /// Opens the destination of the summary, if the options name one.
+    pub fn create(options: &Options) -> Result<Self, Diagnostic> {
         let Some(path) = &options.summary else {
             return Ok(Self(None));
         };
         if is_standard(path) && stdio::output_was_closed() {
-            return Err(Error::Closed);
+            return Err(Diagnostic::new(Issue::StdoutClosed));
         }
         let target = match is_standard(path) {
             true => io::stdout()
@@ -57,9 +59,9 @@ impl SummaryOutput {
         Ok(Self(Some((path.clone(), target.map_err(error(path))?))))
     }
 
-    /// Writes a file, before the output has its name. What is written to a stream can't be taken back, so it waits for
-    /// [`SummaryOutput::finish`].
-    pub fn stage(&mut self, summary: &Summary) -> Result<Option<StagedSummary>, Error> {
+    /// Writes the summary if it goes to a file, without committing it. Data in a stream cannot be taken back,
+    /// so [`SummaryOutput::finish`] writes streams.
+    pub fn stage(&mut self, summary: &Summary) -> Result<Option<StagedSummary>, Diagnostic> {
         let Some((path, Target::File(file))) = &mut self.0 else {
             return Ok(None);
         };
@@ -73,8 +75,9 @@ impl SummaryOutput {
         }))
     }
 
-    /// Writes a stream, and a file anew if the summary `has_changed` since it was written.
-    pub fn finish(self, summary: &Summary, has_changed: bool) -> Result<(), Error> {
+    /// Writes the summary if it goes to a stream, or if it goes to a file and `has_changed` since it was
+    /// staged.
+    pub fn finish(self, summary: &Summary, has_changed: bool) -> Result<(), Diagnostic> {
         match self.0 {
             Some((path, Target::Stream(mut stream))) => write(&mut stream, summary).map_err(error(&path)),
             Some((path, Target::File(_))) if has_changed => {
@@ -96,9 +99,6 @@ fn write(file: &mut File, summary: &Summary) -> io::Result<()> {
     file.write_all(&json)
 }
 
-fn error(path: &Path) -> impl Fn(io::Error) -> Error {
-    move |cause| Error::Summary {
-        path: path.to_owned(),
-        cause,
-    }
+fn error(path: &Path) -> impl Fn(io::Error) -> Diagnostic {
+    move |cause| output_error(path, &cause)
 }

@@ -1,14 +1,15 @@
-//! From the symbols of perf maps to objects without code.
+//! Writing the symbols of perf maps as objects without code.
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use crate::code::perf_map_symbols::PlacedSymbol;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
 use crate::elf::object::{self, Code, Content, Function, PlacedTables};
-use crate::elf::store::{self, FUNCTION_PREFIX};
-use crate::inject::objects::{Fault, Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
+use crate::elf::store::FUNCTION_PREFIX;
+use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
 use crate::inject::output::Output;
 use crate::inject::source_paths::SourceFolders;
 use crate::machine::Machine;
@@ -18,21 +19,21 @@ use crate::sparse::SparseBytes;
 use crate::tally::Tally;
 use crate::units::{BuildId, Pid, Time};
 
-/// Turns symbols into objects.
+/// Writer of objects for symbols.
 struct SymbolWriter<'a> {
     input: &'a Input<'a>,
     machine: Machine,
 }
 
-/// Writes an object for each of the symbols in `placed`, which are sorted, adds them to `objects` and tells
-/// `progress` of each.
+/// Writes one object per symbol in `placed`, which must be sorted, and adds it to `objects`. Reports the
+/// number of finished entries to `progress`.
 pub fn write(
     input: &Input<'_>,
     placed: &[PlacedSymbol],
     output: &mut Output,
     objects: &mut Objects,
     mut progress: impl FnMut(u64),
-) -> Result<(), store::Error> {
+) -> Result<(), Diagnostic> {
     let writer = SymbolWriter {
         input,
         machine: input.recorded,
@@ -56,7 +57,7 @@ pub fn write(
             objects.placed.push(PlacedObject {
                 pid: space.map_or(pid, |space| space.pid),
                 space: place.space,
-                // Behind the record of the memory that it is in.
+                // After the record that maps the memory.
                 time: Time(place.since.0.saturating_add(1)),
                 sequence: 0,
                 range: place.range,
@@ -72,21 +73,21 @@ pub fn write(
 }
 
 impl<'a> SymbolWriter<'a> {
-    /// A symbol, and the process of its map.
+    /// Returns a symbol and the process of its perf map.
     fn symbol(&self, place: &PlacedSymbol) -> Option<(Pid, Symbol<'a>)> {
         let used = self.input.maps.get(place.id.table as usize)?;
         let symbol = used.map.symbols.get(place.id.symbol as usize)?;
         Some((used.found.pid, *symbol))
     }
 
-    /// The offset in the file that the first byte of a part of a symbol would have.
+    /// Offset of a part of a symbol in a file that contained its code.
     fn file_offset(&self, symbol: Symbol<'a>, place: &PlacedSymbol) -> u64 {
         let into_symbol = place.range.start.0.saturating_sub(symbol.range.start.0);
         let code = Code::Unknown(symbol.range.size());
         code.file_offset(code.start(false).saturating_add(into_symbol))
     }
 
-    /// The name for a symbol, and behind it which compiler made the function, if that was asked for.
+    /// Name of a symbol, followed by its compiler if requested.
     fn name(&self, symbol: Symbol<'a>) -> Cow<'a, [u8]> {
         match names::tier(symbol.name).filter(|_| self.input.has_tiers) {
             Some(tier) => [symbol.name, b" [", tier.as_bytes(), b"]"].concat().into(),
@@ -94,13 +95,13 @@ impl<'a> SymbolWriter<'a> {
         }
     }
 
-    /// Encodes the object of a symbol, with what its name tells of the place in the sources.
+    /// Encodes the object of a symbol, with the source location that its name contains.
     fn encode(
         &self,
         symbol: Symbol<'a>,
         name: &[u8],
         store: &Path,
-        faults: &mut Tally<Fault>,
+        faults: &mut Tally<Issue>,
         buffers: &mut Buffers,
     ) -> (SparseBytes, BuildId) {
         let code = Code::Unknown(symbol.range.size());
@@ -112,7 +113,7 @@ impl<'a> SymbolWriter<'a> {
         let lines = &self.input.lines;
         let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
         if let Some(info) = names::declaration(symbol.name) {
-            // It has no texts of sources.
+            // Names contain no source text.
             let added = lines.add(
                 info,
                 &function,
@@ -122,18 +123,18 @@ impl<'a> SymbolWriter<'a> {
                 &mut encoder,
             );
             if added.is_err() {
-                faults.add(Fault::LinesTooLarge, 0);
+                faults.add(Issue::LinesTooLarge, 0);
             }
         }
-        // An index that holds nothing makes libunwind follow the frame pointer; nobody looks at its address.
+        // With an empty index, libunwind follows the frame pointer, and its address does not matter.
         let end = function.address.saturating_add(code.size());
         let eh_frame = end.next_multiple_of(TABLE_ALIGN);
         let layout = TableLayout {
             eh_frame,
-            order: self.machine.order,
+            endian: self.machine.endian,
             address_size: self.machine.address_size(),
         };
-        let tables = Tables::lay_out(std::iter::empty(), layout).unwrap_or_default();
+        let tables = Tables::build(std::iter::empty(), layout).unwrap_or_default();
         let content = Content {
             machine: self.machine,
             functions: &[function],

@@ -1,5 +1,5 @@
-//! Samples with other callers: where something else knows the stack better than the frame pointers that the kernel
-//! followed.
+//! Replaces the callers in samples, where another source has a better stack than the kernel's frame pointer
+//! unwinding.
 
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
@@ -9,9 +9,9 @@ use crate::perf::record::{self, HEADER_SIZE, Record};
 use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
 use crate::units::Address;
 
-/// Where in user space a sample was taken, or where the program went into the kernel from: the first user address in
-/// its call chain. `None` if it has none, as in threads of the kernel and in samples of a call chain's kernel part
-/// alone.
+/// Returns the user-space address of a sample: the first user address in its call chain, which is the sampled
+/// address or the one from which the program entered the kernel. `None` if it has none, as in kernel threads
+/// and in samples with only the kernel part of a call chain.
 pub fn user_address(record: &Record<'_>, sample: &Sample<'_>) -> Option<Address> {
     let is_user = record.cpu_mode() == record::MISC_USER;
     split(record, sample)
@@ -19,8 +19,8 @@ pub fn user_address(record: &Record<'_>, sample: &Sample<'_>) -> Option<Address>
         .or(sample.ip.filter(|_| is_user))
 }
 
-/// How many numbers of a call chain come before the callers of its first user address, and that one, if it is there. The
-/// mark for a user part that comes later is not among them: with it, readers would add that part to the callers.
+/// Splits a call chain: the number of entries before the callers of the first user address, and that address,
+/// if any. The marker of a deferred user part is excluded: readers would append that part to the callers.
 fn split(record: &Record<'_>, sample: &Sample<'_>) -> Option<(usize, Option<Address>)> {
     sample.callchain_offset?;
     let mut is_user = record.cpu_mode() == record::MISC_USER;
@@ -37,24 +37,24 @@ fn split(record: &Record<'_>, sample: &Sample<'_>) -> Option<(usize, Option<Addr
     Some((count, None))
 }
 
-/// Appends a sample with `callers` in place of those of its first user address, innermost first. A copy of the stack
-/// is left out, since readers would add what they make of it. `None` if the sample has no call chain, no user address
-/// or no room.
-pub fn put_with_callers(
+/// Appends a sample in which `callers`, innermost first, replace those of its first user address. The stack
+/// copy is removed, because readers would append the frames they unwind from it. `None` if the sample has no
+/// call chain or no user address, or would become too large.
+pub fn write_with_callers(
     out: &mut Vec<u8>,
-    order: ByteOrder,
+    endian: ByteOrder,
     record: &Record<'_>,
     attr: &Attr,
     callers: impl ExactSizeIterator<Item = Address>,
 ) -> Option<()> {
     const WORD: usize = 8;
-    let sample = Sample::parse(record, attr, order);
+    let sample = Sample::parse(record, attr, endian);
     if sample.is_cut {
         return None;
     }
     let start = sample.callchain_offset?;
     let (kept, leaf) = split(record, &sample)?;
-    // Where stacks are copied, the chain has the kernel's part only.
+    // Samples with a stack copy have only the kernel part of the chain.
     let added = match leaf {
         Some(_) => None,
         None => Some(user_address(record, &sample)?),
@@ -66,24 +66,24 @@ pub fn put_with_callers(
     let stack = sample.stack_offset.unwrap_or(record.bytes.len());
     let behind_chain = record.bytes.get(chain_end..stack)?;
     let behind_stack = match sample.stack_offset {
-        Some(offset) => behind_stack(record.bytes.get(offset..)?, order)?,
+        Some(offset) => behind_stack(record.bytes.get(offset..)?, endian)?,
         None => &[],
     };
 
     let before = out.len();
     out.extend_from_slice(record.bytes.get(..start)?);
-    order.put_u64(out, count as u64);
+    endian.write_u64(out, count as u64);
     out.extend_from_slice(record.bytes.get(chain..)?.get(..kept.checked_mul(WORD)?)?);
     if let Some(leaf) = added {
-        order.put_u64(out, PERF_CONTEXT_USER);
-        order.put_u64(out, leaf.0);
+        endian.write_u64(out, PERF_CONTEXT_USER);
+        endian.write_u64(out, leaf.0);
     }
     for caller in callers {
-        order.put_u64(out, caller.0);
+        endian.write_u64(out, caller.0);
     }
     out.extend_from_slice(behind_chain);
     if sample.stack_offset.is_some() {
-        order.put_u64(out, 0);
+        endian.write_u64(out, 0);
         out.extend_from_slice(behind_stack);
     }
     let size = out.len().saturating_sub(before);
@@ -92,15 +92,15 @@ pub fn put_with_callers(
         return None;
     };
     let mut header = Vec::with_capacity(HEADER_SIZE);
-    record::put_header(&mut header, order, record.kind, record.misc, size);
+    record::write_header(&mut header, endian, record.kind, record.misc, size);
     let place = before.checked_add(HEADER_SIZE)?;
     out.get_mut(before..place)?.copy_from_slice(&header);
     Some(())
 }
 
-/// What follows a copy of the stack.
-fn behind_stack(bytes: &[u8], order: ByteOrder) -> Option<&[u8]> {
-    let mut reader = Reader::new(bytes, order);
+/// The bytes after a stack copy.
+fn behind_stack(bytes: &[u8], endian: ByteOrder) -> Option<&[u8]> {
+    let mut reader = Reader::new(bytes, endian);
     let size = reader.u64()?;
     if size > 0 {
         reader.skip(size)?;
@@ -127,9 +127,9 @@ mod tests {
     fn sample(misc: u16, words: &[u64]) -> Vec<u8> {
         let mut out = Vec::new();
         let size = HEADER_SIZE + 8 * words.len();
-        record::put_header(&mut out, ByteOrder::Little, record::SAMPLE, misc, size as u16);
+        record::write_header(&mut out, ByteOrder::Little, record::SAMPLE, misc, size as u16);
         for &word in words {
-            ByteOrder::Little.put_u64(&mut out, word);
+            ByteOrder::Little.write_u64(&mut out, word);
         }
         out
     }
@@ -139,7 +139,7 @@ mod tests {
         let callers: Vec<Address> = callers.iter().copied().map(Address).collect();
         let mut out = Vec::new();
         let callers = callers.into_iter();
-        put_with_callers(&mut out, ByteOrder::Little, &record, &attr(format), callers)?;
+        write_with_callers(&mut out, ByteOrder::Little, &record, &attr(format), callers)?;
         Some(out)
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let bytes = sample(record::MISC_USER, &[0x10, 2, DEFERRED, COOKIE]);
         let expected = sample(record::MISC_USER, &[0x10, 3, PERF_CONTEXT_USER, 0x10, 0x20]);
         assert_eq!(spliced(format, &bytes, &[0x20]), Some(expected));
-        // Without another stack, it stays.
+        // Without another stack, the sample is not changed.
         let in_kernel = sample(1, &[0xffff_1000, 4, KERNEL, 0xffff_1000, DEFERRED, COOKIE]);
         assert_eq!(spliced(format, &in_kernel, &[0x20]), None);
     }

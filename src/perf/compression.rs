@@ -1,8 +1,8 @@
-//! Compressed records, as `perf record -z` writes them.
+//! Compresses and decompresses records, as `perf record -z` does.
 //!
-//! The kernel's records are one Zstandard stream. Its parts, cut wherever a part was full, are the contents of
-//! [`record::COMPRESSED`] and [`record::COMPRESSED2`] records. Between those stand perf's own records as they
-//! are. A record may begin in one part and end in the next.
+//! The kernel's records form one Zstandard stream. [`record::COMPRESSED`] and [`record::COMPRESSED2`] records
+//! hold its parts, which are split wherever a part was full: a record may begin in one part and end in the
+//! next. Between them are perf's own records, uncompressed.
 
 use std::io::{self, Write};
 
@@ -10,38 +10,38 @@ use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::perf::profile::Fault;
+use crate::diagnostics::Issue;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records, USER_TYPE_START};
 use crate::tally::Tally;
 
-/// How many bytes of records are compressed together.
+/// Bytes of records that are compressed together.
 const CHUNK: usize = 512 << 10;
 
-/// How many bytes of records may come out of one compressed record: what perf's readers make room for
-/// (`comp_mmap_len` of the COMPRESSED feature). perf itself mostly writes this, the size of a buffer of 128
-/// pages with its header page.
+/// Maximum size in bytes of what one compressed record expands to: the size of the buffer that perf's readers
+/// allocate (`comp_mmap_len` of the COMPRESSED feature). perf itself mostly writes this value, the size of a
+/// ring buffer of 128 pages with its header page.
 const MAX_EXPANDED: u32 = 528_384;
 const _: () = assert!(CHUNK < MAX_EXPANDED as usize);
 
-/// How many times larger records may be than their compressed form, and how much more than that they may
-/// always be. Real ones compress by 3 to 20, and by up to 2,000 where each holds 64 kB of an idle stack: what
-/// differs from one to the next takes some 20 bytes. Made ones could fill any disk.
+/// Limit for the decompressed size: this multiple of the compressed size plus [`ALWAYS`] bytes. Real records
+/// compress 3 to 20 times, and up to 2,000 times if each has 64 kB of an idle stack: the difference from one
+/// to the next takes about 20 bytes. Crafted ones could fill any disk.
 const MAX_RATIO: u64 = 5000;
 const ALWAYS: u64 = 64 << 20;
 
-/// What a Zstandard frame starts with.
+/// Magic number of a Zstandard frame.
 const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// What a record's size field can't exceed.
+/// Maximum of a record's size field.
 const MAX_RECORD: usize = u16::MAX as usize;
 
-/// Writes records as they were before some of them were compressed. Returns what had to be left out, at
-/// offsets from the first of `records`.
-pub fn expand(mut records: Records<'_>, order: ByteOrder, out: &mut dyn Write) -> io::Result<Tally<Fault>> {
+/// Writes records with compressed ones decompressed. Returns what was left out, with offsets in bytes from
+/// the first of `records`.
+pub fn expand(mut records: Records<'_>, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Tally<Issue>> {
     let size = records.undecoded().map_or(0, |(_, rest)| rest.len() as u64);
     let mut expander = Expander {
         context: DCtx::create(),
-        order,
+        endian,
         pending: Vec::new(),
         budget: size.saturating_mul(MAX_RATIO).saturating_add(ALWAYS),
         hint: 0,
@@ -58,57 +58,58 @@ pub fn expand(mut records: Records<'_>, order: ByteOrder, out: &mut dyn Write) -
         }
     }
     if !expander.pending.is_empty() || !matches!(expander.hint, 0 | BLOCK_HEADER) {
-        expander.faults.add(Fault::RecordsCut, size);
+        expander.faults.add(Issue::ProfileRecordsCut, size);
     }
     if let Some((offset, _)) = records.undecoded() {
-        expander.faults.add(Fault::RecordsCut, offset);
+        expander.faults.add(Issue::ProfileRecordsCut, offset);
     }
     Ok(expander.faults)
 }
 
-/// The size of a block's header in a Zstandard frame. A decoder that waits for one is between two blocks.
+/// Size in bytes of a block header in a Zstandard frame. A decoder that expects this many bytes is between
+/// two blocks.
 const BLOCK_HEADER: usize = 3;
 
 struct Expander<'o> {
     context: DCtx<'static>,
-    order: ByteOrder,
-    /// How many more bytes the decoder waits for, as far as it knows.
+    endian: ByteOrder,
+    /// Bytes that the decoder expects next, as far as it can determine.
     hint: usize,
-    /// Whether a frame has begun.
+    /// Whether a frame has started.
     has_begun: bool,
-    /// The beginning of a record whose end is yet to come.
+    /// The start of a record whose end has not been decoded yet.
     pending: Vec<u8>,
-    /// How many more bytes may come.
+    /// Bytes that may still be decompressed.
     budget: u64,
     out: &'o mut dyn Write,
-    faults: Tally<Fault>,
+    faults: Tally<Issue>,
 }
 
 impl Expander<'_> {
     fn expand(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let packed = packed(record, self.order);
+        let packed = packed(record, self.endian);
         let is_start = is_start(packed);
         if !is_start && !self.has_begun {
-            self.faults.add(Fault::StreamContinues, record.offset);
+            self.faults.add(Issue::ProfileStreamContinues, record.offset);
             return Ok(());
         }
         self.has_begun = true;
         if self.budget == 0 {
-            self.faults.add(Fault::TooLarge, record.offset);
+            self.faults.add(Issue::ProfileTooLarge, record.offset);
             return Ok(());
         }
         let mut decoded = self.decode(packed)?;
         if is_start && decoded == Decoded::Nothing {
-            // The stream before it was cut, and another one begins here.
-            self.faults.add(Fault::RecordsCut, record.offset);
+            // The previous stream was truncated, and another one starts here.
+            self.faults.add(Issue::ProfileRecordsCut, record.offset);
             self.reset()?;
             decoded = self.decode(packed)?;
         }
         if decoded != Decoded::All {
             let fault = if self.budget == 0 {
-                Fault::TooLarge
+                Issue::ProfileTooLarge
             } else {
-                Fault::Undecodable
+                Issue::ProfileUndecodable
             };
             self.faults.add(fault, record.offset);
             self.reset()?;
@@ -138,14 +139,14 @@ impl Expander<'_> {
             if self.budget == 0 || !self.write_whole()? {
                 return Ok(decoded);
             }
-            // A full buffer may not have been enough.
+            // A full buffer may have been too small.
             if input.pos() == packed.len() && after < room {
                 return Ok(Decoded::All);
             }
         }
     }
 
-    /// Forgets what has come of a stream that can't be understood.
+    /// Discards the state of a damaged stream.
     fn reset(&mut self) -> io::Result<()> {
         self.pending.clear();
         self.hint = 0;
@@ -153,16 +154,16 @@ impl Expander<'_> {
         reset.map(drop).map_err(error)
     }
 
-    /// Writes the records that have come as a whole; says whether what is left can be the start of one.
+    /// Writes the complete records. Returns whether the rest can be the start of a record.
     fn write_whole(&mut self) -> io::Result<bool> {
-        let mut records = Records::new(&self.pending, 0, self.order);
+        let mut records = Records::new(&self.pending, 0, self.endian);
         while records.next().is_some() {}
         let Some((end, rest)) = records.undecoded() else {
             self.out.write_all(&self.pending)?;
             self.pending.clear();
             return Ok(true);
         };
-        let size = Reader::new(rest.get(6..).unwrap_or_default(), self.order).u16();
+        let size = Reader::new(rest.get(6..).unwrap_or_default(), self.endian).u16();
         let can_be = size.is_none_or(|size| usize::from(size) >= HEADER_SIZE) && rest.len() <= MAX_RECORD;
         let end = usize::try_from(end).unwrap_or(0).min(self.pending.len());
         self.out.write_all(self.pending.get(..end).unwrap_or_default())?;
@@ -171,7 +172,7 @@ impl Expander<'_> {
     }
 }
 
-/// How much of a part of a stream could be decoded.
+/// How much of a part of the stream was decoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Decoded {
     All,
@@ -179,14 +180,14 @@ enum Decoded {
     Nothing,
 }
 
-/// Whether a part of a stream begins it: with a frame, or with one that only is to be skipped.
+/// Whether a part is the start of a stream, which is a frame or a skippable frame.
 fn is_start(packed: &[u8]) -> bool {
     matches!(packed, [first, 0x2a, 0x4d, 0x18, ..] if first & 0xf0 == 0x50) || packed.starts_with(MAGIC)
 }
 
-/// The compressed bytes in a record: all of it, where its size can't be right.
-fn packed<'a>(record: &Record<'a>, order: ByteOrder) -> &'a [u8] {
-    let mut body = record.body(order);
+/// The compressed bytes of a record; all bytes if their size is invalid.
+fn packed<'a>(record: &Record<'a>, endian: ByteOrder) -> &'a [u8] {
+    let mut body = record.body(endian);
     let sized = |body: &mut Reader<'a>| {
         let size = body.u64()?;
         body.bytes(size)
@@ -205,34 +206,34 @@ fn error(code: usize) -> io::Error {
     io::Error::other(get_error_name(code))
 }
 
-/// Compresses the kernel's records on their way into a profile.
+/// Compresses the kernel's records of a profile.
 pub struct Compressor {
     context: CCtx<'static>,
-    order: ByteOrder,
-    /// Records that are yet to be compressed.
+    endian: ByteOrder,
+    /// Records that are not compressed yet.
     pending: Vec<u8>,
     packed: Vec<u8>,
 }
 
 impl Compressor {
-    /// Starts a stream. `level` is one of Zstandard's, 1 to 22.
-    pub fn new(level: i32, order: ByteOrder) -> io::Result<Self> {
+    /// Starts a stream. `level` is the Zstandard level, 1 to 22.
+    pub fn new(level: i32, endian: ByteOrder) -> io::Result<Self> {
         let mut context = CCtx::create();
         let set = context.set_parameter(CParameter::CompressionLevel(level));
         set.map_err(error)?;
         Ok(Self {
             context,
-            order,
+            endian,
             pending: Vec::new(),
             packed: Vec::new(),
         })
     }
 
-    /// Writes whole records, those that perf wrote as they are; returns how many bytes were written. The last
-    /// ones may stay until [`Compressor::flush`].
+    /// Writes whole records; perf's own stay uncompressed. Returns the number of bytes written. The last
+    /// records may be buffered until [`Compressor::flush`].
     pub fn write(&mut self, records: &[u8], out: &mut dyn Write) -> io::Result<u64> {
         let mut written = 0u64;
-        let mut walk = Records::new(records, 0, self.order);
+        let mut walk = Records::new(records, 0, self.endian);
         for record in walk.by_ref() {
             if record.kind < USER_TYPE_START {
                 if self.pending.len().saturating_add(record.bytes.len()) > CHUNK {
@@ -249,7 +250,7 @@ impl Compressor {
         Ok(written)
     }
 
-    /// Writes what has come so far; returns how many bytes that were.
+    /// Writes the buffered records. Returns the number of bytes written.
     pub fn flush(&mut self, out: &mut dyn Write) -> io::Result<u64> {
         if self.pending.is_empty() {
             return Ok(0);
@@ -266,7 +267,7 @@ impl Compressor {
             for part in self.packed.chunks(MAX_RECORD - HEADER_SIZE) {
                 let mut header = Vec::with_capacity(HEADER_SIZE);
                 let size = u16::try_from(part.len().saturating_add(HEADER_SIZE)).unwrap_or(u16::MAX);
-                record::put_header(&mut header, self.order, record::COMPRESSED, 0, size);
+                record::write_header(&mut header, self.endian, record::COMPRESSED, 0, size);
                 out.write_all(&header)?;
                 out.write_all(part)?;
                 written = written.saturating_add(size.into());
@@ -279,15 +280,15 @@ impl Compressor {
     }
 }
 
-/// The content of the COMPRESSED feature section for what [`Compressor`] writes. `ratio` is how many times
-/// larger the records were.
-pub fn feature(order: ByteOrder, level: i32, ratio: u32) -> Vec<u8> {
+/// Returns the content of the COMPRESSED feature section for the output of [`Compressor`]. `ratio` is the
+/// compression ratio.
+pub fn feature(endian: ByteOrder, level: i32, ratio: u32) -> Vec<u8> {
     /// `PERF_COMP_ZSTD`.
     const ZSTD: u32 = 1;
     const VERSION: u32 = 0;
     let mut content = Vec::new();
     for number in [VERSION, ZSTD, level.unsigned_abs(), ratio, MAX_EXPANDED] {
-        order.put_u32(&mut content, number);
+        endian.write_u32(&mut content, number);
     }
     content
 }
@@ -299,13 +300,13 @@ mod tests {
     fn record(kind: u32, size: usize, fill: u8) -> Vec<u8> {
         let mut out = Vec::new();
         let total = (HEADER_SIZE + size) as u16;
-        record::put_header(&mut out, ByteOrder::Little, kind, 0, total);
+        record::write_header(&mut out, ByteOrder::Little, kind, 0, total);
         // Not too easy to compress.
         out.extend((0..size).map(|at| (at * at) as u8 ^ fill));
         out
     }
 
-    fn expanded(records: &[u8]) -> (Vec<u8>, Tally<Fault>) {
+    fn expanded(records: &[u8]) -> (Vec<u8>, Tally<Issue>) {
         let mut out = Vec::new();
         let records = Records::new(records, 0, ByteOrder::Little);
         let faults = expand(records, ByteOrder::Little, &mut out).unwrap();
@@ -321,7 +322,7 @@ mod tests {
         out
     }
 
-    /// Many records of the kernel, with some of perf's between them.
+    /// Many records of the kernel with some of perf's own among them.
     fn stream() -> Vec<u8> {
         let mut records = Vec::new();
         for number in 0..2000usize {
@@ -360,7 +361,7 @@ mod tests {
                 body.extend_from_slice(part);
                 body.resize(body.len().next_multiple_of(8), 0);
                 let size = (HEADER_SIZE + body.len()) as u16;
-                record::put_header(&mut parts, ByteOrder::Little, record::COMPRESSED2, 0, size);
+                record::write_header(&mut parts, ByteOrder::Little, record::COMPRESSED2, 0, size);
                 parts.extend(body);
             }
         }
@@ -377,7 +378,7 @@ mod tests {
         packed[third + HEADER_SIZE..][..8].fill(0xff);
         packed.extend(record(record::FINISHED_ROUND, 0, 0));
         let (back, faults) = expanded(&packed);
-        assert!(faults.count(Fault::Undecodable) > 0);
+        assert!(faults.count(Issue::ProfileUndecodable) > 0);
         let common = back.iter().zip(&records).take_while(|(one, other)| one == other);
         assert!(common.count() > 600_000, "what stands before it");
         let mut walk = Records::new(&back, 0, ByteOrder::Little);
@@ -394,11 +395,11 @@ mod tests {
             .filter(Record::is_compressed)
             .map(|part| part.bytes)
             .collect();
-        // The end of the last part, with a header that does not know.
+        // The last part is truncated and has a header with the smaller size.
         let (last, first) = (parts.last().unwrap(), parts.first().unwrap());
         let cut = &last[..last.len() - 100];
         let mut short = parts[..parts.len() - 1].concat();
-        record::put_header(
+        record::write_header(
             &mut short,
             ByteOrder::Little,
             record::COMPRESSED,
@@ -407,15 +408,15 @@ mod tests {
         );
         short.extend_from_slice(&cut[HEADER_SIZE..]);
         let (back, faults) = expanded(&short);
-        assert_eq!(faults.count(Fault::RecordsCut), 1);
+        assert_eq!(faults.count(Issue::ProfileRecordsCut), 1);
         assert!(back.len() > records.len() / 2);
-        // A stream that is cut and another one behind it.
+        // A truncated stream followed by another one.
         let (back, faults) = expanded(&[&short[..], &packed].concat());
-        assert_eq!(faults.count(Fault::Undecodable), 0);
+        assert_eq!(faults.count(Issue::ProfileUndecodable), 0);
         assert!(back.ends_with(&records));
-        // All but the first part.
+        // All parts except the first.
         let (back, faults) = expanded(&packed[first.len()..]);
-        assert!(faults.count(Fault::StreamContinues) > 0);
+        assert!(faults.count(Issue::ProfileStreamContinues) > 0);
         assert!(
             Records::new(&back, 0, ByteOrder::Little).all(|record| record.kind == record::FINISHED_ROUND)
         );
@@ -423,10 +424,10 @@ mod tests {
         let mut part = Vec::new();
         let body = &parts[0][HEADER_SIZE..];
         let size = (HEADER_SIZE + 8 + body.len()) as u16;
-        record::put_header(&mut part, ByteOrder::Little, record::COMPRESSED2, 0, size);
+        record::write_header(&mut part, ByteOrder::Little, record::COMPRESSED2, 0, size);
         part.extend_from_slice(&u64::MAX.to_le_bytes());
         part.extend_from_slice(body);
-        // Padding that is taken for data does not make what stands before it come twice.
+        // Padding that is decoded as data must not repeat earlier records.
         part.extend_from_slice(&[0; 16]);
         let size = part.len() as u16;
         part[6..8].copy_from_slice(&size.to_le_bytes());
@@ -439,14 +440,14 @@ mod tests {
         let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
         let mut packed = Vec::new();
         let mut zeros = Vec::new();
-        record::put_header(&mut zeros, ByteOrder::Little, record::SAMPLE, 0, u16::MAX);
+        record::write_header(&mut zeros, ByteOrder::Little, record::SAMPLE, 0, u16::MAX);
         zeros.resize(MAX_RECORD, 0);
         for _ in 0..4000 {
             compressor.write(&zeros, &mut packed).unwrap();
         }
         compressor.flush(&mut packed).unwrap();
         let (back, faults) = expanded(&packed);
-        assert!(faults.count(Fault::TooLarge) > 0);
+        assert!(faults.count(Issue::ProfileTooLarge) > 0);
         assert!((back.len() as u64) < ALWAYS + MAX_RATIO * packed.len() as u64 + CHUNK as u64);
     }
 }

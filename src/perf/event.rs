@@ -1,4 +1,4 @@
-//! Views of the records that tell what a process is and what it has mapped.
+//! Views of the records about processes, threads and their mappings.
 
 use crate::bytes::{ByteOrder, Reader, until_nul};
 use crate::perf::record::{self, Record};
@@ -7,41 +7,41 @@ use crate::units::{Address, AddressRange, Pid, Time};
 /// An [`record::MMAP`] or [`record::MMAP2`] record of a user process.
 #[derive(Clone, Copy, Debug)]
 pub struct Mmap<'a> {
-    /// The process.
+    /// Process ID.
     pub pid: Pid,
-    /// Its thread.
+    /// Thread ID.
     pub tid: u32,
-    /// Where it was mapped.
+    /// Mapped addresses.
     pub range: AddressRange,
-    /// What of the file was mapped, as an offset in bytes (`pgoff`).
+    /// Offset of the mapping in the file, in bytes (`pgoff`).
     pub file_offset: u64,
-    /// Which file, by number; `None` where the record does not say.
+    /// Device and inode of the file; `None` if the record has none.
     pub file: Option<FileNumber>,
-    /// The file's build-id, where the record has it in place of the number.
+    /// Build ID of the file, if the record has one instead of device and inode.
     pub build_id: Option<&'a [u8]>,
-    /// The file's path, or what stands in for one: `//anon`, `[heap]`, `/memfd:name (deleted)`.
+    /// Path of the file, or a placeholder: `//anon`, `[heap]`, `/memfd:name (deleted)`.
     pub name: &'a [u8],
 }
 
 /// The device and inode of a mapped file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileNumber {
-    /// The device's major number.
+    /// Major number of the device.
     pub major: u32,
-    /// The device's minor number.
+    /// Minor number of the device.
     pub minor: u32,
-    /// The inode.
+    /// Inode.
     pub inode: u64,
 }
 
 impl<'a> Mmap<'a> {
-    /// Reads the record; `None` for any other type, for maps of the kernel and of guests, and for what is cut
-    /// or empty.
-    pub fn parse(record: &Record<'a>, order: ByteOrder) -> Option<Self> {
+    /// Reads a mapping. `None` for other record types, for mappings of the kernel and of guests, and for
+    /// truncated records and empty mappings.
+    pub fn parse(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
         if !is_user(record) {
             return None;
         }
-        let mut body = record.body(order);
+        let mut body = record.body(endian);
         let pid = Pid(body.u32()?);
         let tid = body.u32()?;
         let start = Address(body.u64()?);
@@ -54,7 +54,7 @@ impl<'a> Mmap<'a> {
                 let _protection = body.u32()?;
                 let _flags = body.u32()?;
                 match record.misc & record::MISC_MMAP_BUILD_ID {
-                    0 => (FileNumber::read(&mut Reader::new(identity, order)), None),
+                    0 => (FileNumber::read(&mut Reader::new(identity, endian)), None),
                     _ => (None, build_id(identity)),
                 }
             }
@@ -71,14 +71,14 @@ impl<'a> Mmap<'a> {
         })
     }
 
-    /// What lies behind the map, by its name.
+    /// Classifies the memory behind the mapping by its name.
     pub fn backing(&self) -> Backing {
-        // The kernel's names for memory without a file (mm/mmap.c, perf_event_mmap_event in
-        // kernel/events/core.c), and perf's own lists of them (is_anon_memory and is_no_dso_memory in
+        // Names that the kernel gives to memory without a file (mm/mmap.c, perf_event_mmap_event in
+        // kernel/events/core.c), and perf's lists of them (is_anon_memory and is_no_dso_memory in
         // tools/perf/util/map.c).
         const ANONYMOUS: [&[u8]; 4] = [b"//anon", b"[anon:", b"/dev/zero", b"/anon_hugepage"];
         const SHARED: [&[u8]; 5] = [b"/memfd:", b"/SYSV", b"/dev/shm/", b"[heap]", b"[stack"];
-        // Where runtimes make a file to share memory with themselves, which they remove at once.
+        // Where runtimes create a file for sharing memory, which they delete at once.
         const TEMPORARY: [&[u8]; 3] = [b"/tmp/", b"/var/tmp/", b"/run/"];
         let starts_with = |prefixes: &[&[u8]]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
         if starts_with(&ANONYMOUS) {
@@ -91,7 +91,7 @@ impl<'a> Mmap<'a> {
     }
 }
 
-/// The build-id in the identity of a file: its size, three bytes of padding, and it.
+/// The build ID in the identity of a file: its size, three bytes of padding, the ID.
 fn build_id(identity: &[u8]) -> Option<&[u8]> {
     let (&size, rest) = identity.split_first()?;
     rest.get(3..)?.get(..size.into())
@@ -107,37 +107,37 @@ impl FileNumber {
     }
 }
 
-/// What lies behind a map.
+/// Kind of memory behind a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// Memory without a file, where JIT compilers put code, and where perf looks for names in
+    /// Memory without a file. JIT compilers put code there, and perf looks up its symbols in
     /// `/tmp/perf-PID.map`.
     Anonymous,
-    /// Memory with a file that only serves to share it, where JIT compilers put code as well.
+    /// Memory with a file that only serves to share it. JIT compilers put code there too.
     Shared,
     /// A file.
     File,
 }
 
-/// A [`record::FORK`] record of a process, not of a thread.
+/// A [`record::FORK`] record that starts a process, not a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fork {
     /// The new process.
     pub child: Pid,
     /// The process that started it.
     pub parent: Pid,
-    /// Whether the child was there before the recording, so that it may have executed another program since. perf makes
-    /// such records (`perf_event__synthesize_fork`, tools/perf/util/synthetic-events.c).
+    /// Whether the child existed before the recording, so that it may have executed another program in the
+    /// meantime. perf makes such records (`perf_event__synthesize_fork`, tools/perf/util/synthetic-events.c).
     pub was_earlier: bool,
 }
 
 impl Fork {
-    /// Reads the record; `None` for any other type, and for a new thread of the same process.
-    pub fn parse(record: &Record<'_>, order: ByteOrder) -> Option<Self> {
+    /// Reads a fork. `None` for other record types and for a new thread of the same process.
+    pub fn parse(record: &Record<'_>, endian: ByteOrder) -> Option<Self> {
         if record.kind != record::FORK {
             return None;
         }
-        let mut body = record.body(order);
+        let mut body = record.body(endian);
         let child = Pid(body.u32()?);
         let parent = Pid(body.u32()?);
         (child != parent).then_some(Self {
@@ -148,71 +148,71 @@ impl Fork {
     }
 }
 
-/// What happened to a thread.
+/// A change in the life of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThreadChange<'a> {
-    /// It was started.
+    /// The thread started.
     Start,
-    /// It got a name, of at most 15 bytes (`TASK_COMM_LEN`).
+    /// The thread got this name, of at most 15 bytes (`TASK_COMM_LEN`).
     Name(&'a [u8]),
-    /// It is gone.
+    /// The thread ended.
     End,
 }
 
-/// A [`record::FORK`], [`record::COMM`] or [`record::EXIT`] record: the process and the number of a thread,
-/// and what happened to it. `None` for any other type.
-pub fn thread_change<'a>(record: &Record<'a>, order: ByteOrder) -> Option<(Pid, u32, ThreadChange<'a>)> {
-    let mut body = record.body(order);
+/// Reads a [`record::FORK`], [`record::COMM`] or [`record::EXIT`] record: PID, TID and the change. `None` for
+/// other types.
+pub fn thread_change<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<(Pid, u32, ThreadChange<'a>)> {
+    let mut body = record.body(endian);
     let pid = Pid(body.u32()?);
     let second = body.u32()?;
     match record.kind {
         record::COMM => Some((pid, second, ThreadChange::Name(until_nul(body.rest())))),
-        // The second number is the process of the one that started it, or waits for its end.
+        // The second field is the PID of the thread that started this one, or that waits for its end.
         record::FORK => Some((pid, body.u32()?, ThreadChange::Start)),
         record::EXIT => Some((pid, body.u32()?, ThreadChange::End)),
         _ => None,
     }
 }
 
-/// The time that a [`record::FORK`] record holds in its body, whether or not it has a trailer.
-pub fn fork_time(record: &Record<'_>, order: ByteOrder) -> Option<Time> {
+/// Returns the time in the body of a [`record::FORK`] record, which is there with or without a trailer.
+pub fn fork_time(record: &Record<'_>, endian: ByteOrder) -> Option<Time> {
     if record.kind != record::FORK {
         return None;
     }
-    let mut body = record.body(order);
+    let mut body = record.body(endian);
     body.skip(16)?;
     body.u64().map(Time)
 }
 
-/// The process of a [`record::COMM`] record.
-pub fn named(record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
-    (record.kind == record::COMM).then(|| record.body(order).u32().map(Pid))?
+/// Returns the process of a [`record::COMM`] record; `None` for other types.
+pub fn named(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
+    (record.kind == record::COMM).then(|| record.body(endian).u32().map(Pid))?
 }
 
-/// The process that executes another program from here on, if a [`record::COMM`] record says so.
-pub fn exec(record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
-    named(record, order).filter(|_| record.misc & record::MISC_COMM_EXEC != 0)
+/// Returns the process of a [`record::COMM`] record that marks the execution of another program.
+pub fn exec(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
+    named(record, endian).filter(|_| record.misc & record::MISC_COMM_EXEC != 0)
 }
 
-/// The process that ends here, if a [`record::EXIT`] record says so: that of its first thread does, which has the number of
-/// the process.
-pub fn exit(record: &Record<'_>, order: ByteOrder) -> Option<Pid> {
-    match (record.kind, thread_change(record, order)?) {
+/// Returns the process that ends with a [`record::EXIT`] record: a process ends with its first thread, which
+/// has the PID as its TID.
+pub fn exit(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
+    match (record.kind, thread_change(record, endian)?) {
         (record::EXIT, (pid, tid, _)) if pid.0 == tid => Some(pid),
         _ => None,
     }
 }
 
-/// The process of a [`record::NAMESPACES`] record and the inode of its mount namespace.
-pub fn mount_namespace(record: &Record<'_>, order: ByteOrder) -> Option<(Pid, u64)> {
+/// Returns the process of a [`record::NAMESPACES`] record and the inode of its mount namespace.
+pub fn mount_namespace(record: &Record<'_>, endian: ByteOrder) -> Option<(Pid, u64)> {
     /// `MNT_NS_INDEX` of include/uapi/linux/perf_event.h.
     const MOUNT: u64 = 5;
-    /// Bytes of one entry: device and inode.
+    /// Size of an entry in bytes: device and inode.
     const ENTRY: u64 = 16;
     if record.kind != record::NAMESPACES {
         return None;
     }
-    let mut body = record.body(order);
+    let mut body = record.body(endian);
     let pid = Pid(body.u32()?);
     let _tid = body.u32()?;
     if body.u64()? <= MOUNT {
@@ -239,19 +239,19 @@ mod tests {
     }
 
     fn mmap(kind: u32, misc: u16, identity: &[u8], name: &[u8]) -> Vec<u8> {
-        let order = ByteOrder::Little;
+        let endian = ByteOrder::Little;
         let mut body = Vec::new();
-        order.put_u32(&mut body, 7);
-        order.put_u32(&mut body, 8);
+        endian.write_u32(&mut body, 7);
+        endian.write_u32(&mut body, 8);
         for word in [0x1000, 0x200, 0x40] {
-            order.put_u64(&mut body, word);
+            endian.write_u64(&mut body, word);
         }
         body.extend_from_slice(identity);
         body.extend_from_slice(name);
         let mut out = Vec::new();
-        order.put_u32(&mut out, kind);
-        order.put_u16(&mut out, misc);
-        order.put_u16(&mut out, (8 + body.len()) as u16);
+        endian.write_u32(&mut out, kind);
+        endian.write_u16(&mut out, misc);
+        endian.write_u16(&mut out, (8 + body.len()) as u16);
         out.extend(body);
         out
     }
@@ -287,7 +287,7 @@ mod tests {
             parse_one(&mmap(record::MMAP, 2, &[], b"no end"), view),
             Some((Pid(7), 0x200, None, b"no end".to_vec()))
         );
-        // the kernel's own map, and one that is cut
+        // The kernel's own mapping, and a truncated record.
         assert_eq!(parse_one(&mmap(record::MMAP, 1, &[], b"[kernel]"), view), None);
         assert_eq!(
             parse_one(&mmap(record::MMAP2, 2, &identity[..10], b""), view),
@@ -322,7 +322,7 @@ mod tests {
         let ends = |kind, tid| {
             let mut bytes = Vec::new();
             for word in [kind, 24 << 16, 5, 1, tid, 1] {
-                ByteOrder::Little.put_u32(&mut bytes, word);
+                ByteOrder::Little.write_u32(&mut bytes, word);
             }
             parse_one(&bytes, |record| exit(record, ByteOrder::Little))
         };
@@ -335,7 +335,7 @@ mod tests {
     fn a_new_thread_is_no_fork() {
         let mut bytes = Vec::new();
         for word in [record::FORK, 24 << 16, 5, 5, 6, 5] {
-            ByteOrder::Little.put_u32(&mut bytes, word);
+            ByteOrder::Little.write_u32(&mut bytes, word);
         }
         let fork = |record: &Record<'_>| Fork::parse(record, ByteOrder::Little);
         assert_eq!(parse_one(&bytes, fork), None);
@@ -346,7 +346,7 @@ mod tests {
             was_earlier: false,
         };
         assert_eq!(parse_one(&bytes, fork), Some(expected));
-        // the upper byte of `misc`
+        // The upper byte of `misc`.
         bytes[5] = (record::MISC_FORK_EXEC >> 8) as u8;
         let expected = Fork {
             was_earlier: true,

@@ -1,8 +1,8 @@
-//! Feature sections: what `perf record` noted beside the records.
+//! Feature sections: metadata that `perf record` stores along with the records.
 //!
-//! They are carried over byte for byte, but for those that speak of what a rewrite changes: the table of
-//! build-ids, which gains entries ([`super::synthesis`]), the index of AUX data, which holds offsets in the
-//! file, and the two that say that records are compressed or lie in several files.
+//! They are copied byte for byte, except those affected by a rewrite: the build ID table, which gains entries
+//! ([`super::synthesis`]), the index of AUX data, which has offsets in the file, and the sections for
+//! compressed records and for records in several files.
 
 use std::borrow::Cow;
 
@@ -11,85 +11,87 @@ use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
 use crate::bytes::{ByteOrder, Reader, until_nul};
 use crate::perf::record::Records;
 
-/// `HEADER_TRACING_DATA`: the formats of tracepoints.
+/// `HEADER_TRACING_DATA`: formats of tracepoints.
 pub const TRACING_DATA: u8 = 1;
-/// `HEADER_BUILD_ID`: the build-ids of mapped files.
+/// `HEADER_BUILD_ID`: build IDs of mapped files.
 pub const BUILD_ID: u8 = 2;
-/// `HEADER_HOSTNAME`: what `uname -n` says.
+/// `HEADER_HOSTNAME`: output of `uname -n`.
 pub const HOSTNAME: u8 = 3;
-/// `HEADER_OSRELEASE`: what `uname -r` says.
+/// `HEADER_OSRELEASE`: output of `uname -r`.
 pub const OS_RELEASE: u8 = 4;
-/// `HEADER_VERSION`: of the program that recorded.
+/// `HEADER_VERSION`: version of the recording program.
 pub const VERSION: u8 = 5;
-/// `HEADER_ARCH`: what `uname -m` says.
+/// `HEADER_ARCH`: output of `uname -m`.
 pub const ARCH: u8 = 6;
-/// `HEADER_CMDLINE`: of the program that recorded.
+/// `HEADER_NRCPUS`: number of CPUs available and online.
+pub const NR_CPUS: u8 = 7;
+/// `HEADER_CMDLINE`: command line of the recording program.
 pub const COMMAND_LINE: u8 = 11;
-/// `HEADER_EVENT_DESC`: names and ids of the events.
+/// `HEADER_EVENT_DESC`: names and IDs of the events.
 pub const EVENT_DESC: u8 = 12;
-/// `HEADER_BRANCH_STACK`: samples have their last branches.
+/// `HEADER_BRANCH_STACK`: samples have branch stacks.
 pub const BRANCH_STACK: u8 = 15;
-/// `HEADER_AUXTRACE`: where AUX data lie in the file.
+/// `HEADER_AUXTRACE`: offsets of AUX data in the file.
 pub const AUXTRACE: u8 = 18;
-/// `HEADER_STAT`: the profile is one of `perf stat record`.
+/// `HEADER_STAT`: the profile was written by `perf stat record`.
 pub const STAT: u8 = 19;
-/// `HEADER_CACHE`: the processor's caches.
+/// `HEADER_CACHE`: CPU caches.
 pub const CACHE: u8 = 20;
-/// `HEADER_SAMPLE_TIME`: when the first and the last sample were taken.
+/// `HEADER_SAMPLE_TIME`: times of the first and the last sample.
 pub const SAMPLE_TIME: u8 = 21;
-/// `HEADER_CLOCKID`: how fine the clock is that `use_clockid` chose, in nanoseconds.
+/// `HEADER_CLOCKID`: resolution of the clock selected with `use_clockid`, in nanoseconds.
 pub const CLOCK_ID: u8 = 23;
-/// `HEADER_DIR_FORMAT`: the profile is a folder with several files of records.
+/// `HEADER_DIR_FORMAT`: the profile is a directory with several files of records.
 pub const DIR_FORMAT: u8 = 24;
 /// `HEADER_COMPRESSED`: how records are compressed.
 pub const COMPRESSED: u8 = 27;
-/// `HEADER_CLOCK_DATA`: a moment on the profile's clock and on the wall clock.
+/// `HEADER_CLOCK_DATA`: a time on the profile's clock and on the wall clock.
 pub const CLOCK_DATA: u8 = 29;
-/// `HEADER_HYBRID_TOPOLOGY`: processors of different kinds.
+/// `HEADER_HYBRID_TOPOLOGY`: CPUs of different types.
 pub const HYBRID_TOPOLOGY: u8 = 30;
 
-/// One feature section.
+/// A feature section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Feature<'a> {
-    /// Which one: its bit in the header's set.
+    /// Bit number of the feature in the header's bit set.
     pub id: u8,
-    /// Its bytes.
+    /// Content of the section.
     pub content: Cow<'a, [u8]>,
 }
 
-/// The string of a feature that is one string, such as [`ARCH`].
-pub fn string(content: &[u8], order: ByteOrder) -> Option<&[u8]> {
-    let mut reader = Reader::new(content, order);
+/// Reads a feature that is a single string, such as [`ARCH`].
+pub fn string(content: &[u8], endian: ByteOrder) -> Option<&[u8]> {
+    let mut reader = Reader::new(content, endian);
     let size = reader.u32()?;
     Some(until_nul(reader.bytes(size.into())?))
 }
 
-/// Appends a string as features have them: its size with the NULs that fill it up, and itself.
-pub fn put_string(out: &mut Vec<u8>, order: ByteOrder, string: &[u8]) {
+/// Appends a string as feature sections store it: the padded size, the string, NUL padding.
+pub fn write_string(out: &mut Vec<u8>, endian: ByteOrder, string: &[u8]) {
     /// `NAME_ALIGN` in perf.
     const ALIGN: usize = 64;
     let size = string.len().saturating_add(1).next_multiple_of(ALIGN);
-    order.put_u32(out, u32::try_from(size).unwrap_or(u32::MAX));
+    endian.write_u32(out, u32::try_from(size).unwrap_or(u32::MAX));
     let end = out.len().saturating_add(size);
     out.extend_from_slice(string);
     out.resize(end, 0);
 }
 
-/// What a [`BUILD_ID`] section says of a file.
+/// An entry of a [`BUILD_ID`] section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileBuildId<'a> {
-    /// The file's path.
+    /// Path of the file.
     pub name: &'a [u8],
-    /// Its build-id.
+    /// Build ID of the file.
     pub build_id: &'a [u8],
 }
 
-/// Walks a [`BUILD_ID`] section, as perf's `write_buildid` writes it.
-pub fn build_ids(content: &[u8], order: ByteOrder) -> impl Iterator<Item = FileBuildId<'_>> {
-    /// What perf writes if it does not write the size: that of SHA-1.
+/// Iterates over a [`BUILD_ID`] section, as written by perf's `write_buildid`.
+pub fn build_ids(content: &[u8], endian: ByteOrder) -> impl Iterator<Item = FileBuildId<'_>> {
+    /// Size of the build ID if perf did not write one: that of SHA-1.
     const USUAL: u8 = 20;
-    Records::new(content, 0, order).filter_map(move |record| {
-        let mut body = record.body(order);
+    Records::new(content, 0, endian).filter_map(move |record| {
+        let mut body = record.body(endian);
         let _pid = body.u32()?;
         let field = body.bytes(24)?;
         let size = match record.misc & PERF_RECORD_MISC_BUILD_ID_SIZE {
@@ -103,7 +105,7 @@ pub fn build_ids(content: &[u8], order: ByteOrder) -> impl Iterator<Item = FileB
     })
 }
 
-/// One moment on two clocks.
+/// One point in time on two clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockData {
     /// Nanoseconds of CLOCK_REALTIME.
@@ -114,8 +116,8 @@ pub struct ClockData {
 
 impl ClockData {
     /// Reads a [`CLOCK_DATA`] section.
-    pub fn parse(content: &[u8], order: ByteOrder) -> Option<Self> {
-        let mut reader = Reader::new(content, order);
+    pub fn parse(content: &[u8], endian: ByteOrder) -> Option<Self> {
+        let mut reader = Reader::new(content, endian);
         let _version = reader.u32()?;
         let _clock_id = reader.u32()?;
         Some(Self {
@@ -125,14 +127,14 @@ impl ClockData {
     }
 }
 
-/// The content of an [`AUXTRACE`] section: where each record with AUX data starts in the file, and how long it
-/// is without the data. The layout is that of `auxtrace_index__write` in perf.
-pub fn auxtrace_index(order: ByteOrder, places: &[(u64, u64)]) -> Vec<u8> {
+/// Returns the content of an [`AUXTRACE`] section: for each record with AUX data, its offset in the file and
+/// its size in bytes without the data. The layout is that of `auxtrace_index__write` in perf.
+pub fn auxtrace_index(endian: ByteOrder, places: &[(u64, u64)]) -> Vec<u8> {
     let mut content = Vec::new();
-    order.put_u64(&mut content, places.len() as u64);
+    endian.write_u64(&mut content, places.len() as u64);
     for &(offset, size) in places {
-        order.put_u64(&mut content, offset);
-        order.put_u64(&mut content, size);
+        endian.write_u64(&mut content, offset);
+        endian.write_u64(&mut content, size);
     }
     content
 }

@@ -1,37 +1,37 @@
-//! The header at the start of a profile.
+//! The file header of a profile.
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::perf::Error;
+use crate::diagnostics::{Diagnostic, Issue};
 
-/// The first eight bytes of a little-endian perf.data file.
+/// First eight bytes of a little-endian perf.data file.
 pub const MAGIC_LITTLE: &[u8; 8] = b"PERFILE2";
-/// The first eight bytes of a big-endian one.
+/// First eight bytes of a big-endian perf.data file.
 pub const MAGIC_BIG: &[u8; 8] = b"2ELIFREP";
 
-/// Whether a file is a profile, by its first bytes.
+/// Whether a file is a profile, judged by its first bytes.
 pub fn is_profile(start: &[u8]) -> bool {
     start.starts_with(MAGIC_LITTLE) || start.starts_with(MAGIC_BIG)
 }
 
-/// The size in bytes of the header that perf writes to a regular file.
+/// Size in bytes of the header that perf writes to a regular file.
 pub const FILE_HEADER_SIZE: u64 = 104;
-/// The size in bytes of the header that perf writes to a pipe: magic number and size.
+/// Size in bytes of the header that perf writes to a pipe: magic number and size.
 pub const PIPE_HEADER_SIZE: u64 = 16;
 
-/// Number of 64-bit words in the set of features.
+/// Number of 64-bit words in the feature bit set.
 pub const FEATURE_WORDS: usize = 4;
 
-/// A part of the file: `offset` and `size` in bytes, unchecked.
+/// A section of the file. Not checked against the size of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Section {
-    /// Where it starts, from the start of the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// How long it is.
+    /// Size in bytes.
     pub size: u64,
 }
 
 impl Section {
-    /// Reads a section's place.
+    /// Reads the offset and size of a section.
     pub fn read(reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             offset: reader.u64()?,
@@ -39,12 +39,12 @@ impl Section {
         })
     }
 
-    /// Where it ends, from the start of the file.
+    /// Returns the offset of the section's end in the file, in bytes.
     pub fn end(self) -> u64 {
         self.offset.saturating_add(self.size)
     }
 
-    /// The section's bytes, where the file has them all.
+    /// Returns the bytes of the section; `None` if the file does not contain all of them.
     pub fn slice(self, file: &[u8]) -> Option<&[u8]> {
         let start = usize::try_from(self.offset).ok()?;
         let end = usize::try_from(self.offset.checked_add(self.size)?).ok()?;
@@ -52,69 +52,70 @@ impl Section {
     }
 }
 
-/// How a profile begins.
+/// The header of either kind of profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// As a regular file.
+    /// The header of a regular file.
     File(Header),
-    /// As what was written to a pipe, in this byte order: records from byte [`PIPE_HEADER_SIZE`] on.
+    /// The header of a pipe with its endianness. Records start at byte [`PIPE_HEADER_SIZE`].
     Pipe(ByteOrder),
 }
 
 /// The file header (`struct perf_file_header`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The byte order of everything in the file.
-    pub order: ByteOrder,
-    /// Size in bytes of one entry of `attrs`: an attribute and the place of its ids.
+    /// Endianness of the file.
+    pub endian: ByteOrder,
+    /// Size in bytes of an entry of `attrs`: an attribute and the section of its IDs.
     pub attr_size: u64,
-    /// The attributes.
+    /// The section of attributes.
     pub attrs: Section,
-    /// The records.
+    /// The section of records.
     pub data: Section,
-    /// The set of features, lowest bit first.
+    /// Bit set of the features, lowest bit first.
     pub features: [u64; FEATURE_WORDS],
 }
 
 impl Start {
     /// Reads the header.
-    pub fn parse(file: &[u8]) -> Result<Self, Error> {
-        let magic = file.get(..8).ok_or(Error::TooShort(file.len() as u64))?;
-        let order = if magic == MAGIC_LITTLE {
+    pub fn parse(file: &[u8]) -> Result<Self, Diagnostic> {
+        let too_short = || Diagnostic::new(Issue::ProfileTooShort).with("size", file.len());
+        let magic = file.get(..8).ok_or_else(too_short)?;
+        let endian = if magic == MAGIC_LITTLE {
             ByteOrder::Little
         } else if magic == MAGIC_BIG {
             ByteOrder::Big
         } else {
-            return Err(Error::NotAProfile);
+            return Err(Diagnostic::new(Issue::NotAProfile));
         };
-        let mut reader = Reader::new(file.get(8..).unwrap_or_default(), order);
-        let size = reader.u64().ok_or(Error::TooShort(file.len() as u64))?;
+        let mut reader = Reader::new(file.get(8..).unwrap_or_default(), endian);
+        let size = reader.u64().ok_or_else(too_short)?;
         if size == PIPE_HEADER_SIZE {
-            return Ok(Self::Pipe(order));
+            return Ok(Self::Pipe(endian));
         }
         if size < FILE_HEADER_SIZE {
-            return Err(Error::HeaderSize(size));
+            return Err(Diagnostic::new(Issue::ProfileHeaderSize).with("size", size));
         }
-        let header = Header::parse(&mut reader, order);
-        header.map(Self::File).ok_or(Error::TooShort(file.len() as u64))
+        let header = Header::parse(&mut reader, endian);
+        header.map(Self::File).ok_or_else(too_short)
     }
 }
 
-/// Appends what a profile in a pipe starts with.
-pub fn put_pipe_header(out: &mut Vec<u8>, order: ByteOrder) {
-    out.extend_from_slice(magic(order));
-    order.put_u64(out, PIPE_HEADER_SIZE);
+/// Appends the header of a profile in a pipe.
+pub fn write_pipe_header(out: &mut Vec<u8>, endian: ByteOrder) {
+    out.extend_from_slice(magic(endian));
+    endian.write_u64(out, PIPE_HEADER_SIZE);
 }
 
-fn magic(order: ByteOrder) -> &'static [u8; 8] {
-    match order {
+fn magic(endian: ByteOrder) -> &'static [u8; 8] {
+    match endian {
         ByteOrder::Little => MAGIC_LITTLE,
         ByteOrder::Big => MAGIC_BIG,
     }
 }
 
 impl Header {
-    fn parse(reader: &mut Reader<'_>, order: ByteOrder) -> Option<Self> {
+    fn parse(reader: &mut Reader<'_>, endian: ByteOrder) -> Option<Self> {
         let attr_size = reader.u64()?;
         let attrs = Section::read(reader)?;
         let data = Section::read(reader)?;
@@ -124,7 +125,7 @@ impl Header {
             *word = reader.u64()?;
         }
         Some(Self {
-            order,
+            endian,
             attr_size,
             attrs,
             data,
@@ -132,19 +133,19 @@ impl Header {
         })
     }
 
-    /// Appends the header as perf writes it.
+    /// Appends the header in the layout that perf writes.
     pub fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(magic(self.order));
+        out.extend_from_slice(magic(self.endian));
         let event_types = Section::default();
         for word in [FILE_HEADER_SIZE, self.attr_size] {
-            self.order.put_u64(out, word);
+            self.endian.write_u64(out, word);
         }
         for section in [self.attrs, self.data, event_types] {
-            self.order.put_u64(out, section.offset);
-            self.order.put_u64(out, section.size);
+            self.endian.write_u64(out, section.offset);
+            self.endian.write_u64(out, section.size);
         }
         for word in self.features {
-            self.order.put_u64(out, word);
+            self.endian.write_u64(out, word);
         }
     }
 }

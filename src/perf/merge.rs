@@ -1,8 +1,8 @@
-//! Several streams of records as one, in the order of time.
+//! Merges several streams of records by time.
 //!
-//! `perf record --threads` writes a file for each ring buffer, that is for each processor, and one with what it
-//! knows by itself. Most records of a file are in order: it consists of a few runs that are in order each. The
-//! runs of all files are merged.
+//! `perf record --threads` writes a file for each ring buffer, that is for each CPU, and one with perf's own
+//! records. A file consists of a few runs of records that are sorted by time. The runs of all files are
+//! merged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,27 +14,26 @@ use crate::perf::attr::Attrs;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::units::Time;
 
-/// After so many bytes, readers are told that nothing earlier will come, so that they need not keep all.
+/// Bytes between two FINISHED_ROUND records, after which readers can release records that they have buffered.
 pub(super) const ROUND: u64 = 1 << 20;
 
-/// Writes the records of `parts` in the order of time, those of the same time in the order of the parts.
-/// Records without a time follow the one before them. Where no record has a time, the parts follow each
-/// other, samples behind all that tells about the processes they were taken in. What is no whole record is
-/// left out.
-pub fn merge(parts: &[&[u8]], attrs: &Attrs, order: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the records of `parts` by time, and those of the same time in the order of the parts. Records
+/// without a time follow their predecessor. If no record has a time, the parts are concatenated, with all
+/// samples after the records about processes. Truncated records are dropped.
+pub fn merge(parts: &[&[u8]], attrs: &Attrs, endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     if !attrs.has_times() {
-        return write_in_turn(parts, order, out);
+        return write_in_turn(parts, endian, out);
     }
     let mut runs = Vec::new();
     for (part, data) in parts.iter().enumerate() {
-        add_runs(&mut runs, part, Records::new(data, 0, order), attrs, order);
+        add_runs(&mut runs, part, Records::new(data, 0, endian), attrs, endian);
     }
-    write_merged(runs, attrs, order, parts, out)
+    write_merged(runs, attrs, endian, parts, out)
 }
 
-fn write_in_turn(parts: &[&[u8]], order: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+fn write_in_turn(parts: &[&[u8]], endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     for are_samples in [false, true] {
-        let records = parts.iter().flat_map(|part| Records::new(part, 0, order));
+        let records = parts.iter().flat_map(|part| Records::new(part, 0, endian));
         for record in records.filter(|record| (record.kind == record::SAMPLE) == are_samples) {
             out.write_all(record.bytes)?;
             out.write_all(record.payload)?;
@@ -43,15 +42,15 @@ fn write_in_turn(parts: &[&[u8]], order: ByteOrder, out: &mut dyn Write) -> io::
     Ok(())
 }
 
-/// A place in the merged stream: a time, and where records of that time are.
+/// Sort key in the merged stream: time, index of the part, offset in the part.
 type Place = (Time, usize, u64);
 
-/// Records of one part that are in order.
+/// Consecutive records of a part that are sorted by time.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// Where the first one belongs; its offset is the one in the part.
+    /// Key of the first record.
     first: Place,
-    /// Where it ends in the part.
+    /// Offset of the end in the part.
     end: u64,
 }
 
@@ -71,11 +70,11 @@ fn add_runs<'a>(
     part: usize,
     records: impl Iterator<Item = Record<'a>>,
     attrs: &Attrs,
-    order: ByteOrder,
+    endian: ByteOrder,
 ) {
     let mut last = None;
     for record in records {
-        let own = attrs.time_of(&record, order);
+        let own = attrs.time_of(&record, endian);
         let time = own.or(last).unwrap_or_default();
         match runs.last_mut() {
             Some(run) if last.is_some_and(|last| last <= time) => run.end = record.end(),
@@ -91,17 +90,16 @@ fn add_runs<'a>(
 /// A run that is being written.
 struct Cursor<'a> {
     records: Peekable<Records<'a>>,
-    /// Where the next record belongs.
+    /// Key of the next record.
     next: Place,
 }
 
 impl Cursor<'_> {
-    /// Passes over all records that belong before `limit`, and returns their size in bytes; says whether
-    /// there are more.
-    fn advance(&mut self, limit: Option<Place>, attrs: &Attrs, order: ByteOrder) -> (u64, bool) {
+    /// Skips all records before `limit`. Returns their size in bytes and whether there are more.
+    fn advance(&mut self, limit: Option<Place>, attrs: &Attrs, endian: ByteOrder) -> (u64, bool) {
         let mut passed = 0u64;
         while let Some(record) = self.records.peek() {
-            let time = attrs.time_of(record, order).unwrap_or(self.next.0);
+            let time = attrs.time_of(record, endian).unwrap_or(self.next.0);
             self.next = (time, self.next.1, record.offset);
             if limit.is_some_and(|limit| limit <= self.next) {
                 return (passed, true);
@@ -116,7 +114,7 @@ impl Cursor<'_> {
 fn write_merged(
     mut runs: Vec<Run>,
     attrs: &Attrs,
-    order: ByteOrder,
+    endian: ByteOrder,
     parts: &[&[u8]],
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -133,7 +131,7 @@ fn write_merged(
         };
         if let Some(run) = waiting.next_if(is_due) {
             let cursor = Cursor {
-                records: Records::new(run.bytes(parts), run.first.2, order).peekable(),
+                records: Records::new(run.bytes(parts), run.first.2, endian).peekable(),
                 next: run.first,
             };
             let at = free.pop().unwrap_or(cursors.len());
@@ -155,7 +153,7 @@ fn write_merged(
         let Some(cursor) = cursors.get_mut(at) else {
             continue;
         };
-        let (passed, has_more) = cursor.advance(limit, attrs, order);
+        let (passed, has_more) = cursor.advance(limit, attrs, endian);
         let span = Run {
             first: (Time(0), part, start),
             end: start.saturating_add(passed),
@@ -169,16 +167,16 @@ fn write_merged(
         since_round = since_round.saturating_add(passed);
         if since_round >= ROUND {
             since_round = 0;
-            write_round(order, out)?;
+            write_round(endian, out)?;
         }
     }
-    write_round(order, out)
+    write_round(endian, out)
 }
 
-/// Tells readers that nothing earlier will come than what they have seen before the last time they were told.
-pub(super) fn write_round(order: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+/// Writes a FINISHED_ROUND record: all later records are at least as late as those before the previous one.
+pub(super) fn write_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     let mut round = Vec::with_capacity(HEADER_SIZE);
-    record::put_header(&mut round, order, record::FINISHED_ROUND, 0, HEADER_SIZE as u16);
+    record::write_header(&mut round, endian, record::FINISHED_ROUND, 0, HEADER_SIZE as u16);
     out.write_all(&round)
 }
 
@@ -188,11 +186,11 @@ mod tests {
     use crate::perf::attr::Attr;
 
     const ORDER: ByteOrder = ByteOrder::Little;
-    /// A type whose records need no fields but these.
+    /// A record type that needs no fields except these.
     const KIND: u32 = record::AUX;
     const SIZE: usize = HEADER_SIZE + 16;
 
-    /// An event whose records carry a time and nothing else.
+    /// An event whose records only have a time.
     fn attrs() -> Attrs {
         let mut bytes = vec![0; 64];
         bytes[4..8].copy_from_slice(&64u32.to_le_bytes());
@@ -204,9 +202,9 @@ mod tests {
     }
 
     fn put(out: &mut Vec<u8>, number: u64, time: u64) {
-        record::put_header(out, ORDER, KIND, 0, SIZE as u16);
-        ORDER.put_u64(out, number);
-        ORDER.put_u64(out, time);
+        record::write_header(out, ORDER, KIND, 0, SIZE as u16);
+        ORDER.write_u64(out, number);
+        ORDER.write_u64(out, time);
     }
 
     fn merged(parts: &[Vec<u8>]) -> Vec<(u64, u64)> {
@@ -225,7 +223,7 @@ mod tests {
     fn records_of_several_parts_come_in_the_order_of_time() {
         let mut parts = vec![Vec::new(); 3];
         let mut expected = Vec::new();
-        // A part with the records of two processors, in turns of ten.
+        // A part with the records of two CPUs, ten of each in turn.
         for number in 0..10_000u64 {
             let time = 1000 + number % 10 * 3 + number / 20 * 30;
             let part = (number * 7 % 3) as usize;
@@ -241,7 +239,7 @@ mod tests {
     fn records_without_a_time_stay_behind_the_one_before_them() {
         let mut first = Vec::new();
         put(&mut first, 1, 10);
-        record::put_header(&mut first, ORDER, 78, 0, 8);
+        record::write_header(&mut first, ORDER, 78, 0, 8);
         put(&mut first, 2, 30);
         let mut second = Vec::new();
         put(&mut second, 3, 20);

@@ -1,23 +1,23 @@
-//! The profile: perf.data, as `perf record` writes it and `perf report` reads it.
+//! Reads and writes perf.data profiles, as `perf record` writes them and `perf report` reads them.
 //!
 //! ```text
-//! header ── attrs, ids ── records ──────────────────────────── feature table ── features
+//! header ── attrs, IDs ── records ──────────────────────────── feature table ── features
 //! [header]  [attr]        [record], [event], [sample]                           [feature]
 //! ```
 //!
-//! What was written to a pipe has records in place of the header's sections ([`pipe`]); records may be
-//! compressed ([`compression`]), damaged ([`resync`]), or lie in several files ([`merge`]), and are made plain,
-//! whole and one first.
+//! A profile written to a pipe has records instead of header sections ([`pipe`]). Records may be compressed
+//! ([`compression`]), damaged ([`resync`]) or split over several files ([`merge`]); they are decompressed,
+//! repaired and merged first.
 //!
-//! Reading keeps every byte: a [`Profile`] borrows the mapped file, a [`record::Record`] is a slice of it
-//! with its place, and the views in [`event`] and [`sample`] take out only what placing JIT code needs. What
-//! they don't know passes through untouched. Writing ([`output`]) lays the same parts out again, with records
-//! added, replaced or left out. Events that nobody recorded become a profile, or a part of one, in
-//! [`synthesis`].
+//! Reading keeps every byte: a [`Profile`] borrows the mapped file, and a [`record::Record`] is a slice of it
+//! with its offset. The views in [`event`] and [`sample`] decode only what JIT symbolization needs;
+//! everything else passes through unchanged. [`output`] writes the same parts again, with records added,
+//! replaced or removed. [`synthesis`] makes a profile, or records in one, from events that perf did not
+//! record.
 //!
 //! The format is that of Linux' `tools/perf/Documentation/perf.data-file-format.txt` and of
-//! `include/uapi/linux/perf_event.h`. linux-perf-data can't serve here: it has no writer, hides offsets and
-//! header, and drops or reorders records.
+//! `include/uapi/linux/perf_event.h`. The linux-perf-data crate is not used here: it has no writer, hides
+//! offsets and the header, and drops or reorders records.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -37,4 +37,4 @@ pub mod resync;
 pub mod sample;
 pub mod synthesis;
 
-pub use profile::{Container, Error, Fault, Profile};
+pub use profile::{Container, Profile};

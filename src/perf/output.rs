@@ -1,4 +1,4 @@
-//! Writing a profile anew: the same parts in perf's order, with some records added, replaced or left out.
+//! Rewrites a profile: the same parts in perf's order, with some records added, replaced or removed.
 
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -8,20 +8,20 @@ use crate::hash::HashSet;
 use crate::perf::attr;
 use crate::perf::compression::{self, Compressor};
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, Header, Section, put_pipe_header};
+use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, Header, Section, write_pipe_header};
 use crate::perf::pipe;
 use crate::perf::profile::{AttrEntry, Container, Profile};
 use crate::perf::record::{self, HEADER_SIZE, Record};
 
-/// What to change in the stream of records.
+/// Changes to the records of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Edits {
     edits: Vec<Edit>,
-    /// The bytes that all edits add, each edit's behind the one's before.
+    /// The bytes that the edits add, in the order in which the edits were made.
     bytes: Vec<u8>,
 }
 
-/// At byte `at` of the records: `skip` bytes are left out and some put in their place.
+/// Replaces `skip` bytes at offset `at` of the records with a part of [`Edits::bytes`].
 #[derive(Clone, Copy, Debug)]
 struct Edit {
     at: u64,
@@ -31,13 +31,12 @@ struct Edit {
 }
 
 impl Edits {
-    /// Adds what `put` appends before the record that starts at byte `at`, behind what was added there
-    /// before.
+    /// Inserts what `put` appends before the record at offset `at`, after earlier insertions there.
     pub fn insert(&mut self, at: u64, put: impl FnOnce(&mut Vec<u8>)) {
         self.push(at, 0, put);
     }
 
-    /// Puts what `put` appends in the place of a record; nothing drops it.
+    /// Replaces a record with what `put` appends. If that is nothing, the record is removed.
     pub fn replace(&mut self, record: &Record<'_>, put: impl FnOnce(&mut Vec<u8>)) {
         self.push(record.offset, record.len(), put);
     }
@@ -49,42 +48,42 @@ impl Edits {
         self.edits.push(Edit { at, skip, start, end });
     }
 
-    /// Puts them into the order of the file; what is inserted before a record comes before what replaces it.
+    /// Sorts the edits by offset. Insertions before a record precede its replacement.
     fn sort(&mut self) {
         self.edits.sort_by_key(|edit| (edit.at, edit.skip > 0));
     }
 }
 
-/// A profile to be written with changes.
+/// A profile to write with changes.
 #[derive(Debug)]
 pub struct Rewrite<'a> {
     /// The profile.
     pub profile: &'a Profile<'a>,
-    /// Bytes of its records that are whole.
+    /// Size of the intact records in bytes.
     pub data_end: u64,
-    /// The records with AUX data, as offset from the first record and length without the data.
+    /// Records with AUX data: offset from the first record and size without the data, in bytes.
     pub auxtrace: &'a [(u64, u64)],
-    /// The changes to its records.
+    /// Changes to the records.
     pub edits: Edits,
-    /// Entries to add to its table of build-ids, if it has one.
+    /// Entries to add to the build ID table, if there is one.
     pub build_ids: Vec<u8>,
-    /// How hard to compress the records (1 to 22), if at all.
+    /// Zstandard level (1 to 22) for the records; `None` for no compression.
     pub compression: Option<i32>,
 }
 
-/// Feature sections that were left out, since a pipe can't have them.
+/// IDs of the feature sections that were left out because a pipe cannot hold them.
 pub type LeftOut = Vec<u8>;
 
 impl<'a> Rewrite<'a> {
-    /// Writes the profile as a file, in the layout of perf's own: header, ids, attributes, records, feature
-    /// table, features.
+    /// Writes the profile as a file, in the layout of perf: header, IDs, attributes, records, feature table,
+    /// features.
     pub fn write_file(mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
-        let order = self.profile.order;
+        let endian = self.profile.endian;
         for (at, skip) in self.head_records() {
             self.edits.push(at, skip, |_| {});
         }
         let mut header = Header {
-            order,
+            endian,
             attr_size: 0,
             attrs: Section::default(),
             data: Section::default(),
@@ -92,10 +91,10 @@ impl<'a> Rewrite<'a> {
         };
         // The header is written last, when all sizes are known.
         let mut head = vec![0; FILE_HEADER_SIZE as usize];
-        put_attrs(self.profile, &mut header, &mut head);
+        write_attrs(self.profile, &mut header, &mut head);
         out.write_all(&head)?;
         header.data.offset = head.len() as u64;
-        let mut stream = Stream::new(out, header.data.offset, self.compression, order)?;
+        let mut stream = Stream::new(out, header.data.offset, self.compression, endian)?;
         let auxtrace = self.write_records(&mut stream)?;
         header.data.size = stream.written.saturating_sub(header.data.offset);
         let ratio = stream.records.checked_div(header.data.size).unwrap_or(1);
@@ -103,7 +102,7 @@ impl<'a> Rewrite<'a> {
         if !auxtrace.is_empty() {
             features.push(Feature {
                 id: feature::AUXTRACE,
-                content: feature::auxtrace_index(order, &auxtrace).into(),
+                content: feature::auxtrace_index(endian, &auxtrace).into(),
             });
         }
         features.sort_by_key(|feature| feature.id);
@@ -115,35 +114,35 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Writes the profile for a pipe, in which everything is a record. Fails with
-    /// [`io::ErrorKind::InvalidData`] if an attribute has more ids than a record has room for.
+    /// [`io::ErrorKind::InvalidData`] if an attribute has more IDs than fit into a record.
     pub fn write_pipe(mut self, out: &mut dyn Write) -> io::Result<LeftOut> {
-        let order = self.profile.order;
+        let endian = self.profile.endian;
         let mut head = Vec::new();
         let mut left_out = LeftOut::new();
-        put_pipe_header(&mut head, order);
+        write_pipe_header(&mut head, endian);
         match self.profile.container {
-            Container::File => self.put_head(&mut head, &mut left_out)?,
+            Container::File => self.write_head(&mut head, &mut left_out)?,
             Container::Pipe => {
-                self.put_lost_attrs(&mut head)?;
+                self.write_lost_attrs(&mut head)?;
                 self.edit_head();
             }
         }
         out.write_all(&head)?;
-        let mut stream = Stream::new(out, head.len() as u64, self.compression, order)?;
+        let mut stream = Stream::new(out, head.len() as u64, self.compression, endian)?;
         self.write_records(&mut stream)?;
         if self.profile.container == Container::Pipe && self.profile.feature(feature::BUILD_ID).is_some() {
             let mut records = Vec::new();
-            pipe::put_build_ids(&mut records, order, &self.build_ids);
+            pipe::write_build_ids(&mut records, endian, &self.build_ids);
             out.write_all(&records)?;
         }
         Ok(left_out)
     }
 
-    /// Appends the records that stand for the sections of a file, in the order of perf record.
-    fn put_head(&mut self, head: &mut Vec<u8>, left_out: &mut LeftOut) -> io::Result<()> {
-        let order = self.profile.order;
+    /// Appends the records for the sections of a file, in the order of perf record.
+    fn write_head(&mut self, head: &mut Vec<u8>, left_out: &mut LeftOut) -> io::Result<()> {
+        let endian = self.profile.endian;
         for entry in &self.profile.attr_entries {
-            put_attr_record(head, order, entry)?;
+            write_attr_record(head, endian, entry)?;
         }
         for Feature { id, content } in self
             .features(1)
@@ -151,12 +150,12 @@ impl<'a> Rewrite<'a> {
             .filter(|it| pipe::is_for_pipes(it.id))
         {
             let put = match id {
-                feature::TRACING_DATA => pipe::put_tracing_data(head, order, &content),
+                feature::TRACING_DATA => pipe::write_tracing_data(head, endian, &content),
                 feature::BUILD_ID => {
-                    pipe::put_build_ids(head, order, &content);
+                    pipe::write_build_ids(head, endian, &content);
                     Some(())
                 }
-                _ => pipe::put_feature(head, order, id, &content),
+                _ => pipe::write_feature(head, endian, id, &content),
             };
             if put.is_none() {
                 left_out.push(id);
@@ -165,16 +164,16 @@ impl<'a> Rewrite<'a> {
         Ok(())
     }
 
-    /// The records of a pipe's head, as offset and length, as far as records are whole.
+    /// Returns offset and size of a pipe's header records within the intact records.
     fn head_records(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let end = self.data_end;
         let records = self.profile.head_records.iter().copied();
         records.take_while(move |&(at, _)| at < end)
     }
 
-    /// Appends the attributes that are in none of a pipe's records, those being damaged: readers need them for all
-    /// others.
-    fn put_lost_attrs(&self, head: &mut Vec<u8>) -> io::Result<()> {
+    /// Appends the attributes whose records in the pipe are damaged. Readers need them before all other
+    /// records.
+    fn write_lost_attrs(&self, head: &mut Vec<u8>) -> io::Result<()> {
         let records = self.head_records();
         let records = records.filter_map(|(at, _)| self.profile.records_from(at).next());
         let attrs = records.filter(|record| record.kind == record::HEADER_ATTR);
@@ -183,15 +182,15 @@ impl<'a> Rewrite<'a> {
             .collect();
         for entry in &self.profile.attr_entries {
             if !left.contains(&*[entry.attr, entry.ids].concat()) {
-                put_attr_record(head, self.profile.order, entry)?;
+                write_attr_record(head, self.profile.endian, entry)?;
             }
         }
         Ok(())
     }
 
-    /// Makes the head of a pipe say how records are compressed from now on, and its attributes as short as they can be.
+    /// Replaces the COMPRESSED feature in a pipe and shortens its attributes to their needed size.
     fn edit_head(&mut self) {
-        let order = self.profile.order;
+        let endian = self.profile.endian;
         let mut end = 0;
         for (at, size) in self.head_records() {
             let is_leading = at == end;
@@ -202,14 +201,14 @@ impl<'a> Rewrite<'a> {
                 continue;
             };
             match record.kind {
-                record::HEADER_FEATURE if record.body(order).u64() == Some(feature::COMPRESSED.into()) => {
+                record::HEADER_FEATURE if record.body(endian).u64() == Some(feature::COMPRESSED.into()) => {
                     self.edits.replace(&record, |_| {});
                 }
                 record::HEADER_ATTR => {
                     let mut shorter = Vec::new();
-                    let entry = pipe::attr_of(&record, order);
+                    let entry = pipe::attr_of(&record, endian);
                     if entry
-                        .and_then(|entry| pipe::put_attr(&mut shorter, order, &entry))
+                        .and_then(|entry| pipe::write_attr(&mut shorter, endian, &entry))
                         .is_some()
                     {
                         self.edits.replace(&record, |out| out.extend_from_slice(&shorter));
@@ -219,15 +218,15 @@ impl<'a> Rewrite<'a> {
             }
         }
         if let Some(level) = self.compression {
-            let content = compression::feature(order, level, 1);
+            let content = compression::feature(endian, level, 1);
             self.edits.insert(end, |out| {
-                pipe::put_feature(out, order, feature::COMPRESSED, &content);
+                pipe::write_feature(out, endian, feature::COMPRESSED, &content);
             });
         }
     }
 
-    /// The feature sections to write, but for the index of AUX data, in any order. `ratio` is how many times
-    /// larger the records are than what they are compressed to.
+    /// Returns the feature sections to write, except the index of AUX data, in any order. `ratio` is the
+    /// compression ratio of the records.
     fn features(&mut self, ratio: u32) -> Vec<Feature<'a>> {
         let mut features = Vec::new();
         for Feature { id, content } in &self.profile.features {
@@ -245,14 +244,14 @@ impl<'a> Rewrite<'a> {
         if let Some(level) = self.compression {
             features.push(Feature {
                 id: feature::COMPRESSED,
-                content: compression::feature(self.profile.order, level, ratio).into(),
+                content: compression::feature(self.profile.endian, level, ratio).into(),
             });
         }
         features
     }
 
-    /// Writes the records with their changes. Returns where those with AUX data are in what is written, and
-    /// how long each is without them.
+    /// Writes the records with their changes. Returns the offset in the output of each record with AUX data
+    /// and its size without the data, in bytes.
     fn write_records<W: Write + ?Sized>(
         &mut self,
         stream: &mut Stream<'_, W>,
@@ -282,26 +281,26 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-/// How many bytes are written at a time: hundreds of megabytes at once take ext4 twice to ten times as long
-/// as the same in pieces.
+/// Bytes per write. Writing hundreds of megabytes at once takes two to ten times as long on ext4 as in
+/// pieces.
 const PIECE: usize = 1 << 20;
 
-/// Where records are written to.
+/// The output of the records.
 struct Stream<'o, W: ?Sized> {
     out: &'o mut W,
     compressor: Option<Compressor>,
-    /// How many bytes were written, with those before the records.
+    /// Bytes written, including those before the records.
     written: u64,
-    /// How many bytes of records that were.
+    /// Bytes of the records before compression.
     records: u64,
 }
 
 impl<'o, W: Write + ?Sized> Stream<'o, W> {
-    fn new(out: &'o mut W, written: u64, compression: Option<i32>, order: ByteOrder) -> io::Result<Self> {
+    fn new(out: &'o mut W, written: u64, compression: Option<i32>, endian: ByteOrder) -> io::Result<Self> {
         Ok(Self {
             out,
             compressor: compression
-                .map(|level| Compressor::new(level, order))
+                .map(|level| Compressor::new(level, endian))
                 .transpose()?,
             written,
             records: 0,
@@ -325,7 +324,7 @@ impl<'o, W: Write + ?Sized> Stream<'o, W> {
         Ok(())
     }
 
-    /// Where the next record will be, if it is one of perf's own.
+    /// Returns the offset in the output of the next record, if that is one of perf's own.
     fn place(&mut self) -> io::Result<u64> {
         if let Some(compressor) = &mut self.compressor {
             let written = compressor.flush(&mut self.out)?;
@@ -336,14 +335,14 @@ impl<'o, W: Write + ?Sized> Stream<'o, W> {
 }
 
 /// Appends the record of an attribute for a pipe.
-fn put_attr_record(out: &mut Vec<u8>, order: ByteOrder, entry: &AttrEntry<'_>) -> io::Result<()> {
+fn write_attr_record(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry<'_>) -> io::Result<()> {
     let too_many = "an event has more counters than fit into a pipe; write to a file";
-    pipe::put_attr(out, order, entry).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, too_many))
+    pipe::write_attr(out, endian, entry).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, too_many))
 }
 
-/// Appends the ids and then the attributes, and notes in the header where they are. All attributes get one size, since
-/// perf looks for the next one behind as many bytes as an attribute says it has.
-fn put_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
+/// Appends the IDs and then the attributes, and sets their offsets in the header. All attributes get the same
+/// size, since perf locates the next one by the declared size of an attribute.
+fn write_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
     let mut places = Vec::new();
     for entry in &profile.attr_entries {
         places.push(Section {
@@ -353,13 +352,13 @@ fn put_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
         out.extend_from_slice(entry.ids);
     }
     let entries = profile.attr_entries.iter();
-    let sizes = entries.map(|entry| attr::needed_size(entry.attr, profile.order));
+    let sizes = entries.map(|entry| attr::needed_size(entry.attr, profile.endian));
     let size = sizes.max().unwrap_or(0);
     header.attrs.offset = out.len() as u64;
     for (entry, ids) in profile.attr_entries.iter().zip(places) {
-        attr::put(out, profile.order, entry.attr, size);
-        profile.order.put_u64(out, ids.offset);
-        profile.order.put_u64(out, ids.size);
+        attr::put(out, profile.endian, entry.attr, size);
+        profile.endian.write_u64(out, ids.offset);
+        profile.endian.write_u64(out, ids.size);
     }
     header.attrs.size = (out.len() as u64).saturating_sub(header.attrs.offset);
     header.attr_size = (size as u64).saturating_add(16);
@@ -372,9 +371,9 @@ fn span(data: &[u8], start: u64, end: u64) -> &[u8] {
     }
 }
 
-/// Writes the table of features and the features, in the order of their ids, and notes them in the header.
+/// Writes the feature table and the features in the order of their IDs, and sets their bits in the header.
 fn write_features(header: &mut Header, features: &[Feature<'_>], out: &mut dyn Write) -> io::Result<()> {
-    /// Bytes of one entry of the table: offset and size.
+    /// Size of a table entry in bytes: offset and size.
     const ENTRY: u64 = 16;
     let table_size = ENTRY.saturating_mul(features.len() as u64);
     let mut offset = header.data.end().saturating_add(table_size);
@@ -383,8 +382,8 @@ fn write_features(header: &mut Header, features: &[Feature<'_>], out: &mut dyn W
         if let Some(word) = header.features.get_mut(usize::from(id / 64)) {
             *word |= 1 << (id % 64);
         }
-        header.order.put_u64(&mut table, offset);
-        header.order.put_u64(&mut table, content.len() as u64);
+        header.endian.write_u64(&mut table, offset);
+        header.endian.write_u64(&mut table, content.len() as u64);
         offset = offset.saturating_add(content.len() as u64);
     }
     out.write_all(&table)?;
@@ -411,21 +410,21 @@ mod tests {
             ids: &ids,
         };
         let mut bytes = Vec::new();
-        put_pipe_header(&mut bytes, ORDER);
-        pipe::put_attr(&mut bytes, ORDER, &entry).unwrap();
-        // It lost a byte, and takes one of the next.
+        write_pipe_header(&mut bytes, ORDER);
+        pipe::write_attr(&mut bytes, ORDER, &entry).unwrap();
+        // The attribute's record lost a byte and extends into the next record.
         bytes.pop();
         for _ in 0..10 {
-            pipe::put_feature(&mut bytes, ORDER, feature::ARCH, &[0; 8]).unwrap();
+            pipe::write_feature(&mut bytes, ORDER, feature::ARCH, &[0; 8]).unwrap();
         }
         let profile = Profile::parse(&bytes).unwrap();
-        let mut mended = Vec::new();
-        let damage = resync::mend(profile.whole_records(), &mut mended).unwrap();
+        let mut repaired = Vec::new();
+        let damage = resync::repair(profile.whole_records(), &mut repaired).unwrap();
         assert_eq!(damage.places, 1);
-        let profile = profile.with_records(&mended);
+        let profile = profile.with_records(&repaired);
         let rewrite = Rewrite {
             profile: &profile,
-            data_end: mended.len() as u64,
+            data_end: repaired.len() as u64,
             auxtrace: &[],
             edits: Edits::default(),
             build_ids: Vec::new(),

@@ -1,66 +1,67 @@
-//! Records, raw and in file order: where each one lies, what type it says it is, and its bytes.
+//! Raw records in file order: offset, type and bytes of each.
 
-use crate::bytes::{ByteOrder, Reader, put_padded};
+use crate::bytes::{ByteOrder, Reader, write_padded};
 
-/// `PERF_RECORD_MMAP`: a file or anonymous memory was mapped.
+/// `PERF_RECORD_MMAP`: a mapping of a file or of anonymous memory.
 pub const MMAP: u32 = 1;
-/// `PERF_RECORD_COMM`: a process changed its name, or executed another program.
+/// `PERF_RECORD_COMM`: a new name of a thread, or the execution of another program.
 pub const COMM: u32 = 3;
-/// `PERF_RECORD_EXIT`: a thread is gone.
+/// `PERF_RECORD_EXIT`: the end of a thread.
 pub const EXIT: u32 = 4;
-/// `PERF_RECORD_FORK`: a process or thread was started.
+/// `PERF_RECORD_FORK`: the start of a process or thread.
 pub const FORK: u32 = 7;
 /// `PERF_RECORD_SAMPLE`.
 pub const SAMPLE: u32 = 9;
-/// `PERF_RECORD_MMAP2`: as MMAP, with the file's identity or build-id.
+/// `PERF_RECORD_MMAP2`: as MMAP, with the device and inode of the file or its build ID.
 pub const MMAP2: u32 = 10;
-/// `PERF_RECORD_AUX`: data arrived in the AUX area (Intel PT, Arm SPE …).
+/// `PERF_RECORD_AUX`: new data in the AUX area (Intel PT, Arm SPE …).
 pub const AUX: u32 = 11;
 /// `PERF_RECORD_NAMESPACES`.
 pub const NAMESPACES: u32 = 16;
 /// `PERF_RECORD_CALLCHAIN_DEFERRED`: the call chain of an earlier sample.
 pub const CALLCHAIN_DEFERRED: u32 = 22;
-/// The first type of the records that perf itself writes; the kernel's are lower.
+/// The lowest type of perf's own records; the kernel's types are lower.
 pub const USER_TYPE_START: u32 = 64;
-/// `PERF_RECORD_HEADER_ATTR`: in a pipe, an attribute and its ids.
+/// `PERF_RECORD_HEADER_ATTR`: in a pipe, an attribute and its IDs.
 pub const HEADER_ATTR: u32 = 64;
-/// `PERF_RECORD_HEADER_TRACING_DATA`: in a pipe, the formats of tracepoints, which follow the record and are
-/// not part of its size.
+/// `PERF_RECORD_HEADER_TRACING_DATA`: in a pipe, the formats of tracepoints, which follow the record and do
+/// not count in its size.
 pub const HEADER_TRACING_DATA: u32 = 66;
-/// `PERF_RECORD_HEADER_BUILD_ID`: in a pipe, an entry of the table of build-ids.
+/// `PERF_RECORD_HEADER_BUILD_ID`: in a pipe, an entry of the build ID table.
 pub const HEADER_BUILD_ID: u32 = 67;
-/// `PERF_RECORD_FINISHED_ROUND`: no record behind it is earlier than the latest before the one before it.
+/// `PERF_RECORD_FINISHED_ROUND`: all later records are at least as late as the latest record before the previous
+/// FINISHED_ROUND.
 pub const FINISHED_ROUND: u32 = 68;
-/// `PERF_RECORD_ID_INDEX`: which counter has which id.
+/// `PERF_RECORD_ID_INDEX`: the IDs of all counters.
 pub const ID_INDEX: u32 = 69;
 /// `PERF_RECORD_AUXTRACE_INFO`.
 pub const AUXTRACE_INFO: u32 = 70;
-/// `PERF_RECORD_AUXTRACE`: a piece of AUX data, which follows the record and is not part of its size.
+/// `PERF_RECORD_AUXTRACE`: a block of AUX data, which follows the record and does not count in its size.
 pub const AUXTRACE: u32 = 71;
-/// `PERF_RECORD_THREAD_MAP`: which threads are recorded.
+/// `PERF_RECORD_THREAD_MAP`: the recorded threads.
 pub const THREAD_MAP: u32 = 73;
-/// `PERF_RECORD_CPU_MAP`: which processors are recorded.
+/// `PERF_RECORD_CPU_MAP`: the recorded CPUs.
 pub const CPU_MAP: u32 = 74;
-/// `PERF_RECORD_EVENT_UPDATE`: something about an event, such as its name.
+/// `PERF_RECORD_EVENT_UPDATE`: a property of an event, such as its name.
 pub const EVENT_UPDATE: u32 = 78;
-/// `PERF_RECORD_TIME_CONV`: how cycle counts become times.
+/// `PERF_RECORD_TIME_CONV`: the conversion from cycle counts to times.
 pub const TIME_CONV: u32 = 79;
 /// `PERF_RECORD_HEADER_FEATURE`: in a pipe, a feature section.
 pub const HEADER_FEATURE: u32 = 80;
-/// `PERF_RECORD_COMPRESSED`: other records, compressed.
+/// `PERF_RECORD_COMPRESSED`: compressed records.
 pub const COMPRESSED: u32 = 81;
-/// `PERF_RECORD_FINISHED_INIT`: what was there before the recording has been told.
+/// `PERF_RECORD_FINISHED_INIT`: the end of the records about what existed before the recording.
 pub const FINISHED_INIT: u32 = 82;
-/// `PERF_RECORD_COMPRESSED2`: the same, with its size and padding (`perf record -z` since Linux 6.16).
+/// `PERF_RECORD_COMPRESSED2`: as COMPRESSED, with its size and padding (`perf record -z` since Linux 6.16).
 pub const COMPRESSED2: u32 = 83;
 
-/// The size in bytes of a record's own header: type, misc, size.
+/// Size of a record header in bytes: type, misc, size.
 pub const HEADER_SIZE: usize = 8;
 
-/// Records' sizes are multiples of this.
+/// Record sizes are multiples of this many bytes.
 const ALIGNMENT: usize = 8;
 
-/// The size in bytes of the fields that every record of a type has, with its header.
+/// Returns the size in bytes of the header and the fields that every record of a type has.
 pub fn fixed_size(kind: u32) -> usize {
     match kind {
         MMAP => 40,
@@ -75,47 +76,48 @@ pub fn fixed_size(kind: u32) -> usize {
     }
 }
 
-/// The bits of `misc` that say which mode the processor was in.
+/// Bits of `misc` that hold the CPU mode.
 pub const MISC_CPUMODE_MASK: u16 = 7;
-/// In user space.
+/// CPU mode: user space.
 pub const MISC_USER: u16 = 2;
-/// In the kernel of a guest.
+/// CPU mode: kernel of a guest.
 pub const MISC_GUEST_KERNEL: u16 = 4;
-/// In user space of a guest.
+/// CPU mode: user space of a guest.
 pub const MISC_GUEST_USER: u16 = 5;
-/// On [`COMM`]: the name changed because another program was executed.
+/// On [`COMM`]: the name changed because the process executed another program.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
-/// `PERF_RECORD_MISC_FORK_EXEC`, on [`FORK`]: perf made the record, for a process that is there at the start of the
+/// `PERF_RECORD_MISC_FORK_EXEC`, on [`FORK`]: perf made the record for a process that existed before the
 /// recording.
 pub const MISC_FORK_EXEC: u16 = 1 << 13;
-/// `PERF_RECORD_MISC_MMAP_DATA`: the map is no code.
+/// `PERF_RECORD_MISC_MMAP_DATA`: the mapping is not executable.
 pub const MISC_MMAP_DATA: u16 = 1 << 13;
-/// On [`MMAP2`]: a build-id stands where device and inode would.
+/// On [`MMAP2`]: the record has a build ID instead of device and inode.
 pub const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 
-/// One record where it stands.
+/// A raw record and its offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Bytes from the start of the first record.
+    /// Offset in bytes from the first record.
     pub offset: u64,
-    /// Its type, one of the constants of this module or anything else.
+    /// Record type: one of this module's constants, or any other value.
     pub kind: u32,
-    /// Bits whose meaning depends on the type.
+    /// Flags whose meaning depends on the type.
     pub misc: u16,
-    /// All of its bytes, with its header.
+    /// All bytes of the record, including its header.
     pub bytes: &'a [u8],
-    /// The data of an [`AUXTRACE`] or [`HEADER_TRACING_DATA`] record, which follow it; empty for all others.
+    /// The data after an [`AUXTRACE`] or [`HEADER_TRACING_DATA`] record; empty for all other types.
     pub payload: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Its bytes behind its header.
-    pub fn body(&self, order: ByteOrder) -> Reader<'a> {
-        Reader::new(self.bytes.get(HEADER_SIZE..).unwrap_or_default(), order)
+    /// Returns a reader of the bytes after the header.
+    pub fn body(&self, endian: ByteOrder) -> Reader<'a> {
+        Reader::new(self.bytes.get(HEADER_SIZE..).unwrap_or_default(), endian)
     }
 
-    /// Where its own fields end, and a trailer can start: after the fixed fields of its type, and after a name. A name
-    /// without its NUL reaches to the end.
+    /// Returns the offset in the record, in bytes, of the end of its own fields, where a trailer can start:
+    /// after the fixed fields of its type and after a name. A name without a NUL extends to the end of the
+    /// record.
     pub fn fields_end(&self) -> usize {
         let fixed = fixed_size(self.kind);
         if !matches!(self.kind, MMAP | MMAP2 | COMM) {
@@ -127,102 +129,103 @@ impl<'a> Record<'a> {
         end.map_or(self.bytes.len(), |end| end.next_multiple_of(ALIGNMENT))
     }
 
-    /// How many bytes lie between its start and the next record's.
+    /// Returns the size in bytes of the record and its payload.
     pub fn len(&self) -> u64 {
         (self.bytes.len() as u64).saturating_add(self.payload.len() as u64)
     }
 
-    /// Never: a record has a header.
+    /// Always false: a record has a header.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Where the next record starts, in bytes from the first one.
+    /// Returns the offset of the next record, in bytes from the first one.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.len())
     }
 
-    /// Whether it holds other records, compressed.
+    /// Whether the record holds compressed records.
     pub fn is_compressed(&self) -> bool {
         matches!(self.kind, COMPRESSED | COMPRESSED2)
     }
 
-    /// Whether it is a record of perf's own whose size should be a multiple of 8 and is not.
+    /// Whether the record is one of perf's own with a size that should be a multiple of 8 but is not.
     ///
-    /// perf 7.3 stops at such records (`perf_session__process_event`). Older versions wrote them: perf inject's
-    /// HEADER_BUILD_ID records in pipes, and CPU_MAP and EVENT_UPDATE records (perf 4.16; the regression test
-    /// `perf_versions::records_of_odd_sizes_are_padded`). Three types may have any size.
+    /// perf 7.3 stops at such records (`perf_session__process_event`). Older versions wrote them: perf
+    /// inject's HEADER_BUILD_ID records in pipes, and CPU_MAP and EVENT_UPDATE records (perf 4.16; the
+    /// regression test `perf_versions::records_of_odd_sizes_are_padded`). Three types may have any size.
     pub fn is_misaligned(&self) -> bool {
         self.kind >= USER_TYPE_START
             && !self.bytes.len().is_multiple_of(ALIGNMENT)
             && !matches!(self.kind, HEADER_TRACING_DATA | HEADER_FEATURE | COMPRESSED)
     }
 
-    /// Appends it, with zeros up to a multiple of 8 bytes if it is misaligned: its last field is a string or an array
-    /// with a count. A record that would become too large stays as it is.
-    pub fn put_aligned(&self, out: &mut Vec<u8>, order: ByteOrder) {
+    /// Appends the record, padded with zeros to a multiple of 8 bytes if it is misaligned. The padding is
+    /// harmless: the last field is a string or a counted array. A record that would become too large is
+    /// appended unchanged.
+    pub fn write_aligned(&self, out: &mut Vec<u8>, endian: ByteOrder) {
         let size = self.bytes.len();
         let aligned = u16::try_from(size.next_multiple_of(ALIGNMENT));
         match aligned {
             Ok(aligned) if self.is_misaligned() => {
-                put_header(out, order, self.kind, self.misc, aligned);
+                write_header(out, endian, self.kind, self.misc, aligned);
                 let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
-                put_padded(out, body, usize::from(aligned).saturating_sub(HEADER_SIZE));
+                write_padded(out, body, usize::from(aligned).saturating_sub(HEADER_SIZE));
             }
             _ => out.extend_from_slice(self.bytes),
         }
         out.extend_from_slice(self.payload);
     }
 
-    /// Appends it with an empty trailer of `size` bytes, as perf's own records have it: without a time, and of the first
-    /// event. A record that would become too large stays as it is.
-    pub fn put_with_trailer(&self, out: &mut Vec<u8>, order: ByteOrder, size: usize) {
+    /// Appends the record with a zero trailer of `size` bytes, like that of perf's own records: no time, and
+    /// the first event. A record that would become too large is appended unchanged.
+    pub fn write_with_trailer(&self, out: &mut Vec<u8>, endian: ByteOrder, size: usize) {
         let grown = self.bytes.len().saturating_add(size);
         match u16::try_from(grown) {
             Ok(grown) => {
-                put_header(out, order, self.kind, self.misc, grown);
+                write_header(out, endian, self.kind, self.misc, grown);
                 let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
-                put_padded(out, body, usize::from(grown).saturating_sub(HEADER_SIZE));
+                write_padded(out, body, usize::from(grown).saturating_sub(HEADER_SIZE));
             }
             Err(_) => out.extend_from_slice(self.bytes),
         }
         out.extend_from_slice(self.payload);
     }
 
-    /// The mode that the processor was in.
+    /// Returns the CPU mode.
     pub fn cpu_mode(&self) -> u16 {
         self.misc & MISC_CPUMODE_MASK
     }
 
-    /// Whether it is about a virtual machine's processes, whose addresses are not this machine's.
+    /// Whether the record belongs to a virtual machine, whose addresses are not those of this machine.
     pub fn is_of_guest(&self) -> bool {
         matches!(self.cpu_mode(), MISC_GUEST_KERNEL | MISC_GUEST_USER)
     }
 }
 
-/// Appends the header of a record of `size` bytes in all.
-pub fn put_header(out: &mut Vec<u8>, order: ByteOrder, kind: u32, misc: u16, size: u16) {
-    order.put_u32(out, kind);
-    order.put_u16(out, misc);
-    order.put_u16(out, size);
+/// Appends the header of a record of `size` bytes, including the header.
+pub fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: u16) {
+    endian.write_u32(out, kind);
+    endian.write_u16(out, misc);
+    endian.write_u16(out, size);
 }
 
-/// Walks records in file order and stops for good at the first that is cut or can't be one.
+/// Iterates over records in file order. Ends at the first truncated or invalid record.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     data: &'a [u8],
     offset: u64,
-    order: ByteOrder,
+    endian: ByteOrder,
 }
 
 impl<'a> Records<'a> {
-    /// Walks `data`, whose first byte is byte `offset` of all records.
-    pub fn new(data: &'a [u8], offset: u64, order: ByteOrder) -> Self {
-        Self { data, offset, order }
+    /// Iterates over `data`, which starts `offset` bytes after the first record.
+    pub fn new(data: &'a [u8], offset: u64, endian: ByteOrder) -> Self {
+        Self { data, offset, endian }
     }
 
-    /// After the walk: where it had to stop, in bytes from the first record, and what it could not read;
-    /// `None` where it came to the end.
+    /// After the iteration: the offset at which it stopped, in bytes from the first record, and the unread
+    /// bytes. `None` if it reached the end.
     pub fn undecoded(&self) -> Option<(u64, &'a [u8])> {
         (!self.data.is_empty()).then_some((self.offset, self.data))
     }
@@ -232,7 +235,7 @@ impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
-        let mut header = Reader::new(self.data, self.order);
+        let mut header = Reader::new(self.data, self.endian);
         let kind = header.u32()?;
         let misc = header.u16()?;
         let size = usize::from(header.u16()?);
@@ -240,8 +243,8 @@ impl<'a> Iterator for Records<'a> {
             return None;
         }
         let (bytes, rest) = self.data.split_at_checked(size)?;
-        // The first field is the size of the data that follow.
-        let mut body = Reader::new(bytes.get(HEADER_SIZE..)?, self.order);
+        // The first field is the size of the data after the record.
+        let mut body = Reader::new(bytes.get(HEADER_SIZE..)?, self.endian);
         let payload_size = match kind {
             AUXTRACE => usize::try_from(body.u64()?).ok()?,
             HEADER_TRACING_DATA => body.u32()? as usize,
@@ -268,7 +271,7 @@ mod tests {
     fn record(kind: u32, body: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let size = (body.len() + HEADER_SIZE) as u16;
-        put_header(&mut out, ByteOrder::Little, kind, 0, size);
+        write_header(&mut out, ByteOrder::Little, kind, 0, size);
         out.extend_from_slice(body);
         out
     }

@@ -1,19 +1,18 @@
-//! What is known of every record, by which records are told from other bytes.
+//! Validates records by facts that hold for all of them, to distinguish records from other bytes.
 //!
-//! Two questions are asked. Of what is met where a record must be: is it one ([`RecordValidator::is_record`])?
-//! No record of a sound profile may fail that. And of a place behind damage: do records start here
-//! ([`RecordValidator::starts_at`])? That may be strict, since nothing is lost by passing over a record too many but
-//! that record.
+//! There are two checks. [`RecordValidator::is_record`] checks the next record, and must accept every record
+//! of an intact profile. [`RecordValidator::starts_at`] checks whether records start at an offset after
+//! damage. It may be strict, since an intact record that it rejects is the only loss.
 //!
-//! The facts are those of Linux' `kernel/events/core.c` and `tools/perf/util/`:
+//! Sources are Linux' `kernel/events/core.c` and `tools/perf/util/`:
 //!
-//! - The kernel's types count up from 1, perf's from 64; a reader stops at a type that it does not know.
-//! - The kernel's records are multiples of 8 bytes long. perf's are, but for compressed ones and some of those in
-//!   pipes, so that nothing need be aligned behind them.
-//! - No record of a type is shorter than its fixed fields, no sample than its fields, and nothing stands behind
-//!   the fields of a sample or the name of a map.
-//! - A record that has an id has that of a counter, unless perf made it up; one that has a time was written
-//!   close to those beside it.
+//! - The kernel's types count up from 1, perf's from 64. Readers stop at an unknown type.
+//! - The kernel's records have sizes that are multiples of 8 bytes. So have perf's, except compressed ones
+//!   and some of those in pipes; records after these need not be aligned.
+//! - No record is shorter than the fixed fields of its type, and no sample shorter than its fields. Nothing
+//!   follows the fields of a sample or the name of a mapping.
+//! - An ID in a record is that of a counter, unless perf made the record. Neighboring records have similar
+//!   times.
 
 use crate::bytes::ByteOrder;
 use crate::perf::attr::{Attrs, IdMatch};
@@ -21,16 +20,16 @@ use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::perf::sample::{self, End};
 use crate::units::Time;
 
-/// The kernel's last type, in Linux 7.3.
+/// The kernel's last type in Linux 7.3.
 const LAST_KERNEL_TYPE: u32 = record::CALLCHAIN_DEFERRED;
-/// perf's own last one there (`PERF_RECORD_SCHEDSTAT_DOMAIN`).
+/// perf's last type in Linux 7.3 (`PERF_RECORD_SCHEDSTAT_DOMAIN`).
 const LAST_USER_TYPE: u32 = 86;
-/// The last ones that are taken for types to come; there was about one a year.
+/// Types up to these may be added by later versions; there has been about one a year.
 const LAST_KERNEL_TYPE_TO_COME: u32 = 31;
 const LAST_USER_TYPE_TO_COME: u32 = 95;
 
-/// perf's own types whose records need not be multiples of 8 bytes long.
-const UNEVEN: [u32; 6] = [
+/// perf's types whose sizes need not be multiples of 8 bytes.
+const UNALIGNED_TYPES: [u32; 6] = [
     record::HEADER_TRACING_DATA,
     record::HEADER_BUILD_ID,
     record::CPU_MAP,
@@ -39,54 +38,54 @@ const UNEVEN: [u32; 6] = [
     record::COMPRESSED,
 ];
 
-/// How many nanoseconds or cycles may lie between two records that follow each other: an hour and less. Buffers
-/// of several processors are written in turns, so times go back as well.
+/// Maximum distance between the times of neighboring records, in nanoseconds or cycles: an hour or less. Ring
+/// buffers of several CPUs are written in turn, so times also go back.
 const NEAR: u64 = 3_600_000_000_000;
 
-/// How much must speak for a start: records with the right id, or the right time where there are no ids, count
-/// twice.
-const ENOUGH: u32 = 4;
+/// Total weight of records that makes a start credible. A record with a known ID has weight 2, as has one
+/// with a nearby time if there are no IDs; all others have weight 1.
+const MIN_START_WEIGHT: u32 = 4;
 
-/// What records of a profile must be like.
+/// Checks the records of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordValidator<'a> {
-    /// Its events.
+    /// Events of the profile.
     pub attrs: &'a Attrs,
-    /// Its byte order.
-    pub order: ByteOrder,
+    /// Endianness of the profile.
+    pub endian: ByteOrder,
 }
 
-/// What is asked of a record more than once.
+/// Properties of a record that several checks use.
 struct Look {
-    /// What is known of its id.
+    /// Result of looking up its event ID.
     id: Option<IdMatch>,
-    /// Where its fields end, if it is a sample.
+    /// End of its fields, if it is a sample.
     end: End,
 }
 
 impl RecordValidator<'_> {
     fn look(&self, record: &Record<'_>) -> Look {
-        let id = self.attrs.knows_id_of(record, self.order);
+        let id = self.attrs.knows_id_of(record, self.endian);
         let is_sample = record.kind == record::SAMPLE;
-        // Of an event that is not known, nothing is.
+        // The layout of an unknown event is unknown.
         let is_clear = id != Some(IdMatch::Unknown) || self.attrs.all().len() == 1;
-        let end = match self.attrs.of(record, self.order) {
-            Some(attr) if is_sample && is_clear => sample::end(record, attr, self.order),
+        let end = match self.attrs.of(record, self.endian) {
+            Some(attr) if is_sample && is_clear => sample::end(record, attr, self.endian),
             _ => End::Unknown,
         };
         Look { id, end }
     }
 
-    /// The time in a record, if it has one.
+    /// Returns the time of a record; `None` if it has none.
     pub fn time_of(&self, record: &Record<'_>) -> Option<Time> {
         if !self.attrs.has_times() {
             return None;
         }
-        let time = self.attrs.time_of(record, self.order);
+        let time = self.attrs.time_of(record, self.endian);
         time.filter(|&time| time != Time(0))
     }
 
-    /// Whether a record of a sound profile could be like that. `near` is the time of one before it.
+    /// Whether an intact profile can have such a record. `near` is the time of an earlier record.
     fn is_possible(&self, record: &Record<'_>, look: &Look, near: Option<Time>) -> bool {
         let size = record.bytes.len();
         if size < record::fixed_size(record.kind) {
@@ -96,7 +95,7 @@ impl RecordValidator<'_> {
             record::FINISHED_ROUND | record::FINISHED_INIT => size == HEADER_SIZE,
             record::USER_TYPE_START.. => {
                 record.kind <= LAST_USER_TYPE_TO_COME
-                    && (size.is_multiple_of(8) || UNEVEN.contains(&record.kind))
+                    && (size.is_multiple_of(8) || UNALIGNED_TYPES.contains(&record.kind))
             }
             0 => false,
             kind => {
@@ -107,7 +106,7 @@ impl RecordValidator<'_> {
         }
     }
 
-    /// Whether a record holds the id of a counter, or has a time near to another one where there are no ids.
+    /// Whether a record has a known event ID or, without IDs, a time close to `near`.
     fn is_marked(&self, record: &Record<'_>, look: &Look, near: Option<Time>) -> bool {
         let is_near = || {
             let distance = self.time_of(record)?.0.abs_diff(near?.0);
@@ -119,8 +118,8 @@ impl RecordValidator<'_> {
         }
     }
 
-    /// Where in a record others may start, if its size or type is wrong: behind its fields, where mostly
-    /// nothing is.
+    /// Returns the offset in a record after its fields, where other records may start if its size or type is
+    /// wrong. `None` if nothing follows the fields, which is the usual case.
     fn rest(&self, record: &Record<'_>, look: &Look) -> Option<usize> {
         let end = match record.kind {
             record::SAMPLE => match look.end {
@@ -128,7 +127,7 @@ impl RecordValidator<'_> {
                 End::Outside | End::Unknown => return None,
             },
             record::MMAP | record::MMAP2 | record::COMM | record::EXIT | record::FORK => {
-                let trailer = self.attrs.of(record, self.order)?.trailer_size();
+                let trailer = self.attrs.of(record, self.endian)?.trailer_size();
                 record.fields_end().checked_add(trailer)?
             }
             record::ID_INDEX => self.end_of_entries(record, ID_INDEX_ENTRY)?,
@@ -139,15 +138,15 @@ impl RecordValidator<'_> {
         (end < end_of_all).then_some(end)
     }
 
-    /// Where the entries of a record end that starts with their number.
+    /// Returns the offset of the end of entries of `size` bytes, in a record that starts with their count.
     fn end_of_entries(&self, record: &Record<'_>, size: usize) -> Option<usize> {
         const COUNT: usize = HEADER_SIZE;
-        let count = usize::try_from(self.order.u64_at(record.bytes, COUNT)?).ok()?;
+        let count = usize::try_from(self.endian.u64_at(record.bytes, COUNT)?).ok()?;
         count.checked_mul(size)?.checked_add(COUNT + 8)
     }
 
-    /// Whether what is met where a record must be is one. `data` are the bytes from its start on, `last` is the
-    /// time of one before it.
+    /// Whether the next record is valid. `data` are the bytes from its start on, `last` is the time of an
+    /// earlier record.
     pub fn is_record(&self, record: &Record<'_>, data: &[u8], last: Option<Time>) -> bool {
         let look = self.look(record);
         if !self.is_possible(record, &look, last) {
@@ -164,25 +163,25 @@ impl RecordValidator<'_> {
         !is_strange || self.is_followed(from(end), last)
     }
 
-    /// Whether a few possible records, or nothing, stand at the start of `data`.
+    /// Whether `data` starts with a few possible records, or is empty.
     fn is_followed(&self, data: &[u8], last: Option<Time>) -> bool {
-        let mut records = Records::new(data, 0, self.order);
-        let mut next = records.by_ref().take(ENOUGH as usize);
+        let mut records = Records::new(data, 0, self.endian);
+        let mut next = records.by_ref().take(MIN_START_WEIGHT as usize);
         let are_possible = next.all(|record| self.is_possible(&record, &self.look(&record), last));
-        // What comes then may be cut off, but starts as a record.
+        // The record after them may be truncated, but must start like a record.
         are_possible
             && records
                 .undecoded()
                 .is_none_or(|(_, rest)| self.has_known_type(rest))
     }
 
-    /// Whether records start at the start of `data`: enough of them follow each other, or reach its end.
-    /// `last` is the time of one before.
+    /// Whether records start at the start of `data`: there are enough of them, or they reach the end. `last`
+    /// is the time of an earlier record.
     pub fn starts_at(&self, data: &[u8], last: Option<Time>) -> bool {
         if !self.has_known_type(data) {
             return false;
         }
-        let mut records = Records::new(data, 0, self.order);
+        let mut records = Records::new(data, 0, self.endian);
         let mut found = 0_u32;
         let mut near = last;
         for record in records.by_ref() {
@@ -190,7 +189,7 @@ impl RecordValidator<'_> {
                 return false;
             };
             found = found.saturating_add(weight);
-            if found >= ENOUGH {
+            if found >= MIN_START_WEIGHT {
                 return true;
             }
             near = self.time_of(&record).or(near);
@@ -198,16 +197,15 @@ impl RecordValidator<'_> {
         found > 0 && records.undecoded().is_none()
     }
 
-    /// What can be seen of a start at once.
+    /// Quick check of the first bytes.
     fn has_known_type(&self, data: &[u8]) -> bool {
         matches!(
-            self.order.u32_at(data, 0),
+            self.endian.u32_at(data, 0),
             Some(1..=LAST_KERNEL_TYPE | record::USER_TYPE_START..=LAST_USER_TYPE)
         )
     }
 
-    /// How much a record speaks for the start of a chain that it is part of; `None` if there is something
-    /// against it.
+    /// Returns the weight of a record as evidence for a start ([`MIN_START_WEIGHT`]); `None` if it is invalid.
     fn weight(&self, record: &Record<'_>, near: Option<Time>) -> Option<u32> {
         if !self.has_known_type(record.bytes) {
             return None;
@@ -222,7 +220,7 @@ impl RecordValidator<'_> {
     }
 }
 
-/// The bytes of an entry of [`record::ID_INDEX`] (id, index, processor, thread) and of [`record::THREAD_MAP`]
+/// Size in bytes of an entry of [`record::ID_INDEX`] (ID, index, CPU, thread) and of [`record::THREAD_MAP`]
 /// (thread, name).
 const ID_INDEX_ENTRY: usize = 32;
 const THREAD_MAP_ENTRY: usize = 24;

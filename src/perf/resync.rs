@@ -1,17 +1,16 @@
-//! The way back to the records behind damage.
+//! Skips damage in a profile and finds the next intact records.
 //!
-//! Records have no mark that they start with, and only sizes lead from one to the next: behind the first wrong
-//! one, a reader that trusts them reads nonsense, or nothing. What is met where a record must be is therefore
-//! asked whether it can be one. Where it can't, reading goes on at the first byte from which records follow that
-//! have everything that is known of records ([`crate::perf::record_validation`]). They may start anywhere, since bytes
-//! may be missing or too many: also inside of the record before, which took its size from what followed it when
-//! it had lost bytes itself.
+//! Records have no magic number, and only their sizes lead from one to the next. After a wrong size, a reader
+//! that trusts it reads garbage, or nothing. Each record is therefore validated. If it is invalid, reading
+//! resumes at the first byte from which records follow that pass all checks
+//! ([`crate::perf::record_validation`]). That can be any byte, since bytes may be missing or extra. It can be
+//! inside the previous record too: a record that lost bytes extends into the next ones.
 //!
-//! What can't be noticed this way: values other than those looked at; and up to three records behind damage,
-//! where the next damage comes too soon for them to be believed.
+//! Limits: wrong values in fields that are not checked go unnoticed. Up to three intact records between two
+//! damaged ones are skipped, because they are too few to be recognized.
 //!
-//! Each byte is a place where a record could start twice at most, inside of a record and behind it, and what is
-//! asked at such a place is bounded: so a walk is linear in the file, whatever is in it.
+//! Each byte is tried as the start of a record at most twice, inside a record and after it, and each try is
+//! bounded. Reading thus takes linear time for any file.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -22,25 +21,25 @@ use crate::perf::record::{HEADER_SIZE, Record, Records};
 use crate::perf::record_validation::RecordValidator;
 use crate::units::Time;
 
-/// What was passed over.
+/// Skipped bytes between records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Damage {
-    /// In how many places.
+    /// Number of damaged areas.
     pub places: u64,
-    /// Where the first of them starts, in bytes from the first record.
+    /// Offset of the first damaged area, in bytes from the first record.
     pub first_offset: u64,
-    /// How many bytes in all.
+    /// Total number of skipped bytes.
     pub bytes: u64,
 }
 
 impl Damage {
-    /// Whether nothing was.
+    /// Whether no bytes were skipped.
     pub fn is_empty(&self) -> bool {
         self.places == 0
     }
 
-    /// The same, `distance` bytes further on in the file.
-    pub fn moved(mut self, distance: u64) -> Self {
+    /// Returns the same damage with `distance` bytes added to its offset.
+    pub fn offset_by(mut self, distance: u64) -> Self {
         self.first_offset = self.first_offset.saturating_add(distance);
         self
     }
@@ -54,25 +53,25 @@ impl Damage {
     }
 }
 
-/// Walks records in file order, and passes over what is damaged.
+/// Iterates over records in file order and skips damaged ones.
 #[derive(Clone, Debug)]
 pub struct WholeRecords<'a> {
     validator: RecordValidator<'a>,
     records: Records<'a>,
-    /// A record that can be one, and all from its start on; what follows it may still speak against it.
+    /// A possible record and all bytes from its start. What follows may show that it is damaged.
     held: Option<(Record<'a>, &'a [u8])>,
-    /// The time of the last record that has one.
+    /// Time of the last record that has one.
     last: Option<Time>,
     has_ended: bool,
     damage: Damage,
 }
 
 impl<'a> WholeRecords<'a> {
-    /// Walks `data`, the records of events `attrs`.
-    pub fn new(data: &'a [u8], attrs: &'a Attrs, order: ByteOrder) -> Self {
+    /// Iterates over `data`, the records of events `attrs`.
+    pub fn new(data: &'a [u8], attrs: &'a Attrs, endian: ByteOrder) -> Self {
         Self {
-            validator: RecordValidator { attrs, order },
-            records: Records::new(data, 0, order),
+            validator: RecordValidator { attrs, endian },
+            records: Records::new(data, 0, endian),
             held: None,
             last: None,
             has_ended: false,
@@ -80,18 +79,18 @@ impl<'a> WholeRecords<'a> {
         }
     }
 
-    /// What was passed over so far.
+    /// Returns the bytes skipped so far.
     pub fn damage(&self) -> Damage {
         self.damage
     }
 
-    /// After the walk: where records end that are followed by something else, in bytes from the first record;
-    /// `None` where they go on to the end.
+    /// After the iteration: the offset of the end of the records, in bytes from the first one, if other bytes
+    /// follow. `None` if the records reach the end.
     pub fn undecoded(&self) -> Option<u64> {
         self.records.undecoded().map(|(offset, _)| offset)
     }
 
-    /// Reads what can be a record.
+    /// Reads the next record if it is valid.
     fn read(&mut self) -> Option<(Record<'a>, &'a [u8])> {
         let (_, data) = self.records.undecoded()?;
         let before = self.records.clone();
@@ -104,8 +103,8 @@ impl<'a> WholeRecords<'a> {
         None
     }
 
-    /// Goes on to the next place where records start, of `places` in `data`, which are bytes `offset` on; says
-    /// whether there is one.
+    /// Continues at the next of `places` in `data` where records start. `offset` is that of `data`, in bytes
+    /// from the first record. Returns whether there is one.
     fn resync(&mut self, offset: u64, data: &'a [u8], mut places: Range<usize>) -> bool {
         let starts_at = |at: &usize| {
             let rest = data.get(*at..).unwrap_or_default();
@@ -117,12 +116,12 @@ impl<'a> WholeRecords<'a> {
         let start = offset.saturating_add(distance as u64);
         self.damage.add(offset, start);
         let rest = data.get(distance..).unwrap_or_default();
-        self.records = Records::new(rest, start, self.validator.order);
+        self.records = Records::new(rest, start, self.validator.endian);
         true
     }
 
-    /// Whether a record that is followed by damage has lost bytes, so that others start inside of it; goes on
-    /// there.
+    /// Whether a record before damage has lost bytes, so that other records start inside it. If so, reading
+    /// continues there.
     fn is_torn(&mut self, record: &Record<'a>, data: &'a [u8]) -> bool {
         let size = usize::try_from(record.len()).unwrap_or(usize::MAX);
         self.resync(record.offset, data, HEADER_SIZE..size)
@@ -153,26 +152,26 @@ impl<'a> Iterator for WholeRecords<'a> {
     }
 }
 
-/// Whether readers refuse a record that is whole, until it is written by [`mend`].
-pub fn needs_mending(record: &Record<'_>, attrs: &Attrs, order: ByteOrder) -> bool {
-    record.is_misaligned() || attrs.missing_trailer(record, order).is_some()
+/// Whether readers reject an intact record unless [`repair`] rewrites it.
+pub fn needs_repair(record: &Record<'_>, attrs: &Attrs, endian: ByteOrder) -> bool {
+    record.is_misaligned() || attrs.missing_trailer(record, endian).is_some()
 }
 
-/// Writes the records that are whole, all with sizes that readers take. Returns what was passed over.
-pub fn mend(mut records: WholeRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
-    let RecordValidator { attrs, order } = records.validator;
-    let mut mended = Vec::new();
+/// Writes the intact records, with sizes that readers accept. Returns the skipped bytes.
+pub fn repair(mut records: WholeRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
+    let RecordValidator { attrs, endian } = records.validator;
+    let mut repaired = Vec::new();
     for record in records.by_ref() {
-        mended.clear();
-        if let Some(size) = attrs.missing_trailer(&record, order) {
-            record.put_with_trailer(&mut mended, order, size);
+        repaired.clear();
+        if let Some(size) = attrs.missing_trailer(&record, endian) {
+            record.write_with_trailer(&mut repaired, endian, size);
         } else if record.is_misaligned() {
-            record.put_aligned(&mut mended, order);
+            record.write_aligned(&mut repaired, endian);
         } else {
             out.write_all(record.bytes)?;
             out.write_all(record.payload)?;
         }
-        out.write_all(&mended)?;
+        out.write_all(&repaired)?;
     }
     Ok(records.damage())
 }
@@ -185,7 +184,7 @@ mod tests {
 
     const ORDER: ByteOrder = ByteOrder::Little;
 
-    /// Two events whose records hold an id, an address, a process and a time.
+    /// Two events whose records have an ID, an address, a PID, a TID and a time.
     fn attrs() -> Attrs {
         let mut bytes = vec![0; 64];
         bytes[4..8].copy_from_slice(&64u32.to_le_bytes());
@@ -200,9 +199,9 @@ mod tests {
 
     fn sample(number: u64) -> Vec<u8> {
         let mut out = Vec::new();
-        record::put_header(&mut out, ORDER, record::SAMPLE, 2, 40);
+        record::write_header(&mut out, ORDER, record::SAMPLE, 2, 40);
         for word in [70 + number % 2, 0x1000 + number, 5 | 5 << 32, 1_000_000 + number] {
-            ORDER.put_u64(&mut out, word);
+            ORDER.write_u64(&mut out, word);
         }
         out
     }
@@ -213,7 +212,7 @@ mod tests {
         (0..count).flat_map(sample).collect()
     }
 
-    /// The addresses of the samples that are read, and what was passed over.
+    /// Returns the addresses of the samples that are read, the damage, and the offset of trailing bytes.
     fn read(data: &[u8]) -> (Vec<u64>, Damage, Option<u64>) {
         let attrs = attrs();
         let mut walk = WholeRecords::new(data, &attrs, ORDER);
@@ -239,7 +238,7 @@ mod tests {
         let spoil: [(Spoil, u64); 6] = [
             (|data, at| data[at..at + 8].fill(0), 1),
             (|data, at| data[at..at + 8].fill(0xff), 1),
-            // sizes: none, too small, not a multiple of 8, doubled
+            // Sizes: zero, too small, not a multiple of 8, doubled.
             (|data, at| data[at + 6] = 0, 1),
             (|data, at| data[at + 6] = 16, 1),
             (|data, at| data[at + 6] += 1, 1),
@@ -295,8 +294,8 @@ mod tests {
             } else {
                 &[0; 24]
             };
-            record::put_header(&mut out, ORDER, kind, 0, (16 + entries.len()) as u16);
-            ORDER.put_u64(&mut out, 1);
+            record::write_header(&mut out, ORDER, kind, 0, (16 + entries.len()) as u16);
+            ORDER.write_u64(&mut out, 1);
             [&out, entries].concat()
         });
         let cpus = [74, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0].to_vec();
@@ -333,7 +332,7 @@ mod tests {
             let mut data = samples(10);
             data.extend([0xff; 16]);
             let start = data.len();
-            record::put_header(&mut data, ORDER, kind, 0, 80);
+            record::write_header(&mut data, ORDER, kind, 0, 80);
             data.resize(start + 80, 0);
             if kind == record::ID_INDEX || kind == record::THREAD_MAP {
                 data[start + 8] = if kind == record::ID_INDEX { 2 } else { 3 };
@@ -354,11 +353,11 @@ mod tests {
         }
         let attrs = attrs();
         let mut once = Vec::new();
-        let damage = mend(WholeRecords::new(&data, &attrs, ORDER), &mut once).unwrap();
+        let damage = repair(WholeRecords::new(&data, &attrs, ORDER), &mut once).unwrap();
         assert_eq!((damage.places, damage.first_offset), (3, 3 * SIZE as u64));
         let mut twice = Vec::new();
         assert!(
-            mend(WholeRecords::new(&once, &attrs, ORDER), &mut twice)
+            repair(WholeRecords::new(&once, &attrs, ORDER), &mut twice)
                 .unwrap()
                 .is_empty()
         );
@@ -379,7 +378,7 @@ mod tests {
         let round = [68, 0, 0, 0, 0, 0, 8, 0];
         let chain: Vec<u8> = round.repeat(3).into_iter().chain([0; 8]).collect();
         let jump = [81, 0, 0, 0, 0, 0, 0xf8, 0xff];
-        // The largest records, each followed by damage.
+        // Records of the maximum size, each followed by damage.
         let torn = [&jump[..], &[0; 0xfff8]].concat();
         for data in [
             vec![0; 1 << 21],

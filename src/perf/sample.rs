@@ -1,4 +1,4 @@
-//! Samples: where a program was, and all the other code addresses that came with it.
+//! Samples: the sampled address and all other code addresses in a sample record.
 
 use linux_perf_event_reader::constants::{
     PERF_CONTEXT_USER, PERF_SAMPLE_BRANCH_HW_INDEX, PERF_SAMPLE_REGS_ABI_32,
@@ -10,67 +10,69 @@ use crate::perf::attr::Attr;
 use crate::perf::record::{HEADER_SIZE, Record};
 use crate::units::{Address, Pid, Tid, Time};
 
-/// `PERF_FORMAT_LOST`, which linux-perf-event-reader doesn't know.
+/// `PERF_FORMAT_LOST`, which linux-perf-event-reader lacks.
 const READ_FORMAT_LOST: u64 = 1 << 4;
 
-/// `PERF_SAMPLE_BRANCH_COUNTERS`, which it doesn't know either: a number for each branch follows them.
+/// `PERF_SAMPLE_BRANCH_COUNTERS`, which it lacks too: the branches are followed by one number for each of
+/// them.
 const BRANCH_COUNTERS: u64 = 1 << 19;
 
-/// What of a [`super::record::SAMPLE`] record can hold code addresses, and what says whose and when.
+/// The fields of a [`super::record::SAMPLE`] record that can contain code addresses, and the process and
+/// thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// Where the thread was.
+    /// Sampled address.
     pub ip: Option<Address>,
-    /// Its process.
+    /// Process ID.
     pub pid: Option<Pid>,
-    /// Its thread.
+    /// Thread ID.
     pub tid: Option<Tid>,
-    /// The callers, innermost first, the sampled address among them; marks of the kind `PERF_CONTEXT_USER`
-    /// stand between.
+    /// Call chain, innermost first: the sampled address, its callers, and context markers such as
+    /// `PERF_CONTEXT_USER`.
     pub callchain: Addresses<'a>,
-    /// Bytes from the record's start to the number of those.
+    /// Offset in the record, in bytes, of the length of the call chain.
     pub callchain_offset: Option<usize>,
-    /// The last branches: source, target and flags of each in turn.
+    /// Branch stack: source, target and flags of each branch in turn.
     pub branches: Addresses<'a>,
-    /// The user registers.
+    /// User registers.
     pub registers: Addresses<'a>,
-    /// The top of the user stack, for unwinding later.
+    /// Top of the user stack, copied for unwinding.
     pub stack: Addresses<'a>,
-    /// Bytes from the record's start to the size of that.
+    /// Offset in the record, in bytes, of the size of the stack copy.
     pub stack_offset: Option<usize>,
-    /// Whether the record ends before its fields do; what stands before the cut is there.
+    /// Whether the record ends before its last field. The fields before the cut are set.
     pub is_cut: bool,
 }
 
-/// Numbers in a sample that are code addresses, or could be.
+/// Numbers in a sample that are or could be code addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses<'a> {
     bytes: &'a [u8],
-    order: ByteOrder,
-    /// Bytes per address: 4 in the stack of a 32-bit process, else 8.
+    endian: ByteOrder,
+    /// Bytes per number: 4 in the stack of a 32-bit process, else 8.
     width: usize,
 }
 
 impl<'a> Addresses<'a> {
-    fn new(bytes: &'a [u8], order: ByteOrder, width: usize) -> Self {
-        Self { bytes, order, width }
+    fn new(bytes: &'a [u8], endian: ByteOrder, width: usize) -> Self {
+        Self { bytes, endian, width }
     }
 
-    /// How many there are.
+    /// Returns how many numbers there are.
     pub fn len(&self) -> usize {
         self.bytes.chunks_exact(self.width).len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The numbers in the order of the record.
+    /// Iterates over the numbers in the order of the record.
     pub fn iter(self) -> impl Iterator<Item = Address> + use<'a> {
-        let Self { bytes, order, width } = self;
+        let Self { bytes, endian, width } = self;
         bytes.chunks_exact(width).filter_map(move |chunk| {
-            let mut reader = Reader::new(chunk, order);
+            let mut reader = Reader::new(chunk, endian);
             let number = if width == 4 {
                 reader.u32().map(u64::from)
             } else {
@@ -81,31 +83,31 @@ impl<'a> Addresses<'a> {
     }
 }
 
-/// The lowest of the marks that stand between the parts of a call chain, such as `PERF_CONTEXT_USER`
-/// (`PERF_CONTEXT_MAX`).
+/// The lowest context marker of a call chain (`PERF_CONTEXT_MAX`). Context markers such as
+/// `PERF_CONTEXT_USER` separate the parts of the chain.
 const CONTEXT_MARKS: u64 = -4095i64 as u64;
 
-/// The mark for a user part that comes later, in a [`super::record::CALLCHAIN_DEFERRED`] record with the same cookie
-/// (`PERF_CONTEXT_USER_DEFERRED`, `perf record --call-graph fp,defer` since Linux 6.19).
+/// Context marker for a user part that follows in a later [`super::record::CALLCHAIN_DEFERRED`] record with
+/// the same cookie (`PERF_CONTEXT_USER_DEFERRED`, `perf record --call-graph fp,defer` since Linux 6.19).
 pub const USER_DEFERRED: u64 = -640i64 as u64;
 
-/// The time that `perf record --off-cpu` gives to the first of the samples that it adds at the end, with the sum of a
-/// thread's waiting at one place (`OFF_CPU_TIMESTAMP`). It only sorts them behind all others.
+/// Time of the first of the samples that `perf record --off-cpu` appends at the end, each with the total time
+/// that a thread waited at one address (`OFF_CPU_TIMESTAMP`). It only sorts them after all other samples.
 pub const SUMMED_AT_END: Time = Time(u64::MAX << 32);
 
-/// A number in a call chain.
+/// An entry of a call chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChainEntry {
     /// A code address.
     Address(Address),
-    /// The mark of the part that follows.
+    /// A context marker, which applies to the entries after it.
     Mark(u64),
-    /// What comes after [`USER_DEFERRED`].
+    /// The cookie after [`USER_DEFERRED`].
     Cookie,
 }
 
 impl<'a> Sample<'a> {
-    /// The call chain, number by number.
+    /// Iterates over the call chain.
     pub fn chain_entries(&self) -> impl Iterator<Item = ChainEntry> + use<'a> {
         let mut is_cookie = false;
         self.callchain.iter().map(move |address| {
@@ -120,7 +122,7 @@ impl<'a> Sample<'a> {
         })
     }
 
-    /// The addresses of the call chain, without what stands between its parts.
+    /// Iterates over the addresses of the call chain, without context markers and cookies.
     pub fn callers(&self) -> impl Iterator<Item = Address> + use<'a> {
         self.chain_entries().filter_map(|entry| match entry {
             ChainEntry::Address(address) => Some(address),
@@ -128,8 +130,8 @@ impl<'a> Sample<'a> {
         })
     }
 
-    fn empty(order: ByteOrder) -> Self {
-        let none = Addresses::new(&[], order, 8);
+    fn empty(endian: ByteOrder) -> Self {
+        let none = Addresses::new(&[], endian, 8);
         Self {
             ip: None,
             pid: None,
@@ -144,17 +146,17 @@ impl<'a> Sample<'a> {
         }
     }
 
-    /// Reads a sample of an event. Nothing is refused: what can't be there is missing.
-    pub fn parse(record: &Record<'a>, attr: &Attr, order: ByteOrder) -> Self {
-        let mut sample = Self::empty(order);
-        sample.is_cut = sample.fill(&mut record.body(order), attr, order).is_none();
+    /// Reads a sample of an event. Never fails: fields that are missing or invalid are left empty.
+    pub fn parse(record: &Record<'a>, attr: &Attr, endian: ByteOrder) -> Self {
+        let mut sample = Self::empty(endian);
+        sample.is_cut = sample.fill(&mut record.body(endian), attr, endian).is_none();
         sample
     }
 
-    /// The order and size of the fields are those of `perf_output_sample` in Linux' kernel/events/core.c.
-    // What `end` does not use of it costs nothing this way.
+    /// Order and size of the fields are those of `perf_output_sample` in Linux' kernel/events/core.c.
+    // Inlined so that `end` does not pay for what it does not use.
     #[inline(always)]
-    fn fill(&mut self, body: &mut Reader<'a>, attr: &Attr, order: ByteOrder) -> Option<()> {
+    fn fill(&mut self, body: &mut Reader<'a>, attr: &Attr, endian: ByteOrder) -> Option<()> {
         let size = body.rest().len().saturating_add(HEADER_SIZE);
         let offset = |body: &Reader<'a>| size.checked_sub(body.rest().len());
         let has = |field| attr.sample_format.contains(field);
@@ -188,13 +190,13 @@ impl<'a> Sample<'a> {
         if has(SampleFormat::CALLCHAIN) {
             self.callchain_offset = offset(body);
             let count = body.u64()?;
-            self.callchain = Addresses::new(body.bytes(count.checked_mul(8)?)?, order, 8);
+            self.callchain = Addresses::new(body.bytes(count.checked_mul(8)?)?, endian, 8);
         }
         if has(SampleFormat::RAW) {
             let size = body.u32()?;
-            let raw = Reader::new(body.bytes(size.into())?, order);
+            let raw = Reader::new(body.bytes(size.into())?, endian);
             if attr.is_bpf_output {
-                self.read_off_cpu(raw, order);
+                self.read_off_cpu(raw, endian);
             }
         }
         if has(SampleFormat::BRANCH_STACK) {
@@ -202,7 +204,7 @@ impl<'a> Sample<'a> {
             if attr.branch_format & PERF_SAMPLE_BRANCH_HW_INDEX != 0 {
                 body.skip(8)?;
             }
-            self.branches = Addresses::new(body.bytes(count.checked_mul(24)?)?, order, 8);
+            self.branches = Addresses::new(body.bytes(count.checked_mul(24)?)?, endian, 8);
             if attr.branch_format & BRANCH_COUNTERS != 0 {
                 body.skip(count.checked_mul(8)?)?;
             }
@@ -216,7 +218,7 @@ impl<'a> Sample<'a> {
             // 0 is PERF_SAMPLE_REGS_ABI_NONE: a kernel thread has no user registers.
             if abi != 0 {
                 let count = u64::from(attr.user_registers.count_ones());
-                self.registers = Addresses::new(body.bytes(count * 8)?, order, 8);
+                self.registers = Addresses::new(body.bytes(count * 8)?, endian, 8);
             }
         }
         if has(SampleFormat::STACK_USER) {
@@ -224,9 +226,9 @@ impl<'a> Sample<'a> {
             let size = body.u64()?;
             if size > 0 {
                 let stack = body.bytes(size)?;
-                // Only so much of it was really copied.
+                // The size that was actually copied.
                 let copied = usize::try_from(body.u64()?).ok()?;
-                self.stack = Addresses::new(stack.get(..copied).unwrap_or(stack), order, width);
+                self.stack = Addresses::new(stack.get(..copied).unwrap_or(stack), endian, width);
             }
         }
         Some(())
@@ -234,23 +236,22 @@ impl<'a> Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Reads the raw data of an `offcpu-time` event, which perf takes in place of the sample's own fields
-    /// (`__set_offcpu_sample` in tools/perf/util/evsel.c): two numbers for process and thread, the time that it waited,
-    /// its call chain, and its cgroup.
+    /// Reads the raw data of an `offcpu-time` event, which replaces the sample's own fields as in perf
+    /// (`__set_offcpu_sample` in tools/perf/util/evsel.c): PID and TID, time waited, call chain, cgroup.
     ///
-    /// `perf record --off-cpu` writes it since Linux 6.16; before, such samples had all that in their own fields. They
-    /// are told from those of other BPF programs by the chain, which always starts with the mark for user space.
-    fn read_off_cpu(&mut self, mut raw: Reader<'a>, order: ByteOrder) -> Option<()> {
+    /// `perf record --off-cpu` writes it since Linux 6.16; before, such samples used their own fields. The data of
+    /// other BPF programs is recognized by its call chain, which does not start with the user-space marker.
+    fn read_off_cpu(&mut self, mut raw: Reader<'a>, endian: ByteOrder) -> Option<()> {
         let ids = raw.u64()?;
         let (low, high) = (ids as u32, (ids >> 32) as u32);
         let _period = raw.u64()?;
         let count = raw.u64()?;
-        let chain = Addresses::new(raw.bytes(count.checked_mul(8)?)?, order, 8);
+        let chain = Addresses::new(raw.bytes(count.checked_mul(8)?)?, endian, 8);
         let _cgroup = raw.u64()?;
         let mut entries = chain.iter();
         entries.next().filter(|mark| mark.0 == PERF_CONTEXT_USER)?;
-        // The samples that perf adds at the end, whose own fields are 0, have the process in the lower half; those of its
-        // BPF program, the thread (`off_cpu_write`, `off_cpu_dump`).
+        // The samples that perf appends at the end, whose own fields are 0, have the PID in the lower half.
+        // Those of its BPF program have the TID there (`off_cpu_write`, `off_cpu_dump`).
         let is_summed = self.ip == Some(Address(0));
         let (pid, tid) = if is_summed { (low, high) } else { (high, low) };
         (self.pid, self.tid) = (Some(Pid(pid)), Some(Tid(tid)));
@@ -263,32 +264,32 @@ impl<'a> Sample<'a> {
 /// Where the fields of a sample end in its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// So many bytes from the record's start.
+    /// At this offset in the record, in bytes.
     At(usize),
-    /// Behind the record's end.
+    /// After the end of the record.
     Outside,
-    /// The event has fields whose size is not known.
+    /// Unknown: the event has fields of unknown size.
     Unknown,
 }
 
-/// Finds where a sample's fields end: the kernel writes nothing behind them.
-pub fn end(record: &Record<'_>, attr: &Attr, order: ByteOrder) -> End {
+/// Finds the end of a sample's fields. The kernel writes nothing after them.
+pub fn end(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> End {
     let known = SampleFormat::all().contains(attr.sample_format)
         && ReadFormat::all().bits() | READ_FORMAT_LOST | attr.read_format.bits() == ReadFormat::all().bits() | READ_FORMAT_LOST
-        // Samples without branches may lack the index all the same.
+        // Samples without branches may lack the index nevertheless.
         && attr.branch_format & PERF_SAMPLE_BRANCH_HW_INDEX == 0;
     if !known {
         return End::Unknown;
     }
-    let mut body = record.body(order);
-    let filled = Sample::empty(order).fill(&mut body, attr, order);
+    let mut body = record.body(endian);
+    let filled = Sample::empty(endian).fill(&mut body, attr, endian);
     if filled.and_then(|()| skip_last(&mut body, attr)).is_none() {
         return End::Outside;
     }
     End::At(record.bytes.len().saturating_sub(body.rest().len()))
 }
 
-/// Passes over the fields behind those that hold addresses.
+/// Skips the fields after those with addresses.
 fn skip_last(body: &mut Reader<'_>, attr: &Attr) -> Option<()> {
     let has = |field| attr.sample_format.contains(field);
     let has_weight = attr
@@ -319,23 +320,23 @@ fn skip_last(body: &mut Reader<'_>, attr: &Attr) -> Option<()> {
     Some(())
 }
 
-/// The call chain of an earlier sample, in a [`super::record::CALLCHAIN_DEFERRED`] record: newer kernels
-/// write it down when the thread comes back from the kernel.
+/// Iterates over the call chain of an earlier sample, in a [`super::record::CALLCHAIN_DEFERRED`] record.
+/// Newer kernels write it when the thread returns to user space.
 pub fn deferred_callers<'a>(
     record: &Record<'a>,
-    order: ByteOrder,
+    endian: ByteOrder,
 ) -> impl Iterator<Item = Address> + use<'a> {
-    let mut body = record.body(order);
+    let mut body = record.body(endian);
     let mut chain = || {
         let _cookie = body.u64()?;
         let count = body.u64()?;
         body.bytes(count.checked_mul(8)?)
     };
-    let chain = Addresses::new(chain().unwrap_or_default(), order, 8);
+    let chain = Addresses::new(chain().unwrap_or_default(), endian, 8);
     chain.iter().filter(|address| address.0 < CONTEXT_MARKS)
 }
 
-/// Passes over a counter's value, or those of its group.
+/// Skips the value of a counter or of its group.
 fn skip_read(body: &mut Reader<'_>, format: ReadFormat) -> Option<()> {
     let has_lost = format.bits() & READ_FORMAT_LOST != 0;
     let words_of = |parts: &[bool]| parts.iter().filter(|&&is_there| is_there).count() as u64;
@@ -359,7 +360,7 @@ mod tests {
     use crate::perf::record::{self, Records};
     use crate::units::Time;
 
-    /// An attribute with the given sample_type, read_format and user registers.
+    /// An attribute with these values of sample_type, read_format and sample_regs_user.
     fn attr(sample_type: u64, read_format: u64, registers: u64) -> Attr {
         let mut bytes = vec![0; 128];
         bytes[4..8].copy_from_slice(&128u32.to_le_bytes());
@@ -371,11 +372,11 @@ mod tests {
 
     fn sample_record(body: &[u64]) -> Vec<u8> {
         let mut out = Vec::new();
-        ByteOrder::Little.put_u32(&mut out, record::SAMPLE);
-        ByteOrder::Little.put_u16(&mut out, 2);
-        ByteOrder::Little.put_u16(&mut out, (8 + body.len() * 8) as u16);
+        ByteOrder::Little.write_u32(&mut out, record::SAMPLE);
+        ByteOrder::Little.write_u16(&mut out, 2);
+        ByteOrder::Little.write_u16(&mut out, (8 + body.len() * 8) as u16);
         for &word in body {
-            ByteOrder::Little.put_u64(&mut out, word);
+            ByteOrder::Little.write_u64(&mut out, word);
         }
         out
     }
@@ -399,7 +400,7 @@ mod tests {
             | SampleFormat::BRANCH_STACK
             | SampleFormat::REGS_USER
             | SampleFormat::STACK_USER;
-        // a group of two counters with times, ids and lost counts
+        // A group of two counters with times, IDs and lost counts.
         let attr = attr(format.bits(), 0b11111, 0b101);
         let bytes = sample_record(&[
             99, 0x1000, PID_7, 5, 0xdead, 1, // identifier .. period
@@ -407,7 +408,7 @@ mod tests {
             2, 0x1000, 0x2000, // call chain
             1, 0x3000, 0x4000, 0, // branches
             2, 0x5000, 0x6000, // registers of a 64-bit process
-            24, 0x7000, 0x8000, 0x9000, 16, // 24 bytes of stack, of which 16 were copied
+            24, 0x7000, 0x8000, 0x9000, 16, // 24 bytes of stack, 16 of them copied
         ]);
         let record = Records::new(&bytes, 0, ByteOrder::Little).next().unwrap();
         let sample = Sample::parse(&record, &attr, ByteOrder::Little);

@@ -1,4 +1,4 @@
-//! What one file of a runtime tells of code, whatever its format.
+//! A common interface to jitdumps and to logs that contain only symbols.
 
 use crate::machine::Machine;
 use crate::runtime::jitdump::unwinding::Unwinding;
@@ -7,36 +7,36 @@ use crate::runtime::named_code::SymbolOnlyCode;
 use crate::runtime::{CodeEvent, names};
 use crate::units::AddressRange;
 
-/// A file that tells of code.
+/// A file that describes JIT-compiled code.
 #[derive(Clone, Debug)]
 pub enum CodeFile<'a> {
-    /// A jitdump: all about each function.
+    /// A jitdump, which also has machine code, line tables and unwinding tables.
     Jitdump(Dump<'a>),
-    /// A log that has names and places of functions.
+    /// A log that has the names and addresses of functions.
     Named(SymbolOnlyCode<'a>),
 }
 
-/// One function with what the file says about it.
+/// A function as its file describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionView<'a> {
-    /// Which of the file's functions it is.
+    /// Index of the function in the file.
     pub number: u32,
-    /// Its name as the runtime wrote it, without a NUL.
+    /// Name as the runtime wrote it, without the NUL.
     pub name: &'a [u8],
-    /// Its machine code, as many bytes as `range` has, if that is known.
+    /// Machine code, exactly as long as `range`; `None` if the file has none.
     pub code: Option<&'a [u8]>,
-    /// Where the code was put at first.
+    /// Addresses at which the code was first loaded.
     pub range: AddressRange,
-    /// The number that the runtime knows it under (`code_index` of a jitdump), which need not be unique.
+    /// ID that the runtime gave the function (`code_index` in a jitdump). It need not be unique.
     pub index: u64,
-    /// How to unwind it.
+    /// Unwinding table; `None` if the file has none.
     pub unwinding: Option<Unwinding<'a>>,
-    /// Which compiler made it, if the file says so.
+    /// Compiler tier from the file's records; `None` if they don't give one.
     pub recorded_tier: Option<&'a [u8]>,
 }
 
 impl<'a> FunctionView<'a> {
-    /// Which compiler made it, as far as the file or the name says.
+    /// Returns the compiler tier, from the file's records or else from the name.
     pub fn tier(&self) -> Option<&'a [u8]> {
         let by_name = || names::tier(self.name).map(str::as_bytes);
         self.recorded_tier.or_else(by_name)
@@ -44,7 +44,7 @@ impl<'a> FunctionView<'a> {
 }
 
 impl<'a> CodeFile<'a> {
-    /// The number of the process that wrote it, as it knew itself.
+    /// Returns the PID of the process that wrote the file, as that process saw it.
     pub fn pid(&self) -> u32 {
         match self {
             Self::Jitdump(dump) => dump.header().pid,
@@ -52,7 +52,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// The machine that the code is for.
+    /// Returns the machine that the code was compiled for.
     pub fn machine(&self) -> Machine {
         match self {
             Self::Jitdump(dump) => dump.machine(),
@@ -60,7 +60,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// What happened to the functions, in the order of time.
+    /// Returns the loads, moves and unloads, sorted by time.
     pub fn events(&self) -> &[CodeEvent] {
         match self {
             Self::Jitdump(dump) => dump.events(),
@@ -68,7 +68,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// Where a function's code was put at first; `None` where it has no code.
+    /// Returns the addresses at which a function was first loaded; `None` if it has no code.
     pub fn range(&self, function: u32) -> Option<AddressRange> {
         match self {
             Self::Jitdump(dump) => dump.range(function),
@@ -76,7 +76,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// All about one function.
+    /// Returns the description of the function with index `number`.
     pub fn function(&self, number: u32) -> Option<FunctionView<'_>> {
         match self {
             Self::Jitdump(dump) => dump.function(number),
@@ -84,7 +84,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// Whether the file has a function's machine code.
+    /// Returns whether the file has the machine code of a function.
     pub fn has_code(&self, function: u32) -> bool {
         match self {
             Self::Jitdump(_) => true,
@@ -94,7 +94,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// How to unwind a function.
+    /// Returns the unwinding table of a function.
     pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
         match self {
             Self::Jitdump(dump) => dump.unwinding(function),
@@ -102,7 +102,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// How many bytes the file has for a function.
+    /// Returns the size of what the file has on a function, in bytes.
     pub fn record_bytes(&self, function: u32) -> u64 {
         match self {
             Self::Jitdump(dump) => dump.record_bytes(function),
@@ -110,7 +110,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// How many bytes the texts of source files in it have together.
+    /// Returns the total size of the source texts embedded in the file, in bytes.
     pub fn source_bytes(&self) -> u64 {
         match self {
             Self::Jitdump(dump) => dump.source_bytes(),
@@ -118,7 +118,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// Where in its sources a function's code comes from.
+    /// Returns the line table and the inlined calls of a function.
     pub fn sources<'v>(&'v self, view: &FunctionView<'v>) -> FunctionSources<'v> {
         match self {
             Self::Jitdump(dump) => dump.sources(view),

@@ -1,4 +1,4 @@
-//! Which kind of file a runtime wrote, by its content.
+//! Detection of a runtime file's format, by content or by name.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use serde::Serialize;
 
 use crate::runtime::{jitdump, mono, xray};
 
-/// A kind of file.
+/// A format of files written by a runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileKind {
     /// A jitdump.
     Jitdump,
-    /// A log of Mono's profiler, packed or not.
+    /// A log of Mono's profiler, gzip-compressed or not.
     MonoLog,
-    /// A trace of XRay.
+    /// An XRay trace.
     XrayTrace,
 }
 
@@ -29,7 +29,9 @@ impl fmt::Display for FileKind {
 }
 
 impl FileKind {
-    /// The kind of a file by its first bytes, beyond doubt: all of the file, or some hundred bytes.
+    /// Returns the format of a file if its first bytes identify it with certainty.
+    ///
+    /// `start` is the whole file or its first few hundred bytes.
     pub fn of(start: &[u8]) -> Option<Self> {
         if jitdump::header::byte_order(start).is_some() {
             Some(Self::Jitdump)
@@ -40,7 +42,7 @@ impl FileKind {
         }
     }
 
-    /// The kind of which runtimes give their files a name like this one. `name` is the base name.
+    /// Returns the format whose writers use file names like `name`, which is a base name.
     pub fn of_name(name: &[u8]) -> Option<Self> {
         if jitdump::marker::is_dump_name(name) {
             Some(Self::Jitdump)
@@ -51,15 +53,17 @@ impl FileKind {
         }
     }
 
-    /// The kind of a file that somebody takes for one of these: also where there are a version and a type that no
-    /// trace has had so far, and where too little is left of its start, so that only its name tells.
+    /// Returns the format of a file that is expected to be one of these.
+    ///
+    /// This is more lenient than [`Self::of`]: it also accepts XRay traces of unknown versions and types, and
+    /// goes by the name if the file is too short to be recognised.
     pub fn of_named(start: &[u8], name: &[u8]) -> Option<Self> {
-        /// What files of all kinds start with has this many bytes.
+        /// Number of bytes that it takes to recognise any of the formats.
         const MAGIC_SIZE: usize = 4;
         let by_name = Self::of_name(name);
         let may_be_trace = || {
             let has_other_name = by_name.is_some_and(|kind| kind != Self::XrayTrace);
-            let is_alike = !has_other_name && xray::header::has_small_numbers(start);
+            let is_alike = !has_other_name && xray::header::has_plausible_version(start);
             is_alike.then_some(Self::XrayTrace)
         };
         let by_content = Self::of(start).or_else(may_be_trace);
@@ -82,7 +86,7 @@ mod tests {
         }
         assert_eq!(named(b"\0\0\0\0", b"jit-1.dump"), None);
         assert_eq!(named(b"DTiJ", b"xray-log.app.1"), Some(FileKind::Jitdump));
-        // A version that is not known.
+        // an XRay trace of an unknown version
         let trace = b"\x06\0\x01\0";
         assert_eq!(named(trace, b"xray-log.app.1"), Some(FileKind::XrayTrace));
         assert_eq!(named(trace, b"trace"), Some(FileKind::XrayTrace));

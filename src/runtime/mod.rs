@@ -1,8 +1,8 @@
-//! What runtimes write about the code that they make, in one vocabulary.
+//! Readers of the files in which JIT runtimes describe their code.
 //!
-//! Each kind of file has a folder of its own that turns its records into [`CodeEvent`]s; what comes after
-//! them asks a [`CodeFile`] and need not know who wrote it. Perf maps know of no events: they have names for
-//! addresses, without any time.
+//! Each file format has a module that turns its records into [`CodeEvent`]s. The rest of the program uses a
+//! [`CodeFile`], which is the same for all formats. Perf maps are the exception: they only map addresses to
+//! names and have no timestamps.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -20,36 +20,35 @@ pub use file_kind::FileKind;
 
 use crate::units::Address;
 
-/// A moment on the clock of a runtime's file: nanoseconds, or cycles where the file says so.
+/// A timestamp on the clock of a runtime's file, in nanoseconds, or in cycles if the file says so.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RuntimeTime(pub u64);
 
-/// Something that happened to a function's code.
+/// A load, move or unload of a function's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodeEvent {
-    /// When.
+    /// Time of the event.
     pub time: RuntimeTime,
-    /// In which process, by the number that the runtime knows it under; in a container that is not the
-    /// profile's.
+    /// PID as the runtime sees it. In a container, it differs from the PID in the profile.
     pub pid: u32,
-    /// To which function, as an index into the file's functions.
+    /// Index of the function in the file.
     pub function: u32,
-    /// What.
+    /// Kind of event.
     pub change: Change,
 }
 
-/// What happened to the code.
+/// The kind of a [`CodeEvent`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// It was put where its function says.
+    /// The code was loaded at the address that the file gives for its function.
     Load,
-    /// It was moved.
+    /// The code was moved.
     Move {
-        /// Where it was.
+        /// Start address before the move.
         from: Address,
-        /// Where it is from now on.
+        /// Start address after the move.
         to: Address,
     },
-    /// It is gone.
+    /// The code was unloaded.
     Unload,
 }

@@ -1,4 +1,4 @@
-//! Functions of which a log tells names and places, and no more.
+//! Functions from logs that have only their names and addresses.
 
 use std::borrow::Cow;
 
@@ -6,44 +6,43 @@ use crate::machine::Machine;
 use crate::runtime::{Change, CodeEvent, FileKind, FunctionView, RuntimeTime};
 use crate::units::AddressRange;
 
-/// A function.
+/// A function with a name and an address range.
 #[derive(Clone, Debug)]
 pub struct NamedFunction<'a> {
-    /// Its name.
+    /// Name of the function.
     pub name: Cow<'a, [u8]>,
-    /// Where its code lies.
+    /// Addresses of the code.
     pub range: AddressRange,
-    /// Its machine code, as many bytes as `range` has, if somebody kept it.
+    /// Machine code, exactly as long as `range`; `None` if no input has it.
     pub code: Option<Vec<u8>>,
 }
 
 /// The functions of one process.
 #[derive(Clone, Debug)]
 pub struct SymbolOnlyCode<'a> {
-    /// The number of the process, as the log has it.
+    /// PID from the log.
     pub pid: u32,
-    /// The machine that the code is for.
+    /// The machine that the code was compiled for.
     pub machine: Machine,
-    /// What kind of file tells of them.
-    pub told_by: FileKind,
+    /// Format of the log.
+    pub source: FileKind,
     functions: Vec<NamedFunction<'a>>,
     events: Vec<CodeEvent>,
 }
 
 impl<'a> SymbolOnlyCode<'a> {
-    /// No function yet.
-    pub fn new(pid: u32, machine: Machine, told_by: FileKind) -> Self {
+    /// Creates an empty list of functions.
+    pub fn new(pid: u32, machine: Machine, source: FileKind) -> Self {
         Self {
             pid,
             machine,
-            told_by,
+            source,
             functions: Vec::new(),
             events: Vec::new(),
         }
     }
 
-    /// Adds a function whose code was put in place at `time`. Returns its number; `None` if there is none
-    /// left.
+    /// Adds a function that was loaded at `time`. Returns its index, or `None` if the list is full.
     pub fn load(&mut self, function: NamedFunction<'a>, time: RuntimeTime) -> Option<u32> {
         let number = u32::try_from(self.functions.len()).ok()?;
         self.functions.push(function);
@@ -51,7 +50,7 @@ impl<'a> SymbolOnlyCode<'a> {
         Some(number)
     }
 
-    /// Notes that the code of a function is gone since `time`.
+    /// Records that a function was unloaded at `time`.
     pub fn unload(&mut self, function: u32, time: RuntimeTime) {
         self.push(function, time, Change::Unload);
     }
@@ -65,32 +64,32 @@ impl<'a> SymbolOnlyCode<'a> {
         });
     }
 
-    /// Puts what happened into the order of time. What happened at the same time stays as it was added.
+    /// Sorts the events by time. Events of the same time keep their order.
     pub fn sort(&mut self) {
         self.events.sort_by_key(|event| event.time);
     }
 
-    /// What happened to the functions, in the order of time after [`Self::sort`].
+    /// Returns the loads and unloads, sorted by time once [`Self::sort`] has been called.
     pub fn events(&self) -> &[CodeEvent] {
         &self.events
     }
 
-    /// Whether there is no function.
+    /// Returns whether there are no functions.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// Whether the machine code of any function is known.
+    /// Returns whether the machine code of any function is available.
     pub fn has_code(&self) -> bool {
         self.functions.iter().any(|function| function.code.is_some())
     }
 
-    /// One function.
+    /// Returns the function with index `number`.
     pub fn function(&self, number: u32) -> Option<&NamedFunction<'a>> {
         self.functions.get(usize::try_from(number).ok()?)
     }
 
-    /// All about one function.
+    /// Returns the description of the function with index `number`.
     pub fn view(&self, number: u32) -> Option<FunctionView<'_>> {
         let function = self.function(number)?;
         Some(FunctionView {
@@ -104,7 +103,7 @@ impl<'a> SymbolOnlyCode<'a> {
         })
     }
 
-    /// How many bytes there are for a function: its name, and its code if that is known.
+    /// Returns the size of a function's name and machine code, in bytes.
     pub fn record_bytes(&self, number: u32) -> u64 {
         let bytes = |function: &NamedFunction<'_>| {
             let code = function.code.as_ref().map_or(0, Vec::len);

@@ -1,44 +1,45 @@
-//! What the names of functions tell beside the name. There is no rule for them; each runtime has its own.
+//! Compiler tiers and source locations encoded in function names, in the style of each runtime.
 
 use crate::bytes::{rsplit_once, split_once};
 use crate::debug_info::{DebugInfo, SourceFunction};
 
-/// The prefixes of V8's names for what it compiles from sources. `LazyCompile` is that of Node.js 18.
+/// V8's prefixes for names of functions compiled from source. Node.js 18 writes `LazyCompile`.
 const V8: [&[u8]; 5] = [b"JS:", b"Script:", b"Eval:", b"Function:", b"LazyCompile:"];
 
-/// CPython's prefix.
 const CPYTHON: &[u8] = b"py::";
 
-/// How many places are tried at which a function's name may end and a path start.
+/// Maximum number of candidates for the space that separates a function name from a path.
 const MAX_PATHS: usize = 16;
 
-/// Where a function is in its sources.
+/// Location of a function in its source file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place<'a> {
-    /// The file.
+    /// Path of the file.
     pub path: &'a [u8],
-    /// The line, from 1; 0 if the name does not tell.
+    /// Line, from 1; 0 if the name has none.
     pub line: u32,
-    /// The column, from 1; 0 if the name does not tell.
+    /// Column, from 1; 0 if the name has none.
     pub column: u32,
 }
 
-/// Whether V8 gives such names to functions that have sources.
+/// Returns whether V8 writes names like this one for functions compiled from source.
 pub fn is_v8(name: &[u8]) -> bool {
     v8_rest(name).is_some()
 }
 
-/// What stands behind V8's prefix; `JS::Call` and the like are names of C++ or Rust.
+/// The name without V8's prefix. `JS::Call` and the like are C++ or Rust names.
 fn v8_rest(name: &[u8]) -> Option<&[u8]> {
     let rest = V8.iter().find_map(|prefix| name.strip_prefix(*prefix));
     rest.filter(|rest| !rest.starts_with(b":"))
 }
 
-/// Where a function may be by its name, the likeliest place first: `name file:line:column` (V8,
-/// JavaScriptCore), `name (file:line:column)` (SpiderMonkey), `py::name:file` (CPython). Names and paths may
-/// both have spaces in them, so there may be more than one.
+/// Parses the source locations that a name may contain, the most likely one first.
 ///
-/// Quirk: V8 10 leaves the column out (capture node18-i386).
+/// The formats are `name file:line:column` (V8, JavaScriptCore), `name (file:line:column)` (SpiderMonkey) and
+/// `py::name:file` (CPython). A name can be ambiguous, because both the function name and the path may
+/// contain spaces.
+///
+/// Quirk: V8 10 omits the column (capture node18-i386).
 pub fn places(name: &[u8]) -> Vec<Place<'_>> {
     if let Some(rest) = name.strip_prefix(CPYTHON) {
         return python_place(rest).into_iter().collect();
@@ -69,7 +70,7 @@ pub fn places(name: &[u8]) -> Vec<Place<'_>> {
     )
 }
 
-/// What is known of a function of which nothing else is told.
+/// Returns debug information with only the function's declaration, for functions that have no line table.
 pub fn declaration(name: &[u8]) -> Option<DebugInfo<'_>> {
     let place = *places(name).first()?;
     Some(DebugInfo {
@@ -84,7 +85,7 @@ pub fn declaration(name: &[u8]) -> Option<DebugInfo<'_>> {
     })
 }
 
-/// The places at one line and column of some paths, the longest of which is the first.
+/// Turns `paths`, which are sorted from longest to shortest, into locations with the most likely one first.
 fn likeliest_first<'a>(paths: impl Iterator<Item = &'a [u8]>, line: u32, column: u32) -> Vec<Place<'a>> {
     let paths = paths.filter(|path| !path.is_empty());
     let mut places: Vec<Place<'_>> = paths.map(|path| Place { path, line, column }).collect();
@@ -95,16 +96,16 @@ fn likeliest_first<'a>(paths: impl Iterator<Item = &'a [u8]>, line: u32, column:
     places
 }
 
-/// Whether a path is one from the root or has a scheme: hardly any other has such a part in its middle.
+/// Whether a path is absolute or starts with a scheme. A relative path hardly ever contains such a part.
 fn is_whole(path: &[u8]) -> bool {
     let mut ends = path.iter().position(|byte| b": /".contains(byte)).into_iter();
     path.starts_with(b"/") || ends.any(|end| path.get(end) == Some(&b':'))
 }
 
-/// `FUNCTION:FILE`.
+/// Parses `FUNCTION:FILE`.
 fn python_place(rest: &[u8]) -> Option<Place<'_>> {
     let (_, path) = split_once(rest, b':')?;
-    // `<frozen importlib>` and the like are no files.
+    // `<frozen importlib>` and the like are not files.
     (!path.is_empty() && !path.starts_with(b"<")).then_some(Place {
         path,
         line: 0,
@@ -112,14 +113,14 @@ fn python_place(rest: &[u8]) -> Option<Place<'_>> {
     })
 }
 
-/// `text:line:column`.
+/// Splits `text:line:column`.
 fn split_position(text: &[u8]) -> Option<(&[u8], u32, u32)> {
     let (rest, column) = split_number(text)?;
     let (head, line) = split_number(rest)?;
     Some((head, line, column))
 }
 
-/// `text:number`.
+/// Splits `text:number`.
 fn split_number(text: &[u8]) -> Option<(&[u8], u32)> {
     let (head, number) = rsplit_once(text, b':')?;
     let number = std::str::from_utf8(number).ok()?;
@@ -127,7 +128,7 @@ fn split_number(text: &[u8]) -> Option<(&[u8], u32)> {
     Some((head, is_number.then(|| number.parse().ok())??))
 }
 
-/// V8's tiers by the mark behind its prefix; `'` and others may follow it for variants.
+/// V8's tiers by the marker after the prefix. Variants append `'` or other characters to the marker.
 const V8_MARKS: [(&str, &str); 6] = [
     ("~", "Ignition"),
     ("^", "Sparkplug"),
@@ -137,7 +138,7 @@ const V8_MARKS: [(&str, &str); 6] = [
     ("o*", "TurboFan"),
 ];
 
-/// The compilers that the beginning of a name tells of, a longer one before those that it starts with.
+/// Tiers by name prefix. A prefix that starts with another one comes before it.
 const PREFIXES: [(&str, &str); 30] = [
     ("Builtin:", "Builtin"),
     ("BytecodeHandler:", "Ignition"),
@@ -171,10 +172,10 @@ const PREFIXES: [(&str, &str); 30] = [
     ("wasm::", "Wasm"),
 ];
 
-/// The same of the end of a name: V8's for WebAssembly.
+/// Tiers by name suffix: V8's WebAssembly code.
 const SUFFIXES: [(&str, &str); 2] = [("-liftoff", "Liftoff"), ("-turbofan", "TurboFan")];
 
-/// Which compiler made a function, by its name.
+/// Returns the compiler tier encoded in a function name.
 pub fn tier(name: &[u8]) -> Option<&'static str> {
     let find = |table: &[(&str, &'static str)], fits: &dyn Fn(&[u8]) -> bool| {
         let found = table.iter().find(|(text, _)| fits(text.as_bytes()));

@@ -1,63 +1,45 @@
-//! Perf maps: text files, `/tmp/perf-PID.map`, in which a runtime notes the name of each piece of code that it
-//! makes, and nothing else (Linux' tools/perf/Documentation/jit-interface.txt).
+//! Perf maps: text files (`/tmp/perf-PID.map`) that list the addresses and names of JIT-compiled functions.
 //!
-//! A line is `START SIZE NAME`, the numbers in hexadecimal digits, the name whatever stands behind them up to
-//! the end of the line. There are no times: lines are appended as code is made, so that of two for the same
-//! address the later one counts.
-
-use std::fmt;
+//! The format is described in Linux' tools/perf/Documentation/jit-interface.txt. A line is `START SIZE NAME`:
+//! two hexadecimal numbers, and a name that extends to the end of the line. Lines have no timestamps.
+//! Runtimes append them as they compile, so a later line overrides an earlier one for the same address.
 
 use crate::bytes::until_nul;
+use crate::diagnostics::Issue;
 use crate::runtime::names;
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
-/// A piece of code and its name.
+/// A function or another piece of code, with its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Symbol<'a> {
-    /// Where it lies.
+    /// Addresses of the code.
     pub range: AddressRange,
-    /// Its name.
+    /// Name of the code.
     pub name: &'a [u8],
 }
 
 impl<'a> Symbol<'a> {
-    /// The compiler that made the code, as far as the name says.
+    /// Returns the compiler tier encoded in the name.
     pub fn tier(&self) -> Option<&'a [u8]> {
         names::tier(self.name).map(str::as_bytes)
     }
 }
 
-/// What is in a perf map.
+/// The contents of a perf map.
 #[derive(Clone, Debug, Default)]
 pub struct PerfMap<'a> {
-    /// All symbols. Of several at one address, the last one counts.
+    /// The symbols. If several have the same address, the last one is valid.
     pub symbols: Vec<Symbol<'a>>,
-    /// What could not be used.
-    pub faults: Tally<Fault>,
+    /// Lines that were skipped.
+    pub faults: Tally<Issue>,
 }
 
-/// What can be wrong with a perf map.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum Fault {
-    /// A line is none of the format.
-    BadLine,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::BadLine => "lines that don't name code, passed over",
-        })
-    }
-}
-
-/// The largest code that is believed, in bytes: more than that is no function, and would name whatever else
-/// lies there.
+/// Symbols of this size in bytes or more are rejected: no function is as large, and the symbol would also
+/// name unrelated code.
 const MAX_SIZE: u64 = 1 << 32;
 
-/// Reads a perf map. Nothing is refused: what can't be understood is noted.
+/// Parses a perf map. Invalid lines are skipped and counted.
 pub fn parse(file: &[u8]) -> PerfMap<'_> {
     let mut map = PerfMap::default();
     let mut points = Vec::new();
@@ -69,17 +51,17 @@ pub fn parse(file: &[u8]) -> PerfMap<'_> {
             Some((symbol, true)) => map.symbols.push(symbol),
             Some((symbol, false)) => points.push(symbol),
             None if content.is_empty() => {}
-            None => map.faults.add(Fault::BadLine, offset),
+            None => map.faults.add(Issue::PerfMapBadLine, offset),
         }
         offset = offset.saturating_add(line.len() as u64);
     }
-    // A symbol without a size names the address that it stands at, as it does for perf, but never takes it
-    // away from a function.
+    // As in perf, a symbol of size 0 names its start address. It must not hide a function there, so it goes
+    // first.
     map.symbols.splice(..0, points);
     map
 }
 
-/// The symbol of a line, and whether it has a size.
+/// Parses a line into its symbol and whether the symbol's size is not 0.
 fn parse_line(line: &[u8]) -> Option<(Symbol<'_>, bool)> {
     let (start, rest) = split_number(line)?;
     let (size, name) = split_number(rest)?;
@@ -91,8 +73,8 @@ fn parse_line(line: &[u8]) -> Option<(Symbol<'_>, bool)> {
     Some((Symbol { range, name }, size > 0))
 }
 
-/// A number and what stands behind the white space that ends it. As for perf, `0x` may stand before the
-/// digits, and white space before that.
+/// Splits off a hexadecimal number and the white space character after it. As in perf, the number may have
+/// leading white space and a `0x` prefix.
 fn split_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let text = text.trim_ascii_start();
     let prefix = [&b"0x"[..], b"0X"];
@@ -100,13 +82,13 @@ fn split_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let text = digits.unwrap_or(text);
     let end = text.iter().position(u8::is_ascii_whitespace)?;
     let (digits, rest) = text.split_at_checked(end)?;
-    // `from_str_radix` takes a sign as well.
+    // `from_str_radix` also accepts a sign.
     let is_plain = digits.first().is_some_and(u8::is_ascii_hexdigit);
     let digits = std::str::from_utf8(digits).ok().filter(|_| is_plain)?;
     Some((u64::from_str_radix(digits, 16).ok()?, rest.get(1..)?))
 }
 
-/// The process' number in the base name of a perf map, `perf-PID.map`.
+/// Returns the PID in the base name of a perf map, `perf-PID.map`.
 pub fn pid_in_name(base_name: &[u8]) -> Option<u32> {
     let number = base_name.strip_prefix(b"perf-")?.strip_suffix(b".map")?;
     let is_plain = number.first().is_some_and(u8::is_ascii_digit);
@@ -121,7 +103,7 @@ pub fn pid_in_name(base_name: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Start, size and name of all symbols.
+    /// Start, size and name of each symbol.
     fn symbols(file: &str) -> Vec<(u64, u64, String)> {
         let symbols = parse(file.as_bytes()).symbols;
         let parts = symbols.iter().map(|symbol| {
@@ -177,7 +159,7 @@ mod tests {
             let file = format!("\n10 10 good\n{line}\n20 10 good\n");
             let map = parse(file.as_bytes());
             assert_eq!(map.symbols.len(), 2, "{line:?}");
-            assert_eq!(map.faults.count(Fault::BadLine), 1, "{line:?}");
+            assert_eq!(map.faults.count(Issue::PerfMapBadLine), 1, "{line:?}");
             assert_eq!(map.faults.iter().next().unwrap().1.first_offset, 12, "{line:?}");
         }
         assert!(parse(b"").faults.is_empty());

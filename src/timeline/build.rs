@@ -1,24 +1,25 @@
-//! From a recording to what the page shows of it.
+//! Builds the content of the page from a recording.
 
 use std::collections::BTreeMap;
 
 use crate::bytes::printable;
 use crate::code::selection::{Leaf, Selector};
 use crate::code::timeline::Timeline;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::inject::Progress;
 use crate::inject::perf_maps::symbol_of;
 use crate::inject::recording::Recording;
 use crate::inject::sources::function_of;
-use crate::timeline::intervals::{Item, Life, Lives};
+use crate::timeline::intervals::{CodeBox, CodeBoxes, Item};
 use crate::timeline::regions;
 use crate::timeline::samples::{BINS, Counter, Counts, Series, Span};
 use crate::timeline::tiers::{Ranks, Tiers};
 use crate::timeline::values::{FORMAT, Process, Region, Values};
 use crate::units::{AddressRange, Pid, Time};
 
-/// What a recording has to show; `input` is what to call it.
-pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progress) -> Values {
+/// Returns the content of the page; `input` is the name of the profile.
+pub fn timeline(recording: &Recording<'_>, input: String, progress: &mut dyn Progress) -> super::Timeline {
     let profile_index = recording.profile_index;
     progress.start("reading samples", profile_index.data_end);
     let tiers = Tiers::of(recording);
@@ -34,17 +35,17 @@ pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progr
             doubts: &doubts,
         },
         span: Span::of(profile_index),
-        tier: |leaf| tiers.maker(item_of(timeline, leaf)?),
+        tier: |leaf| tiers.compiler_of(item_of(timeline, leaf)?),
     };
     let counts = counter.walk(profile_index, progress);
-    let lives = Lives::of(recording, counter.span, &counts);
-    let mut notes = recording.notes(&counts.silent_processes());
-    notes.extend(lives.notes());
+    let code_boxes = CodeBoxes::of(recording, counter.span, &counts);
+    let mut diagnostics = recording.diagnostics();
+    diagnostics.extend(recording.hints(&counts.silent_processes()));
+    diagnostics.extend(code_boxes.diagnostics());
     if profile_index.times.is_none() {
-        notes.push(
-            "the profile has no times, so all code is shown as if it had been there all the time".into(),
-        );
+        diagnostics.push(Diagnostic::new(Issue::PageWithoutTimes));
     }
+    let clocks = recording.clocks();
     let mut columns = Columns {
         recording,
         ranks: tiers.ranks(&counts),
@@ -57,19 +58,29 @@ pub fn values(recording: &Recording<'_>, input: String, progress: &mut dyn Progr
             input,
             start: counter.span.start.0.to_string(),
             span: counter.span.length(),
-            notes,
+            notes: notes(&diagnostics, &clocks),
             ..Values::default()
         },
     };
-    columns.put_processes(&lives.all, &counts);
-    columns.put_share(&counts);
+    columns.write_processes(&code_boxes.all, &counts);
+    columns.write_share(&counts);
     let mut names = HashMap::default();
-    columns.put_boxes(&lives.all, &mut names);
-    columns.put_samples(&counts, &mut names);
-    columns.values
+    columns.write_boxes(&code_boxes.all, &mut names);
+    columns.write_samples(&counts, &mut names);
+    super::Timeline {
+        values: columns.values,
+        diagnostics,
+        clocks,
+    }
 }
 
-/// What a sample was taken in.
+/// What the page has beside its charts: what is not as it should be, and how clocks were aligned.
+fn notes(diagnostics: &[Diagnostic], clocks: &[String]) -> Vec<String> {
+    let notes = diagnostics.iter().map(Diagnostic::to_string);
+    notes.chain(clocks.iter().cloned()).collect()
+}
+
+/// Returns the function or symbol that a sample was taken in.
 pub(super) fn item_of(timeline: &Timeline, leaf: Leaf) -> Option<Item> {
     match leaf {
         Leaf::Function(at) => {
@@ -81,7 +92,7 @@ pub(super) fn item_of(timeline: &Timeline, leaf: Leaf) -> Option<Item> {
     }
 }
 
-/// The name of code, as its runtime wrote it.
+/// Returns the name of code, as written by its runtime.
 fn name_of<'a>(recording: &'a Recording<'_>, item: Item) -> &'a [u8] {
     let name = match item {
         Item::Function(id) => function_of(&recording.sources.used, id).map(|function| function.name),
@@ -90,24 +101,24 @@ fn name_of<'a>(recording: &'a Recording<'_>, item: Item) -> &'a [u8] {
     name.unwrap_or_default()
 }
 
-/// The columns in the making.
+/// Columns under construction.
 struct Columns<'a> {
     recording: &'a Recording<'a>,
     tiers: &'a Tiers,
     ranks: Ranks,
     span: Span,
-    /// The index of each process.
+    /// Index of each process.
     processes: HashMap<Pid, u32>,
-    /// The index of each function. Code that several processes have is a function of each.
+    /// Index of each function. Code in several processes is a separate function in each.
     functions: HashMap<(Item, u32), u32>,
     values: Values,
 }
 
 impl Columns<'_> {
-    fn put_processes(&mut self, lives: &[Life], counts: &Counts) {
+    fn write_processes(&mut self, code_boxes: &[CodeBox], counts: &Counts) {
         let mut processes: BTreeMap<Pid, Process> = BTreeMap::new();
-        for life in lives {
-            processes.entry(life.pid).or_default();
+        for code_box in code_boxes {
+            processes.entry(code_box.pid).or_default();
         }
         for (&(pid, series, _), &count) in &counts.bins {
             if series != Series::All {
@@ -131,7 +142,7 @@ impl Columns<'_> {
         self.values.tiers = std::mem::take(&mut self.ranks.names);
     }
 
-    /// The number of a series in [`crate::timeline::Share`].
+    /// Returns the value of a series in [`crate::timeline::Share`].
     fn series(&self, series: Series) -> u32 {
         match series {
             Series::All => 0,
@@ -143,8 +154,8 @@ impl Columns<'_> {
         }
     }
 
-    fn put_share(&mut self, counts: &Counts) {
-        // Several compilers may share a number.
+    fn write_share(&mut self, counts: &Counts) {
+        // Several compilers can share a series.
         let mut rows: BTreeMap<(u32, u32, u32), u32> = BTreeMap::new();
         for (&(pid, series, bin), &count) in &counts.bins {
             if let Some(&process) = self.processes.get(&pid) {
@@ -162,26 +173,29 @@ impl Columns<'_> {
         }
     }
 
-    fn put_boxes(&mut self, lives: &[Life], names: &mut HashMap<String, u32>) {
-        for of_process in lives.chunk_by(|one, next| one.pid == next.pid) {
-            let Some(&process) = of_process.first().and_then(|life| self.processes.get(&life.pid)) else {
+    fn write_boxes(&mut self, code_boxes: &[CodeBox], names: &mut HashMap<String, u32>) {
+        for of_process in code_boxes.chunk_by(|one, next| one.pid == next.pid) {
+            let Some(&process) = of_process
+                .first()
+                .and_then(|code_box| self.processes.get(&code_box.pid))
+            else {
                 continue;
             };
-            let regions = regions::regions(of_process.iter().map(|life| life.range).collect());
+            let regions = regions::regions(of_process.iter().map(|code_box| code_box.range).collect());
             let first = self.values.regions.len();
             self.values.regions.extend(regions.iter().map(|region| Region {
                 process,
                 base: format!("{:x}", region.start.0),
                 size: region.size(),
             }));
-            for life in of_process {
-                let function = self.function(life.item, process, names);
-                self.put_box(life, function, &regions, first);
+            for code_box in of_process {
+                let function = self.function(code_box.item, process, names);
+                self.write_box(code_box, function, &regions, first);
             }
         }
     }
 
-    /// The index of a function, put in place if it is new.
+    /// Returns the index of a function, and adds it if it is new.
     fn function(&mut self, item: Item, process: u32, names: &mut HashMap<String, u32>) -> u32 {
         if let Some(&known) = self.functions.get(&(item, process)) {
             return known;
@@ -196,7 +210,7 @@ impl Columns<'_> {
         let functions = &mut self.values.functions;
         let function = number(functions.name.len());
         functions.name.push(name);
-        let tier = self.tiers.maker(item);
+        let tier = self.tiers.compiler_of(item);
         functions.tier.push(tier.and_then(|tier| self.ranks.of(tier)));
         functions.process.push(process);
         functions.samples.push(0);
@@ -204,8 +218,8 @@ impl Columns<'_> {
         function
     }
 
-    fn put_box(&mut self, life: &Life, function: u32, regions: &[AddressRange], first: usize) {
-        let Some((at, region)) = regions::find(regions, life.range.start) else {
+    fn write_box(&mut self, code_box: &CodeBox, function: u32, regions: &[AddressRange], first: usize) {
+        let Some((at, region)) = regions::find(regions, code_box.range.start) else {
             return;
         };
         let since_start = |time: Time| time.0.saturating_sub(self.span.start.0);
@@ -214,19 +228,19 @@ impl Columns<'_> {
         boxes.region.push(number(first.saturating_add(at)));
         boxes
             .offset
-            .push(life.range.start.0.saturating_sub(region.start.0));
-        boxes.size.push(life.range.size());
+            .push(code_box.range.start.0.saturating_sub(region.start.0));
+        boxes.size.push(code_box.range.size());
         boxes
             .from
-            .push((life.from > self.span.start).then(|| since_start(life.from)));
+            .push((code_box.from > self.span.start).then(|| since_start(code_box.from)));
         boxes
             .until
-            .push((life.until < self.span.end).then(|| since_start(life.until)));
-        boxes.samples.push(life.samples);
+            .push((code_box.until < self.span.end).then(|| since_start(code_box.until)));
+        boxes.samples.push(code_box.samples);
     }
 
-    /// Counts the samples of each function, also of those that have no box.
-    fn put_samples(&mut self, counts: &Counts, names: &mut HashMap<String, u32>) {
+    /// Counts the samples of each function, including those without a rectangle.
+    fn write_samples(&mut self, counts: &Counts, names: &mut HashMap<String, u32>) {
         let (timeline, processes) = (&self.recording.timeline, &self.recording.profile_index.processes);
         let sorted: BTreeMap<_, _> = counts.code.iter().collect();
         for (&(leaf, space), &count) in sorted {
@@ -243,7 +257,7 @@ impl Columns<'_> {
     }
 }
 
-/// An index as it stands in a column. There are fewer than 2^32 of anything.
+/// Converts an index to its type in a column. No column has 2^32 entries.
 fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }

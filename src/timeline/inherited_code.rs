@@ -1,4 +1,4 @@
-//! Code that a process inherited when it was forked and that its samples touch: where that was in the process itself.
+//! Finds the inherited code that samples of a forked process hit, and its lifetime in that process.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,25 @@ use crate::hash::HashMap;
 use crate::inject::recording::Recording;
 use crate::perf::event::Backing;
 use crate::timeline::build::item_of;
-use crate::timeline::intervals::Life;
+use crate::timeline::intervals::CodeBox;
 use crate::timeline::samples::Counts;
 use crate::units::{AddressRange, Time};
 
-/// How many pieces of inherited code are looked at: code may be overwritten in many places, and inherited by many.
+/// Maximum number of ranges of inherited code to use. Code may be overwritten at many addresses and inherited by many
+/// processes.
 const MAX_PIECES: usize = 1 << 20;
 
-/// What processes inherited and use.
+/// Inherited code with samples.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    /// Where it was, and when.
-    pub lives: Vec<Life>,
-    /// Whether there was more than is looked at.
+    /// Addresses and lifetimes of the code.
+    pub code_boxes: Vec<CodeBox>,
+    /// Whether the limit was exceeded.
     pub has_more: bool,
 }
 
 impl Inherited {
-    /// That of a recording.
+    /// Finds the inherited code of a recording.
     pub fn of(recording: &Recording<'_>, counts: &Counts) -> Self {
         let (processes, timeline) = (&recording.profile_index.processes, &recording.timeline);
         let mut by_space: BTreeMap<SpaceId, Vec<(Leaf, u32)>> = BTreeMap::new();
@@ -58,10 +59,10 @@ impl Inherited {
             }
             let code = code.finish();
             inherited
-                .lives
+                .code_boxes
                 .extend(code.intervals().iter().filter_map(|interval| {
                     let (leaf, samples) = interval.value;
-                    Some(Life {
+                    Some(CodeBox {
                         item: item_of(timeline, leaf)?,
                         pid: space.pid,
                         range: interval.range,
@@ -75,7 +76,7 @@ impl Inherited {
     }
 }
 
-/// The address space that code was put into.
+/// Returns the address space in which code was loaded.
 fn home_of(timeline: &Timeline, leaf: Leaf) -> Option<SpaceId> {
     match leaf {
         Leaf::Function(at) => Some(timeline.mappings().get(at as usize)?.space),
@@ -84,7 +85,7 @@ fn home_of(timeline: &Timeline, leaf: Leaf) -> Option<SpaceId> {
     }
 }
 
-/// Where the inherited functions were, each in the pieces that something else left of it at one time or another.
+/// Returns the ranges of the inherited functions, split where they were partly overwritten at any time.
 fn pieces(
     recording: &Recording<'_>,
     inherited: &BTreeMap<SpaceId, Vec<(Leaf, u32)>>,
@@ -110,7 +111,7 @@ fn pieces(
     pieces
 }
 
-/// Those places of a function or symbol that were its own when an address space became a copy of its parent.
+/// Returns the ranges of a function or symbol that the parent still had when an address space was forked from it.
 fn places<'a>(
     space: &'a AddressSpace,
     timeline: &'a Timeline,
@@ -131,7 +132,7 @@ fn places<'a>(
     of_function.iter().filter(is_there).copied().chain(of_symbol)
 }
 
-/// When an address space put something else where, in the order of time.
+/// Returns the ranges that an address space overwrites, in the order of time.
 fn changes(timeline: &Timeline, id: SpaceId, space: &AddressSpace) -> Vec<(Time, AddressRange)> {
     let code = timeline.code_of(id).iter();
     let mut changes: Vec<_> = code.map(|interval| (interval.from, interval.range)).collect();

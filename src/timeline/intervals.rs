@@ -1,19 +1,22 @@
-//! Where each function was, and from when to when, as far as that was while the recording ran.
+//! Addresses and lifetimes of functions during the recording.
 
 use std::collections::BTreeSet;
 
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::selection::Leaf;
 use crate::code::timeline::{Code, FunctionId};
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::recording::Recording;
 use crate::timeline::inherited_code::Inherited;
 use crate::timeline::samples::{Counts, Span};
 use crate::units::{AddressRange, Pid, Time};
 
-/// How many lives are shown at most, those with samples first. Browsers draw all of them many times a second.
-const MAX_LIVES: usize = 1 << 20;
+/// Maximum number of rectangles to show, those with the most samples first. Browsers draw all of them many times a
+/// second.
+const MAX_BOXES: usize = 1 << 20;
 
-/// How many symbols of perf maps that no sample touches are looked at: each is there as often as memory was mapped anew.
+/// Maximum number of perf map symbols to use, apart from those with samples. A symbol is repeated each time that its
+/// memory is mapped again.
 const MAX_SYMBOLS: usize = 1 << 20;
 
 /// Code with a name.
@@ -25,44 +28,45 @@ pub enum Item {
     Symbol(SymbolId),
 }
 
-/// Code at its place.
+/// Code at one range of addresses during one interval of time.
 #[derive(Clone, Copy, Debug)]
-pub struct Life {
-    /// Which.
+pub struct CodeBox {
+    /// Function or symbol.
     pub item: Item,
-    /// In which process.
+    /// Process of the code.
     pub pid: Pid,
-    /// Where.
+    /// Addresses of the code.
     pub range: AddressRange,
-    /// Since when.
+    /// Start time, inclusive.
     pub from: Time,
-    /// Until when.
+    /// End time, exclusive.
     pub until: Time,
-    /// The samples of its process taken in it at this place; the pieces of what was partly overwritten have the same ones.
+    /// Number of samples of its process in the code at this address. Parts of partly overwritten code have the same
+    /// number.
     pub samples: u32,
 }
 
-/// All of them.
+/// All code to show, and counts of what is not shown.
 #[derive(Debug, Default)]
-pub struct Lives {
-    /// They, by process and time.
-    pub all: Vec<Life>,
-    /// How many were over before the recording began.
+pub struct CodeBoxes {
+    /// Code to show, by process and time.
+    pub all: Vec<CodeBox>,
+    /// Number of rectangles that end before the recording.
     early: u64,
-    /// How many began when it had ended.
+    /// Number of rectangles that start after the recording.
     late: u64,
-    /// How many began when their process had ended.
+    /// Number of rectangles that start after the end of their process.
     gone: u64,
-    /// How many were too many.
+    /// Number of rectangles above the limit.
     too_many: u64,
     has_more_inherited: bool,
     has_more_symbols: bool,
 }
 
-impl Lives {
-    /// Those of a recording.
+impl CodeBoxes {
+    /// Collects the code of a recording.
     pub fn of(recording: &Recording<'_>, span: Span, counts: &Counts) -> Self {
-        let mut lives = Self::default();
+        let mut code_boxes = Self::default();
         let (processes, timeline) = (&recording.profile_index.processes, &recording.timeline);
         for (id, space) in processes.iter() {
             for interval in timeline.code_of(id) {
@@ -72,7 +76,7 @@ impl Lives {
                 let Some(mapping) = timeline.mappings().get(at as usize) else {
                     continue;
                 };
-                let life = Life {
+                let code_box = CodeBox {
                     item: Item::Function(mapping.function),
                     pid: space.pid,
                     range: interval.range,
@@ -80,12 +84,12 @@ impl Lives {
                     until: interval.until.min(space.until),
                     samples: counts.of(Leaf::Function(at), id),
                 };
-                lives.add(life, span);
+                code_boxes.add(code_box, span);
             }
         }
         let mut untouched = timeline.all_symbols(processes);
         let mut symbols: BTreeSet<PlacedSymbol> = untouched.by_ref().take(MAX_SYMBOLS).collect();
-        lives.has_more_symbols = untouched.next().is_some();
+        code_boxes.has_more_symbols = untouched.next().is_some();
         symbols.extend(counts.code.keys().filter_map(|&(leaf, _)| match leaf {
             Leaf::Symbol(symbol) => Some(symbol),
             _ => None,
@@ -94,7 +98,7 @@ impl Lives {
             let Some(space) = processes.space(symbol.space) else {
                 continue;
             };
-            let life = Life {
+            let code_box = CodeBox {
                 item: Item::Symbol(symbol.id),
                 pid: space.pid,
                 range: symbol.range,
@@ -102,65 +106,56 @@ impl Lives {
                 until: timeline.end_of(symbol).min(space.until),
                 samples: counts.of(Leaf::Symbol(symbol), symbol.space),
             };
-            lives.add(life, span);
+            code_boxes.add(code_box, span);
         }
         let inherited = Inherited::of(recording, counts);
-        lives.has_more_inherited = inherited.has_more;
-        for life in inherited.lives {
-            lives.add(life, span);
+        code_boxes.has_more_inherited = inherited.has_more;
+        for code_box in inherited.code_boxes {
+            code_boxes.add(code_box, span);
         }
-        lives.limit();
-        lives
+        code_boxes.limit();
+        code_boxes
             .all
-            .sort_by_key(|life| (life.pid, life.from, life.range, life.until));
-        lives
+            .sort_by_key(|code_box| (code_box.pid, code_box.from, code_box.range, code_box.until));
+        code_boxes
     }
 
-    fn add(&mut self, life: Life, span: Span) {
-        if life.until <= span.start {
+    fn add(&mut self, code_box: CodeBox, span: Span) {
+        if code_box.until <= span.start {
             self.early += 1;
-        } else if life.from >= span.end {
+        } else if code_box.from >= span.end {
             self.late += 1;
-        } else if life.from >= life.until {
+        } else if code_box.from >= code_box.until {
             self.gone += 1;
         } else {
-            self.all.push(life);
+            self.all.push(code_box);
         }
     }
 
     fn limit(&mut self) {
-        let too_many = self.all.len().saturating_sub(MAX_LIVES);
+        let too_many = self.all.len().saturating_sub(MAX_BOXES);
         if too_many > 0 {
-            self.all.sort_by_key(|life| std::cmp::Reverse(life.samples));
-            self.all.truncate(MAX_LIVES);
+            self.all
+                .sort_by_key(|code_box| std::cmp::Reverse(code_box.samples));
+            self.all.truncate(MAX_BOXES);
             self.too_many = too_many as u64;
         }
     }
 
-    /// What is not among them, and why.
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        let mut note = |count, why: &str| {
-            if count > 0 {
-                notes.push(format!(
-                    "boxes of functions that are not shown, since {why}: {count}"
-                ));
-            }
-        };
-        note(self.early, "they were over before the recording began");
-        note(self.late, "they came after the recording had ended");
-        note(self.gone, "they came after their process had ended");
-        note(
-            self.too_many,
-            "there are too many and these have the fewest samples",
-        );
-        if self.has_more_inherited {
-            notes.push("not all code that processes inherited is shown: there are too many".into());
-        }
-        if self.has_more_symbols {
-            notes.push("not all symbols of perf maps are shown: memory is mapped anew too often".into());
-        }
-        notes
+    /// Returns notes on what is not shown, and why.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        let hidden = [
+            (Issue::BoxesBefore, self.early),
+            (Issue::BoxesAfter, self.late),
+            (Issue::BoxesGone, self.gone),
+            (Issue::BoxesTooMany, self.too_many),
+            (Issue::InheritedNotShown, self.has_more_inherited.into()),
+            (Issue::SymbolsNotShown, self.has_more_symbols.into()),
+        ];
+        let hidden = hidden.into_iter().filter(|&(_, count)| count > 0);
+        hidden
+            .map(|(issue, count)| Diagnostic::new(issue).times(count))
+            .collect()
     }
 }
 
@@ -171,7 +166,7 @@ mod tests {
 
     #[test]
     fn those_with_most_samples_are_kept_and_the_others_counted() {
-        let life = |samples: u32| Life {
+        let code_box = |samples: u32| CodeBox {
             item: Item::Symbol(SymbolId { table: 0, symbol: 0 }),
             pid: Pid(1),
             range: AddressRange {
@@ -182,15 +177,46 @@ mod tests {
             until: Time(1),
             samples,
         };
-        let mut lives = Lives {
-            all: vec![life(0); MAX_LIVES + 3],
-            ..Lives::default()
+        let mut code_boxes = CodeBoxes {
+            all: vec![code_box(0); MAX_BOXES + 3],
+            ..CodeBoxes::default()
         };
-        lives.all.push(life(7));
-        lives.limit();
+        code_boxes.all.push(code_box(7));
+        code_boxes.limit();
         assert_eq!(
-            (lives.all.len(), lives.all[0].samples, lives.too_many),
-            (MAX_LIVES, 7, 4)
+            (
+                code_boxes.all.len(),
+                code_boxes.all[0].samples,
+                code_boxes.too_many
+            ),
+            (MAX_BOXES, 7, 4)
         );
+        code_boxes.add(
+            code_box(1),
+            Span {
+                start: Time(5),
+                end: Time(9),
+            },
+        );
+        let gone = CodeBox {
+            from: Time(7),
+            until: Time(6),
+            ..code_box(1)
+        };
+        code_boxes.add(
+            gone,
+            Span {
+                start: Time(5),
+                end: Time(9),
+            },
+        );
+        let diagnostics = code_boxes.diagnostics();
+        let hidden: Vec<(Issue, u64)> = diagnostics.iter().map(|it| (it.issue, it.count)).collect();
+        let expected = [
+            (Issue::BoxesBefore, 1),
+            (Issue::BoxesGone, 1),
+            (Issue::BoxesTooMany, 4),
+        ];
+        assert_eq!(hidden, expected);
     }
 }

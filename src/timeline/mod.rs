@@ -1,10 +1,10 @@
-//! The code cache over time: which function lay where and for how long, how often samples met it, and what share of the
-//! samples JIT code has.
+//! The code cache over time: addresses and lifetimes of functions, their samples, and the share of samples in JIT
+//! code.
 //!
 //! ```text
-//! Recording ─► [samples]: how many in what, and when ──┐
-//!     ├──────► [lives]: which code was where, and when ─┴─► [gather] ─► Values ─► [page]: HTML with all of it inside
-//!     └──────► [tiers]: which compiler made it
+//! Recording ─► [samples]: samples by code and time ───────┐
+//!     ├──────► [intervals]: code by address and time ─────┼─► [build] ─► Values ─► [page]: self-contained HTML
+//!     └──────► [tiers]: compiler of each function ────────┘
 //! ```
 
 mod build;
@@ -16,34 +16,33 @@ mod samples;
 mod tiers;
 mod values;
 
+use crate::diagnostics::Diagnostic;
 use crate::inject::report::shown_input;
-use crate::inject::{Error, Options, Progress, recording};
-use crate::summary::Warning;
+use crate::inject::{Options, Progress, recording};
 
 pub use page::html;
 pub use values::{Boxes, FORMAT, Functions, Process, Region, Share, Values};
 
-/// The page's name if none is chosen.
+/// Default name of the page.
 pub const DEFAULT_OUTPUT: &str = "timeline.html";
 
-/// What the page shows, and what went wrong on the way there.
+/// Content of the page, and diagnostics.
 #[derive(Debug)]
 pub struct Timeline {
-    /// What it shows.
+    /// Content of the page.
     pub values: Values,
-    /// What is damaged or could not be used.
-    pub warnings: Vec<Warning>,
+    /// Warnings and notes.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Alignment of each file whose clock differs from the profile's.
+    pub clocks: Vec<String>,
 }
 
-/// Reads a profile and the files of its runtimes. Of the options, those for the input count; `output` is where the
-/// caller will write the page, which must not be where anything is that is read.
-pub fn timeline(options: &Options, progress: &mut dyn Progress) -> Result<Timeline, Error> {
+/// Reads a profile and the files of its runtimes. Only the input options are used, and `output`, the path to which
+/// the caller will write the page, which must not be one of the files read.
+pub fn timeline(options: &Options, progress: &mut dyn Progress) -> Result<Timeline, Diagnostic> {
     recording::read(options, progress, |recording, progress| {
-        let values = build::values(recording, shown_input(&options.input), progress);
+        let timeline = build::timeline(recording, shown_input(&options.input), progress);
         recording.input.check()?;
-        Ok(Timeline {
-            values,
-            warnings: recording.warnings(),
-        })
+        Ok(timeline)
     })
 }

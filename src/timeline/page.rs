@@ -1,24 +1,24 @@
-//! The page: one file that needs nothing else, with the values in it as JSON.
+//! The page: a self-contained HTML file with its data as JSON.
 //!
-//! Names come from files, and so may be made to break out of where they stand. In the JSON no `<` is left, so that no
-//! element can end or begin there; the scripts put names into the page as text only; and the page's policy lets
-//! nothing run, and nothing be fetched, but the scripts and styles whose hashes stand in it.
+//! Names come from files and could be crafted to break out of their context. The JSON has no `<`, so it can't open or
+//! close an element; the scripts insert names only as text; and the page's content security policy allows only the
+//! scripts and styles with the listed hashes, and no requests.
 
 use base64ct::{Base64, Encoding};
 use sha2::{Digest, Sha256};
 
 use crate::timeline::Values;
 
-/// The page, with places for what belongs into it.
+/// Template of the page, with placeholders.
 const PAGE: &str = include_str!("page/page.html");
 
-/// uPlot, the library that has the charts' axes, scales and cursors.
+/// Styles of uPlot, the library for axes, scales and cursors of charts, and of the page.
 const STYLES: [&str; 2] = [
     include_str!("page/uplot/uPlot.min.css"),
     include_str!("page/page.css"),
 ];
 
-/// It, and then our own, each of which uses those before it.
+/// Scripts of uPlot and of the page; each uses those before it.
 const SCRIPTS: [&str; 7] = [
     include_str!("page/uplot/uPlot.iife.min.js"),
     include_str!("page/data.js"),
@@ -29,7 +29,7 @@ const SCRIPTS: [&str; 7] = [
     include_str!("page/page.js"),
 ];
 
-/// The page that shows `values`.
+/// Returns the page that shows `values`.
 pub fn html(values: &Values) -> serde_json::Result<String> {
     let json = serde_json::to_string(values)?.replace('<', "\\u003c");
     let elements = |name: &str, contents: &[&str]| {
@@ -54,7 +54,7 @@ pub fn html(values: &Values) -> serde_json::Result<String> {
     Ok(filled(PAGE, &parts))
 }
 
-/// The hashes of contents, as a policy names them.
+/// Returns the hashes of contents in the syntax of a content security policy.
 fn sources(contents: &[&str]) -> String {
     let hashes = contents.iter().map(|content| {
         let hash = Base64::encode_string(&Sha256::digest(content.as_bytes()));
@@ -63,14 +63,14 @@ fn sources(contents: &[&str]) -> String {
     hashes.collect::<Vec<_>>().join(" ")
 }
 
-/// A text as it stands in HTML.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('"', "&quot;")
 }
 
-/// A page with its places, such as `{{title}}`, filled. What is put in is not looked at again.
+/// Fills the placeholders of a page, such as `{{title}}`. Placeholders in the inserted text are not filled.
 fn filled(page: &str, parts: &[(&str, String)]) -> String {
     let mut pieces = page.split("{{");
     let mut filled = pieces.next().unwrap_or_default().to_owned();

@@ -1,18 +1,20 @@
-//! Where code lies close together. The addresses of one process may span most of what there is, with code in few places.
+//! Divides the code of a process into regions of close addresses.
+//!
+//! A process can have code at few addresses across most of its address space.
 
 use crate::units::{Address, AddressRange};
 
-/// Smaller gaps are shown as they are: one page.
+/// Gaps smaller than this are never cut, in bytes: one page.
 const MIN_GAP: u64 = 4096;
 
-/// Larger gaps are always cut, so that no region is longer than JavaScript's numbers are exact: 2^53 bytes are two
-/// million functions, each with such a gap.
+/// Gaps larger than this are always cut, in bytes, so that JavaScript's numbers are exact within a region: 2^53 bytes
+/// are two million functions, each with such a gap.
 const MAX_GAP: u64 = 1 << 32;
 
-/// How many regions there are for a process, if its gaps are no larger: more can't be told apart.
+/// Maximum number of regions of a process without larger gaps; more are not distinguishable.
 const MAX_REGIONS: usize = 64;
 
-/// The regions that hold all of `ranges`, from the lowest up.
+/// Returns the regions that contain all of `ranges`, by address.
 pub fn regions(mut ranges: Vec<AddressRange>) -> Vec<AddressRange> {
     ranges.sort_unstable();
     let mut covered: Vec<AddressRange> = Vec::new();
@@ -33,7 +35,7 @@ pub fn regions(mut ranges: Vec<AddressRange>) -> Vec<AddressRange> {
     regions
 }
 
-/// The smallest gap that is cut between `covered` addresses: the largest gaps are.
+/// Returns the size from which on gaps between `covered` addresses are cut, so that only the largest ones are.
 fn least_gap(covered: &[AddressRange]) -> u64 {
     let neighbours = covered.iter().zip(covered.iter().skip(1));
     let mut gaps: Vec<u64> = neighbours
@@ -42,7 +44,7 @@ fn least_gap(covered: &[AddressRange]) -> u64 {
         .collect();
     gaps.sort_unstable_by(|one, other| other.cmp(one));
     match gaps.get(MAX_REGIONS - 1) {
-        // As many regions as can be have only larger gaps than this one.
+        // Only larger gaps are cut, so the number of regions stays within the limit.
         Some(largest_kept) => largest_kept.saturating_add(1).min(MAX_GAP),
         None => MIN_GAP,
     }
@@ -52,7 +54,7 @@ fn gap(end: Address, start: Address) -> u64 {
     start.0.saturating_sub(end.0)
 }
 
-/// The region that an address is in, and which one that is.
+/// Returns the region that contains an address, with its index.
 pub fn find(regions: &[AddressRange], address: Address) -> Option<(usize, AddressRange)> {
     let after = regions.partition_point(|region| region.start <= address);
     let at = after.checked_sub(1)?;

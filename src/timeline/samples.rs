@@ -1,5 +1,5 @@
-//! How many samples were taken in each function, and how many when: a walk like that of [`crate::code::selection`], which
-//! looks only at where each sample was taken.
+//! Counts samples by function and by time: a pass like that of [`crate::code::selection`], which checks only the
+//! sampled address itself.
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -14,21 +14,21 @@ use crate::perf::record::{self, Record};
 use crate::perf::sample::Sample;
 use crate::units::{Pid, Time};
 
-/// How many parts the recording is divided in: more than a wide screen has columns for the chart, so that there is
-/// something to see after zooming.
+/// Number of bins that the recording is divided into: more than the chart has columns on a wide screen, so that
+/// zooming shows more detail.
 pub const BINS: u32 = 4096;
 
-/// When the recording begins and ends.
+/// Start and end of the recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// When it begins.
+    /// Time of the first record.
     pub start: Time,
-    /// The first moment behind it.
+    /// First time after the recording.
     pub end: Time,
 }
 
 impl Span {
-    /// That of a profile. Where records have no times, all is one moment.
+    /// Returns the span of a profile; a single time if records have no times.
     pub fn of(profile_index: &ProfileIndex) -> Self {
         match profile_index.times {
             Some((start, last)) => Self {
@@ -42,12 +42,12 @@ impl Span {
         }
     }
 
-    /// Nanoseconds from its start to its end.
+    /// Returns the length in nanoseconds, at least 1.
     pub fn length(self) -> u64 {
         self.end.0.saturating_sub(self.start.0).max(1)
     }
 
-    /// Which of [`BINS`] parts of the same length a moment is in.
+    /// Returns the index of the bin, one of [`BINS`] of equal length, that contains a time.
     fn bin(self, time: Time) -> u32 {
         let passed = time.0.saturating_sub(self.start.0);
         let bin = u128::from(passed) * u128::from(BINS) / u128::from(self.length());
@@ -55,29 +55,30 @@ impl Span {
     }
 }
 
-/// What a sample was taken in.
+/// Kind of code that a sample was taken in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Series {
-    /// Anything.
+    /// Anything; every sample counts.
     All,
-    /// JIT code without a name.
+    /// JIT code without a name, or without a certain one.
     Unnamed,
-    /// A function of some compiler, if that is known.
+    /// A function, by compiler, if that is known.
     Tier(Option<u32>),
 }
 
-/// Samples, counted.
+/// Numbers of samples.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Those in functions and symbols, by the address space that they were taken in: the one that the code is of, or one
-    /// that inherited it.
+    /// Samples in functions and symbols, by the address space that they were taken in, which may have inherited the
+    /// code.
     pub code: HashMap<(Leaf, SpaceId), u32>,
-    /// Those of each process and series over time.
+    /// Samples by process, series and bin.
     pub bins: HashMap<(Pid, Series, u32), u32>,
 }
 
 impl Counts {
-    /// The processes with samples in JIT code without a name; all with samples, where none is in JIT code.
+    /// Returns the processes with samples in JIT code without a name or, if no sample is in JIT code, all with
+    /// samples.
     pub fn silent_processes(&self) -> HashSet<Pid> {
         let in_code = self.bins.keys().any(|&(_, series, _)| series != Series::All);
         let asked = if in_code { Series::Unnamed } else { Series::All };
@@ -85,7 +86,7 @@ impl Counts {
         bins.map(|&(pid, ..)| pid).collect()
     }
 
-    /// Those of an address space in a function or symbol.
+    /// Returns the number of samples of an address space in a function or symbol.
     pub fn of(&self, leaf: Leaf, space: SpaceId) -> u32 {
         self.code.get(&(leaf, space)).copied().unwrap_or(0)
     }
@@ -107,18 +108,18 @@ fn add<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: K, count: u32) {
     *counter = counter.saturating_add(count);
 }
 
-/// Counts the samples of a profile. `tier` tells the compiler of named code.
+/// Counts the samples of a profile.
 pub struct Counter<'a, T> {
-    /// What is known of addresses.
+    /// Classifies the sampled addresses.
     pub selector: Selector<'a>,
-    /// When the recording begins and ends.
+    /// Start and end of the recording.
     pub span: Span,
-    /// Which compiler made what a sample was taken in.
+    /// Returns the compiler of a function or symbol.
     pub tier: T,
 }
 
 impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
-    /// Walks the records.
+    /// Counts the samples of all records.
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> Counts {
         let mut counts = Counts::default();
         let walk = |piece: &_| self.walk_piece(piece);
@@ -143,13 +144,13 @@ impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
     }
 
     fn add(&self, record: &Record<'_>, counts: &mut Counts) {
-        let (profile, order) = (self.selector.profile, self.selector.profile.order);
-        let Some(attr) = profile.attrs.of(record, order) else {
+        let (profile, endian) = (self.selector.profile, self.selector.profile.endian);
+        let Some(attr) = profile.attrs.of(record, endian) else {
             return;
         };
-        let sample = Sample::parse(record, attr, order);
+        let sample = Sample::parse(record, attr, endian);
         let pid = sample.pid.unwrap_or(Pid(0));
-        let time = profile.attrs.time_of(record, order).unwrap_or(Time::LAST);
+        let time = profile.attrs.time_of(record, endian).unwrap_or(Time::LAST);
         let bin = self.span.bin(time);
         add(&mut counts.bins, (pid, Series::All, bin), 1);
         let Some(space) = self.selector.processes.space_at(pid, time) else {

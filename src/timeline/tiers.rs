@@ -1,4 +1,4 @@
-//! Which compiler made what, by the numbers of the compilers' names.
+//! Compilers of functions and symbols.
 
 use std::cmp::Reverse;
 
@@ -10,33 +10,33 @@ use crate::inject::sources::function_of;
 use crate::timeline::intervals::Item;
 use crate::timeline::samples::{Counts, Series};
 
-/// How many compilers are told apart: there are no colours for more. Runtimes have up to six each.
+/// Maximum number of compilers to distinguish by colour. Runtimes have up to six each.
 const MAX_TIERS: usize = 10;
 
-/// What stands for the compilers that there are no colours for.
+/// Name for all compilers without a colour of their own.
 const OTHERS: &str = "other";
 
-/// The compilers of all code.
+/// Compilers of all code.
 #[derive(Debug, Default)]
 pub struct Tiers {
-    /// Their names.
+    /// Names of the compilers.
     names: Vec<String>,
     numbers: HashMap<String, u32>,
-    /// Who made what, as far as that is known.
-    makers: HashMap<Item, u32>,
+    /// Index of the compiler of each item, if known.
+    compilers: HashMap<Item, u32>,
 }
 
-/// Those that are told apart.
+/// Compilers that are distinguished.
 #[derive(Debug, Default)]
 pub struct Ranks {
-    /// Their names, those with most samples first.
+    /// Names of the compilers, those with the most samples first.
     pub names: Vec<String>,
-    /// For each compiler, which of these it is.
+    /// For each compiler, its index in `names`.
     ranks: Vec<u32>,
 }
 
 impl Tiers {
-    /// Those of a recording.
+    /// Collects the compilers of a recording.
     pub fn of(recording: &Recording<'_>) -> Self {
         let mut tiers = Self::default();
         for mapping in recording.timeline.mappings() {
@@ -63,15 +63,15 @@ impl Tiers {
             names.push(name.clone());
             next
         });
-        self.makers.insert(item, number);
+        self.compilers.insert(item, number);
     }
 
-    /// Who made it, if that is known.
-    pub fn maker(&self, item: Item) -> Option<u32> {
-        self.makers.get(&item).copied()
+    /// Returns the index of the compiler of an item, if known.
+    pub fn compiler_of(&self, item: Item) -> Option<u32> {
+        self.compilers.get(&item).copied()
     }
 
-    /// Those that are told apart: the ones with most samples.
+    /// Ranks the compilers by samples, and combines those with the fewest above the limit.
     pub fn ranks(&self, counts: &Counts) -> Ranks {
         let mut samples = vec![0u64; self.names.len()];
         for (&(_, series, _), &count) in &counts.bins {
@@ -89,11 +89,11 @@ impl Tiers {
             .collect();
         order.sort_unstable();
         let has_others = order.len() > MAX_TIERS;
-        let told_apart = if has_others { MAX_TIERS - 1 } else { order.len() };
+        let distinguished = if has_others { MAX_TIERS - 1 } else { order.len() };
         let mut ranks = Ranks {
             names: order
                 .iter()
-                .take(told_apart)
+                .take(distinguished)
                 .map(|(_, name, _)| (*name).clone())
                 .collect(),
             ranks: vec![0; order.len()],
@@ -101,7 +101,7 @@ impl Tiers {
         ranks.names.extend(has_others.then(|| OTHERS.to_owned()));
         for (rank, &(_, _, number)) in order.iter().enumerate() {
             if let Some(place) = ranks.ranks.get_mut(number) {
-                *place = u32::try_from(rank.min(told_apart)).unwrap_or(u32::MAX);
+                *place = u32::try_from(rank.min(distinguished)).unwrap_or(u32::MAX);
             }
         }
         ranks
@@ -109,7 +109,7 @@ impl Tiers {
 }
 
 impl Ranks {
-    /// Which of [`Self::names`] a compiler is.
+    /// Returns the index in [`Self::names`] of a compiler.
     pub fn of(&self, tier: u32) -> Option<u32> {
         self.ranks.get(tier as usize).copied()
     }

@@ -1,109 +1,109 @@
-//! What the page shows, as it stands in it: columns, which are small as text and quick to read.
+//! Content of the page, in columns, which are small as text and fast to parse.
 
 use serde::Serialize;
 
-/// The version of the page's data.
+/// Version of the page's data format.
 pub const FORMAT: u32 = 1;
 
-/// All that the page shows.
+/// Content of the page.
 ///
-/// Times are nanoseconds since the recording began, and addresses bytes since their region began: JavaScript's numbers
-/// are exact up to 2^53. What is larger stands as text.
+/// Times are nanoseconds since the start of the recording, and addresses are bytes since the start of their region,
+/// because JavaScript's numbers are exact only up to 2^53. Larger values are strings.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Values {
-    /// [`FORMAT`].
+    /// Format version, [`FORMAT`].
     pub format: u32,
-    /// What to call the profile.
+    /// Name of the profile.
     pub input: String,
-    /// When the recording began on its own clock, in nanoseconds.
+    /// Start of the recording on its own clock, in nanoseconds.
     pub start: String,
-    /// How long it is; never 0.
+    /// Length of the recording, in nanoseconds; never 0.
     pub span: u64,
-    /// The processes that have JIT code, by their numbers.
+    /// Processes with JIT code, by process ID.
     pub processes: Vec<Process>,
-    /// The compilers of functions, those with most samples first.
+    /// Compilers of the functions, those with the most samples first.
     pub tiers: Vec<String>,
-    /// The names of functions, each once.
+    /// Names of the functions, without duplicates.
     pub names: Vec<String>,
-    /// Where code lies, by process, from the lowest address up.
+    /// Address regions with code, by process and address.
     pub regions: Vec<Region>,
-    /// The functions.
+    /// Functions, one per row.
     pub functions: Functions,
-    /// Where they were, and when.
+    /// Addresses and lifetimes of the functions, one rectangle per row.
     pub boxes: Boxes,
     /// Samples over time.
     pub share: Share,
-    /// What is not shown, and why.
+    /// Notes on what is not shown, and why.
     pub notes: Vec<String>,
 }
 
 /// A process with JIT code.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Process {
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
-    /// Its samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Those of them that were taken in JIT code.
+    /// Number of samples in JIT code.
     pub jit: u64,
 }
 
-/// Addresses that lie close to each other.
+/// A range of addresses with code close together.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Region {
-    /// Whose, as an index.
+    /// Index of the process.
     pub process: u32,
-    /// The lowest address, as hexadecimal digits.
+    /// Lowest address, in hexadecimal digits.
     pub base: String,
-    /// How many bytes it is long.
+    /// Size of the region, in bytes.
     pub size: u64,
 }
 
-/// The functions, one in each row.
+/// Columns of functions, one function per row.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Functions {
-    /// The name, as an index.
+    /// Index of the name.
     pub name: Vec<u32>,
-    /// The compiler, as an index; `None` if it is not known.
+    /// Index of the compiler; `None` if unknown.
     pub tier: Vec<Option<u32>>,
-    /// The process whose code it is, as an index.
+    /// Index of the process.
     pub process: Vec<u32>,
-    /// How many samples of the process were taken in it.
+    /// Number of samples of the process in the function.
     pub samples: Vec<u64>,
 }
 
-/// Functions at their places: one row for each rectangle of addresses and time. Sorted by time within a process.
+/// Columns of rectangles of address and time in which a function existed, sorted by time within a process.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Boxes {
-    /// The function, as an index.
+    /// Index of the function.
     pub function: Vec<u32>,
-    /// The region, as an index.
+    /// Index of the region.
     pub region: Vec<u32>,
-    /// Bytes from the region's start.
+    /// Offset from the start of the region, in bytes.
     pub offset: Vec<u64>,
-    /// Bytes.
+    /// Size of the code, in bytes.
     pub size: Vec<u64>,
-    /// Since when; `None` if that was before the recording.
+    /// Start time; `None` if before the recording.
     pub from: Vec<Option<u64>>,
-    /// Until when; `None` if it was there in the end.
+    /// End time; `None` if after the recording.
     pub until: Vec<Option<u64>>,
-    /// How many samples of the process were taken in the function while it was at this place; what is left of a place that
-    /// was partly overwritten counts them as well.
+    /// Number of samples of the process in the function at this address. The rectangles left of partly overwritten
+    /// code all have the same number.
     pub samples: Vec<u32>,
 }
 
-/// How many samples were taken when and in what: one row for each of these that has any, in this order.
+/// Columns of sample counts over time, without zeros, sorted by process, series and bin.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Share {
-    /// In how many parts of the same length the recording is divided.
+    /// Number of bins of equal length into which the recording is divided.
     pub bins: u32,
-    /// The process, as an index.
+    /// Index of the process.
     pub process: Vec<u32>,
-    /// What they were taken in: 0 anything, 1 JIT code without a name, 2 functions whose compiler is not known, and
-    /// from 3 on those of the compilers.
+    /// What the samples are in: 0 anything, 1 JIT code without a name, 2 functions of an unknown compiler, and from 3
+    /// up functions of each compiler.
     pub series: Vec<u32>,
-    /// Which part.
+    /// Index of the bin.
     pub bin: Vec<u32>,
-    /// The samples.
+    /// Number of samples.
     pub samples: Vec<u32>,
 }

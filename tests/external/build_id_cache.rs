@@ -1,4 +1,4 @@
-//! Objects in a build-id cache: perf and debuginfod find them there.
+//! Objects in a build ID cache, as perf and debuginfod find them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
 use crate::support::{inject, objects_of, perf, said, scratch, tools};
 
-/// Moves the objects of an output to where no reader looks for them.
+/// Moves the objects of an output to a directory where no reader looks for them.
 fn hide_objects(output: &Path) -> PathBuf {
     let hidden = output.with_extension("hidden");
     fs::rename(elf_dir(output), &hidden).unwrap();
@@ -30,7 +30,7 @@ fn the_cache_is_as_perf_makes_it() {
     let said = perf::perf_with_cache("perf", &perfs, &["buildid-cache", "-a", &objects.join(",")]);
     assert_eq!(said, "");
     let mut expected = tree(&perfs);
-    // What perf found out about static probes.
+    // Static probes, which perf stores in its cache.
     expected.retain(|path, _| path.file_name().unwrap() != "probes");
     assert_eq!(objects.len(), 35);
     assert_eq!(tree(&ours), expected);
@@ -39,8 +39,8 @@ fn the_cache_is_as_perf_makes_it() {
     assert_eq!(list(&ours), list(&perfs));
 }
 
-/// node20 has a table of build-ids, node20-buildid has them in its maps; stacks of CPython are unwound by
-/// tables in the objects.
+/// node20 has a table of build IDs, node20-buildid has them in its mappings; stacks of CPython are unwound with
+/// the objects' tables.
 #[test]
 fn perf_needs_nothing_but_the_cache() {
     for name in ["node20", "node20-buildid", "cpython313-dwarf"] {
@@ -73,7 +73,7 @@ fn lines_come_from_the_cache() {
             "llvm-jitlink",
         ];
         let show = ["script", "-i", tools::text(&output)];
-        // Where an object is gone, perf 6.1 may end by the signal that its addr2line has gone.
+        // If an object is missing, perf 6.1 may be killed by a signal when its addr2line exits.
         let text = perf::printed_with_cache("perf", cache, &[&show[..], &fields].concat());
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| line.starts_with("work.c:") || line.starts_with("util.h:"));
@@ -86,7 +86,7 @@ fn lines_come_from_the_cache() {
     assert_eq!(lines(&cache), expected);
 }
 
-/// Runs perf where a build-id cache is not named, for a user whose home is `home`.
+/// Runs perf without a named build ID cache, for a user with the home directory `home`.
 fn perf_at_home(home: &Path, arguments: &[&str]) -> String {
     let ran = Command::new("perf")
         .args(arguments)
@@ -98,7 +98,7 @@ fn perf_at_home(home: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
-/// perf archive packs those objects that samples were taken in, not those of their callers.
+/// perf archive packs the objects of sampled addresses, not those of their callers.
 #[test]
 fn an_archive_of_perf_carries_the_objects() {
     let folder = scratch();
@@ -154,12 +154,12 @@ fn debuginfod_serves_the_objects() {
     assert_eq!(count, 19);
 }
 
-/// What perf finds in a live process' file system is what is not there: the profile names objects by paths
-/// outside.
+/// For a live process, perf looks for objects in the mount namespace of the process. They are missing there,
+/// because the profile has paths outside of it.
 #[test]
 fn perf_finds_objects_of_live_containers_in_the_cache() {
-    // In a file system of its own, where the folder seems empty; then perf on the profile, first without and
-    // then with the cache.
+    // Starts a process in a mount namespace where the directory seems empty, then runs perf on the profile, first
+    // without and then with the cache.
     const SCRIPT: &str = "
         unshare --mount sh -c 'mount -t tmpfs none \"$0\" && echo $$ && exec sleep 600' \"$1\" &
         trap \"kill $!\" EXIT

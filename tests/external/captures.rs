@@ -1,9 +1,9 @@
-//! What perf names by itself, it still names.
+//! Code that perf names on its own keeps its name.
 
 use crate::support::{capture, inject_into, perf, scratch};
 
-/// Where the dump has nothing, and no perf map was there when it was injected, one still names code through
-/// the anonymous maps, which must not get lost.
+/// If code has no dump, and no perf map existed during injection, a perf map can still name it through the
+/// anonymous mappings, which must be kept.
 #[test]
 fn what_a_perf_map_names_stays_named() {
     let name = "node20-headeronly";
@@ -18,7 +18,7 @@ fn what_a_perf_map_names_stays_named() {
     std::fs::copy(map, "/tmp/perf-14184.map").unwrap();
     let shown = perf::events("perf", &output);
     std::fs::remove_file("/tmp/perf-14184.map").unwrap();
-    // Names of the kernel are in no profile: on another kernel than the recorded one perf has none for its samples.
+    // Kernel symbols are not in the profile; on another kernel, perf does not find them.
     let in_kernel = |event: &&perf::Event| event.frames.first().is_some_and(|frame| frame.address >= 1 << 63);
     let unknown = shown
         .iter()

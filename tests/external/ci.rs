@@ -1,11 +1,11 @@
-//! The scripts of `docs/ci.md` work.
+//! Runs the scripts of `docs/ci.md`.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::{said, scratch, tools};
 
-/// The scripts of a document, in their order.
+/// Returns the scripts of a document, in order.
 fn scripts(text: &str) -> Vec<&str> {
     let blocks = text.split("```sh\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap()).collect()
@@ -17,7 +17,7 @@ fn the_scripts_of_the_document_work_on_a_live_recording() {
     let program = tools::compile(folder.path(), "jit.c", &[]);
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ci.md")).unwrap();
     let [profile, look, compare] = scripts(&text)[..] else {
-        panic!("other scripts than this test knows");
+        panic!("docs/ci.md does not have three scripts");
     };
     let binary = Path::new(env!("CARGO_BIN_EXE_jitinject")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
@@ -43,7 +43,7 @@ fn the_scripts_of_the_document_work_on_a_live_recording() {
     assert!(folder.path().join("profile/timeline.html").exists());
     run(folder.path(), "cp -r profile main", &[]);
     assert!(run(folder.path(), compare, &[]).contains("changed by less than 0.5"));
-    // One whose runtime was not asked for anything is packed all the same.
+    // A recording whose runtime wrote no dump is packed as well.
     let spoiled = scratch();
     let without_dump = profile.replace("jitinject -i", "rm -f jit-*.dump; jitinject -i");
     assert_ne!(without_dump, profile);
@@ -54,7 +54,7 @@ fn the_scripts_of_the_document_work_on_a_live_recording() {
     );
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(spoiled.path().join("profile.tar.gz").exists());
-    // The archive is enough, in another place, without what it was made of.
+    // The archive is sufficient in another directory, without the original files.
     let elsewhere = scratch();
     run(
         folder.path(),

@@ -1,4 +1,4 @@
-//! Shells understand what is written for them.
+//! Shells accept the generated completions.
 
 use crate::support::{jitinject, scratch, tools};
 

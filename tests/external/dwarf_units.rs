@@ -9,10 +9,10 @@ use crate::support::dwarf_units::{INLINED, SIZE, UNITS, address, info, name, set
 use crate::support::symbolizers::{self, Site};
 use crate::support::{scratch, tools};
 
-/// What programs are asked for: few functions, since each of these programs reads all units for each.
+/// Only every 17th function is looked up, because these programs read all units for each.
 const STEP: usize = 17;
 
-/// What programs say of an object with all functions.
+/// Checks the output of programs for an object with all functions.
 fn check_object(sections: &Sections<'_>) {
     let code = vec![0; UNITS as usize * SIZE as usize];
     let tables = Tables::default();
@@ -44,7 +44,7 @@ fn check_object(sections: &Sections<'_>) {
     let addresses: Vec<u64> = numbers.iter().map(|&number| address(number) + INLINED).collect();
     for (program, ask) in symbolizers::ALL {
         for (mut chain, &number) in ask(&path, &addresses).into_iter().zip(&numbers) {
-            // LLVM's has the outermost name from the symbol, of which there is one for all.
+            // llvm-symbolizer takes the outermost name from the symbol, which covers all functions.
             if program == "llvm-symbolizer" {
                 chain[1].function = name(number);
             }

@@ -1,15 +1,27 @@
-//! File systems that are full or read-only: the old output stays.
+//! On full or read-only file systems, the old output is kept.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
+use crate::support::reports::line_of;
 use crate::support::scene::Scene;
-use crate::support::{said, tools};
+use crate::support::{capture, said, tools};
+
+/// Checks that the error is that of a full disk with the file `path`, or files in it, and has a help line.
+fn assert_is_disk_full(said: &str, path: &Path) {
+    let error = format!("error[JI401]: {}", path.display());
+    assert!(line_of(said, "JI401").contains(&error), "{said}");
+    // The cause, as the system prints it.
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(said.contains("jitinject: help: "), "{said}");
+}
 
 #[test]
 fn a_full_disk_is_an_error_and_the_old_output_stays() {
     let scene = Scene::new();
-    // A file system that has room for so many KiB, the old output among them, and one for the profile alone.
+    // File systems with that many KiB of space, including the old output, and one with space for the profile
+    // alone.
     const SCRIPT: &str = "
         set -e
         mount -t tmpfs -o size=$1k none \"$2\"
@@ -39,8 +51,7 @@ fn a_full_disk_is_an_error_and_the_old_output_stays() {
             break;
         }
         assert_eq!(ran.status.code(), Some(1), "{room} KiB: {said}");
-        assert!(said.contains("No space left on device"), "{said}");
-        assert!(said.contains("note: make room there"), "{said}");
+        assert_is_disk_full(&said, &mounted);
         failures += 1;
     }
     assert!(failures > 3, "{failures}");
@@ -58,11 +69,15 @@ fn a_read_only_folder_stays_as_it_is() {
         .output()
         .unwrap();
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-    assert!(said(&ran).contains("Read-only file system"), "{}", said(&ran));
+    let said = said(&ran);
+    assert!(
+        line_of(&said, "JI401").contains("Read-only file system"),
+        "{said}"
+    );
     scene.assert_unchanged("read only");
 }
 
-/// The disk that the summary goes to is full, the others are not.
+/// The disk for the summary is full, the others are not.
 #[test]
 fn without_room_for_its_summary_the_old_output_stays() {
     const SCRIPT: &str = "
@@ -84,8 +99,18 @@ fn without_room_for_its_summary_the_old_output_stays() {
         .unwrap();
     let said = said(&ran);
     assert_eq!(ran.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot write the summary"), "{said}");
-    assert!(said.contains("No space left on device"), "{said}");
-    assert!(said.contains("note: make room there"), "{said}");
+    assert_is_disk_full(&said, &mounted.join("summary.json"));
     scene.assert_unchanged(&said);
+}
+
+#[test]
+fn a_profile_is_not_written_to_a_terminal() {
+    let input = capture::profile("php82");
+    let command = format!("{} -i {} -o -", env!("CARGO_BIN_EXE_jitinject"), input.display());
+    let ran = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .output();
+    let ran = ran.unwrap_or_else(|error| panic!("script: {error}; it is in Debian's bsdutils"));
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("error[JI412]"));
 }

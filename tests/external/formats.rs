@@ -1,4 +1,4 @@
-//! Pipes, folders and AUX data, as real perf writes and reads them.
+//! Pipes, directories and AUX data, as perf writes and reads them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use jitinject::bytes::ByteOrder;
 use crate::support::formats::{counts, write};
 use crate::support::generator::{Plan, generate};
 use crate::support::profile::ProfileWriter;
-use crate::support::{inject, jitinject, model, perf, said, scratch, tools};
+use crate::support::{has_code, inject, jitinject, model, perf, said, scratch, tools};
 
 const AUXTRACE: u32 = 71;
 
@@ -82,7 +82,7 @@ fn a_folder_of_compressed_files_that_was_not_finished_is_read() {
     let whole = write(folder.path(), &recorded, "whole.data", &["--fail-under", "100"]);
     let samples = perf::leaves(&whole);
     assert!(samples.len() > 100);
-    // The size of the records, and with it the features, are written at the end.
+    // The header fields for the size of the records and for the features are written at the end.
     let data = recorded.join("data");
     let mut header = std::fs::read(&data).unwrap();
     let end = model::word(&header, ByteOrder::Little, 40) + model::word(&header, ByteOrder::Little, 48);
@@ -90,12 +90,12 @@ fn a_folder_of_compressed_files_that_was_not_finished_is_read() {
     header.truncate(end as usize);
     std::fs::write(&data, header).unwrap();
     let output = folder.path().join("out.data");
-    let told = inject(&recorded, &output, &["--fail-under", "100"]);
-    assert!(told.contains("the recording was not finished"), "{told}");
+    let said = inject(&recorded, &output, &["--fail-under", "100"]);
+    assert!(has_code(&said, "JI150"), "{said}");
     assert_eq!(perf::leaves(&output).len(), samples.len());
 }
 
-/// A profile with data of the Arm Statistical Profiling Extension, which real perf decodes.
+/// Writes a profile with data of the Arm Statistical Profiling Extension, which perf can decode.
 fn with_aux_data(folder: &Path) -> PathBuf {
     let plan = Plan {
         functions: 30,
@@ -104,13 +104,13 @@ fn with_aux_data(folder: &Path) -> PathBuf {
     };
     let generated = generate(folder, &plan);
     let parts = model::parse(&std::fs::read(&generated.profile).unwrap());
-    let mut profile = ProfileWriter::new(parts.order);
-    let order = parts.order;
+    let mut profile = ProfileWriter::new(parts.endian);
+    let endian = parts.endian;
     // ARM_SPE_PMU_TYPE, ARM_SPE_PER_CPU_MMAPS
     const ARM_SPE: u64 = 4;
     let mut info = Vec::new();
     for word in [ARM_SPE, 99, 1] {
-        order.put_u64(&mut info, word);
+        endian.write_u64(&mut info, word);
     }
     profile.record(70, 0, &info);
     let mut places = Vec::new();
@@ -125,10 +125,10 @@ fn with_aux_data(folder: &Path) -> PathBuf {
             packets.resize(24, 0);
             let mut body = Vec::new();
             for word in [packets.len() as u64, number as u64 * 100, 0] {
-                order.put_u64(&mut body, word);
+                endian.write_u64(&mut body, word);
             }
             for word in [0, u32::MAX, 0, 0] {
-                order.put_u32(&mut body, word);
+                endian.write_u32(&mut body, word);
             }
             places.push(profile.records.len());
             profile.record(AUXTRACE, 0, &body);
@@ -146,27 +146,27 @@ fn with_aux_data(folder: &Path) -> PathBuf {
     input
 }
 
-/// The places that the index of a file says AUX data are at, and where they are.
+/// Returns the offsets of AUX data according to the file's index, and the actual offsets.
 fn places_of_aux_data(path: &Path) -> (Vec<usize>, Vec<usize>) {
     let parts = model::parse(&std::fs::read(path).unwrap());
     let (_, index) = parts.features.iter().find(|&&(id, _)| id == 18).unwrap();
-    let count = model::word(index, parts.order, 0) as usize;
+    let count = model::word(index, parts.endian, 0) as usize;
     assert_eq!(index.len(), 8 + 16 * count);
-    let told = (0..count).map(|at| {
-        assert_eq!(model::word(index, parts.order, 16 + 16 * at), 48);
-        model::word(index, parts.order, 8 + 16 * at) as usize
+    let indexed = (0..count).map(|at| {
+        assert_eq!(model::word(index, parts.endian, 16 + 16 * at), 48);
+        model::word(index, parts.endian, 8 + 16 * at) as usize
     });
-    let told = told.collect();
+    let indexed = indexed.collect();
     let records = parts.records.iter().zip(&parts.offsets);
-    let real = records.filter(|(record, _)| model::kind(record, parts.order) == AUXTRACE);
-    (told, real.map(|(_, &offset)| offset).collect())
+    let real = records.filter(|(record, _)| model::kind(record, parts.endian) == AUXTRACE);
+    (indexed, real.map(|(_, &offset)| offset).collect())
 }
 
-/// What real perf decodes of AUX data.
+/// Returns the AUX data that perf decodes.
 fn decoded(path: &Path) -> Vec<String> {
     let is_pipe = path.extension().is_some_and(|extension| extension == "pipe");
     let dump = if is_pipe {
-        // perf decodes them in a real pipe only, not in a file with what went through one.
+        // perf decodes AUX data only in a real pipe, not in a file with a pipe's content.
         let through_pipe = "cat \"$0\" | perf report -D -i -";
         tools::run("sh", &["-c", through_pipe, tools::text(path)])
     } else {
@@ -196,19 +196,19 @@ fn aux_data_stay_whole_and_their_index_points_at_them() {
         let output = write(folder.path(), input, "out.data", more);
         assert_eq!(decoded(&output), before);
         if more.is_empty() {
-            let (told, real) = places_of_aux_data(&output);
-            assert_eq!(told, real);
+            let (indexed, real) = places_of_aux_data(&output);
+            assert_eq!(indexed, real);
         }
     }
     assert_eq!(decoded(&piped), before);
-    // Nobody knows which code the data are about.
+    // It is unknown which code the data refers to.
     let objects = std::fs::read_dir(folder.path().join("objects")).unwrap();
     assert_eq!(objects.count(), 30);
 }
 
 #[test]
 fn a_killed_recording_keeps_its_samples() {
-    // So many bytes are written when samples are among them.
+    // File size at which samples have been written.
     for (compression, enough) in [(&[][..], 6000), (&["-z"], 1200)] {
         let folder = scratch();
         let recorded = folder.path().join("perf.data");
@@ -244,14 +244,14 @@ fn a_killed_recording_keeps_its_samples() {
         record.kill().unwrap();
         record.wait().unwrap();
         let output = folder.path().join("out.data");
-        let told = inject(&recorded, &output, &[]);
-        assert!(told.contains("the recording was not finished"), "{told}");
-        // Others read it if its header tells how much there is.
-        let mut mended = std::fs::read(&recorded).unwrap();
-        let size = mended.len() as u64 - model::word(&mended, ByteOrder::Little, 40);
-        mended[48..56].copy_from_slice(&size.to_le_bytes());
-        mended[72..104].fill(0);
-        std::fs::write(&recorded, mended).unwrap();
+        let said = inject(&recorded, &output, &[]);
+        assert!(has_code(&said, "JI150"), "{said}");
+        // Other readers accept it if its header has the size.
+        let mut repaired = std::fs::read(&recorded).unwrap();
+        let size = repaired.len() as u64 - model::word(&repaired, ByteOrder::Little, 40);
+        repaired[48..56].copy_from_slice(&size.to_le_bytes());
+        repaired[72..104].fill(0);
+        std::fs::write(&recorded, repaired).unwrap();
         let (_, expected) = counts(&recorded);
         assert!(expected > 20, "{expected}");
         let script = ["script", "-f", "-F", "+pid", "-i", tools::text(&output)];

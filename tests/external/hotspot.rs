@@ -1,4 +1,4 @@
-//! hotspot's parser understands the output.
+//! hotspot's parser reads the output.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use crate::support::generator::{Plan, generate};
 use crate::support::profile::ProfileWriter;
 use crate::support::{OBJECT_LAYOUTS, capture, inject_into, scratch, tools};
 
-/// hotspot's parser, which unwinds with elfutils and reads symbols by itself. It comes with Debian's package
-/// hotspot.
+/// Returns the path of hotspot's parser, which unwinds with elfutils and reads symbols itself. It is in Debian's
+/// package hotspot.
 fn hotspot_parser() -> PathBuf {
     let places = [
         std::env::var_os("HOTSPOT_PERFPARSER").map(PathBuf::from),
@@ -20,13 +20,13 @@ fn hotspot_parser() -> PathBuf {
     found.expect("hotspot-perfparser is missing; scripts/test installs it")
 }
 
-/// The strings in what hotspot's parser makes of a profile.
+/// Returns the strings in the output of hotspot's parser for a profile.
 fn strings_of_hotspot(folder: &Path, profile: &Path) -> HashSet<String> {
     let parsed = folder.join("parsed");
     let parser = hotspot_parser();
     let arguments = ["--input", tools::text(profile), "--output", tools::text(&parsed)];
     tools::run(tools::text(&parser), &arguments);
-    // Each string stands behind its length.
+    // Each string is preceded by its length.
     let bytes = std::fs::read(parsed).unwrap();
     let text = |at: usize| {
         let length = u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize;
@@ -60,7 +60,7 @@ fn hotspot_names_every_function_that_a_sample_hits() {
     }
 }
 
-/// Symbols of a perf map that lie side by side, as those of CPython 3.12 do.
+/// Adjacent symbols of a perf map, as in CPython 3.12.
 #[test]
 fn hotspot_names_symbols_without_code_however_close_they_are() {
     const START: u64 = 0x7f84_ac0e_0000;

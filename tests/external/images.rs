@@ -14,7 +14,7 @@ use crate::support::{inject_into, object_maps, objects_of, perf, scratch};
 
 const IMAGE: [&str; 2] = ["--layout", "image"];
 
-/// Where the code is, and the distance from one function to the next.
+/// Address of the code, and distance between functions.
 const REGION: u64 = 0x7f00_0000_0000;
 const DISTANCE: u64 = 0x180;
 const SIZE: u64 = 0x100;
@@ -23,7 +23,7 @@ fn address(function: u64) -> u64 {
     REGION + DISTANCE * function
 }
 
-/// A profile in which samples are taken in `touched` of many functions with a line each.
+/// Writes a profile with samples in the `touched` ones of many functions with a line each.
 fn record(folder: &Path, functions: u64, touched: impl Iterator<Item = u64>) -> PathBuf {
     let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 10);
     for function in 0..functions {
@@ -67,7 +67,7 @@ fn few_functions_of_many_share_a_few_files_with_holes() {
     assert!(found.into_iter().eq(expected));
 }
 
-/// perf spawns an addr2line for each file and keeps it, each with three descriptors.
+/// perf starts an addr2line per file and keeps it running, each with three file descriptors.
 #[test]
 fn no_line_is_lost_for_lack_of_descriptors() {
     let folder = scratch();
@@ -99,7 +99,7 @@ fn no_line_is_lost_for_lack_of_descriptors() {
     }
 }
 
-/// Newer perf asks libdw, which finds nothing at the lowest addresses of an object.
+/// Newer perf versions use libdw, which finds nothing at the lowest addresses of an object.
 #[test]
 fn libdw_finds_the_lines_of_an_image() {
     let folder = scratch();

@@ -1,5 +1,4 @@
-//! A recording made now, by real perf, of a small JIT compiler of our own (`programs/jit.c`) that needs no
-//! runtime.
+//! Records a small JIT compiler of our own (`programs/jit.c`), which needs no runtime, with perf.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,16 +8,16 @@ use std::process::{Command, Stdio};
 
 use crate::support::{OBJECT_LAYOUTS, inject, inject_into, objects_of, perf, scratch, tools};
 
-/// A stretch of time in which a process has the same stack.
+/// A period in which a process has the same stack.
 struct Stretch {
     pid: u32,
     start: u64,
     end: u64,
-    /// Innermost first.
+    /// Functions, innermost first.
     functions: Vec<String>,
 }
 
-/// Records the JIT compiler; returns the profile and what really was on the stack.
+/// Records the JIT compiler; returns the profile and the actual stacks.
 fn record(folder: &Path, code: &str, call_graph: &[&str]) -> (PathBuf, Vec<Stretch>) {
     let program = tools::compile(folder, "jit.c", &[]);
     let profile = folder.join("perf.data");
@@ -33,7 +32,7 @@ fn record(folder: &Path, code: &str, call_graph: &[&str]) -> (PathBuf, Vec<Stret
     (profile, read_truth(folder))
 }
 
-/// What the JIT compiler wrote about itself.
+/// Reads the stacks that the JIT compiler logged.
 fn read_truth(folder: &Path) -> Vec<Stretch> {
     let truth = std::fs::read_to_string(folder.join("truth")).unwrap();
     let stretches = truth.lines().map(|line| {
@@ -49,8 +48,7 @@ fn read_truth(folder: &Path) -> Vec<Stretch> {
     stretches.collect()
 }
 
-/// Checks that each sample in made code shows all functions that were on the stack, and behind them those of
-/// the program.
+/// Checks that each sample in JIT code shows all functions on the stack, followed by those of the program.
 fn assert_whole(program: &str, output: &Path, stretches: &[Stretch], call_graph: &[&str]) {
     assert_eq!(stretches.len(), 6);
     let mut seen = vec![0; stretches.len()];
@@ -60,7 +58,7 @@ fn assert_whole(program: &str, output: &Path, stretches: &[Stretch], call_graph:
         let stretch = stretches.iter().position(|stretch| {
             stretch.pid == sample.pid && (stretch.start..stretch.end).contains(&sample.time)
         });
-        // Kernel frames may lie above.
+        // Kernel frames may come first.
         let user = sample.frames.iter().position(|frame| frame.starts_with("inner_"));
         let (Some(stretch), Some(user)) = (stretch, user) else {
             continue;
@@ -73,7 +71,7 @@ fn assert_whole(program: &str, output: &Path, stretches: &[Stretch], call_graph:
         }
         seen[stretch] += 1;
     }
-    // Where a function's frame is not there yet, or gone already, frame pointers miss its caller.
+    // In prologues and epilogues, frame pointers miss the caller.
     let total: usize = seen.iter().sum();
     let tolerated = if call_graph.contains(&"fp") {
         total / 100
@@ -86,7 +84,7 @@ fn assert_whole(program: &str, output: &Path, stretches: &[Stretch], call_graph:
         wrong.len(),
         wrong[0]
     );
-    // The processor may be somebody else's for a while, but not all the time.
+    // The CPU may be busy with other tasks for a while, but not all the time.
     assert!(
         seen.iter().all(|&samples| samples > 20),
         "samples in each stretch: {seen:?}"
@@ -111,13 +109,13 @@ fn check(code: &str, call_graph: &[&str]) {
         .iter()
         .map(|object| function_name(object))
         .collect::<Vec<_>>();
-    // A piece of stack may hold the address of any function.
+    // A copy of the stack may hold the address of any function.
     let is_exact = call_graph.contains(&"fp");
     assert!(!is_exact || !names.contains(&"unused".to_owned()), "{names:?}");
     assert!(names.contains(&"inner_4".to_owned()), "{names:?}");
 }
 
-/// A process that was there before the profile, and has removed its dump, which it still has open.
+/// A process that existed before the recording, and has removed its dump, which it still has open.
 #[test]
 fn a_server_that_perf_attaches_to() {
     for clock in [&["-k", "mono"][..], &[]] {
@@ -173,8 +171,8 @@ fn a_server_that_perf_attaches_to() {
     }
 }
 
-/// Checks that all stacks in made code are among those that there were, and that all of those are seen,
-/// whatever the clock of the samples.
+/// Checks that all stacks in JIT code are actual ones, and that each of these is sampled, whatever the clock of
+/// the samples.
 fn assert_stacks(output: &Path, stretches: &[Stretch]) {
     let mut seen = HashMap::new();
     for sample in perf::stacks(output, &[]) {
@@ -203,7 +201,7 @@ fn assert_stacks(output: &Path, stretches: &[Stretch]) {
     assert!(wrong * 100 <= total, "{wrong} of {total}: {seen:?}");
 }
 
-/// The name of the function in an object.
+/// Returns the name of the function in an object.
 fn function_name(object: &Path) -> String {
     let symbols = tools::run("readelf", &["-sW", tools::text(object)]);
     let function = symbols.lines().find(|line| line.contains(" FUNC "));

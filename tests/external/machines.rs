@@ -1,4 +1,4 @@
-//! Other machines: objects are those of the machine that a dump was written on, whatever the profile's own.
+//! Other machines: objects are for the machine of the dump, not for the profile's.
 
 use std::path::{Path, PathBuf};
 
@@ -11,20 +11,20 @@ use crate::support::profile::ProfileWriter;
 use crate::support::shown::assert_named_by;
 use crate::support::symbolizers;
 use crate::support::tools::{errors, report, run, text};
-use crate::support::{capture, inject, inject_into, objects_of, perf, scratch};
+use crate::support::{capture, codes, has_code, inject, inject_into, objects_of, perf, scratch};
 
-/// A machine, what readers call it, and a function of its code.
+/// A machine, its names in readers, and a function of its code.
 struct Kind {
     number: u32,
-    order: ByteOrder,
+    endian: ByteOrder,
     is_32: bool,
-    /// As readelf prints them.
+    /// As printed by readelf.
     machine: &'static str,
     flags: &'static str,
-    /// In DWARF's numbers: the register with the return address and the stack pointer.
+    /// DWARF numbers of the return address register and the stack pointer.
     registers: [u8; 2],
     code: &'static [u8],
-    /// The instructions in it, as llvm-objdump names them; nothing for a machine that LLVM 14 does not know.
+    /// Instructions of the code as printed by llvm-objdump; empty for a machine that LLVM 14 does not support.
     instructions: &'static [&'static str],
 }
 
@@ -34,88 +34,88 @@ const BIG: ByteOrder = ByteOrder::Big;
 #[rustfmt::skip]
 const KINDS: [Kind; 18] = [
     Kind {
-        number: X86_64, order: LITTLE, is_32: false, machine: "Advanced Micro Devices X86-64", flags: "0x0",
+        number: X86_64, endian: LITTLE, is_32: false, machine: "Advanced Micro Devices X86-64", flags: "0x0",
         registers: [16, 7], code: b"\xb8\x01\x00\x00\x00\xc3", instructions: &["movl", "retq"],
     },
     Kind {
-        number: I386, order: LITTLE, is_32: true, machine: "Intel 80386", flags: "0x0", registers: [8, 4],
+        number: I386, endian: LITTLE, is_32: true, machine: "Intel 80386", flags: "0x0", registers: [8, 4],
         code: b"\xb8\x01\x00\x00\x00\xc3", instructions: &["movl", "retl"],
     },
     Kind {
-        number: 183, order: LITTLE, is_32: false, machine: "AArch64", flags: "0x0", registers: [30, 31],
+        number: 183, endian: LITTLE, is_32: false, machine: "AArch64", flags: "0x0", registers: [30, 31],
         code: b"\x20\x00\x80\x52\xc0\x03\x5f\xd6", instructions: &["mov", "ret"],
     },
     Kind {
-        number: 183, order: BIG, is_32: false, machine: "AArch64", flags: "0x0", registers: [30, 31],
+        number: 183, endian: BIG, is_32: false, machine: "AArch64", flags: "0x0", registers: [30, 31],
         code: b"\x20\x00\x80\x52\xc0\x03\x5f\xd6", instructions: &["mov", "ret"],
     },
     Kind {
-        number: 40, order: LITTLE, is_32: true, machine: "ARM", flags: "0x5000000, Version5 EABI",
+        number: 40, endian: LITTLE, is_32: true, machine: "ARM", flags: "0x5000000, Version5 EABI",
         registers: [14, 13], code: b"\x01\x00\xa0\xe3\x02\x0b\x31\xee\x1e\xff\x2f\xe1",
         instructions: &["mov", "vadd.f64", "bx"],
     },
     Kind {
-        number: 40, order: BIG, is_32: true, machine: "ARM", flags: "0x5800000, Version5 EABI, BE8",
+        number: 40, endian: BIG, is_32: true, machine: "ARM", flags: "0x5800000, Version5 EABI, BE8",
         registers: [14, 13], code: b"\x01\x00\xa0\xe3\x02\x0b\x31\xee\x1e\xff\x2f\xe1",
         instructions: &["mov", "vadd.f64", "bx"],
     },
     Kind {
-        number: 243, order: LITTLE, is_32: false, machine: "RISC-V", flags: "0x5, RVC, double-float ABI",
+        number: 243, endian: LITTLE, is_32: false, machine: "RISC-V", flags: "0x5, RVC, double-float ABI",
         registers: [1, 2], code: b"\x05\x45\x53\xf5\xc5\x02\x82\x80", instructions: &["li", "fadd.d", "ret"],
     },
     Kind {
-        number: 243, order: LITTLE, is_32: true, machine: "RISC-V", flags: "0x5, RVC, double-float ABI",
+        number: 243, endian: LITTLE, is_32: true, machine: "RISC-V", flags: "0x5, RVC, double-float ABI",
         registers: [1, 2], code: b"\x05\x45\x53\xf5\xc5\x02\x82\x80", instructions: &["li", "fadd.d", "ret"],
     },
     Kind {
-        number: 21, order: LITTLE, is_32: false, machine: "PowerPC64", flags: "0x2, abiv2",
+        number: 21, endian: LITTLE, is_32: false, machine: "PowerPC64", flags: "0x2, abiv2",
         registers: [65, 1], code: b"\x01\x00\x60\x38\x08\x00\x81\xe8\x20\x00\x80\x4e",
         instructions: &["li", "ld", "blr"],
     },
     Kind {
-        number: 21, order: BIG, is_32: false, machine: "PowerPC64", flags: "0x0", registers: [65, 1],
+        number: 21, endian: BIG, is_32: false, machine: "PowerPC64", flags: "0x0", registers: [65, 1],
         code: b"\x38\x60\x00\x01\xe8\x81\x00\x08\x4e\x80\x00\x20", instructions: &["li", "ld", "blr"],
     },
     Kind {
-        number: 20, order: BIG, is_32: true, machine: "PowerPC", flags: "0x0", registers: [65, 1],
+        number: 20, endian: BIG, is_32: true, machine: "PowerPC", flags: "0x0", registers: [65, 1],
         code: b"\x38\x60\x00\x01\x80\x81\x00\x08\x4e\x80\x00\x20", instructions: &["li", "lwz", "blr"],
     },
     Kind {
-        number: 22, order: BIG, is_32: false, machine: "IBM S/390", flags: "0x0", registers: [14, 15],
+        number: 22, endian: BIG, is_32: false, machine: "IBM S/390", flags: "0x0", registers: [14, 15],
         code: b"\xa7\x29\x00\x01\xe3\x10\xf0\x08\x00\x04\x07\xfe", instructions: &["lghi", "lg", "br"],
     },
     Kind {
-        number: 8, order: BIG, is_32: false, machine: "MIPS R3000", flags: "0x80000000, mips64r2",
+        number: 8, endian: BIG, is_32: false, machine: "MIPS R3000", flags: "0x80000000, mips64r2",
         registers: [31, 29], code: b"\x64\x02\x00\x01\x7c\x43\x08\x43\x03\xe0\x00\x08",
         instructions: &["daddiu", "dext", "jr"],
     },
     Kind {
-        number: 8, order: LITTLE, is_32: false, machine: "MIPS R3000", flags: "0x80000000, mips64r2",
+        number: 8, endian: LITTLE, is_32: false, machine: "MIPS R3000", flags: "0x80000000, mips64r2",
         registers: [31, 29], code: b"\x01\x00\x02\x64\x43\x08\x43\x7c\x08\x00\xe0\x03",
         instructions: &["daddiu", "dext", "jr"],
     },
     Kind {
-        number: 8, order: BIG, is_32: true, machine: "MIPS R3000", flags: "0x70001000, o32, mips32r2",
+        number: 8, endian: BIG, is_32: true, machine: "MIPS R3000", flags: "0x70001000, o32, mips32r2",
         registers: [31, 29], code: b"\x24\x02\x00\x01\x7c\x43\x08\x40\x03\xe0\x00\x08",
         instructions: &["addiu", "ext", "jr"],
     },
     Kind {
-        number: 8, order: LITTLE, is_32: true, machine: "MIPS R3000", flags: "0x70001000, o32, mips32r2",
+        number: 8, endian: LITTLE, is_32: true, machine: "MIPS R3000", flags: "0x70001000, o32, mips32r2",
         registers: [31, 29], code: b"\x01\x00\x02\x24\x40\x08\x43\x7c\x08\x00\xe0\x03",
         instructions: &["addiu", "ext", "jr"],
     },
     Kind {
-        number: 258, order: LITTLE, is_32: false, machine: "LoongArch", flags: "0x43, DOUBLE-FLOAT, OBJ-v1",
+        number: 258, endian: LITTLE, is_32: false, machine: "LoongArch", flags: "0x43, DOUBLE-FLOAT, OBJ-v1",
         registers: [1, 3], code: b"\x04\x04\x80\x03\x20\x08\x01\x01\x20\x00\x00\x4c", instructions: &[],
     },
     Kind {
-        number: 43, order: BIG, is_32: false, machine: "Sparc v9", flags: "0x0", registers: [15, 14],
+        number: 43, endian: BIG, is_32: false, machine: "Sparc v9", flags: "0x0", registers: [15, 14],
         code: b"\x90\x10\x20\x01\xd4\x5a\x40\x00\x81\xc3\xe0\x08", instructions: &["mov", "ldx", "retl"],
     },
 ];
 
 impl Kind {
-    /// Where its code lies.
+    /// Returns the address of the code.
     fn address(&self) -> u64 {
         if self.is_32 { 0x5000_0000 } else { 0x7f_5000_0000 }
     }
@@ -125,17 +125,17 @@ impl Kind {
     }
 
     fn name(&self) -> String {
-        format!("{} {} {:?}", self.machine, self.class(), self.order)
+        format!("{} {} {:?}", self.machine, self.class(), self.endian)
     }
 
-    fn put_address(&self, out: &mut Vec<u8>, address: u64) {
+    fn write_address(&self, out: &mut Vec<u8>, address: u64) {
         match self.is_32 {
-            true => self.order.put_u32(out, address as u32),
-            false => self.order.put_u64(out, address),
+            true => self.endian.write_u32(out, address as u32),
+            false => self.endian.write_u64(out, address),
         }
     }
 
-    /// An `.eh_frame` for the function, with plain addresses, as wide as the machine's.
+    /// Returns an `.eh_frame` for the function with absolute addresses of the machine's size.
     fn tables(&self) -> Vec<u8> {
         const DEF_CFA: u8 = 0x0c;
         const ABSOLUTE: u8 = 0;
@@ -146,24 +146,24 @@ impl Kind {
         cie.extend_from_slice(&[DEF_CFA, stack, 0]);
         cie.resize(20, 0);
         let mut fde = Vec::new();
-        self.order.put_u32(&mut fde, cie.len() as u32 + 8);
-        self.put_address(&mut fde, self.address());
-        self.put_address(&mut fde, self.code.len() as u64);
+        self.endian.write_u32(&mut fde, cie.len() as u32 + 8);
+        self.write_address(&mut fde, self.address());
+        self.write_address(&mut fde, self.code.len() as u64);
         fde.resize(28, 0);
         let mut out = Vec::new();
         for entry in [cie, fde, Vec::new()] {
-            self.order.put_u32(&mut out, entry.len() as u32);
+            self.endian.write_u32(&mut out, entry.len() as u32);
             out.extend_from_slice(&entry);
         }
         out
     }
 }
 
-/// The object of a function of the machine, which has lines and tables, in a profile of a little-endian one.
+/// Writes the object of a function of the machine, with lines and unwinding tables, from a little-endian profile.
 fn object(folder: &Path, kind: &Kind) -> PathBuf {
     let path = folder.join("jit-7.dump");
     let address = kind.address();
-    let mut dump = DumpWriter::new(kind.order, kind.number, 7);
+    let mut dump = DumpWriter::new(kind.endian, kind.number, 7);
     dump.lines(1000, address, b"/src/a.c", &[(address, 10), (address + 4, 11)]);
     dump.unwinding(1000, &kind.tables(), &[1, 0xff, 0xff, 0xff]);
     dump.load(1000, address, 0, b"a_function", kind.code);
@@ -177,7 +177,7 @@ fn object(folder: &Path, kind: &Kind) -> PathBuf {
     objects_of(&output).remove(0)
 }
 
-/// The instructions that llvm-objdump finds, by their mnemonics.
+/// Returns the mnemonics that llvm-objdump prints.
 fn instructions(objects: &[PathBuf], more: &[&str]) -> Vec<String> {
     let mut arguments = vec!["-d"];
     arguments.extend_from_slice(more);
@@ -199,7 +199,7 @@ fn objects_are_those_of_the_dumps_machine() {
         let header = run("readelf", &["-hW", path]);
         let fields = header.lines().filter_map(|line| line.split_once(':'));
         let fields: Vec<(&str, &str)> = fields.map(|(key, value)| (key.trim(), value.trim())).collect();
-        let data = match kind.order {
+        let data = match kind.endian {
             LITTLE => "2's complement, little endian",
             BIG => "2's complement, big endian",
         };
@@ -263,26 +263,26 @@ fn tables_for_unwinding_are_those_of_the_dumps_machine() {
             let [entry] = entries[..] else {
                 panic!("{}: {program}: {shown}", kind.name())
             };
-            let (start, behind) = entry.split_once(between).unwrap();
-            let addresses = [start, behind].map(|digits| u64::from_str_radix(digits, 16).unwrap());
+            let (first, last) = entry.split_once(between).unwrap();
+            let addresses = [first, last].map(|digits| u64::from_str_radix(digits, 16).unwrap());
             assert_eq!(addresses, [0x40, end], "{}: {program}: {shown}", kind.name());
         }
     }
 }
 
-/// Each machine's code is named, in profiles of both orders.
+/// Each machine's code is named, in profiles of both endiannesses.
 #[test]
 fn every_machine_and_byte_order_is_named_whole() {
     for kind in &KINDS {
-        for order in [LITTLE, BIG] {
+        for endian in [LITTLE, BIG] {
             let folder = scratch();
             let plan = Plan {
                 functions: 150,
                 samples: 400,
                 places: 40,
                 moves: true,
-                order,
-                dump_order: Some(kind.order),
+                endian,
+                dump_order: Some(kind.endian),
                 machine: kind.number,
                 is_32: kind.is_32,
                 ..Plan::default()
@@ -298,8 +298,8 @@ fn every_machine_and_byte_order_is_named_whole() {
     }
 }
 
-/// What V8 really made on other machines. Instructions that llvm-objdump does not know are the constants
-/// between them, where machines have those.
+/// V8's real code of other machines. Instructions that llvm-objdump does not recognise are constants between them,
+/// on machines that have those.
 #[test]
 fn recordings_of_other_machines_are_disassembled() {
     for (name, class, machine, more, per_mille) in [
@@ -310,7 +310,7 @@ fn recordings_of_other_machines_are_disassembled() {
         ("node20-riscv64-dump", "ELF64", "RISC-V", &[], 0),
         ("node20-arm64-dump", "ELF64", "AArch64", &[], 13),
         ("node20-ppc64le-dump", "ELF64", "PowerPC64", &[], 0),
-        // Nothing in an object tells LLVM how new the machine is.
+        // Nothing in an s390x object specifies the CPU model.
         ("node20-s390x-dump", "ELF64", "IBM S/390", &["--mcpu=z14"], 6),
     ] {
         let folder = scratch();
@@ -321,10 +321,10 @@ fn recordings_of_other_machines_are_disassembled() {
             &output,
             &["--all", "--jitdump", text(&dumps)],
         );
-        // Samples of a program under QEMU are in the code that QEMU made of it.
-        let warnings = said.lines().filter(|line| line.contains("warning"));
-        let mut others = warnings.filter(|line| !line.contains("no sample in JIT code has a name"));
-        assert_eq!(others.next(), None, "{name}: {said}");
+        // Samples of a program under QEMU are in QEMU's translated code, which no file describes.
+        let mut others = codes(&said);
+        others.retain(|code| !["JI172", "JI175", "JI176"].contains(code));
+        assert!(others.is_empty(), "{name}: {said}");
         let objects = objects_of(&output);
         for object in &objects {
             let header = run("readelf", &["-hW", text(object)]);
@@ -350,8 +350,8 @@ fn recordings_of_other_machines_are_disassembled() {
     }
 }
 
-/// V8's lines are off by the size of an ELF header, which depends on the class. What its baseline compiler
-/// makes has lines from its first byte on.
+/// V8's lines are off by the size of an ELF header, which depends on the class. Code of the baseline compiler has
+/// lines from its first byte on.
 #[test]
 fn lines_of_v8_start_at_the_code_on_machines_of_32_bits() {
     for name in [
@@ -368,22 +368,25 @@ fn lines_of_v8_start_at_the_code_on_machines_of_32_bits() {
             &output,
             &["--all", "--jitdump", text(&dumps)],
         );
-        assert!(!said.contains("outside"), "{name}: {said}");
+        assert!(
+            !has_code(&said, "JI025") && !has_code(&said, "JI027"),
+            "{name}: {said}"
+        );
         let mut at_start = 0;
         for object in objects_of(&output) {
             let shown = run("llvm-dwarfdump", &["--debug-line", text(&object)]);
             let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("0x")).collect();
-            // A row that is only made up for the start is followed by V8's first one, marked as the end of
-            // what leads up to it.
+            // A row that was only added for the start is followed by V8's first row, which is marked as the end of
+            // the prologue.
             at_start += usize::from(rows.len() > 2 && !rows[1].contains("prologue_end"));
         }
         assert!(at_start > 20, "{name}: {at_start}");
     }
 }
 
-/// The profile's machine tells which class a number stands for that has two, and what a dump leaves out.
+/// The profile's machine determines the class of a machine ID with two classes, and replaces a missing machine ID.
 #[test]
-fn the_profiles_machine_tells_the_class() {
+fn the_profiles_machine_determines_the_class() {
     const ARCHITECTURE: u32 = 6;
     for (architecture, number, class) in [
         ("s390", 22, "ELF32"),
@@ -392,7 +395,7 @@ fn the_profiles_machine_tells_the_class() {
         ("riscv64", 243, "ELF64"),
         ("mips", 8, "ELF32"),
         ("mips64", 8, "ELF64"),
-        // The machine is left out of the dump.
+        // The dump has no machine ID.
         ("i686", 0, "ELF32"),
         ("loongarch64", 0, "ELF64"),
     ] {
@@ -403,7 +406,7 @@ fn the_profiles_machine_tells_the_class() {
         std::fs::write(&path, dump.bytes).unwrap();
         let mut profile = ProfileWriter::new(BIG);
         let mut content = Vec::new();
-        BIG.put_u32(&mut content, 64);
+        BIG.write_u32(&mut content, 64);
         content.extend_from_slice(architecture.as_bytes());
         content.resize(4 + 64, 0);
         profile.features.push((ARCHITECTURE, content));
@@ -417,7 +420,7 @@ fn the_profiles_machine_tells_the_class() {
     }
 }
 
-/// On a 64-bit kernel, a 32-bit process has its maps right below the stack, at the end of all addresses.
+/// On a 64-bit kernel, a 32-bit process has its mappings right below the stack, at the end of its address space.
 #[test]
 fn tables_find_a_place_at_the_end_of_32_bits() {
     let folder = scratch();
@@ -436,7 +439,7 @@ fn tables_find_a_place_at_the_end_of_32_bits() {
     std::fs::write(&input, profile.finish()).unwrap();
     let output = folder.path().join("out.data");
     let said = inject(&input, &output, &[]);
-    assert!(!said.contains("warning"), "{said}");
+    assert!(codes(&said).is_empty(), "{said}");
     let frames = run("readelf", &["--debug-dump=frames", text(&objects_of(&output)[0])]);
     assert!(frames.contains("pc=00000040..00000080"), "{frames}");
 }

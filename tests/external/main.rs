@@ -1,16 +1,17 @@
-//! The tests that need other programs: perf, other readers of its profiles and of ELF, browsers, runtimes and compilers.
-//! `scripts/test` installs them; a test whose tool is missing fails. `cargo test --test external` runs them.
+//! Tests that need other programs: perf, other readers of its profiles and of ELF, browsers, runtimes and
+//! compilers. `scripts/test` installs them; a test whose tool is missing fails. `cargo test --test external` runs
+//! them.
 
-// A test says that something is wrong by panicking.
+// Tests report failures by panicking.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing
 )]
-// No file is hostile to its test.
+// Tests read only their own, trusted files.
 #![allow(clippy::disallowed_types)]
-// The paths are its own.
+// Tests use only paths of their own.
 #![allow(clippy::disallowed_methods)]
 
 mod build_id_cache;

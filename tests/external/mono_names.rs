@@ -1,4 +1,4 @@
-//! A log of Mono's profiler names the code of the profile that was recorded beside it.
+//! A Mono profiler log names the code of the profile that was recorded together with it.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::objects::remarks;
 use crate::support::perf::{Event, events, perf, programs};
 use crate::support::{OBJECT_LAYOUTS, capture, inject, objects_of, scratch, tools};
 
-/// Where perf looks for names of code that lies in no file, and here finds none.
+/// The file in which perf looks for names of anonymous code; it does not exist.
 const ANONYMOUS: &str = "/tmp/perf-25926.map";
 
 /// The library with the code that was compiled ahead of time.
@@ -17,7 +17,7 @@ const AHEAD: &str = "/mscorlib.dll.so";
 
 const SAMPLES_IN_CODE: usize = 512;
 
-/// What is called what where, after the log.
+/// Returns the address ranges and names of code in the log.
 fn names(log: &[u8]) -> Vec<(std::ops::Range<u64>, String)> {
     let log = Log::parse(log).unwrap();
     let named = log.events().filter_map(|event| match event.kind {
@@ -30,7 +30,7 @@ fn names(log: &[u8]) -> Vec<(std::ops::Range<u64>, String)> {
     named.collect()
 }
 
-/// Checks that all samples in code have its name, and that all else is as before.
+/// Checks that all samples in code have its name, and that everything else is unchanged.
 fn assert_named(before: &[Event], after: &[Event], names: &[(std::ops::Range<u64>, String)]) {
     assert_eq!(before.len(), after.len());
     let mut in_code = 0;
@@ -54,7 +54,7 @@ fn assert_named(before: &[Event], after: &[Event], names: &[(std::ops::Range<u64
             }
             match holding.next() {
                 Some((_, name)) => assert_eq!(&after.symbol, name, "{before:?}"),
-                // Trampolines, and addresses that the kernel took for callers and are none.
+                // Trampolines, and addresses that the kernel mistook for callers.
                 None => assert!(place > 0, "{before:?} {after:?}"),
             }
         }
@@ -62,7 +62,7 @@ fn assert_named(before: &[Event], after: &[Event], names: &[(std::ops::Range<u64
     assert_eq!(in_code, SAMPLES_IN_CODE);
 }
 
-/// Injects the log with `more`, and returns the output and the numbers of samples in the summary: in code, named.
+/// Injects the log with `more`; returns the output and two sample counts of the summary: in code, and named.
 fn named(folder: &Path, log: &Path, more: &[&str]) -> (std::path::PathBuf, (u64, u64)) {
     let output = folder.join("out.data");
     let summary = folder.join("summary.json");
@@ -83,7 +83,7 @@ fn named(folder: &Path, log: &Path, more: &[&str]) -> (std::path::PathBuf, (u64,
 
 #[test]
 fn every_sample_in_code_has_the_name_that_the_log_has() {
-    // Different perfs have different names for what is not ours.
+    // perf versions differ in the names of other code.
     let before = programs().into_iter().map(|program| {
         let before = events(&program, &capture::profile("mono-joined"));
         let ahead = before.iter().filter(|event| event.leaf_file().ends_with(AHEAD));

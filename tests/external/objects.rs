@@ -1,4 +1,4 @@
-//! The objects: what linters, readers and perf's other commands make of them.
+//! Objects as linters, other readers and perf's other commands see them.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -7,28 +7,30 @@ use jitinject::bytes::ByteOrder;
 
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
-use crate::support::{capture, inject, inject_capture, inject_into, model, objects_of, perf, scratch, tools};
+use crate::support::{
+    capture, has_code, inject, inject_capture, inject_into, model, objects_of, perf, scratch, tools,
+};
 
-/// Lines of a linter that stand for something that is so on purpose.
+/// Returns whether a line of a linter is about something intended.
 fn is_on_purpose(line: &str) -> bool {
-    // Code that is not known, as in files of debug information.
+    // Unknown code, as in separate debug files.
     let is_about_missing_code = [
         "section [ 1] '.text' has wrong type: expected PROGBITS, is NOBITS",
         "section [ 1] '.text' has unexpected type 8 for an executable section",
         "loadable segment [0] is executable but contains no executable sections",
     ];
-    // Tables for unwinding that a PT_LOAD covered would make the objects of neighbouring functions overlap.
+    // If a PT_LOAD covered the unwinding tables, the objects of neighbouring functions would overlap.
     is_about_missing_code.contains(&line)
         || line.ends_with(".eh_frame': alloc flag set but section not in any loaded segment")
         || line.ends_with(".eh_frame_hdr': alloc flag set but section not in any loaded segment")
-        // elfutils 0.188 knows neither the flags of MIPS, which GNU's objdump needs, nor LoongArch.
+        // elfutils 0.188 supports neither the flags of MIPS, which GNU objdump needs, nor LoongArch.
         || line.starts_with("invalid machine flags: 0x80000000")
         || line.starts_with("invalid machine flags: 0x70001000")
         || line.starts_with("invalid machine flags: 0x43")
         || line.starts_with("unknown machine type 258")
 }
 
-/// What linters have to say about objects.
+/// Returns what linters report about objects.
 pub fn remarks(objects: &[PathBuf]) -> Vec<String> {
     let mut remarks = Vec::new();
     for object in objects {
@@ -57,7 +59,7 @@ fn linters_have_nothing_to_say() {
             if !folder.path().join("out.data.elf").exists() {
                 continue;
             }
-            // Enough of each to meet addresses of every alignment.
+            // Enough of each to have addresses of every alignment.
             let mut objects = objects_of(&output);
             objects.truncate(100);
             let remarks = remarks(&objects);
@@ -68,7 +70,7 @@ fn linters_have_nothing_to_say() {
 
 #[test]
 fn an_unknown_machine_is_the_profiles() {
-    // CPython 3.13.0 leaves the machine out of its dumps.
+    // CPython 3.13.0 omits the machine in its dumps.
     let folder = scratch();
     let output = inject_into(folder.path(), &capture::profile("cpython313-dwarf"), &[]);
     let object = objects_of(&output).remove(0);
@@ -104,7 +106,7 @@ fn every_function_of_a_batch_has_its_own_unwinding_entry() {
 
 #[test]
 fn perf_lists_the_objects_with_the_build_ids_that_are_in_them() {
-    // node20 has a table of build-ids, node20-buildid has them in its maps.
+    // node20 has a table of build IDs, node20-buildid has them in its mappings.
     for name in ["node20", "node20-buildid"] {
         let folder = scratch();
         let output = inject_into(folder.path(), &capture::profile(name), &[]);
@@ -146,9 +148,9 @@ fn perf_annotates_a_function() {
     assert!(annotated.contains("(135 samples,"), "{annotated}");
 }
 
-/// Writers that give all functions the same index, or the same name, or none.
+/// Runtimes that give all functions the same index, or the same name, or none.
 #[test]
-fn objects_are_told_apart_whatever_the_runtime_calls_them() {
+fn objects_are_distinct_whatever_the_runtime_calls_them() {
     let folder = scratch();
     let path = folder.path().join("jit-7.dump");
     let mut dump = DumpWriter::new(ByteOrder::Little, 62, 7);
@@ -193,7 +195,7 @@ fn objects_are_told_apart_whatever_the_runtime_calls_them() {
     assert_eq!(
         ids.len(),
         5,
-        "build-ids differ even where name and code are the same"
+        "build IDs differ even if name and code are the same"
     );
     let shown: Vec<_> = perf::stacks(&output, &[])
         .into_iter()
@@ -203,10 +205,9 @@ fn objects_are_told_apart_whatever_the_runtime_calls_them() {
     assert_eq!(shown, [["same"], ["same"], ["same"], [unnamed], ["same"]]);
 }
 
-/// Six functions side by side, of which the last but one is replaced, and memory that is protected anew behind
-/// the first.
+/// Six adjacent functions, the last but one of which is replaced; memory protection changes after the first.
 #[test]
-fn an_image_is_mapped_once_and_what_replaces_code_lies_over_it() {
+fn an_image_is_mapped_once_and_what_replaces_code_is_mapped_over_it() {
     const START: u64 = 0x4000_0000;
     let folder = scratch();
     let path = folder.path().join("jit-7.dump");
@@ -241,9 +242,9 @@ fn an_image_is_mapped_once_and_what_replaces_code_lies_over_it() {
     let maps = |output: &Path| {
         let parts = model::parse(&std::fs::read(output).unwrap());
         let maps = parts.records.iter().filter_map(|record| {
-            let name = model::map_name(record, parts.order)?;
+            let name = model::map_name(record, parts.endian)?;
             name.contains("jit-image")
-                .then(|| model::map_range(record, parts.order))
+                .then(|| model::map_range(record, parts.endian))
         });
         maps.collect::<Vec<_>>()
     };
@@ -254,10 +255,10 @@ fn an_image_is_mapped_once_and_what_replaces_code_lies_over_it() {
     expected.extend(["function_4", "other", "function_5"].map(str::to_owned));
     assert_eq!(shown, expected);
 
-    // What was injected once already can be told as such, and both kinds of objects are ours to replace.
+    // An output is recognised as such, and both kinds of objects may be replaced.
     let again = folder.path().join("again.data");
-    let said = inject(&output, &again, &[]);
-    assert!(said.contains("already"), "{said}");
+    let said = inject(&output, &again, &["-v"]);
+    assert!(has_code(&said, "JI166"), "{said}");
     inject_into(folder.path(), &input, &["--layout", "function"]);
     assert_eq!(objects_of(&output).len(), 7);
     assert_eq!(maps(&output), []);

@@ -1,4 +1,4 @@
-//! Files of other users, wherever one is read or written.
+//! Files of other users, wherever jitinject reads or writes one.
 
 use std::fs;
 use std::io::Read;
@@ -8,21 +8,22 @@ use std::process::Command;
 
 use crate::support::FUNCTION_LAYOUT;
 use crate::support::recording::{NAMED, PID, Recording};
-use crate::support::{attempt, capture, inject_into, objects_of, said, scratch, tools};
+use crate::support::reports::line_of;
+use crate::support::{attempt, capture, codes, has_code, inject_into, objects_of, said, scratch, tools};
 
 fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// Somebody who is neither root nor the one who runs the tests. Only root can give them a file.
+/// A user other than root and the one who runs the tests. Only root can give them a file.
 const STRANGER: u32 = 54_321;
 
 fn give_away(path: &Path) {
     chown(path, Some(STRANGER), None).unwrap();
 }
 
-/// Whether a test that needs several users can go on. If not, because somebody else than root runs it, it has been run
-/// by root of a namespace, who has the numbers that `/etc/subuid` gives to that user.
+/// Returns whether a test that needs several users can run. If the user is not root, the test has been run by root
+/// of a user namespace instead, with the user IDs from `/etc/subuid`.
 fn has_users(test: &str) -> bool {
     if is_root() {
         return true;
@@ -34,14 +35,24 @@ fn has_users(test: &str) -> bool {
         .args(["--exact", &test])
         .output()
         .unwrap();
-    let heard = String::from_utf8_lossy(&ran.stdout);
+    let printed = String::from_utf8_lossy(&ran.stdout);
     assert!(
-        ran.status.success() && heard.contains("1 passed"),
-        "{test} needs several users: run it as root, or install newuidmap and give yourself numbers in /etc/subuid and /etc/subgid: \
-         {heard}{}",
+        ran.status.success() && printed.contains("1 passed"),
+        "{test} needs several users: run it as root, or install newuidmap and add yourself to /etc/subuid and /etc/subgid: \
+         {printed}{}",
         said(&ran)
     );
     false
+}
+
+/// Checks that a diagnostic, such as `warning[JI208]`, is about a file and contains the user ID of its owner.
+fn assert_is_strangers(said: &str, diagnostic: &str, file: &Path) {
+    let start = format!("jitinject: {diagnostic}: {}: ", file.display());
+    let line = said.lines().find(|line| line.starts_with(&start));
+    assert!(
+        line.is_some_and(|line| line.contains(&STRANGER.to_string())),
+        "{diagnostic}: {said}"
+    );
 }
 
 #[test]
@@ -52,8 +63,8 @@ fn dumps_of_strangers_are_refused_unless_the_process_mapped_them() {
     let recording = Recording::new();
     give_away(&recording.dump);
     let said = recording.inject(&[]);
-    assert!(said.contains("belongs to user 54321"), "{said}");
-    assert!(said.contains("not used (-f does)"), "{said}");
+    assert_is_strangers(&said, "warning[JI215]", &recording.dump);
+    assert!(line_of(&said, "JI215").contains("(-f "), "{said}");
     assert!(recording.inject(&["-f"]).contains(NAMED));
     let named = recording.inject(&["--jitdump", tools::text(&recording.dump)]);
     assert!(named.contains(NAMED), "who names a file means it: {named}");
@@ -64,12 +75,14 @@ fn dumps_of_strangers_are_refused_unless_the_process_mapped_them() {
     let said = recording.inject(&[]);
     assert!(said.contains(NAMED), "{said}");
 
-    // The profile is of the same user, which they told with -f.
+    // The profile has the same owner, and -f was given.
     let recording = Recording::new();
     give_away(&recording.dump);
     give_away(&recording.profile);
     let ran = attempt(&recording.profile, &recording.output, &[]);
-    assert_eq!(ran.status.code(), Some(1), "{}", crate::support::said(&ran));
+    let said = crate::support::said(&ran);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert_eq!(codes(&said), ["JI147"], "{said}");
     assert!(recording.inject(&["-f"]).contains(NAMED));
 }
 
@@ -85,7 +98,7 @@ fn perf_maps_of_strangers_are_refused() {
     assert!(recording.inject(&[]).contains(NAMED));
     give_away(&map);
     let said = recording.inject(&[]);
-    assert!(said.contains("belongs to user 54321"), "{said}");
+    assert_is_strangers(&said, "warning[JI208]", &map);
     assert!(recording.inject(&["-f"]).contains(NAMED));
     assert!(
         recording
@@ -94,14 +107,14 @@ fn perf_maps_of_strangers_are_refused() {
     );
 }
 
-/// A link is its owner's word for what it leads to, wherever on the way it is.
+/// A link counts as its owner's file, wherever in the path it is.
 #[test]
 fn links_of_strangers_are_theirs_wherever_they_lead() {
     if !has_users("links_of_strangers_are_theirs_wherever_they_lead") {
         return;
     }
     type Plant = fn(&Path, &Path) -> PathBuf;
-    // The file itself, and a folder on the way to it; each gives the link.
+    // Links the file itself, and a directory in its path; each returns the link.
     let plants: [Plant; 2] = [
         |file, elsewhere| {
             fs::rename(file, elsewhere.join("file")).unwrap();
@@ -131,12 +144,17 @@ fn links_of_strangers_are_theirs_wherever_they_lead() {
             let elsewhere = scratch();
             let link = plant(&file, elsewhere.path());
             let folder = [name, tools::text(file.parent().unwrap())];
-            // The user's own link, and root's, lead where they should.
+            // Links of the user and of root are followed.
             let said = recording.inject(&folder);
             assert!(said.contains(NAMED), "{said}");
             std::os::unix::fs::lchown(&link, Some(STRANGER), None).unwrap();
             let said = recording.inject(&folder);
-            assert!(said.contains("is reached by a link of user 54321"), "{said}");
+            // The warning about a missing dump has the reasons for all candidates.
+            let diagnostic = match with_map {
+                true => "warning[JI209]",
+                false => "warning[JI215]",
+            };
+            assert_is_strangers(&said, diagnostic, &file);
             assert!(!said.contains(NAMED), "{said}");
             assert!(recording.inject(&["-f", folder[0], folder[1]]).contains(NAMED));
             let named = recording.inject(&[name, tools::text(&file)]);
@@ -145,7 +163,7 @@ fn links_of_strangers_are_theirs_wherever_they_lead() {
     }
 }
 
-/// In a folder where everybody may make files, a FIFO may have the name of the output, and somebody may listen.
+/// In a world-writable directory, a FIFO may have the name of the output, and another user may read from it.
 #[test]
 fn fifos_of_strangers_get_nothing() {
     if !has_users("fifos_of_strangers_get_nothing") {
@@ -155,7 +173,7 @@ fn fifos_of_strangers_get_nothing() {
     let fifo = folder.path().join("fifo");
     tools::run("mkfifo", &[tools::text(&fifo)]);
     give_away(&fifo);
-    let mut listening = fs::OpenOptions::new()
+    let mut reader = fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(&fifo)
@@ -163,19 +181,19 @@ fn fifos_of_strangers_get_nothing() {
     let input = capture::profile("php82");
     let ran = attempt(&input, &fifo, &[]);
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-    assert!(said(&ran).contains("belongs to user 54321"), "{}", said(&ran));
+    assert_is_strangers(&said(&ran), "error[JI401]", &fifo);
     let output = folder.path().join("out.data");
     let ran = attempt(&input, &output, &["--summary", tools::text(&fifo)]);
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-    assert!(said(&ran).contains("belongs to user 54321"), "{}", said(&ran));
+    assert_is_strangers(&said(&ran), "error[JI401]", &fifo);
     assert!(!output.exists());
-    let mut heard = Vec::new();
-    // There is no writer.
-    listening.read_to_end(&mut heard).unwrap();
-    assert!(heard.is_empty());
+    let mut received = Vec::new();
+    // The FIFO has no writer, so this does not block.
+    reader.read_to_end(&mut received).unwrap();
+    assert!(received.is_empty());
 }
 
-/// In a folder where everybody may make files, somebody else has been first everywhere.
+/// In a world-writable directory, another user created links with all names first.
 #[test]
 fn links_planted_in_a_shared_folder_lead_nowhere() {
     if !has_users("links_planted_in_a_shared_folder_lead_nowhere") {
@@ -193,7 +211,7 @@ fn links_planted_in_a_shared_folder_lead_nowhere() {
     };
     plant(&victim("output"), "out.data");
     plant(&victim("summary"), "summary.json");
-    // The shell has the number of the program that it becomes.
+    // The shell has the PID of the program that it executes.
     const SCRIPT: &str = "
         for at in 0 1 2 3 4; do ln -s \"$1\" \"$2/.jitinject-$$-$at.tmp\"; done
         shift 2
@@ -223,21 +241,22 @@ fn links_planted_in_a_shared_folder_lead_nowhere() {
     assert!(ran.status.success(), "{}", said(&ran));
     assert!(!fs::symlink_metadata(&output).unwrap().is_symlink());
     assert_eq!(objects_of(&output).len(), 19);
-    // A link in the place of the folder for objects, or a stranger's file in it, stops the run.
+    // A link instead of the directory for objects, or another user's file in it, is an error.
     let objects = shared.path().join("out.data.elf");
     fs::remove_dir_all(&objects).unwrap();
     fs::create_dir(victim("folder")).unwrap();
     symlink(victim("folder"), &objects).unwrap();
     let ran = run();
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-    assert!(said(&ran).contains("out.data.elf"), "{}", said(&ran));
+    let error = format!("error[JI408]: {}: ", objects.display());
+    assert!(said(&ran).contains(&error), "{}", said(&ran));
     assert_eq!(fs::read_dir(victim("folder")).unwrap().count(), 0);
     for name in ["output", "summary", "temporary"] {
         assert_eq!(fs::read(victim(name)).unwrap(), b"precious", "{name}");
     }
 }
 
-/// Another user in a sticky folder: nothing of theirs is replaced, and the message is about that.
+/// Another user's files in a sticky directory are not replaced, and the message is about that.
 #[test]
 fn another_users_files_in_a_sticky_folder_stay() {
     if !has_users("another_users_files_in_a_sticky_folder_stay") {
@@ -271,7 +290,7 @@ fn another_users_files_in_a_sticky_folder_stay() {
     };
     let mine = shared.join("mine.data");
     assert!(run(&mine).status.success(), "{}", said(&run(&mine)));
-    // the profile is root's
+    // the profile belongs to root
     let output = shared.join("out.data");
     fs::write(&output, "root's").unwrap();
     let ran = run(&output);
@@ -281,7 +300,7 @@ fn another_users_files_in_a_sticky_folder_stay() {
         !shared.join("out.data.elf").exists(),
         "objects without their profile"
     );
-    // the folder is root's
+    // the directory belongs to root
     fs::remove_file(&output).unwrap();
     inject_into(&shared, &input, &[]);
     fs::remove_file(&output).unwrap();
@@ -296,7 +315,7 @@ fn another_users_files_in_a_sticky_folder_stay() {
     assert_eq!(left.len(), 3, "{left:?}");
 }
 
-/// A user who may have no more threads than a few, of which the program's own is one.
+/// A user with a limit of a few threads, including the program's own.
 #[test]
 fn few_threads_are_enough_or_too_few() {
     if !has_users("few_threads_are_enough_or_too_few") {
@@ -318,7 +337,7 @@ fn few_threads_are_enough_or_too_few() {
             .args(["prlimit", &format!("--nproc={limit}")])
             .arg(&program)
             .args(command)
-            .arg("-f")
+            .args(["-f", "-v"])
             .args([
                 Path::new("-i"),
                 &folder.path().join("perf.data"),
@@ -334,10 +353,10 @@ fn few_threads_are_enough_or_too_few() {
         for limit in 1..9 {
             let ran = run(command, limit);
             let said = said(&ran);
-            let is_alone = said.contains("note: running on one thread, since no more can be started: ");
+            let is_alone = has_code(&said, "JI414");
             match ran.status.code() {
-                // Not even one that waits for signals.
-                Some(1) => assert!(limit == 1 && said.contains("cannot listen to signals"), "{said}"),
+                // Not even a signal thread.
+                Some(1) => assert!(limit == 1 && has_code(&said, "JI415"), "{said}"),
                 Some(0) => assert_eq!(is_alone, limit < 6, "{limit}: {said}"),
                 status => panic!("{limit}: {status:?}: {said}"),
             }

@@ -1,11 +1,11 @@
-//! Symbols of perf maps, as perf and other readers show them.
+//! Symbols of perf maps, as perf and other readers print them.
 
 use std::path::Path;
 
 use crate::support::perf_map_case::{CAPTURES, Case, UNKNOWN, lines};
 use crate::support::{capture, inject, inject_into, objects_of, perf, scratch, tools};
 
-/// One frame as perf shows it: address, symbol, file.
+/// Returns the frames as perf prints them: address, symbol, file.
 fn frames(profile: &Path, more: &[&str]) -> Vec<(u64, String, String)> {
     let mut arguments = vec![
         "script",
@@ -27,7 +27,7 @@ fn frames(profile: &Path, more: &[&str]) -> Vec<(u64, String, String)> {
     frames.collect()
 }
 
-/// The last name that a map has for an address.
+/// Returns the last name in a map for an address.
 fn name_in(map: &str, address: u64) -> Option<&str> {
     map.lines().rev().find_map(|line| {
         let mut parts = line.splitn(3, ' ');
@@ -45,7 +45,7 @@ fn every_frame_has_the_name_that_the_map_has() {
         let said = inject(&capture::profile(name), &output, &[]);
         assert!(!said.contains("not named"), "{said}");
         let map = std::fs::read_to_string(capture::folder(name).join(format!("perf-{pid}.map"))).unwrap();
-        // Where perf looks for names, whether or not it finds any.
+        // The file in which perf looks for names, whether it exists or not.
         let anonymous = format!("/tmp/perf-{pid}.map");
         for (more, expected) in [(&[][..], None), (&["-G"], Some(leaves))] {
             let before = frames(&capture::profile(name), more);
@@ -74,7 +74,7 @@ fn every_frame_has_the_name_that_the_map_has() {
     }
 }
 
-/// The object tells what it is, and that nobody knows its code.
+/// The object contains its type, and marks its code as unknown.
 #[test]
 fn objects_without_code_are_what_all_readers_understand() {
     let mut case = Case::with_process(10);

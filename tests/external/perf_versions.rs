@@ -1,4 +1,4 @@
-//! Profiles of older and newer versions of perf, and what those can read of the output.
+//! Profiles of older and newer versions of perf, and what these read of the output.
 
 use std::path::{Path, PathBuf};
 
@@ -10,16 +10,16 @@ use jitinject::bytes::ByteOrder;
 
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
-/// A profile of two samples.
-fn two_samples(order: ByteOrder) -> ProfileWriter {
-    let mut profile = ProfileWriter::new(order);
+/// Returns a profile with two samples.
+fn two_samples(endian: ByteOrder) -> ProfileWriter {
+    let mut profile = ProfileWriter::new(endian);
     profile.comm(1, "program", false, 1);
     profile.sample(1, 2, &[0x1000], None);
     profile.sample(1, 3, &[0x2000], None);
     profile
 }
 
-/// Writes a profile, has the program read it and write another, and returns that.
+/// Writes a profile and injects it; returns the output.
 fn through(folder: &Path, input: &[u8], more: &[&str]) -> PathBuf {
     let path = folder.join("perf.data");
     std::fs::write(&path, input).unwrap();
@@ -28,30 +28,30 @@ fn through(folder: &Path, input: &[u8], more: &[&str]) -> PathBuf {
     output
 }
 
-/// How many samples Debian's perf, which is one of the older ones, finds.
+/// Returns the number of samples that Debian's perf, an older version, finds.
 fn samples(profile: &Path) -> usize {
     let shown = perf::perf(&["script", "-f", "-F", "ip", "-G", "-i", tools::text(profile)]);
     let lines = shown.lines().map(str::trim);
     lines.filter(|line| matches!(*line, "1000" | "2000")).count()
 }
 
-/// `PERF_ATTR_SIZE_VER9`, 16 bytes more than perf 6.1 has, and one that no perf has yet.
+/// `PERF_ATTR_SIZE_VER9`, which is 16 bytes more than in perf 6.1, and a size that no perf has yet.
 #[test]
 fn attributes_that_end_in_zeros_do_not_shut_out_older_readers() {
     for size in [144, 256] {
-        for order in ORDERS {
+        for endian in ORDERS {
             let folder = scratch();
-            let mut profile = two_samples(order);
+            let mut profile = two_samples(endian);
             profile.attr_size = size;
             for input in [profile.finish(), profile.finish_pipe()] {
                 let output = through(folder.path(), &input, &[]);
-                assert_eq!(samples(&output), 2, "{size} {order:?}");
+                assert_eq!(samples(&output), 2, "{size} {endian:?}");
             }
         }
     }
 }
 
-/// Ids follow an attribute at the size that it says it has.
+/// IDs follow an attribute at the size that it contains.
 #[test]
 fn attributes_in_pipes_are_shortened_before_their_ids() {
     let folder = scratch();
@@ -72,26 +72,26 @@ fn attributes_in_pipes_are_shortened_before_their_ids() {
             &["-q", "--elf-dir", tools::text(folder.path())],
         );
         // clockid is the last field that is not 0
-        let (size, order) = (96, ByteOrder::Little);
-        assert_eq!(word(&ran.stdout, order, 16) >> 48, 8 + size + 8);
-        assert_eq!(word(&ran.stdout, order, 24) >> 32, size);
+        let (size, endian) = (96, ByteOrder::Little);
+        assert_eq!(word(&ran.stdout, endian, 16) >> 48, 8 + size + 8);
+        assert_eq!(word(&ran.stdout, endian, 24) >> 32, size);
         let back = model::parse(&std::fs::read(through(folder.path(), &ran.stdout, &[])).unwrap());
         assert!(back.attrs == expected.attrs && back.ids == expected.ids && back.records == expected.records);
     }
 }
 
-/// A pipe of perf 4.16 with four processors, and an entry of a table of build-ids as `perf inject -b` wrote it.
+/// A pipe of perf 4.16 with four CPUs, and an entry of a build ID table as written by `perf inject -b`.
 #[test]
 fn records_of_odd_sizes_are_padded() {
     const CPU_MAP: u32 = 74;
     const EVENT_UPDATE: u32 = 78;
     const BUILD_ID: u32 = 67;
-    let order = ByteOrder::Little;
+    let endian = ByteOrder::Little;
     let processors = [0, 0, 4, 0, 0, 0, 1, 0, 2, 0, 3, 0];
     let name = [&2_u64.to_le_bytes()[..], &9_u64.to_le_bytes(), b"abc\0"].concat();
     let mut build_id = [&[0xff; 4][..], &[7; 20], &[20, 0, 0, 0], b"/usr/bin/program"].concat();
     build_id.resize(92, 0);
-    let mut profile = ProfileWriter::new(order);
+    let mut profile = ProfileWriter::new(endian);
     profile.record(CPU_MAP, 0, &processors);
     profile.record(EVENT_UPDATE, 0, &name);
     profile.record(BUILD_ID, 2 | 1 << 15, &build_id);
@@ -99,7 +99,7 @@ fn records_of_odd_sizes_are_padded() {
     profile.sample(1, 2, &[0x1000], None);
     profile.finished_round();
 
-    let mut padded = ProfileWriter::new(order);
+    let mut padded = ProfileWriter::new(endian);
     padded.record(CPU_MAP, 0, &[&processors[..], &[0; 4]].concat());
     padded.record(EVENT_UPDATE, 0, &[&name[..], &[0; 4]].concat());
     padded.record(BUILD_ID, 2 | 1 << 15, &[&build_id[..], &[0; 4]].concat());
@@ -121,7 +121,7 @@ fn records_of_odd_sizes_are_padded() {
     let expected = model::parse(&padded.finish());
     for input in [profile.finish_pipe(), ran.stdout] {
         let file = model::parse(&std::fs::read(through(folder.path(), &input, &[])).unwrap());
-        let is_kept = |record: &&Vec<u8>| kind(record, order) != BUILD_ID;
+        let is_kept = |record: &&Vec<u8>| kind(record, endian) != BUILD_ID;
         assert!(file.records.iter().eq(expected.records.iter().filter(is_kept)));
         let [(2, table)] = &file.features[..] else {
             panic!("a table of build-ids")
@@ -132,16 +132,16 @@ fn records_of_odd_sizes_are_padded() {
 
 const REGION: u64 = 0x7000_0000;
 const PID: u32 = 7;
-/// Another thread of it.
+/// Another thread of the process.
 const TID: u32 = 8;
 const CONTEXT_USER: u64 = -512i64 as u64;
 
-/// How many processors there are (`HEADER_NRCPUS`): perf 7.3 warns where it is not told.
+/// Returns the number of CPUs (`HEADER_NRCPUS`); perf 7.3 warns if it is missing.
 fn processors() -> (u32, Vec<u8>) {
     (7, [2_u32; 2].map(u32::to_le_bytes).concat())
 }
 
-/// Inside of a function of [`with_functions`].
+/// Returns an address in a function of [`with_functions`].
 fn inside(number: u64) -> u64 {
     REGION + 0x200 * number + 8
 }
@@ -165,7 +165,7 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The functions that have an object, by their numbers.
+/// Returns the indices of the functions that have an object.
 fn named(output: &Path) -> Vec<u64> {
     let symbols = objects_of(output)
         .into_iter()
@@ -182,15 +182,15 @@ fn named(output: &Path) -> Vec<u64> {
     numbers
 }
 
-/// The symbols of each sample as the newest perf shows them.
+/// Returns the symbols of each sample as the newest perf prints them.
 fn newest_stacks(program: &str, output: &Path) -> Vec<Vec<String>> {
     let cache = scratch();
     let samples = perf::stacks_with_cache(program, cache.path(), output, &[]);
     samples.into_iter().map(|sample| sample.frames).collect()
 }
 
-/// What the kernel writes after a system call stands for the user part of all samples with its cookie, which is no
-/// address.
+/// After a system call, the kernel writes the user part of the call chains of all samples with the same cookie. The
+/// cookie is not an address.
 #[test]
 fn call_chains_that_come_later_are_those_of_their_samples() {
     const DEFERRED: u64 = -640i64 as u64;
@@ -245,7 +245,7 @@ fn call_chains_that_come_later_are_those_of_their_samples() {
     }
 }
 
-/// A sample of `perf record --off-cpu` since Linux 6.16: its own fields, and what is in its raw data.
+/// Returns a sample of `perf record --off-cpu` since Linux 6.16: its own fields and its raw data.
 fn off_cpu(fields: [u64; 6], ids: u64, chain: &[u64]) -> Vec<u8> {
     let raw = [
         &[ids, 5_000_000, chain.len() as u64 + 1, CONTEXT_USER],
@@ -258,7 +258,7 @@ fn off_cpu(fields: [u64; 6], ids: u64, chain: &[u64]) -> Vec<u8> {
     [&words(&fields)[..], &size.to_le_bytes(), &raw, &[0; 4]].concat()
 }
 
-/// What the event is called, without which perf takes it for any BPF program's (`HEADER_EVENT_DESC`).
+/// Returns the event's name (`HEADER_EVENT_DESC`), without which perf treats it like any BPF program's.
 fn event_desc(profile: &ProfileWriter, name: &str) -> (u32, Vec<u8>) {
     let numbers = |numbers: [u32; 2]| numbers.map(u32::to_le_bytes).concat();
     let mut padded = name.as_bytes().to_vec();
@@ -291,11 +291,11 @@ fn functions_that_only_waiting_threads_are_in_have_names() {
         profile.features = vec![processors(), event_desc(&profile, "offcpu-time")];
         with_functions(folder.path(), &mut profile);
         let (pid, tid) = (u64::from(PID), u64::from(TID));
-        // While it is recorded, in place of the idle task, with the process in the upper half.
+        // During the recording, attributed to the idle task, with the process in the upper half.
         let fields = [ID, IN_KERNEL, 0, 2000, 0, 1];
         profile.record(9, 1, &off_cpu(fields, pid << 32 | tid, &[inside(0), inside(1)]));
         if has_others {
-            // What another BPF program wrote, which perf refuses in an event of this name.
+            // Data of another BPF program, which perf rejects in an event of this name.
             let fields = words(&[ID, IN_KERNEL, pid | pid << 32, 2001, 0, 1]);
             let raw = words(&[inside(5); 5]);
             profile.record(
@@ -304,7 +304,7 @@ fn functions_that_only_waiting_threads_are_in_have_names() {
                 &[&fields[..], &44_u32.to_le_bytes(), &raw, &[0; 4]].concat(),
             );
         }
-        // At the end, with the thread there.
+        // At the end, with the thread.
         profile.record(
             9,
             2,
@@ -321,7 +321,7 @@ fn functions_that_only_waiting_threads_are_in_have_names() {
 
 /// Written by perf 7.3.
 #[test]
-fn addresses_that_perf_replaced_are_told() {
+fn addresses_that_perf_replaced_are_reported() {
     let folder = scratch();
     let input = capture::folder("cpython313-dwarf").join("aslr.data");
     for command in [&[][..], &["timeline"]] {
@@ -329,11 +329,9 @@ fn addresses_that_perf_replaced_are_told() {
         jitinject.args(command).arg("-f").arg("-i").arg(&input);
         let ran = jitinject.current_dir(folder.path()).output().unwrap();
         assert!(!ran.status.success());
-        let told = said(&ran);
-        assert!(
-            told.contains("aslr.data were replaced by perf inject --aslr"),
-            "{told}"
-        );
-        assert!(told.contains("run jitinject on the original recording"), "{told}");
+        let said = said(&ran);
+        let replaced = format!("error[JI148]: {}: ", input.display());
+        assert!(said.contains(&replaced), "{said}");
+        assert!(said.contains("jitinject: help: "), "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! The plain reader of the other tests, compared with perf.
+//! Compares the plain reader of the other tests with perf.
 
 use crate::support::perf::{self, UNKNOWN};
 use crate::support::{inject_into, lives, reader, scratch};

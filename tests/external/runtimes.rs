@@ -1,4 +1,4 @@
-//! The commands of README's table of runtimes, each run under real perf as it is written there.
+//! Runs the commands of the README's table of runtimes under perf, as written there.
 //!
 //! `scripts/test` installs the runtimes that Debian has as small packages; the other tests are ignored unless
 //! `scripts/test --all` installs theirs.
@@ -10,23 +10,23 @@ use serde_json::Value;
 
 use crate::support::{jitinject, perf, said, scratch, tools};
 
-/// Samples in JIT code that a recording must have: each program computes for about a second.
+/// Minimum number of samples in JIT code; each program computes for about a second.
 const MIN_SAMPLES: u64 = 50;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The first text between backquotes.
+/// Returns the first text between backquotes.
 fn quoted(text: &str) -> &str {
     text.split('`')
         .nth(1)
         .unwrap_or_else(|| panic!("no command in {text}"))
 }
 
-/// What the README says of a runtime.
+/// A row of the README's table.
 struct Row {
-    /// What goes before the command: `perf record` with its options.
+    /// Text before the command: `perf record` with its options.
     record: String,
     command: String,
 }
@@ -54,14 +54,14 @@ impl Row {
     }
 }
 
-/// A recording of one command, in a folder of its own.
+/// A recording of one command, in a directory of its own.
 struct Recording {
     folder: tempfile::TempDir,
     row: Row,
 }
 
 impl Recording {
-    /// Copies programs, each to the name that the command has for it.
+    /// Copies programs, each to the name that it has in the command.
     fn of(runtime: &str, programs: &[(&str, &str)]) -> Self {
         let folder = scratch();
         for (program, name) in programs {
@@ -76,26 +76,27 @@ impl Recording {
         self.folder.path().join(name)
     }
 
-    /// Runs a program that makes the one to record.
+    /// Runs a program that builds the one to record.
     fn prepare(&self, program: &str, arguments: &[&str]) {
         run(Command::new(program)
             .args(arguments)
             .current_dir(self.folder.path()));
     }
 
-    /// Records the command as the README says; perf must be quiet, and takes few samples, since the machine may be busy.
+    /// Records the command as in the README. perf must print nothing, and takes few samples, since the machine may
+    /// be busy.
     fn record(&self) {
         let row = &self.row;
         let record = row.record.replacen("perf record ", "perf record -q -F 999 ", 1);
         let line = format!("exec {record} {}", row.command);
-        // LLVM's default is below /tmp/.debug, which belongs to the first user who ran it.
+        // LLVM's default directory is below /tmp/.debug, which belongs to the first user who ran it.
         run(Command::new("sh")
             .args(["-c", &line])
             .env("JITDUMPDIR", self.folder.path())
             .current_dir(self.folder.path()));
     }
 
-    /// Puts names into the recording; returns the summary.
+    /// Injects the recording; returns the summary.
     fn inject(&self) -> Value {
         let output = jitinject()
             .args(["perf.data", "--summary", "-"])
@@ -105,11 +106,17 @@ impl Recording {
         assert!(output.status.success(), "{}", said(&output));
         let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
         remove_files(&summary);
-        assert_eq!(summary["warnings"], Value::Array(Vec::new()), "{summary}");
+        // A runtime may leave some of its code undescribed, which `check_recorded` limits.
+        let of_undescribed_code = ["JI175", "JI176", "JI177"];
+        let mut reported = summary["diagnostics"].as_array().unwrap().iter();
+        let is_harmless = |it: &Value| {
+            it["severity"] == "note" || of_undescribed_code.iter().any(|&code| it["code"] == code)
+        };
+        assert!(reported.all(is_harmless), "{summary:#}");
         summary
     }
 
-    /// Records, and checks that samples in JIT code have names, and half of them a name with `function` in it.
+    /// Records, and checks that samples in JIT code have names, half of which contain `function`.
     fn check(&self, function: &str) {
         self.record();
         self.check_recorded(function);
@@ -147,15 +154,15 @@ fn run(command: &mut Command) {
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|error| panic!("{command:?}: {error}; scripts/test installs it"));
-    let told = [ran.stdout, ran.stderr].concat();
+    let printed = [ran.stdout, ran.stderr].concat();
     assert!(
         ran.status.success(),
         "{command:?}: {}",
-        String::from_utf8_lossy(&told)
+        String::from_utf8_lossy(&printed)
     );
 }
 
-/// Removes what a runtime wrote to /tmp.
+/// Removes the files that a runtime wrote to /tmp.
 fn remove_files(summary: &Value) {
     for kind in ["dumps", "perf_maps"] {
         for file in summary[kind].as_array().unwrap() {
@@ -235,7 +242,7 @@ fn cpython_with_a_perf_map() {
     Recording::of("CPython 3.12", &[("fib.py", "app.py")]).check_stacks("py::fib:");
 }
 
-/// The agent is built as `docs/java.md` says, without its first step, which installs packages.
+/// Builds the agent as described in `docs/java.md`, without the first step, which installs packages.
 #[test]
 #[ignore = "scripts/test --all installs Java and the kernel's sources"]
 fn java_with_the_agent() {
@@ -281,7 +288,7 @@ fn qemu() {
     recording.check("guest-0x");
 }
 
-/// A server of its own, run as `postgres` if the test is run by root, as PostgreSQL refuses to be.
+/// Runs a server of its own, as `postgres` if the test is run by root, because PostgreSQL refuses to run as root.
 #[test]
 #[ignore = "scripts/test --all installs PostgreSQL"]
 fn postgresql() {

@@ -1,4 +1,4 @@
-//! Events of our own are to readers what recorded ones are, by themselves and beside those.
+//! Readers treat synthesized events like recorded ones, alone and together with those.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -34,7 +34,7 @@ const DEFINITIONS: [Definition<'static>; 3] = [
     },
 ];
 
-/// A process that no recording has.
+/// A PID that is in no recording.
 const PID: Pid = Pid(4_190_001);
 const THREAD: Thread = Thread {
     pid: PID,
@@ -43,9 +43,9 @@ const THREAD: Thread = Thread {
 const CODE: u64 = 0x6a00_0000_0000;
 const MESSAGE: &[u8] = b"a payload";
 
-fn origin(order: ByteOrder) -> Origin<'static> {
+fn origin(endian: ByteOrder) -> Origin<'static> {
     Origin {
-        order,
+        endian,
         clock_id: Some(1),
         host: b"somewhere",
         os_release: b"6.1.0",
@@ -55,7 +55,7 @@ fn origin(order: ByteOrder) -> Origin<'static> {
     }
 }
 
-/// The chain of the sample with a number.
+/// Returns the call chain of the sample with an index.
 fn chain(number: u64) -> Vec<Address> {
     (0..number % 5 + 1)
         .map(|frame| Address(CODE + 16 * frame))
@@ -77,7 +77,7 @@ fn add(synthesis: &mut Synthesis<'_, Vec<u8>>, times: &[u64]) {
         pid: PID,
         time,
         range: AddressRange::new(Address(CODE), 0x1000).unwrap(),
-        // Without a symbol, one perf shows the address, another one the place in the file.
+        // Without a symbol, some perf versions print the address, others the file offset.
         file_offset: CODE,
         name: b"/no/such/library.so",
         build_id: None,
@@ -107,7 +107,7 @@ fn add(synthesis: &mut Synthesis<'_, Vec<u8>>, times: &[u64]) {
     synthesis.exit(&Task { time, ..task }).unwrap();
 }
 
-/// What perf is to show of the samples: a line each, and one for each frame.
+/// Returns the lines that perf must print for the samples: a line each, and one for each frame.
 fn expected(times: &[u64]) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, time) in (0..).zip(times) {
@@ -144,15 +144,16 @@ fn write(synthesized: &Synthesized<'_>, records: &[u8], folder: &Path) -> (PathB
     paths
 }
 
-fn stand_alone(folder: &Path, order: ByteOrder) -> PathBuf {
-    let mut synthesis = Synthesis::stand_alone(&origin(order), &DEFINITIONS, Vec::new());
+fn stand_alone(folder: &Path, endian: ByteOrder) -> PathBuf {
+    let mut synthesis = Synthesis::stand_alone(&origin(endian), &DEFINITIONS, Vec::new());
     add(&mut synthesis, &TIMES);
     let (synthesized, records) = synthesis.finish().unwrap();
     assert!(synthesized.losses.is_empty());
     write(&synthesized, &records, folder).0
 }
 
-/// Where perf finds programs and libraries, which it needs for unwinding only; it takes long for their symbols.
+/// Option for the directory of programs and libraries, which are needed only for unwinding; their symbols take
+/// long.
 fn files(folder: &Path, is_unwound: bool) -> String {
     if is_unwound {
         return "--symfs=/".into();
@@ -160,7 +161,7 @@ fn files(folder: &Path, is_unwound: bool) -> String {
     format!("--symfs={}", tools::text(folder))
 }
 
-/// The lines of `perf script`, one space between words, without those that are empty.
+/// Returns the non-empty lines of `perf script`, with one space between words.
 fn script(program: &str, profile: &Path, files: &str) -> Vec<String> {
     let cache = scratch();
     let arguments = [
@@ -183,7 +184,7 @@ fn script(program: &str, profile: &Path, files: &str) -> Vec<String> {
         .collect()
 }
 
-/// The lines of samples, and of the process, that are our own, and the others.
+/// Splits lines into those of our own process and its samples, and the others.
 fn part(lines: Vec<String>) -> (Vec<String>, Vec<String>) {
     let pid = PID.0.to_string();
     let mut is_own = false;
@@ -263,13 +264,13 @@ fn events_of_the_other_byte_order_come_back_from_perf_as_well() {
     let profile = stand_alone(folder.path(), ByteOrder::Big);
     for perf in programs() {
         let lines = script(&perf, &profile, "--symfs=/").into_iter();
-        // It says that it leaves the bytes of programs as they are.
+        // A notice that it does not swap the bytes of programs.
         let lines = lines.filter(|line| !line.contains("Endianness of raw data"));
         assert_eq!(samples(lines.collect()), expected(&TIMES), "{perf}");
     }
 }
 
-/// Times before, during and after a recording.
+/// Returns times before, during and after a recording.
 fn times_across(profile: &Profile<'_>) -> Vec<u64> {
     let profile_index = ProfileIndex::of(profile, marker::dump_path);
     let (first, last) = profile_index.times.unwrap();
@@ -328,7 +329,8 @@ fn what_perf_shows_of_a_recording_does_not_change_with_events_beside_it() {
     }
 }
 
-/// Each perf prints all of a profile whose records lack their trailers once it went through, by itself and with events.
+/// Every perf prints all of a profile with records that lack their trailers, after injection without and with
+/// events.
 #[test]
 fn perf_prints_what_was_recorded_without_trailers() {
     let folder = scratch();

@@ -1,4 +1,4 @@
-//! Made-up profiles with copies of stacks: each perf unwinds them through all frames that were made.
+//! Generated profiles with copies of stacks: each perf unwinds them through all frames.
 
 use jitinject::bytes::ByteOrder;
 
@@ -6,7 +6,7 @@ use crate::support::generator::{Generated, Plan, Stacks, generate};
 use crate::support::shown::assert_named_by;
 use crate::support::{OBJECT_LAYOUTS, inject_into, perf, scratch};
 
-/// Makes a profile, injects it and compares what some perfs show of it.
+/// Generates a profile, injects it and compares the output of some perf versions.
 fn check_through(programs: &[String], plan: &Plan) {
     let folder = scratch();
     let Generated { profile, expected } = generate(folder.path(), plan);
@@ -31,8 +31,7 @@ fn stacks_that_are_unwound_by_tables() {
 
 #[test]
 fn unwound_stacks_of_code_that_is_moved_and_overwritten() {
-    // libdw can't tell objects apart that overlap, as those of code that was partly overwritten do: perf with
-    // libunwind only.
+    // libdw can't distinguish overlapping objects, which partly overwritten code has: only perf with libunwind.
     let plan = Plan {
         functions: 300,
         samples: 1000,
@@ -54,7 +53,7 @@ fn unwound_stacks_of_code_that_is_moved_and_overwritten() {
 fn a_big_endian_machine() {
     let s390x = 22;
     let plan = Plan {
-        order: ByteOrder::Big,
+        endian: ByteOrder::Big,
         machine: s390x,
         places: 200,
         ..Plan::default()

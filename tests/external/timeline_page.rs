@@ -1,4 +1,4 @@
-//! Pages of `jitinject timeline` in a browser: they open without a complaint, and do what is asked of them.
+//! Pages of `jitinject timeline` in a browser: they open without errors and respond to input.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const HOME: &str = "\u{e011}";
 const SHIFT: char = '\u{e008}';
 const ALT: char = '\u{e00a}';
 
-/// A browser that shows a page, about which it has nothing to say.
+/// Opens a page in a browser; the console must have no messages.
 fn open(page: &Path) -> Browser {
     let browser = Browser::start();
     browser.open(page);
@@ -41,14 +41,14 @@ fn state(browser: &Browser) -> Value {
     browser.run("return window.jitinject.state()")
 }
 
-/// Waits for the frames that were asked for.
+/// Waits for the requested animation frames.
 fn settle(browser: &Browser) {
     browser.run_async(
         "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 20)))",
     );
 }
 
-/// What part of the time and of the addresses is shown.
+/// Returns the visible fraction of the time and of the addresses.
 fn zoomed(browser: &Browser) -> (f64, f64) {
     let state = state(browser);
     let part = |low: &str, high: &str| {
@@ -58,12 +58,13 @@ fn zoomed(browser: &Browser) -> (f64, f64) {
     (part("x0", "x1"), part("y0", "y1"))
 }
 
-/// Where on the page a place of the chart is, in parts of its width and height from the upper left.
+/// Returns the page coordinates of a point in the chart, given as fractions of its width and height from the upper
+/// left.
 fn place(browser: &Browser, right: f64, down: f64) -> (i64, i64) {
     point(browser, &format!("[area.width * {right}, area.height * {down}]"))
 }
 
-/// The same of the middle of a box.
+/// Returns the page coordinates of the middle of a box.
 fn middle_of(browser: &Browser, at: usize) -> (i64, i64) {
     point(
         browser,
@@ -83,7 +84,7 @@ fn point(browser: &Browser, expression: &str) -> (i64, i64) {
     (place[0].as_i64().unwrap(), place[1].as_i64().unwrap())
 }
 
-/// The page of many functions, of which some move, at addresses that are used again.
+/// Creates the page of many functions, some of which move, at reused addresses.
 fn many_functions(folder: &Path) -> PathBuf {
     let plan = Plan {
         functions: 20_000,
@@ -215,12 +216,12 @@ fn functions_are_found_by_name_and_shown() {
 }
 
 #[test]
-fn the_function_under_the_pointer_is_told_and_taken() {
+fn the_function_under_the_pointer_is_shown_and_selected() {
     let folder = scratch();
     let browser = open(&page_of_capture(folder.path(), "node20-reuse"));
     let values = Values::of(&folder.path().join("timeline.html"));
     let boxes = values.boxes();
-    // One that can be met: the largest.
+    // The largest box, which the pointer can hit.
     let area = |at: &usize| {
         let until = boxes[*at].until.unwrap_or(u64::MAX / 2);
         let from = boxes[*at].from.unwrap_or(0);
@@ -269,7 +270,7 @@ fn nothing_of_a_browser_outlives_a_test_that_fails() {
     assert_eq!(processes_of(&folder), 0, "of {before}");
 }
 
-/// How many processes were started with a folder as an argument.
+/// Returns the number of processes that were started with a directory as an argument.
 fn processes_of(folder: &Path) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
@@ -367,15 +368,15 @@ fn names_are_never_more_than_text() {
         json!([0, "undefined", 0])
     );
     assert_quiet(&browser);
-    // Even if a name did get in, nothing of it would run.
+    // Even if a name became markup, the content security policy would block its scripts.
     browser.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"hacked=4\">')");
     browser.run("const made = document.createElement('script'); made.textContent = 'hacked = 5'; document.body.append(made)");
     settle(&browser);
     assert_eq!(browser.run("return typeof hacked"), json!("undefined"));
-    assert!(browser.console().len() >= 2, "the policy was broken");
+    assert!(browser.console().len() >= 2, "the policy was not enforced");
 }
 
-/// Laying out a name of 64 KiB takes a browser seconds, in which the page does nothing else.
+/// Layout of a name of 64 KiB takes a browser seconds, in which the page does not respond.
 #[test]
 fn long_names_are_cut_where_they_are_shown() {
     let folder = scratch();
@@ -443,7 +444,7 @@ fn pages_without_code_and_without_times_open() {
         browser.run("return document.getElementById('main').hidden"),
         json!(true)
     );
-    // Code that is there all the time, since there is none.
+    // Code that is loaded all the time, since there are no times.
     let dump_path = folder.path().join("jit-10.dump");
     let mut dump = DumpWriter::new(ByteOrder::Little, dump::X86_64, 10);
     dump.load(2000, 0x7000_0000, 1, b"timeless", &[0x90; 64]);
@@ -466,7 +467,7 @@ fn pages_without_code_and_without_times_open() {
     );
     assert_eq!(table, json!(["100.0", true]), "all of it can be seen");
     assert_quiet(&browser);
-    // Samples in memory of JIT code, of which nothing is known.
+    // Samples in memory of JIT code without any dump.
     browser.open(&page_of_capture(folder.path(), "java17-tsc"));
     browser.wait_for("window.jitinject");
     assert_eq!(
@@ -476,7 +477,7 @@ fn pages_without_code_and_without_times_open() {
     assert_quiet(&browser);
 }
 
-/// No more than a guard against what takes seconds: how fast it is, depends on the machine.
+/// Only guards against delays of seconds, since the speed depends on the machine.
 #[test]
 fn frames_while_zooming_are_drawn_fast() {
     let folder = scratch();

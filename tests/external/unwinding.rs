@@ -1,5 +1,4 @@
-//! Unwinding through JIT code, by those who do it: perf with libunwind (Debian's), perf with elfutils' libdw,
-//! and libdwfl itself.
+//! Unwinding through JIT code with perf and libunwind (Debian's), perf and elfutils' libdw, and libdwfl itself.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,26 +9,27 @@ use jitinject::bytes::ByteOrder;
 use crate::support::dump::{self, DumpWriter};
 use crate::support::generator::Random;
 use crate::support::profile::{ProfileWriter, UserStack, field};
+use crate::support::reports::inject_with_summary;
 use crate::support::tools::text;
 use crate::support::{
-    OBJECT_LAYOUTS, capture, inject, inject_into, model, object_maps, perf, scratch, tools,
+    OBJECT_LAYOUTS, capture, diagnostics, inject_into, model, object_maps, perf, scratch, tools,
 };
 
-/// The maps of objects with code in an output: file, start of the object, start of the code.
+/// Returns the mappings of objects with code in an output: file, start of the object, start of the code.
 fn code_maps(output: &Path) -> Vec<(String, u64, u64)> {
     let parts = model::parse(&std::fs::read(output).unwrap());
-    let order = parts.order;
+    let endian = parts.endian;
     let maps = parts.records.iter().filter_map(|record| {
-        let name = model::map_name(record, order).filter(|name| name.ends_with(".so"))?;
-        let (start, _) = model::map_range(record, order);
-        let offset = model::word(record, order, 32);
-        // Code starts right behind the ELF header; tables do not.
+        let name = model::map_name(record, endian).filter(|name| name.ends_with(".so"))?;
+        let (start, _) = model::map_range(record, endian);
+        let offset = model::word(record, endian, 32);
+        // Code starts right after the ELF header; tables do not.
         (name.contains(".elf/jitted-") && offset == 0x40).then_some((name, start - offset, start))
     });
     maps.collect()
 }
 
-/// What libdwfl says of the first byte of each function.
+/// Returns what libdwfl finds for the first byte of each function.
 fn ask_libdwfl(program: &Path, maps: &[(String, u64, u64)]) -> String {
     let mut child = Command::new(program)
         .stdin(Stdio::piped())
@@ -44,7 +44,7 @@ fn ask_libdwfl(program: &Path, maps: &[(String, u64, u64)]) -> String {
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
 }
 
-/// The trampolines of CPython lie 272 bytes apart, each with tables of its own.
+/// The trampolines of CPython are 272 bytes apart, each with tables of its own.
 #[test]
 fn libdw_finds_each_function_and_its_tables_in_whatever_order_objects_are_reported() {
     let folder = scratch();
@@ -63,7 +63,7 @@ fn libdw_finds_each_function_and_its_tables_in_whatever_order_objects_are_report
     }
 }
 
-/// Whether a file is the very one that was recorded, by its build-id.
+/// Returns whether a file is the one that was recorded, by its build ID.
 fn is_recorded(profile: &Path, file: &Path) -> bool {
     let list = perf::perf(&["buildid-list", "-f", "-i", tools::text(profile)]);
     let notes = tools::run("readelf", &["-nW", tools::text(file)]);
@@ -83,7 +83,7 @@ fn reaches_start(frames: &[String]) -> bool {
     })
 }
 
-/// The recorded interpreter must be on this machine, in the place where pyenv has it.
+/// The recorded interpreter must be on this machine, at pyenv's path.
 #[test]
 #[ignore = "needs the very build of CPython 3.13.0 that was recorded"]
 fn every_stack_of_cpython_shows_its_python_functions() {
@@ -104,7 +104,7 @@ fn every_stack_of_cpython_shows_its_python_functions() {
         for file in &files {
             perf::perf_with_cache(&program, &cache, &["buildid-cache", "-a", tools::text(file)]);
         }
-        // libdw takes objects under /tmp/jitted- for something special; these must do without.
+        // libdw has special rules for objects under /tmp/jitted-*; these must work without.
         let elsewhere = folder.path().join("some where");
         std::fs::create_dir(&elsewhere).unwrap();
         for layout in OBJECT_LAYOUTS {
@@ -137,8 +137,8 @@ fn stacks_of_v8_reach_the_start() {
     );
     for program in perf::programs() {
         let folder = scratch();
-        // With libdw, 11 stacks end in node itself, before any JIT code: node is no PIE, and V8 maps its
-        // built-in code a second time, which libdw can't express. Without injection they end there too.
+        // With libdw, 11 stacks end in node itself, before any JIT code: node is not a PIE, and V8 maps its
+        // built-in code a second time, which libdw does not support. Without injection they end there, too.
         let enough = if program == "perf" { 148 } else { 137 };
         for layout in OBJECT_LAYOUTS {
             let output = inject_into(folder.path(), &profile, layout);
@@ -156,20 +156,20 @@ fn stacks_of_v8_reach_the_start() {
     }
 }
 
-/// Code at any address, as on AArch64: functions from one address on, each with a frame of its own.
+/// Code at any address, as on AArch64: consecutive functions, each with a frame of its own.
 struct UnalignedCode {
-    /// Start and size of the frame of each function.
+    /// Start and frame size of each function.
     functions: Vec<(u64, u8)>,
 }
 
 impl UnalignedCode {
     const SIZE: u64 = 61;
 
-    /// Functions whose addresses have a remainder after division by 8.
+    /// Creates functions whose addresses have a given remainder modulo 8.
     fn new(random: &mut Random, remainder: u64) -> Self {
         let mut address = 0x7f00_1000_0000 + remainder;
         let functions = (0..24).map(|_| {
-            // In files of their own, their headers take 64 bytes before them.
+            // If they get files of their own, the headers take 64 bytes before them.
             address += Self::SIZE.next_multiple_of(8) + 64 + 8 * random.below(40);
             (address, 8 * (1 + random.below(9)) as u8)
         });
@@ -178,7 +178,8 @@ impl UnalignedCode {
         }
     }
 
-    /// Some calls, innermost first: the address of each in its function, the names of the functions, and the stack.
+    /// Generates some calls, innermost first; returns the address in the innermost function, the names of the
+    /// functions, and the stack.
     fn stack(&self, random: &mut Random) -> (u64, Vec<String>, Vec<u8>) {
         let calls: Vec<usize> = (0..1 + random.below(6))
             .map(|_| random.below(self.functions.len() as u64) as usize)
@@ -247,7 +248,8 @@ fn stacks_are_whole_wherever_the_code_is_aligned() {
     }
 }
 
-/// V8 logs its built-in functions inside the text of its program. elfutils' libdw can't nest modules.
+/// V8 logs its built-in functions, which are within the text of its program. elfutils' libdw does not support
+/// nested modules.
 #[test]
 fn no_object_is_inside_a_file_whose_stacks_are_unwound() {
     const PROGRAM: u64 = 0x40_0000;
@@ -281,7 +283,7 @@ fn no_object_is_inside_a_file_whose_stacks_are_unwound() {
         std::fs::write(&input, profile.finish()).unwrap();
         for layout in OBJECT_LAYOUTS {
             let output = folder.path().join("out.data");
-            let said = inject(&input, &output, layout);
+            let (said, summary) = inject_with_summary(&input, &output, layout);
             let starts: Vec<u64> = object_maps(&output).into_iter().map(|(start, _)| start).collect();
             let count =
                 |range: std::ops::Range<u64>| starts.iter().filter(|start| range.contains(start)).count();
@@ -294,8 +296,9 @@ fn no_object_is_inside_a_file_whose_stacks_are_unwound() {
             assert_eq!(count(SHARED..SHARED + 0x1000), 1, "{layout:?} {has_stacks}");
             let expected = format!("3 samples, {} in JIT code", 2 + in_files);
             assert!(said.contains(&expected), "{layout:?} {has_stacks}: {said}");
-            let is_told = said.contains("1 functions are in the mapping of a file");
-            assert_eq!(is_told, has_stacks, "{said}");
+            let left_to_files = diagnostics(&summary, "JI170");
+            assert_eq!(left_to_files.len(), usize::from(has_stacks), "{summary:#}");
+            assert!(left_to_files.iter().all(|it| it["count"] == 1), "{summary:#}");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! llvm-xray, LLVM's own reader, sees the same records in traces, real ones and those that the tests write.
+//! Compares the records of traces, real and generated ones, with those of LLVM's own reader, llvm-xray.
 
 use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Fault, Mode, What};
+use jitinject::diagnostics::Issue;
+use jitinject::runtime::xray::{Mode, What};
 
 use crate::support::xray_lines::{SOUND, assert_same, buffer, converted, ours, real, theirs};
 use crate::support::xray_trace::{self, VERSIONS, Writer};
@@ -20,7 +21,7 @@ fn llvm_xray_finds_the_same_records_in_real_traces() {
 fn llvm_xray_reads_what_the_tests_write() {
     let folder = scratch();
     for (mode, version) in VERSIONS {
-        // It takes what is left of older buffers for records, and can't read traces of other machines.
+        // It parses stale data after a buffer as records, and can't read traces of other machines.
         if (mode, version) == (Mode::Fdr, 1) {
             continue;
         }
@@ -29,7 +30,7 @@ fn llvm_xray_reads_what_the_tests_write() {
         writer.buffer(&made);
         made.thread += 1;
         if mode == Mode::Fdr {
-            let payload = b"told";
+            let payload = b"text";
             let what = What::Custom { payload };
             let (tick, cpu) = (5_000_000_000_009, if version == 4 { 9 } else { 3 });
             made.records.push(xray_trace::Record { tick, cpu, what });
@@ -49,18 +50,18 @@ fn llvm_xray_reads_what_the_tests_write() {
         let path = folder.path().join("trace.xray");
         std::fs::write(&path, &file).unwrap();
         let (lines, faults) = ours(&file);
-        let known = [Fault::LostByWriter, Fault::TickBack];
+        let known = [Issue::XrayLostByWriter, Issue::XrayTickBack];
         assert!(
             faults.iter().all(|(fault, _)| known.contains(&fault)),
             "{faults:?}"
         );
         let mut theirs = theirs(&converted(&path));
-        // It takes what means nothing for the processor of a custom event.
+        // It parses an unused field as the CPU of a custom event.
         let events = theirs.values_mut().flatten().filter(|_| version < 4);
         events
             .filter(|line| line.kind == "custom-event")
             .for_each(|line| line.cpu = 3);
-        // Where there is no process, llvm-xray takes the thread for it, or 0.
+        // Without a process, llvm-xray uses the thread, or 0.
         if version < 3 {
             theirs = theirs
                 .into_iter()

@@ -1,22 +1,25 @@
-//! Traces of XRay as events of a profile, against what llvm-xray makes of them.
+//! Compares the events that are made of XRay traces with the output of llvm-xray.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use jitinject::runtime::xray::{Functions, Header};
 use object::{Object, ObjectSymbol, SymbolKind};
+use serde_json::Value;
 
 use crate::support::llvm_xray::{self, Amount};
 use crate::support::perf::{Event, assert_reports_are_silent, events, programs, without_addresses};
+use crate::support::reports::{line_of, only};
 use crate::support::xray_lines::{SHORT, SOUND, real};
 use crate::support::{capture, inject_into, jitinject, said, scratch, tools};
 
-/// The trace of a capture.
+/// Returns the trace of a capture.
 fn trace_of(name: &str) -> PathBuf {
     capture::folder(name).join("trace.xray")
 }
 
-/// The binary that wrote it, which is the same for most of them.
+/// Returns the binary that wrote the trace, which is the same for most captures.
 fn binary_of(name: &str) -> PathBuf {
     let own = capture::folder(name).join("work");
     match own.exists() {
@@ -25,7 +28,7 @@ fn binary_of(name: &str) -> PathBuf {
     }
 }
 
-/// The numbers of functions by the names of their symbols.
+/// Returns the IDs of functions by symbol.
 fn numbers(binary: &Path) -> BTreeMap<String, u32> {
     let file = std::fs::read(binary).unwrap();
     let functions = Functions::read(&file).unwrap();
@@ -44,7 +47,7 @@ fn numbers(binary: &Path) -> BTreeMap<String, u32> {
     named.collect()
 }
 
-/// A stack of an event as numbers, outermost first.
+/// Returns the stack of an event as function IDs, outermost first.
 fn functions(event: &Event, numbers: &BTreeMap<String, u32>) -> Vec<u32> {
     let symbols = event.symbols().into_iter().rev();
     symbols
@@ -59,7 +62,7 @@ fn functions(event: &Event, numbers: &BTreeMap<String, u32>) -> Vec<u32> {
         .collect()
 }
 
-/// The events of a trace by themselves, the same with each perf.
+/// Returns the events of a profile made from a trace alone, which must be the same with each perf.
 fn alone(name: &str, more: &[&str]) -> Vec<Event> {
     let folder = scratch();
     let output = inject_into(folder.path(), &trace_of(name), more);
@@ -85,7 +88,7 @@ fn of<'e>(events: &'e [Event], name: &str) -> Vec<&'e Event> {
     events.iter().filter(|event| event.name == name).collect()
 }
 
-/// Calls and inclusive nanoseconds of each function.
+/// Returns calls and inclusive nanoseconds of each function.
 fn account(shown: &[Event], numbers: &BTreeMap<String, u32>) -> BTreeMap<u32, Amount> {
     let mut amounts: BTreeMap<u32, Amount> = BTreeMap::new();
     for event in of(shown, "calls") {
@@ -100,7 +103,7 @@ fn account(shown: &[Event], numbers: &BTreeMap<String, u32>) -> BTreeMap<u32, Am
     amounts
 }
 
-/// Inclusive nanoseconds of each stack of each thread.
+/// Returns inclusive nanoseconds of each stack of each thread.
 fn stacks(shown: &[Event], numbers: &BTreeMap<String, u32>) -> BTreeMap<(u32, Vec<u32>), u64> {
     let mut amounts = BTreeMap::new();
     for event in of(shown, "self-ns") {
@@ -113,8 +116,8 @@ fn stacks(shown: &[Event], numbers: &BTreeMap<String, u32>) -> BTreeMap<(u32, Ve
     amounts
 }
 
-/// Whether nanoseconds are what llvm-xray has in ticks: to the tick where a tick is one, and else to one for each time
-/// between two records.
+/// Returns whether nanoseconds equal llvm-xray's ticks: exactly if a tick is one nanosecond, else within one
+/// nanosecond per interval between two records.
 fn is_same(nanoseconds: u64, ticks: u64, header: &Header, times: u64) -> bool {
     const NANOSECONDS: u64 = 1_000_000_000;
     let expected = ticks as f64 * NANOSECONDS as f64 / header.frequency as f64;
@@ -126,7 +129,7 @@ fn is_same(nanoseconds: u64, ticks: u64, header: &Header, times: u64) -> bool {
     (nanoseconds as f64 - expected).abs() <= slack + expected * 5e-7
 }
 
-/// A trace for llvm-xray, and what is shown of it.
+/// A trace as llvm-xray needs it, and its events.
 struct Compared {
     folder: tempfile::TempDir,
     sorted: PathBuf,
@@ -215,58 +218,82 @@ fn functions_without_a_binary_have_their_numbers() {
     }
 }
 
-/// What is said of a trace that stands alone, with the status.
-fn told_of(trace: &Path, more: &[&str]) -> (Option<i32>, String) {
-    let folder = scratch();
-    let output = folder.path().join("out.data");
-    let ran = jitinject()
+/// Runs jitinject on a trace or a folder alone, with the output in a folder.
+fn run_alone(folder: &Path, trace: &Path, more: &[&str]) -> Output {
+    let output = folder.join("out.data");
+    jitinject()
         .args(["--xray-log", tools::text(trace), "-o", tools::text(&output)])
         .args(more)
         .output()
-        .unwrap();
-    (ran.status.code(), said(&ran))
+        .unwrap()
+}
+
+/// Makes a profile of a trace or a folder alone; returns standard error and the summary.
+fn summary_alone(trace: &Path, more: &[&str]) -> (String, Value) {
+    let folder = scratch();
+    let summary = folder.path().join("summary.json");
+    let more = [&["--summary", tools::text(&summary)], more].concat();
+    let ran = run_alone(folder.path(), trace, &more);
+    assert!(ran.status.success(), "{}: {}", trace.display(), said(&ran));
+    let summary = std::fs::read(summary).unwrap();
+    (said(&ran), serde_json::from_slice(&summary).unwrap())
+}
+
+/// Runs jitinject on a trace or a folder alone, which must fail; returns standard error.
+fn refused_alone(trace: &Path) -> String {
+    let folder = scratch();
+    let ran = run_alone(folder.path(), trace, &[]);
+    assert_eq!(ran.status.code(), Some(1), "{}: {}", trace.display(), said(&ran));
+    said(&ran)
 }
 
 #[test]
-fn damaged_traces_are_told_and_used_as_far_as_they_go() {
+fn damaged_traces_are_reported_and_used_as_far_as_they_go() {
+    let bad_trace = |name: &str| capture::folder("xray-bad").join(format!("{name}.xray"));
     let whole = "384 calls, 8 logged events";
-    let expected = [
-        ("bad-trunc-mid", "last buffer cut off by the end of the file"),
+    let used = [
         ("bad-trunc-boundary", "1 thread, 95 calls, 2 logged events"),
-        ("bad-trunc-5", "last buffer cut off by the end of the file"),
         ("bad-extents+8", whole),
-        ("bad-extents-8", "bytes that are in no buffer, passed over (8"),
         ("bad-extents-huge", whole),
-        (
-            "bad-kind127",
-            "records of unknown kinds, dropped with the rest of their buffers",
-        ),
         ("bad-noise-between", whole),
         ("bad-nopid", "1 thread, 95 calls, 2 logged events"),
         ("bad-freq0", whole),
         ("v1-stale-filler", whole),
         ("bad-hdronly", "0 threads"),
     ];
-    for (name, expected) in expected {
-        let trace = capture::folder("xray-bad").join(format!("{name}.xray"));
-        let (status, told) = told_of(&trace, &[]);
-        assert_eq!(status, Some(0), "{name}: {told}");
-        println!("{name}: {told}");
-        assert!(told.contains(expected), "{name}: {told}");
+    for (name, expected) in used {
+        let (said, _) = summary_alone(&bad_trace(name), &[]);
+        assert!(said.contains(expected), "{name}: {said}");
     }
-    let refused = [
-        (
-            "bad-ver6",
-            "has version 6 of type 1; known are 1 to 5 of that type",
-        ),
-        ("bad-type2", "has type 2"),
-        ("bad-hdr", "ends after 20 bytes"),
+    let reported = [
+        ("bad-trunc-mid", "JI117", 1),
+        ("bad-trunc-5", "JI117", 1),
+        ("bad-extents-8", "JI112", 8),
+        ("bad-kind127", "JI105", 1),
     ];
-    for (name, expected) in refused {
-        let trace = capture::folder("xray-bad").join(format!("{name}.xray"));
-        let (status, told) = told_of(&trace, &[]);
-        assert_eq!(status, Some(1), "{name}: {told}");
-        assert!(told.contains(expected), "{name}: {told}");
+    for (name, code, count) in reported {
+        let trace = bad_trace(name);
+        let (_, summary) = summary_alone(&trace, &[]);
+        let diagnostic = only(&summary, code);
+        assert_eq!(diagnostic["file"], tools::text(&trace), "{name}");
+        assert_eq!(diagnostic["count"], count, "{name}");
+    }
+    // The message has the version and type, the type, and the size.
+    let refused = [
+        ("bad-ver6", "JI103", &["6", "1"][..]),
+        ("bad-type2", "JI104", &["2"]),
+        ("bad-hdr", "JI101", &["20"]),
+    ];
+    for (name, code, values) in refused {
+        let trace = bad_trace(name);
+        let said = refused_alone(&trace);
+        let start = format!("jitinject: error[{code}]: {}: ", trace.display());
+        let message = line_of(&said, code).strip_prefix(&start);
+        let words = message
+            .unwrap_or_default()
+            .split(|sign: char| !sign.is_alphanumeric());
+        let words: Vec<&str> = words.collect();
+        assert!(values.iter().all(|value| words.contains(value)), "{name}: {said}");
     }
 }
 
@@ -292,7 +319,7 @@ fn fewer_events_have_the_same_sums() {
     assert!(of(&resampled, "calls").is_empty() && !of(&resampled, "custom").is_empty());
     let steps = of(&resampled, "self-ns");
     assert!(steps.iter().all(|event| event.period == STEP));
-    // Each stretch of time in calls, of which there is at least one for each thread, has a step more or less.
+    // The step count of each period in calls may be off by one; each thread has at least one such period.
     let total: u64 = of(&all, "self-ns").iter().map(|event| event.period).sum();
     let counted = steps.len() as u64 * STEP;
     assert!(counted.abs_diff(total) < total / 20, "{counted} of {total}");
@@ -318,7 +345,7 @@ fn time_of_short_calls_is_that_of_their_callers() {
         assert!(amount.ticks >= amount.calls * LEAST, "{function}: {amount:?}");
         assert!(amount.calls <= before[function].calls);
     }
-    // The time of whole threads is what it was, but for outermost calls that are short themselves.
+    // The time of whole threads is unchanged, except for short outermost calls.
     let total = |shown: &[Event]| of(shown, "self-ns").iter().map(|event| event.period).sum::<u64>();
     assert!(total(&long) <= total(&all) && total(&long) * 100 > total(&all) * 99);
 }
@@ -335,24 +362,18 @@ fn what_a_program_logs_is_shown_with_its_bytes_where_it_was() {
     assert_eq!(logged.len(), 16);
     let numbers = numbers(&binary_of(SHORT));
     assert!(logged.iter().all(|event| !functions(event, &numbers).is_empty()));
-    // Of other events, perf says that they have no such bytes.
+    // For other events, perf prints that they have no such bytes.
     let printed = tools::run("perf", &["script", "-f", "-i", tools::text(&output)]);
     for number in [0, 4] {
         let texts = printed.matches(&format!("custom-event #{number}")).count();
         assert_eq!(texts, 4, "{printed}");
     }
-    // Their type, 7, stands before the bytes of the others.
+    // The others have their type, 7, before the bytes.
     let typed = printed.matches("0000: 07 00 74 79 70 65 64 2d  ..typed-").count();
     assert_eq!(typed, 8, "{printed}");
-    // Of functions, all is told but what the runtime did not write.
-    let (status, told) = told_of(&trace, &options);
-    assert_eq!(status, Some(0));
-    assert!(
-        told.contains(
-            "bytes that XRay's runtime does not write of buffers with typed events, lost at their ends (128"
-        ),
-        "{told}"
-    );
+    // For functions, all problems are reported except what the runtime did not write.
+    let (_, summary) = summary_alone(&trace, &options);
+    assert_eq!(only(&summary, "JI111")["count"], 128);
 }
 
 #[test]
@@ -370,7 +391,7 @@ fn traces_of_several_processes_make_one_profile() {
     std::fs::write(folder.path().join("other"), "no trace").unwrap();
     let output = folder.path().join("out.data");
     let first = trace_of("xray-joined-mono14");
-    // What is named twice is there once.
+    // A file that is given twice is read once.
     let again = folder.path().join(format!("xray-log.{}.AbCdEf", names[0]));
     let ran = jitinject()
         .args([
@@ -383,13 +404,8 @@ fn traces_of_several_processes_make_one_profile() {
         .output()
         .unwrap();
     assert!(ran.status.success(), "{}", said(&ran));
-    let told = said(&ran);
-    assert_eq!(
-        told.matches("its times are on another clock than those of the first trace")
-            .count(),
-        1,
-        "{told}"
-    );
+    let said = said(&ran);
+    assert!(line_of(&said, "JI133").contains(names[1]), "{said}");
     let shown = events("perf", &output);
     assert!(shown.is_sorted_by_key(|event| event.time));
     for (name, each) in names.iter().zip(&each) {
@@ -424,13 +440,11 @@ fn a_folder_of_traces_can_stand_alone() {
     for name in ["xray-fdr-pie14", "xray-joined-mono14"] {
         std::fs::copy(trace_of(name), folder.path().join(name)).unwrap();
     }
-    let (status, told) = told_of(folder.path(), &[]);
-    assert_eq!(status, Some(0), "{told}");
+    let (said, _) = summary_alone(folder.path(), &[]);
     assert!(
-        told.contains("384 calls") && told.contains("12356 calls"),
-        "{told}"
+        said.contains("384 calls") && said.contains("12356 calls"),
+        "{said}"
     );
     let empty = scratch();
-    let (status, _) = told_of(empty.path(), &[]);
-    assert_eq!(status, Some(1));
+    refused_alone(empty.path());
 }

@@ -43,7 +43,7 @@ fn a_binary_with_typed_events_has_its_functions_as_well() {
     for id in 1..=functions.addresses().len() as u32 {
         named(id);
     }
-    // As its source has them; the last two tell the events of the trace.
+    // As in its source; the last two write the events of the trace.
     for (id, name) in [(2, "fib(unsigned int)"), (10, "typed("), (11, "events(int)")] {
         assert!(named(id).contains(name), "{}", named(id));
     }
@@ -60,7 +60,7 @@ fn llvm_xray_reads_the_maps_that_the_tests_write() {
                 relocations,
                 ..map()
             };
-            // It knows no typed events, and takes no addresses out of the places.
+            // It does not support typed events, and reads no addends at relocated addresses.
             made.functions[2].1 = vec![0, 4, 1];
             if version < 2 && relocations == Relocations::Inside {
                 continue;

@@ -1,4 +1,4 @@
-//! Traces of XRay beside a recording of the same program: whether they are at the same times, and the call chains that
+//! XRay traces together with a recording of the same program: whether their times agree, and the call chains that
 //! they give to its samples.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,9 +8,10 @@ use std::process::Command;
 use crate::support::perf::{
     Event, assert_reports_are_silent, events, events_with_cache, perf_with_cache, programs,
 };
-use crate::support::{capture, inject, jitinject, said, scratch, tools};
+use crate::support::reports::{inject_with_summary, line_of, only};
+use crate::support::{capture, has_code, inject, jitinject, said, scratch, tools};
 
-/// How the runtime writes its trace.
+/// Mode of the trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     FlightDataRecorder,
@@ -33,8 +34,8 @@ impl Joined {
         }
     }
 
-    /// Records the program of the captures, compiled in some way. Its ticks are CLOCK_REALTIME on most virtual machines,
-    /// and the processor's elsewhere.
+    /// Records the program of the captures, compiled in some way. Its ticks are CLOCK_REALTIME on most virtual
+    /// machines, and the CPU's elsewhere.
     fn record(folder: &Path, way: &str, rounds: &str, perf_options: &[&str]) -> Self {
         Self::record_in_mode(folder, way, rounds, perf_options, Mode::FlightDataRecorder)
     }
@@ -97,7 +98,7 @@ impl Joined {
         [&trace[..], more].concat()
     }
 
-    /// What perf shows of a profile, with the binary where it looks for it.
+    /// Returns the events of a profile as perf prints them, with the binary where perf looks for it.
     fn events(&self, profile: &Path) -> Vec<Event> {
         let cache = scratch();
         let add = ["buildid-cache", "--add", tools::text(&self.binary)];
@@ -105,17 +106,17 @@ impl Joined {
         events_with_cache("perf", cache.path(), profile)
     }
 
-    /// The events of the trace beside those that were recorded.
+    /// Returns the events of the trace together with the recorded ones, and jitinject's standard error.
     fn beside(&self, more: &[&str]) -> (Vec<Event>, String) {
         let folder = scratch();
         let output = folder.path().join("out.data");
-        let told = inject(&self.profile, &output, &self.options(more));
+        let said = inject(&self.profile, &output, &self.options(more));
         assert_reports_are_silent(&programs(), &output);
-        (self.events(&output), told)
+        (self.events(&output), said)
     }
 }
 
-/// The stacks that a trace tells of: for each thread, when each ends.
+/// The stacks in a trace: for each thread, with their end times.
 struct Stacks<'e> {
     by_thread: BTreeMap<u32, Vec<(u64, Vec<&'e str>)>>,
     functions: BTreeSet<&'e str>,
@@ -150,7 +151,7 @@ impl<'e> Stacks<'e> {
         }
     }
 
-    /// The stack of a thread at a time.
+    /// Returns the stack of a thread at a time.
     fn at(&self, tid: u32, time: u64) -> &[&'e str] {
         let Some(stacks) = self.by_thread.get(&tid) else {
             return &[];
@@ -160,8 +161,8 @@ impl<'e> Stacks<'e> {
     }
 }
 
-/// Of the samples with an instrumented function in their recorded call chain, how many have the one that is innermost there
-/// innermost in the trace as well, and how many they are.
+/// For the samples with an instrumented function in their recorded call chain, returns how many have the same
+/// innermost function in the trace, and how many samples there are.
 fn agreement(shown: &[Event]) -> (usize, usize) {
     let stacks = Stacks::of(shown);
     let samples = shown.iter().filter(|event| !event.name.starts_with("xray/"));
@@ -179,12 +180,15 @@ fn agreement(shown: &[Event]) -> (usize, usize) {
     )
 }
 
+/// Codes of clocks that differ or cannot be compared.
+const CLOCKS: [&str; 7] = ["JI130", "JI131", "JI132", "JI133", "JI134", "JI240", "JI242"];
+
 #[test]
 fn a_recording_on_the_same_clock_shows_the_same_functions_at_the_same_times() {
     let joined = Joined::of_capture("xray-joined-mono14");
-    let (shown, told) = joined.beside(&[]);
-    assert!(!told.contains("record with perf record -k mono"), "{told}");
-    assert!(told.contains("4 buffers agree to 0.8 us"), "{told}");
+    let (shown, said) = joined.beside(&[]);
+    assert!(CLOCKS.iter().all(|code| !has_code(&said, code)), "{said}");
+    assert!(said.contains("4 buffers agree to 0.8 us"), "{said}");
     let (same, all) = agreement(&shown);
     assert!(same >= 197 && all == 202, "{same} of {all}");
 }
@@ -192,16 +196,20 @@ fn a_recording_on_the_same_clock_shows_the_same_functions_at_the_same_times() {
 #[test]
 fn a_recording_on_another_clock_is_warned_of() {
     let joined = Joined::of_capture("xray-joined-tsc-defclock14");
-    let (_, told) = joined.beside(&[]);
-    let warning = "its times are CLOCK_MONOTONIC, and the profile was recorded on another clock, which may be milliseconds away";
-    assert!(told.contains(warning), "{told}");
+    let (_, said) = joined.beside(&[]);
+    let warning = format!("warning[JI132]: {}: ", joined.trace.display());
+    let mut lines = said.lines().skip_while(|line| !line.contains(&warning));
+    assert!(lines.next().is_some(), "{said}");
+    let help = lines
+        .next()
+        .and_then(|line| line.strip_prefix("jitinject: help: "));
     assert!(
-        told.contains("record with perf record -k mono, or give the distance with --clock-offset"),
-        "{told}"
+        help.is_some_and(|help| help.contains("-k mono") && help.contains("--clock-offset")),
+        "{said}"
     );
-    let (_, told) = joined.beside(&["--time-offset", "1900000"]);
-    assert!(!told.contains(warning), "{told}");
-    assert!(told.contains("moved as was asked for"), "{told}");
+    let (_, said) = joined.beside(&["--time-offset", "1900000"]);
+    assert!(CLOCKS.iter().all(|code| !has_code(&said, code)), "{said}");
+    assert!(said.contains("moved by --clock-offset"), "{said}");
 }
 
 #[test]
@@ -209,11 +217,11 @@ fn a_live_recording_shows_the_same_functions_at_the_same_times() {
     let folder = scratch();
     let options = ["-F", "9999", "-g"];
     let joined = Joined::record(folder.path(), "-fno-omit-frame-pointer", "600", &options);
-    let (shown, told) = joined.beside(&[]);
+    let (shown, said) = joined.beside(&[]);
     let (same, all) = agreement(&shown);
-    println!("{same} of {all}: {told}");
+    println!("{same} of {all}: {said}");
     assert!(all > 50, "{all}");
-    assert!(same * 100 >= all * 95, "{same} of {all}: {told}");
+    assert!(same * 100 >= all * 95, "{same} of {all}: {said}");
 }
 
 #[test]
@@ -232,18 +240,19 @@ fn call_chains_of_code_without_frame_pointers_are_those_of_the_trace() {
     let options = ["-F", "9999", "-g"];
     let joined = Joined::record(folder.path(), "-fomit-frame-pointer", "600", &options);
     let output = folder.path().join("spliced.data");
-    let told = inject(&joined.profile, &output, &joined.options(&["--splice-stacks"]));
-    assert!(
-        told.contains("samples in its code got the call chain that it tells of"),
-        "{told}"
+    let said = inject(
+        &joined.profile,
+        &output,
+        &joined.options(&["--splice-stacks", "-v"]),
     );
+    assert!(has_code(&said, "JI292"), "{said}");
     assert_reports_are_silent(&programs(), &output);
     let alone = folder.path().join("alone.data");
     let ran = jitinject()
         .args(joined.options(&["--events", "calls", "-o", tools::text(&alone)]))
         .output()
         .unwrap();
-    assert!(ran.status.success(), "{}", said(&ran));
+    assert!(ran.status.success(), "{}", crate::support::said(&ran));
     let traced = events("perf", &alone);
     let stacks = Stacks::of(&traced);
     let (mut same, mut all) = (0, 0);
@@ -260,48 +269,49 @@ fn call_chains_of_code_without_frame_pointers_are_those_of_the_trace() {
             continue;
         }
         all += 1;
-        // The sampled function is the innermost call, or one that tells of no calls.
+        // The sampled function is the innermost call, or a function without records.
         same += usize::from(user == expected || user[1..] == *expected);
     }
-    println!("{same} of {all}: {told}");
+    println!("{same} of {all}: {said}");
     assert!(all > 50, "{all}");
-    // Between a call and the record that tells of it lies more time on a busy machine. Without the trace, none are right.
+    // The delay between a call and its record is longer on a busy machine. Without the trace, no call chain is
+    // right.
     assert!(same * 100 >= all * 90, "{same} of {all}");
 }
 
 #[test]
-fn basic_mode_is_brought_to_the_profile_by_the_wall_clock_that_it_tells() {
+fn the_clock_of_basic_mode_is_aligned_by_the_profiles_wall_clock() {
     let folder = scratch();
     let way = "-fno-omit-frame-pointer";
     let joined = Joined::record_in_mode(folder.path(), way, "600", &["-F", "9999", "-g"], Mode::Basic);
-    let (shown, told) = joined.beside(&["--events", "calls"]);
+    let (shown, said) = joined.beside(&["--events", "calls"]);
     let (same, all) = agreement(&shown);
-    println!("{same} of {all}: {told}");
-    assert!(
-        told.contains("by what the profile tells of the wall clock (CLOCK_DATA)"),
-        "{told}"
-    );
+    println!("{same} of {all}: {said}");
+    assert!(said.contains("(CLOCK_DATA)"), "{said}");
     assert!(all > 50, "{all}");
-    assert!(same * 100 >= all * 90, "{same} of {all}: {told}");
+    assert!(same * 100 >= all * 90, "{same} of {all}: {said}");
 }
 
 #[test]
-fn a_trace_of_another_process_is_told_and_its_process_can_be_said() {
+fn a_trace_of_another_process_is_reported_and_its_process_can_be_named() {
     let joined = Joined::of_capture("xray-joined-mono14");
     let other = capture::folder("xray-fdr-pie14").join("trace.xray");
     let folder = scratch();
     let output = folder.path().join("out.data");
     let options = ["--xray-log", tools::text(&other)];
-    let told = inject(&joined.profile, &output, &options);
-    let expected =
-        "is of process 23194, which is not in the profile: not used; say with --pid which one it is of";
-    assert!(told.contains(expected), "{told}");
-    let told = inject(
+    let said = inject(&joined.profile, &output, &options);
+    let unused = line_of(&said, "JI128");
+    let start = format!("jitinject: warning[JI128]: {}: ", other.display());
+    assert!(
+        unused.starts_with(&start) && unused.contains("23194") && unused.contains("--pid"),
+        "{said}"
+    );
+    let said = inject(
         &joined.profile,
         &output,
         &[&options[..], &["--pid", "24100"]].concat(),
     );
-    assert!(told.contains("4 threads, 384 calls"), "{told}");
+    assert!(said.contains("4 threads, 384 calls"), "{said}");
     assert!(
         events("perf", &output)
             .iter()
@@ -310,19 +320,17 @@ fn a_trace_of_another_process_is_told_and_its_process_can_be_said() {
 }
 
 #[test]
-fn what_is_wrong_with_a_trace_is_told_where_only_its_stacks_are_used() {
+fn faults_of_a_trace_are_reported_if_only_its_stacks_are_used() {
     let joined = Joined::of_capture("xray-joined-mono14");
     let folder = scratch();
     let output = folder.path().join("out.data");
-    let told = inject(&joined.profile, &output, &joined.options(&["--splice-stacks"]));
-    assert!(
-        told.contains("calls whose end is not told of, ended with the call around them (600"),
-        "{told}"
-    );
-    assert!(told.contains("12356 calls, 300 logged events"), "{told}");
+    let options = joined.options(&["--splice-stacks"]);
+    let (said, summary) = inject_with_summary(&joined.profile, &output, &options);
+    assert_eq!(only(&summary, "JI281")["count"], 600);
+    assert!(said.contains("12356 calls, 300 logged events"), "{said}");
     let without_binary = ["--xray-log", tools::text(&joined.trace), "--splice-stacks"];
-    let told = inject(&joined.profile, &output, &without_binary);
-    assert!(told.contains("call chains need --xray-binary"), "{told}");
+    let said = inject(&joined.profile, &output, &without_binary);
+    assert!(has_code(&said, "JI135"), "{said}");
 }
 
 #[test]

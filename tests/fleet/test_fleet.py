@@ -1,4 +1,4 @@
-"""scripts/fleet.py on all recordings: the same as one jitinject after another, whatever happens to workers."""
+"""scripts/fleet.py on all recordings: the results equal those of sequential runs, even if workers are killed."""
 
 import contextlib
 import io
@@ -29,14 +29,15 @@ ROOT = Path(__file__).resolve().parents[2]
 JITINJECT = Path(os.environ.get("JITINJECT", ROOT / "target/debug/jitinject")).absolute()
 FLEET = ROOT / "scripts/fleet.py"
 RECORDINGS = sorted(path for name in ("perf.data", "perf.pipe") for path in ROOT.glob(f"testdata/*/{name}"))
-# How long anything may take that is waited for.
+# Time limit for everything that a test waits for.
 PATIENCE = 120.0
 
 sys.path.insert(0, str(FLEET.parent))
 import fleet  # noqa: E402
 
-# Stands for jitinject. Of each held profile, the first attempt works up to the middle: objects are in the store, one of
-# them half-way, and the output in the scratch folder is torn. Then it tells who it is, and waits to be let go.
+# Replaces jitinject. The first attempt at each held profile stops in the middle: objects are in the store, one of them
+# incomplete, and the output in the scratch folder is truncated. Then it writes its PID and its parent's, and waits for
+# the file `go`.
 HOLDING = """#!/bin/sh
 echo $PPID >>{folder}/workers
 case "$3" in
@@ -60,7 +61,7 @@ esac
 exec {jitinject} "$@"
 """
 
-# Kills whoever runs it for some profiles, and takes its time for others.
+# Kills its parent process for some profiles, and sleeps for others.
 DEADLY = """#!/bin/sh
 case "$3" in
 */deadly.perf.data) sleep 1; kill -9 $PPID; exit 1 ;;
@@ -89,7 +90,7 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 def tree(folder: Path) -> dict[str, bytes | str | None]:
-    """All that lies in a folder: the content of files, where links lead."""
+    """Everything in a folder: contents of files, targets of links."""
 
     def content(path: Path) -> bytes | str | None:
         return os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
@@ -106,14 +107,14 @@ def rows_of(table: Path) -> list[dict]:
 
 
 def shown(profile: Path, store: Path) -> str:
-    """Each sample as perf shows it, with the objects of a build-id cache."""
+    """Each sample as perf prints it, with the objects of a build-id cache."""
     command = ["perf", "--buildid-dir", str(store), "script", "-f", "-i", str(profile), "--no-inline"]
     command += ["--ns", "-F", "pid,time,ip,sym"]
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True).stdout
 
 
 class Sequential:
-    """What jitinject makes of all recordings, one after the other, from the same folders of scratch."""
+    """The results of jitinject for all recordings, one after the other, with the same scratch folders."""
 
     SHOWN = ["java17", "node20", "php82", "postgres15", "wasmtime"]
 
@@ -131,7 +132,7 @@ class Sequential:
         folder.mkdir(parents=True)
         output, summary = folder / "perf.jit.data", folder / "summary.json"
         command = [JITINJECT, "-q", "-i", path, "-o", output, "--summary", summary, "--build-id-cache", self.store]
-        # A dump that this machine has where a recording had its own is not looked for.
+        # Dumps at the recorded paths are not from the recordings.
         command += ["--confine"]
         if (path.parent / ".debug/jit").is_dir():
             command += ["--jitdump", path.parent / ".debug/jit"]
@@ -147,7 +148,7 @@ class Sequential:
 
 
 class AllRecordings(unittest.TestCase):
-    """Two workers, each of which is killed in the middle of a profile: once with its jitinject, once without."""
+    """Two workers, both killed in the middle of a profile: one together with its jitinject, one without."""
 
     KILLED_WITH_CHILD, KILLED_ALONE = "node20", "php82"
 
@@ -173,9 +174,9 @@ class AllRecordings(unittest.TestCase):
             os.kill(worker, signal.SIGKILL)
             os.killpg(child, signal.SIGKILL)
             child, worker = cls.held(cls.KILLED_ALONE)
-            wait_for(lambda: len(cls.workers()) == 3, "another worker is in the place of the first")
+            wait_for(lambda: len(cls.workers()) == 3, "another worker replaces the first")
             os.kill(worker, signal.SIGKILL)
-            # Time for another attempt, which must not begin while the first one's jitinject goes on.
+            # Time for another attempt, which must not begin while the first attempt's jitinject still runs.
             time.sleep(3)
             (cls.folder / cls.KILLED_ALONE / "go").touch()
             cls.said, _ = running.communicate(timeout=PATIENCE)
@@ -187,15 +188,15 @@ class AllRecordings(unittest.TestCase):
 
     @classmethod
     def workers(cls) -> set[str]:
-        """All that have run a jitinject."""
+        """PIDs of the workers that have run jitinject."""
         return set((cls.folder / "workers").read_text().split())
 
     @classmethod
     def held(cls, name: str) -> tuple[int, int]:
-        """The jitinject that is held, and the worker that runs it."""
+        """PIDs of the held jitinject and of its worker."""
         started = cls.folder / name / "started"
         wait_for(started.exists, f"{name} is begun")
-        # What the worker has told of it before is on its way.
+        # Time for the worker's messages to arrive.
         time.sleep(1)
         child, worker = started.read_text().split()
         return int(child), int(worker)
@@ -269,7 +270,7 @@ class AllRecordings(unittest.TestCase):
                 "functions_loaded": functions["loaded"],
                 "functions_touched": functions["touched"],
                 "functions_written": functions["written"],
-                "warnings": sum(warning["count"] for warning in summary["warnings"]),
+                "warnings": sum(it["count"] for it in summary["diagnostics"] if it["severity"] == "warning"),
             }
             self.assertEqual({key: row[key] for key in expected}, expected, row["input"])
             self.assertEqual(self.without_store(json.loads(row["summary"])), self.without_store(summary))
@@ -303,7 +304,7 @@ class AllRecordings(unittest.TestCase):
 
 
 class Debuginfod(contextlib.ExitStack):
-    """A debuginfod of our own, which nobody but this machine can reach."""
+    """A debuginfod server that only this machine can reach."""
 
     def __init__(self, served: Path) -> None:
         super().__init__()
@@ -322,7 +323,7 @@ class Debuginfod(contextlib.ExitStack):
 
     def executable(self, build_id: str) -> bytes:
         found: list[bytes] = []
-        # The client remembers what it was not given, so that each time it needs a memory of its own.
+        # The client caches negative results, so each attempt uses a new cache.
         wait_for(lambda: self.server.poll() is not None or self.find(build_id, found), f"{build_id} is served")
         return found[0]
 
@@ -371,7 +372,7 @@ class Failures(unittest.TestCase):
         ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(ran.returncode, 1, ran.stderr)
         rows = {Path(row["input"]).name: row for row in rows_of(self.table)}
-        told = {name: (row["status"], row["exit_code"], row["attempts"]) for name, row in rows.items()}
+        found = {name: (row["status"], row["exit_code"], row["attempts"]) for name, row in rows.items()}
         expected = {
             "garbage.perf.data": ("failed", 1, 1),
             "slow.perf.data": ("timeout", None, 1),
@@ -380,8 +381,8 @@ class Failures(unittest.TestCase):
             "archive.zip": ("done", 0, 1),
             "missing": ("failed", None, 0),
         }
-        self.assertEqual(told, expected)
-        self.assertIn("not a perf.data file", rows["garbage.perf.data"]["error"])
+        self.assertEqual(found, expected)
+        self.assertIn("jitinject: error[JI140]: ", rows["garbage.perf.data"]["error"])
         self.assertIn("KilledWorker", rows["deadly.perf.data"]["error"])
         self.assertEqual(rows["archive.zip"]["input"], inside)
         self.assertEqual(rows["archive.zip"]["samples_named"], 198)
@@ -396,7 +397,7 @@ class Failures(unittest.TestCase):
         for name in ("node20-dir", "java17", "php82"):
             memory.put(str(ROOT / "testdata" / name), f"/in/{name}", recursive=True)
         memory.pipe("/in/garbage/perf.data", b"no profile")
-        # What another run has left, and is no longer beside the profile.
+        # A file of an earlier run that is not beside the profile any more.
         [profile] = fleet.find_profiles("memory://in/php82/perf.data")
         left = self.scratch / profile.name / "input/left.mlpd"
         left.parent.mkdir(parents=True)
@@ -430,7 +431,7 @@ class Failures(unittest.TestCase):
             self.assertTrue(memory.cat(path).startswith(b"PERFILE2"))
 
     def run_main(self, *words: object) -> tuple[int, list[str]]:
-        """The exit status of a run in this process, and what it says on stderr. What it prints is kept aside."""
+        """The exit status and standard error of a run in this process. Standard output is in `printed`."""
         with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()) as printed:
             try:
                 status = fleet.main([str(word) for word in words])
@@ -439,7 +440,7 @@ class Failures(unittest.TestCase):
         self.printed = printed.getvalue()
         return status, said.getvalue().splitlines()
 
-    def test_what_will_fail_in_the_end_is_told_before_the_work(self) -> None:
+    def test_unusable_outputs_are_reported_before_the_work(self) -> None:
         file, output = self.folder / "file", self.folder / "output"
         file.touch()
         output.mkdir()
@@ -459,7 +460,7 @@ class Failures(unittest.TestCase):
                 self.assertTrue(said[0].startswith(f"fleet: {expected}"), said)
                 self.assertEqual(sorted(self.folder.rglob("*")), before)
 
-    def test_a_table_that_cannot_be_written_in_the_end_is_told(self) -> None:
+    def test_a_table_that_cannot_be_written_in_the_end_is_reported(self) -> None:
         table = self.folder / "tables/table.parquet"
         text = "#!/bin/sh\nrmdir {tables}; touch {tables}; exit 1\n"
         jitinject = program(self.folder / "jitinject", text, tables=table.parent)
@@ -514,7 +515,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(files(scratch), {name: name.encode() for name in wanted})
 
     def fetch(self, profile: "fleet.Profile", scratch: Path, **room: object) -> list[str]:
-        """Fetches a profile, and returns what was skipped."""
+        """Fetches a profile; returns the skipped files with their reasons."""
         skipped: list[str] = []
         room = fleet.Room(**{"bytes": 1 << 20, **room})
         fetched = fleet.fetch(profile, scratch, room, lambda path, reason: skipped.append(f"{path} {reason}"))
@@ -522,7 +523,7 @@ class Failures(unittest.TestCase):
         return skipped
 
     def in_memory(self, contents: dict[str, bytes]) -> "fleet.Profile":
-        """The profile among files of another storage."""
+        """A profile among files in other storage."""
         memory = fsspec.filesystem("memory")
         self.addCleanup(memory.rm, "/", recursive=True)
         for name, content in contents.items():
@@ -535,8 +536,8 @@ class Failures(unittest.TestCase):
         profile = self.in_memory(contents)
         skipped = self.fetch(profile, self.folder / "a", bytes=50)
         self.assertEqual(sorted(files(self.folder / "a")), ["jit-1.dump", "jit-3.dump", "perf.data"])
-        [told] = skipped
-        self.assertIn("/host/jit-2.dump is too large: 30 bytes of what is fetched for a profile are left", told)
+        [reason] = skipped
+        self.assertIn("/host/jit-2.dump is too large: 30 bytes of what is fetched for a profile are left", reason)
         with self.assertRaisesRegex(fleet.Unusable, "perf.data is too large"):
             self.fetch(profile, self.folder / "b", bytes=9)
 
@@ -571,7 +572,7 @@ class Failures(unittest.TestCase):
         names = [f"jit-{300 * '1'}.dump", "jit-\0.dump", "jit-\ud800.dump", ".debug/jit", "jit-1.dump/jit-2.dump"]
 
         class Strange(Memory):
-            """A storage of objects, where a name may be the start of another."""
+            """An object storage, where a name may be the start of another."""
 
             store: dict = {}
 
@@ -609,13 +610,13 @@ class Failures(unittest.TestCase):
         self.assertEqual(became, [("done", 1), ("failed", 1), ("failed", 1)])
 
     def run_here(self, *words: object) -> tuple[int, list[str]]:
-        """A run with one worker, in this process, since some storage is nowhere else."""
+        """A run with one worker in this process, because some storage exists only here."""
         with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
             common = ["--scheduler", cluster.scheduler_address, "--output", self.folder / "output", *self.common()]
             at = words.index("--") if "--" in words else len(words)
             return self.run_main(*words[:at], *common, *words[at:])
 
-    def test_links_and_what_is_no_file_are_skipped_in_local_folders(self) -> None:
+    def test_links_and_special_files_are_skipped_in_local_folders(self) -> None:
         host = self.copy("php82", self.folder / "profiles/host")
         other = self.copy("php82", self.folder / "other")
         planted = self.folder / "profiles/planted"
@@ -650,8 +651,8 @@ class Failures(unittest.TestCase):
         }
         self.assertEqual(set(done["skipped"].splitlines()), skipped)
         self.assertEqual(done["samples_named"], 198)
-        for told in [*skipped, f"{planted}/folder: is a symbolic link", f"{planted}/fifo.perf.data: is not a regular"]:
-            self.assertIn(told, "\n".join(said))
+        for line in [*skipped, f"{planted}/folder: is a symbolic link", f"{planted}/fifo.perf.data: is not a regular"]:
+            self.assertIn(line, "\n".join(said))
         self.assertIn(" 1 profile in ", self.printed)
         self.assertIn(", 4 skipped, ", self.printed)
 
@@ -666,7 +667,7 @@ class Failures(unittest.TestCase):
                 fleet.find_profiles(f"{self.folder}/{pattern}", lambda url, reason: skipped.append(f"{url} {reason}"))
             self.assertEqual(skipped, [f"{self.folder}/{link} is a symbolic link" for link in links], pattern)
 
-    def test_a_profile_that_is_no_file_fails_at_once(self) -> None:
+    def test_a_profile_that_is_not_a_file_fails_at_once(self) -> None:
         os.mkfifo(self.folder / "fifo")
         (self.folder / "link").symlink_to(recording("php82"))
         folder = self.copy("node20-dir", self.folder / "folder")
@@ -679,14 +680,14 @@ class Failures(unittest.TestCase):
         errors = {Path(row["input"]).name: row["error"] for row in rows_of(self.table)}
         self.assertIn("is not a regular file", errors["fifo"])
         self.assertIn("is a symbolic link", errors["link"])
-        self.assertIn(f"{data}/kcore_dir: it is a symbolic link", errors[data.name])
+        self.assertIn(f"jitinject: error[JI400]: {data}/kcore_dir: ", errors[data.name])
 
     def test_a_profile_does_not_open_the_dumps_of_others(self) -> None:
-        """It names the dump of another tenant, which only its owner, who runs this, may read."""
+        """A profile names the dump of another tenant, which only its owner can read. The owner runs this."""
         tenant = self.folder / "tenant"
         tenant.mkdir()
         dump = ROOT / "testdata/php82/jit-26234.dump"
-        # A name as long as the padding of the recorded one has room for.
+        # The name fits into the recorded name and its padding.
         secret = Path(tempfile.mkdtemp(dir="/tmp", prefix="")).rename(f"/tmp/{os.getpid() % 1000:03}")
         self.addCleanup(shutil.rmtree, secret)
         shutil.copy(dump, secret)
@@ -699,7 +700,8 @@ class Failures(unittest.TestCase):
         self.assertEqual(status, 0, said)
         [row] = rows_of(self.table)
         self.assertEqual((row["samples_named"], row["samples_jit"]), (0, row["samples_jit"]))
-        self.assertIn("not looked for there (--confine)", row["summary"])
+        missing = [it["file"] for it in json.loads(row["summary"])["diagnostics"] if it["code"] == "JI214"]
+        self.assertEqual(missing, [f"{secret}/{dump.name}"])
 
     def test_the_time_limit_is_minutes(self) -> None:
         options = fleet.parse(["x", "--output", "o", "--table", "t"])
@@ -820,7 +822,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(ran.returncode, 1, ran.stderr)
         [row] = rows_of(self.table)
         self.assertEqual((row["input"], row["exit_code"]), (f"{self.folder}/\\udcff\x1b[m.perf.data", 1))
-        self.assertIn(r"\xdcff\x1b[m.perf.data: jitinject: error: ", ran.stderr)
+        self.assertIn(r"\xdcff\x1b[m.perf.data: jitinject: error[JI140]: ", ran.stderr)
         self.assertTrue(ran.stderr.rstrip("\n").isprintable(), ran.stderr)
 
     def test_addresses_are_made_as_they_were_given(self) -> None:
@@ -836,7 +838,7 @@ class Failures(unittest.TestCase):
             with self.subTest(folder):
                 self.assertEqual([profile.place.url for profile in fleet.find_profiles(folder)], [expected])
 
-    def test_wrong_usage_is_told(self) -> None:
+    def test_wrong_usage_is_reported(self) -> None:
         place = ["--output", "memory://out", "--table", "memory://table"]
         wrong = [[], place, ["x"], ["x", *place, "--timeout", "0"], ["x", *place, "--workers", "0"]]
         wrong += [[*place, "--list", f"{self.folder}/missing"], ["x", *place[:3], "nowhere://x"]]

@@ -1,27 +1,30 @@
-//! What a run ends with, and what it advises: nothing that the profile does not need.
+//! The last lines of a run, and its hints: only those that the profile needs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use jitinject::bytes::ByteOrder;
+use jitinject::diagnostics::issues::{CHECK_PATH, RECORD_FIRST};
 use serde_json::Value;
 
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::PID;
-use crate::support::{attempt, capture, inject, jitinject, said, scratch, tools};
+use crate::support::{
+    attempt, capture, codes, diagnostics, has_code, inject, jitinject, said, scratch, tools,
+};
 
 const REGION: u64 = 0x7000_0000;
 const PROGRAM: u64 = 0x40_0000;
 const NEXT: &str = "next: perf report";
 
-/// A profile in the making, in which each process maps a program and has memory for code.
-struct Recorded {
+/// A profile to fill, in which each process maps a program and has memory for JIT code.
+struct TestProfile {
     folder: tempfile::TempDir,
     profile: ProfileWriter,
     time: u64,
 }
 
-impl Recorded {
+impl TestProfile {
     fn new() -> Self {
         Self {
             folder: scratch(),
@@ -47,94 +50,99 @@ impl Recorded {
         self.profile.sample(pid, time, &[address], None);
     }
 
-    /// A perf map with one symbol, at the start of the memory for code.
+    /// Writes a perf map with one symbol, at the start of the memory for JIT code.
     fn map(&self, pid: u32) {
         let path = self.folder.path().join(format!("perf-{pid}.map"));
         std::fs::write(path, format!("{REGION:x} 40 symbol\n")).unwrap();
     }
 
-    fn run(&self, more: &[&str]) -> Output {
-        let input = self.folder.path().join("perf.data");
-        std::fs::write(&input, self.profile.finish()).unwrap();
-        attempt(&input, &self.folder.path().join("out.data"), more)
+    /// Writes the profile; returns its path.
+    fn write(&self) -> PathBuf {
+        let path = self.folder.path().join("perf.data");
+        std::fs::write(&path, self.profile.finish()).unwrap();
+        path
     }
 
-    /// What is said, and the summary.
-    fn told(&self) -> (String, Value) {
-        let output = self.run(&["--summary", "-"]);
-        assert!(output.status.success(), "{}", said(&output));
-        (said(&output), serde_json::from_slice(&output.stdout).unwrap())
+    fn run(&self, more: &[&str]) -> Output {
+        attempt(&self.write(), &self.folder.path().join("out.data"), more)
+    }
+
+    fn summarize(&self) -> (String, Value) {
+        summarize(&self.write(), &self.folder.path().join("out.data"))
     }
 }
 
-/// Whether a summary has a warning that starts so, and how often it was.
-fn warned(summary: &Value, what: &str) -> Option<u64> {
-    let warnings = summary["warnings"].as_array().unwrap();
-    let warning = warnings
-        .iter()
-        .find(|warning| warning["what"].as_str().unwrap().starts_with(what));
-    warning.map(|warning| warning["count"].as_u64().unwrap())
+/// Runs jitinject, which must succeed; returns its standard error and its summary.
+fn summarize(input: &Path, output: &Path) -> (String, Value) {
+    let ran = attempt(input, output, &["--summary", "-"]);
+    assert!(ran.status.success(), "{}", said(&ran));
+    (said(&ran), serde_json::from_slice(&ran.stdout).unwrap())
+}
+
+/// Returns the codes and counts of all diagnostics in a summary, which must be warnings.
+fn warnings(summary: &Value) -> Vec<(&str, u64)> {
+    let all = summary["diagnostics"].as_array().unwrap().iter();
+    let warnings = all.map(|diagnostic| {
+        assert_eq!(diagnostic["severity"], "warning", "{diagnostic}");
+        (
+            diagnostic["code"].as_str().unwrap(),
+            diagnostic["count"].as_u64().unwrap(),
+        )
+    });
+    warnings.collect()
 }
 
 #[test]
 fn a_run_that_names_nothing_does_not_lead_to_perf_report() {
-    let mut recorded = Recorded::new();
-    recorded.process(10, "/usr/bin/node");
-    let (said_of_none, summary) = recorded.told();
-    assert!(
-        said_of_none.contains("warning: the profile has no samples"),
-        "{said_of_none}"
-    );
-    assert!(!said_of_none.contains(NEXT), "{said_of_none}");
-    assert_eq!(warned(&summary, "the profile has no samples"), Some(1));
+    let mut profile = TestProfile::new();
+    profile.process(10, "/usr/bin/node");
+    let (empty, summary) = profile.summarize();
+    assert_eq!(codes(&empty), ["JI171"]);
+    assert!(!empty.contains(NEXT), "{empty}");
+    assert_eq!(warnings(&summary), [("JI171", 1)]);
     assert_eq!(summary["samples"]["total"], 0);
-    assert_eq!(summary["notes"], Value::Array(Vec::new()));
 
-    recorded.sample(10, PROGRAM + 8);
-    let (outside, summary) = recorded.told();
+    profile.sample(10, PROGRAM + 8);
+    let (outside, summary) = profile.summarize();
     assert!(outside.contains("1 sample, none in JIT code"), "{outside}");
     assert!(!outside.contains(NEXT), "{outside}");
-    assert_eq!(summary["warnings"], Value::Array(Vec::new()));
+    // How to make the runtime describe its code.
+    assert_eq!(warnings(&summary), [("JI173", 1), ("JI175", 1)]);
 
     for _ in 0..3 {
-        recorded.sample(10, REGION + 8);
+        profile.sample(10, REGION + 8);
     }
-    let (unnamed, summary) = recorded.told();
-    assert!(
-        unnamed.contains("warning: no sample in JIT code has a name (3)"),
-        "{unnamed}"
-    );
+    let (unnamed, summary) = profile.summarize();
+    assert!(has_code(&unnamed, "JI172"), "{unnamed}");
     assert!(!unnamed.contains(NEXT), "{unnamed}");
-    assert_eq!(warned(&summary, "no sample in JIT code has a name"), Some(3));
+    assert!(warnings(&summary).contains(&("JI172", 3)), "{summary}");
     assert_eq!(summary["samples"]["named_percent"], 0.0);
-    assert_eq!(recorded.run(&["--fail-under", "1"]).status.code(), Some(3));
+    assert_eq!(profile.run(&["--fail-under", "1"]).status.code(), Some(3));
 
-    recorded.map(10);
-    let (named, summary) = recorded.told();
+    profile.map(10);
+    let (named, summary) = profile.summarize();
     assert!(
         named.contains("4 samples, 3 in JIT code, 3 of them named (100.0 %)"),
         "{named}"
     );
     assert!(named.contains(NEXT), "{named}");
-    assert_eq!(summary["warnings"], Value::Array(Vec::new()));
-    assert_eq!(recorded.run(&["--fail-under", "100"]).status.code(), Some(0));
+    assert_eq!(summary["diagnostics"], Value::Array(Vec::new()));
+    assert_eq!(profile.run(&["--fail-under", "100"]).status.code(), Some(0));
 }
 
-/// The dump is lost, so that all samples in its code are without a name.
+/// Without the jitdump, no sample in its code has a name.
 #[test]
 fn a_lost_dump_leaves_nothing_for_perf_report() {
     let folder = scratch();
     let input = folder.path().join("perf.data");
     std::fs::copy(capture::profile("php82"), &input).unwrap();
-    let said = inject(&input, &folder.path().join("out.data"), &[]);
-    assert!(
-        said.contains("warning: no sample in JIT code has a name (198)"),
-        "{said}"
-    );
+    let (said, summary) = summarize(&input, &folder.path().join("out.data"));
+    assert!(has_code(&said, "JI172"), "{said}");
+    assert!(warnings(&summary).contains(&("JI172", 198)), "{summary}");
     assert!(!said.contains(NEXT), "{said}");
 }
 
-/// Made of logs and traces, a profile has nothing but names.
+/// All code in a profile made of a log or trace has a name.
 #[test]
 fn a_profile_made_of_a_log_leads_to_perf_report() {
     for (name, file) in [("mono-alloc", "trace.mlpd"), ("xray-fdr-pie14", "trace.xray")] {
@@ -145,68 +153,66 @@ fn a_profile_made_of_a_log_leads_to_perf_report() {
             &[],
         );
         assert!(said.contains(NEXT), "{said}");
-        assert!(!said.contains("has a name"), "{said}");
+        assert!(!has_code(&said, "JI172"), "{said}");
     }
 }
 
-/// The names of the runtimes whose options are listed.
+/// Returns the names of the runtimes whose options are printed.
 fn listed(said: &str) -> Vec<&str> {
-    let notes = said
+    let hints = said
         .lines()
-        .filter_map(|line| line.strip_prefix("jitinject: note: "));
-    let names = notes.filter_map(|note| note.split_once(": "));
-    names.map(|(name, _)| name).collect()
+        .filter_map(|line| line.strip_prefix("jitinject: warning[JI175]: "));
+    hints.map(|hint| hint.split_once(": ").unwrap().0).collect()
 }
 
 #[test]
 fn only_runtimes_of_processes_with_unnamed_samples_are_listed() {
-    let mut recorded = Recorded::new();
-    recorded.process(10, "/usr/bin/dotnet");
-    recorded.process(20, "/usr/bin/python3.13");
-    recorded.map(10);
-    recorded.sample(10, REGION + 8);
-    recorded.sample(20, PROGRAM + 8);
-    let (said, _) = recorded.told();
-    assert!(listed(&said).is_empty(), "all are named: {said}");
+    let mut profile = TestProfile::new();
+    profile.process(10, "/usr/bin/dotnet");
+    profile.process(20, "/usr/bin/python3.13");
+    profile.map(10);
+    profile.sample(10, REGION + 8);
+    profile.sample(20, PROGRAM + 8);
+    let (said, _) = profile.summarize();
+    assert!(listed(&said).is_empty(), "all samples have names: {said}");
 
-    // One that nothing is known of, and a child of one that is known.
-    recorded.process(30, "/usr/bin/unheard-of");
-    recorded.sample(30, REGION + 8);
-    let (said, _) = recorded.told();
+    // An unknown program, and a child process of a known one.
+    profile.process(30, "/usr/bin/unheard-of");
+    profile.sample(30, REGION + 8);
+    let (said, summary) = profile.summarize();
     assert!(listed(&said).is_empty(), "{said}");
-    assert!(
-        said.contains("1 process has samples in JIT code that no file describes, and no known JIT runtime"),
-        "{said}"
-    );
-    recorded.process(40, "/usr/bin/luajit");
-    let time = recorded.tick();
-    recorded.profile.fork(41, 40, time);
-    recorded.sample(41, REGION + 8);
-    let (said, _) = recorded.told();
+    assert!(has_code(&said, "JI177"), "{said}");
+    assert!(warnings(&summary).contains(&("JI177", 1)), "{summary}");
+    profile.process(40, "/usr/bin/luajit");
+    let time = profile.tick();
+    profile.profile.fork(41, 40, time);
+    profile.sample(41, REGION + 8);
+    let (said, summary) = profile.summarize();
+    assert!(has_code(&said, "JI176"), "{said}");
+    assert!(warnings(&summary).contains(&("JI176", 2)), "{summary}");
     assert_eq!(listed(&said), ["LuaJIT"], "{said}");
-    assert!(said.contains("LuaJIT: it has no option for this"), "{said}");
+    assert!(said.contains("LUAJIT_USE_PERFTOOLS"), "{said}");
 }
 
 #[test]
 fn where_no_file_is_found_only_runtimes_that_were_sampled_are_listed() {
-    let mut recorded = Recorded::new();
-    recorded.process(10, "/usr/bin/idle");
-    recorded.process(20, "/usr/lib/libdnnl.so.3");
-    recorded.process(30, "/usr/bin/node");
-    recorded.sample(10, PROGRAM + 8);
-    let (said, _) = recorded.told();
+    let mut profile = TestProfile::new();
+    profile.process(10, "/usr/bin/idle");
+    profile.process(20, "/usr/lib/libdnnl.so.3");
+    profile.process(30, "/usr/bin/node");
+    profile.sample(10, PROGRAM + 8);
+    let (said, _) = profile.summarize();
     assert!(listed(&said).is_empty(), "{said}");
-    assert!(
-        said.contains("No sampled process runs a known JIT runtime"),
-        "{said}"
-    );
-    recorded.sample(20, REGION + 8);
-    let (said, _) = recorded.told();
+    assert!(has_code(&said, "JI174"), "{said}");
+    profile.sample(20, REGION + 8);
+    let (said, _) = profile.summarize();
+    assert!(has_code(&said, "JI173"), "{said}");
     assert_eq!(listed(&said), ["oneDNN"], "{said}");
     assert!(said.contains("ONEDNN_JIT_PROFILE=6"), "{said}");
 }
 
-/// What is in the place of its perf map is no file. That is worth a note only if names are missing.
+/// A directory at the path of its perf map counts as an unreadable file system of the process. That is reported only if
+/// names are missing.
 #[test]
 fn file_systems_of_processes_whose_samples_are_named_are_not_missed() {
     struct Running(std::process::Child);
@@ -220,40 +226,36 @@ fn file_systems_of_processes_whose_samples_are_named_are_not_missed() {
     let running = Running(std::process::Command::new("sleep").arg("1000").spawn().unwrap());
     let pid = running.0.id();
     std::fs::create_dir(format!("/tmp/perf-{pid}.map")).unwrap();
-    let mut recorded = Recorded::new();
-    // A process that runs may be another user's, whose file system can't be read.
+    let mut profile = TestProfile::new();
+    // Not a running process, whose file system may be unreadable as well.
     let other = PID;
-    recorded.process(other, "/usr/bin/node");
-    recorded.process(pid, "/usr/bin/sleep");
-    recorded.sample(other, REGION + 8);
-    recorded.sample(pid, PROGRAM + 8);
-    let (said, _) = recorded.told();
-    assert!(!said.contains("file systems"), "{said}");
-    recorded.sample(pid, REGION + 8);
-    let (said, _) = recorded.told();
-    assert!(
-        said.contains("cannot read the file systems of 1 process with unnamed samples"),
-        "{said}"
-    );
+    profile.process(other, "/usr/bin/node");
+    profile.process(pid, "/usr/bin/sleep");
+    profile.sample(other, REGION + 8);
+    profile.sample(pid, PROGRAM + 8);
+    let (said, summary) = profile.summarize();
+    assert!(!has_code(&said, "JI178"), "{said}");
+    assert!(diagnostics(&summary, "JI178").is_empty(), "{summary}");
+    profile.sample(pid, REGION + 8);
+    let (said, summary) = profile.summarize();
+    assert!(has_code(&said, "JI178"), "{said}");
+    assert!(warnings(&summary).contains(&("JI178", 1)), "{summary}");
 }
 
-/// V8's damaged file names are repaired without a loss.
+/// Repairing V8's damaged file names loses nothing.
 #[test]
 fn repairs_are_notes_for_those_who_ask() {
     let folder = scratch();
     let output = folder.path().join("out.data");
-    let repaired = "lines with damaged file names";
     for (more, is_expected) in [(&[][..], false), (&["-v"], true)] {
         let said = inject(&capture::profile("node20"), &output, more);
-        assert_eq!(said.contains(repaired), is_expected, "{said}");
+        assert_eq!(has_code(&said, "JI024"), is_expected, "{said}");
     }
     let summary = attempt(&capture::profile("node20"), &output, &["-q", "--summary", "-"]);
     let summary: Value = serde_json::from_slice(&summary.stdout).unwrap();
-    assert_eq!(summary["notes"], Value::Array(Vec::new()));
-    assert!(
-        summary["details"][0].as_str().unwrap().contains(repaired),
-        "{summary}"
-    );
+    assert_eq!(summary["diagnostics"].as_array().unwrap().len(), 1, "{summary}");
+    assert_eq!(summary["diagnostics"][0]["code"], "JI024");
+    assert_eq!(summary["diagnostics"][0]["severity"], "note");
 }
 
 fn run(arguments: &[&str], folder: &Path) -> Output {
@@ -261,22 +263,22 @@ fn run(arguments: &[&str], folder: &Path) -> Output {
 }
 
 #[test]
-fn a_missing_file_of_an_option_is_no_reason_to_name_a_profile() {
+fn for_a_missing_file_of_an_option_no_profile_is_suggested() {
     let folder = scratch();
     let input = capture::profile("php82");
     for option in ["--jitdump", "--perf-map", "--mono-log", "--xray-log"] {
         let output = run(&["-i", tools::text(&input), option, "nosuch.file"], folder.path());
         let said = said(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("cannot read nosuch.file"), "{said}");
-        assert!(!said.contains("-i,"), "{said}");
+        assert_eq!(codes(&said), ["JI400"], "{said}");
+        assert!(said.contains("error[JI400]: nosuch.file: "), "{said}");
+        assert!(said.contains(&format!("help: {CHECK_PATH}")), "{said}");
+        assert!(!said.contains(RECORD_FIRST), "{said}");
     }
-    let output = run(&["-i", "nosuch.data"], folder.path());
-    assert!(
-        said(&output).contains("name a profile with -i"),
-        "{}",
-        said(&output)
-    );
+    let said = said(&run(&["-i", "nosuch.data"], folder.path()));
+    assert_eq!(codes(&said), ["JI400"], "{said}");
+    assert!(said.contains("error[JI400]: nosuch.data: "), "{said}");
+    assert!(said.contains(&format!("help: {RECORD_FIRST}")), "{said}");
 }
 
 #[test]

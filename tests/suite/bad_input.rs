@@ -1,32 +1,63 @@
-//! Damaged, missing and hostile files: one clear message, and whatever can be saved is saved.
+//! Damaged, missing and hostile files: one diagnostic each, and the undamaged part is used.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
+use jitinject::diagnostics::{Diagnostic, Issue};
+use jitinject::files::MappedFile;
 use jitinject::inject::Options;
 use jitinject::perf::Profile;
 use jitinject::perf::output::{Edits, Rewrite};
+use jitinject::runtime::jitdump::Header;
+use serde_json::Value;
 
 use crate::support::damage::damage;
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Generated, Plan, Random, generate};
 use crate::support::model;
 use crate::support::profile::ProfileWriter;
-use crate::support::{attempt, capture, inject, inject_into, objects_of, said, scratch, shown, tools};
+use crate::support::{
+    attempt, capture, codes, diagnostics, has_code, inject, inject_into, objects_of, said, scratch, shown,
+    tools,
+};
 
-/// Runs on `input`, which must fail with status 1, write nothing and name the file; returns what was said.
-fn fails(folder: &Path, input: &Path, output: &Path) -> String {
+/// Runs jitinject on `input`; returns its standard error. Checks that it fails with status 1 and only the expected
+/// error, and creates no file.
+fn fails(folder: &Path, input: &Path, output: &Path, expected: &Diagnostic) -> String {
     let before = entries(folder);
     let ran = attempt(input, output, &[]);
     let said = said(&ran);
     assert_eq!(ran.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("jitinject: error: "), "{said}");
-    assert!(said.contains(tools::text(input)), "{said}");
-    assert_eq!(entries(folder), before, "nothing is left behind");
+    let line = format!("jitinject: error[{}]: {expected}", expected.issue.id());
+    assert_eq!(said.lines().next(), Some(&*line), "{said}");
+    assert_eq!(codes(&said).len(), 1, "{said}");
+    assert_eq!(entries(folder), before, "no file is left");
     said
 }
 
+/// Runs jitinject on `input`, which must succeed; returns its standard error and its summary.
+fn inject_with_summary(input: &Path, output: &Path) -> (String, Value) {
+    let ran = attempt(input, output, &["--summary", "-"]);
+    assert!(ran.status.success(), "{}: {}", ran.status, said(&ran));
+    (said(&ran), serde_json::from_slice(&ran.stdout).unwrap())
+}
+
+/// Returns whether a line of standard error has a diagnostic's code and also a text, such as a file name.
+fn reports(said: &str, code: &str, text: &str) -> bool {
+    said.lines()
+        .any(|line| has_code(line, code) && line.contains(text))
+}
+
+/// Returns why a file cannot be used as a jitdump.
+fn rejection(path: &Path) -> Diagnostic {
+    match MappedFile::open(path) {
+        Ok(file) => Header::parse(&file).unwrap_err(),
+        Err(cause) => Diagnostic::cannot_read(path, &cause),
+    }
+}
+
+/// Returns the paths in a folder, sorted.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
@@ -37,54 +68,62 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_no_profile_says_so() {
+fn files_that_are_not_profiles_are_rejected() {
     let folder = scratch();
     let input = folder.path().join("perf.data");
     let output = folder.path().join("out.data");
-    assert!(fails(folder.path(), &input, &output).contains("No such file"));
-    let of_size = |size: u64| [&b"PERFILE2"[..], &size.to_le_bytes()].concat();
+    let missing = std::fs::File::open(&input).unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+    let is_missing = |path: &Path| Diagnostic::cannot_read(path, &missing);
+    fails(folder.path(), &input, &output, &is_missing(&input));
+    let with_header_size = |size: u64| [&b"PERFILE2"[..], &size.to_le_bytes()].concat();
+    let too_short = |size: u64| Diagnostic::new(Issue::ProfileTooShort).with("size", size);
     for (content, expected) in [
-        (&b""[..], "ends after 0 bytes"),
-        (b"PERFILE2 and", "ends after 12 bytes"),
-        (b"\x7fELF 64-bit", "does not start with PERFILE2"),
-        (&of_size(16), "no record in it says what was recorded"),
-        (&of_size(20), "less than perf writes"),
-        (&of_size(104), "ends after 16 bytes"),
+        (&b""[..], too_short(0)),
+        (b"PERFILE2 and", too_short(12)),
+        (b"\x7fELF 64-bit", Diagnostic::new(Issue::NotAProfile)),
+        (&with_header_size(16), Diagnostic::new(Issue::ProfileNoAttrs)),
+        (
+            &with_header_size(20),
+            Diagnostic::new(Issue::ProfileHeaderSize).with("size", 20),
+        ),
+        (&with_header_size(104), too_short(16)),
     ] {
         std::fs::write(&input, content).unwrap();
-        let said = fails(folder.path(), &input, &output);
-        assert!(said.contains(expected), "{said}");
+        fails(folder.path(), &input, &output, &expected.in_file(&input));
     }
     std::fs::remove_file(&input).unwrap();
     std::fs::create_dir(&input).unwrap();
-    assert!(fails(folder.path(), &input, &output).contains("perf.data/data: No such file"));
+    fails(folder.path(), &input, &output, &is_missing(&input.join("data")));
 }
 
 #[test]
-fn compressed_records_that_are_none_are_left_out_and_told() {
+fn invalid_compressed_records_are_left_out_and_reported() {
     const COMPRESSED: u32 = 81;
+    const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let folder = scratch();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.comm(1, "first", false, 1);
-    // the start of a frame, and nonsense
-    profile.record(
-        COMPRESSED,
-        0,
-        &[&[0x28, 0xb5, 0x2f, 0xfd][..], &[0xff; 64]].concat(),
-    );
+    // The start of a Zstandard frame, then invalid bytes.
+    profile.record(COMPRESSED, 0, &[&MAGIC[..], &[0xff; 64]].concat());
     profile.comm(1, "second", false, 2);
     let input = folder.path().join("perf.data");
-    std::fs::write(&input, profile.finish()).unwrap();
+    let file = profile.finish();
+    std::fs::write(&input, &file).unwrap();
     let output = folder.path().join("out.data");
-    let said = inject(&input, &output, &[]);
-    assert!(
-        said.contains("compressed records that can't be decompressed, left out (at "),
-        "{said}"
-    );
+    let (said, summary) = inject_with_summary(&input, &output);
+    assert!(has_code(&said, "JI155"), "{said}");
+    let found = diagnostics(&summary, "JI155");
+    let [found] = found[..] else { panic!("{found:?}") };
+    assert_eq!(found["file"], tools::text(&input));
+    assert_eq!(found["count"], 1);
+    // The magic number follows the record's header of 8 bytes.
+    let magic = file.windows(4).position(|bytes| bytes == MAGIC).unwrap();
+    assert_eq!(found["offset"], magic - 8);
     assert_eq!(model::parse(&std::fs::read(&output).unwrap()).records.len(), 2);
 }
 
-/// A profile and its dump, without anything special.
+/// Writes a profile and its dump, without any special cases.
 fn small(folder: &Path, functions: u64, samples: u64) -> Generated {
     let plan = Plan {
         functions,
@@ -104,11 +143,18 @@ fn an_output_that_is_an_input_is_refused() {
     std::fs::hard_link(&generated.profile, &hard_link).unwrap();
     symlink(&generated.profile, &soft_link).unwrap();
     for output in [&generated.profile, &hard_link, &soft_link] {
-        assert!(fails(folder.path(), &generated.profile, output).contains("is the same file as the input"));
+        let same = Diagnostic::new(Issue::OutputIsInput).in_file(output);
+        let same = same.with("input", generated.profile.display());
+        fails(folder.path(), &generated.profile, output, &same);
     }
     let dump = folder.path().join("jit-5000.dump");
     let ran = attempt(&generated.profile, &dump, &[]);
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert!(
+        reports(&said(&ran), "JI403", tools::text(&dump)),
+        "{}",
+        said(&ran)
+    );
     assert_eq!(std::fs::read(&generated.profile).unwrap(), profile);
 }
 
@@ -119,49 +165,51 @@ fn an_unfinished_or_cut_profile_keeps_what_is_whole() {
     let file = std::fs::read(&generated.profile).unwrap();
     let output = folder.path().join("out.data");
     let mut unfinished = file.clone();
-    // the size of the records, which perf writes at the end
+    // The size of the records, which perf writes at the end of the recording.
     unfinished[48..56].fill(0);
     for (content, expected, samples) in [
-        (unfinished, "the recording was not finished", 500),
-        (
-            file[..file.len() - 100].to_vec(),
-            "the file ends before its records do",
-            499,
-        ),
+        (unfinished, &["JI150"][..], 500),
+        (file[..file.len() - 100].to_vec(), &["JI151", "JI160"], 499),
     ] {
         std::fs::write(&generated.profile, content).unwrap();
         let said = inject(&generated.profile, &output, &[]);
-        assert!(said.contains(expected), "{said}");
+        for code in expected {
+            assert!(
+                reports(&said, code, tools::text(&generated.profile)),
+                "{code}: {said}"
+            );
+        }
         let shown = shown::stacks(&output);
         assert_eq!(shown.len(), samples);
         assert!(shown.iter().all(|sample| sample.frames[0].starts_with("fn_")));
     }
 }
 
-/// Several runtimes were recorded; one dump is spoilt, the others must still come out. There are no perf maps
-/// to stand in.
+/// Several runtimes were recorded, and one of their dumps cannot be used. No perf map takes its place.
 #[test]
 fn one_bad_dump_costs_only_its_own_process() {
-    type Spoil = fn(&Path);
-    let spoil: [(&str, Spoil); 6] = [
-        ("not found there", |path| std::fs::remove_file(path).unwrap()),
-        ("is empty", |path| std::fs::write(path, "").unwrap()),
-        ("ends after 9 bytes", |path| {
+    type Damage = fn(&Path);
+    let damages: [(Option<Issue>, Damage); 6] = [
+        (None, |path| std::fs::remove_file(path).unwrap()),
+        (Some(Issue::JitdumpEmpty), |path| {
+            std::fs::write(path, "").unwrap()
+        }),
+        (Some(Issue::JitdumpTooShort), |path| {
             std::fs::write(path, b"DTiJ\x01\0\0\0\x28").unwrap()
         }),
-        ("is not a jitdump", |path| {
+        (Some(Issue::NotAJitdump), |path| {
             std::fs::write(path, "\x7fELF and so on").unwrap()
         }),
-        ("is not a regular file", |path| {
+        (Some(Issue::CannotRead), |path| {
             std::fs::remove_file(path).unwrap();
             tools::run("mkfifo", &[tools::text(path)]);
         }),
-        ("directory", |path| {
+        (Some(Issue::CannotRead), |path| {
             std::fs::remove_file(path).unwrap();
             std::fs::create_dir(path).unwrap();
         }),
     ];
-    for (expected, spoil) in spoil {
+    for (reason, damage) in damages {
         let folder = scratch();
         for entry in std::fs::read_dir(capture::folder("multi")).unwrap() {
             let entry = entry.unwrap();
@@ -169,11 +217,27 @@ fn one_bad_dump_costs_only_its_own_process() {
                 std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
             }
         }
-        spoil(&folder.path().join("jit-4834.dump"));
+        let dump = folder.path().join("jit-4834.dump");
+        damage(&dump);
         let output = folder.path().join("out.data");
-        let said = inject(&folder.path().join("perf.data"), &output, &[]);
-        assert!(said.contains("jitdump of process 4834"), "{said}");
-        assert!(said.contains(expected), "{expected}: {said}");
+        let (said, summary) = inject_with_summary(&folder.path().join("perf.data"), &output);
+        let code = match reason {
+            None => "JI213",
+            Some(_) => "JI215",
+        };
+        assert_eq!(codes(&said), [code], "{reason:?}");
+        let found = diagnostics(&summary, code)[0];
+        assert_eq!(
+            found["file"], "/tmp/jit-4834.dump",
+            "the path that the profile has"
+        );
+        let message = found["message"].as_str().unwrap();
+        assert!(message.contains("4834"), "{message}");
+        if let Some(reason) = reason {
+            let rejection = rejection(&dump);
+            assert_eq!(rejection.issue, reason);
+            assert!(message.contains(&rejection.message()), "{message}");
+        }
         let php: u64 = capture::truth("multi")
             .iter()
             .filter(|((pid, _), _)| *pid == 4834)
@@ -197,20 +261,22 @@ fn a_dump_of_another_run_is_not_believed() {
     let folder = scratch();
     let generated = small(folder.path(), 10, 10);
     let path = folder.path().join("jit-5000.dump");
-    for (time, expected) in [
-        (u64::MAX / 4, "was written after this recording ended"),
-        (500_000_000_000, "was complete before the process mapped it"),
+    for (time, reason) in [
+        (u64::MAX / 4, Issue::WrittenLater),
+        (500_000_000_000, Issue::CompleteBefore),
     ] {
         let mut dump = DumpWriter::new(ByteOrder::Little, 62, 5000);
         dump.load(time, 0x7f08_0000_0000, 0, b"stale", &[0; 4096]);
         std::fs::write(&path, dump.bytes).unwrap();
-        let said = inject(&generated.profile, &folder.path().join("out.data"), &[]);
-        assert!(said.contains("belongs to another run"), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let (said, summary) = inject_with_summary(&generated.profile, &folder.path().join("out.data"));
+        assert!(reports(&said, "JI215", tools::text(&path)), "{said}");
+        let message = diagnostics(&summary, "JI215")[0]["message"].as_str().unwrap();
+        assert!(message.contains(&Diagnostic::new(reason).message()), "{message}");
+        assert_eq!(summary["functions"]["loaded"], 0, "{said}");
     }
 }
 
-/// A profile with one sample in each of some functions, which a dump gives names to.
+/// Writes a profile with one sample in each of some functions, and a dump with their names.
 fn with_names(folder: &Path, names: &[&[u8]]) -> PathBuf {
     let path = folder.join("jit-7.dump");
     let mut dump = DumpWriter::new(ByteOrder::Little, 62, 7);
@@ -282,8 +348,11 @@ fn a_hostile_path_in_a_marker_does_not_reach_the_terminal() {
     let input = folder.path().join("perf.data");
     std::fs::write(&input, profile.finish()).unwrap();
     let said = inject(&input, &folder.path().join("out.data"), &[]);
-    assert!(said.contains("jit-7.dump"), "{said}");
-    assert!(said.contains("is not a jitdump"), "{said}");
+    assert!(reports(&said, "JI213", "jit-7.dump"), "{said}");
+    assert!(reports(&said, "JI215", "jit-8.dump"), "{said}");
+    let rejection = rejection(&hostile.join("jit-8.dump"));
+    assert_eq!(rejection.issue, Issue::NotAJitdump);
+    assert!(reports(&said, "JI215", &rejection.message()), "{said}");
     assert!(!said.contains('\x1b'), "{said}");
 }
 
@@ -296,31 +365,34 @@ fn links_and_strangers_files_in_the_way_are_not_touched() {
     std::fs::write(victim.join("precious"), "text").unwrap();
     let output = folder.path().join("out.data");
     let objects = folder.path().join("out.data.elf");
-    // the folder for objects is a link
+    // The folder for objects is a symbolic link.
     symlink(&victim, &objects).unwrap();
     let ran = attempt(&input, &output, &[]);
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert_eq!(codes(&said(&ran)), ["JI408"], "{}", said(&ran));
     assert!(!output.exists());
-    // or holds something that is not ours
+    // The folder has a file that jitinject did not write.
     std::fs::remove_file(&objects).unwrap();
     std::fs::rename(&victim, &objects).unwrap();
     let ran = attempt(&input, &output, &[]);
     assert_eq!(ran.status.code(), Some(1));
+    assert_eq!(codes(&said(&ran)), ["JI409"], "{}", said(&ran));
+    assert!(reports(&said(&ran), "JI409", "precious"), "{}", said(&ran));
     assert!(
-        said(&ran).contains("\"precious\", which is not ours to replace"),
+        reports(&said(&ran), "JI409", tools::text(&objects)),
         "{}",
         said(&ran)
     );
     assert_eq!(std::fs::read_to_string(objects.join("precious")).unwrap(), "text");
     std::fs::remove_dir_all(&objects).unwrap();
-    // the output itself is a link: it is replaced, and what it points to stays
+    // The output is a link: it is replaced, and its target stays.
     let target = folder.path().join("target");
     std::fs::write(&target, "text").unwrap();
     symlink(&target, &output).unwrap();
     inject_into(folder.path(), &input, &[]);
     assert_eq!(std::fs::read_to_string(target).unwrap(), "text");
     assert!(!std::fs::symlink_metadata(&output).unwrap().is_symlink());
-    // a second run replaces the first's objects and leaves nothing beside them
+    // A second run replaces the objects of the first one, and leaves no other files.
     inject_into(folder.path(), &input, &[]);
     let left = entries(folder.path());
     assert_eq!(left.len(), 5, "{left:?}");
@@ -333,38 +405,55 @@ fn functions_that_cannot_be_are_passed_over() {
     let input = with_names(folder.path(), &[b"good"]);
     let mut dump = DumpWriter::new(ByteOrder::Little, 62, 7);
     dump.load(990, 0x4000_0000, 1, b"of no size", b"");
-    dump.load(991, u64::MAX - 8, 2, b"behind the end of memory", &[0; 64]);
+    let mut starts = Vec::new();
+    let mut start = |dump: &DumpWriter| starts.push(dump.bytes.len());
+    start(&dump);
+    dump.load(991, u64::MAX - 8, 2, b"beyond the end of memory", &[0; 64]);
+    start(&dump);
     dump.moved(992, 0x1234, 0x5678, 10, 99);
     dump.record(0, 993, b"far too short");
+    start(&dump);
     dump.record(2, 994, b"too short as well");
+    start(&dump);
     dump.record(4, 995, &[0xff; 40]);
-    dump.record(99, 996, b"of a type to come");
+    start(&dump);
+    dump.record(99, 996, b"of a future type");
     dump.load(1000, 0x4000_0000, 0, b"good", &[0x90; 64]);
-    std::fs::write(folder.path().join("jit-7.dump"), dump.bytes).unwrap();
+    let path = folder.path().join("jit-7.dump");
+    std::fs::write(&path, dump.bytes).unwrap();
     let output = folder.path().join("out.data");
-    let said = inject(&input, &output, &[]);
-    for expected in [
-        "LOAD records whose name or code does not fit, passed over (2,",
-        "MOVE records of unknown functions, passed over (at ",
-        "records of unknown types, passed over (at ",
-    ] {
-        assert!(said.contains(expected), "{expected}: {said}");
+    let (said, summary) = inject_with_summary(&input, &output);
+    let expected = [
+        ("JI014", 2),
+        ("JI016", 1),
+        ("JI017", 1),
+        ("JI019", 1),
+        ("JI020", 1),
+    ];
+    assert_eq!(codes(&said), expected.map(|(code, _)| code), "{said}");
+    for ((code, count), start) in expected.into_iter().zip(starts) {
+        let found = diagnostics(&summary, code);
+        let [found] = found[..] else { panic!("{found:?}") };
+        assert_eq!(found["severity"], "warning");
+        assert_eq!(found["file"], tools::text(&path));
+        assert_eq!(found["count"], count, "{found}");
+        assert_eq!(found["offset"], start, "{found}");
     }
     assert_eq!(shown::leaves(&output)[0].frames, ["good"]);
 }
 
-/// In a pipe, the size of an attribute tells it from the ids behind it; in a file the header does.
+/// In a pipe, the IDs start where the attribute ends by its own size; in a file, the header has the size.
 #[test]
 fn attributes_that_lie_about_their_size_reach_a_pipe_whole() {
-    /// Where the first attribute says how long it is.
+    /// Offset of the first attribute's size.
     const SIZE: usize = 104 + 2 * 8 + 4;
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.ids = vec![11, 12];
     profile.comm(1, "name", false, 1);
     let plain = profile.finish();
-    for says in [0u32, 1, 64, 1000, u32::MAX] {
+    for size in [0u32, 1, 64, 1000, u32::MAX] {
         let mut file = plain.clone();
-        file[SIZE..SIZE + 4].copy_from_slice(&says.to_le_bytes());
+        file[SIZE..SIZE + 4].copy_from_slice(&size.to_le_bytes());
         let profile = Profile::parse(&file).unwrap();
         let rewrite = Rewrite {
             profile: &profile,
@@ -385,11 +474,11 @@ fn attributes_that_lie_about_their_size_reach_a_pipe_whole() {
                 .map(|it| it.ids.to_vec())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(ids(&piped), ids(&profile), "{says}");
+        assert_eq!(ids(&piped), ids(&profile), "{size}");
     }
 }
 
-/// Whatever a profile or a dump holds, the run ends, with an output or with an error.
+/// Every run on a damaged profile or dump ends, with an output or with an error.
 #[test]
 fn damage_of_any_kind_neither_panics_nor_hangs() {
     let mut random = Random::new(1);
@@ -430,15 +519,15 @@ fn damage_of_any_kind_neither_panics_nor_hangs() {
     }
     assert!(
         outcomes[1] > 300,
-        "most damage leaves something to save: {outcomes:?}"
+        "with most damage there is an output: {outcomes:?}"
     );
 }
 
-/// Damage in the middle of a recording costs the records that it lies in, and no more.
+/// Damage in the middle of a recording costs only the damaged records.
 #[test]
 fn samples_outside_damage_in_a_profile_keep_their_names() {
-    type Spoil = fn(&mut [u8]);
-    let spoil: [(&str, Spoil); 3] = [
+    type Damage = fn(&mut [u8]);
+    let damages: [(&str, Damage); 3] = [
         ("a header of zeros", |bytes| bytes[..8].fill(0)),
         ("a size doubled", |bytes| {
             let size = u16::from_le_bytes([bytes[6], bytes[7]]) * 2;
@@ -463,32 +552,32 @@ fn samples_outside_damage_in_a_profile_keep_their_names() {
         inject(&input, &output, &[]);
         let expected = shown::stacks(&output);
         let (start, end) = middle(&sound);
-        for (what, spoil) in spoil {
+        for (what, damage) in damages {
             let mut damaged = sound.clone();
-            spoil(&mut damaged[start..end]);
+            damage(&mut damaged[start..end]);
             std::fs::write(&input, &damaged).unwrap();
             let said = inject(&input, &output, &[]);
             assert!(
-                said.contains("damage among its records, "),
+                reports(&said, "JI159", tools::text(&input)),
                 "{name}, {what}: {said}"
             );
             let shown = shown::stacks(&output);
             let profile = Profile::parse(&sound).unwrap();
             let base = profile.data_offset as usize;
-            // What the damage lies in may be one sample or many.
-            let reach = damaged
+            // One or many samples are damaged.
+            let last = damaged
                 .iter()
                 .zip(&sound)
                 .rposition(|(one, other)| one != other)
                 .unwrap();
             let touched = profile.records().filter(|record| {
                 let (from, to) = (base + record.offset as usize, base + record.end() as usize);
-                record.kind == 9 && start < to && from <= reach
+                record.kind == 9 && start < to && from <= last
             });
             let touched = touched.count();
             assert_eq!(shown.len(), expected.len() - touched, "{name}, {what}");
             let mut left = expected.iter();
-            // Those that are shown are the same, in the same order.
+            // The others are the same, in the same order.
             assert!(
                 shown.iter().all(|sample| left.any(|other| other == sample)),
                 "{name}, {what}"
@@ -497,7 +586,7 @@ fn samples_outside_damage_in_a_profile_keep_their_names() {
     }
 }
 
-/// Where in a file the sample in the middle of its records starts, and where records end.
+/// Returns where in a file the sample in the middle of its records starts, and where the records end.
 fn middle(file: &[u8]) -> (usize, usize) {
     let profile = Profile::parse(file).unwrap();
     let base = profile.data_offset as usize;
@@ -508,7 +597,7 @@ fn middle(file: &[u8]) -> (usize, usize) {
 }
 
 #[test]
-fn packed_files_are_told_with_the_program_to_unpack_them() {
+fn for_compressed_files_the_program_to_decompress_them_is_named() {
     let packed: [(&str, &[u8]); 5] = [
         ("gzip", &[0x1f, 0x8b, 8]),
         ("zstd", &[0x28, 0xb5, 0x2f, 0xfd]),
@@ -519,26 +608,28 @@ fn packed_files_are_told_with_the_program_to_unpack_them() {
     for (program, start) in packed {
         let folder = scratch();
         let output = folder.path().join("out.data");
-        let packed = |name: &str| {
+        let write = |name: &str| {
             let path = folder.path().join(name);
             std::fs::write(&path, [start, &[0; 100]].concat()).unwrap();
             path
         };
-        let ran = attempt(&packed("perf.data.packed"), &output, &[]);
-        assert!(!ran.status.success());
-        let told =
-            format!("it is compressed with {program}; unpack it first: {program} -dc FILE > perf.data");
-        assert!(said(&ran).contains(&told), "{}", said(&ran));
+        let input = write("perf.data.packed");
+        let packed = Diagnostic::new(Issue::ProfilePacked).with("program", program);
+        let packed = packed.in_file(&input);
+        let said = fails(folder.path(), &input, &output, &packed);
+        assert!(packed.help().contains(&format!("{program} -dc ")));
+        assert!(said.contains(&packed.help()), "{said}");
         for (option, name) in [("--jitdump", "jit-11682.dump"), ("--perf-map", "perf-11682.map")] {
-            let path = packed(name);
+            let path = write(name);
             let said = inject(
                 &capture::profile("node20"),
                 &output,
                 &[option, tools::text(&path)],
             );
-            let told = format!("is compressed with {program}: not used; unpack it with {program} -d");
-            let is_told = |line: &str| line.contains(name) && line.contains(&told);
-            assert!(said.lines().any(is_told), "{said}");
+            let packed = Diagnostic::new(Issue::FileCompressed).with("program", program);
+            let packed = packed.in_file(&path).to_string();
+            assert!(reports(&said, "JI203", &packed), "{said}");
+            assert!(reports(&said, "JI203", &format!("{program} -d")), "{said}");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Objects in a build-id cache: perf and debuginfod find them there, and what others put there stays and does
-//! no harm.
+//! Objects in a build-ID cache: perf and debuginfod find them there. Files of others stay and cannot mislead jitinject.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::FUNCTION_LAYOUT;
 use crate::support::build_id_cache::{Entry, elf_dir, inject_with_cache, tree};
-use crate::support::{attempt, capture, inject, jitinject, objects_of, said, scratch, tools};
+use crate::support::{attempt, capture, codes, inject, jitinject, objects_of, said, scratch, tools};
 
 #[test]
 fn the_rest_of_the_output_is_the_same_with_a_cache() {
@@ -47,20 +46,31 @@ fn what_is_in_the_cache_stays() {
         let json: Value = serde_json::from_slice(&fs::read(&summary).unwrap()).unwrap();
         let counts = &json["build_id_cache"];
         let (path, objects, added) = (&counts["path"], &counts["objects"], &counts["added"]);
-        let told = format!(
+        let expected = format!(
             "{objects} objects in the build-id cache {}, {added} of them new\n",
             cache.display()
         );
-        assert!(said.contains(&told), "{said}");
+        assert!(said.contains(&expected), "{said}");
         assert_eq!(*path, *tools::text(&cache));
-        serde_json::json!([objects, added, json["warnings"].as_array().unwrap().len()])
+        let diagnostics = json["diagnostics"].as_array().unwrap().iter();
+        let diagnostics: Vec<&Value> = diagnostics
+            .flat_map(|found| {
+                [
+                    &found["code"],
+                    &found["severity"],
+                    &found["file"],
+                    &found["count"],
+                ]
+            })
+            .collect();
+        serde_json::json!([objects, added, diagnostics])
     };
-    assert_eq!(run("php82", "a"), serde_json::json!([19, 19, 0]));
+    assert_eq!(run("php82", "a"), serde_json::json!([19, 19, []]));
     let first = tree(&cache);
-    assert_eq!(run("wasmtime", "b"), serde_json::json!([18, 18, 0]));
-    // The same objects, in the same place and in another.
-    assert_eq!(run("php82", "a"), serde_json::json!([19, 0, 0]));
-    assert_eq!(run("php82", "c"), serde_json::json!([19, 0, 0]));
+    assert_eq!(run("wasmtime", "b"), serde_json::json!([18, 18, []]));
+    // The same objects, with the same path and with another.
+    assert_eq!(run("php82", "a"), serde_json::json!([19, 0, []]));
+    assert_eq!(run("php82", "c"), serde_json::json!([19, 0, []]));
     let second = tree(&cache);
     assert!(first.iter().all(|(path, entry)| second[path] == *entry));
     assert_eq!(
@@ -68,7 +78,7 @@ fn what_is_in_the_cache_stays() {
         19 + 18
     );
 
-    // What claims to be an object and is not, and a link that leads nowhere.
+    // A file that is not an object, and a dangling link.
     let mut files = first.keys().filter(|path| path.ends_with("elf"));
     let wrong = cache.join(files.next().unwrap());
     fs::remove_file(&wrong).unwrap();
@@ -79,12 +89,13 @@ fn what_is_in_the_cache_stays() {
     let link = cache.join(links.find(|(path, _)| of_other(path)).unwrap().0);
     fs::remove_file(&link).unwrap();
     symlink("nowhere", &link).unwrap();
-    assert_eq!(run("php82", "a"), serde_json::json!([17, 0, 1]));
+    let occupied = serde_json::json!(["JI266", "warning", tools::text(&cache), 2]);
+    assert_eq!(run("php82", "a"), serde_json::json!([17, 0, occupied]));
     assert_eq!(fs::read(&wrong).unwrap(), b"somebody else's");
     assert_eq!(fs::read_link(&link).unwrap(), Path::new("nowhere"));
 }
 
-/// The build-id that a link stands for.
+/// Returns the build ID of a link.
 fn build_id(link: &Path) -> String {
     let names: Vec<&str> = link.iter().map(|name| name.to_str().unwrap()).collect();
     names[1..].concat()
@@ -116,14 +127,16 @@ fn links_in_the_cache_lead_nowhere_else() {
         let more = ["--build-id-cache", tools::text(&cache)];
         let ran = attempt(&capture::profile("php82"), &output, &more);
         assert_eq!(ran.status.code(), Some(1), "{planted}");
-        let expected = "the output is written, but not all of it could be added to the build-id cache";
-        assert!(said(&ran).contains(expected), "{planted}: {}", said(&ran));
+        let said = said(&ran);
+        assert_eq!(codes(&said), ["JI407"], "{planted}: {said}");
+        let expected = format!("error[JI407]: {}/", cache.display());
+        assert!(said.contains(&expected), "{planted}: {said}");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{planted}");
         assert_eq!(objects_of(&output).len(), 19, "{planted}");
     }
 }
 
-/// A file system that is another than the one for temporary files, as far as that can be had, holds copies.
+/// A cache on another file system has copies instead of links. /dev/shm is one if temporary files are elsewhere.
 #[test]
 fn objects_are_linked_where_that_can_be() {
     let folder = scratch();
@@ -159,7 +172,7 @@ fn objects_are_linked_where_that_can_be() {
 fn runs_at_the_same_time_can_share_a_cache() {
     let folder = scratch();
     let cache = folder.path().join("cache");
-    // Twice the same objects, which both want to add.
+    // Two runs add the same objects.
     let runs = ["php82", "php82", "wasmtime", "bun"];
     let start = |(number, name): (usize, &&str)| {
         jitinject()
@@ -202,11 +215,15 @@ fn a_cache_in_the_way_of_the_output_is_refused() {
             .output()
             .unwrap();
         assert_eq!(ran.status.code(), Some(1), "{cache}");
-        assert!(said(&ran).contains(cache), "{}", said(&ran));
+        // A file is not a folder to write to.
+        let code = if cache == "file" { "JI401" } else { "JI406" };
+        let said = said(&ran);
+        assert_eq!(codes(&said), [code], "{said}");
+        assert!(said.contains(&format!("error[{code}]: {cache}: ")), "{said}");
         assert_eq!(
             fs::read_dir(folder.path()).unwrap().count(),
             1,
-            "{cache}: nothing is written"
+            "{cache}: something was written"
         );
     }
 }

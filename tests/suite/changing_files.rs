@@ -1,6 +1,6 @@
 //! Files whose bytes change while they are read: no command may crash, whatever it reads.
 //!
-//! The changes are made in place, so that whoever maps the file sees them between one look and the next.
+//! The changes are made in place, so a program that maps the file may read different bytes each time.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -15,17 +15,17 @@ use crate::support::dump::DumpWriter;
 use crate::support::recording::{PID, Recording};
 use crate::support::{capture, jitinject, said, scratch, tools};
 
-/// How often each command runs.
+/// Returns how often each command runs.
 fn runs() -> usize {
-    let asked = std::env::var("JITINJECT_RUNS").ok();
-    asked.map_or(5, |asked| asked.parse().unwrap())
+    let runs = std::env::var("JITINJECT_RUNS").ok();
+    runs.map_or(5, |runs| runs.parse().unwrap())
 }
 
 fn open_to_write(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-/// Runs `run` while another thread does `change` again and again.
+/// Calls `run` while another thread calls `change` repeatedly.
 fn while_changing(mut change: impl FnMut() + Send, run: impl FnOnce()) {
     struct Done<'a>(&'a AtomicBool);
     impl Drop for Done<'_> {
@@ -45,7 +45,7 @@ fn while_changing(mut change: impl FnMut() + Send, run: impl FnOnce()) {
     });
 }
 
-/// The program may succeed or refuse what it finds, but not crash.
+/// Checks that jitinject has succeeded or reported an error, without a crash.
 fn check(what: &str, output: &Output) {
     let code = output.status.code();
     assert!(
@@ -57,7 +57,7 @@ fn check(what: &str, output: &Output) {
     assert!(!said(output).contains("panicked"), "{what}: {}", said(output));
 }
 
-/// Runs a command again and again.
+/// Runs a command repeatedly.
 fn run(command: &[&str]) {
     for _ in 0..runs() {
         check(
@@ -67,15 +67,15 @@ fn run(command: &[&str]) {
     }
 }
 
-/// Runs all commands that read a profile, with the options for the files beside it.
-fn read_profile(profile: &Path, output: &Path, beside: &[&str]) {
+/// Runs all commands that read a profile; `more` are options for runtime files.
+fn read_profile(profile: &Path, output: &Path, more: &[&str]) {
     let (profile, output) = (tools::text(profile), tools::text(output));
     let page = format!("{output}.html");
-    run(&[&["-i", profile, "-o", output, "--all"], beside].concat());
+    run(&[&["-i", profile, "-o", output, "--all"], more].concat());
     run(&["timeline", "-i", profile, "-o", &page]);
 }
 
-/// Runs all commands that read the file of a runtime.
+/// Runs all commands that read a runtime file.
 fn read_runtime_file(file: &Path) {
     let file = tools::text(file);
     run(&["dump", file]);
@@ -83,7 +83,7 @@ fn read_runtime_file(file: &Path) {
     run(&["check", file]);
 }
 
-/// The last byte of each name is text at one moment and none at the next.
+/// The last byte of each name alternates between valid and invalid UTF-8.
 #[test]
 fn names_that_change_while_they_are_read_do_no_harm() {
     const NAMES: u64 = 64;
@@ -97,8 +97,8 @@ fn names_that_change_while_they_are_read_do_no_harm() {
         let mut name = vec![b'A'; LENGTH - 1];
         name[0] = b'a' + (number % 26) as u8;
         dump.load(1000 + number, address, number, &name, &CODE);
-        let behind_name = dump.bytes.len() - CODE.len() - 1;
-        ends.push(behind_name as u64 - 1);
+        let name_end = dump.bytes.len() - CODE.len() - 1;
+        ends.push(name_end as u64 - 1);
     }
     fs::write(&recording.dump, &dump.bytes).unwrap();
     let file = open_to_write(&recording.dump);
@@ -115,7 +115,7 @@ fn names_that_change_while_they_are_read_do_no_harm() {
     });
 }
 
-/// Any byte of any file gets any value, and its own back.
+/// Random bytes of all files get random values, then their own again.
 #[test]
 fn files_that_change_while_they_are_read_do_no_harm() {
     let captures = [
@@ -153,7 +153,7 @@ fn files_that_change_while_they_are_read_do_no_harm() {
                 file.write_all_at(&bytes[at..=at], at as u64).unwrap();
             }
         };
-        let beside: Vec<&str> = options
+        let more: Vec<&str> = options
             .iter()
             .flat_map(|option| [option, tools::text(folder.path())])
             .collect();
@@ -162,7 +162,7 @@ fn files_that_change_while_they_are_read_do_no_harm() {
             let (profiles, others): (Vec<_>, Vec<_>) =
                 files.iter().map(|(_, _, path)| path).partition(is_profile);
             for profile in profiles {
-                read_profile(profile, &folder.path().join("out"), &beside);
+                read_profile(profile, &folder.path().join("out"), &more);
             }
             others.into_iter().for_each(|file| read_runtime_file(file));
         });

@@ -1,17 +1,28 @@
-//! Which files `jitinject check` takes, from where, and what its exit status says of them.
+//! `jitinject check`: which files it checks, and the exit status.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use jitinject::bytes::ByteOrder;
 use jitinject::check::check;
+use jitinject::files::MappedFile;
 use jitinject::runtime::FileKind;
 use jitinject::tally::Tally;
 use serde_json::Value;
 
-use crate::check::{TESTDATA, json, printed, run};
+use crate::check::{TESTDATA, json, printed, reports, run};
 use crate::check_made::clean_dump;
-use crate::support::{jitinject, said, scratch};
+use crate::support::{codes, jitinject, said, scratch};
+
+/// Checks that the only diagnostic in standard error is that a file cannot be read, for a cause of this kind.
+fn assert_unreadable(said: &str, path: &Path, kind: ErrorKind) {
+    assert_eq!(codes(said), ["JI400"], "{said}");
+    assert!(reports(said, "JI400", path.to_str().unwrap()), "{said}");
+    let cause = MappedFile::open(path).unwrap_err();
+    assert_eq!(cause.kind(), kind);
+    assert!(said.contains(&cause.to_string()), "{said}");
+}
 
 #[test]
 fn the_exit_status_tells_whether_there_are_errors() {
@@ -26,20 +37,15 @@ fn the_exit_status_tells_whether_there_are_errors() {
     let other = path("notes.txt", b"nothing of that kind");
     let nothing = folder.path().join("nothing").to_str().unwrap().to_owned();
     let warning = format!("{TESTDATA}/node20-headeronly/jit-14184.dump");
-    for (arguments, status, says) in [
-        (&[&clean[..]][..], 0, ""),
-        (&[&warning], 0, ""),
-        (&[&empty], 1, ""),
-        (&[&clean, &empty], 1, ""),
-        (
-            &[&other],
-            1,
-            "is no jitdump, no log of Mono's profiler and no trace of XRay",
-        ),
-        (&[&nothing], 1, "cannot be read: No such file"),
-        (&["/dev/zero"], 1, "is not a regular file"),
-        (&[], 2, "FILE"),
-        (&["--explain", "JD001", "--list"], 2, "cannot be used with"),
+    let none: &[&str] = &[];
+    for (arguments, status, reported) in [
+        (&[&clean[..]][..], 0, none),
+        (&[&warning], 0, none),
+        (&[&empty], 1, none),
+        (&[&clean, &empty], 1, none),
+        (&[&other], 1, &["JI422"]),
+        (&[&nothing], 1, &["JI400"]),
+        (&["/dev/zero"], 1, &["JI400"]),
     ] {
         let output = run(arguments);
         assert_eq!(
@@ -48,7 +54,21 @@ fn the_exit_status_tells_whether_there_are_errors() {
             "{arguments:?}: {}",
             said(&output)
         );
-        assert!(said(&output).contains(says), "{}", said(&output));
+        assert_eq!(codes(&said(&output)), reported, "{}", said(&output));
+    }
+    for (path, kind) in [
+        (&nothing[..], ErrorKind::NotFound),
+        ("/dev/zero", ErrorKind::Other),
+    ] {
+        assert_unreadable(&said(&run(&[path])), Path::new(path), kind);
+    }
+    for (arguments, message) in [
+        (none, "FILE"),
+        (&["--explain", "JD001", "--list"], "cannot be used with"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(message), "{}", said(&output));
     }
     assert_eq!(
         printed(&run(&[&clean])),
@@ -57,22 +77,21 @@ fn the_exit_status_tells_whether_there_are_errors() {
     let (document, _) = json(&[&clean, &other]);
     assert_eq!(document["totals"]["files"], 1);
     assert_eq!(document["totals"]["unreadable"], 1);
-    assert_eq!(document["files"][1]["kind"], Value::Null);
-    assert!(
-        document["files"][1]["error"]
-            .as_str()
-            .unwrap()
-            .starts_with("is no jitdump")
-    );
+    let file = &document["files"][1];
+    assert_eq!(file["kind"], Value::Null);
+    assert_eq!(file["error"]["code"], "JI422");
+    assert_eq!(file["error"]["severity"], "error");
+    assert_eq!(file["error"]["file"], other.as_str());
 
-    // Of a folder, what is none of these does not matter, but an empty dump does.
+    // In a folder, files of other kinds are ignored, but an empty dump is not.
     let (document, output) = json(&[folder.path().to_str().unwrap()]);
     assert_eq!(document["totals"]["files"], 2);
     assert_eq!(output.status.code(), Some(1));
     let bare = scratch();
     let output = run(&[bare.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("has no jitdump, log or trace in it"));
+    assert_eq!(codes(&said(&output)), ["JI227"]);
+    assert!(reports(&said(&output), "JI227", bare.path().to_str().unwrap()));
 }
 
 #[test]
@@ -83,14 +102,11 @@ fn a_fifo_in_a_folder_is_not_waited_for() {
     assert!(made.success());
     let output = run(&[folder.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        said(&output).contains("is not a regular file"),
-        "{}",
-        said(&output)
-    );
+    assert_unreadable(&said(&output), &fifo, ErrorKind::Other);
 }
 
-/// What is found in a folder whose files have these names and contents, and the exit status.
+/// Checks a folder of files with these names and contents; returns the entries of its files by name, and the exit
+/// status.
 fn in_folder(files: &[(&str, &[u8])]) -> (BTreeMap<String, Value>, Option<i32>) {
     let folder = scratch();
     for (name, content) in files {
@@ -109,7 +125,7 @@ fn in_folder(files: &[(&str, &[u8])]) -> (BTreeMap<String, Value>, Option<i32>) 
 }
 
 #[test]
-fn a_file_in_a_folder_that_only_has_the_name_of_one_is_told_of() {
+fn damaged_files_in_a_folder_are_reported_if_they_have_the_name_of_a_kind() {
     let clean = clean_dump(ByteOrder::Little).finish();
     let mut damaged = clean.clone();
     damaged[..16].fill(0);
@@ -124,8 +140,8 @@ fn a_file_in_a_folder_that_only_has_the_name_of_one_is_told_of() {
         let (files, status) = in_folder(&[("jit-1.dump", &clean), (name, content), ("notes.txt", &damaged)]);
         assert_eq!(status, Some(1), "{name}");
         assert_eq!(files.len(), 2, "{name}: {files:?}");
-        let error = files[name]["error"].as_str().unwrap();
-        assert!(error.starts_with("is no jitdump"), "{error}");
+        let error = &files[name]["error"];
+        assert_eq!(error["code"], "JI422", "{name}: {error}");
     }
     for (name, content, rule) in [
         ("xray-log.app.1", &other_version[..], "XR003"),
@@ -139,7 +155,7 @@ fn a_file_in_a_folder_that_only_has_the_name_of_one_is_told_of() {
         assert_eq!(files.len(), 1, "{files:?}");
         assert_eq!(files[name]["findings"][0]["rule"], rule, "{files:?}");
     }
-    // By itself, such a file is named the same way.
+    // A file that is an argument is also recognized by its name.
     let folder = scratch();
     let path = folder.path().join("jit-9.dump");
     std::fs::write(&path, b"DT").unwrap();
@@ -154,13 +170,14 @@ fn all_files_are_checked_also_where_nobody_reads_on() {
         std::fs::write(&path, content).unwrap();
         path
     };
-    // Notes, more than a pipe has room for, and then an error.
+    // More notes than fit into a pipe, then an error.
     let mut noted = clean_dump(ByteOrder::Little).finish();
     noted.truncate(noted.len() - 16);
     let noted = path("jit-77.dump", &noted);
     let empty = path("jit-78.dump", b"");
     let other = path("jit-79.dump", b"nothing of that kind");
-    for (last, says) in [(&empty, ""), (&other, "jit-79.dump is no jitdump")] {
+    let none: &[&str] = &[];
+    for (last, reported) in [(&empty, none), (&other, &["JI422"])] {
         let mut command = jitinject();
         command.arg("check").args(vec![&noted; 3000]).arg(last);
         let mut child = command
@@ -171,7 +188,9 @@ fn all_files_are_checked_also_where_nobody_reads_on() {
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains(says), "{}", said(&output));
+        assert_eq!(codes(&said(&output)), reported, "{}", said(&output));
+        let names_file = reports(&said(&output), "JI422", "jit-79.dump");
+        assert_eq!(names_file, !reported.is_empty(), "{}", said(&output));
     }
 }
 
@@ -193,7 +212,7 @@ fn standard_input_is_checked_as_a_file_is() {
     }
 }
 
-/// The smallest dump is a header, whatever size it says it has.
+/// The smallest dump is a header, with any size in its field.
 #[test]
 fn every_place_is_in_the_file() {
     let whole = clean_dump(ByteOrder::Little).finish();
@@ -218,7 +237,7 @@ fn every_place_is_in_the_file() {
     for (kind, file) in files {
         for finding in check(kind, &file, b"jit-77.dump", &Tally::default()).findings {
             for place in finding.places {
-                // Of a log that is cut, the place is where the missing bytes would be.
+                // In a truncated log, the place is that of the missing bytes.
                 let end = file.len() as u64 + u64::from(kind != FileKind::Jitdump);
                 let is_inside = place.offset < end;
                 assert!(

@@ -1,22 +1,24 @@
-//! Dumps with something wrong in them, one thing each.
+//! Dumps with one fault each, and the rules that they break.
 
 use jitinject::bytes::ByteOrder;
-use jitinject::runtime::mono::Fault;
+use jitinject::diagnostics::Issue;
 use jitinject::tally::Tally;
 
 use crate::support::dump::{DumpWriter, X86_64, tables};
 
 /// A file, and the rules that it breaks.
-pub struct Made {
+pub struct TestFile {
     pub rules: Vec<&'static str>,
+    /// Base name.
     pub name: &'static str,
     pub file: Vec<u8>,
-    pub unpacking: Tally<Fault>,
+    /// Faults of decompression.
+    pub unpacking: Tally<Issue>,
 }
 
-/// A file of this base name.
-pub fn made(rules: &[&'static str], name: &'static str, file: Vec<u8>) -> Made {
-    Made {
+/// Returns an uncompressed file.
+pub fn test_file(rules: &[&'static str], name: &'static str, file: Vec<u8>) -> TestFile {
+    TestFile {
         rules: rules.to_vec(),
         name,
         file,
@@ -24,32 +26,32 @@ pub fn made(rules: &[&'static str], name: &'static str, file: Vec<u8>) -> Made {
     }
 }
 
-/// A dump without a flaw: whole names, aligned records, an end of the lines, CLOSE.
+/// Writer of a dump that breaks no rule: whole names, aligned records, an entry for the end of the lines, CLOSE.
 pub struct CleanDump {
     pub dump: DumpWriter,
     time: u64,
     index: u64,
 }
 
-/// What an entry of DEBUG_INFO says: how far behind the start of the function, which line, of which file.
+/// An entry of DEBUG_INFO: distance from the start of the function in bytes, line, and file.
 type Line = (i64, u32, &'static [u8]);
 
 const FILE: &[u8] = b"/src/a.c";
 const SIZE: u64 = 64;
 /// The lines of a function of [`SIZE`] bytes.
 const LINES: [Line; 3] = [(0, 1, FILE), (16, 2, FILE), (SIZE as i64, 0, b"")];
-/// A time.
+/// Time before the first record, in nanoseconds.
 const START: u64 = 100_000_000_000_000;
 const DAY: u64 = 86_400_000_000_000;
 const CLOSE: u32 = 3;
-/// samply's.
+/// Types of samply's records: DEBUG_INFO2 with lists, and with positions.
 const NUMBER_OF_LISTS: u32 = 827_346_259;
 const NUMBER_OF_POSITIONS: u32 = 827_346_260;
 
 impl CleanDump {
-    fn new(order: ByteOrder) -> Self {
+    fn new(endian: ByteOrder) -> Self {
         Self {
-            dump: DumpWriter::new(order, X86_64, 77),
+            dump: DumpWriter::new(endian, X86_64, 77),
             time: START,
             index: 0,
         }
@@ -60,7 +62,7 @@ impl CleanDump {
         self.time
     }
 
-    /// A record, with padding.
+    /// Writes a record, with padding.
     fn record(&mut self, kind: u32, content: &[u8]) {
         let mut content = content.to_vec();
         content.resize(content.len().next_multiple_of(8), 0);
@@ -73,14 +75,14 @@ impl CleanDump {
     }
 
     fn lines_counted(&mut self, of: u64, start: u64, lines: &[Line], count: u64) {
-        let order = self.dump.order;
+        let endian = self.dump.endian;
         let mut content = Vec::new();
-        order.put_u64(&mut content, of);
-        order.put_u64(&mut content, count);
+        endian.write_u64(&mut content, of);
+        endian.write_u64(&mut content, count);
         for (offset, line, file) in lines {
-            order.put_u64(&mut content, start.wrapping_add_signed(*offset));
-            order.put_u32(&mut content, *line);
-            order.put_u32(&mut content, 0);
+            endian.write_u64(&mut content, start.wrapping_add_signed(*offset));
+            endian.write_u32(&mut content, *line);
+            endian.write_u32(&mut content, 0);
             content.extend_from_slice(file);
             content.push(0);
         }
@@ -94,7 +96,7 @@ impl CleanDump {
             .load(time, start, index, name, &vec![0x90; size as usize]);
     }
 
-    /// A function with its lines.
+    /// Writes a function with its lines.
     pub fn function(&mut self, start: u64) {
         self.function_with(start, &LINES);
     }
@@ -110,17 +112,17 @@ impl CleanDump {
     }
 
     fn unwinding(&mut self, tables: &[u8], header: &[u8], mapped: u64) {
-        let order = self.dump.order;
+        let endian = self.dump.endian;
         let mut content = Vec::new();
         for word in [(tables.len() + header.len()) as u64, header.len() as u64, mapped] {
-            order.put_u64(&mut content, word);
+            endian.write_u64(&mut content, word);
         }
         content.extend_from_slice(tables);
         content.extend_from_slice(header);
         self.record(4, &content);
     }
 
-    /// Some functions, and the end.
+    /// Writes some functions and CLOSE; returns the file.
     pub fn finish(mut self) -> Vec<u8> {
         for at in 1..4 {
             self.function(0x9_0000 + at * 0x1000);
@@ -130,9 +132,9 @@ impl CleanDump {
     }
 }
 
-/// Two functions and what may follow.
-pub fn clean_dump(order: ByteOrder) -> CleanDump {
-    let mut clean = CleanDump::new(order);
+/// Returns a dump of two functions, to which a test may add records.
+pub fn clean_dump(endian: ByteOrder) -> CleanDump {
+    let mut clean = CleanDump::new(endian);
     clean.function(0x1000);
     clean.function(0x2000);
     clean
@@ -141,34 +143,34 @@ pub fn clean_dump(order: ByteOrder) -> CleanDump {
 const ORDER: ByteOrder = ByteOrder::Little;
 const NAME: &str = "jit-77.dump";
 
-/// A dump that something is added to.
-fn with(rules: &[&'static str], add: impl FnOnce(&mut CleanDump)) -> Made {
+/// Returns a dump to which `add` adds records.
+fn with(rules: &[&'static str], add: impl FnOnce(&mut CleanDump)) -> TestFile {
     let mut clean = clean_dump(ORDER);
     add(&mut clean);
-    made(rules, NAME, clean.finish())
+    test_file(rules, NAME, clean.finish())
 }
 
-/// A dump in whose bytes something is changed.
-fn changed(rules: &[&'static str], change: impl FnOnce(&mut Vec<u8>)) -> Made {
+/// Returns a dump with bytes changed by `change`.
+fn changed(rules: &[&'static str], change: impl FnOnce(&mut Vec<u8>)) -> TestFile {
     let mut file = clean_dump(ORDER).finish();
     change(&mut file);
-    made(rules, NAME, file)
+    test_file(rules, NAME, file)
 }
 
-/// The same of one whose records begin at this time.
-fn with_start(rules: &[&'static str], start: u64, change: impl FnOnce(&mut Vec<u8>)) -> Made {
+/// Returns the same for records that start at a time.
+fn changed_from(rules: &[&'static str], start: u64, change: impl FnOnce(&mut Vec<u8>)) -> TestFile {
     let mut clean = CleanDump::new(ORDER);
     clean.time = start;
     let mut file = clean.finish();
     change(&mut file);
-    made(rules, NAME, file)
+    test_file(rules, NAME, file)
 }
 
 pub fn set_u64(file: &mut [u8], at: usize, value: u64) {
     file[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// A dump with all kinds of records.
+/// Returns a dump with all types of records.
 pub fn rich_dump() -> Vec<u8> {
     let mut clean = clean_dump(ORDER);
     let (frame, header) = tables(SIZE, 48);
@@ -181,16 +183,16 @@ pub fn rich_dump() -> Vec<u8> {
     clean.finish()
 }
 
-/// All that can be wrong with dumps and is not wrong with any recording, and more.
-pub fn dumps() -> Vec<Made> {
+/// Returns a dump for each rule that no recording breaks, and others.
+pub fn dumps() -> Vec<TestFile> {
     let mut all = vec![
-        made(&["JD001"], NAME, Vec::new()),
-        made(&["JD002"], NAME, clean_dump(ORDER).finish()[..39].to_vec()),
-        made(&["JD002"], NAME, b"DT".to_vec()),
-        made(&["JD013"], "jit-1-77.dump", clean_dump(ORDER).finish()),
-        made(&["JD013"], "jit-.dump", clean_dump(ORDER).finish()),
-        made(&[], "artifact-12", clean_dump(ORDER).finish()),
-        made(&["JD014"], "jit-78.dump", clean_dump(ORDER).finish()),
+        test_file(&["JD001"], NAME, Vec::new()),
+        test_file(&["JD002"], NAME, clean_dump(ORDER).finish()[..39].to_vec()),
+        test_file(&["JD002"], NAME, b"DT".to_vec()),
+        test_file(&["JD013"], "jit-1-77.dump", clean_dump(ORDER).finish()),
+        test_file(&["JD013"], "jit-.dump", clean_dump(ORDER).finish()),
+        test_file(&[], "artifact-12", clean_dump(ORDER).finish()),
+        test_file(&["JD014"], "jit-78.dump", clean_dump(ORDER).finish()),
     ];
     all.extend(headers());
     all.extend(records());
@@ -201,7 +203,7 @@ pub fn dumps() -> Vec<Made> {
     all
 }
 
-fn headers() -> Vec<Made> {
+fn headers() -> Vec<TestFile> {
     let set_u32 = |at: usize, value: u32| {
         move |file: &mut Vec<u8>| file[at..at + 4].copy_from_slice(&value.to_le_bytes())
     };
@@ -217,7 +219,7 @@ fn headers() -> Vec<Made> {
         changed(&["JD007"], |file| set_u64(file, 32, 1)),
         changed(&["JD008"], set_u32(16, 1)),
         changed(&["JD009"], set_u32(12, 0)),
-        // A second and more behind; in microseconds, milliseconds and seconds; on the calendar, in seconds.
+        // A second and more after the first record; in microseconds, milliseconds and seconds; wall-clock seconds.
         changed(&["JD010"], |file| set_u64(file, 24, START + 2_000_000_000)),
         changed(&["JD010"], |file| {
             set_u64(file, 24, (START - 1_000_000_000) / 1000)
@@ -225,18 +227,18 @@ fn headers() -> Vec<Made> {
         changed(&["JD010"], |file| set_u64(file, 24, START / 1_000_000)),
         changed(&["JD010"], |file| set_u64(file, 24, START / 1_000_000_000)),
         changed(&["JD010"], |file| set_u64(file, 24, 1_760_000_000)),
-        with_start(&["JD010"], 25 * DAY, |file| {
+        changed_from(&["JD010"], 25 * DAY, |file| {
             set_u64(file, 24, 1_760_000_000_000_000)
         }),
-        // The first function was compiled a little later, two hours, or nearly all the time that the machine runs.
+        // The first function was compiled soon, after two hours, or after most of the time since the machine started.
         changed(&[], |file| set_u64(file, 24, START - 2_000_000_000)),
         changed(&[], |file| set_u64(file, 24, START - 7_200_000_000_000)),
         changed(&[], |file| set_u64(file, 24, START / 50)),
-        with_start(&[], 25 * DAY, |file| {
+        changed_from(&[], 25 * DAY, |file| {
             set_u64(file, 24, 25 * DAY - 7_200_000_000_000)
         }),
         changed(&["JD011"], set_u32(20, 0)),
-        made(&["JD015"], NAME, {
+        test_file(&["JD015"], NAME, {
             let mut clean = CleanDump::new(ORDER);
             clean.record(CLOSE, &[]);
             clean.dump.bytes
@@ -244,13 +246,13 @@ fn headers() -> Vec<Made> {
     ]
 }
 
-fn records() -> Vec<Made> {
+fn records() -> Vec<TestFile> {
     vec![
         changed(&["JD020"], |file| {
             let at = file.len() - 16;
             file.splice(at..at, [0xee; 64]);
         }),
-        // The first LOAD record takes in the records behind it.
+        // The size of the first LOAD record includes the next records.
         changed(&["JD021"], |file| {
             let load = 40 + 16 + 16 + 25 + 25 + 17 + 5;
             assert_eq!(file[load..load + 4], [0; 4]);
@@ -286,20 +288,20 @@ fn records() -> Vec<Made> {
             clean.moved(0x2000, 0x3000, SIZE + 1, 1);
             clean.moved(0x3000, 0x4000, SIZE, 70);
         }),
-        // The number of another function; a place where nothing is, at first or any more.
+        // The index of another function; an address without code, from the start or after a move.
         with(&["JD061"], |clean| clean.moved(0x1000, 0x3000, SIZE, 1)),
         with(&["JD061"], |clean| clean.moved(0x7000, 0x3000, SIZE, 1)),
         with(&["JD061"], |clean| {
             clean.moved(0x2000, 0x3000, SIZE, 1);
             clean.moved(0x2000, 0x4000, SIZE, 1);
         }),
-        // Number and place of another process.
+        // Index and address of another process.
         with(&["JD061"], |clean| {
             clean.dump.pid = 78;
             clean.moved(0x2000, 0x3000, SIZE, 1);
             clean.dump.pid = 77;
         }),
-        // Told twice.
+        // The same move twice.
         with(&[], |clean| {
             clean.moved(0x2000, 0x3000, SIZE, 1);
             clean.moved(0x2000, 0x3000, SIZE, 1);
@@ -314,17 +316,17 @@ fn records() -> Vec<Made> {
     ]
 }
 
-fn loads() -> Vec<Made> {
+fn loads() -> Vec<TestFile> {
     let named = |rules: &[&'static str], name: &[u8]| {
         with(rules, |clean| {
             let size = 64 - (name.len() as u64 + 1) % 8;
             clean.load(0x3000, name, size);
         })
     };
-    // Where the fields of the last record stand, a LOAD record of a name of 7 bytes.
-    let field = |clean: &mut CleanDump, behind: usize, value: u64| {
+    // Sets a field of a LOAD record; `offset` is that of the field after the record header.
+    let field = |clean: &mut CleanDump, offset: usize, value: u64| {
         clean.load(0x3000, b"fn_0001", SIZE);
-        let at = clean.dump.bytes.len() - 128 + 16 + behind;
+        let at = clean.dump.bytes.len() - 128 + 16 + offset;
         set_u64(&mut clean.dump.bytes, at, value);
     };
     vec![
@@ -349,7 +351,7 @@ fn loads() -> Vec<Made> {
     ]
 }
 
-fn lines() -> Vec<Made> {
+fn lines() -> Vec<TestFile> {
     const END: Line = LINES[2];
     let of = |rules: &[&'static str], lines: &[Line]| with(rules, |clean| clean.function_with(0x3000, lines));
     vec![
@@ -381,26 +383,26 @@ fn lines() -> Vec<Made> {
     ]
 }
 
-/// The content of a DEBUG_INFO2 record of the function at 0x3000, whose one position is inlined so often.
+/// Returns the content of a DEBUG_INFO2 record for the function at 0x3000, with a position at an inlining depth.
 fn positions(depth: u32) -> Vec<u8> {
     let mut content = Vec::new();
     for word in [0x3000, 1, u64::from(depth) + 1, 2] {
-        ORDER.put_u64(&mut content, word);
+        ORDER.write_u64(&mut content, word);
     }
     for word in [0, depth] {
-        ORDER.put_u32(&mut content, word);
+        ORDER.write_u32(&mut content, word);
     }
     for position in 0..=depth {
         let caller = position.wrapping_sub(1);
         for word in [caller, 0, 1, 1, 1, position + 1, 1] {
-            ORDER.put_u32(&mut content, word);
+            ORDER.write_u32(&mut content, word);
         }
     }
     content.extend(b"f\0/src/a.c\0");
     content
 }
 
-fn extensions() -> Vec<Made> {
+fn extensions() -> Vec<TestFile> {
     let record = |rules: &[&'static str], kind: u32, content: &[u8]| {
         with(rules, |clean| {
             clean.record(kind, content);
@@ -420,7 +422,7 @@ fn extensions() -> Vec<Made> {
     ]
 }
 
-fn unwinding() -> Vec<Made> {
+fn unwinding() -> Vec<TestFile> {
     let (frame, header) = tables(SIZE, 48);
     vec![
         with(&["JD090"], |clean| {
@@ -434,7 +436,7 @@ fn unwinding() -> Vec<Made> {
         }),
         with(&["JD092"], |clean| {
             clean.unwinding(&header, &frame, 0);
-            // What was given first is the header.
+            // The first part is the header.
             let at = clean.dump.bytes.len() - (frame.len() + header.len()).next_multiple_of(8) - 16;
             set_u64(&mut clean.dump.bytes, at, header.len() as u64);
             clean.function(0x3000);
@@ -446,7 +448,7 @@ fn unwinding() -> Vec<Made> {
             set_u64(&mut clean.dump.bytes, at, absolute.len() as u64);
             clean.load(0x3000, b"fn_0001", SIZE);
             clean.load(0x4000, b"fn_0001", SIZE);
-            // All functions behind it have it, unless there is another.
+            // All functions after it have it, up to the next such record.
             clean.unwinding(&[], &header, 0);
         }),
         with(&["JD095"], |clean| {
@@ -458,7 +460,7 @@ fn unwinding() -> Vec<Made> {
             clean.unwinding(&frame, &header, 0x1000);
             clean.function(0x3000);
         }),
-        // What was moved has a map without them.
+        // A moved function has a mapping without the tables.
         with(&["JD093"], |clean| {
             clean.function(0x4000);
             clean.unwinding(&frame, &header, 0x1000);

@@ -1,4 +1,4 @@
-//! Logs and traces with something wrong in them, one thing each.
+//! Logs and traces with one fault each, and the rules that they break.
 
 use jitinject::bytes::ByteOrder;
 use jitinject::runtime::RuntimeTime;
@@ -9,13 +9,13 @@ use jitinject::runtime::mono::{Event, packed};
 use jitinject::runtime::xray::{Mode, What};
 use jitinject::units::Address;
 
-use crate::check_made::{Made, made, set_u64};
+use crate::check_made::{TestFile, set_u64, test_file};
 use crate::support::mono_log;
 use crate::support::xray_trace::{Buffer, Record, Writer};
 
 const ORDER: ByteOrder = ByteOrder::Little;
 
-/// A log with a method that is compiled, named and called.
+/// Returns a log with a method that is compiled, named and called.
 fn clean_log() -> mono_log::Writer {
     let mut log = mono_log::Writer::new(17);
     log.buffer(mono_log::Bases {
@@ -46,12 +46,13 @@ fn clean_log() -> mono_log::Writer {
         (1030, Kind::Enter(Method(8))),
         (1040, Kind::Leave(Method(8))),
     ] {
-        put(&mut log, time, kind);
+        write_event(&mut log, time, kind);
     }
     log
 }
 
-fn put(log: &mut mono_log::Writer, time: u64, kind: Kind<'_>) {
+/// Writes an event of thread 1.
+fn write_event(log: &mut mono_log::Writer, time: u64, kind: Kind<'_>) {
     assert!(log.event(&Event {
         time: RuntimeTime(time),
         thread: ThreadId(1),
@@ -60,40 +61,42 @@ fn put(log: &mut mono_log::Writer, time: u64, kind: Kind<'_>) {
     }));
 }
 
-fn log_with(rules: &[&'static str], time: u64, kind: Kind<'_>) -> Made {
+/// Returns a log with an additional event.
+fn log_with(rules: &[&'static str], time: u64, kind: Kind<'_>) -> TestFile {
     let mut log = clean_log();
-    put(&mut log, time, kind);
-    made(rules, "app.mlpd", log.finish())
+    write_event(&mut log, time, kind);
+    test_file(rules, "app.mlpd", log.finish())
 }
 
-/// A log whose second buffer has these bytes.
-fn log_with_content(rules: &[&'static str], content: &[u8]) -> Made {
+/// Returns a log with a second buffer of these bytes.
+fn log_with_content(rules: &[&'static str], content: &[u8]) -> TestFile {
     let mut file = clean_log().finish();
     file.extend(b"\x01LPM");
     file.extend((content.len() as u32).to_le_bytes());
     file.extend([0; 40]);
     file.extend(content);
-    made(rules, "app.mlpd", file)
+    test_file(rules, "app.mlpd", file)
 }
 
-/// A packed log.
-fn packed_log(rules: &[&'static str], packed: &[u8]) -> Made {
+/// Returns the decompressed content of a log, with the faults of decompression.
+fn packed_log(rules: &[&'static str], packed: &[u8]) -> TestFile {
     let mut file = Vec::new();
     let unpacked = packed::unpack(packed, packed::largest(packed.len() as u64), &mut file).unwrap();
-    Made {
+    TestFile {
         unpacking: unpacked.faults,
-        ..made(rules, "app.mlpd", file)
+        ..test_file(rules, "app.mlpd", file)
     }
 }
 
+/// Compresses bytes.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut encoder, bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-/// What can be wrong with logs and is not wrong with any recording, and more.
-pub fn logs() -> Vec<Made> {
+/// Returns a log for each rule that no recording breaks, and others.
+pub fn logs() -> Vec<TestFile> {
     let clean = clean_log().finish();
     let without_process = {
         let mut file = clean.clone();
@@ -119,9 +122,9 @@ pub fn logs() -> Vec<Made> {
         frames: jitinject::runtime::mono::list::Frames::default(),
     };
     vec![
-        made(&[], "app.mlpd", clean.clone()),
-        made(&["ML001"], "app.mlpd", Vec::new()),
-        made(&["ML006"], "app.mlpd", without_process),
+        test_file(&[], "app.mlpd", clean.clone()),
+        test_file(&["ML001"], "app.mlpd", Vec::new()),
+        test_file(&["ML006"], "app.mlpd", without_process),
         log_with_content(&["ML010"], &[0xc1, 0]),
         log_with_content(&["ML011"], &[0x23, 0x80]),
         log_with_content(&["ML012"], &[&[0x31, 0][..], &long_number].concat()),
@@ -129,7 +132,7 @@ pub fn logs() -> Vec<Made> {
         log_with_content(&["ML014"], &[&[0x23][..], &[0x80; 10], &[1]].concat()),
         log_with_content(&["ML015"], &[0x47, 0, 1, 9, 0, 0]),
         packed_log(&["ML019"], &torn),
-        // Zeros are objects of no known type.
+        // Zeros are objects of unknown types.
         packed_log(&["ML018", "ML022", "ML035"], &gzip(&bomb)),
         packed_log(
             &["ML016", "ML021"],
@@ -143,7 +146,7 @@ pub fn logs() -> Vec<Made> {
     ]
 }
 
-/// A trace without a flaw, of these records of one thread.
+/// Returns a trace that breaks no rule, with records of one thread, and the offsets of the records.
 fn trace(mode: Mode, version: u16, records: &[What<'static>]) -> (Vec<u8>, Vec<u64>) {
     let mut writer = Writer::new(mode, version, ORDER, 4096);
     let records = (100..).step_by(10).zip(records);
@@ -161,12 +164,13 @@ fn trace(mode: Mode, version: u16, records: &[What<'static>]) -> (Vec<u8>, Vec<u
     (file, offsets)
 }
 
-fn trace_of(rules: &[&'static str], records: &[What<'static>]) -> Made {
-    made(rules, "xray-log.app", trace(Mode::Fdr, 5, records).0)
+/// Returns a trace of the flight data recorder.
+fn trace_of(rules: &[&'static str], records: &[What<'static>]) -> TestFile {
+    test_file(rules, "xray-log.app", trace(Mode::Fdr, 5, records).0)
 }
 
-/// What can be wrong with traces and is not wrong with any recording, and more.
-pub fn traces() -> Vec<Made> {
+/// Returns a trace for each rule that no recording breaks, and others.
+pub fn traces() -> Vec<TestFile> {
     const ENTER: What<'_> = What::Enter { function: 5 };
     const EXIT: What<'_> = What::Exit { function: 5 };
     const EVENT: What<'_> = What::Custom { payload: b"12345678" };
@@ -177,26 +181,26 @@ pub fn traces() -> Vec<Made> {
     let damaged = |rules: &[&'static str], change: &dyn Fn(&mut Vec<u8>, &[u64])| {
         let (mut file, offsets) = trace(Mode::Fdr, 5, &[ENTER, EVENT, EXIT]);
         change(&mut file, &offsets);
-        made(rules, "xray-log.app", file)
+        test_file(rules, "xray-log.app", file)
     };
     let event_size = |value: u32| {
         move |file: &mut Vec<u8>, offsets: &[u64]| ORDER.set_u32(file, offsets[1] as usize + 1, value)
     };
     vec![
         trace_of(&[], &[ENTER, EVENT, EXIT]),
-        made(&["XR001"], "xray-log.app", Vec::new()),
-        made(&["XR002"], "xray-log.app", vec![5, 0, 1, 0, 3, 0, 0, 0]),
+        test_file(&["XR001"], "xray-log.app", Vec::new()),
+        test_file(&["XR002"], "xray-log.app", vec![5, 0, 1, 0, 3, 0, 0, 0]),
         damaged(&["XR003"], &|file, _| file[0] = 6),
-        // What is no action, and so no exit.
+        // An unknown action in place of the exit.
         damaged(&["XR011"], &|file, offsets| file[offsets[2] as usize] = 4 << 1),
         damaged(&["XR012"], &event_size(1 << 30)),
         damaged(&["XR013"], &event_size(u32::MAX)),
         damaged(&["XR014"], &|file, offsets| {
-            // The event's time is a difference with a sign.
+            // The event's time is a signed difference.
             ORDER.set_u32(file, offsets[1] as usize + 5, (-50_i32) as u32);
         }),
         damaged(&["XR015"], &|file, offsets| {
-            // The tick of the buffer, in the record in front of the first one.
+            // The tick of the buffer, in the record before the first one.
             set_u64(file, offsets[0] as usize - 13, u64::MAX);
             file[offsets[0] as usize + 4] = 9;
         }),
@@ -204,20 +208,20 @@ pub fn traces() -> Vec<Made> {
         damaged(&["XR020"], &|file, _| file[32 + 32] = 9 << 1 | 1),
         trace_of(&["XR030"], &[ENTER, What::Enter { function: 6 }, EXIT]),
         trace_of(&["XR031"], &[ENTER, EXIT, EXIT]),
-        // That bytes are missing is never seen, but so of all that LLVM writes.
+        // Missing bytes cannot be detected, but LLVM always writes such buffers without them.
         trace_of(&["XR016", "XR034"], &[ENTER, TYPED, EXIT]),
-        made(
+        test_file(
             &["XR016", "XR032", "XR034"],
             "xray-log.app",
             trace(Mode::Fdr, 4, &[ENTER, TYPED, EXIT]).0,
         ),
         trace_of(&["XR033"], &[ENTER, What::Custom { payload: b"" }, EXIT]),
-        made(
+        test_file(
             &["XR035"],
             "xray-log.app",
             trace(Mode::Basic, 3, &[ENTER, What::Argument(1), EXIT]).0,
         ),
-        made(
+        test_file(
             &[],
             "xray-log.app",
             trace(

@@ -1,17 +1,17 @@
-//! What jobs of continuous integration rely on: the form of summaries, comparing them, and the scripts of `docs/ci.md`.
+//! What continuous integration relies on: the format of summaries, and comparing them.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{capture, inject, jitinject, said, scratch, tools};
+use crate::support::{capture, codes, inject, jitinject, said, scratch, tools};
 
-/// A file of the project.
+/// Returns the text of a file of the project.
 fn document(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// The summary of a run.
+/// Runs jitinject, which must succeed; returns its summary.
 fn summary(folder: &Path, input: &Path, more: &[&str]) -> Value {
     let path = folder.join("summary.json");
     inject(
@@ -22,7 +22,7 @@ fn summary(folder: &Path, input: &Path, more: &[&str]) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Without additional properties in the schema, a field that it does not describe is an error too.
+/// The schema permits no additional properties, so a field that it does not describe is an error as well.
 #[test]
 fn summaries_of_all_kinds_are_as_the_schema_says() {
     let schema: Value = serde_json::from_str(&document("docs/summary.schema.json")).unwrap();
@@ -48,12 +48,14 @@ fn summaries_of_all_kinds_are_as_the_schema_says() {
         (&trace, vec![]),
     ];
     for (input, more) in cases {
-        let summary = summary(folder.path(), input, &more);
+        let mut summary = summary(folder.path(), input, &more);
         let errors: Vec<String> = validator
             .iter_errors(&summary)
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         assert!(errors.is_empty(), "{}: {errors:#?}", input.display());
+        summary["format"] = 1.into();
+        assert!(!validator.is_valid(&summary));
     }
     assert!(!validator.is_valid(&serde_json::json!({"format": 2})));
 }
@@ -81,11 +83,11 @@ fn the_summary_has_the_samples_of_each_function_that_the_recording_had() {
         }
         expected.retain(|_, samples| *samples > 0);
         assert_eq!(found, expected, "{name}");
-        let order: Vec<u64> = functions
+        let endian: Vec<u64> = functions
             .iter()
             .map(|function| function["samples"].as_u64().unwrap())
             .collect();
-        assert!(order.is_sorted_by(|one, next| one >= next));
+        assert!(endian.is_sorted_by(|one, next| one >= next));
     }
 }
 
@@ -137,9 +139,8 @@ fn two_summaries_are_compared() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        said(&output).contains("is no summary of jitinject"),
-        "{}",
-        said(&output)
-    );
+    let said = said(&output);
+    assert_eq!(codes(&said), ["JI417"], "{said}");
+    let expected = format!("error[JI417]: {}: ", capture::profile("node20").display());
+    assert!(said.contains(&expected), "{said}");
 }

@@ -1,20 +1,23 @@
-//! Clocks of profiles and dumps: brought together, and said on what grounds.
+//! Alignment of the clocks of dumps with that of the profile, and the evidence that is reported for it.
 
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
+use jitinject::diagnostics::{Diagnostic, Issue};
+use serde_json::Value;
 
+use crate::reports;
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Expected, Generated, Plan, generate};
 use crate::support::profile::ProfileWriter;
 use crate::support::shown::{self, assert_named};
-use crate::support::{attempt, capture, inject, model, said, scratch, tools};
+use crate::support::{attempt, capture, codes, diagnostics, inject, model, said, scratch, tools};
 
 const SECOND: u64 = 1_000_000_000;
-/// How far the dumps' clock is behind the profile's, unless a test says otherwise.
+/// Profile time minus dump time in nanoseconds, where the clocks differ.
 const DISTANCE: u64 = 123 * SECOND + 456_789;
 
-/// A profile of one process and its dump.
+/// Writes a profile of one process, and its dump.
 fn generated(folder: &Path) -> Generated {
     let plan = Plan {
         functions: 300,
@@ -25,7 +28,7 @@ fn generated(folder: &Path) -> Generated {
     generate(folder, &plan)
 }
 
-/// Changes the flags and the times of a dump, that of its header as well.
+/// Changes the flags of a dump, the time in its header, and the times of its records.
 fn change_dump(folder: &Path, flags: u64, header_time: u64, time: impl Fn(u64) -> u64) {
     let path = folder.join("jit-5000.dump");
     let mut dump = std::fs::read(&path).unwrap();
@@ -40,10 +43,10 @@ fn change_dump(folder: &Path, flags: u64, header_time: u64, time: impl Fn(u64) -
     std::fs::write(path, dump).unwrap();
 }
 
-/// Changes the clock of a profile, and adds records in front of the others, and features.
+/// Changes the clock of a profile, inserts records before the others, and sets the feature sections.
 fn change_profile(path: &Path, clock: Option<u32>, first: &[(u32, Vec<u8>)], features: Vec<(u32, Vec<u8>)>) {
     let parts = model::parse(&std::fs::read(path).unwrap());
-    let mut profile = ProfileWriter::new(parts.order);
+    let mut profile = ProfileWriter::new(parts.endian);
     profile.clock = clock;
     profile.features = features;
     for (kind, body) in first {
@@ -53,7 +56,7 @@ fn change_profile(path: &Path, clock: Option<u32>, first: &[(u32, Vec<u8>)], fea
     std::fs::write(path, profile.finish()).unwrap();
 }
 
-/// Runs the program, and checks that every frame is named; returns what was said.
+/// Runs jitinject and checks that every frame has its name. Returns the standard error.
 fn check(folder: &Path, generated: &Generated, more: &[&str]) -> String {
     let output = folder.join("out.data");
     let said = inject(&generated.profile, &output, &[&["-v"], more].concat());
@@ -61,7 +64,8 @@ fn check(folder: &Path, generated: &Generated, more: &[&str]) -> String {
     said
 }
 
-/// The content of a TIME_CONV record: a counter that counts twice a nanosecond from `zero` on.
+/// Returns the body of a TIME_CONV record for a counter with two ticks per nanosecond that starts at `zero`.
+/// `short` has a full count and the mask of the counter if it has less than 64 bits.
 fn time_conversion(zero: u64, short: Option<(u64, u64)>) -> Vec<u8> {
     let mut body = Vec::new();
     for word in [10u64, 512, zero] {
@@ -83,7 +87,7 @@ fn cycle_counts_become_times_as_the_profile_says() {
     const ZERO: u64 = 777 * SECOND;
     let cycles = |time: u64| (time - ZERO) * 2;
     let mask = (1u64 << 36) - 1;
-    // A counter of 36 bits that ran over twice since a count that is known in full.
+    // A counter of 36 bits, which has wrapped around, and a full count from before the recording.
     let base = cycles(1000 * SECOND) - (1 << 20);
     for (short, mask) in [(None, u64::MAX), (Some((base, mask)), mask)] {
         let folder = scratch();
@@ -103,12 +107,14 @@ fn cycle_counts_become_times_as_the_profile_says() {
             said.contains("clock: cycle counts, converted by the profile's TIME_CONV record"),
             "{said}"
         );
-        // They are times of perf's own clock, and of no other.
+        // Cycle counts can be converted to perf's own clock, but not to others.
         change_profile(&generated.profile, Some(1), &[], Vec::new());
         let output = folder.path().join("out.data");
         let said = inject(&generated.profile, &output, &[]);
+        let dump = folder.path().join("jit-5000.dump");
+        let other_clock = Diagnostic::new(Issue::ClockNotPerfs).with("clock", 1);
         assert!(
-            said.contains("recorded on clock 1 instead; record without -k"),
+            reports(&said, "JI244", &other_clock.in_file(&dump).to_string()),
             "{said}"
         );
     }
@@ -128,7 +134,7 @@ fn a_distance_that_is_given_is_used() {
             &["--clock-offset", &offset.to_string()],
         );
         assert!(said.contains("clock: moved by "), "{said}");
-        assert!(said.contains("123.000457 s, as was asked for"), "{said}");
+        assert!(said.contains("123.000457 s (--clock-offset)"), "{said}");
         change_dump(folder.path(), 0, 0, |time| (time as i64 + offset) as u64);
     }
 }
@@ -140,12 +146,12 @@ fn other_clocks_are_aligned_by_a_header_written_with_the_marker() {
         let folder = scratch();
         let generated = generated(folder.path());
         change_profile(&generated.profile, clock, &[], Vec::new());
-        // The marker is mapped a nanosecond after the process has started.
+        // The marker is mapped a nanosecond after the start of the process.
         change_dump(folder.path(), 0, 1000 * SECOND + 1 - DISTANCE, |time| {
             time - DISTANCE
         });
         let said = check(folder.path(), &generated, &[]);
-        // The process starts a nanosecond before that, which is as good.
+        // Both are right: the process starts only a nanosecond before that.
         assert!(
             said.contains("its header was written when the marker was mapped")
                 || said.contains("its first record can't be earlier than its process"),
@@ -154,7 +160,8 @@ fn other_clocks_are_aligned_by_a_header_written_with_the_marker() {
     }
 }
 
-/// A process that had mapped its dump before the profile began. Its memory is mapped as it is needed.
+/// Writes a profile of a process that mapped its dump before the recording and maps memory for its code as needed,
+/// and the dump.
 fn attached_late(folder: &Path) -> Generated {
     const REGION: u64 = 0x7000_0000;
     let path = folder.join("jit-5000.dump");
@@ -164,7 +171,7 @@ fn attached_late(folder: &Path) -> Generated {
     profile.comm(5000, "server", true, 0);
     profile.mmap2(5000, 0x6000_0000, 0x1000, 0, path.to_str().unwrap(), 0);
     profile.mmap2(5000, REGION, 0x1000, REGION, "//anon", 0);
-    // Long before the profile, at an address that is used again while it is recorded.
+    // Loaded long before the recording.
     dump.load(10 * SECOND, REGION, 0, b"first", &[0x90; 64]);
     let mut expected = Vec::new();
     for number in 1..20u64 {
@@ -211,42 +218,41 @@ fn without_a_marker_the_maps_of_code_tell_how_far_apart_clocks_are() {
 }
 
 #[test]
-fn samples_before_every_load_are_told_with_the_way_out() {
+fn samples_before_every_load_are_a_warning() {
     let folder = scratch();
     let generated = generated(folder.path());
-    // Within the recording, but after all samples.
+    let dump = folder.path().join("jit-5000.dump");
+    let (output, summary) = (folder.path().join("out.data"), folder.path().join("summary.json"));
+    // During the recording, but after all samples.
     change_dump(folder.path(), 0, 0, |_| 1009 * SECOND + 999_999_000);
     let parts = model::parse(&std::fs::read(&generated.profile).unwrap());
-    let mut profile = ProfileWriter::new(parts.order);
+    let mut profile = ProfileWriter::new(parts.endian);
     profile.records = parts.records.concat();
     profile.comm(5000, "end", false, 1020 * SECOND);
     std::fs::write(&generated.profile, profile.finish()).unwrap();
     let ran = attempt(
         &generated.profile,
-        &folder.path().join("out.data"),
-        &["--fail-under", "1"],
+        &output,
+        &["--fail-under", "1", "--summary", tools::text(&summary)],
     );
-    let told = said(&ran);
-    assert!(
-        told.contains("so its clock must be another than the profile's; record with perf record -k mono"),
-        "{told}"
-    );
-    assert!(
-        told.contains("give the distance with --clock-offset (2000)"),
-        "{told}"
-    );
+    let stderr = said(&ran);
+    assert!(reports(&stderr, "JI242", tools::text(&dump)), "{stderr}");
+    let json: Value = serde_json::from_slice(&std::fs::read(&summary).unwrap()).unwrap();
+    let late = diagnostics(&json, "JI242");
+    assert_eq!(late.len(), 1, "{json}");
+    assert_eq!(late[0]["severity"], "warning");
+    assert_eq!(late[0]["file"], tools::text(&dump));
+    assert_eq!(late[0]["count"], 2000);
     assert_eq!(ran.status.code(), Some(3));
-    // After the recording it can't have been written, or its clock is another.
+    // A dump from after the recording is of another run, or uses another clock.
     change_dump(folder.path(), 0, 0, |time| time + 500 * SECOND);
-    let told = inject(&generated.profile, &folder.path().join("out.data"), &[]);
-    assert!(
-        told.contains("its clock is none of the profile's: it was written after this recording ended"),
-        "{told}"
-    );
+    let stderr = inject(&generated.profile, &output, &[]);
+    let later = format!("{}: {}: ", tools::text(&dump), Issue::WrittenLater.id());
+    assert!(reports(&stderr, "JI215", &later), "{stderr}");
 }
 
-/// A copy of a recording whose events say that they were recorded by perf's own clock. It was CLOCK_MONOTONIC, so that
-/// nothing has to be added to the times of runtimes.
+/// Writes a copy of a recording whose event attributes claim perf's own clock. The recorded clock was CLOCK_MONOTONIC,
+/// so the right offset for the times of runtimes is 0.
 fn on_an_unknown_clock(name: &str, folder: &Path) -> PathBuf {
     const USE_CLOCKID: u64 = 1 << 25;
     let mut bytes = std::fs::read(capture::profile(name)).unwrap();
@@ -263,7 +269,7 @@ fn on_an_unknown_clock(name: &str, folder: &Path) -> PathBuf {
     path
 }
 
-/// The runtimes of these write headers and first records in all the orders that there are.
+/// These runtimes write their headers and first records in different orders.
 #[test]
 fn names_are_the_same_where_the_distance_of_the_clocks_is_estimated() {
     let names = [
@@ -299,8 +305,9 @@ fn names_are_the_same_where_the_distance_of_the_clocks_is_estimated() {
     }
 }
 
-/// A profile on perf's own clock of a process that was there before, with samples at three addresses: the first function of
-/// one was replaced long before the profile, that of another while it was recorded, and that of the third never.
+/// Writes a profile on perf's own clock of a process that started before the recording, and its dump. There are samples
+/// at three addresses: the first function of one was replaced long before the recording, that of another during it, and
+/// that of the third never.
 fn without_evidence(folder: &Path) -> PathBuf {
     const REGION: u64 = 0x7000_0000;
     let path = folder.join("jit-5000.dump");
@@ -342,25 +349,24 @@ fn names_that_rest_on_a_guess_are_a_warning_and_not_counted() {
             &output,
             &[&["--summary", tools::text(&summary)], more].concat(),
         );
-        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&summary).unwrap()).unwrap();
+        let json: Value = serde_json::from_slice(&std::fs::read(&summary).unwrap()).unwrap();
         (said(&ran), json, ran.status.code())
     };
-    let (told, json, status) = run(&["--fail-under", "67"]);
+    let dump = folder.path().join("jit-5000.dump");
+    let (stderr, json, status) = run(&["--fail-under", "67"]);
+    assert!(reports(&stderr, "JI240", tools::text(&dump)), "{stderr}");
+    let doubtful = diagnostics(&json, "JI240");
+    assert_eq!(doubtful.len(), 1, "{json}");
+    assert_eq!(doubtful[0]["severity"], "warning");
+    assert_eq!(doubtful[0]["file"], tools::text(&dump));
+    assert_eq!(doubtful[0]["count"], 9);
     assert!(
-        told.contains("warning: ") && told.contains("record with perf record -k mono"),
-        "{told}"
+        stderr.contains("27 in JIT code, 18 of them named (66.7 %)"),
+        "{stderr}"
     );
     assert!(
-        told.contains("give the distance with --clock-offset (9)"),
-        "{told}"
-    );
-    assert!(
-        told.contains("27 in JIT code, 18 of them named (66.7 %)"),
-        "{told}"
-    );
-    assert!(
-        told.contains("9 not named: at an address that held several functions"),
-        "{told}"
+        stderr.contains("9 not named: the address held several functions"),
+        "{stderr}"
     );
     let samples = &json["samples"];
     assert_eq!((&samples["jit"], &samples["named"]), (&27.into(), &18.into()));
@@ -370,13 +376,13 @@ fn names_that_rest_on_a_guess_are_a_warning_and_not_counted() {
     assert_eq!(sampled, 18, "{json}");
     assert_eq!(status, Some(3));
     assert_eq!(run(&["--fail-under", "66"]).2, Some(0));
-    // They are named all the same, by what is most likely.
+    // They still have names: those of the most likely functions.
     let names = shown::leaves(&output)
         .into_iter()
         .map(|sample| sample.frames.concat());
     assert_eq!(names.filter(|name| name == "first").count(), 4);
-    let (told, json, status) = run(&["--fail-under", "100", "--clock-offset", "0"]);
-    assert!(!told.contains("warning: "), "{told}");
+    let (stderr, json, status) = run(&["--fail-under", "100", "--clock-offset", "0"]);
+    assert!(codes(&stderr).is_empty(), "{stderr}");
     assert_eq!(json["samples"]["named"], 27);
     assert_eq!(status, Some(0));
 }
@@ -386,25 +392,24 @@ fn a_guess_on_which_no_name_rests_is_a_note() {
     let folder = scratch();
     let input = without_evidence(folder.path());
     change_dump(folder.path(), 0, 0, |time| time.min(400 * SECOND));
-    let ran = attempt(&input, &folder.path().join("out.data"), &["--fail-under", "100"]);
-    let told = said(&ran);
-    assert!(
-        told.contains("note: ") && told.contains("nothing shows how far its clock is"),
-        "{told}"
-    );
-    assert!(!told.contains("warning: "), "{told}");
+    let output = folder.path().join("out.data");
+    let ran = attempt(&input, &output, &["-v", "--fail-under", "100"]);
+    let stderr = said(&ran);
+    assert_eq!(codes(&stderr), ["JI241"], "{stderr}");
+    let note = format!("note[JI241]: {}: ", folder.path().join("jit-5000.dump").display());
+    assert!(stderr.contains(&note), "{stderr}");
     assert_eq!(ran.status.code(), Some(0));
 }
 
-/// The memory of the first process is known to be there five seconds earlier than its code; its file alone would put that so
-/// much too early. The other process maps its marker while it is recorded.
+/// The first process mapped its memory five seconds before it loaded code. Its dump alone would give an offset that is
+/// wrong by that much. The second process maps its marker during the recording.
 #[test]
 fn what_one_file_shows_of_its_clock_holds_for_all() {
     let folder = scratch();
     let generated = attached_late(folder.path());
     let mut expected = generated.expected;
     let parts = model::parse(&std::fs::read(&generated.profile).unwrap());
-    let mut profile = ProfileWriter::new(parts.order);
+    let mut profile = ProfileWriter::new(parts.endian);
     // CLOCK_BOOTTIME, which does not drift away.
     profile.clock = Some(7);
     const REGION: u64 = 0x7000_0000;
@@ -447,7 +452,7 @@ fn what_one_file_shows_of_its_clock_holds_for_all() {
     );
     std::fs::write(&other, dump.bytes).unwrap();
     for Expected { pid, time, frames } in &expected {
-        // As attached_late() has them.
+        // The addresses of attached_late().
         let (number, function) = frames[0][1..].split_once('_').unwrap();
         let (number, function): (u64, u64) = (number.parse().unwrap(), function.parse().unwrap());
         let address = REGION + number * 0x1_0000 + function % 3 * 0x100 + 4;
@@ -466,12 +471,12 @@ fn what_one_file_shows_of_its_clock_holds_for_all() {
     };
     let said = check(folder.path(), &generated, &[]);
     assert!(
-        said.contains("by the file of another runtime, whose clock is the same"),
+        said.contains("from the file of another runtime with the same clock"),
         "{said}"
     );
 }
 
-/// Its code and its events were put onto the profile's clock one after the other, with other files and other samples in view.
+/// Code and events of a log once had separate alignments, estimated from different files and samples.
 #[test]
 fn code_and_events_of_one_log_have_one_alignment() {
     let folder = scratch();
@@ -493,7 +498,7 @@ fn code_and_events_of_one_log_have_one_alignment() {
         let events = shown::events(&output);
         let exception = events.iter().find(|event| event.name.contains("exception"));
         let time = exception.unwrap().time;
-        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&summary).unwrap()).unwrap();
+        let json: Value = serde_json::from_slice(&std::fs::read(&summary).unwrap()).unwrap();
         (time, json["dumps"][0]["clock"].as_str().unwrap().to_owned())
     };
     let (known, _) = first_event(&capture::profile("mono-joined"));

@@ -1,12 +1,15 @@
-//! What can be typed, what is said, and the exit status.
+//! Command lines: messages, outputs and the exit status.
 
 use std::path::Path;
 
+use jitinject::diagnostics::{Diagnostic, Issue};
 use serde_json::Value;
 
+use crate::reports;
 use crate::support::FUNCTION_LAYOUT;
 use crate::support::{
-    attempt, capture, inject, inject_into, jitinject, objects_of, said, scratch, shown, tools,
+    attempt, capture, codes, diagnostics, inject, inject_into, jitinject, objects_of, said, scratch, shown,
+    tools,
 };
 
 #[test]
@@ -38,16 +41,21 @@ fn the_summary_is_json_with_the_same_figures() {
     let summary = folder.path().join("summary.json");
     let profile = capture::profile("multi");
     let said = inject(&profile, &output, &["-q", "--summary", tools::text(&summary)]);
-    assert_eq!(said, "", "quiet");
+    assert_eq!(said, "", "output despite -q");
     let json: Value = serde_json::from_slice(&std::fs::read(summary).unwrap()).unwrap();
-    assert_eq!(json["format"], 1);
+    assert_eq!(json["format"], 2);
     assert_eq!(json["functions"]["loaded"], 832);
     assert_eq!(json["functions"]["written"], objects_of(&output).len());
     assert_eq!(json["samples"]["total"], 347);
     assert_eq!(json["samples"]["named"], 133);
     assert_eq!(json["samples"]["unnamed"]["not_in_dump"], 1);
     assert_eq!(json["dumps"].as_array().unwrap().len(), 4);
-    assert_eq!(json["warnings"], Value::Array(Vec::new()));
+    let repaired = diagnostics(&json, "JI024");
+    assert_eq!(repaired.len(), 1, "{json}");
+    assert_eq!(repaired[0]["severity"], "note");
+    assert!(repaired[0]["file"].as_str().unwrap().ends_with("/jit-4832.dump"));
+    assert_eq!(repaired[0]["count"], 254);
+    assert_eq!(json["diagnostics"].as_array().unwrap().len(), 1, "{json}");
 }
 
 #[test]
@@ -59,10 +67,8 @@ fn fail_under_sets_the_status_and_still_writes() {
         let ran = attempt(&profile, &output, &["--fail-under", percent]);
         assert_eq!(ran.status.code(), Some(status), "{}", said(&ran));
         assert!(output.exists());
-        assert_eq!(
-            said(&ran).contains("99.25 % of the samples in JIT code have a name"),
-            status == 3
-        );
+        let said = said(&ran);
+        assert_eq!(reports(&said, "JI416", "99.25 %"), status == 3, "{said}");
     }
 }
 
@@ -99,7 +105,7 @@ fn usage_errors_have_a_status_of_their_own() {
 }
 
 #[test]
-fn verbose_tells_of_each_dump() {
+fn verbose_prints_each_dump() {
     let folder = scratch();
     let output = folder.path().join("out.data");
     let profile = capture::profile("multi");
@@ -121,21 +127,23 @@ fn dumps_are_found_where_the_user_says() {
     let profile = without_dumps(folder.path(), "postgres15");
     let output = folder.path().join("out.data");
     let said = inject(&profile, &output, &[]);
+    let recorded = "/tmp/cap-postgres15/.debug/jit/llvm-IR-jit-20261121-24cc4e/jit-1115.dump";
+    let missing = Diagnostic::new(Issue::DumpNotFound).in_file(Path::new(recorded));
     assert!(
-        said.contains("warning: the jitdump of process 1115, /tmp/cap-postgres15/.debug/jit/"),
+        reports(&said, "JI213", &missing.with("pid", 1115).to_string()),
         "{said}"
     );
     assert!(
         said.contains("78 not named: the jitdump of the process is missing or unusable"),
         "{said}"
     );
-    // a folder, searched to the bottom, and the file itself
+    // A folder, searched recursively, and the file itself.
     let dumps = capture::folder("postgres15");
     let file = dumps.join(".debug/jit/llvm-IR-jit-20261121-24cc4e/jit-1115.dump");
     for path in [&dumps, &file] {
         let said = inject(&profile, &output, &["--jitdump", tools::text(path)]);
         assert!(said.contains("78 of them named (100.0 %)"), "{said}");
-        assert!(!said.contains("warning"), "{said}");
+        assert!(codes(&said).is_empty(), "{said}");
     }
 }
 
@@ -155,7 +163,7 @@ fn profiles_can_share_a_folder_of_objects() {
         inject(&capture::profile(name), &output, &more);
         output
     };
-    // The second run of the first finds its own objects there.
+    // The second run on php82 finds the objects of the first one.
     let outputs = [share("php82"), share("wasmtime"), share("php82")];
     let count = std::fs::read_dir(&shared).unwrap().count();
     assert_eq!(count, 19 + 18);
@@ -192,7 +200,7 @@ fn objects_of_other_profiles_keep_their_names() {
     );
 }
 
-/// Whatever the names, nothing that is read or written is overwritten by something else.
+/// No output overwrites an input or another output, under whatever name.
 #[test]
 fn files_that_would_overwrite_each_other_are_refused() {
     let folder = scratch();
@@ -283,9 +291,9 @@ fn objects_can_go_to_any_folder() {
     }
 }
 
-/// A pipe in the folder has nobody at its other end.
+/// Opening a FIFO without a writer would block.
 #[test]
-fn what_lies_in_a_shared_folder_is_not_waited_for() {
+fn a_fifo_in_a_shared_folder_of_objects_does_not_block() {
     let folder = scratch();
     let objects = folder.path().join("objects");
     std::fs::create_dir(&objects).unwrap();
@@ -309,7 +317,7 @@ fn objects_of_an_earlier_run_go_with_its_profile() {
     assert!(!folder.path().join("out.data.elf").exists());
 }
 
-/// Runs at the same time put their objects side by side, or one of them says that it can't.
+/// Concurrent runs add their objects to one folder.
 #[test]
 fn runs_at_the_same_time_can_share_a_folder() {
     let folder = scratch();

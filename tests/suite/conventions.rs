@@ -1,14 +1,18 @@
-//! What users of command-line programs expect of each: a manual, completions, colours where they are wanted, advice.
+//! Conventions of command-line programs: a manual, completions, colours, hints.
 
 use std::path::Path;
 use std::process::Output;
 
-use crate::support::{attempt, capture, commands, inject, jitinject, said, scratch, tools};
+use jitinject::diagnostics::issues::RECORD_FIRST;
+
+use crate::reports;
+use crate::support::{attempt, capture, codes, commands, has_code, inject, jitinject, said, scratch, tools};
 
 fn run(arguments: &[&str]) -> Output {
     jitinject().args(arguments).output().unwrap()
 }
 
+/// Runs jitinject, which must succeed; returns its standard output.
 fn printed(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert!(output.status.success(), "{}", said(&output));
@@ -56,8 +60,12 @@ fn colours_are_there_where_they_are_asked_for() {
         assert_eq!(output.status.code(), Some(1));
         said(&output)
     };
-    assert!(!fail(&[], None).contains(colour), "not a terminal");
-    assert!(fail(&["--color", "always"], None).starts_with("jitinject: \x1b[1m\x1b[31merror:\x1b[0m"));
+    assert!(!fail(&[], None).contains(colour), "colours without a terminal");
+    let coloured = fail(&["--color", "always"], None);
+    assert!(
+        coloured.starts_with("jitinject: \x1b[1m\x1b[31merror[JI400]\x1b[0m: "),
+        "{coloured:?}"
+    );
     assert!(fail(&[], Some(("CLICOLOR_FORCE", "1"))).contains(colour));
     assert!(!fail(&["--color=never"], Some(("CLICOLOR_FORCE", "1"))).contains(colour));
     assert!(!fail(&[], Some(("NO_COLOR", "1"))).contains(colour));
@@ -67,7 +75,7 @@ fn colours_are_there_where_they_are_asked_for() {
 }
 
 #[test]
-fn a_pipe_that_is_closed_early_is_no_error() {
+fn a_pipe_that_is_closed_early_is_not_an_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = jitinject().arg("man").stdout(writer).output().unwrap();
@@ -78,7 +86,7 @@ fn a_pipe_that_is_closed_early_is_no_error() {
     );
 }
 
-/// A recording without the files that runtimes wrote.
+/// Runs jitinject on a recording without the files of its runtimes. Returns the standard error.
 fn without_files(folder: &Path, name: &str) -> String {
     let input = folder.join(name);
     std::fs::copy(capture::profile(name), &input).unwrap();
@@ -86,44 +94,42 @@ fn without_files(folder: &Path, name: &str) -> String {
 }
 
 #[test]
-fn a_profile_that_no_file_tells_of_says_how_to_start_its_runtime() {
+fn a_profile_without_files_of_runtimes_gets_the_options_for_its_runtime() {
     let folder = scratch();
-    // perf mapped no dump of it.
+    // The process did not map a jitdump.
     let said = without_files(folder.path(), "cpython312-map");
-    assert!(said.contains("there is nothing to inject"), "{said}");
+    assert!(has_code(&said, "JI173"), "{said}");
     assert!(
-        said.contains("note: CPython: python3.13 -X perf_jit app.py"),
+        reports(&said, "JI175", "CPython: python3.13 -X perf_jit app.py"),
         "{said}"
     );
     assert!(
         !said.contains("Node.js"),
-        "of the runtimes that it ran, only: {said}"
+        "a runtime that was not sampled: {said}"
     );
     let said = without_files(folder.path(), "mono-map");
-    assert!(said.contains("note: Mono: mono --jitmap app.exe"), "{said}");
+    assert!(reports(&said, "JI175", "Mono: mono --jitmap app.exe"), "{said}");
     let said = inject(
         &capture::profile("xray-joined-mono14"),
         &folder.path().join("out.data"),
         &[],
     );
-    assert!(
-        said.contains("No sampled process runs a known JIT runtime"),
-        "{said}"
-    );
-    assert_eq!(said.matches("note: ").count(), 1, "{said}");
+    assert_eq!(codes(&said), ["JI174"], "{said}");
 }
 
 #[test]
 fn inputs_that_are_none_say_what_to_type() {
     let folder = scratch();
     let said_of = |input: &Path| said(&attempt(input, &folder.path().join("out.data"), &[]));
-    let missing = said_of(&folder.path().join("perf.data"));
-    assert!(
-        missing.contains("note: name a profile with -i, or record one"),
-        "{missing}"
-    );
-    let dump = said_of(&capture::folder("node20").join("jit-11682.dump"));
-    assert!(dump.contains("go behind --jitdump"), "{dump}");
+    let profile = folder.path().join("perf.data");
+    let missing = said_of(&profile);
+    assert!(reports(&missing, "JI400", tools::text(&profile)), "{missing}");
+    assert!(missing.contains(&format!("help: {RECORD_FIRST}\n")), "{missing}");
+    let dump = capture::folder("node20").join("jit-11682.dump");
+    let refused = said_of(&dump);
+    assert!(reports(&refused, "JI140", tools::text(&dump)), "{refused}");
+    let help = refused.lines().find(|line| line.contains("help: ")).unwrap();
+    assert!(help.contains("--jitdump"), "{refused}");
 }
 
 #[test]

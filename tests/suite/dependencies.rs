@@ -1,5 +1,4 @@
-//! The libraries that jitinject is built with are what `deny.toml` allows: their licences, their sources, one version of
-//! each.
+//! Dependencies of jitinject: licences that `deny.toml` allows, one registry, and one version of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +14,7 @@ fn array(value: &Value) -> &[Value] {
     value.as_array().unwrap()
 }
 
-/// What cargo says of all libraries on this machine.
+/// Returns cargo's metadata of all dependencies on this platform.
 fn metadata() -> Value {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -29,7 +28,7 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The packages that the program is built from, itself among them; not those that only tests need.
+/// Returns the packages that the program is built from, including itself, without dev-dependencies.
 fn built_from(metadata: &Value) -> Vec<&Value> {
     let nodes = array(&metadata["resolve"]["nodes"]).iter();
     let nodes: BTreeMap<&str, &Value> = nodes.map(|node| (text(&node["id"]), node)).collect();
@@ -50,7 +49,7 @@ fn built_from(metadata: &Value) -> Vec<&Value> {
         .collect()
 }
 
-/// The licences that `deny.toml` allows.
+/// Returns the licences that `deny.toml` allows.
 fn allowed() -> BTreeSet<String> {
     let file = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deny.toml")).unwrap();
     let (_, licenses) = file.split_once("[licenses]\nallow = [").unwrap();
@@ -59,41 +58,41 @@ fn allowed() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Whether an SPDX expression can be met with some licences.
-fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
+/// Returns whether an SPDX expression can be satisfied with the allowed licences.
+fn is_satisfied(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = expression
         .replace('/', " OR ")
         .replace('(', " ( ")
         .replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();
-    let is_met = any_of(&mut words, allowed);
+    let is_satisfied = any_of(&mut words, allowed);
     assert!(words.next().is_none(), "{expression}");
-    is_met
+    is_satisfied
 }
 
 type Words<'w> = std::iter::Peekable<std::str::SplitWhitespace<'w>>;
 
 fn any_of(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
-    let mut is_met = all_of(words, allowed);
+    let mut is_satisfied = all_of(words, allowed);
     while words.next_if_eq(&"OR").is_some() {
-        is_met |= all_of(words, allowed);
+        is_satisfied |= all_of(words, allowed);
     }
-    is_met
+    is_satisfied
 }
 
 fn all_of(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
-    let mut is_met = one(words, allowed);
+    let mut is_satisfied = one(words, allowed);
     while words.next_if_eq(&"AND").is_some() {
-        is_met &= one(words, allowed);
+        is_satisfied &= one(words, allowed);
     }
-    is_met
+    is_satisfied
 }
 
 fn one(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
     if words.next_if_eq(&"(").is_some() {
-        let is_met = any_of(words, allowed);
+        let is_satisfied = any_of(words, allowed);
         assert_eq!(words.next(), Some(")"));
-        return is_met;
+        return is_satisfied;
     }
     let name = words.next().unwrap();
     match words.next_if_eq(&"WITH") {
@@ -115,7 +114,7 @@ fn expressions_of_licences_are_understood() {
         ("(Apache-2.0 OR MIT) AND Unicode-3.0", false),
         ("Apache-2.0 WITH LLVM-exception OR Zlib", true),
     ] {
-        assert_eq!(is_met(expression, &allowed), expected, "{expression}");
+        assert_eq!(is_satisfied(expression, &allowed), expected, "{expression}");
     }
 }
 
@@ -126,7 +125,7 @@ fn all_licences_are_allowed() {
     assert!(packages.len() > 50, "{}", packages.len());
     let others = packages
         .iter()
-        .filter(|package| !is_met(text(&package["license"]), &allowed));
+        .filter(|package| !is_satisfied(text(&package["license"]), &allowed));
     let others: Vec<_> = others
         .map(|it| (text(&it["name"]), text(&it["license"])))
         .collect();
@@ -143,7 +142,7 @@ fn all_libraries_come_from_one_registry_and_none_in_two_versions() {
     }
     versions.retain(|_, versions| versions.len() > 1);
     assert!(versions.is_empty(), "{versions:?}");
-    // This package has no source.
+    // Only this package itself has no source.
     let packages = array(&metadata["packages"]).iter();
     let sources: BTreeSet<&str> = packages
         .filter_map(|package| package["source"].as_str())

@@ -1,4 +1,4 @@
-//! `jitinject dump`: every byte of a file is told once, and only what is asked for.
+//! `jitinject dump`: every byte of a file is printed once, and filters select records.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,25 +13,26 @@ use serde_json::Value;
 
 use crate::support::capture::gunzipped;
 use crate::support::dump::{DumpWriter, X86_64, tables};
-use crate::support::{capture, jitinject, said, scratch, tools};
+use crate::support::{capture, codes, jitinject, said, scratch, tools};
 
-/// How often each type of piece was met.
+/// Number of pieces of each type.
 pub type Counts = BTreeMap<String, u64>;
 
-/// All pieces of a file as JSON, which must be all of its bytes, and their texts.
+/// Returns all pieces of a file as JSON. Checks that they are all of its bytes.
 pub fn pieces(file: &[u8]) -> Vec<Value> {
     let mut all = Vec::new();
-    let mut behind = 0;
+    let mut end = 0;
     walk(file, &Options::default(), |entry| {
-        assert_eq!(entry.offset, behind, "{entry:?}");
+        assert_eq!(entry.offset, end, "{entry:?}");
         assert!(entry.size > 0, "{entry:?}");
-        behind += entry.size;
+        end += entry.size;
         all.push(serde_json::to_value(entry).unwrap());
     });
-    assert_eq!(behind, file.len() as u64);
+    assert_eq!(end, file.len() as u64);
     all
 }
 
+/// Calls a function for each piece of a file. Checks that no text has control characters.
 pub fn walk(file: &[u8], options: &Options, mut with: impl FnMut(&Entry<'_>)) {
     let kind = FileKind::of_named(file, b"").unwrap();
     let done = dump(file, kind, options, &mut |entry| {
@@ -43,7 +44,7 @@ pub fn walk(file: &[u8], options: &Options, mut with: impl FnMut(&Entry<'_>)) {
     done.unwrap();
 }
 
-/// The pieces that are wanted, by their types and where they start.
+/// Returns the types and offsets of the pieces that a filter selects.
 fn filtered(file: &[u8], filter: Filter) -> Vec<(String, u64)> {
     let options = Options {
         filter,
@@ -56,7 +57,7 @@ fn filtered(file: &[u8], filter: Filter) -> Vec<(String, u64)> {
     found
 }
 
-/// What the program prints as JSON, its first line apart.
+/// Returns the first line that the program prints as JSON, and the others.
 fn printed(path: &Path, more: &[&str]) -> (Value, Vec<Value>) {
     let ran = jitinject()
         .args(["dump", "--json"])
@@ -70,12 +71,14 @@ fn printed(path: &Path, more: &[&str]) -> (Value, Vec<Value>) {
     (lines.next().unwrap(), lines.collect())
 }
 
+/// Returns a number of a piece.
 pub fn number(piece: &Value, key: &str) -> u64 {
     piece[key]
         .as_u64()
         .unwrap_or_else(|| panic!("no {key} in {piece}"))
 }
 
+/// Returns the number of pieces of each type.
 pub fn counts(pieces: &[Value]) -> Counts {
     let mut counts = Counts::new();
     for piece in pieces {
@@ -86,7 +89,7 @@ pub fn counts(pieces: &[Value]) -> Counts {
     counts
 }
 
-/// Every file of a kind in `testdata/`.
+/// Returns all files in `testdata/` with one of these endings, sorted.
 pub fn files(endings: &[&str]) -> Vec<PathBuf> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata")];
     let mut found = Vec::new();
@@ -121,18 +124,18 @@ fn the_pieces_of_every_recording_add_up_to_its_size() {
             Some(packed) => assert_eq!(packed.as_u64(), Some(size), "{name}"),
             None => assert_eq!(number(&first, "file_size"), size, "{name}"),
         }
-        let mut behind = 0;
+        let mut end = 0;
         for piece in &pieces {
-            assert_eq!(number(piece, "offset"), behind, "{}: {piece}", path.display());
-            behind += number(piece, "size");
+            assert_eq!(number(piece, "offset"), end, "{}: {piece}", path.display());
+            end += number(piece, "size");
         }
-        assert_eq!(behind, number(&first, "file_size"), "{}", path.display());
+        assert_eq!(end, number(&first, "file_size"), "{}", path.display());
         assert_eq!(first["format"], 1);
     }
     assert!(all.len() > 80 && refused.len() == 1, "{} {refused:?}", all.len());
 }
 
-/// One record of each type, all about two functions.
+/// Returns a dump with one record of each type, for two functions.
 pub fn made() -> DumpWriter {
     let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, 77);
     dump.lines(5, 0x1000, b"a.js", &[(0x1000, 3), (0x1002, 4)]);
@@ -148,12 +151,13 @@ pub fn made() -> DumpWriter {
     dump
 }
 
+/// Returns the first piece of a type.
 fn by_type<'p>(pieces: &'p [Value], kind: &str) -> &'p Value {
     let mut found = pieces.iter().filter(|piece| piece["type"] == kind);
     found.next().unwrap_or_else(|| panic!("no {kind} in {pieces:?}"))
 }
 
-/// Cut anywhere, and with bits that are wrong.
+/// Files are truncated anywhere, and bits are flipped.
 #[test]
 fn damage_costs_no_byte_and_no_panic() {
     let kept = ["node20-s390x", "llvm19-jitlink", "jit-23220", "erlang25"];
@@ -188,7 +192,7 @@ fn damage_costs_no_byte_and_no_panic() {
         for _ in 0..60 {
             let mut damaged = file[..file.len() - random(file.len() / 2)].to_vec();
             for _ in 0..1 + random(20) {
-                // The first bytes tell what it is.
+                // The first bytes decide on the kind of file.
                 let at = 8 + random(damaged.len() - 8);
                 damaged[at] ^= 1 << random(8);
             }
@@ -281,7 +285,7 @@ fn filters_mean_the_same_in_other_files() {
 }
 
 #[test]
-fn a_packed_log_is_told_as_it_is_unpacked() {
+fn a_packed_log_is_printed_as_it_is_unpacked() {
     let packed = capture::folder("mono-alloc-zip").join("trace.mlpd");
     let (first, from_packed) = printed(&packed, &[]);
     let plain = gunzipped(&packed);
@@ -355,7 +359,7 @@ fn text_has_a_line_for_each_record_and_nothing_that_steers_a_terminal() {
         lines[8]
     );
     assert_eq!(lines.len(), 2 + 9 + 3);
-    // Only what is damaged has a colour.
+    // Only damaged pieces have a colour.
     std::fs::OpenOptions::new()
         .append(true)
         .open(&path)
@@ -376,19 +380,20 @@ fn text_has_a_line_for_each_record_and_nothing_that_steers_a_terminal() {
 }
 
 #[test]
-fn what_is_no_such_file_is_refused_and_a_useless_filter_is_told() {
+fn other_files_are_refused_and_a_useless_filter_is_reported() {
     let folder = scratch();
     let path = folder.path().join("file");
-    for (content, wrong) in [
-        (&b""[..], "is empty"),
-        (b"PERFILE2", "is no jitdump, no log"),
-        (b"\x1f\x8b\x08\0 torn", "nothing can be unpacked"),
-        (b"#!/bin/sh\n", "is no jitdump"),
+    for (content, code) in [
+        (&b""[..], "JI424"),
+        (b"PERFILE2", "JI422"),
+        (b"\x1f\x8b\x08\0 torn", "JI423"),
+        (b"#!/bin/sh\n", "JI422"),
     ] {
         std::fs::write(&path, content).unwrap();
         let ran = jitinject().arg("dump").arg(&path).output().unwrap();
         assert_eq!(ran.status.code(), Some(1));
-        assert!(said(&ran).contains(wrong), "{}", said(&ran));
+        assert_eq!(codes(&said(&ran)), [code], "{}", said(&ran));
+        assert!(said(&ran).contains(tools::text(&path)), "{}", said(&ran));
     }
     let wrong: [&[&str]; 3] = [&["--time", "5"], &["--address", "0xfg"], &[]];
     for options in wrong {
@@ -401,10 +406,7 @@ fn what_is_no_such_file_is_refused_and_a_useless_filter_is_told() {
         .arg(trace)
         .output()
         .unwrap();
-    assert!(
-        ran.status.success() && said(&ran).contains("by numbers only"),
-        "{}",
-        said(&ran)
-    );
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert_eq!(codes(&said(&ran)), ["JI425"], "{}", said(&ran));
     assert_eq!(ran.stdout.iter().filter(|&&byte| byte == b'\n').count(), 1);
 }

@@ -1,5 +1,5 @@
-//! Whatever lines and inlined calls there are, gimli's reader and addr2line's find them again, unchanged, and
-//! find the same in what gimli writes.
+//! gimli and addr2line read the same lines and inlined calls from written sections as were encoded, and as gimli's
+//! writer produces.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::support::generator::Random;
 use crate::support::{dwarf_contents, gimli_writer};
 
-/// Sources, each with the language that it is written in; no language for those that readers need none of.
+/// Source files with their languages; `None` if readers need no language for the file.
 const SOURCES: [(&str, Option<DwLang>); 12] = [
     ("src/main.c", Some(gimli::DW_LANG_C99)),
     ("/usr/include/c++/12/vector.cc", Some(gimli::DW_LANG_C_plus_plus)),
@@ -29,7 +29,7 @@ const SOURCES: [(&str, Option<DwLang>); 12] = [
     ("UPPER.C", None),
 ];
 
-/// The language of a source by this table.
+/// Returns the language of a source file in [`SOURCES`].
 fn language(path: &[u8]) -> Option<DwLang> {
     let source = SOURCES.iter().find(|(source, _)| source.as_bytes() == path)?;
     source.1
@@ -39,14 +39,14 @@ const SIZE: u32 = 200;
 const FILES: u32 = 4;
 const FUNCTIONS: u32 = 5;
 
-/// One frame of an address: function, file, line, column.
+/// A frame at an address: function, file, line, column.
 type Frame = (Option<String>, Option<String>, u32, u32);
 
 fn file_name(file: u32) -> String {
     ["main.js", "src/a.js", "/abs/lib/b.js", "weird dir/ü.js"][file as usize].to_owned()
 }
 
-/// The name of the function itself is that of its symbol.
+/// Returns the name of a function. Function 0 has the name of the symbol.
 fn function_name(function: u32) -> String {
     if function == 0 {
         "symbol".into()
@@ -55,7 +55,7 @@ fn function_name(function: u32) -> String {
     }
 }
 
-/// Anything that a runtime could write, fitting or not.
+/// Generates debug information that a runtime could write, valid or not.
 fn any_info() -> impl Strategy<Value = DebugInfo<'static>> {
     let row = (0..SIZE + 20, 0..FILES + 1, 0..1000u32, 0..100u32, 0..3u32);
     let row = row.prop_map(|(offset, file, line, column, discriminator)| Row {
@@ -103,7 +103,7 @@ fn any_info() -> impl Strategy<Value = DebugInfo<'static>> {
     })
 }
 
-/// A tree of calls that fits: nested ranges, none of them touching.
+/// Adds a valid tree of calls: nested ranges that do not touch each other.
 fn tree(start: u32, end: u32, depth: u32, random: &mut Random, calls: &mut Vec<InlinedCall>) {
     let mut below = |limit: u32| random.below(limit.into()) as u32;
     let mut at = start + below(4);
@@ -128,11 +128,11 @@ fn tree(start: u32, end: u32, depth: u32, random: &mut Random, calls: &mut Vec<I
     }
 }
 
-/// What the information says of an offset, the innermost frame first.
+/// Returns the frames at an offset according to the debug information, the innermost one first.
 fn expected(info: &DebugInfo<'_>, offset: u32) -> Vec<Frame> {
     let first = info.rows.first();
     let row = info.rows.iter().rfind(|row| row.offset <= offset);
-    // Up to the first row it is the function's own declaration.
+    // Before the first row, the line is that of the function's declaration.
     let start = first.map(|_| {
         (
             info.functions[0].file,
@@ -162,7 +162,7 @@ fn expected(info: &DebugInfo<'_>, offset: u32) -> Vec<Frame> {
     frames.into_iter().rev().map(frame).collect()
 }
 
-/// Encodes units in their order.
+/// Encodes units in the given order.
 pub fn encode<'b>(
     units: &[FunctionUnit<'_>],
     settings: Settings<'_>,
@@ -175,16 +175,16 @@ pub fn encode<'b>(
     encoder.finish()
 }
 
-pub fn endian(order: ByteOrder) -> RunTimeEndian {
-    match order {
+pub fn gimli_endian(endian: ByteOrder) -> RunTimeEndian {
+    match endian {
         ByteOrder::Little => RunTimeEndian::Little,
         ByteOrder::Big => RunTimeEndian::Big,
     }
 }
 
-/// Encodes two functions in one file, and compares what addr2line says of each of their bytes.
-fn check(infos: &[DebugInfo<'_>; 2], version: Version, order: ByteOrder, machine: u32) {
-    let machine = Machine::new(machine, order);
+/// Encodes two functions in one file, and compares the frames that addr2line finds for each of their bytes.
+fn check(infos: &[DebugInfo<'_>; 2], version: Version, endian: ByteOrder, machine: u32) {
+    let machine = Machine::new(machine, endian);
     let addresses = [0x40u64, 0x4000];
     let unit = |(info, address)| FunctionUnit {
         symbol: b"symbol",
@@ -200,7 +200,7 @@ fn check(infos: &[DebugInfo<'_>; 2], version: Version, order: ByteOrder, machine
     };
     let mut buffers = Buffers::default();
     let sections = encode(&units, settings, &mut buffers);
-    let dwarf = dwarf_contents::load(&sections, endian(order));
+    let dwarf = dwarf_contents::load(&sections, gimli_endian(endian));
     let context = addr2line::Context::from_dwarf(dwarf).unwrap();
     for (info, address) in infos.iter().zip(addresses) {
         for offset in 0..SIZE {
@@ -213,7 +213,7 @@ fn check(infos: &[DebugInfo<'_>; 2], version: Version, order: ByteOrder, machine
                 let name = frame
                     .function
                     .map(|function| function.raw_name().unwrap().into_owned());
-                // no place at all without rows
+                // Without rows, there is no location.
                 let Some(place) = frame.location else {
                     found.push((name, None, 0, 0));
                     continue;
@@ -224,7 +224,7 @@ fn check(infos: &[DebugInfo<'_>; 2], version: Version, order: ByteOrder, machine
                 found.push((name, file, place.line.unwrap_or(0), place.column.unwrap_or(0)));
             }
             let mut wanted = expected(info, offset);
-            // addr2line knows no column of a line that is none; and a row without a file keeps the last one.
+            // addr2line has no column for line 0, and a row without a file keeps the last file.
             for (frame, wanted) in found.iter_mut().zip(&mut wanted) {
                 if wanted.1.is_none() || wanted.2 == 0 {
                     (frame.1, wanted.1) = (None, None);
@@ -238,7 +238,7 @@ fn check(infos: &[DebugInfo<'_>; 2], version: Version, order: ByteOrder, machine
     }
 }
 
-/// Stretches information, and takes away or changes some of what readers don't need.
+/// Scales debug information, and removes or changes some optional parts.
 fn vary(info: &mut DebugInfo<'_>, scale: u32, random: &mut Random) {
     for row in &mut info.rows {
         row.offset *= scale;
@@ -280,7 +280,7 @@ fn vary(info: &mut DebugInfo<'_>, scale: u32, random: &mut Random) {
     if random.below(8) == 0 {
         info.rows.iter_mut().for_each(|row| row.file = None);
     }
-    // one text to a path
+    // Each path has one text.
     if info.files[0].path == info.files[1].path {
         info.files[1].text = info.files[0].text;
     }
@@ -305,8 +305,8 @@ proptest! {
         for info in &mut infos {
             info.normalise(SIZE);
         }
-        let (version, order, machine) = settings;
-        check(&infos, version, order, machine);
+        let (version, endian, machine) = settings;
+        check(&infos, version, endian, machine);
     }
 
     #[test]
@@ -316,8 +316,8 @@ proptest! {
         let calls = info.calls.clone();
         prop_assert_eq!(info.normalise(SIZE).calls, 0);
         prop_assert_eq!(&info.calls, &calls);
-        let (version, order, machine) = settings;
-        check(&[info.clone(), info], version, order, machine);
+        let (version, endian, machine) = settings;
+        check(&[info.clone(), info], version, endian, machine);
     }
 
     #[test]
@@ -325,7 +325,7 @@ proptest! {
         mut infos in prop::collection::vec(any_info(), 0..5),
         scale in prop_oneof![Just(1u32), Just(7), Just(1000), Just(10_000_000)],
         seed in any::<u64>(),
-        (version, order, machine) in versions(),
+        (version, endian, machine) in versions(),
     ) {
         let mut random = Random::new(seed);
         let size = SIZE * scale;
@@ -341,14 +341,14 @@ proptest! {
         }
         let settings = Settings {
             version,
-            machine: Machine::new(machine, order),
+            machine: Machine::new(machine, endian),
             directory: b"/home/me",
         };
         let mut buffers = Buffers::default();
         let sections = encode(&units, settings, &mut buffers);
-        let found = dwarf_contents::describe(&sections, endian(order));
+        let found = dwarf_contents::describe(&sections, gimli_endian(endian));
         let reference = gimli_writer::encode(&units, settings, language);
         let reference: Vec<_> = reference.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
-        prop_assert_eq!(found, dwarf_contents::describe(&reference, endian(order)));
+        prop_assert_eq!(found, dwarf_contents::describe(&reference, gimli_endian(endian)));
     }
 }

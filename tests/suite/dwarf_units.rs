@@ -1,17 +1,17 @@
-//! One file has room for many units, as an object for many functions needs it.
+//! Debug information of many units in one file, as in an object for many functions.
 
 use jitinject::bytes::ByteOrder;
 use jitinject::elf::dwarf::{Buffers, FunctionUnit, Sections, Version};
 use jitinject::elf::object::TEXT_OFFSET;
 
-use crate::dwarf::{encode, endian};
+use crate::dwarf::{encode, gimli_endian};
 use crate::support::dwarf_contents;
 use crate::support::dwarf_units::{INLINED, SIZE, UNITS, address, info, name, settings, shuffled};
 use crate::support::lines::Site;
 
-/// What addr2line says of all functions.
+/// Checks the frames that addr2line finds in all functions.
 fn check_frames(sections: &Sections<'_>) {
-    let dwarf = dwarf_contents::load(sections, endian(ByteOrder::Little));
+    let dwarf = dwarf_contents::load(sections, gimli_endian(ByteOrder::Little));
     let context = addr2line::Context::from_dwarf(dwarf).unwrap();
     let frames_of = |address: u64| {
         let mut frames = context.find_frames(address).skip_all_loads().unwrap();
@@ -57,7 +57,7 @@ fn many_units_share_an_object() {
     }
 }
 
-/// Buffers that were used before leave no trace.
+/// Reused buffers do not affect the output.
 #[test]
 fn the_same_units_give_the_same_bytes() {
     let (one, other) = (info(1), info(2000));

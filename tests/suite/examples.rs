@@ -1,4 +1,4 @@
-//! The examples of the library do what they say.
+//! Examples of the library.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,16 +7,16 @@ use jitinject::bytes::ByteOrder;
 use object::{Object, ObjectSymbol};
 
 use crate::support::dump::DumpWriter;
-use crate::support::lines::{Layout, STRETCH, Site, model, put_lines};
+use crate::support::lines::{Layout, STRETCH, Site, model, write_lines};
 use crate::support::{capture, said, scratch, shown, symbolizer, tools};
 
-/// Runs an example; cargo test builds them.
+/// Runs an example, which `cargo test` has built. Returns its standard output.
 fn example(name: &str, arguments: &[&str]) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_jitinject")).parent().unwrap();
     let path = programs.join("examples").join(name);
     let output = Command::new(&path).args(arguments).output();
     let output =
-        output.unwrap_or_else(|error| panic!("{}: {error}; cargo build --examples makes it", path.display()));
+        output.unwrap_or_else(|error| panic!("{}: {error}; run cargo build --examples", path.display()));
     assert!(output.status.success(), "{}", said(&output));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -31,35 +31,35 @@ fn a_jitdump_is_read() {
     assert!(text.contains("TurboFan: JS:*"), "{text}");
 }
 
-/// A function with inlined calls in a dump of its own, which moves: each stretch of its code, at both places.
+/// A function with inlined calls moves. Each range of its code is looked up at both addresses.
 #[test]
-fn who_was_at_an_address_is_told_with_lines_and_inlined_calls() {
-    const PLACES: [u64; 2] = [0x7000_0000, 0x7100_0000];
+fn lookups_by_address_and_time_have_lines_and_inlined_calls() {
+    const ADDRESSES: [u64; 2] = [0x7000_0000, 0x7100_0000];
     let folder = scratch();
     let model = model(0);
     let size = model.len() as u64 * u64::from(STRETCH);
     let mut dump = DumpWriter::new(ByteOrder::Little, 62, 77);
-    put_lines(&mut dump, Layout::Positions, 1000, PLACES[0], &model);
-    dump.load(1000, PLACES[0], 0, b"fn_0", &vec![0x90; size as usize]);
-    dump.moved(2000, PLACES[0], PLACES[1], size, 0);
+    write_lines(&mut dump, Layout::Positions, 1000, ADDRESSES[0], &model);
+    dump.load(1000, ADDRESSES[0], 0, b"fn_0", &vec![0x90; size as usize]);
+    dump.moved(2000, ADDRESSES[0], ADDRESSES[1], size, 0);
     let path = folder.path().join("jit-77.dump");
     std::fs::write(&path, &dump.bytes).unwrap();
-    let ask = |address: u64, time: &str| {
+    let lookup = |address: u64, time: &str| {
         example(
             "who_was_there",
             &[tools::text(&path), &format!("{address:#x}"), time],
         )
     };
-    for (place, time, since) in [(PLACES[0], "1500", 1000), (PLACES[1], "2000", 2000)] {
-        for (stretch, chain) in (0u64..).zip(&model) {
-            let offset = stretch * u64::from(STRETCH) + 3;
+    for (start, time, since) in [(ADDRESSES[0], "1500", 1000), (ADDRESSES[1], "2000", 2000)] {
+        for (index, chain) in (0u64..).zip(&model) {
+            let offset = index * u64::from(STRETCH) + 3;
             let mut expected = format!("fn_0+{offset:#x}, there since {since}\n");
             for site in chain {
                 expected += &format!("  {} at {}:{}:", site.function, site.file, site.line);
                 expected += "\n";
             }
-            let told = ask(place + offset, time);
-            let without_columns = told.lines().map(|line| match line.starts_with("  ") {
+            let found = lookup(start + offset, time);
+            let without_columns = found.lines().map(|line| match line.starts_with("  ") {
                 true => line.trim_end_matches(|character: char| character.is_ascii_digit()),
                 false => line,
             });
@@ -69,8 +69,8 @@ fn who_was_at_an_address_is_told_with_lines_and_inlined_calls() {
             );
         }
     }
-    assert!(ask(PLACES[0], "2000").starts_with("no function"));
-    assert!(ask(PLACES[0], "999").starts_with("no function"));
+    assert!(lookup(ADDRESSES[0], "2000").starts_with("no function"));
+    assert!(lookup(ADDRESSES[0], "999").starts_with("no function"));
 }
 
 #[test]

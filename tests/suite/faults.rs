@@ -1,8 +1,8 @@
-//! What goes wrong around the program: files that are cut off under it, signals, full disks, limits. The old
-//! output stays, or the new one is whole.
+//! Failures outside the program: truncated input files, signals, full disks, limits. Either the old output stays, or
+//! the new one is complete.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -11,26 +11,29 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use jitinject::bytes::ByteOrder;
+use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::inject::{Options, Progress, inject as inject_here};
 use jitinject::summary::Summary;
+use rustix::io::Errno;
 use rustix::process::Signal;
 
+use crate::reports;
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Generated, Plan, Random, generate};
 use crate::support::processes::{is_stopped, send, wait_until, with_usual_signals};
 use crate::support::profile::ProfileWriter;
 use crate::support::scene::{Scene, State, left_over};
-use crate::support::{attempt, capture, inject, jitinject, said, scratch, tools};
+use crate::support::{attempt, capture, has_code, inject, jitinject, said, scratch, tools};
 
-/// Does something when a part of the work starts.
+/// Calls a function when a stage of the work starts.
 struct When<F: FnMut()> {
-    part: &'static str,
+    stage: &'static str,
     then: F,
 }
 
 impl<F: FnMut()> Progress for When<F> {
     fn start(&mut self, what: &'static str, _total: u64) {
-        if what == self.part {
+        if what == self.stage {
             (self.then)();
         }
     }
@@ -38,7 +41,8 @@ impl<F: FnMut()> Progress for When<F> {
     fn advance(&mut self, _steps: u64) {}
 }
 
-fn made(folder: &Path, functions: u64) -> Generated {
+/// Writes a profile of one process, and its dump.
+fn generated(folder: &Path, functions: u64) -> Generated {
     let plan = Plan {
         functions,
         samples: 2000,
@@ -47,22 +51,23 @@ fn made(folder: &Path, functions: u64) -> Generated {
     generate(folder, &plan)
 }
 
-/// Runs in this process, and does something when a part of the work starts.
-fn run(
-    input: &Path,
-    output: &Path,
-    part: &'static str,
-    then: impl FnMut(),
-) -> Result<Summary, jitinject::inject::Error> {
+/// Runs jitinject in this process, and calls `then` when a stage of the work starts.
+fn run(input: &Path, output: &Path, stage: &'static str, then: impl FnMut()) -> Result<Summary, Diagnostic> {
     let options = Options {
         input: input.to_owned(),
         output: output.to_owned(),
         all: true,
         ..Options::default()
     };
-    inject_here(&options, &mut When { part, then })
+    inject_here(&options, &mut When { stage, then })
 }
 
+/// Returns the text of the error for a file that cannot be written.
+fn cannot_write(path: &Path, cause: Errno) -> String {
+    Diagnostic::cannot_write(path, &cause.into()).to_string()
+}
+
+/// Truncates a file.
 fn cut(path: &Path, size: u64) {
     File::options()
         .write(true)
@@ -72,22 +77,22 @@ fn cut(path: &Path, size: u64) {
         .unwrap();
 }
 
-/// They are read before the first part starts.
+/// The files are read before the first stage starts.
 #[test]
 fn files_that_are_cut_off_once_they_are_read_cost_nothing() {
-    for (part, size) in [
+    for (stage, size) in [
         ("reading samples", 0),
         ("reading samples", 100_000),
         ("writing objects", 0),
         ("writing objects", 123_456),
     ] {
         let folder = scratch();
-        let generated = made(folder.path(), 1000);
+        let generated = generated(folder.path(), 1000);
         let dump = folder.path().join("jit-5000.dump");
         let output = folder.path().join("out.data");
         inject(&generated.profile, &output, &["--all", "--layout", "image"]);
         let before = State::of(folder.path());
-        let summary = run(&generated.profile, &output, part, || {
+        let summary = run(&generated.profile, &output, stage, || {
             cut(&dump, size);
             cut(&generated.profile, size);
         });
@@ -98,7 +103,7 @@ fn files_that_are_cut_off_once_they_are_read_cost_nothing() {
     }
 }
 
-/// This process has the dump open, and so may write more to it.
+/// The process of the profile is this one. It has the dump open and may write more to it.
 #[test]
 fn a_dump_that_grows_is_read_as_it_was_when_it_was_opened() {
     const CODE: u64 = 0x4000_0000;
@@ -113,7 +118,7 @@ fn a_dump_that_grows_is_read_as_it_was_when_it_was_opened() {
     let mut file = File::options().append(true).open(&path).unwrap();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.mmap2(pid, 0x6000_0000, 4096, 0, tools::text(&path), 500);
-    // behind the record's header, two numbers of the process, three of the map and two of the device
+    // After the record's header, two integers of the process, three of the mapping and two of the device.
     profile.records[48..56].copy_from_slice(&fs::metadata(&path).unwrap().ino().to_le_bytes());
     profile.mmap2(pid, CODE, 4096, 0, "//anon", 501);
     profile.sample(pid, 2000, &[CODE + 4], None);
@@ -124,13 +129,18 @@ fn a_dump_that_grows_is_read_as_it_was_when_it_was_opened() {
     let summary = run(&input, &output, "reading samples", grow).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), dump.bytes.len() as u64);
     assert_eq!((summary.functions.loaded, summary.samples.named), (1, 1));
-    let text = summary.text(false);
-    let expected = format!("process {pid} still runs, and may not have written all of");
-    assert!(text.contains(&expected), "{text}");
+    let incomplete = Diagnostic::new(Issue::DumpStillWritten).in_file(&path);
+    let incomplete = incomplete.with("pid", pid);
+    assert_eq!(incomplete.issue.id(), "JI217");
+    assert!(
+        summary.diagnostics.contains(&incomplete),
+        "{:?}",
+        summary.diagnostics
+    );
 }
 
-/// Starts a command and stops it in the middle of its work: what it writes is there under hidden names, and nothing has its
-/// own name yet. A run that was through before it could be stopped is no use, and is done again.
+/// Starts a command and stops it during its work, when it has temporary files and has not replaced the old output yet.
+/// Repeats this if a run ends too early.
 fn stopped_at_work(folder: &Path, command: impl Fn() -> Command) -> Child {
     const OLD: &[u8] = b"the old one";
     let output = folder.join("out.data");
@@ -138,15 +148,15 @@ fn stopped_at_work(folder: &Path, command: impl Fn() -> Command) -> Child {
         let _ = fs::remove_dir_all(folder.join("out.data.elf"));
         fs::write(&output, OLD).unwrap();
         let mut running = command().spawn().unwrap();
-        wait_until("it writes something", || {
+        wait_until("temporary files", || {
             !left_over(folder).is_empty() || running.try_wait().unwrap().is_some()
         });
-        // A process that was waited for has no number any more.
+        // The ID of a process that has been waited for is invalid.
         if running.try_wait().unwrap().is_some() {
             continue;
         }
         send(&running, Signal::STOP);
-        wait_until("it stops", || {
+        wait_until("a stopped process", || {
             is_stopped(&running) || running.try_wait().unwrap().is_some()
         });
         if fs::read(&output).unwrap() == OLD && !left_over(folder).is_empty() {
@@ -157,7 +167,7 @@ fn stopped_at_work(folder: &Path, command: impl Fn() -> Command) -> Child {
     }
 }
 
-/// A run over so many functions, each of which becomes a file, that it takes seconds.
+/// Adds the arguments of a run that takes seconds, because it writes a file for each of many functions.
 fn long_run(program: &mut Command, input: &Path, folder: &Path) {
     program
         .args(["-q", "--all", "--layout=function"])
@@ -168,7 +178,7 @@ fn long_run(program: &mut Command, input: &Path, folder: &Path) {
 #[test]
 fn signals_that_end_the_program_leave_nothing_behind() {
     let folder = scratch();
-    let generated = made(folder.path(), 40_000);
+    let generated = generated(folder.path(), 40_000);
     for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
         let mut running = stopped_at_work(folder.path(), || {
             let mut command = jitinject();
@@ -189,7 +199,7 @@ fn signals_that_end_the_program_leave_nothing_behind() {
 #[test]
 fn signals_that_are_ignored_stay_so() {
     let folder = scratch();
-    let generated = made(folder.path(), 10_000);
+    let generated = generated(folder.path(), 10_000);
     let mut running = stopped_at_work(folder.path(), || {
         let mut command = Command::new("sh");
         command
@@ -204,18 +214,18 @@ fn signals_that_are_ignored_stay_so() {
     assert_eq!(State::of(folder.path()).objects.len(), 10_000);
 }
 
-/// Kills the program at `count` random moments, while it replaces an output by another one. `signals` take turns.
+/// Kills jitinject at `count` random moments while it replaces an output with another one, with `signals` in turn.
 fn kill_at_any_moment(count: usize, signals: &[Signal]) {
     let folder = scratch();
     let output = folder.path().join("out.data");
-    // The same processes and functions, so that the objects have the same names.
+    // They have the same processes and functions, so the objects have the same names.
     let inputs: Vec<PathBuf> = ["one", "other"]
         .iter()
         .zip([100, 101])
         .map(|(name, functions)| {
             let below = folder.path().join(name);
             fs::create_dir(&below).unwrap();
-            made(&below, functions).profile
+            generated(&below, functions).profile
         })
         .collect();
     let start = |input: &Path| {
@@ -263,7 +273,7 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
         };
         let left = left_over(folder.path());
         if signal == Signal::KILL {
-            // Two names can't change at once.
+            // The profile and the folder of objects are not renamed at once.
             between += usize::from(profile != objects);
             for path in left {
                 let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
@@ -277,12 +287,12 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
         }
         now = profile;
     }
-    // It is so in few of a thousand moments, more where others take the processor.
+    // This happens at a few of a thousand moments, and at more if the machine is busy.
     assert!(
         between <= 1 + count / 20,
-        "{between} of {count} between two names"
+        "{between} of {count} runs killed between the two renames"
     );
-    assert!(ended < count, "all of them were through before");
+    assert!(ended < count, "all runs ended before the signal");
 }
 
 #[test]
@@ -304,21 +314,21 @@ fn killed_at_any_of_many_moments_there_is_one_output_and_it_is_whole() {
 #[test]
 fn a_limit_for_the_size_of_files_is_an_error_like_others() {
     let scene = Scene::new();
-    // in blocks of 512 bytes: too small for an object, too small for the profile
+    // In blocks of 512 bytes: too few for an object, and too few for the profile.
     for blocks in [1, 20] {
         let ran = scene.run_after(&format!("ulimit -f {blocks}"), &[]);
         let said = said(&ran);
         assert_eq!(ran.status.code(), Some(1), "{said}");
-        assert!(
-            said.contains("ulimit -f") && said.contains("cannot write"),
-            "{said}"
-        );
+        let too_large = io::Error::from(Errno::FBIG).to_string();
+        assert!(reports(&said, "JI401", &too_large), "{said}");
+        assert!(reports(&said, "JI401", tools::text(&scene.output)), "{said}");
+        assert!(said.contains("ulimit -f"), "{said}");
         scene.assert_unchanged(&said);
     }
 }
 
 #[test]
-fn what_cannot_be_written_to_is_told() {
+fn failed_writes_are_errors() {
     let scene = Scene::new();
     let full = Path::new("/dev/full");
     let ran = attempt(
@@ -327,13 +337,10 @@ fn what_cannot_be_written_to_is_told() {
         &["--elf-dir", tools::text(&scene.folder.path().join("new"))],
     );
     assert_eq!(ran.status.code(), Some(1));
-    assert!(
-        said(&ran).contains("cannot write /dev/full: No space left"),
-        "{}",
-        said(&ran)
-    );
+    let no_space = cannot_write(full, Errno::NOSPC);
+    assert!(reports(&said(&ran), "JI401", &no_space), "{}", said(&ran));
     let left = fs::read_dir(scene.folder.path().join("new")).map_or(0, Iterator::count);
-    assert_eq!(left, 0, "objects without a profile");
+    assert_eq!(left, 0, "objects left without a profile");
     scene.assert_unchanged("/dev/full");
 
     let ran = attempt(
@@ -342,40 +349,34 @@ fn what_cannot_be_written_to_is_told() {
         &["--summary", "/dev/full"],
     );
     assert_eq!(ran.status.code(), Some(1));
-    assert!(
-        said(&ran).contains("cannot write the summary /dev/full: No space left"),
-        "{}",
-        said(&ran)
-    );
+    assert!(reports(&said(&ran), "JI401", &no_space), "{}", said(&ran));
 
-    for folder in ["/proc", "/sys"] {
-        let ran = attempt(&scene.input, &Path::new(folder).join("out.data"), &[]);
+    for path in ["/proc/out.data", "/sys/out.data"] {
+        let ran = attempt(&scene.input, Path::new(path), &[]);
         assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-        assert!(said(&ran).contains("cannot write"), "{}", said(&ran));
+        assert!(reports(&said(&ran), "JI401", path), "{}", said(&ran));
     }
     let missing = scene.folder.path().join("missing/out.data");
     let ran = attempt(&scene.input, &missing, &[]);
     assert_eq!(ran.status.code(), Some(1));
-    assert!(said(&ran).contains("No such file or directory"), "{}", said(&ran));
+    let no_folder = cannot_write(&missing, Errno::NOENT);
+    assert!(reports(&said(&ran), "JI401", &no_folder), "{}", said(&ran));
 }
 
 #[test]
 fn a_folder_that_vanishes_is_an_error() {
     let folder = scratch();
-    let generated = made(folder.path(), 100);
+    let generated = generated(folder.path(), 100);
     let below = folder.path().join("below");
-    for part in ["reading samples", "writing objects"] {
+    for stage in ["reading samples", "writing objects"] {
         fs::create_dir(&below).unwrap();
         let output = below.join("out.data");
-        let result = run(&generated.profile, &output, part, || {
+        let result = run(&generated.profile, &output, stage, || {
             fs::remove_dir_all(&below).unwrap();
         });
-        assert!(
-            result
-                .unwrap_err()
-                .to_string()
-                .contains("No such file or directory")
-        );
+        let error = result.unwrap_err();
+        assert_eq!(error.issue.id(), "JI401");
+        assert_eq!(error.to_string(), cannot_write(&output, Errno::NOENT));
         assert!(!below.exists());
     }
 }
@@ -390,7 +391,11 @@ fn few_open_files_are_enough_or_too_few() {
             Some(0) => succeeded = true,
             Some(1) => {
                 let said = said(&ran);
-                assert!(said.contains("Too many open files"), "{limit}: {said}");
+                let cause = io::Error::from(Errno::MFILE).to_string();
+                assert!(
+                    said.contains("error[JI4") && said.contains(&cause),
+                    "{limit}: {said}"
+                );
             }
             status => panic!("{limit}: {status:?}: {}", said(&ran)),
         }
@@ -408,9 +413,9 @@ fn few_open_files_are_enough_or_too_few() {
 fn where_memory_ends_the_old_output_stays() {
     let scene = Scene::new();
     let folder = scratch();
-    let generated = made(folder.path(), 20_000);
+    let generated = generated(folder.path(), 20_000);
     let mut seen = Vec::new();
-    // from less than the program itself takes to enough, in KiB; threads are the first that there is no room for
+    // In KiB, from less than the program itself takes to enough. Threads are the first to fail.
     for limit in (8..128).map(|step| step * 1024) {
         let ran = Command::new("sh")
             .args(["-c", &format!("ulimit -v {limit}; exec \"$@\""), "sh"])
@@ -425,7 +430,7 @@ fn where_memory_ends_the_old_output_stays() {
             .unwrap();
         let said = said(&ran);
         assert!(!said.contains("panicked"), "{limit} KiB: {said}");
-        // The program that loads programs has a status of its own, and so has the shell.
+        // If jitinject cannot be loaded, the status is that of the dynamic linker or of the shell.
         let is_started = said.lines().any(|line| line.starts_with("jitinject: "));
         match ran.status.code() {
             Some(0) => break,
@@ -458,9 +463,9 @@ fn a_closed_standard_output_loses_nothing_silently() {
             .output()
             .unwrap();
         assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-        assert!(said(&ran).contains("standard output is closed"), "{}", said(&ran));
+        assert!(has_code(&said(&ran), "JI411"), "{}", said(&ran));
     }
-    // Who wants nothing of it may say so.
+    // Output to /dev/null is not an error.
     let ran = jitinject()
         .args(["-i", tools::text(&capture::profile("php82")), "-o", "-"])
         .args(["--elf-dir", tools::text(&folder.path().join("objects"))])
@@ -473,7 +478,7 @@ fn a_closed_standard_output_loses_nothing_silently() {
 #[test]
 fn a_reader_that_goes_away_is_an_error() {
     let folder = scratch();
-    let generated = made(folder.path(), 5000);
+    let generated = generated(folder.path(), 5000);
     let objects = folder.path().join("objects");
     let mut running = jitinject()
         .args(["-i", tools::text(&generated.profile), "-o", "-"])
@@ -488,10 +493,8 @@ fn a_reader_that_goes_away_is_an_error() {
     drop(stdout);
     let ran = running.wait_with_output().unwrap();
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-    assert!(
-        said(&ran).contains("cannot write standard output: Broken pipe"),
-        "{}",
-        said(&ran)
-    );
-    assert_eq!(fs::read_dir(&objects).unwrap().count(), 0, "objects of nothing");
+    let closed = cannot_write(Path::new("standard output"), Errno::PIPE);
+    assert!(reports(&said(&ran), "JI401", &closed), "{}", said(&ran));
+    let left = fs::read_dir(&objects).unwrap().count();
+    assert_eq!(left, 0, "objects left without a profile");
 }

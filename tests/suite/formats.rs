@@ -1,4 +1,4 @@
-//! However a profile was recorded, and whatever it is written as, readers see the same.
+//! Readers see the same samples and names in all formats of input and output.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -6,16 +6,20 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use crate::reports;
 use crate::support::formats::{counts, write};
 use crate::support::generator::{Plan, generate};
 use crate::support::model::{self, Parts};
 use crate::support::processes::{send, send_and_wait, with_usual_signals};
 use crate::support::profile::ProfileWriter;
-use crate::support::{attempt, capture, inject, jitinject, said, scratch, shown, tools};
+use crate::support::{attempt, capture, has_code, inject, jitinject, said, scratch, shown, tools};
 use jitinject::bytes::ByteOrder;
+use jitinject::diagnostics::{Diagnostic, Issue};
+use rustix::io::Errno;
 use rustix::process::Signal;
 
 const PIPE_AND_FILE: [&str; 2] = ["-", "out.data"];
+
 #[test]
 fn every_reader_sees_the_same_in_every_format() {
     for name in capture::OTHER_FORMATS
@@ -43,9 +47,9 @@ fn every_reader_sees_the_same_in_every_format() {
     }
 }
 
-/// Everything in a regular file, but for what says how and where its records are stored.
+/// Removes everything from a file's content that depends on how and where its records are stored.
 fn content(mut parts: Parts) -> Parts {
-    // AUXTRACE, DIR_FORMAT, COMPRESSED, and those that perf keeps out of pipes
+    // AUXTRACE, DIR_FORMAT, COMPRESSED, and the sections that perf does not write to pipes.
     const STORAGE: [usize; 8] = [15, 18, 19, 20, 24, 27, 30, 32];
     parts.features.retain(|(id, _)| !STORAGE.contains(id));
     parts.offsets.clear();
@@ -60,7 +64,7 @@ fn parse(path: &Path) -> Parts {
 fn a_file_that_went_through_a_pipe_is_the_same() {
     for name in ["node20-buildid", "node20-multievent", "cpython313-dwarf"] {
         let folder = scratch();
-        // Copied alone, so that there is no dump, and nothing changes.
+        // Without its dump, so nothing changes.
         let input = folder.path().join("perf.data");
         std::fs::copy(capture::profile(name), &input).unwrap();
         for compression in [&[][..], &["--compress"]] {
@@ -82,7 +86,7 @@ fn formats_of_tracepoints_and_unknown_records_pass_through_pipes() {
     let folder = scratch();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.comm(1, "first", false, 1);
-    // HEADER_EVENT_TYPE, as perf before Linux 3.14 wrote it to pipes, and one that nobody knows yet
+    // HEADER_EVENT_TYPE, which perf wrote to pipes before Linux 3.14, and an unknown type.
     profile.record(65, 0, &[7; 72]);
     profile.record(90, 0, b"whatever");
     profile.comm(1, "second", false, 2);
@@ -99,10 +103,11 @@ fn formats_of_tracepoints_and_unknown_records_pass_through_pipes() {
         Path::new("-"),
         &["--elf-dir", tools::text(&folder.path().join("elf"))],
     );
-    let told = said(&ran);
+    let left_out = Diagnostic::new(Issue::FeatureNotForPipes).with("id", 3);
     assert!(
-        told.contains("feature section 3 of the profile is not for pipes and was left out"),
-        "{told}"
+        reports(&said(&ran), "JI167", &left_out.to_string()),
+        "{}",
+        said(&ran)
     );
     let piped = folder.path().join("out.pipe");
     std::fs::write(&piped, &ran.stdout).unwrap();
@@ -122,16 +127,16 @@ fn formats_of_tracepoints_and_unknown_records_pass_through_pipes() {
     }
 }
 
-/// The records in a pipe but for its attributes.
+/// Returns the header and the records of the pipe format, without those of event attributes.
 fn without_attributes(pipe: &[u8]) -> Vec<&[u8]> {
     const HEADER_ATTR: u8 = 64;
     let (head, mut rest) = pipe.split_at(16);
     let mut records = vec![head];
     while !rest.is_empty() {
         let size = u16::from_le_bytes([rest[6], rest[7]]);
-        let (record, behind) = rest.split_at(size.into());
+        let (record, after) = rest.split_at(size.into());
         records.extend(Some(record).filter(|record| record[0] != HEADER_ATTR));
-        rest = behind;
+        rest = after;
     }
     records
 }
@@ -156,11 +161,11 @@ fn named_pipes_and_standard_files_do_as_well() {
     let ran = attempt(&input, &output, &[]);
     assert!(ran.status.success(), "{}", said(&ran));
     writing.join().unwrap();
-    // No dump was beside it, so nothing but the length of its attributes changes.
+    // There is no dump, so only the length of the attributes changes.
     let read = reading.join().unwrap();
     assert!(without_attributes(&read) == without_attributes(&capture));
 
-    // A regular file as standard input is read where it is.
+    // A regular file as standard input is read in place.
     let stdin = File::open(capture::profile("node20-buildid")).unwrap();
     let arguments = ["-i", "-", "-o", "/dev/stdout", "--jitdump"];
     let ran = jitinject()
@@ -188,7 +193,7 @@ fn two_things_on_standard_output_are_refused() {
     assert!(ran.stdout.is_empty());
 }
 
-/// Whatever name standard output goes by.
+/// Standard output has several names.
 #[test]
 fn a_summary_does_not_get_into_the_profile() {
     let folder = scratch();
@@ -236,9 +241,9 @@ fn the_interrupt_that_ends_the_recording_does_not_end_the_reading() {
     drop(stdin);
     assert!(child.wait().unwrap().success());
     assert_eq!(shown::leaves(&folder.path().join("out.data")).len(), 320);
-    // A second one ends it.
+    // A second interrupt ends the program.
     let mut child = start();
-    // Waiting would close it, and the program would end by itself.
+    // wait() would close the pipe, and jitinject would exit at its end.
     let _stdin = child.stdin.take();
     send_and_wait(&child, Signal::INT);
     send(&child, Signal::INT);
@@ -266,29 +271,30 @@ fn a_reader_that_goes_away_is_an_error_and_leaves_nothing() {
     drop(child.stdout.take());
     let ran = child.wait_with_output().unwrap();
     assert_eq!(ran.status.code(), Some(1));
+    let closed = Diagnostic::cannot_write(Path::new("standard output"), &Errno::PIPE.into());
     assert!(
-        said(&ran).contains("standard output: Broken pipe"),
+        reports(&said(&ran), "JI401", &closed.to_string()),
         "{}",
         said(&ran)
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// Distributes the records of a profile over the files of a folder, as `perf record --threads` does.
+/// Writes a folder in which the records of a profile are distributed over several files, as by `perf record --threads`.
 fn scatter(folder: &Path, profile: &Path, files: usize) -> PathBuf {
     let file = std::fs::read(profile).unwrap();
     let parts = model::parse(&file);
-    let order = parts.order;
+    let endian = parts.endian;
     let target = folder.join("scattered");
     std::fs::create_dir(&target).unwrap();
-    let mut main = ProfileWriter::new(order);
+    let mut main = ProfileWriter::new(endian);
     let mut others = vec![Vec::new(); files];
     for (number, record) in parts.records.iter().enumerate() {
-        let kind = model::kind(record, order);
+        let kind = model::kind(record, endian);
         if kind == 68 {
             continue;
         }
-        // In turns of several, as a thread reads one processor's records after another's.
+        // In groups, since a thread reads the records of one CPU after those of another.
         let at = number / 7 % (files + 1);
         let into = if at == files {
             &mut main.records
@@ -332,16 +338,16 @@ fn the_files_of_a_folder_become_one_in_the_order_of_time() {
     for record in parts
         .records
         .iter()
-        .filter(|record| model::kind(record, parts.order) == 9)
+        .filter(|record| model::kind(record, parts.endian) == 9)
     {
-        let time = model::word(record, parts.order, 24);
+        let time = model::word(record, parts.endian, 24);
         assert!(last <= time);
         last = time;
     }
     let rounds = parts
         .records
         .iter()
-        .filter(|record| model::kind(record, parts.order) == 68);
+        .filter(|record| model::kind(record, parts.endian) == 68);
     assert!(rounds.count() > 1);
     assert!(!parts.features.iter().any(|&(id, _)| id == 24));
 }
@@ -363,14 +369,14 @@ fn copies_of_the_kernels_code_stay_with_the_profile() {
     let dumps = capture::folder("node20-buildid");
     let more = ["--jitdump", tools::text(&dumps)];
     for _ in 0..2 {
-        // The second time, what is there is replaced.
+        // The second run replaces the output of the first one.
         let output = write(folder.path(), &input, "out", &more);
         let kallsyms = std::fs::read_to_string(output.join("kcore_dir/kallsyms")).unwrap();
         assert_eq!(kallsyms, "names");
         assert!(shows_javascript(&output.join("data")));
         std::fs::remove_dir_all(folder.path().join("objects")).unwrap();
     }
-    // A slash behind it does not lead the objects into it, and nothing else may.
+    // A trailing slash does not put the objects into the output, and --elf-dir must not.
     for _ in 0..2 {
         let output = format!("{}/", folder.path().join("out").display());
         inject(&input, Path::new(&output), &more);
@@ -381,7 +387,7 @@ fn copies_of_the_kernels_code_stay_with_the_profile() {
     let refused = [&more[..], &["--elf-dir", tools::text(&inside)]].concat();
     let ran = attempt(&input, &folder.path().join("out"), &refused);
     assert!(
-        said(&ran).contains("for objects lies in the output"),
+        reports(&said(&ran), "JI405", tools::text(&inside)),
         "{}",
         said(&ran)
     );
@@ -390,16 +396,17 @@ fn copies_of_the_kernels_code_stay_with_the_profile() {
         Path::new("-"),
         &["--elf-dir", tools::text(&folder.path().join("elf"))],
     );
-    assert!(
-        said(&piped).contains("the copy of the kernel's code is not for pipes"),
-        "{}",
-        said(&piped)
-    );
-    // What is there must be a profile.
+    assert!(has_code(&said(&piped), "JI168"), "{}", said(&piped));
+    // Only a folder of a profile is replaced.
     let other = folder.path().join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("precious"), "").unwrap();
     let ran = attempt(&input, &other, &more);
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert!(
+        reports(&said(&ran), "JI413", tools::text(&other)),
+        "{}",
+        said(&ran)
+    );
     assert!(other.join("precious").exists());
 }

@@ -1,4 +1,5 @@
-//! Files that others planted, in every place where one is read or written, and names that lead elsewhere.
+//! Files of attackers in all places that jitinject reads from or writes to, and names that lead out of a folder or
+//! control a terminal.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,18 +9,21 @@ use std::process::Command;
 use std::time::Instant;
 
 use jitinject::bytes::{ByteOrder, steers_terminal};
+use jitinject::diagnostics::{Diagnostic, Issue};
+use serde_json::Value;
 
+use crate::reports;
 use crate::support::dump::DumpWriter;
 use crate::support::processes::PATIENCE;
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::{NAMED, PID, Recording};
-use crate::support::{attempt, capture, inject, jitinject, said, scratch, tools};
+use crate::support::{attempt, capture, codes, diagnostics, inject, jitinject, said, scratch, tools};
 
-/// Whatever stands where a dump or a perf map should be is not waited for, and costs nothing else.
+/// Opening some of these would block. They are reported, and the run goes on.
 #[test]
-fn what_is_no_file_is_not_opened() {
-    type Plant = fn(&Path);
-    let plants: [(&str, Plant); 6] = [
+fn only_regular_files_are_opened() {
+    type Create = fn(&Path);
+    let kinds: [(&str, Create); 6] = [
         ("fifo", |path| drop(tools::run("mkfifo", &[tools::text(path)]))),
         ("socket", |path| drop(UnixListener::bind(path).unwrap())),
         ("folder", |path| fs::create_dir(path).unwrap()),
@@ -27,22 +31,23 @@ fn what_is_no_file_is_not_opened() {
         ("terminal", |path| symlink("/dev/tty", path).unwrap()),
         ("circle of links", |path| symlink(path, path).unwrap()),
     ];
-    for (what, plant) in plants {
+    for (kind, create) in kinds {
         let recording = Recording::new();
         fs::remove_file(&recording.dump).unwrap();
-        plant(&recording.dump);
+        create(&recording.dump);
         let map = recording.folder.path().join(format!("perf-{PID}.map"));
-        plant(&map);
+        create(&map);
         let folder = tools::text(recording.folder.path());
         let began = Instant::now();
         for more in [&[][..], &["--jitdump", folder, "--perf-map", folder]] {
             let said = recording.inject(more);
             assert!(
-                said.contains(&format!("the jitdump of process {PID}")),
-                "{what}: {said}"
+                reports(&said, "JI215", tools::text(&recording.dump)),
+                "{kind}: {said}"
             );
+            assert!(reports(&said, "JI400", tools::text(&map)), "{kind}: {said}");
         }
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < PATIENCE, "{kind}");
         fs::remove_dir(&map).or_else(|_| fs::remove_file(&map)).unwrap();
     }
 }
@@ -69,7 +74,7 @@ fn links_in_a_shared_folder_of_objects_lead_nowhere() {
     assert_eq!(fs::read_dir(folder.path().join("elsewhere")).unwrap().count(), 0);
 }
 
-/// Names in a dump that would lead out of a folder, or steer a terminal, if they were believed.
+/// Returns names that lead out of a folder as paths, or control a terminal when printed.
 fn hostile_names() -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = [
         &b"../../../../../../tmp/jitinject-escaped"[..],
@@ -95,6 +100,7 @@ fn hostile_names() -> Vec<Vec<u8>> {
     names
 }
 
+/// Returns whether a text has no characters that control a terminal, except line feeds.
 fn is_harmless(text: &str) -> bool {
     let mut lines = text.lines().flat_map(str::chars);
     !lines.any(steers_terminal)
@@ -131,14 +137,14 @@ fn names_of_functions_and_sources_lead_nowhere_and_steer_nothing() {
         assert!(ran.status.success(), "{}", said(&ran));
         assert!(is_harmless(&said(&ran)), "{}", said(&ran));
         assert!(
-            said(&ran).contains("names of functions longer than 64 KiB, cut"),
+            reports(&said(&ran), "JI015", tools::text(&recording.dump)),
             "{}",
             said(&ran)
         );
     }
     assert!(!Path::new("/tmp/jitinject-escaped").exists());
     assert_eq!(fs::read_dir(&below).unwrap().count(), 2);
-    // Each source lies in a folder of its own, right below.
+    // Each source has its own folder directly below.
     let sources = below.join("out.data.elf/sources");
     for folder in fs::read_dir(&sources).unwrap() {
         for file in fs::read_dir(folder.unwrap().path()).unwrap() {
@@ -154,7 +160,7 @@ fn paths_of_dumps_steer_nothing() {
     let folder = scratch();
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     for (number, name) in (0u32..).zip(hostile_names()) {
-        // A record has no more room.
+        // Records are limited to 64 KiB.
         let name = String::from_utf8_lossy(&name[..name.len().min(60_000)]).into_owned();
         let path = format!("{name}/jit-{}.dump", PID + number);
         profile.mmap2(PID + number, 0x6000_0000, 4096, 0, &path, 500);
@@ -168,23 +174,23 @@ fn paths_of_dumps_steer_nothing() {
     assert!(!Path::new("/tmp/jitinject-escaped").exists());
 }
 
-/// What never ends is not read to its end: its first bytes show that it is none of what is read.
+/// The first bytes show that the input is not of a supported format, so the rest is not read.
 #[test]
 fn endless_devices_are_refused_by_their_first_bytes() {
     let folder = scratch();
-    let commands: [&[&str]; 8] = [
-        &["-i", "/dev/zero"],
-        &["--mono-log", "/dev/zero"],
-        &["--xray-log", "/dev/zero"],
-        &["timeline", "-i", "/dev/zero"],
-        &["compare", "/dev/zero", "/dev/zero"],
-        &["-i", "-"],
-        &["dump", "-"],
-        &["check", "-"],
+    let commands: [(&[&str], &str); 8] = [
+        (&["-i", "/dev/zero"], "JI140"),
+        (&["--mono-log", "/dev/zero"], "JI062"),
+        (&["--xray-log", "/dev/zero"], "JI102"),
+        (&["timeline", "-i", "/dev/zero"], "JI140"),
+        (&["compare", "/dev/zero", "/dev/zero"], "JI417"),
+        (&["-i", "-"], "JI140"),
+        (&["dump", "-"], "JI422"),
+        (&["check", "-"], "JI422"),
     ];
-    for command in commands {
+    for (command, code) in commands {
         let ran = Command::new("sh")
-            // 256 MiB of 512 bytes a block: whoever writes it all to a temporary file fails there.
+            // 256 MiB in blocks of 512 bytes: a copy in a temporary file fails at this size.
             .args([
                 "-c",
                 "ulimit -f 524288; exec timeout 60 \"$0\" \"$@\" < /dev/zero",
@@ -196,44 +202,48 @@ fn endless_devices_are_refused_by_their_first_bytes() {
             .output()
             .unwrap();
         assert_eq!(ran.status.code(), Some(1), "{command:?}: {}", said(&ran));
-        let told = [&*ran.stdout, &*ran.stderr].concat();
-        let told = String::from_utf8_lossy(&told);
-        assert!(
-            !told.contains("too large") && !told.contains("temporary"),
-            "{command:?}: {told}"
-        );
+        let printed = String::from_utf8_lossy(&[&*ran.stdout, &*ran.stderr].concat()).into_owned();
+        assert_eq!(codes(&printed), [code], "{command:?}: {printed}");
     }
 }
 
-/// Among logs, what can't be read is told, once for a folder.
+/// There is one diagnostic for all unreadable files of a folder.
 #[test]
-fn what_can_not_be_read_in_a_folder_of_logs_is_told() {
+fn unreadable_files_in_a_folder_of_logs_are_counted() {
     let logs = scratch();
     let fifo = logs.path().join("trace.mlpd");
     tools::run("mkfifo", &[tools::text(&fifo)]);
     drop(UnixListener::bind(logs.path().join("xray-log.socket")).unwrap());
     symlink("nowhere", logs.path().join("a-link")).unwrap();
     let folder = scratch();
-    let output = folder.path().join("out.data");
+    let (output, summary) = (folder.path().join("out.data"), folder.path().join("summary.json"));
+    let first = logs.path().join("a-link");
     for option in ["--mono-log", "--xray-log"] {
-        let told = inject(
+        let said = inject(
             &capture::profile("php82"),
             &output,
-            &[option, tools::text(logs.path())],
+            &[
+                option,
+                tools::text(logs.path()),
+                "--summary",
+                tools::text(&summary),
+            ],
         );
-        let expected = format!(
-            "3 files in {} cannot be read, and are not used; the first one is",
-            logs.path().display()
-        );
-        assert!(told.contains(&expected), "{option}: {told}");
+        assert!(reports(&said, "JI202", tools::text(&first)), "{option}: {said}");
+        let json: Value = serde_json::from_slice(&fs::read(&summary).unwrap()).unwrap();
+        let unreadable = diagnostics(&json, "JI202");
+        assert_eq!(unreadable.len(), 1, "{option}: {json}");
+        assert_eq!(unreadable[0]["severity"], "warning");
+        assert_eq!(unreadable[0]["file"], tools::text(logs.path()));
+        assert_eq!(unreadable[0]["count"], 3);
     }
 }
 
-/// Characters that do not show themselves, one of each kind, and a line that looks like one of the program's own.
+/// Invisible and control characters of each kind, and a line that looks like a diagnostic of jitinject.
 const STEERING: &str =
-    "\u{1b}[2J\u{9b}2J\u{202e}\u{2028}\u{2029}\u{feff}\u{200b}\u{ad}\njitinject: error: forged";
+    "\u{1b}[2J\u{9b}2J\u{202e}\u{2028}\u{2029}\u{feff}\u{200b}\u{ad}\njitinject: error[JI400]: forged";
 
-/// Who can name a file can choose what the program prints about it.
+/// Attackers can choose the names of files, and so a part of the messages about them.
 #[test]
 fn paths_in_messages_of_every_command_are_one_line_and_steer_nothing() {
     let folder = scratch();
@@ -259,6 +269,7 @@ fn paths_in_messages_of_every_command_are_one_line_and_steer_nothing() {
         vec!["compare", &nothing, &empty],
         vec!["check", &missing, &nothing, &empty, &folder_itself, &packed],
         vec!["check", "--explain", STEERING],
+        vec!["explain", STEERING],
         vec!["timeline", "-i", &profile, "-o", &nothing, STEERING],
         vec![STEERING],
         vec!["check", "--level", STEERING, &nothing],
@@ -295,17 +306,17 @@ fn paths_in_messages_of_every_command_are_one_line_and_steer_nothing() {
     for line in lines {
         let ran = jitinject().args(&line).output().unwrap();
         let printed = [&ran.stdout[..], &ran.stderr].concat();
-        // Pages and profiles go to files in all of them.
+        // All of these commands write pages and profiles to files.
         let printed = String::from_utf8(printed).unwrap();
         let steers =
             |character| "\u{1b}\u{9b}\u{202e}\u{2028}\u{2029}\u{feff}\u{200b}\u{ad}".contains(character);
         assert!(!printed.contains(steers), "{line:?}: {printed:?}");
-        let is_forged = |line: &str| line.starts_with("jitinject: error: forged");
+        let is_forged = |line: &str| line.starts_with("jitinject: error[JI400]: forged");
         assert!(!printed.lines().any(is_forged), "{line:?}: {printed}");
     }
 }
 
-/// A profile names files by any path; of one that others recorded, that must not lead out of its folder.
+/// Profiles contain paths of any files. With --confine, only those in the profile's folder are opened.
 #[test]
 fn a_confined_profile_has_files_opened_below_its_folder_only() {
     let recording = Recording::new();
@@ -314,30 +325,35 @@ fn a_confined_profile_has_files_opened_below_its_folder_only() {
     fs::copy(&recording.profile, &profile).unwrap();
     let output = tenant.path().join("out.data");
     assert!(inject(&profile, &output, &[]).contains(NAMED));
-    let said_of_it = inject(&profile, &output, &["--confine"]);
+    let confined = inject(&profile, &output, &["--confine"]);
+    let out_of_reach = Diagnostic::new(Issue::DumpNotFoundConfined).in_file(&recording.dump);
     assert!(
-        said_of_it.contains("not looked for there (--confine)"),
-        "{said_of_it}"
+        reports(&confined, "JI214", &out_of_reach.with("pid", PID).to_string()),
+        "{confined}"
     );
-    assert!(!said_of_it.contains(NAMED));
-    // What the user names is opened, in reach or not.
+    assert!(!confined.contains(NAMED));
+    // Files that the user names are opened anywhere.
     let dump = tools::text(&recording.dump);
     assert!(inject(&profile, &output, &["--confine", "--jitdump", dump]).contains(NAMED));
-    // The same path is in reach where the profile is beside it.
+    // The recorded path is allowed if the profile is in the same folder.
     assert!(recording.inject(&["--confine"]).contains(NAMED));
 
-    // Links do not lead out of the folder either, nor into a named one.
+    // Symbolic links are not followed, neither in the profile's folder nor in a named one.
     let link = tenant.path().join(recording.dump.file_name().unwrap());
     symlink(&recording.dump, &link).unwrap();
     let folder = tools::text(tenant.path());
     for more in [&["--confine"][..], &["--confine", "--jitdump", folder]] {
         let said = inject(&profile, &output, more);
-        assert!(said.contains("cannot be read: it is a symbolic link"), "{said}");
+        let rejected = format!("{}: ", link.display());
+        assert!(
+            reports(&said, "JI215", &rejected) && reports(&said, "JI215", "symbolic link"),
+            "{said}"
+        );
         assert!(!said.contains(NAMED));
     }
     assert!(inject(&profile, &output, &[]).contains(NAMED));
 
-    // A perf map in the folder for temporary files is out of reach, one beside the profile is not.
+    // A perf map in /tmp is not used, but one beside the profile is.
     fs::remove_file(&link).unwrap();
     let name = format!("perf-{PID}.map");
     let map = Path::new("/tmp").join(&name);
@@ -352,20 +368,25 @@ fn a_confined_profile_has_files_opened_below_its_folder_only() {
     let beside = inject(&profile, &output, &["--confine"]);
     assert!(beside.contains(NAMED), "{beside}");
 
-    // The profile itself, and what is not a file.
+    // The profile itself must be a regular file, too.
     let link = tenant.path().join("link.data");
     symlink(&profile, &link).unwrap();
     let fifo = tenant.path().join("fifo.data");
     tools::run("mkfifo", &[tools::text(&fifo)]);
-    for (input, expected) in [(&link, "it is a symbolic link"), (&fifo, "not a regular file")] {
+    for (input, cause) in [(&link, "symbolic link"), (&fifo, "not a regular file")] {
         let ran = attempt(input, &output, &["--confine"]);
         assert_eq!(ran.status.code(), Some(1));
-        assert!(said(&ran).contains(expected), "{}", said(&ran));
+        let refused = format!("{}: ", input.display());
+        assert!(
+            reports(&said(&ran), "JI400", &refused) && reports(&said(&ran), "JI400", cause),
+            "{}",
+            said(&ran)
+        );
     }
 }
 
 #[test]
-fn a_socket_is_no_output() {
+fn sockets_are_refused_as_outputs() {
     let folder = scratch();
     let socket = folder.path().join("socket");
     let _bound = UnixListener::bind(&socket).unwrap();

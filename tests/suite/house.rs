@@ -1,6 +1,5 @@
-//! What newcomers are told about the project is true of it.
+//! Documents of the project: links, commands and tests that they refer to.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::support::commands;
@@ -13,77 +12,6 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap()
 }
 
-/// The first sentence of what a file says it is.
-fn purpose(path: &Path) -> String {
-    let text = std::fs::read_to_string(path).unwrap();
-    let words = text.lines().map_while(|line| line.strip_prefix("//!"));
-    let paragraph: Vec<&str> = words.map(str::trim).take_while(|line| !line.is_empty()).collect();
-    let paragraph = paragraph.join(" ");
-    let sentence = paragraph.split(". ").next().unwrap().trim_end_matches('.');
-    assert!(!sentence.is_empty(), "{} does not say what it is", path.display());
-    sentence.to_owned()
-}
-
-/// The files and folders in a folder by name; the file that stands for the folder is not among them.
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut entries: Vec<PathBuf> = entries
-        .filter(|path| match path.is_dir() {
-            true => stands_for(path).is_some(),
-            false => path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("mod.rs"),
-        })
-        .collect();
-    // What a folder is told of by a file beside it, is told once.
-    entries.retain(|path| path.is_dir() || !path.with_extension("").is_dir());
-    entries.sort();
-    entries
-}
-
-/// The file that says what a folder is.
-fn stands_for(folder: &Path) -> Option<PathBuf> {
-    let files = [folder.join("mod.rs"), folder.with_extension("rs")];
-    files.into_iter().find(|file| file.exists())
-}
-
-fn put_tree(folder: &Path, depth: usize, out: &mut String) {
-    for path in entries(folder) {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        let (name, file) = match path.is_dir() {
-            true => (format!("{name}/"), stands_for(&path).unwrap()),
-            false => (name.to_owned(), path.clone()),
-        };
-        let name = format!("{:indent$}{name}", "", indent = depth * 2);
-        writeln!(out, "{name:24}{}", purpose(&file)).unwrap();
-        if path.is_dir() {
-            put_tree(&path, depth + 1, out);
-        }
-    }
-}
-
-/// The part of a document between its lines `<!-- NAME -->` and `<!-- end -->`.
-fn part<'a>(text: &'a str, name: &str) -> &'a str {
-    let (_, rest) = text.split_once(&format!("<!-- {name} -->\n")).unwrap();
-    rest.split_once("<!-- end -->").unwrap().0
-}
-
-#[test]
-fn the_design_has_a_line_for_each_file_and_it_is_what_the_file_says() {
-    let mut tree = "```\n".to_owned();
-    put_tree(&root().join("src"), 0, &mut tree);
-    tree.push_str("```\n");
-    let design = document("docs/design.md");
-    let told = part(&design, "files");
-    if std::env::var_os("BLESS").is_some() {
-        let mark = "<!-- files -->\n";
-        let blessed = design.replacen(&format!("{mark}{told}"), &format!("{mark}{tree}"), 1);
-        std::fs::write(root().join("docs/design.md"), blessed).unwrap();
-        return;
-    }
-    assert_eq!(told, tree, "BLESS=1 cargo test --test suite house puts it right");
-}
-
 #[test]
 fn documents_lead_to_files_that_are_there() {
     let mut documents: Vec<PathBuf> = std::fs::read_dir(root().join("docs"))
@@ -94,7 +22,7 @@ fn documents_lead_to_files_that_are_there() {
     documents.extend(["README.md", "CONTRIBUTING.md", "testdata/README.md"].map(|name| root().join(name)));
     for document in documents {
         let text = std::fs::read_to_string(&document).unwrap();
-        // A heading's link has its words with a dash between them.
+        // In links, the words of a heading are separated by dashes.
         let has_heading = |text: &str, link: &str| {
             let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
             let mut names = headings.map(|line| {
@@ -144,8 +72,8 @@ fn the_readme_names_every_command() {
     }
 }
 
-/// The file that has the test which a document calls `suite::MODULE::NAME` or `external::MODULE::NAME`, or
-/// `MODULE::NAME` if it is one of the library's or the program's own.
+/// Returns the file of a test that a document calls `suite::MODULE::NAME`, `external::MODULE::NAME`, or, for a unit
+/// test, `MODULE::NAME`.
 fn file_of_test(modules: &[&str]) -> PathBuf {
     let path = match modules.split_first() {
         Some((&folder @ ("suite" | "external"), modules)) => {
@@ -159,9 +87,10 @@ fn file_of_test(modules: &[&str]) -> PathBuf {
     }
 }
 
+/// Returns whether a source file has a test function of this name.
 fn has_test(text: &str, name: &str) -> bool {
-    text.split("#[test]").skip(1).any(|behind| {
-        let mut lines = behind.lines().map(str::trim);
+    text.split("#[test]").skip(1).any(|after| {
+        let mut lines = after.lines().map(str::trim);
         let function = lines.find(|line| !line.is_empty() && !line.starts_with("#["));
         function.is_some_and(|line| line.starts_with(&format!("fn {name}(")))
     })
@@ -189,7 +118,7 @@ fn every_promise_about_hostile_input_names_a_test_that_is_there() {
         for row in rows {
             let cell = last_cell(row);
             let tests: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
-            assert!(!tests.is_empty(), "no test is named: {row}");
+            assert!(!tests.is_empty(), "row without a test: {row}");
             for test in tests {
                 let mut modules: Vec<&str> = test.split("::").collect();
                 let name = modules.pop().unwrap();
@@ -197,7 +126,7 @@ fn every_promise_about_hostile_input_names_a_test_that_is_there() {
                 let text = std::fs::read_to_string(&file).unwrap_or_default();
                 assert!(
                     has_test(&text, name),
-                    "{}: there is no test {test}: {row}",
+                    "{}: test {test} not found: {row}",
                     file.display()
                 );
                 promises += 1;

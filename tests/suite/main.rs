@@ -1,17 +1,17 @@
-//! The tests of the whole program that need nothing but a Rust toolchain, one file for each kind of promise. They
-//! compare with what was really run and with readers written in Rust; with `PERF_PROGRAMS=perf:...` also with
-//! what those show. `tests/external` has the tests that need other programs.
+//! Tests of the whole program that need only a Rust toolchain, one file for each subject. They compare the output with
+//! what was recorded and with the results of readers written in Rust; with `PERF_PROGRAMS=perf:...` also with those of
+//! these programs. `tests/external` has the tests that need other programs.
 
-// A test says that something is wrong by panicking.
+// Tests fail by panicking.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing
 )]
-// No file is hostile to its test.
+// The keys of maps in tests are trusted.
 #![allow(clippy::disallowed_types)]
-// The paths are its own.
+// So are the paths.
 #![allow(clippy::disallowed_methods)]
 
 #[path = "../support/mod.rs"]
@@ -22,6 +22,7 @@ mod advice;
 mod bad_input;
 mod build_id_cache;
 mod captures;
+mod catalogue;
 mod changing_files;
 mod check;
 mod check_files;
@@ -30,6 +31,8 @@ mod check_made_logs;
 mod check_rules;
 mod ci;
 mod clocks;
+mod codes;
+mod codes_of_events;
 mod command_line;
 mod conventions;
 mod dependencies;
@@ -63,3 +66,10 @@ mod xray;
 mod xray_damage;
 mod xray_functions;
 mod xray_versions;
+
+/// Returns whether a line of a program's standard error has a diagnostic's code and contains `text`.
+fn reports(said: &str, code: &str, text: &str) -> bool {
+    let code = format!("[{code}]: ");
+    said.lines()
+        .any(|line| line.starts_with("jitinject: ") && line.contains(&code) && line.contains(text))
+}

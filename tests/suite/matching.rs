@@ -1,9 +1,11 @@
-//! Which dump belongs to which process, when names don't tell.
+//! Matching of dumps with processes where file names are not enough.
 
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
+use jitinject::diagnostics::{Diagnostic, Issue};
 
+use crate::reports;
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::generator::Expected;
 use crate::support::profile::ProfileWriter;
@@ -13,7 +15,7 @@ use crate::support::{capture, inject, scratch, tools};
 const SECOND: u64 = 1_000_000_000;
 const REGION: u64 = 0x7000_0000;
 
-/// A profile from second 1000 on, and what is expected of it.
+/// A profile that starts at second 1000, and its expected samples.
 struct Case {
     folder: tempfile::TempDir,
     profile: ProfileWriter,
@@ -33,13 +35,13 @@ impl Case {
         self.folder.path().join(name)
     }
 
-    /// A process maps its dump.
+    /// Adds the mapping of a process's dump.
     fn marker(&mut self, pid: u32, path: &str, time: u64) {
         let page = 0x6000_0000;
         self.profile.mmap2(pid, page, 0x1000, 0, path, time);
     }
 
-    /// A sample at [`REGION`], which must show a name.
+    /// Adds a sample at [`REGION`], which must get a name.
     fn sample(&mut self, pid: u32, time: u64, name: &str) {
         self.profile.sample(pid, time, &[REGION + 4], None);
         self.expected.push(Expected {
@@ -49,7 +51,7 @@ impl Case {
         });
     }
 
-    /// Injects and compares with what was expected; returns what was said.
+    /// Runs jitinject and checks the names of the samples. Returns the standard error.
     fn check(&self, more: &[&str]) -> String {
         let input = self.path("perf.data");
         std::fs::write(&input, self.profile.finish()).unwrap();
@@ -60,6 +62,7 @@ impl Case {
     }
 }
 
+/// Returns a jitdump with functions at [`REGION`]: process ID, time and name of each.
 fn dump_with(pid: u32, loads: &[(u32, u64, &str)]) -> Vec<u8> {
     let mut dump = DumpWriter::new(ByteOrder::Little, X86_64, pid);
     for &(pid, time, name) in loads {
@@ -85,19 +88,19 @@ fn a_renamed_dump_is_known_by_its_header() {
         &std::fs::read(capture::folder("php82").join("jit-26234.dump")).unwrap(),
     );
     let output = folder.path().join("out.data");
+    let renamed = Diagnostic::new(Issue::DumpRenamed).in_file(&dump);
+    let renamed = renamed.with("pid", 26234).with("path", "/tmp/jit-26234.dump");
     for path in [&dump, &folder.path().join("dumps")] {
-        let said = inject(&profile, &output, &["--jitdump", tools::text(path)]);
-        assert!(
-            said.contains("php.bin is used for process 26234, which called it /"),
-            "{said}"
-        );
+        let said = inject(&profile, &output, &["-v", "--jitdump", tools::text(path)]);
+        assert!(reports(&said, "JI218", &renamed.to_string()), "{said}");
         assert!(said.contains("198 of them named (100.0 %)"), "{said}");
     }
-    // of a process that the profile knows nothing of
+    // A dump of a process that is not in the profile.
     let other = capture::folder("node20-buildid").join("jit-11255.dump");
     let said = inject(&profile, &output, &["--jitdump", tools::text(&other)]);
+    let unknown = Diagnostic::new(Issue::UnknownProcess).in_file(&other);
     assert!(
-        said.contains("is of process 11255, which is not in the profile"),
+        reports(&said, "JI221", &unknown.with("pid", 11255).to_string()),
         "{said}"
     );
 }
@@ -110,15 +113,13 @@ fn a_dump_that_no_marker_leads_to_is_used_for_the_process_in_its_header() {
     let dump = case.path("dumps/dump.bin");
     write(&dump, &dump_with(7, &[(7, 1001 * SECOND, "function")]));
     write(&case.path("dumps/copy.bin"), &std::fs::read(&dump).unwrap());
+    let by_header = Diagnostic::new(Issue::DumpByHeader).with("pid", 7);
     for path in [dump, case.path("dumps")] {
-        let said = case.check(&["--jitdump", tools::text(&path)]);
-        assert!(
-            said.contains(".bin is used for process 7, as its header says"),
-            "{said}"
-        );
+        let said = case.check(&["-v", "--jitdump", tools::text(&path)]);
+        assert!(reports(&said, "JI222", &format!(".bin: {by_header}")), "{said}");
         assert!(
             said.contains("1 jitdump, 1 function loaded"),
-            "a copy counts once: {said}"
+            "a copy was counted twice: {said}"
         );
     }
 }
@@ -128,7 +129,7 @@ fn a_dump_of_an_earlier_run_does_not_hide_the_right_one() {
     let mut case = Case::new();
     case.marker(7, "/nowhere/jit-7.dump", 1000 * SECOND);
     case.sample(7, 1002 * SECOND, "right");
-    // beside the profile, where it is looked for first
+    // Beside the profile, which is searched first.
     write(
         &case.path("jit-7.dump"),
         &dump_with(7, &[(7, 100 * SECOND, "stale")]),
@@ -160,7 +161,7 @@ fn dumps_of_one_name_go_to_the_processes_that_mapped_them() {
     ] {
         case.marker(pid, "/tmp/nowhere/jit-1.dump", start);
         case.sample(pid, start + 2 * SECOND, name);
-        // the second one's folder comes first
+        // The folder of the second process is searched first.
         let folder = if pid == 100 { "b" } else { "a" };
         write(
             &case.path(&format!("{folder}/jit-1.dump")),
@@ -185,7 +186,7 @@ fn children_in_a_container_are_found_by_their_fork() {
     case.check(&[]);
 }
 
-/// Attached to both: no record tells that one was forked from the other.
+/// perf was attached to both, so there is no record of the fork.
 #[test]
 fn children_that_were_there_before_the_profile_have_what_the_parent_had() {
     let mut case = Case::new();

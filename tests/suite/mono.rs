@@ -1,4 +1,4 @@
-//! Real logs of Mono's profiler against what mprof-report, Mono's own reader, says of them.
+//! Compares real logs of Mono's profiler with the reports of mprof-report, Mono's own reader.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use jitinject::units::Address;
 use crate::support::capture;
 use crate::support::capture::gunzipped;
 
-/// The recordings that are not packed.
+/// Recordings whose log is not compressed.
 pub const REAL: [&str; 4] = ["mono-alloc", "mono-calls", "mono-jit", "mono-joined"];
 
-/// A real log.
+/// Returns the log of a recording.
 pub fn real(name: &str) -> Vec<u8> {
     std::fs::read(capture::folder(name).join("trace.mlpd")).unwrap()
 }
 
-/// What mprof-report says of it.
+/// Returns mprof-report's stored report on a recording.
 pub fn report(name: &str) -> String {
     std::fs::read_to_string(capture::folder(name).join("report.txt")).unwrap()
 }
 
-/// All events of a sound log.
+/// Returns the events of a log, which must have no faults.
 pub fn events(file: &[u8]) -> Vec<Event<'_>> {
     let log = Log::parse(file).unwrap();
     let mut events = log.events();
@@ -31,7 +31,7 @@ pub fn events(file: &[u8]) -> Vec<Event<'_>> {
     all
 }
 
-/// The number behind a label in a report.
+/// Returns the number after a label in a report.
 fn number(report: &str, label: &str) -> u64 {
     let line = report.lines().find(|line| line.contains(label)).unwrap();
     let (_, rest) = line.split_once(label).unwrap();
@@ -51,7 +51,7 @@ fn pointer(address: u64) -> String {
     }
 }
 
-/// What mprof-report prints of an event when it is asked to print all.
+/// Returns the lines for an event in the debug output of mprof-report.
 fn printed(event: &Event<'_>, index: &Index<'_>) -> Vec<String> {
     let time = event.time.0;
     let name = |method| text(index.names.method(method, event.time).unwrap());
@@ -166,7 +166,7 @@ fn printed(event: &Event<'_>, index: &Index<'_>) -> Vec<String> {
     vec![line]
 }
 
-/// What [`printed`] tells, of what mprof-report has printed.
+/// Reduces a line of mprof-report's debug output to what [`printed`] returns; `None` if that never returns it.
 fn comparable(line: &str) -> Option<String> {
     const STARTS: [&str; 19] = [
         "alloced object ",
@@ -193,7 +193,7 @@ fn comparable(line: &str) -> Option<String> {
         return None;
     }
     if line.starts_with("alloced object ") {
-        // The class is not known to mprof-report where its name comes later.
+        // mprof-report does not resolve a class whose name comes later in the log.
         let (head, tail) = (
             line.split_once(" (").unwrap().0,
             line.rsplit_once(") at ").unwrap().1,
@@ -293,7 +293,7 @@ fn all_types_of_objects_have_names() {
         }
     }
     assert_eq!(by_name["Work.Node"], 930);
-    // Of those, mprof-report says that it does not know them.
+    // mprof-report does not resolve the types of all of these.
     assert_eq!(by_name.values().sum::<u64>(), 1996);
 }
 
@@ -314,7 +314,7 @@ fn calls_and_returns_make_stacks() {
             _ => {}
         }
     }
-    assert_eq!(unmatched, 1, "as mprof-report says");
+    assert_eq!(unmatched, 1, "as in mprof-report's report");
     assert!(stacks.values().all(Vec::is_empty));
 }
 
@@ -336,11 +336,11 @@ fn code_has_its_name_and_the_time_it_was_made_at() {
                     method,
                 } => {
                     named += 1;
-                    let is_it = |it: &&Function<'_>| {
+                    let matches = |it: &&Function<'_>| {
                         let is_there = it.range.start == start && it.range.size() == size;
                         is_there && it.methods.contains(&(method, name))
                     };
-                    assert!(code.functions().iter().find(is_it).unwrap().time <= event.time);
+                    assert!(code.functions().iter().find(matches).unwrap().time <= event.time);
                 }
                 Kind::CodeBuffer { kind, .. } if kind != CodeBufferKind::Method => helpers += 1,
                 _ => {}
@@ -351,7 +351,7 @@ fn code_has_its_name_and_the_time_it_was_made_at() {
                 .iter()
                 .filter(|it| it.kind == CodeBufferKind::Method)
         };
-        // Those that were told of before they had code may have got it by the calls behind them.
+        // A method that was logged without a code range may have got one by its first call.
         let with_code = methods().map(|it| it.methods.len()).sum::<usize>();
         assert!(
             (named..=named + without_range as usize).contains(&with_code),
@@ -361,8 +361,11 @@ fn code_has_its_name_and_the_time_it_was_made_at() {
         let nameless = methods().filter(|it| it.methods.is_empty()).count();
         assert!(nameless < 30, "{name}: {nameless}");
         let compiled = methods().filter(|it| it.is_compiled);
-        let lag = compiled.clone().filter(|it| !it.methods.is_empty()).count();
-        assert!(lag > 80, "{name}: {lag} compiled methods with names");
+        let with_names = compiled.clone().filter(|it| !it.methods.is_empty()).count();
+        assert!(
+            with_names > 80,
+            "{name}: {with_names} compiled methods with names"
+        );
         assert!(code.events().is_sorted_by_key(|event| event.time));
         assert_eq!(code.events().len(), code.functions().len());
         assert_eq!(code.without_range(), without_range);

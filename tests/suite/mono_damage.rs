@@ -1,8 +1,9 @@
-//! Damaged, cut and packed logs of Mono's profiler against sound ones.
+//! Compares damaged, truncated and compressed logs of Mono's profiler with intact ones.
 
 use std::collections::BTreeMap;
 
-use jitinject::runtime::mono::{Fault, Log, packed};
+use jitinject::diagnostics::Issue;
+use jitinject::runtime::mono::{Log, packed};
 use jitinject::tally::Seen;
 
 use crate::mono::{events, real, report};
@@ -10,35 +11,32 @@ use crate::support::capture;
 use crate::support::capture::gunzipped;
 use crate::support::mono_log::{self, Writer};
 
+/// Reads a damaged log.
 fn damaged(name: &str) -> Vec<u8> {
     gunzipped(&capture::folder("mono-bad").join(format!("bad-{name}.mlpd.gz")))
 }
 
 #[test]
-fn what_is_no_readable_log_is_told_apart() {
-    for (name, expected) in [
-        (
-            "magic",
-            "is not a log of Mono's profiler: it starts with [00, 5a, 50, 4d], not with 01 5a 50 4d",
-        ),
-        ("ver18", "has data version 18; known are 1 to 17"),
-        (
-            "ptr16",
-            "is of a program with pointers of 16 bytes; known are 4 and 8",
-        ),
-        ("flags1", "has unknown flags 0x1"),
-        ("trunc-hdr", "ends after 20 bytes, inside its header"),
+fn each_kind_of_unreadable_log_has_an_error() {
+    for (name, issue, values) in [
+        ("magic", Issue::NotAMonoLog, &["00 5a 50 4d"][..]),
+        ("ver18", Issue::MonoDataVersion, &["18", "17"]),
+        ("ptr16", Issue::MonoPointerSize, &["16"]),
+        ("flags1", Issue::MonoFlags, &["0x1"]),
+        ("trunc-hdr", Issue::MonoTooShort, &["20"]),
     ] {
-        assert_eq!(
-            Log::parse(&damaged(name)).unwrap_err().to_string(),
-            expected,
-            "{name}"
+        let error = Log::parse(&damaged(name)).unwrap_err();
+        assert_eq!(error.issue, issue, "{name}");
+        let message = error.message();
+        assert!(
+            values.iter().all(|value| message.contains(value)),
+            "{name}: {message}"
         );
     }
 }
 
-/// How many events each buffer of the sound log has that the damaged ones were made from.
-fn sound_counts() -> Vec<usize> {
+/// Returns the number of events in each buffer of the log that the damaged ones were made from.
+fn intact_counts() -> Vec<usize> {
     let file = real("mono-jit");
     let log = Log::parse(&file).unwrap();
     log.buffers().map(|buffer| buffer.events().count()).collect()
@@ -46,14 +44,14 @@ fn sound_counts() -> Vec<usize> {
 
 #[test]
 fn damage_costs_no_more_than_the_buffer_it_is_in() {
-    let counts = sound_counts();
+    let counts = intact_counts();
     let all: usize = counts.iter().sum();
     for (name, lost, fault, count, first_offset) in [
-        // The buffer's four events: no header, no values.
-        ("bufid", counts[0], Fault::SkippedBytes, 208, 100),
-        ("evtype15", counts[0], Fault::UnknownEvent, 1, 148),
-        ("leb-overlong", counts[0], Fault::LongNumber, 1, 148),
-        ("len-huge", 0, Fault::BadSize, 1, 100),
+        // All events of the first buffer, because its header or its first event is damaged.
+        ("bufid", counts[0], Issue::MonoSkippedBytes, 208, 100),
+        ("evtype15", counts[0], Issue::MonoUnknownEvent, 1, 148),
+        ("leb-overlong", counts[0], Issue::MonoLongNumber, 1, 148),
+        ("len-huge", 0, Issue::MonoBadSize, 1, 100),
     ] {
         let file = damaged(name);
         let log = Log::parse(&file).unwrap();
@@ -67,7 +65,7 @@ fn damage_costs_no_more_than_the_buffer_it_is_in() {
         let faults: Vec<_> = events.faults().iter().filter(|(it, _)| *it == fault).collect();
         assert_eq!(faults, [(fault, Seen { count, first_offset })], "{name}");
         let others = events.faults().iter().count() - 1;
-        // Where the overlong size was, the events end and the next buffer starts.
+        // A buffer with too large a size ends with its events, where the next one starts.
         assert_eq!(others, 0, "{name}: {:?}", events.faults());
     }
 }
@@ -84,23 +82,30 @@ fn a_log_that_is_cut_anywhere_keeps_all_whole_events() {
         let offsets = whole.iter().map(|event| event.offset);
         let ends = offsets.skip(1).chain([file.len() as u64]);
         let expected = ends.take_while(|&end| end <= cut as u64).count();
-        // The last event before a buffer ends before its header.
+        // The last event of a buffer ends before the header of the next one.
         assert!(
             (expected..=expected + 1).contains(&count),
             "{cut}: {count}, not {expected}"
         );
-        let tail = found.faults().count(Fault::CutTail);
-        assert!(tail <= 1 && found.faults().iter().all(|(fault, _)| fault == Fault::CutTail));
+        let tail = found.faults().count(Issue::MonoCutTail);
+        assert!(
+            tail <= 1
+                && found
+                    .faults()
+                    .iter()
+                    .all(|(fault, _)| fault == Issue::MonoCutTail)
+        );
     }
     for (name, events) in [("noheaderbuf", 0), ("trunc-bufhdr", 0), ("trunc-buf", 2)] {
         let file = damaged(name);
         let mut found = Log::parse(&file).unwrap().events();
         assert_eq!(found.by_ref().count(), events, "{name}");
         let expected = u64::from(name != "noheaderbuf");
-        assert_eq!(found.faults().count(Fault::CutTail), expected, "{name}");
+        assert_eq!(found.faults().count(Issue::MonoCutTail), expected, "{name}");
     }
 }
 
+/// Unpacks a compressed log; returns it with its size and the faults of the compressed data.
 fn unpacked(file: &[u8]) -> (Vec<u8>, packed::Unpacked) {
     let mut out = Vec::new();
     let unpacked = packed::unpack(file, packed::largest(file.len() as u64), &mut out).unwrap();
@@ -139,13 +144,13 @@ fn packed_logs_are_known_and_unpacked() {
 #[test]
 fn a_cut_packed_log_gives_what_can_be_unpacked() {
     let file = std::fs::read(capture::folder("mono-bad").join("bad-trunc-gz.mlpd")).unwrap();
-    let (log, told) = unpacked(&file);
+    let (log, unpacked_log) = unpacked(&file);
     assert!(log == real("mono-jit")[..log.len()]);
-    assert_eq!(log.len(), 50_964, "as zlib");
-    assert_eq!(told.faults.count(Fault::CutPacking), 1);
+    assert_eq!(log.len(), 50_964, "as zlib unpacks");
+    assert_eq!(unpacked_log.faults.count(Issue::MonoCutPacking), 1);
     let mut events = Log::parse(&log).unwrap().events();
     assert!(events.by_ref().count() > 500);
-    assert_eq!(events.faults().count(Fault::CutTail), 1);
+    assert_eq!(events.faults().count(Issue::MonoCutTail), 1);
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -161,7 +166,7 @@ fn unpacking_stops_at_what_no_log_has() {
     for (name, bomb, largest) in [
         ("zeros", gzip(&zeros), 1 << 17),
         (
-            "zeros behind a header",
+            "zeros after a header",
             gzip(&[&header[..], &zeros].concat()),
             2 << 20,
         ),
@@ -171,25 +176,26 @@ fn unpacking_stops_at_what_no_log_has() {
             u64::MAX,
         ),
     ] {
-        let (out, told) = unpacked(&bomb);
+        let (out, unpacked_bomb) = unpacked(&bomb);
         let largest = packed::largest(bomb.len() as u64).min(largest);
         assert!(out.len() as u64 <= largest, "{name}: {}", out.len());
-        let stopped = told.faults.count(Fault::UnpackedJunk) + told.faults.count(Fault::TooMuch);
-        assert_eq!(stopped, 1, "{name}: {:?}", told.faults);
+        let faults = unpacked_bomb.faults;
+        let stopped = faults.count(Issue::MonoUnpackedJunk) + faults.count(Issue::MonoTooMuch);
+        assert_eq!(stopped, 1, "{name}: {faults:?}");
     }
-    let sound = real("mono-jit");
-    let (out, told) = unpacked(&[gzip(&sound), b"more".to_vec()].concat());
-    assert!(out == sound && told.faults.count(Fault::BehindPacking) == 1);
-    let mut torn = gzip(&sound);
+    let intact = real("mono-jit");
+    let (out, with_more) = unpacked(&[gzip(&intact), b"more".to_vec()].concat());
+    assert!(out == intact && with_more.faults.count(Issue::MonoBehindPacking) == 1);
+    let mut torn = gzip(&intact);
     let middle = torn.len() / 2;
     torn[middle..middle + 100].fill(0xff);
-    let (out, told) = unpacked(&torn);
-    assert!(
-        !out.is_empty() && told.faults.count(Fault::BadPacking) + told.faults.count(Fault::UnpackedJunk) == 1
-    );
-    // Damage of the log that was packed is no damage of the packing.
-    let (out, told) = unpacked(&gzip(&damaged("bufid")));
-    assert!(out == damaged("bufid") && told.faults.is_empty());
+    let (out, unpacked_torn) = unpacked(&torn);
+    let faults = unpacked_torn.faults;
+    let damage = faults.count(Issue::MonoBadPacking) + faults.count(Issue::MonoUnpackedJunk);
+    assert!(!out.is_empty() && damage == 1, "{faults:?}");
+    // Damage in the log is not damage of the compressed data.
+    let (out, unpacked_log) = unpacked(&gzip(&damaged("bufid")));
+    assert!(out == damaged("bufid") && unpacked_log.faults.is_empty());
 }
 
 #[test]
@@ -197,15 +203,15 @@ fn counts_and_strings_and_numbers_that_lie_end_their_buffer_only() {
     let mut number = Vec::new();
     mono_log::unsigned(&mut number, u64::MAX >> 1);
     for (content, fault) in [
-        ([&[0x31, 0], &number[..]].concat(), Fault::BadCount),
-        (vec![0x31, 0, 3, 0, 0, 0], Fault::BadCount),
-        ([&[0x10, 0, 0, 0, 8], &number[..]].concat(), Fault::BadCount),
-        (vec![0x02, 0, 5, 0, b'n', b'a'], Fault::UnendedString),
-        ([&[0x23][..], &[0x80; 10], &[1]].concat(), Fault::LongNumber),
-        ([&[0x23][..], &[0x80; 9], &[2]].concat(), Fault::LongNumber),
-        (vec![0x23, 0x80], Fault::CutEvent),
-        (vec![0x47, 0, 1, 9, 0, 0], Fault::UnknownCounter),
-        (vec![0xc1, 0], Fault::UnknownEvent),
+        ([&[0x31, 0], &number[..]].concat(), Issue::MonoBadCount),
+        (vec![0x31, 0, 3, 0, 0, 0], Issue::MonoBadCount),
+        ([&[0x10, 0, 0, 0, 8], &number[..]].concat(), Issue::MonoBadCount),
+        (vec![0x02, 0, 5, 0, b'n', b'a'], Issue::MonoUnendedString),
+        ([&[0x23][..], &[0x80; 10], &[1]].concat(), Issue::MonoLongNumber),
+        ([&[0x23][..], &[0x80; 9], &[2]].concat(), Issue::MonoLongNumber),
+        (vec![0x23, 0x80], Issue::MonoCutEvent),
+        (vec![0x47, 0, 1, 9, 0, 0], Issue::MonoUnknownCounter),
+        (vec![0xc1, 0], Issue::MonoUnknownEvent),
     ] {
         let good = [0x23, 1, 0];
         let mut file = Writer::new(17).finish();
@@ -231,6 +237,6 @@ fn counts_and_strings_and_numbers_that_lie_end_their_buffer_only() {
             )],
             "{content:x?}"
         );
-        assert!(!fault.to_string().is_empty());
+        assert!(fault.to_string().starts_with(fault.id()));
     }
 }

@@ -1,4 +1,4 @@
-//! Events of logs of Mono's profiler as events of a profile: by themselves, and beside what was recorded. Their sums are
+//! Events of Mono logs as events of a profile: of a log alone, and added to a recording. Their sums are compared with
 //! those of mprof-report.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ fn report(name: &str) -> Report {
     Report::kept(&capture::folder(name).join("report.txt"))
 }
 
-/// The report of all methods and stacks.
+/// Unpacks the report of all methods and stacks into a folder, and reads it.
 fn unpacked_traces(name: &str, folder: &Path) -> Report {
     let packed = capture::folder(name).join("report-traces.txt.gz");
     let traces = folder.join("report-traces.txt");
@@ -27,7 +27,8 @@ fn unpacked_traces(name: &str, folder: &Path) -> Report {
     Report::kept(&traces)
 }
 
-/// mprof-report reads a log once, and does not know types whose name comes later; we do.
+/// Compares allocations by type. mprof-report reads a log once, so it does not resolve types whose name comes later;
+/// jitinject does.
 fn assert_allocations(shown: &[Event], report: &Report) {
     let allocations = of(shown, "alloc-bytes");
     assert_eq!(sum(&allocations), report.allocated());
@@ -65,7 +66,7 @@ fn assert_collections(shown: &[Event], report: &Report) {
         assert_eq!(periods.iter().sum::<u64>() / 1000, total);
     }
     assert!(generations > 0);
-    // The world stands before a collection begins, and until it has ended.
+    // The pause starts before its collection, and ends after it.
     let pauses = of(shown, "gc-pause-ns");
     assert!(pauses.iter().all(|event| event.leaf() == "[gc pause]"));
     assert!(sum(&pauses).0 > sum(&collections).0);
@@ -84,7 +85,7 @@ fn allocations_and_collections_are_those_of_mprof_report() {
     assert_eq!(by_leaf(&of(&shown, "alloc-bytes"))["new Work.Node"].1, 930);
 }
 
-/// mprof-report shows stacks outermost first, and no more of them than it was told to.
+/// mprof-report prints the outermost frame first, and at most the number of frames of its option `--maxframes`.
 #[test]
 fn exceptions_have_the_stacks_that_mprof_report_shows() {
     let folder = scratch();
@@ -115,7 +116,7 @@ fn a_log_of_all_that_mono_logs_by_default_becomes_a_profile_of_it() {
         ])
     );
     let (waited, waits) = sum(&of(&shown, "contention-ns"));
-    // This one is rounded.
+    // mprof-report rounds the time to microseconds.
     assert_eq!((waits, (waited + 500) / 1000), report.contention());
     assert_eq!((waits, waited), (1, 1_424_673));
     assert_eq!(sum(&of(&shown, "exception")).1, report.number("Throws:"));
@@ -152,29 +153,29 @@ fn calls_and_times_of_methods_are_those_of_mprof_report() {
     let log = log_of("mono-calls");
     let shown = alone(&log, &["--events", "calls"]);
     let folder = scratch();
-    // The short report has no more than the methods that took longest.
+    // The short report has only the methods with the longest times.
     let report = unpacked_traces("mono-calls", folder.path());
     assert_eq!(report.number("Total calls:"), 5017);
     assert!(report.calls().len() > 100);
     assert_calls(&shown, &std::fs::read(log).unwrap(), &report);
 }
 
-/// The events beside the recording of the same run, and the recording's own.
-fn merged(folder: &Path, more: &[&str]) -> (PathBuf, String) {
+/// Adds the events of a log to the recording of the same run; returns the output's path.
+fn merged(folder: &Path, more: &[&str]) -> PathBuf {
     let output = folder.join("merged.data");
     let log = log_of("mono-joined");
     let more = [&["--mono-log", tools::text(&log)], more].concat();
-    let said = inject(&capture::profile("mono-joined"), &output, &more);
-    (output, said)
+    inject(&capture::profile("mono-joined"), &output, &more);
+    output
 }
 
 #[test]
 fn events_beside_a_recording_leave_its_samples_alone_and_have_the_same_sums() {
     const EVENTS: [&str; 2] = ["--events", "alloc,exception,sample"];
     let folder = scratch();
-    let (output, _) = merged(folder.path(), &[]);
+    let output = merged(folder.path(), &[]);
     let recorded = shown::events(&output);
-    let (output, _) = merged(folder.path(), &EVENTS);
+    let output = merged(folder.path(), &EVENTS);
     assert_reports_are_silent(&perf::named_programs(), &output);
     let shown = shown::events(&output).into_iter();
     let (ours, own): (Vec<Event>, Vec<Event>) = shown.partition(|event| event.name.starts_with("mono/"));
@@ -184,7 +185,7 @@ fn events_beside_a_recording_leave_its_samples_alone_and_have_the_same_sums() {
     let alone = alone(&log_of("mono-joined"), &EVENTS);
     let [ours_by_type, alone_by_type] = [&ours, &alone].map(|events| by_leaf(&of(events, "alloc-bytes")));
     assert_eq!(ours_by_type, alone_by_type);
-    // What was compiled ahead of time has the library's name in one, the log's in the other.
+    // Code compiled ahead of time has the library's symbol in one, and the log's name in the other.
     let thrower = "Work.Program:Thrower (int)";
     for events in [&ours, &alone] {
         let thrown = of(events, "exception");
@@ -202,18 +203,18 @@ fn events_beside_a_recording_leave_its_samples_alone_and_have_the_same_sums() {
         "the libraries have symbols"
     );
 
-    // The threads are the recording's.
+    // The threads have the recording's IDs.
     let threads = |events: &[Event]| -> BTreeSet<(u32, u32)> {
         events.iter().map(|event| (event.pid, event.tid)).collect()
     };
     let (used, known) = (threads(&ours), threads(&own));
     assert!(used.is_subset(&known), "{used:?} {known:?}");
     for name in ["mono", "worker-0", "worker-1"] {
-        let is_it = |event: &&Event| event.comm == name;
-        let [ours, own] = [&ours, &own].map(|events| events.iter().find(is_it).unwrap().tid);
+        let has_name = |event: &&Event| event.comm == name;
+        let [ours, own] = [&ours, &own].map(|events| events.iter().find(has_name).unwrap().tid);
         assert_eq!(ours, own, "{name}");
     }
-    // The program waits for its workers, and goes on alone.
+    // The main thread waits for its workers, then continues alone.
     let of_workers = of(&ours, "exception")
         .into_iter()
         .filter(|event| event.comm.starts_with("worker-"));

@@ -1,4 +1,4 @@
-//! Several logs, of several processes, and which process and which threads a log is of.
+//! Mono logs of several processes, and how their processes and threads are matched with those of a profile.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,22 +8,25 @@ use jitinject::runtime::mono::event::{
     Kind, Metadata, Method, MonitorEvent, Object, Pointer, Stage, ThreadId, TypeReference,
 };
 use jitinject::units::Address;
+use serde_json::{Value, json};
 
 use crate::support::mono_log::{Bases, Writer};
 use crate::support::mono_sums::{alone, of, sum};
 use crate::support::perf::{Event, assert_reports_are_silent};
 use crate::support::profile::ProfileWriter;
-use crate::support::{attempt, capture, inject, jitinject, perf, said, scratch, shown, tools};
+use crate::support::{
+    capture, codes, diagnostics, has_code, inject, jitinject, perf, said, scratch, shown, tools,
+};
 
 const MILLISECOND: u64 = 1_000_000;
-/// When everything begins.
+/// Start time of the logs, in nanoseconds.
 const START: u64 = 10_000 * MILLISECOND;
-/// What the made-up log's header has.
+/// Process ID in the header of the synthetic logs.
 const PID: u32 = 4711;
 const CODE: u64 = 0x4000_0000;
 
-/// A log with threads that have `names`, each of which gets its name some milliseconds after the one before, then throws
-/// in a method of its own, and waits for a lock for a millisecond.
+/// Returns a log with threads of these names. Each gets its name 10 ms after the previous one, then throws in a method
+/// of its own, and waits 1 ms for a lock.
 fn log(names: &[&str]) -> Vec<u8> {
     let mut log = Writer::new(17);
     log.buffer(Bases {
@@ -81,7 +84,8 @@ fn log(names: &[&str]) -> Vec<u8> {
     log.finish()
 }
 
-/// A profile of processes with threads of such names, a sample in the code of the first one.
+/// Returns a profile of the log's process with these threads (ID, name, start time), and a sample in the log's first
+/// method.
 fn profile(threads: &[(u32, &str, u64)]) -> ProfileWriter {
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     profile.comm(PID, "mono", true, START - 100 * MILLISECOND);
@@ -93,16 +97,42 @@ fn profile(threads: &[(u32, &str, u64)]) -> ProfileWriter {
     profile
 }
 
+/// Writes a file; returns its path.
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, bytes).unwrap();
     path
 }
 
-/// Who threw, in the order of time.
+/// Returns names and IDs of the threads that threw, in time order.
 fn throwers(events: &[Event]) -> Vec<(String, u32)> {
     let thrown = of(events, "exception").into_iter();
     thrown.map(|event| (event.comm.clone(), event.tid)).collect()
+}
+
+/// Runs jitinject with `--verbose`; returns its standard error, which has all notes, and the summary.
+fn summarized(input: &Path, output: &Path, more: &[&str]) -> (String, Value) {
+    let summary = output.with_extension("json");
+    let options = [&["-v", "--summary", tools::text(&summary)], more].concat();
+    let said = inject(input, output, &options);
+    let summary = std::fs::read(&summary).unwrap();
+    (said, serde_json::from_slice(&summary).unwrap())
+}
+
+/// Returns the only diagnostic of a code in a summary.
+fn only<'s>(summary: &'s Value, code: &str) -> &'s Value {
+    let found = diagnostics(summary, code);
+    assert_eq!(found.len(), 1, "{code}: {summary}");
+    found[0]
+}
+
+/// Checks that a log was left out, with a warning of a code; returns the message.
+fn left_out<'s>(summary: &'s Value, code: &str, log: &Path) -> &'s str {
+    let warning = only(summary, code);
+    assert_eq!(warning["severity"], "warning", "{summary}");
+    assert_eq!(warning["file"], tools::text(log), "{summary}");
+    assert_eq!(summary["dumps"], json!([]), "{summary}");
+    warning["message"].as_str().unwrap()
 }
 
 #[test]
@@ -113,7 +143,7 @@ fn threads_are_found_by_their_names_and_when_they_got_them() {
     let profile = profile(&[(4712, "same", at(1)), (4713, "same", at(2))]);
     let input = write(folder.path(), "perf.data", &profile.finish());
     let output = folder.path().join("out.data");
-    let told = inject(
+    let (said, summary) = summarized(
         &input,
         &output,
         &[
@@ -123,7 +153,8 @@ fn threads_are_found_by_their_names_and_when_they_got_them() {
             "exception,contention",
         ],
     );
-    assert!(!told.contains("any of several"), "{told}");
+    assert!(!has_code(&said, "JI081"), "{said}");
+    assert!(diagnostics(&summary, "JI081").is_empty(), "{summary}");
     let shown = shown::events(&output);
     let threw = throwers(&shown);
     let expected = [("mono", 4711), ("same", 4712), ("same", 4713)];
@@ -140,29 +171,30 @@ fn threads_are_found_by_their_names_and_when_they_got_them() {
 }
 
 #[test]
-fn threads_that_can_be_any_of_several_are_kept_apart_and_told() {
+fn threads_that_can_be_any_of_several_are_kept_apart_and_reported() {
     let folder = scratch();
     let log = write(folder.path(), "a.mlpd", &log(&["Main", "same"]));
     let at = START + 10 * MILLISECOND;
     let profile = profile(&[(4712, "same", at + 5000), (4713, "same", at + 7000)]);
     let input = write(folder.path(), "perf.data", &profile.finish());
     let output = folder.path().join("out.data");
-    let told = inject(
+    let (said, summary) = summarized(
         &input,
         &output,
         &["--mono-log", tools::text(&log), "--events", "exception"],
     );
-    assert!(
-        told.contains("1 thread can be any of several in the profile"),
-        "{told}"
-    );
+    assert!(has_code(&said, "JI081"), "{said}");
+    let note = only(&summary, "JI081");
+    assert_eq!(note["severity"], "note", "{note}");
+    assert_eq!(note["file"], tools::text(&log), "{note}");
+    assert_eq!(note["count"], 1, "{note}");
     let threw = throwers(&shown::events(&output));
     assert_eq!(threw[0], ("mono".into(), 4711));
     assert!(threw[1].0 == "same" && threw[1].1 > 1 << 21, "{threw:?}");
 }
 
-/// A log of calls in the one thread of a process: `Outer` calls `Inner`, whose code is made anew, for ever. The outer one
-/// allocates before it calls, and throws when it is back.
+/// Returns a log of the calls of one thread: `Outer` allocates and calls `Inner`, which throws. Then `Outer` is
+/// compiled again, at another address, before it returns.
 fn log_of_calls() -> Vec<u8> {
     let mut log = Writer::new(17);
     let bases = Bases {
@@ -229,7 +261,7 @@ fn callers_are_where_they_were_on_the_clock_of_the_log() {
     let input = write(folder.path(), "perf.data", &profile.finish());
     let output = folder.path().join("out.data");
     let offset = HOUR.to_string();
-    let told = inject(
+    let (said, summary) = summarized(
         &input,
         &output,
         &[
@@ -240,21 +272,23 @@ fn callers_are_where_they_were_on_the_clock_of_the_log() {
             &offset,
         ],
     );
+    assert!(has_code(&said, "JI292"), "{said}");
+    let replaced = only(&summary, "JI292")["message"].as_str().unwrap();
     assert!(
-        told.contains("1 of 1 samples in its code got the call chain"),
-        "{told}"
+        replaced.starts_with(&format!("{}: 1 of 1 ", log.display())),
+        "{replaced}"
     );
     let shown = shown::events(&output);
     assert_eq!(shown[0].symbols(), ["Calls:Inner ()", "Calls:Outer ()"]);
     let file = &shown[0].frames[1].file;
     assert!(
         file.ends_with("jitted-4711-0.so"),
-        "its first code, which it ran in: {file}"
+        "not the code in which it ran: {file}"
     );
 }
 
 #[test]
-fn a_file_that_is_no_log_is_told_as_such_where_a_log_stands_alone() {
+fn a_file_that_is_not_a_log_is_refused_without_a_profile() {
     let folder = scratch();
     let log = write(folder.path(), "a.mlpd", b"no log at all");
     let output = folder.path().join("out.data");
@@ -263,13 +297,15 @@ fn a_file_that_is_no_log_is_told_as_such_where_a_log_stands_alone() {
         .output()
         .unwrap();
     assert_eq!(ran.status.code(), Some(1));
-    let told = said(&ran);
-    assert!(told.contains("a.mlpd is not a log of Mono's profiler"), "{told}");
+    let said = said(&ran);
+    assert_eq!(codes(&said), ["JI062"], "{said}");
+    let start = format!("jitinject: error[JI062]: {}: ", log.display());
+    assert!(said.starts_with(&start), "{said}");
     assert!(!output.exists());
 }
 
 #[test]
-fn a_log_of_another_process_is_told_and_its_process_can_be_said() {
+fn a_log_of_another_process_is_reported_and_its_process_can_be_given() {
     let folder = scratch();
     let log = write(folder.path(), "a.mlpd", &log(&["Main"]));
     let mut profile = ProfileWriter::new(ByteOrder::Little);
@@ -279,11 +315,10 @@ fn a_log_of_another_process_is_told_and_its_process_can_be_said() {
     let input = write(folder.path(), "perf.data", &profile.finish());
     let output = folder.path().join("out.data");
     let with_log = ["--mono-log", tools::text(&log), "--events", "exception"];
-    let told = inject(&input, &output, &with_log);
-    assert!(
-        told.contains("is of process 4711, which is not in the profile: not used; say with --pid"),
-        "{told}"
-    );
+    let (said, summary) = summarized(&input, &output, &with_log);
+    assert!(has_code(&said, "JI085"), "{said}");
+    let text = left_out(&summary, "JI085", &log);
+    assert!(text.contains(" 4711 ") && text.contains("--pid"), "{text}");
     assert_eq!(shown::events(&output)[0].leaf(), "[unknown]");
 
     inject(&input, &output, &[&with_log[..], &["--pid", "55"]].concat());
@@ -297,11 +332,7 @@ fn a_log_of_another_process_is_told_and_its_process_can_be_said() {
 
     inject(&log, &output, &["--pid", "77"]);
     let shown = shown::events(&output);
-    assert!(
-        shown
-            .iter()
-            .all(|event| (event.pid, event.tid) == (77, 77) || event.pid == 77)
-    );
+    assert!(shown.iter().all(|event| event.pid == 77));
 }
 
 #[test]
@@ -340,7 +371,7 @@ fn logs_of_two_processes_go_beside_a_recording_of_both() {
     let folder = scratch();
     let both = [PID, 4800].map(|pid| {
         let mut bytes = log(&["Main"]);
-        // Where the header has the process.
+        // Offset of the process ID in the header.
         let place = bytes
             .windows(4)
             .position(|four| four == PID.to_le_bytes())
@@ -384,14 +415,9 @@ fn a_log_without_an_own_process_can_stand_alone() {
     let log = write(folder.path(), "a.mlpd", &bytes);
     assert_eq!(throwers(&alone(&log, &[])), [("mono".to_owned(), 1)]);
     let input = write(folder.path(), "perf.data", &profile(&[]).finish());
-    let ran = attempt(
-        &input,
-        &folder.path().join("out.data"),
-        &["--mono-log", tools::text(&log)],
-    );
-    assert!(
-        said(&ran).contains("does not tell its process: not used; say with --pid"),
-        "{}",
-        said(&ran)
-    );
+    let output = folder.path().join("out.data");
+    let (said, summary) = summarized(&input, &output, &["--mono-log", tools::text(&log)]);
+    assert!(has_code(&said, "JI086"), "{said}");
+    let text = left_out(&summary, "JI086", &log);
+    assert!(text.contains("--pid"), "{text}");
 }

@@ -1,17 +1,18 @@
-//! Logs of Mono's profiler in all versions of their data, against what was written.
+//! Mono logs of all data versions are read as they were written.
 
+use jitinject::diagnostics::Issue;
 use jitinject::runtime::mono::event::{
     CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Covered, Metadata,
     MonitorEvent, Move, Reference, Root, RootOrigin, Stage, TypeReference,
 };
 use jitinject::runtime::mono::list::Frames;
-use jitinject::runtime::mono::{Error, Event, Header, Kind, Log, Method, Object, Pointer, ThreadId};
+use jitinject::runtime::mono::{Event, Header, Kind, Log, Method, Object, Pointer, ThreadId};
 use jitinject::units::Address;
 
 use crate::mono::{REAL, events, real};
 use crate::support::mono_log::{Bases, Writer};
 
-/// Each event as it would be in an older log, where that tells less.
+/// Returns what a log of an older version has of an event.
 fn aged<'a>(event: &Event<'a>, version: u8) -> Kind<'a> {
     let class_of = |class| match class {
         TypeReference::VTable(pointer) if version < 15 => TypeReference::Class(pointer),
@@ -97,7 +98,7 @@ fn real_logs_written_in_older_versions_tell_the_same() {
             let found = events(&written);
             for (found, expected) in found.iter().zip(&expected) {
                 match (found.kind, aged(expected, version)) {
-                    // Their units had other numbers when they were bytes.
+                    // Units had other values while they were single bytes.
                     (Kind::CounterDescriptions(found), Kind::CounterDescriptions(expected))
                         if (13..15).contains(&version) =>
                     {
@@ -117,9 +118,12 @@ fn real_logs_written_in_older_versions_tell_the_same() {
             }
             assert_eq!(found.len(), expected.len(), "{name}, version {version}");
             if version == 17 && ["mono-calls", "mono-jit"].contains(&name) {
-                // Others have stacks of allocations that are there and empty, which is not told apart from none.
+                // Other logs have allocations with an empty stack, which reads like a missing one.
                 let contents = [&written[..], &file].map(|it| &it[Header::parse(it).unwrap().size..]);
-                assert!(contents[0] == contents[1], "{name}: as Mono wrote it");
+                assert!(
+                    contents[0] == contents[1],
+                    "{name}: not the bytes that Mono wrote"
+                );
             }
         }
     }
@@ -136,7 +140,7 @@ const BASES: Bases = Bases {
     method: 0x5000_0000,
 };
 
-/// Kinds without lists, each as it is read from a version.
+/// Returns events without lists, as they are read from a log of a version.
 fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
     let phases = [
         CollectionPhase::Start,
@@ -309,7 +313,7 @@ fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
     kinds
 }
 
-/// Times that step forward and back.
+/// Returns the time of the n-th event. Most times increase, some decrease.
 fn time(at: usize) -> u64 {
     let at = at as u64;
     BASES.time + at * 1000 - if at % 5 == 4 { 70_000 } else { 0 }
@@ -507,10 +511,11 @@ fn headers_of_all_versions_are_read() {
         let whole = Writer::new(version).finish();
         assert_eq!(Header::parse(&whole).unwrap().size, whole.len());
         for cut in 1..whole.len() {
-            assert_eq!(Header::parse(&whole[..cut]), Err(Error::TooShort(cut as u64)));
+            let error = Header::parse(&whole[..cut]).unwrap_err();
+            assert_eq!(error.issue, Issue::MonoTooShort);
         }
     }
-    assert_eq!(Header::parse(b""), Err(Error::Empty));
+    assert_eq!(Header::parse(b"").unwrap_err().issue, Issue::MonoEmpty);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What is written to: files that are made anew, and streams that the user named as such. Whatever else has the name of an
-//! output is replaced or refused, and never waited for.
+//! Outputs are new files, or streams that the user named. Anything else with the name of an output is replaced or
+//! refused, and never waited for.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use jitinject::diagnostics::Issue;
 use jitinject::inject::{Options, Progress, inject as inject_here};
 
 use crate::support::scene::{Scene, left_over};
 use crate::support::{attempt, capture, inject, jitinject, objects_of, said, scratch, tools};
 
-/// The commands that write a file, each with the option for it.
+/// Returns the commands that write a file, each with the option for it.
 fn writers(output: &Path, folder: &Path) -> [Command; 3] {
     let input = capture::profile("php82");
     let other = folder.join("other.data");
@@ -39,7 +40,7 @@ fn writers(output: &Path, folder: &Path) -> [Command; 3] {
     commands
 }
 
-/// Runs a command, which must end by itself.
+/// Runs a command, which must exit within a minute.
 fn run(command: Command) -> Output {
     let ran = Command::new("timeout")
         .args(["--kill-after=1", "60"])
@@ -48,7 +49,7 @@ fn run(command: Command) -> Output {
         .current_dir(command.get_current_dir().unwrap())
         .output()
         .unwrap();
-    assert_ne!(ran.status.code(), Some(124), "{command:?} does not end");
+    assert_ne!(ran.status.code(), Some(124), "{command:?} does not exit");
     ran
 }
 
@@ -57,7 +58,7 @@ fn make_fifo(path: &Path) {
 }
 
 /// Opens a FIFO without waiting for a writer.
-fn reader(path: &Path) -> File {
+fn open_fifo(path: &Path) -> File {
     OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -71,7 +72,7 @@ fn links_that_have_the_name_of_an_output_are_replaced_wherever_they_lead() {
         let folder = scratch();
         let fifo = folder.path().join("fifo");
         make_fifo(&fifo);
-        let mut listening = reader(&fifo);
+        let mut reader = open_fifo(&fifo);
         for target in [&*fifo, Path::new("/dev/full"), Path::new("/dev/null")] {
             let output = folder.path().join("output");
             let _ = fs::remove_file(&output);
@@ -82,10 +83,10 @@ fn links_that_have_the_name_of_an_output_are_replaced_wherever_they_lead() {
             let found = fs::symlink_metadata(&output).unwrap();
             assert!(found.is_file() && found.len() > 0, "{which} {target:?}");
         }
-        let mut heard = Vec::new();
-        // Nobody has it open: there is no writer.
-        listening.read_to_end(&mut heard).unwrap();
-        assert!(heard.is_empty(), "{which}: {} bytes", heard.len());
+        let mut received = Vec::new();
+        // The FIFO has no writer, so this does not block.
+        reader.read_to_end(&mut received).unwrap();
+        assert!(received.is_empty(), "{which}: {} bytes", received.len());
     }
 }
 
@@ -101,8 +102,9 @@ fn a_fifo_without_a_reader_is_not_waited_for_without_end() {
                 let ran = run([profile, summary, timeline].into_iter().nth(which).unwrap());
                 let said = said(&ran);
                 assert_eq!(ran.status.code(), Some(1), "{which}: {said}");
-                assert!(said.contains("nothing reads"), "{which}: {said}");
-                // Without its summary, there is no output either.
+                let error = format!("error[JI401]: {}: ", fifo.display());
+                assert!(said.contains(&error), "{which}: {said}");
+                // If the summary cannot be written, the output is not written either.
                 let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
                 assert_eq!(left.len(), 1, "{which}: {left:?}");
             });
@@ -137,7 +139,7 @@ fn devices_that_take_anything_are_outputs_like_others() {
     assert!(!fs::symlink_metadata("/dev/null").unwrap().is_file());
 }
 
-/// Does something at the first object that is written.
+/// Calls a function when the first object is written.
 struct AtFirstObject<F: FnMut()> {
     part: &'static str,
     then: Option<F>,
@@ -157,7 +159,7 @@ impl<F: FnMut()> Progress for AtFirstObject<F> {
     }
 }
 
-/// What others put among the objects of an earlier run while this one writes its own.
+/// Another program adds files to the objects of an earlier run while this run writes its own.
 #[test]
 fn what_is_put_among_objects_meanwhile_is_not_deleted() {
     let scene = Scene::new();
@@ -176,16 +178,18 @@ fn what_is_put_among_objects_meanwhile_is_not_deleted() {
                 fs::write(&path, "somebody's").unwrap();
             }),
         };
-        let error = inject_here(&options, &mut progress).unwrap_err().to_string();
-        assert!(error.contains("not ours to replace"), "{error}");
+        let error = inject_here(&options, &mut progress).unwrap_err();
+        assert_eq!(error.issue, Issue::ObjectFolderForeign, "{error}");
+        let folder = error.file.as_deref().map(Path::new);
+        assert_eq!(folder, Some(&*objects), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"somebody's");
         fs::remove_file(&path).unwrap();
         let _ = fs::remove_dir(objects.join("below"));
-        scene.assert_unchanged("the old output stays");
+        scene.assert_unchanged("the old output is kept");
     }
 }
 
-/// The same where the new output has no objects, so that those of the old one go.
+/// The same if the new output has no objects, so that those of the old one are removed.
 #[test]
 fn what_is_put_among_stale_objects_is_not_deleted() {
     let folder = scratch();
@@ -201,29 +205,23 @@ fn what_is_put_among_stale_objects_is_not_deleted() {
     assert_eq!(objects_of(&output).len(), count + 1);
 }
 
-/// A summary that can't be written leaves the old profile, its objects and the old summary.
+/// If the summary cannot be written, the old profile, its objects and the old summary are kept.
 #[test]
-fn without_its_summary_there_is_no_output() {
+fn an_output_without_its_summary_is_not_written() {
     let scene = Scene::new();
     let summary = scene.folder.path().join("summary.json");
     fs::write(&summary, "the old one").unwrap();
     let full = scene.folder.path().join("full");
     fs::create_dir(&full).unwrap();
     for (what, place) in [
-        (
-            "a folder that is missing",
-            scene.folder.path().join("missing/summary"),
-        ),
+        ("a missing folder", scene.folder.path().join("missing/summary")),
         ("a folder of that name", full.clone()),
-        ("a device that is full", PathBuf::from("/dev/full")),
+        ("a full device", PathBuf::from("/dev/full")),
     ] {
         let ran = attempt(&scene.input, &scene.output, &["--summary", tools::text(&place)]);
         assert_eq!(ran.status.code(), Some(1), "{what}: {}", said(&ran));
-        assert!(
-            said(&ran).contains("cannot write the summary"),
-            "{what}: {}",
-            said(&ran)
-        );
+        let error = format!("error[JI401]: {}: ", place.display());
+        assert!(said(&ran).contains(&error), "{what}: {}", said(&ran));
         if place != Path::new("/dev/full") {
             scene.assert_unchanged(what);
         }
@@ -231,9 +229,9 @@ fn without_its_summary_there_is_no_output() {
     assert_eq!(fs::read(&summary).unwrap(), b"the old one");
 }
 
-/// Where the profile can't get its name, the summary gives its own back.
+/// If the profile cannot be renamed to its final path, the old summary is restored.
 #[test]
-fn without_the_output_there_is_no_summary() {
+fn a_summary_without_its_output_is_not_written() {
     let folder = scratch();
     let input = capture::profile("php82");
     let output = folder.path().join("out.data");

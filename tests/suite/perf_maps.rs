@@ -1,4 +1,4 @@
-//! Perf maps: they name what no dump knows, and nothing else.
+//! Perf maps name the code that no dump describes, and no other code.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,11 +11,13 @@ use serde_json::Value;
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::perf_map_case::{CAPTURES, Case, REGION, SECOND, UNKNOWN, lines};
 use crate::support::shown::assert_named;
-use crate::support::{attempt, capture, inject, model, objects_of, scratch, shown, tools};
+use crate::support::{
+    attempt, capture, codes, diagnostics, inject, model, objects_of, scratch, shown, tools,
+};
 
-/// PHP wrote both. What the map says of a process is what the dump would have said, had it not been lost.
+/// PHP wrote both files. Without the dump of a process, the map names the same functions.
 #[test]
-fn a_map_stands_in_for_a_dump_that_is_lost() {
+fn a_map_replaces_a_dump_that_is_lost() {
     let folder = scratch();
     for entry in std::fs::read_dir(capture::folder("multi")).unwrap() {
         let entry = entry.unwrap();
@@ -57,7 +59,7 @@ fn all_symbols_can_be_written() {
         let names = parts
             .records
             .iter()
-            .filter_map(|record| model::map_name(record, parts.order));
+            .filter_map(|record| model::map_name(record, parts.endian));
         let mapped = names.filter(|name| name.contains("/jitted-"));
         let objects = objects_of(&output);
         assert!(objects.len() >= 140, "{said}");
@@ -108,12 +110,12 @@ fn of_symbols_that_overlap_the_later_one_counts() {
         "{said}"
     );
     assert!(
-        said.contains("3 not named: the process wrote no jitdump, and no perf map has a symbol there"),
+        said.contains("3 not named: the process has no jitdump, and no perf map has a symbol at the address"),
         "{said}"
     );
 }
 
-/// A map has no times, so where a dump ever has code, it alone is asked.
+/// A map has no times, so it is not used for addresses where a dump has code at any time.
 #[test]
 fn the_dump_wins_where_both_know_an_address() {
     let mut case = Case::with_process(10);
@@ -137,7 +139,7 @@ fn the_dump_wins_where_both_know_an_address() {
     case.sample(10, 0x204, "inside");
     case.sample(10, 0x1f4, "around");
     case.sample(10, 0x224, "around");
-    // Both survive that the memory is mapped anew.
+    // New mappings of the memory change nothing.
     case.anonymous(10, REGION, 0x2_0000);
     case.sample(10, 0x104, "of the dump");
     case.sample(10, 0x304, "stub");
@@ -151,7 +153,7 @@ fn the_dump_wins_where_both_know_an_address() {
         "{said}"
     );
     assert!(
-        said.contains("1 not named: taken before a function was loaded at that address"),
+        said.contains("1 not named: sampled before a function was loaded at the address"),
         "{said}"
     );
 }
@@ -180,7 +182,7 @@ fn symbols_are_there_as_long_as_the_memory_is_not_a_files() {
     case.sample(10, 0x2004, "across two maps");
     case.anonymous(10, REGION, 0x3000);
     case.sample(10, 0x104, "code");
-    // What a child maps over its parent's file is its own.
+    // Memory that a child maps over its parent's file belongs to the child.
     case.map(10, REGION, 0x1000, "/usr/lib/library.so");
     case.fork(11, 10);
     case.anonymous(11, REGION, 0x1000);
@@ -228,68 +230,79 @@ fn children_have_their_own_symbols_and_their_parents() {
     case.anonymous(11, REGION, 0x2_0000);
     case.sample(11, 0x304, "child's");
     case.sample(11, 0x104, "of parent");
-    // Another program starts with nothing.
+    // Another program inherits no symbols.
     case.exec(12);
     case.anonymous(12, REGION, 0x1000);
     case.sample(12, 0x104, UNKNOWN);
     case.check(&[]);
 }
 
-/// In a container, a process has another number than in the profile. The name of its dump tells it.
+/// In a container, a process has another ID than in the profile. The name of its dump contains it.
 #[test]
 fn numbers_of_containers_are_those_of_the_dump() {
     let mut case = Case::with_process(10);
     case.write("perf-1.map", &lines(&[(0x100, 0x40, "of one")]));
-    // Process 1 of the machine itself writes no perf map.
+    // Process 1 of the host writes no perf map.
     case.exec(1);
     case.map(10, 0x6000_0000, 0x1000, "/app/jit-1.dump");
     case.sample(10, 0x104, "of one");
     case.check(&[]);
-    // Which of the two?
+    // A second process with that ID makes the map ambiguous.
     case.anonymous(20, REGION, 0x1000);
     case.map(20, 0x6000_0000, 0x1000, "/app/jit-1.dump");
     case.expected.last_mut().unwrap().frames = vec![UNKNOWN.into()];
     let map = case.path("perf-1.map");
     let said = case.check(&["--perf-map", tools::text(&map)]);
-    assert!(
-        said.contains("perf-1.map may be that of several processes: not used"),
-        "{said}"
-    );
+    let ambiguous = format!("warning[JI055]: {}: ", map.display());
+    assert!(said.contains(&ambiguous), "{said}");
     std::fs::rename(&map, case.path("perf-10.map")).unwrap();
     case.expected.last_mut().unwrap().frames = vec!["of one".into()];
     case.check(&[]);
 }
 
-/// Whose a map is when numbers of the machine and of containers meet.
+/// Process IDs of the host and of containers may be equal.
 #[test]
 fn numbers_that_meet_are_kept_apart() {
-    // A server and its child, both there before the profile, with the dump of the server mapped.
+    // A server and its child, both older than the profile, which mapped the dump of the server.
     let mut case = Case::with_process(10);
     case.write("perf-10.map", &lines(&[(0x100, 0x40, "of ten")]));
     case.map(10, 0x6000_0000, 0x1000, "/app/jit-10.dump");
     case.map(11, 0x6000_0000, 0x1000, "/app/jit-10.dump");
     case.sample(10, 0x104, "of ten");
     case.check(&[]);
-    // Two containers, both with a process 3, of which one wrote a dump: the map beside that is its.
+    // Two containers, both with a process 3. One wrote a dump, and the map beside the dump belongs to it.
     let mut case = Case::with_process(20);
     case.anonymous(10, REGION, 0x1000);
     let dump = DumpWriter::new(ByteOrder::Little, 62, 3);
-    case.write("saved/a/perf-3.map", &lines(&[(0x100, 0x40, "of a")]));
-    case.write("saved/b/perf-3.map", &lines(&[(0x100, 0x40, "of b")]));
+    let other = case.write("saved/a/perf-3.map", &lines(&[(0x100, 0x40, "of a")]));
+    let map = case.write("saved/b/perf-3.map", &lines(&[(0x100, 0x40, "of b")]));
     std::fs::write(case.path("saved/b/jit-3.dump"), dump.bytes).unwrap();
     case.map(20, 0x6000_0000, 0x1000, "/app/jit-3.dump");
     case.sample(20, 0x104, "of b");
     let saved = case.path("saved");
-    let said = case.check(&[
-        "--jitdump",
-        tools::text(&saved),
-        "--perf-map",
-        tools::text(&saved),
-    ]);
-    assert!(
-        said.contains("a/perf-3.map is not used: process 20 has "),
-        "{said}"
+    let summary = check_with_summary(
+        &case,
+        &[
+            "--jitdump",
+            tools::text(&saved),
+            "--perf-map",
+            tools::text(&saved),
+        ],
     );
+    let [superseded] = diagnostics(&summary, "JI051")[..] else {
+        panic!("{summary:#}");
+    };
+    assert_eq!(superseded["file"], tools::text(&other));
+    assert_eq!(summary["perf_maps"].as_array().unwrap().len(), 1);
+    assert_eq!(summary["perf_maps"][0]["path"], tools::text(&map));
+    assert_eq!(summary["perf_maps"][0]["pid"], 20);
+}
+
+/// Checks the names in the output, and returns the summary.
+fn check_with_summary(case: &Case, more: &[&str]) -> Value {
+    let path = case.path("summary.json");
+    case.check(&[&["--summary", tools::text(&path)], more].concat());
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
@@ -300,8 +313,8 @@ fn maps_are_found_where_the_user_says() {
     let nameless = case.write("deep/map.txt", "");
     case.sample(10, 0x104, "of ten");
     for path in [&map, &case.path("deep")] {
-        let said = case.check(&["--perf-map", tools::text(path)]);
-        assert!(!said.contains("note"), "{said}");
+        let said = case.check(&["-v", "--perf-map", tools::text(path)]);
+        assert!(codes(&said).is_empty(), "{said}");
         assert!(
             said.contains("1 perf map, 1 symbol, 1 touched by samples"),
             "{said}"
@@ -311,21 +324,17 @@ fn maps_are_found_where_the_user_says() {
             "{said}"
         );
     }
-    // What the user names comes before what lies beside the profile.
+    // A file that the user names takes precedence over one beside the profile.
     case.write("perf-10.map", &lines(&[(0x100, 0x40, "stale")]));
     let mut more = vec!["-v"];
     for path in [&map, &other, &nameless] {
         more.extend_from_slice(&["--perf-map", tools::text(path)]);
     }
     let said = case.check(&more);
-    assert!(
-        said.contains("perf-77.map is of process 77, which is not in the profile: not used"),
-        "{said}"
-    );
-    assert!(
-        said.contains("map.txt is not used: its name does not tell its process"),
-        "{said}"
-    );
+    for (code, file) in [("JI054", &other), ("JI052", &nameless)] {
+        let unused = format!("warning[{code}]: {}: ", file.display());
+        assert!(said.contains(&unused), "{code}: {said}");
+    }
     assert!(
         said.contains("folder/perf-10.map: process 10, 1 symbol\n"),
         "{said}"
@@ -336,11 +345,8 @@ fn maps_are_found_where_the_user_says() {
         &["--perf-map", "/no/such/folder"],
     );
     assert_eq!(ran.status.code(), Some(1));
-    assert!(
-        crate::support::said(&ran).contains("cannot read /no/such/folder"),
-        "{}",
-        crate::support::said(&ran)
-    );
+    let said = crate::support::said(&ran);
+    assert!(said.contains("error[JI400]: /no/such/folder: "), "{said}");
     for output in [&map, &case.path("perf-10.map"), &nameless] {
         let more = [
             "--perf-map",
@@ -350,11 +356,9 @@ fn maps_are_found_where_the_user_says() {
         ];
         if output.ends_with("deep/folder/perf-10.map") || output.ends_with("deep/map.txt") {
             let ran = attempt(&case.input(), output, &more);
-            assert!(
-                crate::support::said(&ran).contains("is the same file as the input"),
-                "{}",
-                crate::support::said(&ran)
-            );
+            let said = crate::support::said(&ran);
+            let same = format!("error[JI403]: {}: ", output.display());
+            assert!(said.contains(&same), "{said}");
         }
     }
 }
@@ -371,39 +375,41 @@ fn damage_is_counted_and_costs_nothing_else() {
         REGION + 0x300,
         REGION + 0x400,
     );
-    case.write("perf-10.map", &content);
+    let map = case.write("perf-10.map", &content);
     case.sample(10, 0x104, "good one");
     case.sample(10, 0x204, "good two");
     case.sample(10, 0x304, "\\x1b[2Jcolour");
     case.sample(10, 0x404, &long);
-    let said = case.check(&[]);
-    let place = good.len();
-    assert!(
-        said.contains(&format!(
-            "perf-10.map: lines that don't name code, passed over (4, the first at {place:#x})"
-        )),
-        "{said}"
+    let summary = check_with_summary(&case, &[]);
+    let [skipped] = diagnostics(&summary, "JI050")[..] else {
+        panic!("{summary:#}");
+    };
+    assert_eq!(skipped["severity"], "warning");
+    assert_eq!(skipped["file"], tools::text(&map));
+    assert_eq!(
+        (&skipped["count"], &skipped["offset"]),
+        (&4.into(), &good.len().into())
     );
-    // whatever stands in it
+    // A file without valid lines does not fail the run.
     case.write("perf-10.map", &"7000000 ".repeat(10_000));
     case.expected.clear();
     inject(&case.input(), &case.path("out.data"), &[]);
 }
 
-/// Process numbers come round, and nobody tidies up /tmp.
+/// Process IDs are reused, and old files stay in /tmp.
 #[test]
 fn maps_that_are_older_than_their_process_are_not_its_own() {
     const CLOCK_DATA: u32 = 29;
     let wall_clock = 1_790_000_000 * SECOND;
     let mut case = Case::with_process(10);
-    let order = ByteOrder::Little;
+    let endian = ByteOrder::Little;
     let mut clocks = Vec::new();
-    order.put_u32(&mut clocks, 1);
-    order.put_u32(&mut clocks, 1);
-    order.put_u64(&mut clocks, wall_clock);
-    order.put_u64(&mut clocks, 20 * SECOND);
+    endian.write_u32(&mut clocks, 1);
+    endian.write_u32(&mut clocks, 1);
+    endian.write_u64(&mut clocks, wall_clock);
+    endian.write_u64(&mut clocks, 20 * SECOND);
     case.profile.features.push((CLOCK_DATA, clocks));
-    // The process was born at second 11, nine seconds before that moment.
+    // The process started at second 11, nine seconds before that time.
     let born = UNIX_EPOCH + Duration::from_nanos(wall_clock) - Duration::from_secs(9);
     case.sample(10, 0x104, "code");
     let map = case.write("perf-10.map", &lines(&[(0x100, 0x40, "code")]));
@@ -424,7 +430,8 @@ fn maps_that_are_older_than_their_process_are_not_its_own() {
     case.check(&["--perf-map", tools::text(&map)]);
     case.expected[0].frames = vec![UNKNOWN.into()];
     let said = case.check(&[]);
-    assert!(said.contains("perf-10.map: is older than process 10"), "{said}");
+    let older = format!("warning[JI057]: {}: ", map.display());
+    assert!(said.contains(&older), "{said}");
 }
 
 #[test]

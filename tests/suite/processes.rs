@@ -1,5 +1,5 @@
-//! Which code a process has: what it loads, moves and inherits, what hides that, and which files tell of it. A plain reader
-//! of the output is compared with a search through all that happened.
+//! The code of a process: what it loads, moves and inherits, what hides that code, and which files describe it. The output,
+//! as a plain reader reads it, is compared with a search through all events.
 
 use std::path::{Path, PathBuf};
 
@@ -10,30 +10,30 @@ use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::lives::{self, REGION};
 use crate::support::profile::ProfileWriter;
 use crate::support::reader::{self, Sample};
-use crate::support::{attempt, inject, model, said, scratch, tools};
+use crate::support::{attempt, diagnostics, inject, model, said, scratch, tools};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1000 * SECOND;
 const CODE: [u8; 0x40] = [0x90; 0x40];
 
-/// Injects with a summary, which it returns.
-fn summarised(input: &Path, output: &Path, more: &[&str]) -> Value {
+/// Injects and returns the summary.
+fn inject_with_summary(input: &Path, output: &Path, more: &[&str]) -> Value {
     let summary = output.with_extension("json");
     let arguments = [&["--summary", tools::text(&summary)], more].concat();
     inject(input, output, &arguments);
     serde_json::from_slice(&std::fs::read(summary).unwrap()).unwrap()
 }
 
-/// What is wrong with the output of a made-up profile, if anything is.
+/// Returns the first error in the output of a generated profile.
 fn check_lives(number: u64, layout: &str) -> Result<(), String> {
     let folder = scratch();
     let made = lives::make(folder.path(), number);
     let output = folder.path().join("out.data");
     let dump = tools::text(&made.dump);
     let all = ["--layout", layout, "--jitdump", dump];
-    // The dump is found without help as well.
+    // The dump is found without the option as well.
     let arguments = &all[..if number.is_multiple_of(2) { 4 } else { 2 }];
-    let summary = summarised(&made.profile, &output, arguments);
+    let summary = inject_with_summary(&made.profile, &output, arguments);
     let samples = reader::samples(&output);
     if samples.len() != made.expected.len() {
         return Err("samples are lost".into());
@@ -50,9 +50,9 @@ fn check_lives(number: u64, layout: &str) -> Result<(), String> {
         }
     }
     let named = samples.iter().filter(|sample| sample.frames[0].is_some());
-    let (named, told) = (named.count() as u64, &summary["samples"]["named"]);
-    if told.as_u64() != Some(named) {
-        return Err(format!("{named} samples have names, and {told} are counted"));
+    let (named, counted) = (named.count() as u64, &summary["samples"]["named"]);
+    if counted.as_u64() != Some(named) {
+        return Err(format!("{named} samples have names, and {counted} are counted"));
     }
     let second = folder.path().join("second.data");
     inject(&output, &second, arguments);
@@ -79,16 +79,16 @@ fn every_address_has_what_was_put_there_last() {
     assert_lives_are_right(0..150);
 }
 
-/// The same for other lives: `JITINJECT_LIVES=1000..4000`.
+/// The same for other profiles: `JITINJECT_LIVES=1000..4000`.
 #[test]
-#[ignore = "takes as long as one likes"]
+#[ignore = "takes as long as the range requires"]
 fn every_address_of_many_lives_has_what_was_put_there_last() {
     let lives = std::env::var("JITINJECT_LIVES").unwrap_or("1000..4000".into());
     let (start, end) = lives.split_once("..").unwrap();
     assert_lives_are_right(start.parse().unwrap()..end.parse().unwrap());
 }
 
-/// A profile from second 1000 on, and the name of the sampled address of each of its samples.
+/// A profile from second 1000 on, and the expected name of each sample.
 struct Case {
     folder: tempfile::TempDir,
     profile: ProfileWriter,
@@ -98,7 +98,7 @@ struct Case {
 }
 
 impl Case {
-    /// Process 100 maps its memory and its dump.
+    /// Creates a profile in which process 100 maps its memory and its dump.
     fn new() -> Self {
         let mut case = Self::empty();
         case.profile.comm(100, "runtime", true, START);
@@ -110,7 +110,7 @@ impl Case {
         case
     }
 
-    /// No process.
+    /// Creates a profile without processes.
     fn empty() -> Self {
         Self {
             folder: scratch(),
@@ -179,7 +179,7 @@ impl Case {
         self.expected.iter().map(|name| name.map(str::to_owned)).collect()
     }
 
-    /// Injects in each layout, compares names and their count, and returns the summary.
+    /// Injects with each layout, checks the names and their number, and returns the last summary.
     fn check(&self, more: &[&str]) -> Value {
         self.check_layout("image", more);
         self.check_layout("function", more)
@@ -187,23 +187,24 @@ impl Case {
 
     fn check_layout(&self, layout: &str, more: &[&str]) -> Value {
         let (input, output) = (self.write_input(), self.path("out.data"));
-        let summary = summarised(&input, &output, &[&["--layout", layout], more].concat());
+        let summary = inject_with_summary(&input, &output, &[&["--layout", layout], more].concat());
         assert_eq!(leaves(&output), self.expected(), "{layout}: {summary:#}");
         let named = self.expected.iter().flatten().count();
         assert_eq!(summary["samples"]["named"], named, "{layout}: {summary:#}");
         summary
     }
 
-    /// Runs a second time on the output, which must not change.
+    /// Injects the output again, which must not change it; returns the summary.
     fn check_second_run(&self, more: &[&str]) -> Value {
         let second = self.path("second.data");
-        let summary = summarised(&self.path("out.data"), &second, more);
+        let summary = inject_with_summary(&self.path("out.data"), &second, more);
         let parts = |path: &Path| model::parse(&std::fs::read(path).unwrap());
         assert!(parts(&self.path("out.data")) == parts(&second), "{summary:#}");
         summary
     }
 }
 
+/// Returns the name of each sample's address.
 fn leaves(output: &Path) -> Vec<Option<String>> {
     let first = |sample: Sample| sample.frames[0].clone();
     reader::samples(output).into_iter().map(first).collect()
@@ -227,7 +228,8 @@ fn a_function_whose_record_was_written_twice_can_move() {
     assert_eq!(summary["functions"]["moved"], 1);
 }
 
-/// Both write to the dump of their parent. The sibling's function has the address, and in another family its index too.
+/// Both children write to the dump of their parent. The sibling's function has the same address, and in the second case
+/// the same index.
 #[test]
 fn a_child_moves_what_it_inherited_and_not_what_its_sibling_loaded() {
     for index in [2, 1] {
@@ -246,7 +248,7 @@ fn a_child_moves_what_it_inherited_and_not_what_its_sibling_loaded() {
 }
 
 #[test]
-fn a_child_that_moves_what_it_inherited_keeps_what_lies_over_it() {
+fn a_child_that_moves_inherited_code_keeps_code_that_overlaps_it() {
     let mut case = Case::new();
     case.load(100, 0, 1, "moved");
     case.load(100, 0x20, 2, "over it");
@@ -258,7 +260,7 @@ fn a_child_that_moves_what_it_inherited_keeps_what_lies_over_it() {
     case.check(&[]);
 }
 
-/// Code may take the place of a part of a file, and the child goes on with that file.
+/// Code may replace a part of a mapped file. The child still has the file there.
 #[test]
 fn a_child_has_no_name_where_its_parent_loads_code_into_a_file_after_the_fork() {
     let mut case = Case::new();
@@ -311,7 +313,8 @@ fn a_file_over_inherited_code_ends_it_though_memory_comes_over_the_file() {
     assert_eq!(summary["samples"]["unnamed"]["not_in_dump"], 2);
 }
 
-/// perf makes a FORK record for each process that is there at the start; what it executed since is another program.
+/// perf writes a FORK record for each process that exists at the start. The process may have executed another program since
+/// it was forked.
 #[test]
 fn processes_that_were_there_before_inherit_nothing() {
     let mut case = Case::empty();
@@ -328,7 +331,7 @@ fn processes_that_were_there_before_inherit_nothing() {
     assert_eq!(summary["samples"]["unnamed"]["no_dump"], 1);
 }
 
-/// A server and its workers, all of them there when the recording starts.
+/// A server and its workers, all of them older than the recording.
 #[test]
 fn processes_that_were_forked_before_have_what_the_parent_had() {
     let mut case = Case::empty();
@@ -345,7 +348,7 @@ fn processes_that_were_forked_before_have_what_the_parent_had() {
     case.check(&[]);
 }
 
-/// As the last file of `perf record --overwrite` has it: a name, samples, and the end.
+/// As in the last file of `perf record --overwrite`: a name and samples, but no mappings.
 #[test]
 fn a_process_without_maps_is_known_by_its_samples() {
     for has_name in [false, true] {
@@ -358,19 +361,31 @@ fn a_process_without_maps_is_known_by_its_samples() {
         case.sample(100, 0x1004, None);
         let path = case.path("jit-100.dump");
         let summary = case.check(&["--jitdump", tools::text(&path)]);
-        let said = summary["notes"].to_string();
-        assert!(
-            said.contains("is used for process 100, as its header says"),
-            "{said}"
-        );
+        let [by_header] = diagnostics(&summary, "JI222")[..] else {
+            panic!("{summary:#}");
+        };
+        assert_eq!(by_header["file"], tools::text(&path));
+        let [without_mappings] = diagnostics(&summary, "JI223")[..] else {
+            panic!("{summary:#}");
+        };
+        let message = without_mappings["message"].as_str().unwrap();
+        assert!(message.contains("process 100"), "{message}");
+        assert_eq!(summary["dumps"][0]["pids"], serde_json::json!([100]));
     }
 }
 
-/// A dump of one function, as a runtime of process 100 writes it.
+/// Returns a dump of process 100 with one function.
 fn dump_of(machine: u32, time: u64, offset: u64, name: &str) -> Vec<u8> {
     let mut dump = DumpWriter::new(ByteOrder::Little, machine, 100);
     dump.load(time, REGION + offset, 1, name.as_bytes(), &CODE);
     dump.bytes
+}
+
+/// Returns the files of the warnings about dumps that are not used for their markers.
+fn missing_dumps(summary: &Value) -> Vec<&str> {
+    let all = ["JI213", "JI215"].map(|code| diagnostics(summary, code)).concat();
+    assert!(all.iter().all(|it| it["severity"] == "warning"), "{summary:#}");
+    all.into_iter().map(|it| it["file"].as_str().unwrap()).collect()
 }
 
 /// V8 inside CPython: both name their dumps after the process, in different folders.
@@ -396,19 +411,25 @@ fn the_dump_of_one_runtime_does_not_stand_in_for_that_of_another() {
     };
     let case = start(true);
     let summary = case.check(&[]);
-    assert!(summary["warnings"].as_array().unwrap().is_empty(), "{summary:#}");
-    // Lost, and a copy of the other one, or that itself, has its name.
-    for stand_in in ["saved/jit-100.dump", "python/jit-100.dump"] {
+    let mut reported = summary["diagnostics"].as_array().unwrap().iter();
+    assert!(reported.all(|it| it["severity"] == "note"), "{summary:#}");
+    // V8's dump is lost. A copy of the other dump, or that dump itself, has its name.
+    for candidate in ["saved/jit-100.dump", "python/jit-100.dump"] {
         let case = start(false);
-        std::fs::remove_file(case.path("v8/jit-100.dump")).unwrap();
-        let copy = case.write(stand_in, std::fs::read(case.path("python/jit-100.dump")).unwrap());
+        let lost = case.path("v8/jit-100.dump");
+        std::fs::remove_file(&lost).unwrap();
+        let copy = case.write(
+            candidate,
+            std::fs::read(case.path("python/jit-100.dump")).unwrap(),
+        );
         let summary = case.check(&["--jitdump", tools::text(&copy)]);
-        let warnings = summary["warnings"].to_string();
-        assert!(warnings.contains("the jitdump of process 100"), "{summary:#}");
-        assert!(warnings.contains("v8/jit-100.dump: "), "{summary:#}");
+        assert_eq!(missing_dumps(&summary), [tools::text(&lost)], "{summary:#}");
+        let unusable = diagnostics(&summary, "JI215")[0]["message"].as_str().unwrap();
+        let rejected = format!("{}: JI224: ", copy.display());
+        assert!(unusable.contains(&rejected), "{unusable}");
         assert_eq!(summary["dumps"].as_array().unwrap().len(), 1);
     }
-    // Both are elsewhere; of one that may be either's, the nearer marker is that of its runtime.
+    // Both are in other folders. A dump that fits both markers is assigned to the marker closer in time.
     for folders in [&["python", "v8"][..], &["v8"]] {
         let mut case = start(true);
         for folder in folders {
@@ -425,24 +446,23 @@ fn the_dump_of_one_runtime_does_not_stand_in_for_that_of_another() {
         }
         let saved = case.path("saved");
         let summary = case.check(&["--jitdump", tools::text(&saved)]);
-        let warnings = summary["warnings"].to_string();
-        assert_eq!(
-            warnings.contains("/python/jit-100.dump: "),
-            folders.len() == 1,
-            "{summary:#}"
-        );
-        assert!(!warnings.contains("/v8/jit-100.dump: "), "{summary:#}");
+        let lost = case.path("python/jit-100.dump");
+        let missing = match folders {
+            ["v8"] => vec![tools::text(&lost)],
+            _ => Vec::new(),
+        };
+        assert_eq!(missing_dumps(&summary), missing, "{summary:#}");
     }
 }
 
-/// Samples before a load: an image of several functions is there from its first one on.
+/// Samples before a load. An image of several functions is mapped when the first of them is loaded.
 #[test]
 fn a_sample_before_its_load_has_no_name_whatever_the_layout() {
     let mut case = Case::new();
     case.sample(100, 0x44, None);
     case.load(100, 0, 1, "first");
     case.sample(100, 4, Some("first"));
-    // An image that covered this one as well would name it.
+    // An image that covers this address would name it.
     case.sample(100, 0x44, None);
     case.sample(100, 0x84, None);
     case.load(100, 0x40, 2, "second");
@@ -464,7 +484,7 @@ fn a_second_run_with_a_perf_map_changes_nothing() {
     case.sample(100, 0x84, None);
     case.load(100, 0, 1, "function");
     case.sample(100, 4, Some("function"));
-    // Nothing but samples before its load touches this one, and nothing but samples after its move that one.
+    // The only samples in the one are earlier than its load, and the only samples in the other later than its move.
     case.load(100, 0x80, 2, "too late");
     case.load(100, 0x100, 3, "moved");
     case.moved(100, 0x100, 0x180, 3);
@@ -474,12 +494,14 @@ fn a_second_run_with_a_perf_map_changes_nothing() {
         case.check_second_run(&["--layout", layout]);
         let dump = case.path("jit-100.dump");
         let summary = case.check_second_run(&["--layout", layout, "--jitdump", tools::text(&dump)]);
-        let notes = summary["notes"].to_string();
-        assert!(notes.contains("has objects of an earlier run"), "{notes}");
+        let [unused] = diagnostics(&summary, "JI220")[..] else {
+            panic!("{summary:#}");
+        };
+        assert_eq!(unused["file"], tools::text(&dump));
     }
 }
 
-/// What an earlier run could not find can still be added.
+/// A later run adds what an earlier run did not find.
 #[test]
 fn a_second_run_takes_what_the_first_one_could_not_have() {
     let mut case = Case::new();
@@ -491,11 +513,8 @@ fn a_second_run_takes_what_the_first_one_could_not_have() {
     std::fs::rename(&dump, &aside).unwrap();
     let first = case.path("first.data");
     let ran = attempt(&input, &first, &[]);
-    assert!(
-        said(&ran).contains("the jitdump of process 100"),
-        "{}",
-        said(&ran)
-    );
+    let missing = format!("warning[JI213]: {}: ", dump.display());
+    assert!(said(&ran).contains(&missing), "{}", said(&ran));
     std::fs::rename(&aside, &dump).unwrap();
     let output = case.path("out.data");
     inject(&first, &output, &[]);

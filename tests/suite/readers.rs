@@ -8,7 +8,7 @@ use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
 use crate::support::{capture, inject_capture, scratch};
 
-/// A record, as linux-perf-data hands it out, or the name of its file where it is a map.
+/// A record as linux-perf-data returns it; for a mapping, only the name of its file.
 #[derive(PartialEq, Eq, Debug)]
 enum Seen {
     Record(RecordType, u16, Vec<u8>),
@@ -45,7 +45,7 @@ fn read(path: &Path) -> Vec<Seen> {
     seen
 }
 
-/// Everything but the maps of files that we added, of markers that we dropped, and of memory that we reduced.
+/// Returns the records without the mappings that jitinject adds (objects), drops (markers) or trims (memory).
 fn unchanged(seen: Vec<Seen>, objects: &str) -> Vec<Seen> {
     let is_ours = |name: &str| {
         let is_marker = name.rsplit('/').next().unwrap().starts_with("jit-");

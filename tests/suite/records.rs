@@ -1,29 +1,29 @@
-//! What is not changed is carried over byte for byte.
+//! Records that are not changed are copied byte for byte.
 
 use crate::support::generator::{self, Plan};
 use crate::support::model::{self, Parts};
 use crate::support::perf::Event;
 use crate::support::profile::ProfileWriter;
 use crate::support::{
-    bare_records, capture, inject, inject_capture, inject_into, objects_of, scratch, shown, tools,
+    bare_records, capture, has_code, inject, inject_capture, inject_into, objects_of, scratch, shown, tools,
 };
 use jitinject::bytes::ByteOrder;
 use jitinject::perf::Profile;
 
-/// How many records were dropped, reduced and added.
+/// Numbers of records that were dropped, trimmed and added.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Changes {
     markers: usize,
-    reduced: usize,
+    trimmed: usize,
     added: usize,
 }
 
-/// Compares two profiles record by record, and accounts for each difference.
+/// Compares two profiles record by record; returns the expected differences. Panics on any other.
 fn changes(before: &Parts, after: &Parts, folder: &str) -> Changes {
     let mut changes = Changes::default();
     let mut after = after.records.iter().peekable();
-    let order = before.order;
-    let name = |record: &[u8]| model::map_name(record, order);
+    let endian = before.endian;
+    let name = |record: &[u8]| model::map_name(record, endian);
     for record in &before.records {
         while let Some(added) = after.peek() {
             if !name(added).is_some_and(|name| name.starts_with(folder)) {
@@ -37,7 +37,7 @@ fn changes(before: &Parts, after: &Parts, folder: &str) -> Changes {
             continue;
         }
         let map =
-            name(record).unwrap_or_else(|| panic!("record of type {} differs", model::kind(record, order)));
+            name(record).unwrap_or_else(|| panic!("record of type {} differs", model::kind(record, endian)));
         if map.contains("/jit-") {
             changes.markers += 1;
             continue;
@@ -46,8 +46,8 @@ fn changes(before: &Parts, after: &Parts, folder: &str) -> Changes {
             map.starts_with("//anon") || map.starts_with("/dev/zero") || map == "[heap]",
             "{map}"
         );
-        changes.reduced += 1;
-        while after.next_if(|part| is_part(part, record, order)).is_some() {}
+        changes.trimmed += 1;
+        while after.next_if(|part| is_part(part, record, endian)).is_some() {}
     }
     changes.added += after
         .filter(|record| name(record).unwrap().starts_with(folder))
@@ -55,12 +55,13 @@ fn changes(before: &Parts, after: &Parts, folder: &str) -> Changes {
     changes
 }
 
-/// Whether a record maps a part of what another does, and is the same but for address, size and offset.
-fn is_part(part: &[u8], of: &[u8], order: ByteOrder) -> bool {
+/// Returns whether a record maps a part of another's addresses, and differs only in address, size and offset.
+fn is_part(part: &[u8], of: &[u8], endian: ByteOrder) -> bool {
     if part.len() != of.len() || part[..16] != of[..16] || part[40..] != of[40..] {
         return false;
     }
-    let ((start, end), (part_start, part_end)) = (model::map_range(of, order), model::map_range(part, order));
+    let ((start, end), (part_start, part_end)) =
+        (model::map_range(of, endian), model::map_range(part, endian));
     start <= part_start && part_end <= end
 }
 
@@ -96,14 +97,14 @@ fn all_other_records_keep_their_bytes_and_their_order() {
 
 #[test]
 fn maps_that_would_hide_code_are_reduced_and_no_others() {
-    // LLVM protects memory again for each module; PHP and JavaScriptCore map theirs once, before the first
-    // function.
-    assert_eq!(compare("postgres15").reduced, 7);
-    assert_eq!(compare("php82").reduced, 0);
-    assert_eq!(compare("bun").reduced, 0);
+    // LLVM changes the protection of memory for each module; PHP and JavaScriptCore map theirs once, before the
+    // first function.
+    assert_eq!(compare("postgres15").trimmed, 7);
+    assert_eq!(compare("php82").trimmed, 0);
+    assert_eq!(compare("bun").trimmed, 0);
 }
 
-/// A profile with AUX data (as Intel PT's), which an index in the file points to.
+/// A profile with AUX data, such as that of Intel PT, and an index of them.
 #[test]
 fn aux_data_stay_whole_and_their_index_leads_to_them() {
     const AUXTRACE_INFO: u32 = 70;
@@ -134,23 +135,24 @@ fn aux_data_stay_whole_and_their_index_leads_to_them() {
     let input = folder.path().join("perf.data");
     std::fs::write(&input, profile.finish()).unwrap();
 
-    let output = inject_into(folder.path(), &input, &[]);
+    let output = folder.path().join("out.data");
+    let said = inject(&input, &output, &["-v"]);
     let after = model::parse(&std::fs::read(&output).unwrap());
     let found = after
         .records
         .iter()
-        .position(|record| model::kind(record, after.order) == AUXTRACE);
+        .position(|record| model::kind(record, after.endian) == AUXTRACE);
     let found = found.unwrap();
     assert!(after.records[found].ends_with(payload));
     let index = &after.features[0].1;
-    assert_eq!(model::word(index, after.order, 8), after.offsets[found] as u64);
+    assert_eq!(model::word(index, after.endian, 8), after.offsets[found] as u64);
     assert_ne!(after.offsets[found], aux_at, "the records have moved");
-    // Which addresses the packets lead to, only a decoder knows: so all functions are written.
+    // Only a decoder knows the addresses in the packets, so all functions are written.
     assert_eq!(objects_of(&output).len(), 1);
+    assert!(has_code(&said, "JI169"), "{said}");
 }
 
-/// New maps stand where their time belongs: before the first record that is not earlier, so that no reader
-/// gets them late.
+/// A new mapping precedes the first record that is not earlier, so that no reader gets it late.
 #[test]
 fn new_maps_stand_where_their_time_belongs() {
     let folder = scratch();
@@ -162,21 +164,18 @@ fn new_maps_stand_where_their_time_belongs() {
     let output = inject_into(folder.path(), &generated.profile, &[]);
     let after = model::parse(&std::fs::read(&output).unwrap());
     // The trailer of these profiles ends in time and processor.
-    let time = |record: &[u8]| match model::kind(record, after.order) {
-        9 => Some(model::word(record, after.order, 24)),
-        3 | 10 => Some(model::word(record, after.order, record.len() - 16)),
+    let time = |record: &[u8]| match model::kind(record, after.endian) {
+        9 => Some(model::word(record, after.endian, 24)),
+        3 | 10 => Some(model::word(record, after.endian, record.len() - 16)),
         _ => None,
     };
     let mut latest = 0;
     let mut added = 0;
     for record in &after.records {
         let Some(time) = time(record) else { continue };
-        let is_added = model::map_name(record, after.order).is_some_and(|name| name.ends_with(".so"));
+        let is_added = model::map_name(record, after.endian).is_some_and(|name| name.ends_with(".so"));
         if is_added {
-            assert!(
-                time > latest,
-                "a record of {latest} stands before a map of {time}"
-            );
+            assert!(time > latest, "a record of {latest} precedes a mapping of {time}");
             added += 1;
         } else {
             latest = latest.max(time);
@@ -185,8 +184,8 @@ fn new_maps_stand_where_their_time_belongs() {
     assert!(added > 500, "{added}");
 }
 
-/// perf 7.3 stops at a record without the trailer that its attribute promises, and older versions take its own fields for
-/// one.
+/// perf 7.3 stops at a record that lacks the trailer which its attribute requires. Older versions parse the record's own
+/// fields as a trailer.
 #[test]
 fn records_without_a_trailer_get_an_empty_one() {
     let folder = scratch();
@@ -240,7 +239,7 @@ fn records_without_a_trailer_get_an_empty_one() {
     }
 }
 
-/// What tells records without a trailer from others must not take one from a record that has it.
+/// A record that has its trailer is never classified as one that lacks it.
 #[test]
 fn the_records_of_all_recordings_have_their_trailers() {
     const SAMPLE: u32 = 9;
@@ -250,9 +249,9 @@ fn the_records_of_all_recordings_have_their_trailers() {
         let bytes = std::fs::read(capture::profile(name)).unwrap();
         let profile = Profile::parse(&bytes).unwrap();
         for record in profile.records() {
-            let missing = profile.attrs.missing_trailer(&record, profile.order);
+            let missing = profile.attrs.missing_trailer(&record, profile.endian);
             assert_eq!(missing, None, "{name}: {record:?}");
-            let attr = profile.attrs.of(&record, profile.order).unwrap();
+            let attr = profile.attrs.of(&record, profile.endian).unwrap();
             seen += u32::from(attr.has_trailer && record.kind != SAMPLE && record.kind < USER_TYPE_START);
         }
     }

@@ -1,4 +1,4 @@
-//! The same input gives the same bytes in every process, although each has its own seeds for hash tables.
+//! The same input gives the same bytes in every process, although each process seeds its hash tables anew.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::support::generator::{self, Plan, Runtimes};
 use crate::support::{capture, jitinject, said, scratch, tools};
 
-/// How often everything is done.
+/// Number of runs of each command.
 const TIMES: usize = 5;
 
-/// All that a run leaves: what it prints, and the files in a folder.
+/// Results of a run: exit status, outputs, and the files in a folder.
 #[derive(PartialEq)]
 struct Left {
     status: Option<i32>,
@@ -20,7 +20,7 @@ struct Left {
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-/// The files in a folder and below.
+/// Adds the files in a folder and below, with their content.
 fn files_in(folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -33,7 +33,7 @@ fn files_in(folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// Runs a command again and again, which may write to a folder.
+/// Runs a command several times, each time with a new folder for its output; the results must be equal.
 fn repeat(folder: &Path, command: impl Fn() -> Command) {
     let run = || {
         fs::create_dir(folder).unwrap();
@@ -48,7 +48,7 @@ fn repeat(folder: &Path, command: impl Fn() -> Command) {
             stderr,
             files,
         };
-        // 1 is a file with errors that was checked.
+        // `check` exits with 1 if it finds errors.
         assert!(matches!(left.status, Some(0 | 1)), "{}", left.stderr);
         left
     };
@@ -63,8 +63,8 @@ fn repeat(folder: &Path, command: impl Fn() -> Command) {
     }
 }
 
-/// Does all that can be done with a profile, or with a log as input, and with the files that a runtime wrote. `more` are
-/// options for all commands that read profiles, `own` for the main one.
+/// Repeats all commands for an input, a profile or a log, and for files of a runtime. `more` are options of all commands
+/// that read profiles, `own` those of the main one.
 fn repeat_all(input: &Path, more: &[&str], own: &[&str], files: &[PathBuf]) {
     let folder = scratch();
     let folder = folder.path().join("out");
@@ -102,7 +102,7 @@ fn repeat_all(input: &Path, more: &[&str], own: &[&str], files: &[PathBuf]) {
     }
 }
 
-/// The files of a recording with some ending.
+/// Returns the files of a recording whose names have an ending.
 fn files_of(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut files = BTreeMap::new();
     files_in(folder, &mut files);

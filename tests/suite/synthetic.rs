@@ -1,4 +1,4 @@
-//! Made-up profiles: every frame of every sample has the name that it was made with.
+//! Generated profiles: every frame of every sample has the name that it was generated with.
 
 use jitinject::bytes::ByteOrder;
 
@@ -9,7 +9,7 @@ use crate::support::profile::{ProfileWriter, field};
 use crate::support::shown::assert_named;
 use crate::support::{OBJECT_LAYOUTS, inject_into, scratch, shown};
 
-/// Makes a profile, injects it and compares.
+/// Generates a profile, injects it with each layout, and checks the names.
 fn check(plan: &Plan) {
     let folder = scratch();
     let Generated { profile, expected } = generate(folder.path(), plan);
@@ -32,7 +32,7 @@ fn addresses_used_again_and_again() {
     });
 }
 
-/// Few of them are touched, and calls go deep.
+/// Few functions have samples, and call chains are deep.
 #[test]
 fn functions_with_and_without_lines() {
     for lines in LAYOUTS.map(Lines::Model).into_iter().chain([Lines::Nothing]) {
@@ -65,7 +65,7 @@ fn several_processes() {
     });
 }
 
-/// A child starts with its parent's code and goes its own way from there, though both write to one dump.
+/// A child starts with its parent's code. Later changes apply to one of them, although both write to one dump.
 #[test]
 fn forks_and_programs_that_are_executed() {
     const REGION: u64 = 0x7000_0000;
@@ -92,14 +92,14 @@ fn forks_and_programs_that_are_executed() {
     dump.load(4000, REGION, 2, b"of_parent", &CODE);
     sample(&mut profile, 11, 5000, "of_both");
     sample(&mut profile, 10, 5001, "of_parent");
-    // The child's memory is mapped anew, which must not hide what it inherited.
+    // A new mapping of the child's memory must not hide the inherited code.
     profile.mmap2(11, REGION, 0x2000, REGION, "//anon", 6000);
     sample(&mut profile, 11, 6500, "of_both");
     dump.pid = 11;
     dump.load(7000, REGION, 3, b"of_child", &CODE);
     sample(&mut profile, 11, 7500, "of_child");
     sample(&mut profile, 10, 7501, "of_parent");
-    // Another program has other memory, and the same number.
+    // Another program has other memory and the same process ID.
     profile.comm(11, "program", true, 8000);
     profile.mmap2(11, REGION, 0x1000, REGION, "//anon", 8001);
     sample(&mut profile, 11, 8500, "[unknown]");
@@ -110,7 +110,7 @@ fn forks_and_programs_that_are_executed() {
     assert_named(&output, &expected);
 }
 
-/// A profile with one sample a second from second 10 on, each expected to show a name.
+/// Injects a profile with one sample per second from second 10 on, and checks the name of each.
 fn check_names(dump: &DumpWriter, samples: &[(u64, &str)], has_times: bool) {
     let folder = scratch();
     let path = folder.path().join("jit-10.dump");
@@ -155,12 +155,12 @@ fn moves_are_followed_in_the_order_of_time() {
     let (one, two, three) = (0x7000_0000, 0x7000_1000, 0x7000_2000);
     let mut dump = DumpWriter::new(ByteOrder::Little, 62, 10);
     dump.load(5 * SECOND, one, 1, b"first", &code);
-    // The record of the second move, which another thread wrote, stands before that of the first.
+    // The record of the second move, written by another thread, precedes that of the first.
     dump.moved(14 * SECOND + 500, two, three, 0x100, 1);
     dump.moved(11 * SECOND + 500, one, two, 0x100, 1);
-    // At the very moment of the first move something else is put there.
+    // At the time of the first move, another function is loaded at the old address.
     dump.load(11 * SECOND + 500, one, 2, b"second", &code);
-    // A move by less than its size, at last.
+    // The last move is shorter than the function.
     dump.moved(17 * SECOND + 500, one, one + 0x80, 0x100, 2);
     let samples = [
         (one, "first"),
@@ -189,7 +189,7 @@ fn two_events_with_identifiers() {
 
 #[test]
 fn records_without_a_trailer() {
-    // perf then takes records in file order, so that time can't tell reused addresses apart
+    // perf then uses records in file order, so times cannot distinguish functions at reused addresses.
     check(&Plan {
         has_trailer: false,
         functions: 300,
@@ -198,7 +198,7 @@ fn records_without_a_trailer() {
     });
 }
 
-/// A recording of a whole machine: runtimes that each have their own ways, and processes without one.
+/// A recording of a whole machine: processes of several runtimes, with the habits of each, and processes without one.
 #[test]
 fn fifty_processes_of_many_runtimes() {
     check(&Plan {

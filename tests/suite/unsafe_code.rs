@@ -1,10 +1,10 @@
-//! Unsafe code is what docs/hostile-input.md lists, and nothing else.
+//! docs/hostile-input.md lists all unsafe code.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The compiler denies it where no attribute names the lint, so the attributes are what is counted.
+/// The compiler denies unsafe code without an attribute that names the lint, so this counts the attributes.
 #[test]
 fn every_use_of_unsafe_is_in_the_list() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -20,7 +20,7 @@ fn every_use_of_unsafe_is_in_the_list() {
     assert_eq!(used, listed);
 }
 
-/// Counts the exceptions from the lint in each file of a folder, and of those in it.
+/// Counts the exceptions from the lint in each file of a folder and below.
 fn count_uses(folder: &Path, prefix: &str, used: &mut BTreeMap<String, usize>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();

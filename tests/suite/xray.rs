@@ -1,10 +1,13 @@
-//! Real traces of XRay against what llvm-xray, LLVM's own reader, says of them.
+//! Compares real XRay traces with the output of llvm-xray, LLVM's own reader.
 
 use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Fault, Mode, Trace, is_trace};
+use jitinject::diagnostics::Issue;
+use jitinject::runtime::xray::{Mode, Trace, is_trace};
 
 use crate::support::capture;
-use crate::support::xray_lines::{SHORT, SOUND, assert_same, buffer, ours, real, theirs, told};
+use crate::support::xray_lines::{
+    SHORT, SOUND, assert_same, buffer, ours, real, theirs, told as llvm_output,
+};
 use crate::support::xray_trace::{VERSIONS, Writer};
 
 #[test]
@@ -14,7 +17,7 @@ fn a_trace_has_the_records_that_llvm_xray_finds() {
     for name in SOUND {
         let (lines, faults) = ours(&real(name));
         assert!(faults.is_empty(), "{name}: {faults:?}");
-        if let Some(stored) = told(name) {
+        if let Some(stored) = llvm_output(name) {
             assert_same(name, &lines, &theirs(&stored));
             with_stored += 1;
         }
@@ -27,13 +30,13 @@ fn a_trace_has_the_records_that_llvm_xray_finds() {
 #[test]
 fn a_trace_that_is_short_of_bytes_has_all_that_llvm_xray_finds_and_tells_what_is_lost() {
     let (lines, faults) = ours(&real(SHORT));
-    let theirs = theirs(&told(SHORT).unwrap());
+    let theirs = theirs(&llvm_output(SHORT).unwrap());
     assert_same(SHORT, &lines, &theirs);
     let all = || lines.values().flatten();
     let typed = all().filter(|line| line.kind == "typed-event").count() as u64;
     assert!(typed > 4 && all().any(|line| line.data == "typed-event #4"));
-    // The events of each buffer, of which the last ones may be lost themselves.
-    assert_eq!(faults.count(Fault::LostByWriter), 16 * typed);
+    // Each typed event costs 16 bytes at the end of its buffer. Lost typed events are not counted.
+    assert_eq!(faults.count(Issue::XrayLostByWriter), 16 * typed);
     assert_eq!(faults.iter().count(), 1, "{faults:?}");
 }
 
@@ -60,7 +63,7 @@ fn threads_have_their_buffers_in_the_order_of_time() {
     let anchors: Vec<_> = index.buffers().iter().filter_map(|it| it.anchor()).collect();
     assert_eq!(anchors.len(), index.buffers().len());
     let header = trace.header();
-    // Both clocks run alike, to what a thread may be interrupted for.
+    // Both clocks advance alike, except for interruptions between reading one and the other.
     let frequency = u128::from(header.frequency);
     let wall_of = |tick: u64| i128::try_from(u128::from(tick) * 1_000_000_000 / frequency).unwrap();
     let offsets = anchors.iter().map(|it| i128::from(it.wall.0) - wall_of(it.tick));
@@ -73,7 +76,7 @@ fn headers_tell_what_is_known_and_no_more() {
     let header = |name| *Trace::parse(&real(name)).unwrap().header();
     let fdr = header("xray-fdr-tsc14");
     assert_eq!(
-        (fdr.mode, fdr.version, fdr.order),
+        (fdr.mode, fdr.version, fdr.endian),
         (Mode::Fdr, 5, ByteOrder::Little)
     );
     assert_eq!((fdr.frequency, fdr.buffer_size), (2_596_126_000, Some(4096)));
@@ -105,10 +108,10 @@ fn traces_are_known_by_their_content_and_nothing_else_is() {
     }
     assert!(traces > 20 && others > 100, "{traces}, {others}");
     for (mode, version) in VERSIONS {
-        for order in [ByteOrder::Little, ByteOrder::Big] {
-            let mut writer = Writer::new(mode, version, order, 400);
+        for endian in [ByteOrder::Little, ByteOrder::Big] {
+            let mut writer = Writer::new(mode, version, endian, 400);
             writer.buffer(&buffer());
-            assert!(is_trace(&writer.finish()), "{mode:?} {version} {order:?}");
+            assert!(is_trace(&writer.finish()), "{mode:?} {version} {endian:?}");
         }
     }
     for made in [

@@ -1,15 +1,16 @@
-//! Damaged traces of XRay: what is whole is kept, what is not is told.
+//! Damaged XRay traces: intact records are read, and damage is reported.
 
 use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Error, Fault, Mode, Trace, What};
+use jitinject::diagnostics::Issue;
+use jitinject::runtime::xray::{Mode, Trace, What};
 use jitinject::tally::Tally;
 
 use crate::support::xray_lines::real;
 use crate::support::xray_trace::{Buffer, Record, Writer};
 use crate::support::{capture, effort};
 
-/// All records, by where they are, with their ticks; and what was wrong.
-fn read<'a>(file: &'a [u8]) -> (Vec<(u64, u64, What<'a>)>, Tally<Fault>) {
+/// Returns all records with their offsets and ticks, in the order of the file, and all faults.
+fn read<'a>(file: &'a [u8]) -> (Vec<(u64, u64, What<'a>)>, Tally<Issue>) {
     let trace = Trace::parse(file).unwrap();
     let index = trace.index();
     let mut faults = index.faults.clone();
@@ -23,8 +24,8 @@ fn read<'a>(file: &'a [u8]) -> (Vec<(u64, u64, What<'a>)>, Tally<Fault>) {
     (all, faults)
 }
 
-/// Each fault, how often, and where first.
-fn told(faults: &Tally<Fault>) -> Vec<(Fault, u64, u64)> {
+/// Returns each fault with its count and first offset.
+fn fault_list(faults: &Tally<Issue>) -> Vec<(Issue, u64, u64)> {
     faults
         .iter()
         .map(|(fault, seen)| (fault, seen.count, seen.first_offset))
@@ -35,61 +36,32 @@ fn bad(name: &str) -> Vec<u8> {
     std::fs::read(capture::folder("xray-bad").join(name)).unwrap()
 }
 
-/// Where the first buffer of the recording ends that the others were made from.
+/// End of the first buffer in the recording that the damaged traces were made from.
 const FIRST_END: u64 = 32 + 16 + 1742;
 
 #[test]
 fn headers_that_are_refused_say_why() {
-    let error = |file: &[u8]| Trace::parse(file).unwrap_err();
-    let said = |file: &[u8]| error(file).to_string();
-    let (version, kind, newest) = (6, 1, 5);
-    assert_eq!(
-        error(&bad("bad-ver6.xray")),
-        Error::Version {
-            version,
-            kind,
-            newest
-        }
-    );
-    assert_eq!(
-        said(&bad("bad-ver6.xray")),
-        "has version 6 of type 1; known are 1 to 5 of that type"
-    );
-    assert_eq!(error(&bad("bad-type2.xray")), Error::Type { version: 5, kind: 2 });
-    assert_eq!(
-        said(&bad("bad-type2.xray")),
-        "has type 2 (of version 5); known are 0 (basic mode) and 1 (flight data recorder)"
-    );
-    assert_eq!(error(&bad("bad-hdr.xray")), Error::TooShort(20));
-    assert_eq!(
-        said(&bad("bad-hdr.xray")),
-        "ends after 20 bytes, inside its header of 32"
-    );
-    assert_eq!(error(&[]), Error::Empty);
-    assert_eq!(error(&[5, 0]), Error::TooShort(2));
-    assert_eq!(error(b"PERFILE2"), Error::NotATrace(*b"PERF"));
-    // Basic mode never had so many.
-    let (version, kind, newest) = (4, 0, 3);
-    assert_eq!(
-        error(&[0, 4, 0, 0]),
-        Error::Version {
-            version,
-            kind,
-            newest
-        }
-    );
+    let error = |file: &[u8]| Trace::parse(file).unwrap_err().issue;
+    assert_eq!(error(&bad("bad-ver6.xray")), Issue::XrayVersion);
+    assert_eq!(error(&bad("bad-type2.xray")), Issue::XrayType);
+    assert_eq!(error(&bad("bad-hdr.xray")), Issue::XrayTooShort);
+    assert_eq!(error(&[]), Issue::XrayEmpty);
+    assert_eq!(error(&[5, 0]), Issue::XrayTooShort);
+    assert_eq!(error(b"PERFILE2"), Issue::NotAnXrayTrace);
+    // Basic mode has no version 4.
+    assert_eq!(error(&[0, 4, 0, 0]), Issue::XrayVersion);
 }
 
 #[test]
 fn damaged_files_keep_what_is_whole() {
-    let sound = real("xray-fdr-pie14");
-    let (good, faults) = read(&sound);
+    let intact = real("xray-fdr-pie14");
+    let (good, faults) = read(&intact);
     assert!(faults.is_empty());
     let of_first = good.iter().filter(|it| it.0 < FIRST_END).count();
-    let check = |name: &str, expected: &[(u64, u64, What<'_>)], faults: &[(Fault, u64, u64)]| {
+    let check = |name: &str, expected: &[(u64, u64, What<'_>)], faults: &[(Issue, u64, u64)]| {
         let file = bad(name);
         let (records, found) = read(&file);
-        assert_eq!(told(&found), faults, "{name}");
+        assert_eq!(fault_list(&found), faults, "{name}");
         assert!(
             records == expected,
             "{name}: {} of {}",
@@ -104,33 +76,37 @@ fn damaged_files_keep_what_is_whole() {
         }
         moved
     };
-    let index = Trace::parse(&sound).unwrap().index();
+    let index = Trace::parse(&intact).unwrap().index();
     let last_buffer = index.buffers().iter().map(|it| it.offset).max().unwrap();
     check("bad-hdronly.xray", &[], &[]);
     check("bad-freq0.xray", &good, &[]);
     check(
         "bad-trunc-5.xray",
         &good[..good.len() - 1],
-        &[(Fault::CutTail, 1, last_buffer)],
+        &[(Issue::XrayCutTail, 1, last_buffer)],
     );
     check("bad-trunc-boundary.xray", &good[..of_first], &[]);
     let of_cut = good.iter().filter(|it| it.0 + 8 <= 919).count();
-    check("bad-trunc-mid.xray", &good[..of_cut], &[(Fault::CutTail, 1, 32)]);
-    check("bad-extents+8.xray", &good, &[(Fault::BadSize, 1, 32)]);
-    check("bad-extents-huge.xray", &good, &[(Fault::BadSize, 1, 32)]);
+    check(
+        "bad-trunc-mid.xray",
+        &good[..of_cut],
+        &[(Issue::XrayCutTail, 1, 32)],
+    );
+    check("bad-extents+8.xray", &good, &[(Issue::XrayBadSize, 1, 32)]);
+    check("bad-extents-huge.xray", &good, &[(Issue::XrayBadSize, 1, 32)]);
     let mut without_last = good.clone();
     without_last.remove(of_first - 1);
     check(
         "bad-extents-8.xray",
         &without_last,
-        &[(Fault::SkippedBytes, 8, FIRST_END - 8)],
+        &[(Issue::XraySkippedBytes, 8, FIRST_END - 8)],
     );
     check(
         "bad-noise-between.xray",
         &moved(24),
-        &[(Fault::SkippedBytes, 24, FIRST_END)],
+        &[(Issue::XraySkippedBytes, 24, FIRST_END)],
     );
-    // A record of the first buffer has another kind.
+    // A record of the first buffer has an unknown kind.
     let unknown = bad("bad-kind127.xray")
         .iter()
         .position(|&byte| byte == 0xff)
@@ -142,7 +118,11 @@ fn damaged_files_keep_what_is_whole() {
         .copied()
         .collect();
     assert!(whole.len() > good.len() / 2);
-    check("bad-kind127.xray", &whole, &[(Fault::UnknownKind, 1, unknown)]);
+    check(
+        "bad-kind127.xray",
+        &whole,
+        &[(Issue::XrayUnknownKind, 1, unknown)],
+    );
     let without_pid: Vec<_> = good[..of_first]
         .iter()
         .map(|it| (it.0 - 16, it.1, it.2))
@@ -164,29 +144,31 @@ fn damaged_files_keep_what_is_whole() {
 
 #[test]
 fn what_is_left_of_older_buffers_in_version_1_is_never_read() {
-    let (stale, sound) = (bad("v1-stale-filler.xray"), real("xray-fdr-v1-synth"));
-    let (records, told) = read(&stale);
-    assert!(told.is_empty());
-    assert_eq!(records, read(&sound).0);
-    // Nor is it missed.
+    let (stale, intact) = (bad("v1-stale-filler.xray"), real("xray-fdr-v1-synth"));
+    let (records, faults) = read(&stale);
+    assert!(faults.is_empty());
+    assert_eq!(records, read(&intact).0);
+    // If it is truncated, nothing is missing.
     let cut = &stale[..stale.len() - 3];
-    let (cut, told) = read(cut);
-    assert!(told.is_empty() && cut == records);
+    let (cut, faults) = read(cut);
+    assert!(faults.is_empty() && cut == records);
 }
 
-fn function(tick: u64, what: What<'static>) -> Record<'static> {
+/// Returns a record of processor 0.
+fn record(tick: u64, what: What<'static>) -> Record<'static> {
     Record { tick, cpu: 0, what }
 }
 
-/// Two buffers of one thread, with four records each, of which the second one is an event.
-fn made(version: u16, order: ByteOrder) -> (Vec<u8>, [Vec<u64>; 2]) {
-    let mut writer = Writer::new(Mode::Fdr, version, order, 512);
+/// Returns a trace with two buffers of one thread, and the offsets of their records. Each buffer has four records, the
+/// second one an event.
+fn made(version: u16, endian: ByteOrder) -> (Vec<u8>, [Vec<u64>; 2]) {
+    let mut writer = Writer::new(Mode::Fdr, version, endian, 512);
     let buffer = |wall| {
         let records = vec![
-            function(100, What::Enter { function: 5 }),
-            function(110, What::Custom { payload: b"12345678" }),
-            function(120, What::Enter { function: 6 }),
-            function(130, What::Exit { function: 6 }),
+            record(100, What::Enter { function: 5 }),
+            record(110, What::Custom { payload: b"12345678" }),
+            record(120, What::Enter { function: 6 }),
+            record(130, What::Exit { function: 6 }),
         ];
         Buffer {
             process: 1,
@@ -199,13 +181,14 @@ fn made(version: u16, order: ByteOrder) -> (Vec<u8>, [Vec<u64>; 2]) {
     (writer.finish(), offsets)
 }
 
-/// The records of [`made`] that are left, by number, when it is changed; and what is told.
+/// Changes the trace of [`made`]; returns the indexes of the records that are still read, and each fault with its
+/// count.
 fn left(
     version: u16,
-    order: ByteOrder,
+    endian: ByteOrder,
     change: impl Fn(&mut Vec<u8>, &[Vec<u64>; 2]),
-) -> (Vec<usize>, Vec<(Fault, u64)>) {
-    let (mut file, offsets) = made(version, order);
+) -> (Vec<usize>, Vec<(Issue, u64)>) {
+    let (mut file, offsets) = made(version, endian);
     change(&mut file, &offsets);
     let (records, faults) = read(&file);
     let all: Vec<u64> = offsets.concat();
@@ -219,7 +202,7 @@ fn left(
     )
 }
 
-/// Both orders, and all versions whose buffers have sizes of their own.
+/// Returns the versions in which each buffer has its size, with both byte orders.
 fn forms() -> impl Iterator<Item = (u16, ByteOrder)> {
     (2..=5).flat_map(|version| [(version, ByteOrder::Little), (version, ByteOrder::Big)])
 }
@@ -227,9 +210,9 @@ fn forms() -> impl Iterator<Item = (u16, ByteOrder)> {
 #[test]
 fn a_record_that_cannot_be_costs_itself_or_the_rest_of_its_buffer() {
     let all: Vec<usize> = (0..8).collect();
-    for (version, order) in forms() {
-        let action = left(version, order, |file, offsets| {
-            let bits = if order == ByteOrder::Little {
+    for (version, endian) in forms() {
+        let action = left(version, endian, |file, offsets| {
+            let bits = if endian == ByteOrder::Little {
                 4 << 1
             } else {
                 4 << 4
@@ -238,66 +221,69 @@ fn a_record_that_cannot_be_costs_itself_or_the_rest_of_its_buffer() {
         });
         assert_eq!(
             action,
-            (vec![0, 1, 3, 4, 5, 6, 7], vec![(Fault::UnknownRecord, 1)])
+            (vec![0, 1, 3, 4, 5, 6, 7], vec![(Issue::XrayUnknownRecord, 1)])
         );
         let size = |value: u32| {
-            left(version, order, |file, offsets| {
-                order.set_u32(file, offsets[0][1] as usize + 1, value);
+            left(version, endian, |file, offsets| {
+                endian.set_u32(file, offsets[0][1] as usize + 1, value);
             })
         };
         assert_eq!(
             size(u32::MAX),
-            (vec![0, 4, 5, 6, 7], vec![(Fault::BadEventSize, 1)])
+            (vec![0, 4, 5, 6, 7], vec![(Issue::XrayBadEventSize, 1)])
         );
-        assert_eq!(size(1 << 30), (vec![0, 4, 5, 6, 7], vec![(Fault::CutRecord, 1)]));
+        assert_eq!(
+            size(1 << 30),
+            (vec![0, 4, 5, 6, 7], vec![(Issue::XrayCutRecord, 1)])
+        );
         assert_eq!(size(8), (all.clone(), Vec::new()));
-        // The record of the first tick.
+        // Offset of the record with the first tick, from the first buffer.
         let at_tick = if version >= 3 { 64 } else { 48 };
-        let kind = |value: u8| left(version, order, |file, _| file[32 + at_tick] = value);
-        assert_eq!(kind(0), (vec![4, 5, 6, 7], vec![(Fault::NoTick, 1)]));
-        let other = if order == ByteOrder::Little {
+        let kind = |value: u8| left(version, endian, |file, _| file[32 + at_tick] = value);
+        assert_eq!(kind(0), (vec![4, 5, 6, 7], vec![(Issue::XrayNoTick, 1)]));
+        let other = if endian == ByteOrder::Little {
             99 << 1 | 1
         } else {
             99 | 0x80
         };
-        assert_eq!(kind(other), (vec![4, 5, 6, 7], vec![(Fault::NoTick, 1)]));
+        assert_eq!(kind(other), (vec![4, 5, 6, 7], vec![(Issue::XrayNoTick, 1)]));
     }
 }
 
 #[test]
 fn a_buffer_ends_where_the_next_one_starts_whatever_its_size_says() {
     let all: Vec<usize> = (0..8).collect();
-    for (version, order) in forms() {
+    for (version, endian) in forms() {
         let with_size = |value: u64| {
-            left(version, order, |file, _| {
+            left(version, endian, |file, _| {
                 let mut bytes = Vec::new();
-                order.put_u64(&mut bytes, value);
+                endian.write_u64(&mut bytes, value);
                 file[33..41].copy_from_slice(&bytes);
             })
         };
-        let (file, _) = made(version, order);
+        let (file, _) = made(version, endian);
         let size = (file.len() as u64 - 32) / 2 - 16;
         assert_eq!(with_size(size), (all.clone(), Vec::new()));
         for wrong in [size + 1, size + 16, 500, 513, 1 << 20, 1 << 60, u64::MAX] {
             assert_eq!(
                 with_size(wrong),
-                (all.clone(), vec![(Fault::BadSize, 1)]),
+                (all.clone(), vec![(Issue::XrayBadSize, 1)]),
                 "{wrong}"
             );
         }
         assert_eq!(
             with_size(size - 8),
-            (vec![0, 1, 2, 4, 5, 6, 7], vec![(Fault::SkippedBytes, 8)])
+            (vec![0, 1, 2, 4, 5, 6, 7], vec![(Issue::XraySkippedBytes, 8)])
         );
         assert_eq!(
             with_size(0),
-            (vec![4, 5, 6, 7], vec![(Fault::SkippedBytes, size)])
+            (vec![4, 5, 6, 7], vec![(Issue::XraySkippedBytes, size)])
         );
-        // Bytes in front of a buffer, and one whose mark is gone.
-        let between = left(version, order, |file, _| file[32] = 0);
+        // A buffer without its mark is skipped.
+        let between = left(version, endian, |file, _| file[32] = 0);
         assert_eq!(
             between,
-            (vec![4, 5, 6, 7], vec![(Fault::SkippedBytes, size + 16)])
+            (vec![4, 5, 6, 7], vec![(Issue::XraySkippedBytes, size + 16)])
         );
     }
 }
@@ -305,26 +291,26 @@ fn a_buffer_ends_where_the_next_one_starts_whatever_its_size_says() {
 #[test]
 fn buffers_of_fixed_size_are_found_by_it() {
     let all: Vec<usize> = (0..8).collect();
-    for order in [ByteOrder::Little, ByteOrder::Big] {
-        assert_eq!(left(1, order, |_, _| {}), (all.clone(), Vec::new()));
-        let first = left(1, order, |file, _| file[32] = 0);
-        assert_eq!(first, (vec![4, 5, 6, 7], vec![(Fault::SkippedBytes, 512)]));
-        let without_size = left(1, order, |file, _| file[16..24].fill(0));
-        assert_eq!(without_size, (all.clone(), vec![(Fault::BadSize, 2)]));
-        let cut = left(1, order, |file, offsets| file.truncate(offsets[1][3] as usize));
-        assert_eq!(cut, (all[..7].to_vec(), vec![(Fault::CutTail, 1)]));
-        // An unknown kind costs its buffer's rest only.
-        let kind = left(1, order, |file, offsets| file[offsets[0][1] as usize] = 0xff);
-        assert_eq!(kind, (vec![0, 4, 5, 6, 7], vec![(Fault::UnknownKind, 1)]));
+    for endian in [ByteOrder::Little, ByteOrder::Big] {
+        assert_eq!(left(1, endian, |_, _| {}), (all.clone(), Vec::new()));
+        let first = left(1, endian, |file, _| file[32] = 0);
+        assert_eq!(first, (vec![4, 5, 6, 7], vec![(Issue::XraySkippedBytes, 512)]));
+        let without_size = left(1, endian, |file, _| file[16..24].fill(0));
+        assert_eq!(without_size, (all.clone(), vec![(Issue::XrayBadSize, 2)]));
+        let cut = left(1, endian, |file, offsets| file.truncate(offsets[1][3] as usize));
+        assert_eq!(cut, (all[..7].to_vec(), vec![(Issue::XrayCutTail, 1)]));
+        // An unknown kind costs only the rest of its buffer.
+        let kind = left(1, endian, |file, offsets| file[offsets[0][1] as usize] = 0xff);
+        assert_eq!(kind, (vec![0, 4, 5, 6, 7], vec![(Issue::XrayUnknownKind, 1)]));
     }
 }
 
 #[test]
-fn ticks_that_step_back_or_leave_64_bits_are_told() {
+fn ticks_that_step_back_or_leave_64_bits_are_reported() {
     let mut writer = Writer::new(Mode::Fdr, 5, ByteOrder::Little, 512);
     let what = What::Enter { function: 1 };
     let ticks = [u64::MAX - 3, u64::MAX - 2, 5, 6];
-    let records: Vec<_> = ticks.into_iter().map(|tick| function(tick, what)).collect();
+    let records: Vec<_> = ticks.into_iter().map(|tick| record(tick, what)).collect();
     let made = Buffer {
         process: 1,
         thread: 2,
@@ -335,38 +321,38 @@ fn ticks_that_step_back_or_leave_64_bits_are_told() {
     let mut file = writer.finish();
     let (records, faults) = read(&file);
     assert_eq!(records.iter().map(|it| it.1).collect::<Vec<_>>(), ticks);
-    assert_eq!(told(&faults), [(Fault::TickBack, 1, offsets[2])]);
-    // The second one is too late now.
+    assert_eq!(fault_list(&faults), [(Issue::XrayTickBack, 1, offsets[2])]);
+    // Now the second tick exceeds 64 bits.
     file[offsets[1] as usize + 4] = 4;
     let (records, faults) = read(&file);
     assert_eq!(records[1].1, u64::MAX);
-    assert_eq!(told(&faults)[1], (Fault::TickOverflow, 1, offsets[1]));
+    assert_eq!(fault_list(&faults)[1], (Issue::XrayTickOverflow, 1, offsets[1]));
 }
 
 #[test]
 fn a_buffer_without_a_wall_clock_is_kept() {
-    for (version, order) in forms() {
-        // It becomes one of the process, which tells nothing here.
-        let mark = if order == ByteOrder::Little {
+    for (version, endian) in forms() {
+        // The wall-clock record becomes one of the process, which changes nothing else.
+        let mark = if endian == ByteOrder::Little {
             9 << 1 | 1
         } else {
             9 | 0x80
         };
-        let (numbers, faults) = left(version, order, |file, _| file[32 + 32] = mark);
+        let (numbers, faults) = left(version, endian, |file, _| file[32 + 32] = mark);
         assert_eq!(numbers, (0..8).collect::<Vec<_>>());
-        assert_eq!(faults, [(Fault::NoWallTime, 1)]);
+        assert_eq!(faults, [(Issue::XrayNoWallTime, 1)]);
     }
 }
 
 #[test]
 fn basic_mode_loses_only_what_is_damaged() {
-    for order in [ByteOrder::Little, ByteOrder::Big] {
-        let mut writer = Writer::new(Mode::Basic, 3, order, 0);
+    for endian in [ByteOrder::Little, ByteOrder::Big] {
+        let mut writer = Writer::new(Mode::Basic, 3, endian, 0);
         let records = vec![
-            function(7, What::Argument(1)),
-            function(7, What::EnterWithArguments { function: 5 }),
-            function(7, What::Argument(2)),
-            function(9, What::Exit { function: 5 }),
+            record(7, What::Argument(1)),
+            record(7, What::EnterWithArguments { function: 5 }),
+            record(7, What::Argument(2)),
+            record(9, What::Exit { function: 5 }),
         ];
         let buffer = Buffer {
             process: 1,
@@ -376,7 +362,7 @@ fn basic_mode_loses_only_what_is_damaged() {
         };
         let offsets = writer.buffer(&buffer);
         let mut file = writer.finish();
-        // An argument without an entry does no harm.
+        // An argument without an entry is not a fault.
         let (records, faults) = read(&file);
         assert!(faults.is_empty());
         let expected: Vec<_> = offsets
@@ -390,11 +376,11 @@ fn basic_mode_loses_only_what_is_damaged() {
         odd[offsets[3] as usize + 3] = 4;
         let (records, faults) = read(&odd);
         assert_eq!(records, expected[1..3]);
-        assert_eq!(told(&faults), [(Fault::UnknownRecord, 2, 32)]);
+        assert_eq!(fault_list(&faults), [(Issue::XrayUnknownRecord, 2, 32)]);
         file.truncate(file.len() - 1);
         let (records, faults) = read(&file);
         assert_eq!(records, expected[..3]);
-        assert_eq!(told(&faults), [(Fault::CutTail, 1, offsets[3])]);
+        assert_eq!(fault_list(&faults), [(Issue::XrayCutTail, 1, offsets[3])]);
     }
 }
 
@@ -435,7 +421,7 @@ fn files_that_are_made_to_be_slow_are_not() {
     for (name, header, piece) in kinds {
         let file = [header, &piece.repeat(SIZE / piece.len())].concat();
         let time = effort::of(|| drop(read(&file)));
-        // It takes half a second; what is quadratic takes hours.
+        // Linear work takes half a second, quadratic work takes hours.
         assert!(time.as_secs() < 30, "{name}: {time:?}");
     }
 }

@@ -1,16 +1,17 @@
-//! Traces of XRay in all versions and both byte orders: each reads back as what it was written from.
+//! XRay traces of all versions and both byte orders are read as they were written.
 
 use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Fault, Mode, Trace, What};
+use jitinject::diagnostics::Issue;
+use jitinject::runtime::xray::{Mode, Trace, What};
 use proptest::prelude::*;
 
 use crate::support::xray_trace::{Buffer, Record, VERSIONS, Writer};
 
-/// More than any of the buffers here needs.
+/// Size of a buffer, more than any buffer here needs.
 const BUFFER_SIZE: u64 = 1 << 14;
 
 fn payload() -> impl Strategy<Value = &'static [u8]> {
-    // Among them what looks like records, and like the start of a buffer.
+    // Some look like records, or like the start of a buffer.
     const PAYLOADS: [&[u8]; 5] = [b"", b"a", b"\x0f\x0f\x80\x87\x01", &[0; 64], &[0xff; 19]];
     (0..PAYLOADS.len()).prop_map(|at| PAYLOADS[at])
 }
@@ -28,7 +29,7 @@ fn what() -> impl Strategy<Value = What<'static>> {
     ]
 }
 
-/// Ticks that rise a little, much, or start anew.
+/// Distances between ticks: small, arbitrary (ticks wrap around), or more than 32 bits.
 fn steps() -> impl Strategy<Value = u64> {
     prop_oneof![6 => 0..2_000_u64, 1 => any::<u64>(), 1 => Just(u64::from(u32::MAX) + 1)]
 }
@@ -39,7 +40,7 @@ fn buffer() -> impl Strategy<Value = Buffer<'static>> {
     (numbers, records).prop_map(|((process, thread, seconds, microseconds), steps)| {
         let (mut tick, mut last_cpu) = (0_u64, 0);
         let record = |(step, cpu, what)| {
-            // Arguments belong to what is before them; the first record is no argument.
+            // An argument belongs to the record before it, so the first record cannot be one.
             if !matches!(what, What::Argument(_)) || tick == 0 {
                 tick = tick.wrapping_add(step).max(1);
                 last_cpu = cpu;
@@ -60,7 +61,7 @@ fn buffer() -> impl Strategy<Value = Buffer<'static>> {
     })
 }
 
-/// What is left of a buffer in a version.
+/// Returns what a trace of a mode and version has of a buffer.
 fn in_version<'a>(buffer: &Buffer<'a>, mode: Mode, version: u16) -> Buffer<'a> {
     let mut buffer = buffer.clone();
     match mode {
@@ -68,7 +69,7 @@ fn in_version<'a>(buffer: &Buffer<'a>, mode: Mode, version: u16) -> Buffer<'a> {
             let is_event = |what| matches!(what, What::Custom { .. } | What::Typed { .. });
             buffer.records.retain(|record| !is_event(record.what));
             let mut last = None;
-            // What belonged to an event now belongs to the function before.
+            // Arguments of an event now belong to the function before it.
             for record in &mut buffer.records {
                 record.cpu &= 0xff;
                 match (record.what, last) {
@@ -81,7 +82,7 @@ fn in_version<'a>(buffer: &Buffer<'a>, mode: Mode, version: u16) -> Buffer<'a> {
             buffer.records.drain(..leading);
         }
         Mode::Fdr if version == 4 => {
-            // An argument has the thread's processor, which an event need not have.
+            // An argument has the thread's processor, but an event may have another one.
             buffer
                 .records
                 .retain(|record| !matches!(record.what, What::Argument(_)));
@@ -91,7 +92,7 @@ fn in_version<'a>(buffer: &Buffer<'a>, mode: Mode, version: u16) -> Buffer<'a> {
     buffer
 }
 
-/// What a reader finds of a thread, and where.
+/// Returns the records of a thread with their offsets.
 fn read<'a>(trace: &Trace<'a>, process: Option<i32>, thread: i32) -> Vec<(u64, Record<'a>)> {
     let index = trace.index();
     assert!(index.faults.is_empty(), "{:?}", index.faults);
@@ -105,21 +106,21 @@ fn read<'a>(trace: &Trace<'a>, process: Option<i32>, thread: i32) -> Vec<(u64, R
             let (tick, cpu, what) = (record.tick, record.cpu, record.what);
             all.push((record.offset, Record { tick, cpu, what }));
         }
-        let known = [Fault::TickBack, Fault::LostByWriter];
+        let known = [Issue::XrayTickBack, Issue::XrayLostByWriter];
         assert!(records.faults().iter().all(|(fault, _)| known.contains(&fault)));
     }
     all
 }
 
-fn assert_reads_back(buffers: &[Buffer<'_>], mode: Mode, version: u16, order: ByteOrder) {
-    let mut writer = Writer::new(mode, version, order, BUFFER_SIZE);
+fn assert_reads_back(buffers: &[Buffer<'_>], mode: Mode, version: u16, endian: ByteOrder) {
+    let mut writer = Writer::new(mode, version, endian, BUFFER_SIZE);
     let buffers = buffers.iter().map(|it| in_version(it, mode, version));
-    // One without records does not tell when it was.
+    // A buffer without records has no time.
     let buffers: Vec<_> = buffers.filter(|it| !it.records.is_empty()).collect();
     let offsets: Vec<_> = buffers.iter().map(|it| writer.buffer(it)).collect();
     let file = writer.finish();
     let trace = Trace::parse(&file).unwrap();
-    assert_eq!((trace.header().order, trace.header().version), (order, version));
+    assert_eq!((trace.header().endian, trace.header().version), (endian, version));
     let has_process = version >= 3;
     let owner = |it: &Buffer<'_>| (has_process.then_some(it.process), it.thread);
     for (process, thread) in buffers.iter().map(owner) {
@@ -144,7 +145,7 @@ fn assert_reads_back(buffers: &[Buffer<'_>], mode: Mode, version: u16, order: By
             .into_iter()
             .map(|(at, it)| (at, it.tick, it.cpu, format!("{:?}", it.what)))
             .collect();
-        assert_eq!(found, expected, "{mode:?} {version} {order:?}");
+        assert_eq!(found, expected, "{mode:?} {version} {endian:?}");
     }
 }
 
@@ -154,18 +155,18 @@ proptest! {
     #[test]
     fn every_version_and_byte_order_reads_back_as_it_was_written(buffers in prop::collection::vec(buffer(), 0..5)) {
         for (mode, version) in VERSIONS {
-            for order in [ByteOrder::Little, ByteOrder::Big] {
-                assert_reads_back(&buffers, mode, version, order);
+            for endian in [ByteOrder::Little, ByteOrder::Big] {
+                assert_reads_back(&buffers, mode, version, endian);
             }
         }
     }
 
-    /// Whatever is missing of a file, each record that is found is one that was written, and none that is whole is lost.
+    /// However much of a file is missing, only written records are read, and all whole ones.
     #[test]
     fn a_cut_trace_keeps_its_whole_records(buffers in prop::collection::vec(buffer(), 1..4), cut in any::<prop::sample::Index>(), big in any::<bool>()) {
-        let order = if big { ByteOrder::Big } else { ByteOrder::Little };
+        let endian = if big { ByteOrder::Big } else { ByteOrder::Little };
         for (mode, version) in VERSIONS {
-            let mut writer = Writer::new(mode, version, order, BUFFER_SIZE);
+            let mut writer = Writer::new(mode, version, endian, BUFFER_SIZE);
             let buffers: Vec<_> = buffers.iter().map(|it| in_version(it, mode, version)).collect();
             let mut offsets: Vec<u64> = buffers.iter().flat_map(|it| writer.buffer(it)).collect();
             let file = writer.finish();
@@ -176,13 +177,13 @@ proptest! {
             for buffer in index.buffers() {
                 let mut records = trace.records(buffer);
                 found.extend(records.by_ref().map(|record| record.offset));
-                prop_assert_eq!(records.faults().count(Fault::CutRecord), 0, "that is told once");
+                prop_assert_eq!(records.faults().count(Issue::XrayCutRecord), 0, "reported as XrayCutTail instead");
             }
             found.sort_unstable();
             offsets.retain(|&offset| offset < end as u64);
-            // Of the last one, some bytes are missing, unless it ends where the file does.
+            // The last record is truncated, unless it ends where the file does.
             prop_assert!(offsets.starts_with(&found) && offsets.len() <= found.len() + 1);
-            prop_assert!(index.faults.iter().all(|(fault, _)| matches!(fault, Fault::CutTail | Fault::NoTick)));
+            prop_assert!(index.faults.iter().all(|(fault, _)| matches!(fault, Issue::XrayCutTail | Issue::XrayNoTick)));
         }
     }
 }
@@ -217,8 +218,8 @@ fn what_the_runtime_has_lost_of_typed_events_costs_the_last_records_only() {
         thread: 3,
         ..made.clone()
     };
-    for order in [ByteOrder::Little, ByteOrder::Big] {
-        let mut writer = Writer::new(Mode::Fdr, 5, order, BUFFER_SIZE);
+    for endian in [ByteOrder::Little, ByteOrder::Big] {
+        let mut writer = Writer::new(Mode::Fdr, 5, endian, BUFFER_SIZE);
         writer.lose_bytes();
         writer.buffer(&made);
         writer.buffer(&next);
@@ -230,9 +231,9 @@ fn what_the_runtime_has_lost_of_typed_events_costs_the_last_records_only() {
         for buffer in index.buffers() {
             let mut records = trace.records(buffer);
             let read: Vec<_> = records.by_ref().map(|record| record.what).collect();
-            // 32 bytes: four functions.
+            // The lost 32 bytes are four function records.
             assert_eq!(read, whats[..4]);
-            assert_eq!(records.faults().count(Fault::LostByWriter), 32);
+            assert_eq!(records.faults().count(Issue::XrayLostByWriter), 32);
             assert_eq!(records.faults().iter().count(), 1);
         }
     }

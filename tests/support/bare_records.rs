@@ -1,5 +1,5 @@
-//! A profile as another program than perf may write it: its attribute promises a trailer at the end of each record of the
-//! kernel's, and some records have none. With a log of Mono's profiler, to add events.
+//! A profile that not perf, but another program may write: its attribute promises a trailer at the end of each
+//! kernel record, but some records have none. Includes a log of Mono's profiler, to add events from.
 
 use jitinject::bytes::ByteOrder;
 use jitinject::runtime::mono::event::{Kind, Method, Object};
@@ -10,15 +10,15 @@ use super::profile::{ProfileWriter, field};
 
 pub const SWITCH: u32 = 14;
 pub const MMAP2: u32 = 10;
-/// Process and thread, time, processor; the id comes with identifiers only.
+/// Size of PID and TID, time and CPU; the ID is only present in profiles with identifiers.
 pub const TRAILER: usize = 3 * 8;
 
-/// The process that the log's header has.
+/// PID in the header of the log.
 const PID: u32 = 4711;
 const CODE: u64 = 0x4000_0000;
 
-/// A profile of so many events, with identifiers if there are several or it `has_ids`: ten samples, a SWITCH record before
-/// each, and the map of a file whose name ends where its record does.
+/// Returns a profile with a number of events, with identifiers if there are several or `has_ids` is set. It has
+/// ten samples, a SWITCH record before each, and the mapping of a file whose name ends at the end of its record.
 pub fn profile(events: usize, has_ids: bool) -> ProfileWriter {
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     if has_ids || events > 1 {
@@ -44,7 +44,7 @@ pub fn profile(events: usize, has_ids: bool) -> ProfileWriter {
     profile
 }
 
-/// A log of the process, with an exception in a method of its own.
+/// Returns a log of the process, with an exception in a method of its own.
 pub fn log() -> Vec<u8> {
     let mut log = Writer::new(17);
     log.buffer(Bases {

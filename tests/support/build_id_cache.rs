@@ -1,4 +1,4 @@
-//! Runs that fill a build-id cache, and what is in one.
+//! Runs jitinject with a build ID cache, and lists the cache's content.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{capture, inject, tools};
 
-/// Runs the program on a recording, with a cache.
+/// Runs jitinject on a recording with a build ID cache; returns the output's path.
 pub fn inject_with_cache(folder: &Path, name: &str, cache: &Path) -> PathBuf {
     let output = folder.join(format!("{name}.data"));
     let dumps = capture::folder(name);
@@ -25,7 +25,7 @@ pub fn elf_dir(output: &Path) -> PathBuf {
     output.with_extension("data.elf")
 }
 
-/// All that lies below a folder, each by its path there.
+/// Returns everything in a directory tree by relative path.
 pub fn tree(folder: &Path) -> BTreeMap<PathBuf, Entry> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 
-/// Every recording in perf's usual format that comes with the truth about it.
+/// Recordings in perf's usual format with known samples per symbol (`truth.tsv`).
 pub const WITH_TRUTH: [&str; 25] = [
     "bun",
     "cpython313-dwarf",
@@ -36,14 +36,15 @@ pub const WITH_TRUTH: [&str; 25] = [
     "wasmtime",
 ];
 
-/// The last file of an overwritten recording, with truth too: its process has no maps, so no marker leads to the dump.
+/// The last file of an overwritten recording, also with `truth.tsv`. Its process has no mappings, so that no
+/// marker mapping refers to the dump.
 pub const WITHOUT_MAPS: &str = "node20-overwrite";
 
-/// Those that are no regular file with plain records: what was written to a pipe, compressed records, and a
-/// folder with a file for each processor.
+/// Recordings that are not a regular file with plain records: written to a pipe, compressed, or a directory with a
+/// file per CPU.
 pub const OTHER_FORMATS: [&str; 3] = ["node20-pipe", "node20-zstd", "node20-dir"];
 
-/// Dumps of other machines, written under QEMU, and the profile of QEMU.
+/// Dumps of other machines, written under QEMU; the profile is that of QEMU.
 pub const FOREIGN: [&str; 7] = [
     "node18-arm-dump",
     "node18-mips64le-dump",
@@ -54,14 +55,14 @@ pub const FOREIGN: [&str; 7] = [
     "node20-s390x-dump",
 ];
 
-/// A recording's folder.
+/// Returns the directory of a recording.
 pub fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
     assert!(folder.is_dir(), "{} is missing", folder.display());
     folder
 }
 
-/// A recording's profile.
+/// Returns the path of a recording's profile.
 pub fn profile(name: &str) -> PathBuf {
     let pipe = folder(name).join("perf.pipe");
     if pipe.exists() {
@@ -70,11 +71,11 @@ pub fn profile(name: &str) -> PathBuf {
     folder(name).join("perf.data")
 }
 
-/// How often each symbol of each process was sampled, and how often it was in the recorded call chain of a
-/// sample.
+/// For each process and symbol, the number of samples in it, and the number of samples with it in the recorded
+/// call chain.
 pub type Truth = HashMap<(u32, String), (u64, u64)>;
 
-/// The truth about a recording: `truth.tsv`, made from the dumps without perf inject.
+/// Returns the content of a recording's `truth.tsv`, which was made from the dumps without perf inject.
 pub fn truth(name: &str) -> Truth {
     let text = std::fs::read_to_string(folder(name).join("truth.tsv")).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -89,7 +90,7 @@ pub fn truth(name: &str) -> Truth {
     parsed.collect()
 }
 
-/// The content of a gzip file.
+/// Returns the uncompressed content of a gzip file.
 pub fn gunzipped(path: &Path) -> Vec<u8> {
     let mut out = Vec::new();
     let file = File::open(path).unwrap();

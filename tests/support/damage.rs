@@ -1,8 +1,8 @@
-//! Damage to files.
+//! Damages files at random.
 
 use super::generator::Random;
 
-/// Damages a file: bits flipped, bytes cut out or doubled, numbers set to extremes.
+/// Damages a file: flips bits, removes or duplicates bytes, sets integers to extreme values.
 pub fn damage(file: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(4) {
         if file.is_empty() {

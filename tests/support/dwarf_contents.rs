@@ -1,4 +1,4 @@
-//! What debug information says to gimli's reader, without how it is encoded.
+//! Content of DWARF sections as gimli reads it, independent of its encoding.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use gimli::{UnitOffset, constants as dw};
 pub type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 type Unit<'u, 'a> = gimli::UnitRef<'u, Reader<'a>>;
 
-/// Makes sections ready to be read.
+/// Loads sections for reading.
 pub fn load<'a>(sections: &[(&str, &'a [u8])], endian: RunTimeEndian) -> gimli::Dwarf<Reader<'a>> {
     let by_name: HashMap<&str, &[u8]> = sections.iter().copied().collect();
     let load = |id: SectionId| {
@@ -19,7 +19,7 @@ pub fn load<'a>(sections: &[(&str, &'a [u8])], endian: RunTimeEndian) -> gimli::
     gimli::Dwarf::load(load).unwrap()
 }
 
-/// The units, each as lines of text: its entries, the code behind those without, and its rows.
+/// Returns the units as lines of text: entries with code, entries without, and rows.
 pub fn describe(sections: &[(&str, &[u8])], endian: RunTimeEndian) -> Vec<Vec<String>> {
     let dwarf = load(sections, endian);
     let mut all = Vec::new();
@@ -34,7 +34,7 @@ pub fn describe(sections: &[(&str, &[u8])], endian: RunTimeEndian) -> Vec<Vec<St
     all
 }
 
-/// All entries, those without code behind the others: where they stand does not matter.
+/// Returns all entries; those without code come last, because their position does not matter.
 fn entries(unit: Unit<'_, '_>) -> Vec<String> {
     let (mut with_code, mut without_code) = (Vec::new(), Vec::new());
     let mut entries = unit.entries();
@@ -53,7 +53,7 @@ fn entry_text<'a>(unit: Unit<'_, 'a>, entry: &DebuggingInformationEntry<Reader<'
     let mut attributes: Vec<String> = Vec::new();
     for attribute in entry.attrs() {
         let value = match (attribute.name(), attribute.value()) {
-            // where it is
+            // encodings of addresses and offsets
             (dw::DW_AT_stmt_list | dw::DW_AT_low_pc | dw::DW_AT_high_pc | dw::DW_AT_ranges, _) => continue,
             (_, AttributeValue::UnitRef(origin)) => entry_at(unit, origin),
             (_, AttributeValue::FileIndex(file)) => file_text(unit, file),

@@ -1,4 +1,4 @@
-//! Many functions with lines and an inlined call each, for one file.
+//! Many functions with line tables and an inlined call each, for one file.
 
 use jitinject::bytes::ByteOrder;
 use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFile, SourceFunction};
@@ -8,12 +8,12 @@ use jitinject::machine::Machine;
 
 use super::generator::Random;
 
-/// Bytes of code of each function.
+/// Size of each function in bytes.
 pub const SIZE: u32 = 200;
 
 pub const UNITS: u32 = 1000;
 
-/// Where the code of an inlined call is.
+/// Offset of an inlined call's code in a function.
 pub const INLINED: u64 = 89;
 
 pub fn settings(version: Version) -> Settings<'static> {
@@ -32,7 +32,7 @@ pub fn address(number: u32) -> u64 {
     TEXT_OFFSET + u64::from(number) * u64::from(SIZE)
 }
 
-/// A function with a call of another one, in one piece or two.
+/// Returns a function that calls another one, in one range or two.
 pub fn info(number: u32) -> DebugInfo<'static> {
     let function = |name, file, line| SourceFunction {
         name,
@@ -71,7 +71,7 @@ pub fn info(number: u32) -> DebugInfo<'static> {
     info
 }
 
-/// All numbers of functions in an order that is none.
+/// Returns the indices of all functions in a random order.
 pub fn shuffled() -> Vec<u32> {
     let mut random = Random::new(1);
     let mut numbers: Vec<u32> = (0..UNITS).collect();

@@ -1,4 +1,4 @@
-//! Runs that write a profile in some format, and what is in the outputs.
+//! Writes profiles in different formats and counts their records.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use linux_perf_data::{PerfFileReader, PerfFileRecord};
 
 use super::{FUNCTION_LAYOUT, jitinject, said};
 
-/// Runs the program on `input`; the profile is in the returned file, whichever way it was written.
+/// Runs jitinject on `input`; returns the file with the profile, however it was written.
 pub fn write(folder: &Path, input: &Path, output: &str, more: &[&str]) -> PathBuf {
     let elf_dir = folder.join("objects");
     let mut command = jitinject();
@@ -38,7 +38,7 @@ pub fn write(folder: &Path, input: &Path, output: &str, more: &[&str]) -> PathBu
     folder.join(output)
 }
 
-/// How many records, and how many samples among them, linux-perf-data finds.
+/// Returns the number of records, and of samples among them, that linux-perf-data finds.
 pub fn counts(profile: &Path) -> (usize, usize) {
     let file = File::open(profile).unwrap();
     let is_pipe = profile.extension().is_some_and(|extension| extension == "pipe");

@@ -1,4 +1,4 @@
-//! Made-up profiles of any size, with the truth about them.
+//! Generates profiles of any size, with the expected result.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
@@ -11,69 +11,69 @@ use super::dump::{self, DumpWriter};
 use super::lines::{self, Layout};
 use super::profile::{ProfileWriter, UserStack, field};
 
-/// What to make.
+/// Parameters of a generated profile.
 #[derive(Clone)]
 pub struct Plan {
     pub functions: u64,
     pub samples: u64,
     pub processes: u32,
-    /// How many places there are for functions in each process; fewer than functions means that addresses are
-    /// used again and again.
+    /// Number of code addresses for functions in each process. Fewer than functions means that addresses are
+    /// reused.
     pub places: u64,
-    /// Bytes between two places. Where places are used again, functions are up to twice as long, so that they
-    /// reach into the next place.
+    /// Distance between two such addresses in bytes. If addresses are reused, functions are up to twice as long,
+    /// so that they overlap the next address.
     pub distance: u64,
-    /// Samples are taken at one in so many places.
+    /// One in this many addresses is sampled.
     pub sampled: u64,
-    /// How many functions a call chain has at most.
+    /// Maximum number of functions in a call chain.
     pub depth: u64,
     /// Whether some functions are moved.
     pub moves: bool,
-    pub order: ByteOrder,
-    /// The order of the dumps, where it is another.
+    pub endian: ByteOrder,
+    /// Endianness of the dumps, if it differs from the profile's.
     pub dump_order: Option<ByteOrder>,
     pub machine: u32,
-    /// Whether the code lies where machines of 32 bits have it.
+    /// Whether the code is at addresses of 32-bit machines.
     pub is_32: bool,
     pub runtimes: Runtimes,
     pub lines: Lines,
     pub stacks: Stacks,
-    /// Whether all functions have tables for unwinding, also where no stack has to be unwound.
+    /// Whether all functions have unwinding tables, even if no stack has to be unwound.
     pub has_tables: bool,
-    /// Whether there are two events, told apart by an identifier.
+    /// Whether there are two events, distinguished by an identifier.
     pub two_events: bool,
     /// Whether records other than samples have a trailer.
     pub has_trailer: bool,
-    /// Feature sections, in the order of their ids.
+    /// Feature sections, by ascending ID.
     pub features: Vec<(u32, Vec<u8>)>,
 }
 
-/// Who writes the dumps.
+/// Runtimes that write the dumps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Runtimes {
-    /// The same in all processes, without a peculiarity.
+    /// The same runtime in all processes, without quirks.
     One,
-    /// Each process has another, and there are processes without any: the whole of a machine.
+    /// A different runtime in each process, and processes without one: a system-wide profile.
     Many,
 }
 
-/// What the dumps tell of lines.
+/// Line information in the dumps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
-    /// What their runtime tells: of [`Runtimes::One`], one line for each function.
+    /// Lines as the runtime writes them; with [`Runtimes::One`], one line for each function.
     OfRuntime,
-    /// Nothing.
+    /// No line information.
     Nothing,
-    /// Those of [`lines::model`].
+    /// The lines of [`lines::model`].
     Model(Layout),
 }
 
-/// Where call chains come from.
+/// Source of the call chains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stacks {
-    /// The kernel wrote them down.
+    /// Recorded by the kernel.
     Recorded,
-    /// They must be unwound from a piece of the stack, by tables for unwinding (x86-64).
+    /// To be unwound from a copy of the stack, with unwinding tables (x86-64).
     Unwound,
 }
 
@@ -88,7 +88,7 @@ impl Default for Plan {
             sampled: 1,
             depth: 6,
             moves: false,
-            order: ByteOrder::Little,
+            endian: ByteOrder::Little,
             dump_order: None,
             machine: dump::X86_64,
             is_32: false,
@@ -103,7 +103,7 @@ impl Default for Plan {
     }
 }
 
-/// A sample as it must come out.
+/// A sample as the output must contain it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub pid: u32,
@@ -111,13 +111,13 @@ pub struct Expected {
     pub frames: Vec<String>,
 }
 
-/// What was made.
+/// A generated profile.
 pub struct Generated {
     pub profile: PathBuf,
     pub expected: Vec<Expected>,
 }
 
-/// Numbers that look random and are the same every time.
+/// Pseudo-random numbers, the same in every run.
 pub struct Random(u64);
 
 impl Random {
@@ -125,7 +125,7 @@ impl Random {
         Self(seed.wrapping_mul(2).wrapping_add(1))
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self
             .0
@@ -137,20 +137,20 @@ impl Random {
 
 const START: u64 = 1_000_000_000_000;
 const SPAN: u64 = 10_000_000_000;
-/// Bytes of stack that each function uses, with its return address.
+/// Size of each function's stack frame in bytes, including the return address.
 const FRAME: u8 = 48;
 
-/// Makes `perf.data` and the dumps of its processes in a folder.
+/// Writes `perf.data` and the dumps of its processes to a directory.
 pub fn generate(folder: &Path, plan: &Plan) -> Generated {
     let mut expected = Vec::new();
     let profile = write(folder, plan, |sample| expected.push(sample.expected()));
     Generated { profile, expected }
 }
 
-/// Makes the same, and keeps none of it in memory but where functions are; `tell` hears of each sample, in the
-/// order of time. Returns the profile's path.
+/// Writes the same without keeping samples in memory. `tell` is called for each sample, by ascending time. Returns
+/// the profile's path.
 pub fn write(folder: &Path, plan: &Plan, tell: impl FnMut(&Taken)) -> PathBuf {
-    let mut profile = ProfileWriter::new(plan.order);
+    let mut profile = ProfileWriter::new(plan.endian);
     profile.has_trailer = plan.has_trailer;
     profile.features.clone_from(&plan.features);
     if plan.stacks == Stacks::Unwound {
@@ -191,10 +191,10 @@ pub fn write(folder: &Path, plan: &Plan, tell: impl FnMut(&Taken)) -> PathBuf {
     path
 }
 
-/// Samples in the order of time.
+/// Samples by ascending time.
 type Source<'a> = Peekable<Box<dyn Iterator<Item = Taken> + 'a>>;
 
-/// The samples of all sources in the order of time.
+/// Merges the samples of all sources by time.
 fn in_order(mut sources: Vec<Source<'_>>) -> impl Iterator<Item = Taken> {
     std::iter::from_fn(move || {
         let times = sources.iter_mut().enumerate();
@@ -204,24 +204,24 @@ fn in_order(mut sources: Vec<Source<'_>>) -> impl Iterator<Item = Taken> {
     })
 }
 
-/// A sample.
+/// A generated sample.
 pub struct Taken {
     pid: u32,
     time: u64,
     chain: Vec<u64>,
-    /// Who wrote the dump of its process, if anybody did.
+    /// Runtime of the process, if it has any.
     runtime: Option<Runtime>,
-    /// The functions of the chain, by their numbers.
+    /// Indices of the functions in the call chain.
     functions: Vec<u64>,
 }
 
 impl Taken {
-    /// Its process, its time, and where it was taken.
+    /// Returns PID, time and sampled address.
     pub fn place(&self) -> (u32, u64, u64) {
         (self.pid, self.time, self.chain[0])
     }
 
-    /// The name of the function that it was taken in, if that has one.
+    /// Returns the name of the sampled function, if it has one.
     pub fn leaf(&self) -> Option<String> {
         Some(self.runtime?.function_name(self.functions[0]))
     }
@@ -239,20 +239,20 @@ impl Taken {
     }
 }
 
-/// What a runtime does in its own way.
+/// Runtimes with their quirks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runtime {
-    /// Nothing.
+    /// No quirks.
     Plain,
-    /// Lines that are off by the size of an ELF header, tables for unwinding that say nothing.
+    /// Lines are off by the size of an ELF header; unwinding tables have no entries.
     V8,
-    /// The same on a machine of 32 bits.
+    /// The same on a 32-bit machine.
     V8OnI386,
-    /// No machine in the header, no lines.
+    /// The header has no machine; no lines.
     CPython,
     /// Several lines of one file.
     Java,
-    /// A file named after a thread and its process, no lines.
+    /// The dump is named after a thread and its process; no lines.
     Bun,
 }
 
@@ -297,8 +297,8 @@ impl Runtime {
         }
     }
 
-    /// Appends what stands before a function's own record.
-    fn put_before(self, dump: &mut DumpWriter, time: u64, address: u64, size: u64, number: u64) {
+    /// Appends the records that precede a function's load record.
+    fn write_before(self, dump: &mut DumpWriter, time: u64, address: u64, size: u64, number: u64) {
         let line = 1 + number as u32;
         match self {
             Self::Plain => dump.debug_info(time, address, b"src/main.js", line),
@@ -321,10 +321,10 @@ impl Runtime {
     }
 }
 
-/// How many processes there are without a runtime, the idle one among them.
+/// Number of processes without a runtime, including the idle process.
 const OTHERS: u32 = 20;
 
-/// Samples of processes without a runtime.
+/// Returns samples of processes without a runtime.
 fn others(plan: &Plan) -> impl Iterator<Item = Taken> {
     let step = SPAN / plan.samples;
     let mut random = Random::new(plan.samples);
@@ -332,7 +332,7 @@ fn others(plan: &Plan) -> impl Iterator<Item = Taken> {
         let number = random.below(OTHERS.into()) as u32;
         Taken {
             pid: if number == 0 { 0 } else { 100 + number },
-            // between those of the others
+            // differs from the times of the other samples
             time: START + 10 + at * step * 10 + 77,
             chain: vec![0x40_0000 + random.below(0x10_0000)],
             runtime: None,
@@ -341,32 +341,32 @@ fn others(plan: &Plan) -> impl Iterator<Item = Taken> {
     })
 }
 
-/// A function that is there now.
+/// A function that is currently loaded.
 #[derive(Clone, Copy)]
 struct Live {
-    /// Which it is: its index in the dump.
+    /// Code index in the dump.
     number: u64,
     size: u64,
-    /// Whether something has been put over its end.
+    /// Whether its end has been overwritten.
     is_cut: bool,
 }
 
-/// The life of one process: its samples, and the dump that it writes on the way.
+/// A simulated process, which yields samples and writes its dump meanwhile.
 struct Process<'a> {
     plan: &'a Plan,
     runtime: Runtime,
     pid: u32,
-    /// Where its code starts.
+    /// Start address of its code.
     base: u64,
-    /// The dump's path.
+    /// Path of the dump.
     path: PathBuf,
     dump: DumpWriter,
-    /// Where the dump goes when there is enough of it.
+    /// File that the dump is flushed to.
     file: BufWriter<File>,
-    /// What lies at each place.
+    /// Function at each address.
     live: Vec<Option<Live>>,
     loaded: u64,
-    /// How many steps of time have gone by.
+    /// Number of time steps so far.
     ticks: u64,
     random: Random,
 }
@@ -374,14 +374,14 @@ struct Process<'a> {
 impl Iterator for Process<'_> {
     type Item = Taken;
 
-    /// Each step of time, either a function comes or a sample is taken, in the proportion that was asked for.
+    /// In each time step, either a function is loaded or a sample is taken, in the requested proportion.
     fn next(&mut self) -> Option<Taken> {
         let plan = self.plan;
         let ticks = plan.functions + plan.samples / u64::from(plan.processes);
         let step = SPAN / ticks;
         while self.ticks < ticks {
             self.ticks += 1;
-            // Times are unique in the whole profile, so that samples can be told apart by them.
+            // Times are unique in the whole profile, so that they identify samples.
             let time = START + 10 + self.ticks * step + u64::from(self.pid % 64);
             let due = plan.functions * self.ticks / ticks;
             if self.loaded < due.max(1) && self.loaded < plan.functions {
@@ -415,7 +415,7 @@ impl<'a> Process<'a> {
             },
             file: BufWriter::new(File::create(&path).unwrap()),
             path,
-            dump: DumpWriter::new(plan.dump_order.unwrap_or(plan.order), machine, pid),
+            dump: DumpWriter::new(plan.dump_order.unwrap_or(plan.endian), machine, pid),
             live: vec![None; plan.places.min(plan.functions) as usize],
             loaded: 0,
             ticks: 0,
@@ -432,7 +432,7 @@ impl<'a> Process<'a> {
         self.base + place as u64 * self.plan.distance
     }
 
-    /// A function arrives at the next place, or one that is there is moved to it.
+    /// Loads a function at the next address, or moves one that is loaded.
     fn arrive(&mut self, time: u64) {
         let plan = self.plan;
         let number = self.loaded;
@@ -460,7 +460,7 @@ impl<'a> Process<'a> {
         } else {
             least + self.random.below(2 * plan.distance - least)
         };
-        self.put_records(time, address, size, number);
+        self.write_all_records(time, address, size, number);
         let function = Live {
             number,
             size,
@@ -470,14 +470,14 @@ impl<'a> Process<'a> {
     }
 
     /// Appends all records of a function to the dump.
-    fn put_records(&mut self, time: u64, address: u64, size: u64, number: u64) {
+    fn write_all_records(&mut self, time: u64, address: u64, size: u64, number: u64) {
         let dump = &mut self.dump;
         match self.plan.lines {
-            Lines::OfRuntime => self.runtime.put_before(dump, time, address, size, number),
+            Lines::OfRuntime => self.runtime.write_before(dump, time, address, size, number),
             Lines::Nothing => {}
             Lines::Model(layout) => {
                 let model = lines::model(number as u32);
-                lines::put_lines(dump, layout, time, address, &model);
+                lines::write_lines(dump, layout, time, address, &model);
             }
         }
         if self.plan.has_tables || self.plan.stacks == Stacks::Unwound {
@@ -489,14 +489,14 @@ impl<'a> Process<'a> {
         dump.load(time, address, number, name.as_bytes(), &code);
     }
 
-    /// Puts a function in place; what it overwrites is shortened or gone.
+    /// Places a function; functions that it overwrites are shortened or removed.
     fn put(&mut self, place: usize, function: Live) {
         let distance = self.plan.distance;
         let reached = place + ((function.size - 1) / distance) as usize;
         let end = self.live.len().min(reached + 1);
-        // Only its head is overwritten in truth, but what is left of it is never sampled.
+        // Only its start is overwritten, but the rest is never sampled.
         self.live[place..end].fill(None);
-        // Nothing reaches further than into the next place.
+        // No function extends beyond the next address.
         if let Some(before) = place.checked_sub(1).and_then(|before| self.live[before].as_mut()) {
             before.is_cut |= before.size > distance;
             before.size = before.size.min(distance);
@@ -504,9 +504,9 @@ impl<'a> Process<'a> {
         self.live[place] = Some(function);
     }
 
-    /// A place where a function is.
+    /// Returns the index of an address with a function.
     fn any_place(&mut self) -> usize {
-        // Places fill up from the first on.
+        // Addresses are used in ascending order.
         let used = self.live.len().min(self.loaded as usize);
         let sampled = self.plan.sampled as usize;
         for every in [sampled, 1] {
@@ -531,7 +531,7 @@ impl<'a> Process<'a> {
         for _ in 0..1 + self.random.below(self.plan.depth) {
             let place = self.any_place();
             let function = self.live[place].unwrap();
-            // An address that is returned to can't be a function's first.
+            // A return address can't be the first address of a function.
             let offset = 1 + self.random.below(function.size - 1);
             taken.chain.push(self.address(place) + offset);
             taken.functions.push(function.number);
@@ -540,8 +540,8 @@ impl<'a> Process<'a> {
     }
 }
 
-/// Writes records and then samples as perf does: in rounds, each processor's behind the other's. Returns how
-/// many bytes that were.
+/// Writes records and then samples as perf does: in rounds, one CPU after the other. Returns the number of bytes
+/// written.
 fn write_rounds(
     file: &mut File,
     profile: &mut ProfileWriter,
@@ -574,7 +574,7 @@ fn write_rounds(
     }
 }
 
-/// The stack of functions that each have a frame of [`FRAME`] bytes; the outermost returns to nowhere.
+/// Returns the stack of functions with a frame of [`FRAME`] bytes each; the outermost return address is 0.
 fn stack_of(chain: &[u64]) -> Vec<u8> {
     let mut stack = Vec::new();
     for return_address in chain.iter().skip(1).copied().chain([0]) {

@@ -1,4 +1,4 @@
-//! The same debug information as gimli writes it, which a second encoder must not differ from in content.
+//! Encodes the same debug information with gimli, to compare it with our encoder's.
 
 use gimli::constants as dw;
 use gimli::write::{
@@ -10,11 +10,11 @@ use jitinject::bytes::ByteOrder;
 use jitinject::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
 use jitinject::elf::dwarf::{FunctionUnit, Settings, Version};
 
-/// The language of a source file by its path.
+/// Returns the language of a source file by its path.
 pub type Language = fn(&[u8]) -> Option<DwLang>;
 
-/// Encodes units whose names and paths are harmless, and whose sources are in the languages that `language` has for
-/// them; without `.debug_aranges`, which gimli does not write.
+/// Encodes units whose names and paths need no escapes. `language` returns the languages of source files. Omits
+/// `.debug_aranges`, which gimli does not write.
 pub fn encode(
     units: &[FunctionUnit<'_>],
     settings: Settings<'_>,
@@ -33,7 +33,7 @@ pub fn encode(
         let unit = UnitWriter::new(function, encoding, (settings.directory, language), &mut dwarf).finish();
         dwarf.units.add(unit);
     }
-    let endian = match settings.machine.order {
+    let endian = match settings.machine.endian {
         ByteOrder::Little => RunTimeEndian::Little,
         ByteOrder::Big => RunTimeEndian::Big,
     };
@@ -51,17 +51,17 @@ pub fn encode(
     all
 }
 
-/// A unit in the making.
+/// Writer of one unit.
 struct UnitWriter<'u, 'd> {
     function: &'u FunctionUnit<'u>,
     unit: Unit,
     dwarf: &'d mut Dwarf,
-    /// Whether functions have a linkage name even where it is their name. GNU addr2line trusts the names of
-    /// functions only if they have one or are C's, and shows the nearest symbol for others.
+    /// Whether functions get a linkage name even if it equals the name. GNU addr2line uses a function's name only
+    /// if it has one or the language is C, and otherwise shows the nearest symbol.
     names_linkage: bool,
-    /// The number of each file, those that were asked for.
+    /// ID of each file that has been requested.
     files: Vec<Option<FileId>>,
-    /// The entry of each function that was inlined.
+    /// Entry of each function that was inlined.
     inlined: Vec<Option<UnitEntryId>>,
 }
 
@@ -121,7 +121,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         self.unit
     }
 
-    /// The number of a file, which is added if it is new.
+    /// Returns the ID of a file; adds the file if it is new.
     fn file(&mut self, file: Option<u32>) -> Option<FileId> {
         let at = file? as usize;
         if let Some(&Some(known)) = self.files.get(at) {
@@ -138,7 +138,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         let directory = directory.map(&mut string);
         let name = string(name);
         let program = &mut self.unit.line_program;
-        // A string ends at a NUL: a text that has any is no text.
+        // Strings end at the first NUL, so text that contains one is left out.
         let info = source
             .text
             .filter(|text| program.file_has_source && memchr::memchr(0, text).is_none())
@@ -157,7 +157,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         Some(id)
     }
 
-    /// The line program.
+    /// Writes the line program.
     fn rows(&mut self) {
         let info = self.function.info;
         let Some(&first) = info.rows.first() else { return };
@@ -188,7 +188,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         self.unit.line_program.end_sequence(self.function.size.into());
     }
 
-    /// Adds a row. `last_file` is the one of the row before; one without a file keeps it.
+    /// Adds a row. `last_file` is the previous row's file, which a row without a file keeps.
     fn row(&mut self, row: &Row, last_file: &mut Option<FileId>, ends_prologue: bool) {
         let file = self.file(row.file);
         if file.is_some() {
@@ -212,7 +212,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         self.unit.line_program.generate_row();
     }
 
-    /// The function itself.
+    /// Adds the function itself.
     fn subprogram(&mut self) -> UnitEntryId {
         let function = self.function;
         let entry = self.unit.add(self.unit.root(), dw::DW_TAG_subprogram);
@@ -241,12 +241,12 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         entry
     }
 
-    /// A name, which may be that of many functions.
+    /// Returns a name as a string that functions may share.
     fn name(&mut self, name: Vec<u8>) -> AttributeValue {
         AttributeValue::StringRef(self.dwarf.strings.add(name))
     }
 
-    /// Where a function is declared.
+    /// Adds a function's declaration.
     fn declaration(&mut self, entry: UnitEntryId, function: &SourceFunction<'_>) {
         let Some(file) = self.file(function.file) else {
             return;
@@ -264,10 +264,10 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         }
     }
 
-    /// The inlined calls, below `subprogram`.
+    /// Adds the inlined calls below `subprogram`.
     fn calls(&mut self, subprogram: UnitEntryId) {
         let info = self.function.info;
-        // The entry and the function of each caller.
+        // Entry and function of each caller.
         let mut callers = vec![(subprogram, 0)];
         for call in &info.calls {
             callers.truncate(call.depth as usize + 1);
@@ -321,7 +321,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         self.unit.get_mut(entry).set(dw::DW_AT_ranges, list);
     }
 
-    /// The entry of a function that was inlined.
+    /// Returns the entry of an inlined function; adds it the first time.
     fn inlined(&mut self, function: u32) -> Option<UnitEntryId> {
         let at = function as usize;
         if let Some(&Some(known)) = self.inlined.get(at) {
@@ -330,7 +330,7 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
         let declared = self.function.info.functions.get(at)?;
         let entry = self.unit.add(self.unit.root(), dw::DW_TAG_subprogram);
         self.declaration(entry, declared);
-        // The function itself may be inlined into itself, and be known by its symbol only.
+        // The function itself may be inlined into itself, and have no name except for its symbol.
         let name = match at {
             0 if declared.name.is_empty() => self.function.symbol,
             _ => declared.name,
@@ -351,8 +351,8 @@ impl<'u, 'd> UnitWriter<'u, 'd> {
     }
 }
 
-/// The file that a unit has its name from: that of the function, of its first line, or of the first function
-/// that was inlined into it.
+/// Returns the file that a unit is named after: that of the function, of its first line, or of the first function
+/// inlined into it.
 fn primary_file(info: &DebugInfo<'_>) -> Option<u32> {
     let declared = info.functions.first().and_then(|function| function.file);
     let in_rows = info.rows.iter().filter_map(|row| row.file);
@@ -364,10 +364,10 @@ fn primary_file(info: &DebugInfo<'_>) -> Option<u32> {
     files.find(|&file| !info.files[file as usize].path.is_empty())
 }
 
-/// A path as folder and name.
+/// Splits a path into directory and file name.
 fn split(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
-        // What is left of a path from the root is a whole one, and so is one that ends in a slash.
+        // Paths directly below the root, and those that end in a slash, are not split.
         Some(0) | None => (None, path),
         Some(slash) if slash + 1 == path.len() => (None, path),
         Some(slash) => {

@@ -1,10 +1,10 @@
-//! Writing debug information: one made-up function, in each layout that a dump may have.
+//! Writes debug information of a generated function, in each layout that dumps use.
 
 use jitinject::bytes::ByteOrder;
 
 use super::dump::DumpWriter;
 
-/// One function of a chain of inlined calls.
+/// A function in a chain of inlined calls, with its source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     pub function: String,
@@ -22,24 +22,24 @@ impl Site {
     }
 }
 
-/// How a dump tells of lines.
+/// Layout of debug information in a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
-    /// DEBUG_INFO: the innermost lines only.
+    /// DEBUG_INFO: innermost lines only.
     Lines,
     /// DEBUG_INFO2 with six lists.
     Lists,
-    /// DEBUG_INFO2 with positions that know their callers.
+    /// DEBUG_INFO2 with positions that refer to their callers.
     Positions,
 }
 
 pub const LAYOUTS: [Layout; 3] = [Layout::Lines, Layout::Lists, Layout::Positions];
 
-/// Bytes of code of one line.
+/// Code size of one line, in bytes.
 pub const STRETCH: u32 = 20;
 
-/// A made-up function: for each stretch of its code where it comes from, the innermost function first. One
-/// call was inlined and its code is in two places, with another call in the first.
+/// Returns a function: for each [`STRETCH`] of its code the source locations, the innermost function first. One
+/// inlined call has two ranges, and there is another call in the first one.
 pub fn model(number: u32) -> Vec<Vec<Site>> {
     let outer = |line| Site::new(&format!("fn_{number}"), &format!("src/module_{number}.js"), line);
     let a = |line| Site::new("inlined_a", "src/a.js", line);
@@ -58,17 +58,17 @@ pub fn model(number: u32) -> Vec<Vec<Site>> {
 }
 
 /// Appends the DEBUG_INFO or DEBUG_INFO2 record of a function.
-pub fn put_lines(dump: &mut DumpWriter, layout: Layout, time: u64, address: u64, model: &[Vec<Site>]) {
-    let order = dump.order;
+pub fn write_lines(dump: &mut DumpWriter, layout: Layout, time: u64, address: u64, model: &[Vec<Site>]) {
+    let endian = dump.endian;
     let mut out = Vec::new();
     match layout {
         Layout::Lines => {
-            order.put_u64(&mut out, address);
-            order.put_u64(&mut out, model.len() as u64);
+            endian.write_u64(&mut out, address);
+            endian.write_u64(&mut out, model.len() as u64);
             for (at, chain) in (0u64..).zip(model) {
-                order.put_u64(&mut out, address + at * u64::from(STRETCH));
-                order.put_u32(&mut out, chain[0].line);
-                order.put_u32(&mut out, 7);
+                endian.write_u64(&mut out, address + at * u64::from(STRETCH));
+                endian.write_u32(&mut out, chain[0].line);
+                endian.write_u32(&mut out, 7);
                 let repeats = at > 0 && model[at as usize - 1][0].file == chain[0].file;
                 out.extend_from_slice(if repeats {
                     b"\xff"
@@ -79,12 +79,12 @@ pub fn put_lines(dump: &mut DumpWriter, layout: Layout, time: u64, address: u64,
             }
             dump.record(2, time, &out);
         }
-        Layout::Lists => dump.record(827_346_259, time, &lists(order, model)),
-        Layout::Positions => dump.record(827_346_260, time, &positions(order, address, model)),
+        Layout::Lists => dump.record(827_346_259, time, &lists(endian, model)),
+        Layout::Positions => dump.record(827_346_260, time, &positions(endian, address, model)),
     }
 }
 
-/// Numbers for strings, by their order.
+/// Assigns indices to strings.
 #[derive(Default)]
 struct Strings(Vec<String>);
 
@@ -108,7 +108,7 @@ impl Strings {
     }
 }
 
-pub fn lists(order: ByteOrder, model: &[Vec<Site>]) -> Vec<u8> {
+pub fn lists(endian: ByteOrder, model: &[Vec<Site>]) -> Vec<u8> {
     let (mut files, mut names) = (Strings::default(), Strings::default());
     let mut functions = Vec::new();
     let (mut calls, mut ranges, mut lines) = (Vec::new(), Vec::new(), Vec::new());
@@ -117,7 +117,7 @@ pub fn lists(order: ByteOrder, model: &[Vec<Site>]) -> Vec<u8> {
         let (name, file) = (names.number(&site.function), files.number(&site.file));
         functions.extend([name, file, 5, 1, 0]);
     }
-    // depth, ranges, function, line, column; two ranges of the first, one of the one in it, one of the third
+    // depth, ranges, function, line, column; the first has two ranges, the nested one has one, the third one
     calls.extend([0, 2, 1, 20, 3, 1, 1, 2, 30, 4, 0, 1, 1, 21, 3]);
     for (start, count) in [(2, 3), (6, 1), (3, 1), (7, 1)] {
         ranges.extend([start * STRETCH, count * STRETCH]);
@@ -128,7 +128,7 @@ pub fn lists(order: ByteOrder, model: &[Vec<Site>]) -> Vec<u8> {
     let mut out = Vec::new();
     let (files, names, counts) = (files.bytes(4), names.bytes(4), (files.0.len(), names.0.len()));
     for number in [counts.0, files.len(), counts.1, names.len()] {
-        order.put_u32(&mut out, number as u32);
+        endian.write_u32(&mut out, number as u32);
     }
     for number in [
         functions.len() / 5,
@@ -136,17 +136,17 @@ pub fn lists(order: ByteOrder, model: &[Vec<Site>]) -> Vec<u8> {
         ranges.len() / 2,
         lines.len() / 4,
     ] {
-        order.put_u32(&mut out, number as u32);
+        endian.write_u32(&mut out, number as u32);
     }
     out.extend(files);
     out.extend(names);
     for number in [functions, calls, ranges, lines].concat() {
-        order.put_u32(&mut out, number);
+        endian.write_u32(&mut out, number);
     }
     out
 }
 
-pub fn positions(order: ByteOrder, address: u64, model: &[Vec<Site>]) -> Vec<u8> {
+pub fn positions(endian: ByteOrder, address: u64, model: &[Vec<Site>]) -> Vec<u8> {
     let mut strings = Strings::default();
     let mut known: Vec<[u32; 7]> = Vec::new();
     let mut offsets = Vec::new();
@@ -170,10 +170,10 @@ pub fn positions(order: ByteOrder, address: u64, model: &[Vec<Site>]) -> Vec<u8>
         known.len() as u64,
         strings.0.len() as u64,
     ] {
-        order.put_u64(&mut out, number);
+        endian.write_u64(&mut out, number);
     }
     for number in [offsets, known.concat()].concat() {
-        order.put_u32(&mut out, number);
+        endian.write_u32(&mut out, number);
     }
     out.extend(strings.bytes(1));
     out

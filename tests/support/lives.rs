@@ -1,5 +1,5 @@
-//! Made-up lives of processes that share one dump: code that is loaded, moved, overwritten and inherited, files and memory
-//! mapped over it. What is at an address is found by a search through all that ever happened to the process.
+//! Simulates processes that share one dump: code is loaded, moved, overwritten and inherited, files and memory are
+//! mapped over it. What is at an address is found by searching all previous events of the process.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,55 +11,55 @@ use super::generator::Random;
 use super::profile::ProfileWriter;
 
 pub const REGION: u64 = 0x7000_0000;
-/// Bytes from one place for code to the next, and how many there are.
+/// Distance between code addresses in bytes, and their number.
 const DISTANCE: u64 = 0x40;
 const PLACES: u64 = 24;
 const SIZE: u64 = DISTANCE * (PLACES + 4);
 const START: u64 = 1_000_000_000_000;
 const ROOT: u32 = 100;
 
-/// A sample, and what must be at each of its addresses.
+/// A sample with the expected content of each of its addresses.
 pub struct Expected {
     pub pid: u32,
     pub time: u64,
     pub frames: Vec<Frame>,
 }
 
-/// What must be at an address.
+/// Expected result for an address.
 #[derive(Debug)]
 pub struct Frame {
-    /// The function.
+    /// Function name.
     pub name: Option<String>,
-    /// The only function that the process ever has there, if it comes later.
+    /// If the process has no function there yet, the only one that it ever has there.
     pub later: Option<String>,
-    /// Whether there may be a symbol of the perf map if there is no function.
+    /// Whether a symbol of the perf map is allowed if there is no function.
     pub may_be_symbol: bool,
 }
 
-/// What was made.
+/// A generated profile.
 pub struct Made {
     pub profile: PathBuf,
     pub dump: PathBuf,
     pub expected: Vec<Expected>,
 }
 
-/// What happened to the memory of a process.
+/// An event in the memory of a process.
 #[derive(Clone)]
 enum Event {
-    /// Code was put somewhere; each time has a number of its own.
+    /// Code was placed at an address; `put` is a unique ID.
     Put {
         put: u64,
         start: u64,
         end: u64,
         name: u64,
     },
-    /// It left that place again.
+    /// The code with this ID was moved away.
     Left(u64),
-    /// A file was mapped, or another program executed, which leaves nothing of what was there.
+    /// A file was mapped, or another program was executed; removes everything in the range.
     File { start: u64, end: u64 },
 }
 
-/// Code that was put somewhere.
+/// Code that was placed at an address.
 #[derive(Clone, Copy)]
 struct Placed {
     put: u64,
@@ -78,7 +78,7 @@ struct Process {
     writes: bool,
 }
 
-/// An address of a sample: which process took it, and how much had happened to it by then.
+/// An address of a sample, with the process that was sampled and its number of events so far.
 struct Looked {
     process: usize,
     address: u64,
@@ -95,14 +95,14 @@ struct World {
     processes: Vec<Process>,
     puts: u64,
     names: u64,
-    /// Whether all functions have the same index.
+    /// Whether all functions have the same code index.
     has_one_index: bool,
     samples: Vec<(u32, u64, Vec<Looked>)>,
     /// Records that will be written a second time.
     again: Vec<Vec<u8>>,
 }
 
-/// Makes the profile and the dump of a number in a folder.
+/// Writes the profile and the dump for a seed to a directory.
 pub fn make(folder: &Path, number: u64) -> Made {
     let mut random = Random::new(number);
     let dump_path = folder.join(format!("jit-{ROOT}.dump"));
@@ -139,7 +139,7 @@ pub fn make(folder: &Path, number: u64) -> Made {
 }
 
 impl World {
-    /// The first processes: one that is launched, or several that were there before.
+    /// Creates the first processes: one that is launched, or several that existed before.
     fn start(&mut self, dump: &str) {
         self.processes.push(Process::new(ROOT));
         if self.random.below(2) == 0 {
@@ -148,7 +148,7 @@ impl World {
             self.time = START + 10;
             return;
         }
-        // What perf tells of processes that are there: a fork without a time, the name, the maps.
+        // Records for existing processes as perf writes them: a fork without a time, the name, the mappings.
         self.time = START - 1_000_000;
         self.profile.present(ROOT, 1);
         self.profile.comm(ROOT, "runtime", false, 0);
@@ -162,7 +162,7 @@ impl World {
             self.profile.present(pid, ROOT);
             let mut process = Process::new(pid);
             if self.random.below(2) == 0 {
-                // It was forked, and goes on.
+                // It was forked and continues.
                 self.profile.comm(pid, "runtime", false, 0);
                 self.map_all(pid, dump, 0);
                 process = self.processes[0].copy(pid);
@@ -178,7 +178,7 @@ impl World {
         self.sample(0);
     }
 
-    /// The program, the memory for code and the dump.
+    /// Maps the program, the memory for code and the dump.
     fn map_all(&mut self, pid: u32, dump: &str, time: u64) {
         self.profile
             .mmap2(pid, 0x5000_0000, 0x1000, 0, "/usr/bin/runtime", time);
@@ -257,11 +257,11 @@ impl World {
         });
     }
 
-    /// Moves a function whose start is still there; its end may have been overwritten.
+    /// Moves a function whose start is still loaded; its end may have been overwritten.
     fn move_one(&mut self, process: usize) -> bool {
         let candidates: Vec<Placed> = {
             let process = &self.processes[process];
-            let is_there = |placed: &&Placed| process.put_at(placed.start) == Some(placed.put);
+            let is_there = |placed: &&Placed| process.write_at(placed.start) == Some(placed.put);
             process.placed.iter().filter(is_there).copied().collect()
         };
         if candidates.is_empty() {
@@ -322,7 +322,7 @@ impl World {
 
     fn sample(&mut self, process: usize) {
         let depth = 1 + self.random.below(3);
-        // An address that is returned to also stands for the byte before it, so none is next to an end.
+        // Readers look up return addresses minus one, so no address is at the boundary of a range.
         let chain: Vec<u64> = (0..depth)
             .map(|_| self.address() + self.random.below(0x10))
             .collect();
@@ -341,7 +341,7 @@ impl World {
         self.samples.push((*pid, self.time, looked.collect()));
     }
 
-    /// In the end, a sample in each process at each place.
+    /// Finally takes a sample in each process at each address.
     fn sample_all(&mut self) {
         for process in 0..self.processes.len() {
             for place in 0..PLACES * 2 {
@@ -389,7 +389,7 @@ impl Process {
         }
     }
 
-    /// A copy of it, as a fork makes one.
+    /// Returns a copy of the process, as after a fork.
     fn copy(&self, pid: u32) -> Self {
         Self {
             pid,
@@ -399,7 +399,7 @@ impl Process {
         }
     }
 
-    fn put_at(&self, address: u64) -> Option<u64> {
+    fn write_at(&self, address: u64) -> Option<u64> {
         at(&self.log, address).map(|(put, _)| put)
     }
 
@@ -420,7 +420,7 @@ impl Process {
     }
 }
 
-/// What is at an address after some events: which time that code was put somewhere, and its name.
+/// Returns the ID and the name of the code at an address after some events.
 fn at(events: &[Event], address: u64) -> Option<(u64, u64)> {
     let mut left = HashSet::new();
     for event in events.iter().rev() {

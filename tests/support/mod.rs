@@ -1,4 +1,4 @@
-//! What the tests share. Each of the programs that they make uses a part of it.
+//! Shared test support. Each test binary uses a part of it.
 
 #![allow(dead_code)]
 
@@ -39,8 +39,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder for one test, removed when it is dropped: in `TMPDIR`, or in memory where there is room. Some file systems take
-/// a minute for all the files that the tests make.
+/// Returns a temporary directory for one test, removed on drop. It is in `TMPDIR` if that is set, else in memory
+/// if there is room: some file systems take a minute for the files of all tests.
 pub fn scratch() -> tempfile::TempDir {
     const MEMORY: &str = "/dev/shm";
     match std::env::var_os("TMPDIR").is_none() && has_room(MEMORY) {
@@ -50,7 +50,7 @@ pub fn scratch() -> tempfile::TempDir {
     .unwrap()
 }
 
-/// Whether a folder has room for the files of all tests, and programs can be run there.
+/// Returns whether a directory has room for the files of all tests, and permits running programs.
 fn has_room(folder: &str) -> bool {
     const ROOM: u64 = 4 << 30;
     rustix::fs::statvfs(folder).is_ok_and(|there| {
@@ -59,7 +59,7 @@ fn has_room(folder: &str) -> bool {
     })
 }
 
-/// The options for all ways to lay out functions.
+/// Options for all object layouts.
 pub const OBJECT_LAYOUTS: [&[&str]; 4] = [
     &["--layout", "function"],
     &["--layout", "function", "--all"],
@@ -67,17 +67,38 @@ pub const OBJECT_LAYOUTS: [&[&str]; 4] = [
     &["--layout", "image", "--all"],
 ];
 
-/// The program, ready for arguments.
+/// Returns a command that runs jitinject.
 pub fn jitinject() -> Command {
     Command::new(env!("CARGO_BIN_EXE_jitinject"))
 }
 
-/// What a program said on standard error.
+/// Returns the standard error of a program.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The commands, as the help lists them.
+/// Returns the codes of the diagnostics in a program's standard error, in order.
+pub fn codes(said: &str) -> Vec<&str> {
+    let starts = ["error[", "warning[", "note["];
+    let lines = said.lines().filter_map(|line| line.strip_prefix("jitinject: "));
+    let coded = lines.filter_map(|line| starts.iter().find_map(|start| line.strip_prefix(start)));
+    coded.filter_map(|rest| rest.split(']').next()).collect()
+}
+
+/// Returns whether a program has reported a diagnostic.
+pub fn has_code(said: &str, code: &str) -> bool {
+    codes(said).contains(&code)
+}
+
+/// Returns the diagnostics of one code in a summary.
+pub fn diagnostics<'s>(summary: &'s serde_json::Value, code: &str) -> Vec<&'s serde_json::Value> {
+    let all = summary["diagnostics"].as_array().unwrap();
+    all.iter()
+        .filter(|diagnostic| diagnostic["code"] == code)
+        .collect()
+}
+
+/// Returns the commands that the help lists.
 pub fn commands() -> Vec<String> {
     let output = jitinject().arg("-h").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
@@ -90,10 +111,10 @@ pub fn commands() -> Vec<String> {
     names.filter(|name| name != "help").collect()
 }
 
-/// The options for a file for each function, for tests that look at one function at a time.
+/// Options for one object per function, for tests of single functions.
 pub const FUNCTION_LAYOUT: [&str; 2] = ["--layout", "function"];
 
-/// Runs the program on `input`, whatever comes of it; with a file for each function, unless `more` has a layout.
+/// Runs jitinject on `input`, which may fail. Writes one object per function, unless `more` includes a layout.
 pub fn attempt(input: &Path, output: &Path, more: &[&str]) -> Output {
     let files = [
         OsStr::new("-i"),
@@ -108,38 +129,39 @@ pub fn attempt(input: &Path, output: &Path, more: &[&str]) -> Output {
     jitinject().args(files).args(layout).args(more).output().unwrap()
 }
 
-/// Runs the program on `input`, which must succeed, and returns what it said.
+/// Runs jitinject on `input`, which must succeed; returns its standard error.
 pub fn inject(input: &Path, output: &Path, more: &[&str]) -> String {
     let ran = attempt(input, output, more);
     assert!(ran.status.success(), "{}: {}", ran.status, said(&ran));
     said(&ran)
 }
 
-/// The same with `out.data` of a folder for the output, whose path it returns.
+/// Runs jitinject with the output `out.data` in a directory; returns the output's path.
 pub fn inject_into(folder: &Path, input: &Path, more: &[&str]) -> PathBuf {
     let output = folder.join("out.data");
     inject(input, &output, more);
     output
 }
 
-/// The same with a recording, whose dumps may lie anywhere in its folder.
+/// Runs jitinject on a recording, whose dumps may be anywhere in its directory; returns the output's path.
 pub fn inject_capture(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
     let dumps = capture::folder(name);
     let more = [&["--jitdump", tools::text(&dumps)], more].concat();
     inject_into(folder, &capture::profile(name), &more)
 }
 
-/// The maps of objects in an output: start and end.
+/// Returns the mappings of objects in an output: start and end addresses.
 pub fn object_maps(output: &Path) -> Vec<(u64, u64)> {
     let parts = model::parse(&std::fs::read(output).unwrap());
     let is_object = |name: &String| name.contains(".elf/");
     let records = parts.records.iter();
     let maps =
-        records.filter(|record| model::map_name(record, parts.order).is_some_and(|name| is_object(&name)));
-    maps.map(|record| model::map_range(record, parts.order)).collect()
+        records.filter(|record| model::map_name(record, parts.endian).is_some_and(|name| is_object(&name)));
+    maps.map(|record| model::map_range(record, parts.endian))
+        .collect()
 }
 
-/// The objects that belong to an output, in the order of their names.
+/// Returns the objects of an output, sorted by name.
 pub fn objects_of(output: &Path) -> Vec<PathBuf> {
     let mut folder = output.as_os_str().to_owned();
     folder.push(".elf");

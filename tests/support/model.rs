@@ -1,35 +1,34 @@
-//! A second reading of perf.data, independent of the program's: just enough to compare two files record by
-//! record.
+//! An independent parser of perf.data, for comparing two files record by record.
 
 use jitinject::bytes::ByteOrder;
 
-/// A profile, taken apart.
+/// Parts of a profile.
 #[derive(PartialEq, Eq)]
 pub struct Parts {
-    pub order: ByteOrder,
-    /// Without their size and the zeros at their end, which may differ where nothing else does.
+    pub endian: ByteOrder,
+    /// Attributes without their size field and trailing zeros, which may differ in equal profiles.
     pub attrs: Vec<Vec<u8>>,
     pub ids: Vec<Vec<u8>>,
     pub records: Vec<Vec<u8>>,
-    /// Where each record lies in the file.
+    /// File offset of each record.
     pub offsets: Vec<usize>,
-    /// Id and content.
+    /// Feature ID and content.
     pub features: Vec<(usize, Vec<u8>)>,
 }
 
-/// Takes a profile apart. It must be flawless.
+/// Parses a profile; panics if it is invalid.
 pub fn parse(file: &[u8]) -> Parts {
-    let order = match &file[..8] {
+    let endian = match &file[..8] {
         b"PERFILE2" => ByteOrder::Little,
         b"2ELIFREP" => ByteOrder::Big,
         other => panic!("{other:?}"),
     };
-    let number = |at: usize| word(file, order, at) as usize;
+    let number = |at: usize| word(file, endian, at) as usize;
     assert_eq!(number(8), 104);
     let (entry, attrs, attrs_size) = (number(16), number(24), number(32));
     let (data, data_size) = (number(40), number(48));
     let mut parts = Parts {
-        order,
+        endian,
         attrs: Vec::new(),
         ids: Vec::new(),
         records: Vec::new(),
@@ -37,13 +36,13 @@ pub fn parse(file: &[u8]) -> Parts {
         features: Vec::new(),
     };
     for at in (attrs..attrs + attrs_size).step_by(entry) {
-        parts.attrs.push(attr(&file[at..at + entry - 16], order));
+        parts.attrs.push(attr(&file[at..at + entry - 16], endian));
         let (ids, size) = (number(at + entry - 16), number(at + entry - 8));
         parts.ids.push(file[ids..ids + size].to_vec());
     }
     let mut at = data;
     while at < data + data_size {
-        let size = record_size(file, order, at);
+        let size = record_size(file, endian, at);
         parts.records.push(file[at..at + size].to_vec());
         parts.offsets.push(at);
         at += size;
@@ -60,9 +59,9 @@ pub fn parse(file: &[u8]) -> Parts {
     parts
 }
 
-/// An attribute without its size, which must be that of the entry, and without the zeros at its end.
-fn attr(entry: &[u8], order: ByteOrder) -> Vec<u8> {
-    assert_eq!(kind(&entry[4..], order) as usize, entry.len());
+/// Returns an attribute without its size field, which must match the entry, and without trailing zeros.
+fn attr(entry: &[u8], endian: ByteOrder) -> Vec<u8> {
+    assert_eq!(kind(&entry[4..], endian) as usize, entry.len());
     let mut attr = entry.to_vec();
     attr[4..8].fill(0);
     let zeros = attr.iter().rev().take_while(|&&byte| byte == 0).count();
@@ -70,44 +69,44 @@ fn attr(entry: &[u8], order: ByteOrder) -> Vec<u8> {
     attr
 }
 
-/// The size of the record at `at`, with what follows an AUXTRACE record.
-fn record_size(file: &[u8], order: ByteOrder, at: usize) -> usize {
-    let size = half_word(file, order, at + 6);
-    match kind(&file[at..], order) {
-        71 => size + word(file, order, at + 8) as usize,
+/// Returns the size of the record at `at`, including the data after an AUXTRACE record.
+fn record_size(file: &[u8], endian: ByteOrder, at: usize) -> usize {
+    let size = half_word(file, endian, at + 6);
+    match kind(&file[at..], endian) {
+        71 => size + word(file, endian, at + 8) as usize,
         _ => size,
     }
 }
 
-/// A record's type.
-pub fn kind(record: &[u8], order: ByteOrder) -> u32 {
+/// Returns the type of a record.
+pub fn kind(record: &[u8], endian: ByteOrder) -> u32 {
     let bytes: [u8; 4] = record[..4].try_into().unwrap();
-    match order {
+    match endian {
         ByteOrder::Little => u32::from_le_bytes(bytes),
         ByteOrder::Big => u32::from_be_bytes(bytes),
     }
 }
 
-fn half_word(file: &[u8], order: ByteOrder, at: usize) -> usize {
+fn half_word(file: &[u8], endian: ByteOrder, at: usize) -> usize {
     let bytes: [u8; 2] = file[at..at + 2].try_into().unwrap();
-    usize::from(match order {
+    usize::from(match endian {
         ByteOrder::Little => u16::from_le_bytes(bytes),
         ByteOrder::Big => u16::from_be_bytes(bytes),
     })
 }
 
-/// The 64-bit number at `at`.
-pub fn word(file: &[u8], order: ByteOrder, at: usize) -> u64 {
+/// Returns the 64-bit integer at `at`.
+pub fn word(file: &[u8], endian: ByteOrder, at: usize) -> u64 {
     let bytes: [u8; 8] = file[at..at + 8].try_into().unwrap();
-    match order {
+    match endian {
         ByteOrder::Little => u64::from_le_bytes(bytes),
         ByteOrder::Big => u64::from_be_bytes(bytes),
     }
 }
 
-/// The name in an MMAP or MMAP2 record; `None` for all others.
-pub fn map_name(record: &[u8], order: ByteOrder) -> Option<String> {
-    let at = match kind(record, order) {
+/// Returns the file name in an MMAP or MMAP2 record; `None` for other records.
+pub fn map_name(record: &[u8], endian: ByteOrder) -> Option<String> {
+    let at = match kind(record, endian) {
         1 => 40,
         10 => 72,
         _ => return None,
@@ -116,8 +115,8 @@ pub fn map_name(record: &[u8], order: ByteOrder) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
-/// Start and end of what an MMAP or MMAP2 record maps.
-pub fn map_range(record: &[u8], order: ByteOrder) -> (u64, u64) {
-    let start = word(record, order, 16);
-    (start, start + word(record, order, 24))
+/// Returns the start and end address of an MMAP or MMAP2 record.
+pub fn map_range(record: &[u8], endian: ByteOrder) -> (u64, u64) {
+    let start = word(record, endian, 16);
+    (start, start + word(record, endian, 24))
 }

@@ -1,4 +1,4 @@
-//! Writes logs of Mono's profiler, in each data version from 1 to 17, as Mono did.
+//! Writes logs of Mono's profiler in the data versions 1 to 17, as Mono wrote them.
 
 use jitinject::runtime::mono::event::{
     CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Covered, Event, Kind,
@@ -7,7 +7,7 @@ use jitinject::runtime::mono::event::{
 };
 use jitinject::units::Address;
 
-/// A log that is being written.
+/// Writer of a log.
 pub struct Writer {
     version: u8,
     major: u8,
@@ -18,7 +18,7 @@ pub struct Writer {
     method: u64,
 }
 
-/// What is in a buffer's header.
+/// Base values in the header of a buffer.
 #[derive(Clone, Copy, Default)]
 pub struct Bases {
     pub time: u64,
@@ -45,7 +45,7 @@ pub fn signed(out: &mut Vec<u8>, mut value: i64) {
     out.push(value as u8 & 0x7f);
 }
 
-/// The profiler's version that wrote a data version.
+/// Returns the major version of the profiler that wrote a data version.
 fn major(version: u8) -> u8 {
     match version {
         0..13 => 0,
@@ -56,7 +56,7 @@ fn major(version: u8) -> u8 {
 }
 
 impl Writer {
-    /// Starts with a header.
+    /// Starts a log with its header.
     pub fn new(version: u8) -> Self {
         let major = major(version);
         let mut out = vec![0x01, 0x5a, 0x50, 0x4d, major, 0, version, 8];
@@ -88,7 +88,7 @@ impl Writer {
         }
     }
 
-    /// Ends a buffer and starts another one.
+    /// Ends the current buffer and starts another one.
     pub fn buffer(&mut self, bases: Bases) {
         self.end_buffer();
         self.bases = bases;
@@ -115,7 +115,7 @@ impl Writer {
         self.out.append(&mut self.content);
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn finish(mut self) -> Vec<u8> {
         self.end_buffer();
         self.out
@@ -128,7 +128,7 @@ impl Writer {
         self.time = time;
     }
 
-    /// Starts an event that has had a time since version 13.
+    /// Starts an event that has a time from version 13 on.
     fn start_untimed(&mut self, kind: u8, time: u64) {
         match self.version {
             ..13 => self.content.push(kind),
@@ -151,7 +151,7 @@ impl Writer {
         }
     }
 
-    /// Of counters, which are small in two versions only.
+    /// Writes a value of a counter, which has one byte in two versions only.
     fn counter_number(&mut self, value: u64) {
         match self.version {
             13 | 14 => self.content.push(value as u8),
@@ -188,7 +188,7 @@ impl Writer {
         }
     }
 
-    /// The frames come innermost first, and are written the other way round.
+    /// Writes a stack. `frames` are innermost first, the log has them outermost first.
     fn stack(&mut self, frames: &[Method]) {
         if frames.is_empty() {
             return;
@@ -227,7 +227,7 @@ impl Writer {
         }
     }
 
-    /// Has an object if it was created.
+    /// Writes a handle event; it has an object if the handle was created.
     pub fn handle(&mut self, time: u64, of: (u64, u64), object: Option<Object>, frames: &[Method]) -> bool {
         if self.version < 4 {
             return false;
@@ -385,7 +385,7 @@ impl Writer {
         true
     }
 
-    /// The changes, each with the type of its value.
+    /// Writes counter changes, each with the type of its value.
     pub fn counters(&mut self, time: u64, changes: &[(CounterChange<'_>, u64)]) -> bool {
         if self.version < 5 {
             return false;
@@ -538,7 +538,7 @@ impl Writer {
         exists
     }
 
-    /// Writes an event of which only the time is given with it; `false` if the version has none such.
+    /// Writes an event that needs only its time in addition; returns `false` if the version does not support it.
     pub fn kind(&mut self, time: u64, kind: &Kind<'_>) -> bool {
         match *kind {
             Kind::Collection { phase, generation } => {
@@ -710,7 +710,7 @@ impl Writer {
         true
     }
 
-    /// Writes an event that was read; `false` if the version has none such.
+    /// Writes an event that was read; returns `false` if the version does not support it.
     pub fn event(&mut self, event: &Event<'_>) -> bool {
         let time = event.time.0;
         let listed = |frames: jitinject::runtime::mono::list::Frames<'_>| frames.iter().collect::<Vec<_>>();

@@ -1,17 +1,17 @@
-//! What mprof-report, Mono's own reader of the logs of its profiler, says.
+//! Parses the output of mprof-report, Mono's own reader of its profiler's logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::tools;
 
-/// What it calls types whose name comes later in the log than their objects.
+/// Name that it prints for types that the log names only after their objects.
 pub const UNRESOLVED: &str = "unresolved class (nil)";
 
 /// A report.
 pub struct Report(String);
 
-/// A method in the summary of calls; times in milliseconds, cut.
+/// A method in the summary of calls; times in milliseconds, rounded down.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct Called {
     pub total: u64,
@@ -19,27 +19,27 @@ pub struct Called {
     pub calls: u64,
 }
 
-/// Bytes and objects.
+/// Bytes and objects by type.
 pub type Amounts = BTreeMap<String, (u64, u64)>;
 
-/// The whole numbers in a line, which may have units behind them.
+/// Returns the integers in a line, which may have units.
 fn numbers(line: &str) -> Vec<u64> {
     let words = line.split(|c: char| !c.is_ascii_digit() && c != '.');
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
 impl Report {
-    /// One that was kept.
+    /// Reads a stored report.
     pub fn kept(path: &Path) -> Self {
         Self(std::fs::read_to_string(path).unwrap())
     }
 
-    /// The one of a log, with all methods and types.
+    /// Returns the report of a log, with all methods and types.
     pub fn of(log: &Path) -> Self {
         Self(tools::run("mprof-report", &["--verbose", tools::text(log)]))
     }
 
-    /// The lines behind the one that has `title`, up to the first one that has `end`.
+    /// Returns the lines after the one that contains `title`, up to the first one that contains `end`.
     fn section<'a>(&'a self, title: &str, end: &'a str) -> impl Iterator<Item = &'a str> {
         let lines = self.0.lines().skip_while(move |line| !line.contains(title));
         let lines: Vec<&str> = lines.skip(1).take_while(|line| !line.contains(end)).collect();
@@ -47,18 +47,18 @@ impl Report {
         lines.into_iter()
     }
 
-    /// The numbers of the first line that has `label`, but for those in it.
+    /// Returns the numbers of the first line that contains `label`, without those in the label.
     pub fn numbers(&self, label: &str) -> Option<Vec<u64>> {
         let line = self.0.lines().find(|line| line.contains(label))?;
         Some(numbers(line.split_once(label).unwrap().1))
     }
 
-    /// The first of them.
+    /// Returns the first number of that line.
     pub fn number(&self, label: &str) -> u64 {
         self.numbers(label).unwrap_or_else(|| panic!("no {label}"))[0]
     }
 
-    /// Of each type, from lines that have bytes, count, average and name.
+    /// Sums bytes and counts by type, from lines with bytes, count, average and name.
     fn amounts<'a>(lines: impl Iterator<Item = &'a str>) -> Amounts {
         let parsed = lines.filter_map(|line| {
             let mut words = line.split_whitespace();
@@ -69,32 +69,32 @@ impl Report {
         });
         let mut amounts = Amounts::new();
         for (name, (bytes, count)) in parsed {
-            // Types of several domains can have one name.
+            // Types of several domains can have the same name.
             let sum = amounts.entry(name).or_default();
             *sum = (sum.0 + bytes, sum.1 + count);
         }
         amounts
     }
 
-    /// What was allocated, by type.
+    /// Returns the allocations by type.
     pub fn allocations(&self) -> Amounts {
         Self::amounts(self.section("Allocation summary", "Total memory allocated"))
     }
 
-    /// What was allocated in all.
+    /// Returns the bytes and objects of all allocations.
     pub fn allocated(&self) -> (u64, u64) {
         let numbers = self.numbers("Total memory allocated").unwrap();
         (numbers[0], numbers[1])
     }
 
-    /// The objects of the first shot of the heap: those of types that are told of, and all.
+    /// Returns the objects of the first heap shot: those with a known type, and all.
     pub fn heap(&self) -> (Amounts, (u64, u64)) {
         let shot = Self::amounts(self.section("Heap shot 0", "Counters"));
         let all = self.numbers("secs: size:").unwrap();
         (shot, (all[0], all[1]))
     }
 
-    /// Calls by method, which may share names, from lines with three numbers; stacks lie between them.
+    /// Returns the calls by method, from lines with three numbers, between stacks. Methods may share names.
     pub fn calls(&self) -> Vec<(String, Called)> {
         let lines = self.section("Total(ms) Self(ms)", "Total calls");
         let parsed = lines.filter(|line| !line.starts_with('\t')).map(|line| {
@@ -110,13 +110,14 @@ impl Report {
         parsed.collect()
     }
 
-    /// Of the collections of a generation: how many, the longest one and all together, in microseconds, cut.
+    /// For the collections of a generation, returns their number, the longest and the total duration, in
+    /// microseconds, rounded down.
     pub fn collections(&self, generation: u64) -> Option<[u64; 3]> {
         let numbers = self.numbers(&format!("Gen{generation} collections:"))?;
         Some([numbers[0], numbers[1], numbers[2]])
     }
 
-    /// How often threads waited for locks, and how long together, in microseconds.
+    /// Returns how often threads waited for locks, and the total time in microseconds.
     pub fn contention(&self) -> (u64, u64) {
         let waits = self.0.lines().filter_map(|line| {
             let (time, _) = line.trim().split_once(" secs total wait time")?;
@@ -126,7 +127,7 @@ impl Report {
         (self.number("Lock contentions:"), waits.sum())
     }
 
-    /// The stacks of exceptions in a report of traces, outermost first, with how often each was.
+    /// Returns the stacks of exceptions in a report of traces, outermost first, with the count of each.
     pub fn throws(&self) -> BTreeMap<Vec<String>, u64> {
         let mut stacks = Vec::new();
         for line in self.section("Throws:", "Executed catch") {

@@ -1,4 +1,4 @@
-//! What a profile of a Mono log's events adds up to, and what mprof-report says of the same log.
+//! Compares the totals of a Mono log's events in a profile with mprof-report's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::mono_report::{Called, Report};
 use super::perf::{self, Event, assert_reports_are_silent, without_addresses};
 use super::{inject_into, scratch, shown};
 
-/// The profile of a log's events alone, as perf shows it, and as a newer perf does.
+/// Returns the events of a profile that was made from a log alone. perf report must not warn about it.
 pub fn alone(log: &Path, more: &[&str]) -> Vec<Event> {
     let folder = scratch();
     let output = inject_into(folder.path(), log, more);
@@ -17,18 +17,18 @@ pub fn alone(log: &Path, more: &[&str]) -> Vec<Event> {
     without_addresses(shown::events(&output))
 }
 
-/// Those of one event.
+/// Returns the samples of one event.
 pub fn of<'a>(events: &'a [Event], name: &str) -> Vec<&'a Event> {
     let name = format!("mono/{name}/");
     events.iter().filter(|event| event.name == name).collect()
 }
 
-/// The periods together, and how many there are.
+/// Returns the sum of the periods and the number of samples.
 pub fn sum(events: &[&Event]) -> (u64, u64) {
     (events.iter().map(|event| event.period).sum(), events.len() as u64)
 }
 
-/// The same for each innermost symbol.
+/// Returns the same for each innermost symbol.
 pub fn by_leaf(events: &[&Event]) -> BTreeMap<String, (u64, u64)> {
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for event in events {
@@ -38,8 +38,8 @@ pub fn by_leaf(events: &[&Event]) -> BTreeMap<String, (u64, u64)> {
     sums
 }
 
-/// For each name of a method in a log, the name that stands for all methods with the same code: an external method and
-/// its wrapper are one, and mprof-report has a line for each.
+/// Maps each method name in a log to a common name of all methods with the same code: an external method and its
+/// wrapper share it, and mprof-report has a line for each.
 fn shared_names(log: &[u8]) -> BTreeMap<String, String> {
     let mut by_code: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for event in Log::parse(log).unwrap().events() {
@@ -61,8 +61,8 @@ fn shared_names(log: &[u8]) -> BTreeMap<String, String> {
     shared.collect()
 }
 
-/// What was called, by the names of [`shared_names`]: how often, and how many nanoseconds were spent in it, by itself
-/// and in all. A method that calls itself counts for each of its calls, as it does to mprof-report.
+/// Calls of a function (by the names of [`shared_names`]): count, exclusive and inclusive time in nanoseconds.
+/// Each recursive call of a method counts, as in mprof-report.
 #[derive(Default, Debug)]
 struct Spent {
     calls: u64,
@@ -84,7 +84,7 @@ fn spent<'a>(shown: &'a [Event], name: impl Fn(&'a str) -> &'a str) -> BTreeMap<
     spent
 }
 
-/// Checks the calls against those of a report of all methods.
+/// Compares the calls with those of a report of all methods.
 pub fn assert_calls(shown: &[Event], log: &[u8], report: &Report) {
     let shared = shared_names(log);
     let name = |name| shared.get(name).map_or(name, String::as_str);
@@ -98,7 +98,7 @@ pub fn assert_calls(shown: &[Event], log: &[u8], report: &Report) {
     assert!(theirs.keys().eq(ours.keys()));
     for (name, called) in theirs {
         let sum = |part: fn(&Called) -> u64| called.iter().map(part).sum::<u64>();
-        // Each line was cut to whole milliseconds.
+        // Each line was rounded down to milliseconds.
         let is_near = |nanoseconds: u64, milliseconds: u64| {
             let most = milliseconds + called.len() as u64;
             (milliseconds * 1_000_000..most * 1_000_000).contains(&nanoseconds)

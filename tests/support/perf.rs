@@ -1,31 +1,31 @@
-//! Real perf.
+//! Runs perf.
 
 use std::path::Path;
 
 use super::scratch;
 use super::tools::{self, text};
 
-/// One sample as `perf script` shows it.
+/// A sample as `perf script` prints it.
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub struct Sample {
     pub pid: u32,
-    /// In nanoseconds.
+    /// Time in nanoseconds.
     pub time: u64,
-    /// The symbols, innermost first; `[unknown]` where there is none.
+    /// Symbols, innermost first; `[unknown]` for frames without a symbol.
     pub frames: Vec<String>,
 }
 
-/// What perf shows for an address that it has no name for.
+/// Symbol that perf prints for an address without a name.
 pub const UNKNOWN: &str = "[unknown]";
 
-/// The perf programs that `PERF_PROGRAMS` names, separated by colons.
+/// Returns the perf programs in `PERF_PROGRAMS`, separated by colons.
 pub fn named_programs() -> Vec<String> {
     let programs = std::env::var("PERF_PROGRAMS").unwrap_or_default();
     let programs = programs.split(':').filter(|program| !program.is_empty());
     programs.map(str::to_owned).collect()
 }
 
-/// The same; the one on the path if none is named.
+/// Returns the perf programs in `PERF_PROGRAMS`, or the one in `PATH` if there are none.
 pub fn programs() -> Vec<String> {
     let named = named_programs();
     match named.is_empty() {
@@ -34,14 +34,14 @@ pub fn programs() -> Vec<String> {
     }
 }
 
-/// Whether a file is an object that jitinject wrote.
+/// Returns whether a file is an object that jitinject wrote.
 pub fn is_object(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap();
     name.starts_with("jitted-") || name.starts_with("jit-image-")
 }
 
-/// The arguments with which a command of perf does not look at this machine's kernel, whose symbols and build-id are
-/// its own.
+/// Returns the arguments with which a perf command ignores this machine's kernel, whose symbols and build ID
+/// differ from the recorded ones.
 fn without_kernel<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     let (command, rest) = arguments.split_first().unwrap();
     let more = match *command {
@@ -53,25 +53,25 @@ fn without_kernel<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [&[*command][..], more, rest].concat()
 }
 
-/// One of the named programs that reads what only Linux 6.19 and later write. Debian's releases have none yet. Programs that
-/// were built from a source package print no version, so their options tell: this one came with Linux 7.0.
+/// Returns one of the named programs that reads formats of Linux 6.19 and later, which Debian's releases do not
+/// have yet. perf built from a source package prints no version, so it is recognised by an option of Linux 7.0.
 pub fn newest() -> Option<String> {
     let is_new = |program: &String| tools::report(program, &["inject", "-h"]).contains("--convert-callchain");
     named_programs().into_iter().find(is_new)
 }
 
-/// Perf, with a build-id cache of its own, so that nothing from or into the user's plays a part.
+/// Runs perf with an empty build ID cache instead of the user's.
 pub fn perf(arguments: &[&str]) -> String {
     let cache = scratch();
     perf_with_cache("perf", cache.path(), arguments)
 }
 
-/// Some perf, with some build-id cache. It must succeed.
+/// Runs a perf program with a build ID cache; it must succeed.
 pub fn perf_with_cache(program: &str, cache: &Path, arguments: &[&str]) -> String {
     tools::run(program, &with_cache(cache, &without_kernel(arguments)))
 }
 
-/// What some perf prints, whatever its exit status.
+/// Returns the output of a perf program, whatever its exit status.
 pub fn printed_with_cache(program: &str, cache: &Path, arguments: &[&str]) -> String {
     let output = tools::output(program, &with_cache(cache, &without_kernel(arguments)));
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -81,7 +81,7 @@ fn with_cache<'a>(cache: &'a Path, arguments: &[&'a str]) -> Vec<&'a str> {
     [&["--buildid-dir", text(cache)], arguments].concat()
 }
 
-/// What some perf has against a profile. It must succeed.
+/// Returns the warnings of a perf program about a profile. It must succeed.
 pub fn complaints(program: &str, arguments: &[&str]) -> Vec<String> {
     let cache = scratch();
     let all = [
@@ -96,7 +96,7 @@ pub fn complaints(program: &str, arguments: &[&str]) -> Vec<String> {
         "{program} {all:?}: {}: {said}",
         output.status
     );
-    // That it does not have the recorded kernel is no complaint about the profile.
+    // Warnings about a missing kernel image do not concern the profile.
     let is_about_kernel = |line: &&str| ["kallsyms", "vmlinux"].iter().any(|name| line.contains(name));
     let lines = said
         .lines()
@@ -104,7 +104,7 @@ pub fn complaints(program: &str, arguments: &[&str]) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// No perf report has anything against a profile.
+/// Asserts that no perf report prints warnings about a profile.
 pub fn assert_reports_are_silent(programs: &[String], profile: &Path) {
     for program in programs {
         let found = complaints(program, &["report", "-f", "-i", text(profile), "--stdio"]);
@@ -112,26 +112,26 @@ pub fn assert_reports_are_silent(programs: &[String], profile: &Path) {
     }
 }
 
-/// All samples of a profile with their recorded or unwound call chains.
+/// Returns all samples of a profile with their recorded or unwound call chains.
 pub fn stacks(profile: &Path, more: &[&str]) -> Vec<Sample> {
     let cache = scratch();
     stacks_with_cache("perf", cache.path(), profile, more)
 }
 
-/// The same, with some perf and some build-id cache.
+/// Returns the same with a given perf program and build ID cache.
 pub fn stacks_with_cache(program: &str, cache: &Path, profile: &Path, more: &[&str]) -> Vec<Sample> {
     let arguments = [&script(profile, "pid,time,ip,sym")[..], more].concat();
     parse(&perf_with_cache(program, cache, &arguments))
 }
 
-/// Only the sampled functions, each as a call chain of one.
+/// Returns only the sampled functions, each as a call chain of one.
 pub fn leaves(profile: &Path) -> Vec<Sample> {
     stacks(profile, &["-G"])
 }
 
-/// The arguments that show some fields of all samples.
+/// Returns the arguments that print some fields of all samples.
 fn script<'a>(profile: &'a Path, fields: &'a str) -> [&'a str; 9] {
-    // perf 6.1 demangles unless it is told not to.
+    // perf 6.1 demangles symbols by default.
     let [shown, names] = ["--no-inline", "--no-demangle"];
     [
         "script",
@@ -146,7 +146,7 @@ fn script<'a>(profile: &'a Path, fields: &'a str) -> [&'a str; 9] {
     ]
 }
 
-/// The same, where only functions in objects of jitinject have names.
+/// Returns the same; only functions in jitinject's objects have names.
 pub fn stacks_in_objects(program: &str, profile: &Path, more: &[&str]) -> Vec<Sample> {
     let cache = scratch();
     let fields = "pid,time,ip,sym,dso";
@@ -157,7 +157,7 @@ pub fn stacks_in_objects(program: &str, profile: &Path, more: &[&str]) -> Vec<Sa
     samples
 }
 
-/// The sampled functions, also of samples without a time.
+/// Returns the sampled functions, including those of samples without a time.
 pub fn symbols_in_objects(program: &str, profile: &Path) -> Vec<String> {
     let cache = scratch();
     let arguments = [&script(profile, "ip,sym,dso")[..], &["-G"]].concat();
@@ -166,7 +166,7 @@ pub fn symbols_in_objects(program: &str, profile: &Path) -> Vec<String> {
     lines.map(|(_, symbol)| symbol_in_object(symbol)).collect()
 }
 
-/// The name in `NAME (FILE)` if the file is an object of jitinject.
+/// Returns the name in `NAME (FILE)` if the file is an object of jitinject.
 fn symbol_in_object(shown: &str) -> String {
     let known = shown
         .trim()
@@ -183,7 +183,7 @@ fn parse(text: &str) -> Vec<Sample> {
     for line in text.lines() {
         if let Some((sample, rest)) = head(line) {
             samples.push(sample);
-            // With -G the function stands on the same line.
+            // With -G the function is on the same line.
             push_frame(&mut samples, rest);
         } else {
             push_frame(&mut samples, line);
@@ -192,14 +192,14 @@ fn parse(text: &str) -> Vec<Sample> {
     samples
 }
 
-/// A line that starts a sample: pid and time, and then perhaps a frame.
+/// Parses the first line of a sample: PID, time, and possibly a frame.
 fn head(line: &str) -> Option<(Sample, &str)> {
     let (pid, rest) = line.trim_start().split_once(char::is_whitespace)?;
     let (time, rest) = rest.trim_start().split_once(':')?;
     let (seconds, nanoseconds) = time.split_once('.')?;
     let time = seconds.parse::<u64>().ok()? * 1_000_000_000 + nanoseconds.parse::<u64>().ok()?;
     let frames = Vec::new();
-    // perf shows a kernel thread's as -1
+    // perf prints a kernel thread's PID as -1
     let pid = pid.parse::<i32>().ok()? as u32;
     Some((Sample { pid, time, frames }, rest))
 }
@@ -213,62 +213,61 @@ fn push_frame(samples: &mut [Sample], line: &str) {
     sample.frames.push(symbol.to_owned());
 }
 
-/// A frame as `perf script` shows it.
+/// A frame as `perf script` prints it.
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub struct Frame {
     pub address: u64,
     pub symbol: String,
-    /// The file that it is in.
+    /// File that contains the symbol.
     pub file: String,
 }
 
-/// One sample with all that it is told of: a line for itself, and one for each frame.
+/// A sample with all its fields, which `perf script` prints on one line, followed by a line per frame.
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub struct Event {
     pub comm: String,
     pub pid: u32,
     pub tid: u32,
-    /// In nanoseconds.
+    /// Time in nanoseconds.
     pub time: u64,
     pub period: u64,
-    /// What was counted.
+    /// Event name.
     pub name: String,
-    /// Innermost first.
+    /// Frames, innermost first.
     pub frames: Vec<Frame>,
 }
 
 impl Event {
-    /// The innermost symbol; nothing if there is no frame.
+    /// Returns the innermost symbol; empty if there are no frames.
     pub fn leaf(&self) -> &str {
         self.frames.first().map_or("", |frame| &frame.symbol)
     }
 
-    /// The file that it is in.
+    /// Returns the file of the innermost frame.
     pub fn leaf_file(&self) -> &str {
         self.frames.first().map_or("", |frame| &frame.file)
     }
 
-    /// The symbols, innermost first.
+    /// Returns the symbols, innermost first.
     pub fn symbols(&self) -> Vec<&str> {
         self.frames.iter().map(|frame| frame.symbol.as_str()).collect()
     }
 }
 
-/// The samples without the addresses of their frames: some perfs show them as they were recorded, some as they lie in the
-/// file.
+/// Removes the addresses of the frames: some perf versions print addresses in memory, some those in the file.
 pub fn without_addresses(mut events: Vec<Event>) -> Vec<Event> {
     let frames = events.iter_mut().flat_map(|event| &mut event.frames);
     frames.for_each(|frame| frame.address = 0);
     events
 }
 
-/// All samples of all events, as some perf shows them.
+/// Returns all samples of all events, as a perf program prints them.
 pub fn events(program: &str, profile: &Path) -> Vec<Event> {
     let cache = scratch();
     events_with_cache(program, cache.path(), profile)
 }
 
-/// The same, with some build-id cache.
+/// Returns the same with a given build ID cache.
 pub fn events_with_cache(program: &str, cache: &Path, profile: &Path) -> Vec<Event> {
     let arguments = script(profile, "comm,pid,tid,time,period,event,ip,sym,dso");
     let shown = perf_with_cache(program, cache, &arguments);
@@ -282,7 +281,7 @@ pub fn events_with_cache(program: &str, cache: &Path, profile: &Path) -> Vec<Eve
     events
 }
 
-/// The same, where only functions in objects of jitinject have names and files.
+/// Returns the same; only functions in jitinject's objects have names and files.
 pub fn events_in_objects(program: &str, profile: &Path) -> Vec<Event> {
     let mut events = events(program, profile);
     for frame in events.iter_mut().flat_map(|event| &mut event.frames) {
@@ -294,7 +293,7 @@ pub fn events_in_objects(program: &str, profile: &Path) -> Vec<Event> {
     events
 }
 
-/// A line of a frame starts with a tabulator.
+/// Parses the line of a frame, which starts with a tab.
 fn frame(line: &str) -> Option<Frame> {
     let (address, rest) = line.strip_prefix('\t')?.trim().split_once(' ')?;
     let (symbol, file) = rest.strip_suffix(')')?.rsplit_once(" (")?;
@@ -305,7 +304,7 @@ fn frame(line: &str) -> Option<Frame> {
     })
 }
 
-/// The name of a thread may have spaces.
+/// Parses the line of a sample; thread names may contain spaces.
 fn event(line: &str) -> Option<Event> {
     let (head, name) = line.trim().strip_suffix(':')?.rsplit_once(' ')?;
     let (head, period) = head.trim().rsplit_once(' ')?;

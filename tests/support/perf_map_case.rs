@@ -1,4 +1,4 @@
-//! Made-up processes with perf maps, and the recordings that have some.
+//! Generated processes with perf maps, and the recordings that have some.
 
 use std::path::PathBuf;
 
@@ -15,14 +15,14 @@ pub const SECOND: u64 = 1_000_000_000;
 
 pub const UNKNOWN: &str = "[unknown]";
 
-/// The recordings with perf maps that do something, and how many samples of theirs only the map names.
+/// Recordings whose perf maps have an effect: PID, and the number of samples that only the map names.
 pub const CAPTURES: [(&str, u32, u64); 3] = [
     ("cpython312-map", 12859, 0),
     ("mono-map", 12879, 64),
     ("node20-headeronly", 14184, 43),
 ];
 
-/// Made-up processes with perf maps, from second 10 on, and what is expected of them.
+/// Generated processes with perf maps, from second 10 on, and the expected names.
 pub struct Case {
     pub folder: tempfile::TempDir,
     pub profile: ProfileWriter,
@@ -40,7 +40,7 @@ impl Case {
         }
     }
 
-    /// A process that executed a program and has memory for code from [`REGION`] on.
+    /// Creates a process that executed a program and has memory for code from [`REGION`] on.
     pub fn with_process(pid: u32) -> Self {
         let mut case = Self::new();
         case.exec(pid);
@@ -83,7 +83,7 @@ impl Case {
         path
     }
 
-    /// A sample at an offset in the region, which must show a name.
+    /// Adds a sample at an offset in the region, and the name expected for it.
     pub fn sample(&mut self, pid: u32, offset: u64, name: &str) {
         let time = self.tick();
         self.profile.sample(pid, time, &[REGION + offset], None);
@@ -100,7 +100,7 @@ impl Case {
         input
     }
 
-    /// Injects and compares with what was expected; returns what was said.
+    /// Injects and compares the result with the expected names; returns standard error.
     pub fn check(&self, more: &[&str]) -> String {
         let input = self.input();
         let output = self.path("out.data");
@@ -113,7 +113,7 @@ impl Case {
     }
 }
 
-/// Lines of a map: offsets in the region, sizes and names.
+/// Returns the lines of a perf map from offsets in the region, sizes and names.
 pub fn lines(symbols: &[(u64, u64, &str)]) -> String {
     let line = |&(offset, size, name): &(u64, u64, &str)| format!("{:x} {size:x} {name}\n", REGION + offset);
     symbols.iter().map(line).collect()

@@ -1,4 +1,4 @@
-//! Running programs: signals to them, and what they are doing.
+//! Sends signals to programs and waits for states.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Nothing that works takes so long, however busy the machine is.
+/// Timeout that no working program exceeds, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Waits for something that is sure to happen.
+/// Waits for a condition; panics after [`PATIENCE`].
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -26,7 +26,7 @@ pub fn send(process: &Child, signal: Signal) {
     kill_process(Pid::from_child(process), signal).unwrap();
 }
 
-/// Sends a signal to jitinject and waits until its thread for signals has seen it.
+/// Sends a signal to jitinject and waits until its signal thread has received it.
 pub fn send_and_wait(process: &Child, signal: Signal) {
     let mut thread = None;
     wait_until("a thread for signals", || {
@@ -41,13 +41,13 @@ pub fn send_and_wait(process: &Child, signal: Signal) {
     });
 }
 
-/// Whether SIGSTOP has stopped it.
+/// Returns whether the process is stopped by SIGSTOP.
 pub fn is_stopped(process: &Child) -> bool {
     let status = PathBuf::from(format!("/proc/{}/status", process.id()));
     field(&status, "State:").starts_with('T')
 }
 
-/// The state of the thread that waits for signals.
+/// Returns the status file of the thread that waits for signals.
 fn signal_thread(process: &Child) -> Option<PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{}/task", process.id())).ok()?;
     let mut folders = tasks.filter_map(|task| Some(task.ok()?.path()));
@@ -66,18 +66,18 @@ fn is_waiting(status: &PathBuf) -> bool {
     field(status, "State:").starts_with('S')
 }
 
-/// How often it has begun to wait.
+/// Returns how often the thread has begun to wait.
 fn waits(status: &PathBuf) -> u64 {
     field(status, "voluntary_ctxt_switches:").parse().unwrap_or(0)
 }
 
-/// Lets a program react to SIGHUP, SIGINT and SIGTERM in the usual way even if whoever started the tests ignores them, as
+/// Resets SIGHUP, SIGINT and SIGTERM to their default actions, in case the parent of the tests ignores them, as
 /// nohup does.
 #[allow(unsafe_code)]
 pub fn with_usual_signals(command: &mut Command) -> &mut Command {
     let reset = || {
         for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
-            // SAFETY: it is called with a signal that may be changed, and no handler.
+            // SAFETY: signal() gets a signal whose action may be changed, and no handler.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! Writing profiles.
+//! Writes profiles.
 
 use jitinject::bytes::ByteOrder;
 
-/// The fields of a sample that the profiles of the tests have, all but two of them always.
+/// Sample fields in the profiles of the tests. The last three are optional.
 pub mod field {
     pub const IP: u64 = 1 << 0;
     pub const TID: u64 = 1 << 1;
@@ -17,41 +17,41 @@ pub mod field {
 
 const BASIC: u64 = field::IP | field::TID | field::TIME | field::CALLCHAIN | field::CPU | field::PERIOD;
 
-/// perf's registers of x86-64, but for the segments.
+/// perf's x86-64 registers without the segment registers.
 const REGISTERS: u64 = 0xff_0fff;
 
-/// What an unwinder gets to work with.
+/// Stack copy for unwinders.
 pub struct UserStack<'a> {
     pub sp: u64,
     pub bytes: &'a [u8],
 }
 
-/// A profile in the making: one event, or two of them with identifiers.
+/// Writer of a profile with one event, or several events with identifiers.
 pub struct ProfileWriter {
-    pub order: ByteOrder,
+    pub endian: ByteOrder,
     pub sample_type: u64,
-    /// The ids of the events; one event without an id where there are none.
+    /// Event IDs; empty for one event without an ID.
     pub ids: Vec<u64>,
-    /// Whether all ids are of one event.
+    /// Whether all IDs belong to one event.
     pub is_one_event: bool,
     /// Whether records other than samples have a trailer.
     pub has_trailer: bool,
     pub clock: Option<u32>,
-    /// Which software event it is; 0 is cpu-clock.
+    /// Software event; 0 is cpu-clock.
     pub config: u64,
-    /// Flags of the attribute beside the usual ones.
+    /// Additional flags of the attribute.
     pub flags: u64,
-    /// Bytes of an attribute, which fills up with zeros.
+    /// Size of an attribute in bytes; padded with zeros.
     pub attr_size: usize,
-    /// Feature sections, in the order of their ids.
+    /// Feature sections, by ascending ID.
     pub features: Vec<(u32, Vec<u8>)>,
     pub records: Vec<u8>,
 }
 
 impl ProfileWriter {
-    pub fn new(order: ByteOrder) -> Self {
+    pub fn new(endian: ByteOrder) -> Self {
         Self {
-            order,
+            endian,
             sample_type: BASIC,
             ids: Vec::new(),
             is_one_event: false,
@@ -65,31 +65,31 @@ impl ProfileWriter {
         }
     }
 
-    /// A record of any type.
+    /// Writes a record of any type.
     pub fn record(&mut self, kind: u32, misc: u16, body: &[u8]) {
-        self.order.put_u32(&mut self.records, kind);
-        self.order.put_u16(&mut self.records, misc);
+        self.endian.write_u32(&mut self.records, kind);
+        self.endian.write_u16(&mut self.records, misc);
         let size = u16::try_from(8 + body.len()).unwrap();
-        self.order.put_u16(&mut self.records, size);
+        self.endian.write_u16(&mut self.records, size);
         self.records.extend_from_slice(body);
     }
 
-    /// A record that ends in a trailer.
+    /// Writes a record that ends with a trailer.
     fn kernel_record(&mut self, kind: u32, misc: u16, mut body: Vec<u8>, pid: u32, time: u64) {
-        let order = self.order;
+        let endian = self.endian;
         let has = |field| self.has_trailer && self.sample_type & field != 0;
         if has(field::TID) {
-            order.put_u32(&mut body, pid);
-            order.put_u32(&mut body, pid);
+            endian.write_u32(&mut body, pid);
+            endian.write_u32(&mut body, pid);
         }
         if has(field::TIME) {
-            order.put_u64(&mut body, time);
+            endian.write_u64(&mut body, time);
         }
         if has(field::CPU) {
-            order.put_u64(&mut body, 0);
+            endian.write_u64(&mut body, 0);
         }
         if has(field::IDENTIFIER) {
-            order.put_u64(&mut body, self.ids.last().copied().unwrap_or(0));
+            endian.write_u64(&mut body, self.ids.last().copied().unwrap_or(0));
         }
         self.record(kind, misc, &body);
     }
@@ -102,23 +102,23 @@ impl ProfileWriter {
 
     pub fn comm(&mut self, pid: u32, name: &str, is_exec: bool, time: u64) {
         let mut body = Vec::new();
-        self.order.put_u32(&mut body, pid);
-        self.order.put_u32(&mut body, pid);
+        self.endian.write_u32(&mut body, pid);
+        self.endian.write_u32(&mut body, pid);
         Self::name(&mut body, name);
         self.kernel_record(3, u16::from(is_exec) << 13, body, pid, time);
     }
 
-    /// A thread of a process starts, and gets its name.
+    /// Writes the records for a new thread of a process, and its name.
     pub fn thread(&mut self, pid: u32, tid: u32, name: &str, time: u64) {
         let mut body = Vec::new();
         for word in [pid, pid, tid, pid] {
-            self.order.put_u32(&mut body, word);
+            self.endian.write_u32(&mut body, word);
         }
-        self.order.put_u64(&mut body, time);
+        self.endian.write_u64(&mut body, time);
         self.kernel_record(7, 0, body, pid, time);
         let mut body = Vec::new();
-        self.order.put_u32(&mut body, pid);
-        self.order.put_u32(&mut body, tid);
+        self.endian.write_u32(&mut body, pid);
+        self.endian.write_u32(&mut body, tid);
         Self::name(&mut body, name);
         self.kernel_record(3, 0, body, pid, time);
     }
@@ -127,7 +127,7 @@ impl ProfileWriter {
         self.fork_record(0, child, parent, time);
     }
 
-    /// A process is there when the recording starts: a FORK record that perf makes, with
+    /// Writes the FORK record that perf synthesizes for a process that exists when the recording starts, with
     /// PERF_RECORD_MISC_FORK_EXEC and without a time.
     pub fn present(&mut self, pid: u32, parent: u32) {
         self.fork_record(1 << 13, pid, parent, 0);
@@ -136,27 +136,27 @@ impl ProfileWriter {
     fn fork_record(&mut self, misc: u16, child: u32, parent: u32, time: u64) {
         let mut body = Vec::new();
         for word in [child, parent, child, parent] {
-            self.order.put_u32(&mut body, word);
+            self.endian.write_u32(&mut body, word);
         }
-        self.order.put_u64(&mut body, time);
+        self.endian.write_u64(&mut body, time);
         self.kernel_record(7, misc, body, child, time);
     }
 
-    /// A private map with the rights to read and execute.
+    /// Writes a private mapping with read and execute permission.
     pub fn mmap2(&mut self, pid: u32, address: u64, size: u64, file_offset: u64, name: &str, time: u64) {
-        let order = self.order;
+        let endian = self.endian;
         let mut body = Vec::new();
-        order.put_u32(&mut body, pid);
-        order.put_u32(&mut body, pid);
+        endian.write_u32(&mut body, pid);
+        endian.write_u32(&mut body, pid);
         for word in [address, size, file_offset] {
-            order.put_u64(&mut body, word);
+            endian.write_u64(&mut body, word);
         }
-        order.put_u32(&mut body, 8);
-        order.put_u32(&mut body, 1);
-        order.put_u64(&mut body, 0);
-        order.put_u64(&mut body, 0);
-        order.put_u32(&mut body, 5);
-        order.put_u32(&mut body, 2);
+        endian.write_u32(&mut body, 8);
+        endian.write_u32(&mut body, 1);
+        endian.write_u64(&mut body, 0);
+        endian.write_u64(&mut body, 0);
+        endian.write_u32(&mut body, 5);
+        endian.write_u32(&mut body, 2);
         Self::name(&mut body, name);
         self.kernel_record(10, 2, body, pid, time);
     }
@@ -165,82 +165,82 @@ impl ProfileWriter {
         self.record(68, 0, &[]);
     }
 
-    /// A sample in user space. `chain` starts with the sampled address.
+    /// Writes a sample in user space. `chain` starts with the sampled address.
     pub fn sample(&mut self, pid: u32, time: u64, chain: &[u64], stack: Option<&UserStack<'_>>) {
         const CONTEXT_USER: u64 = -512i64 as u64;
-        let order = self.order;
+        let endian = self.endian;
         let mut body = Vec::new();
         let has = |field| self.sample_type & field != 0;
         if has(field::IDENTIFIER) {
-            order.put_u64(&mut body, self.ids.first().copied().unwrap_or(0));
+            endian.write_u64(&mut body, self.ids.first().copied().unwrap_or(0));
         }
-        order.put_u64(&mut body, chain[0]);
-        order.put_u32(&mut body, pid);
-        order.put_u32(&mut body, pid);
+        endian.write_u64(&mut body, chain[0]);
+        endian.write_u32(&mut body, pid);
+        endian.write_u32(&mut body, pid);
         if has(field::TIME) {
-            order.put_u64(&mut body, time);
+            endian.write_u64(&mut body, time);
         }
-        order.put_u64(&mut body, 0);
-        order.put_u64(&mut body, 1_000_000);
+        endian.write_u64(&mut body, 0);
+        endian.write_u64(&mut body, 1_000_000);
         if has(field::STACK_USER) {
-            order.put_u64(&mut body, 0);
+            endian.write_u64(&mut body, 0);
         } else {
-            order.put_u64(&mut body, chain.len() as u64 + 1);
-            order.put_u64(&mut body, CONTEXT_USER);
+            endian.write_u64(&mut body, chain.len() as u64 + 1);
+            endian.write_u64(&mut body, CONTEXT_USER);
             for &address in chain {
-                order.put_u64(&mut body, address);
+                endian.write_u64(&mut body, address);
             }
         }
         if let Some(stack) = stack {
-            self.put_stack(&mut body, chain[0], stack);
+            self.write_stack(&mut body, chain[0], stack);
         }
         self.record(9, 2, &body);
     }
 
-    fn put_stack(&self, body: &mut Vec<u8>, ip: u64, stack: &UserStack<'_>) {
+    fn write_stack(&self, body: &mut Vec<u8>, ip: u64, stack: &UserStack<'_>) {
         const SP: u32 = 7;
         const IP: u32 = 8;
-        let order = self.order;
+        let endian = self.endian;
         // registers of a 64-bit process
-        order.put_u64(body, 2);
+        endian.write_u64(body, 2);
         for register in (0..64).filter(|register| REGISTERS >> register & 1 != 0) {
             let value = match register {
                 SP => stack.sp,
                 IP => ip,
                 _ => 0,
             };
-            order.put_u64(body, value);
+            endian.write_u64(body, value);
         }
-        order.put_u64(body, stack.bytes.len() as u64);
+        endian.write_u64(body, stack.bytes.len() as u64);
         body.extend_from_slice(stack.bytes);
-        order.put_u64(body, stack.bytes.len() as u64);
+        endian.write_u64(body, stack.bytes.len() as u64);
     }
 
     pub fn attr(&self) -> Vec<u8> {
-        let order = self.order;
+        let endian = self.endian;
         let mut out = Vec::new();
         // mmap, comm, freq, task, mmap2, comm_exec
         let mut flags: u64 = self.flags | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 13 | 1 << 23 | 1 << 24;
         flags |= u64::from(self.has_trailer) << 18 | u64::from(self.clock.is_some()) << 25;
-        if order == ByteOrder::Big {
+        if endian == ByteOrder::Big {
             flags = flags.reverse_bits();
         }
         let has_stack = self.sample_type & field::STACK_USER != 0;
-        order.put_u32(&mut out, 1);
-        order.put_u32(&mut out, self.attr_size as u32);
+        endian.write_u32(&mut out, 1);
+        endian.write_u32(&mut out, self.attr_size as u32);
         for word in [self.config, 999, self.sample_type, 4, flags, 0, 0, 0, 0] {
-            order.put_u64(&mut out, word);
+            endian.write_u64(&mut out, word);
         }
-        order.put_u64(&mut out, if has_stack { REGISTERS } else { 0 });
-        order.put_u32(&mut out, if has_stack { 8192 } else { 0 });
-        order.put_u32(&mut out, self.clock.unwrap_or(0));
+        endian.write_u64(&mut out, if has_stack { REGISTERS } else { 0 });
+        endian.write_u32(&mut out, if has_stack { 8192 } else { 0 });
+        endian.write_u32(&mut out, self.clock.unwrap_or(0));
         out.resize(self.attr_size, 0);
         out
     }
 
-    /// What stands before `size` bytes of records.
+    /// Returns everything before `size` bytes of records.
     pub fn head(&self, size: u64) -> Vec<u8> {
-        let order = self.order;
+        let endian = self.endian;
         let attr = self.attr();
         let ids_each = if self.is_one_event { self.ids.len() } else { 1 };
         let events = (self.ids.len() / ids_each.max(1)).max(1);
@@ -253,23 +253,23 @@ impl ProfileWriter {
             set[*id as usize / 64] |= 1 << (id % 64);
         }
         let mut out = Vec::new();
-        out.extend_from_slice(match order {
+        out.extend_from_slice(match endian {
             ByteOrder::Little => b"PERFILE2",
             ByteOrder::Big => b"2ELIFREP",
         });
         for word in [104, entry, attrs_offset, events * entry, data_offset] {
-            order.put_u64(&mut out, word as u64);
+            endian.write_u64(&mut out, word as u64);
         }
         for word in [size, 0, 0].into_iter().chain(set) {
-            order.put_u64(&mut out, word);
+            endian.write_u64(&mut out, word);
         }
         for &id in &self.ids {
-            order.put_u64(&mut out, id);
+            endian.write_u64(&mut out, id);
         }
         for event in 0..events {
             out.extend_from_slice(&attr);
-            order.put_u64(&mut out, (ids_offset + 8 * event) as u64);
-            order.put_u64(
+            endian.write_u64(&mut out, (ids_offset + 8 * event) as u64);
+            endian.write_u64(
                 &mut out,
                 if self.ids.is_empty() {
                     0
@@ -281,14 +281,14 @@ impl ProfileWriter {
         out
     }
 
-    /// What stands behind `size` bytes of records.
+    /// Returns everything after `size` bytes of records.
     pub fn tail(&self, size: u64) -> Vec<u8> {
-        let order = self.order;
+        let endian = self.endian;
         let mut out = Vec::new();
         let mut offset = self.head(size).len() as u64 + size + 16 * self.features.len() as u64;
         for (_, content) in &self.features {
-            order.put_u64(&mut out, offset);
-            order.put_u64(&mut out, content.len() as u64);
+            endian.write_u64(&mut out, offset);
+            endian.write_u64(&mut out, content.len() as u64);
             offset += content.len() as u64;
         }
         for (_, content) in &self.features {
@@ -297,30 +297,30 @@ impl ProfileWriter {
         out
     }
 
-    /// The same for a pipe, without features.
+    /// Returns the profile in pipe format, without features.
     pub fn finish_pipe(&self) -> Vec<u8> {
-        let order = self.order;
+        let endian = self.endian;
         let mut out = Vec::new();
-        out.extend_from_slice(match order {
+        out.extend_from_slice(match endian {
             ByteOrder::Little => b"PERFILE2",
             ByteOrder::Big => b"2ELIFREP",
         });
-        order.put_u64(&mut out, 16);
+        endian.write_u64(&mut out, 16);
         let attr = self.attr();
         for event in 0..self.ids.len().max(1) {
             let id = self.ids.get(event);
-            order.put_u32(&mut out, 64);
-            order.put_u16(&mut out, 0);
-            order.put_u16(&mut out, (8 + attr.len() + id.map_or(0, |_| 8)) as u16);
+            endian.write_u32(&mut out, 64);
+            endian.write_u16(&mut out, 0);
+            endian.write_u16(&mut out, (8 + attr.len() + id.map_or(0, |_| 8)) as u16);
             out.extend_from_slice(&attr);
             if let Some(&id) = id {
-                order.put_u64(&mut out, id);
+                endian.write_u64(&mut out, id);
             }
         }
         [out, self.records.clone()].concat()
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn finish(&self) -> Vec<u8> {
         let size = self.records.len() as u64;
         [self.head(size), self.records.clone(), self.tail(size)].concat()

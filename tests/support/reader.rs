@@ -1,5 +1,6 @@
-//! A plain reader of profiles: what names it finds for samples, by the maps and objects of the profile. It follows perf:
-//! records in the order of time, each map in the place of those before it, and a fork copies all of them.
+//! A simple profile reader, which finds the names of samples with the mappings and objects of the profile. It
+//! works like perf: records are processed by time, a mapping replaces those that it overlaps, and a fork copies
+//! all of them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,7 +10,7 @@ use object::{Object, ObjectSection, ObjectSymbol};
 
 use super::model::{self, word};
 
-/// A sample, and the names of its addresses, the sampled one first.
+/// A sample and the names of its addresses, the sampled one first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub pid: u32,
@@ -25,12 +26,12 @@ struct Map {
     path: String,
 }
 
-/// The functions of an object: where each starts and ends in the file, and its name.
+/// Functions of an object: start and end offset in the file, and name.
 type Symbols = Vec<(u64, u64, String)>;
 
 const ORDER: ByteOrder = ByteOrder::Little;
 
-/// The samples of a little-endian profile as [`super::profile::ProfileWriter`] writes them, in the order of time.
+/// Returns the samples of a little-endian profile in the format of [`super::profile::ProfileWriter`], by time.
 pub fn samples(profile: &Path) -> Vec<Sample> {
     let parts = model::parse(&std::fs::read(profile).unwrap());
     let mut records: Vec<(u64, &Vec<u8>)> = parts
@@ -38,7 +39,7 @@ pub fn samples(profile: &Path) -> Vec<Sample> {
         .iter()
         .map(|record| (time_of(record), record))
         .collect();
-    // Those of one time stay in the order of the file.
+    // Records of the same time stay in file order.
     records.sort_by_key(|&(time, _)| time);
     let mut spaces: HashMap<u32, Vec<Map>> = HashMap::new();
     let mut objects: HashMap<String, Symbols> = HashMap::new();
@@ -57,7 +58,7 @@ pub fn samples(profile: &Path) -> Vec<Sample> {
                 });
             }
             3 if misc >> 13 & 1 != 0 => drop(spaces.remove(&number(8))),
-            // perf's own, for processes that are there at the start, copy nothing.
+            // perf's synthesized records for processes that exist at the start copy nothing.
             7 if misc >> 13 & 1 == 0 => {
                 let parents = spaces.get(&number(12)).cloned();
                 spaces.insert(number(8), parents.unwrap_or_default());
@@ -67,7 +68,7 @@ pub fn samples(profile: &Path) -> Vec<Sample> {
                 let maps = spaces.get(&pid).map_or(&[][..], Vec::as_slice);
                 let count = word(record, ORDER, 48) as usize;
                 let chain = (0..count).map(|at| word(record, ORDER, 56 + at * 8));
-                // not the marks of contexts
+                // without context markers
                 let chain = chain.filter(|&address| address < u64::MAX - 4096);
                 let frames = chain.map(|address| name_of(maps, address, &mut objects));
                 samples.push(Sample {
@@ -82,7 +83,7 @@ pub fn samples(profile: &Path) -> Vec<Sample> {
     samples
 }
 
-/// The time of a record; 0 for perf's own.
+/// Returns the time of a record; 0 for perf's own records.
 fn time_of(record: &[u8]) -> u64 {
     match model::kind(record, ORDER) {
         9 => word(record, ORDER, 24),
@@ -107,8 +108,8 @@ fn name_of(maps: &[Map], address: u64, objects: &mut HashMap<String, Symbols>) -
     symbol.map(|(_, _, name)| name.clone())
 }
 
-/// The functions of an object; none where the path leads nowhere. What perf goes by is where they are in the file, also where
-/// their section has no content.
+/// Returns the functions of an object; none if the path does not exist. Like perf, uses file offsets even if the
+/// section has no content.
 fn symbols_of(path: &str) -> Symbols {
     let Ok(file) = std::fs::read(path) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A small recording, to put something in the place of its files.
+//! A small recording whose files can be replaced.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::dump::DumpWriter;
 use super::profile::ProfileWriter;
 use super::{inject, scratch, tools};
 
-/// A process and its dump, with one function in which a sample was taken.
+/// A process and its dump, with one sampled function.
 pub struct Recording {
     pub folder: tempfile::TempDir,
     pub profile: PathBuf,
@@ -17,7 +17,7 @@ pub struct Recording {
     pub output: PathBuf,
 }
 
-/// A number that no process has.
+/// A PID that no process has.
 pub const PID: u32 = 4_190_000;
 
 impl Recording {
@@ -25,12 +25,12 @@ impl Recording {
         Self::with_inode(|_| 0)
     }
 
-    /// The profile says that the dump had some inode.
+    /// Creates a recording whose profile contains a given inode for the dump.
     pub fn with_inode(inode: impl Fn(&Path) -> u64) -> Self {
         Self::made(Path::new(""), inode)
     }
 
-    /// The dump is in a folder of its own.
+    /// Creates a recording with the dump in a directory of its own.
     pub fn below(name: &str) -> Self {
         Self::made(Path::new(name), |_| 0)
     }
@@ -45,7 +45,7 @@ impl Recording {
         fs::write(&dump, writer.bytes).unwrap();
         let mut writer = ProfileWriter::new(ByteOrder::Little);
         writer.mmap2(PID, 0x6000_0000, 4096, 0, tools::text(&dump), 500);
-        // behind the record's header, two numbers of the process, three of the map and two of the device
+        // after the record's header, two integers of the process, three of the mapping and two of the device
         writer.records[48..56].copy_from_slice(&inode(&dump).to_le_bytes());
         writer.mmap2(PID, 0x4000_0000, 4096, 0, "//anon", 501);
         writer.sample(PID, 2000, &[0x4000_0004], None);

@@ -1,4 +1,4 @@
-//! An output of an earlier run, which a run that fails must leave as it was.
+//! Output of an earlier run, which a failing run must not change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use super::{capture, inject, scratch, tools};
 
-/// All that is called after an output: the profile and its objects, each with its content.
+/// All files of an output: the profile and its objects, with their content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct State {
     pub profile: Option<Vec<u8>>,
@@ -28,14 +28,14 @@ impl State {
     }
 }
 
-/// What is left of an output that was not finished.
+/// Returns the temporary files that an unfinished run left.
 pub fn left_over(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let is_hidden = |path: &PathBuf| tools::text(path).contains("/.jitinject-");
     entries.filter(is_hidden).collect()
 }
 
-/// An input, and an output of an earlier run.
+/// An input, and the output of an earlier run.
 pub struct Scene {
     pub folder: tempfile::TempDir,
     pub input: PathBuf,
@@ -56,7 +56,7 @@ impl Scene {
         }
     }
 
-    /// Runs the program from a shell that does `first`.
+    /// Runs jitinject in a shell after the command `first`.
     pub fn run_after(&self, first: &str, more: &[&str]) -> Output {
         Command::new("sh")
             .args(["-c", &format!("{first}; exec \"$@\""), "sh"])

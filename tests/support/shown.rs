@@ -1,5 +1,4 @@
-//! What readers show of a profile: a small reader in Rust, and each perf that `PERF_PROGRAMS` names, which must
-//! show the same.
+//! Reads profiles with a small reader in Rust, and with each perf in `PERF_PROGRAMS`, which must print the same.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -19,8 +18,8 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use super::generator::Expected;
 use super::perf::{self, Event, Frame, Sample, UNKNOWN, without_addresses};
 
-/// The samples of a profile with their recorded call chains, by time. Only functions in objects of jitinject have
-/// names: programs, libraries and kernels differ from machine to machine.
+/// Returns the samples of a profile with their recorded call chains, by time. Only functions in jitinject's
+/// objects have names: programs, libraries and kernels differ between machines.
 pub fn stacks(profile: &Path) -> Vec<Sample> {
     let shown = read(profile);
     let samples = in_order(shown.iter().map(Shown::stack).collect());
@@ -37,7 +36,7 @@ pub fn stacks(profile: &Path) -> Vec<Sample> {
     samples
 }
 
-/// The same, but only the sampled functions, each as a call chain of one.
+/// Returns only the sampled functions, each as a call chain of one.
 pub fn leaves(profile: &Path) -> Vec<Sample> {
     let shown = read(profile);
     let samples = in_order(shown.iter().map(Shown::leaf).collect());
@@ -48,7 +47,7 @@ pub fn leaves(profile: &Path) -> Vec<Sample> {
     samples
 }
 
-/// Their names, also of samples without a time; in the order of the file then.
+/// Returns the names of the sampled functions in file order, including those of samples without a time.
 pub fn symbols(profile: &Path) -> Vec<String> {
     let shown = read(profile).into_iter();
     let symbols: Vec<String> = shown.map(|shown| shown.leaf.symbol).collect();
@@ -59,7 +58,7 @@ pub fn symbols(profile: &Path) -> Vec<String> {
     symbols
 }
 
-/// The same with all that is known of each sample.
+/// Returns all fields of each sample.
 pub fn events(profile: &Path) -> Vec<Event> {
     let mut events: Vec<Event> = read(profile).into_iter().map(|shown| shown.event).collect();
     events.sort_by_key(|event| (event.time, event.pid, event.tid));
@@ -67,7 +66,7 @@ pub fn events(profile: &Path) -> Vec<Event> {
     for program in perf::named_programs() {
         let mut others = without_addresses(perf::events_in_objects(&program, profile));
         others.sort_by_key(|event| (event.time, event.pid, event.tid));
-        // perf makes up names for events that have none.
+        // perf invents names for events without one.
         for (other, event) in others.iter_mut().zip(&events) {
             if event.name.is_empty() {
                 other.name.clear();
@@ -78,12 +77,12 @@ pub fn events(profile: &Path) -> Vec<Event> {
     events
 }
 
-/// Compares what is shown of an output with what was made.
+/// Compares the samples of an output with the expected ones.
 pub fn assert_named(output: &Path, expected: &[Expected]) {
     assert_expected(stacks(output), expected);
 }
 
-/// The same with what some perf shows, which unwinds copies of stacks, too.
+/// Does the same with the output of a perf program, which unwinds copies of stacks, too.
 pub fn assert_named_by(program: &str, output: &Path, expected: &[Expected]) {
     assert_expected(perf::stacks_in_objects(program, output, &[]), expected);
 }
@@ -102,7 +101,7 @@ fn assert_expected(shown: Vec<Sample>, expected: &[Expected]) {
     assert!(wrong.is_empty(), "{} wrong, the first: {}", wrong.len(), wrong[0]);
 }
 
-/// Samples of one moment have no order of their own.
+/// Sorts samples; those of the same time are sorted by PID.
 fn in_order(mut samples: Vec<Sample>) -> Vec<Sample> {
     samples.sort_by_key(|sample| (sample.time, sample.pid));
     samples
@@ -119,10 +118,10 @@ fn assert_same<T: PartialEq + std::fmt::Debug>(program: &str, profile: &Path, ou
     );
 }
 
-/// A sample as this reader sees it.
+/// A sample as read by this reader.
 struct Shown {
     event: Event,
-    /// The function at the sampled address.
+    /// Function at the sampled address.
     leaf: Frame,
     has_stack: bool,
 }
@@ -150,7 +149,7 @@ fn read(profile: &Path) -> Vec<Shown> {
     let mut file = File::open(profile).unwrap();
     file.read_exact(&mut start).unwrap();
     let file = File::open(profile).unwrap();
-    // Behind the magic number, a pipe has the size of its header in either byte order, and nothing else.
+    // A pipe's header has only its size, in either endianness, after the magic number.
     match start[8..] == 16u64.to_le_bytes() || start[8..] == 16u64.to_be_bytes() {
         true => {
             let PerfFileReader {
@@ -169,22 +168,22 @@ fn read(profile: &Path) -> Vec<Shown> {
     }
 }
 
-/// A mapping; it starts where the key in its table says.
+/// A mapping; its start address is the key in [`Mappings`].
 #[derive(Clone)]
 struct Mapping {
     end: u64,
-    /// The file's offset at its start.
+    /// File offset of its start.
     offset: u64,
     file: Rc<str>,
     is_code: bool,
 }
 
-/// The address space of a process.
+/// Address space of a process.
 type Mappings = BTreeMap<u64, Mapping>;
 
 /// A function in an object.
 struct Function {
-    /// Offsets in the file.
+    /// File offsets.
     start: u64,
     end: u64,
     name: String,
@@ -195,7 +194,7 @@ struct Reader {
     processes: HashMap<i32, Mappings>,
     threads: HashMap<i32, String>,
     objects: HashMap<Rc<str>, Vec<Function>>,
-    /// Of events, by their ids, as EVENT_UPDATE records have them.
+    /// Event names by ID, from EVENT_UPDATE records.
     names: HashMap<u64, String>,
 }
 
@@ -223,7 +222,7 @@ impl Reader {
         samples
     }
 
-    /// Notes the name of an event.
+    /// Stores the name of an event.
     fn update(&mut self, record: &RawUserRecord<'_>) {
         const NAME: u64 = 2;
         let mut data = record.data;
@@ -238,7 +237,7 @@ impl Reader {
     }
 
     fn record(&mut self, attr: usize, record: &RawEventRecord<'_>) -> Option<Shown> {
-        /// Of a FORK: perf made it for a process that it found, and the child may run another program.
+        /// In a FORK record: perf synthesized it for an existing process, and the child may run another program.
         const FORK_EXEC: u16 = 1 << 13;
         match record.parse().unwrap() {
             EventRecord::Mmap2(map) => {
@@ -295,7 +294,7 @@ impl Reader {
             match context(address) {
                 Context::Of(next) => mode = next,
                 Context::None => frames.push(frame(address, mode)),
-                // perf takes the whole chain for damaged.
+                // perf treats the whole chain as damaged.
                 Context::Invalid => {
                     frames.clear();
                     break;
@@ -328,7 +327,7 @@ impl Reader {
         }
     }
 
-    /// The function at an address of a process.
+    /// Returns the function at an address of a process.
     fn frame(&mut self, pid: i32, address: u64, mode: CpuMode) -> Frame {
         let mut frame = Frame {
             address,
@@ -360,16 +359,16 @@ impl Reader {
     }
 }
 
-/// The words of a recorded call chain.
+/// Returns the words of a recorded call chain.
 fn chain(sample: &SampleRecord<'_>) -> impl Iterator<Item = u64> {
     let chain = sample.callchain.as_ref();
     let count = chain.map_or(0, |chain| chain.len());
     (0..count).filter_map(move |at| chain?.get(at))
 }
 
-/// What a word of a call chain says of the addresses after it.
+/// Effect of a word in a call chain on the addresses after it.
 enum Context {
-    /// Nothing: it is an address.
+    /// None: the word is an address.
     None,
     Of(CpuMode),
     Invalid,
@@ -389,7 +388,7 @@ fn context(word: u64) -> Context {
     }
 }
 
-/// Maps something, over whatever was there.
+/// Adds a mapping, which replaces what it overlaps.
 fn put(mappings: &mut Mappings, start: u64, mapping: Mapping) {
     let end = mapping.end;
     let overlapped: Vec<u64> = mappings
@@ -412,7 +411,7 @@ fn put(mappings: &mut Mappings, start: u64, mapping: Mapping) {
     mappings.insert(start, mapping);
 }
 
-/// The functions of an object by their offsets in the file. One that is not there has none.
+/// Returns the functions of an object by file offset; none if the file does not exist.
 fn functions(path: &Path) -> Vec<Function> {
     let Ok(bytes) = std::fs::read(path) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Lines and inlined calls of addresses, as the addr2line crate finds them.
+//! Resolves addresses to lines and inlined calls with the addr2line crate.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use object::{Object, ObjectSection};
 
 use super::lines::Site;
 
-/// The chain of each address in an object, the innermost function first. Relative paths have no `./` in front.
+/// Returns the call chain of each address in an object, innermost function first. Relative paths have no leading
+/// `./`.
 pub fn sites(object: &Path, addresses: &[u64]) -> Vec<Vec<Site>> {
     let bytes = std::fs::read(object).unwrap();
     let file = object::File::parse(&*bytes).unwrap();

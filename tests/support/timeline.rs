@@ -1,4 +1,4 @@
-//! Pages of `jitinject timeline`, and what is in them.
+//! Creates and parses pages of `jitinject timeline`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{capture, jitinject, said, tools};
 
-/// Makes a page of a profile in a folder. Returns its path, and what the program said.
+/// Creates the page of a profile in a directory. Returns its path and the program's standard error.
 pub fn page_of(folder: &Path, input: &Path, more: &[&str]) -> (PathBuf, String) {
     let output = folder.join("timeline.html");
     let ran = jitinject()
@@ -18,7 +18,7 @@ pub fn page_of(folder: &Path, input: &Path, more: &[&str]) -> (PathBuf, String) 
     (output, said(&ran))
 }
 
-/// The same of a recording, whose dumps may lie anywhere in its folder.
+/// Creates the page of a recording, whose dumps may be anywhere in its directory.
 pub fn page_of_capture(folder: &Path, name: &str) -> PathBuf {
     let dumps = capture::folder(name);
     page_of(
@@ -29,19 +29,19 @@ pub fn page_of_capture(folder: &Path, name: &str) -> PathBuf {
     .0
 }
 
-/// The values in a page.
+/// Values in a page.
 pub struct Values(pub Value);
 
-/// A box: a function at its place.
+/// A box of the page: a function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     pub name: String,
     pub pid: u64,
     pub start: u64,
     pub end: u64,
-    /// On the profile's clock; `None` if that was before the recording.
+    /// Start on the profile's clock; `None` if it was before the recording.
     pub from: Option<u64>,
-    /// The same; `None` if it was there in the end.
+    /// End on the profile's clock; `None` if the function was loaded until the end.
     pub until: Option<u64>,
     pub samples: u64,
 }
@@ -60,7 +60,7 @@ impl Values {
         self.0[table][column].as_array().unwrap().iter()
     }
 
-    /// A column of numbers.
+    /// Returns a column of integers.
     pub fn numbers(&self, table: &str, column: &str) -> Vec<u64> {
         let numbers = self.column(table, column);
         numbers.map(|number| number.as_u64().unwrap()).collect()
@@ -76,7 +76,7 @@ impl Values {
         self.0["processes"][process]["pid"].as_u64().unwrap()
     }
 
-    /// All boxes.
+    /// Returns all boxes.
     pub fn boxes(&self) -> Vec<Placed> {
         let functions = self.numbers("boxes", "function");
         let (regions, offsets) = (self.numbers("boxes", "region"), self.numbers("boxes", "offset"));
@@ -100,7 +100,7 @@ impl Values {
         boxes.collect()
     }
 
-    /// Of each function, its process, its name, its tier and its samples.
+    /// Returns process, name, tier and samples of each function.
     pub fn functions(&self) -> Vec<(u64, String, Option<String>, u64)> {
         let (names, processes) = (
             self.numbers("functions", "name"),
@@ -122,7 +122,7 @@ impl Values {
         functions.collect()
     }
 
-    /// Of each part of the recording that has any, the process, the series, the part, and the samples.
+    /// Returns process, series, bin and samples of each part of the recording with samples.
     pub fn share(&self) -> Vec<(u64, u64, u64, u64)> {
         let [process, series, bin, samples] =
             ["process", "series", "bin", "samples"].map(|column| self.numbers("share", column));

@@ -1,10 +1,10 @@
-//! Other programs. Their exit status and what they print on standard output count; what they say on standard error
-//! differs from machine to machine.
+//! Runs other programs. Only exit status and standard output are checked, because standard error differs between
+//! machines.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Runs a program, whatever its exit status. One that can't be started fails the test.
+/// Runs a program, whatever its exit status. Panics if it cannot be started.
 pub fn output(program: &str, arguments: &[&str]) -> Output {
     Command::new(program)
         .args(arguments)
@@ -13,7 +13,7 @@ pub fn output(program: &str, arguments: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("{program}: {error}; scripts/test installs it"))
 }
 
-/// Runs a program, which must succeed, and returns what it printed.
+/// Runs a program, which must succeed; returns its standard output.
 pub fn run(program: &str, arguments: &[&str]) -> String {
     let output = output(program, arguments);
     assert!(
@@ -26,7 +26,7 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a linter, which reports by its exit status and on either output, and returns its whole report.
+/// Runs a linter, which may report on either output; returns the whole report.
 pub fn report(program: &str, arguments: &[&str]) -> String {
     let output = output(program, arguments);
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -34,12 +34,12 @@ pub fn report(program: &str, arguments: &[&str]) -> String {
     text
 }
 
-/// Runs a program and returns what it printed on standard error.
+/// Runs a program and returns its standard error.
 pub fn errors(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output(program, arguments).stderr).into_owned()
 }
 
-/// A path as an argument.
+/// Converts a path to an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }

@@ -1,4 +1,4 @@
-//! The functions that the numbers in XRay traces stand for, as `llvm-xray extract` prints them.
+//! XRay function IDs, as `llvm-xray extract` prints them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub fn binary(name: &str) -> Vec<u8> {
     std::fs::read(capture::folder(name).join("work")).unwrap()
 }
 
-/// Addresses by number, as `llvm-xray extract` prints them.
+/// Parses the function addresses by ID in the output of `llvm-xray extract`.
 pub fn extracted(yaml: &str) -> BTreeMap<u32, Address> {
     let lines = yaml.lines().filter(|line| line.starts_with("- {"));
     let field = |line: &str, name: &str| {
@@ -38,7 +38,7 @@ pub fn ours(functions: &Functions) -> BTreeMap<u32, Address> {
 pub fn map() -> Map {
     Map {
         is_64: true,
-        order: ByteOrder::Little,
+        endian: ByteOrder::Little,
         machine: 62,
         version: 2,
         relocations: Relocations::Inside,

@@ -1,15 +1,16 @@
-//! The records of real XRay traces as `llvm-xray convert` prints them.
+//! Records of real XRay traces, as `llvm-xray convert` prints them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use jitinject::runtime::xray::{Fault, Index, Trace, What};
+use jitinject::diagnostics::Issue;
+use jitinject::runtime::xray::{Index, Trace, What};
 use jitinject::tally::Tally;
 
 use super::capture::{self, gunzipped};
 use super::{tools, xray_trace};
 
-/// Real traces, and those of older versions that were made from one of them.
+/// Real traces, and traces of older versions derived from one of them.
 pub const SOUND: [&str; 9] = [
     "xray-basic19",
     "xray-fdr-pie14",
@@ -22,31 +23,31 @@ pub const SOUND: [&str; 9] = [
     "xray-joined-tsc-defclock14",
 ];
 
-/// Its buffers end too early, since it has typed events.
+/// A trace whose buffers end too early, because it has typed events.
 pub const SHORT: &str = "xray-fdr-typed19";
 
-/// A trace.
+/// Reads a trace.
 pub fn real(name: &str) -> Vec<u8> {
     std::fs::read(capture::folder(name).join("trace.xray")).unwrap()
 }
 
-/// A record as llvm-xray prints it, with its arguments, but for thread and process.
+/// A record with its arguments as llvm-xray prints it, without thread and process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     pub tick: u64,
     pub cpu: u16,
     pub kind: String,
-    /// `None` for events, for which llvm-xray has any number there.
+    /// `None` for events, for which llvm-xray prints an arbitrary ID.
     pub function: Option<u32>,
     pub arguments: Vec<u64>,
     pub data: String,
 }
 
-/// By process, where it is told, and thread; in the order of time.
+/// Records by process, if known, and thread; by ascending time.
 pub type Lines = BTreeMap<(Option<i32>, i32), Vec<Line>>;
 
-/// Of one trace, with what was wrong with its records and buffers.
-pub fn ours(file: &[u8]) -> (Lines, Tally<Fault>) {
+/// Returns the records of a trace, and the faults in its records and buffers.
+pub fn ours(file: &[u8]) -> (Lines, Tally<Issue>) {
     let trace = Trace::parse(file).unwrap();
     let index = Index::of(&trace);
     let mut faults = index.faults.clone();
@@ -89,7 +90,7 @@ pub fn ours(file: &[u8]) -> (Lines, Tally<Fault>) {
     (lines, faults)
 }
 
-/// What llvm-xray converts a trace to.
+/// Parses a trace converted by llvm-xray.
 pub fn theirs(yaml: &str) -> Lines {
     let mut lines = Lines::new();
     for line in yaml.lines().filter(|line| line.starts_with("  - {")) {
@@ -135,7 +136,7 @@ pub fn assert_same(name: &str, ours: &Lines, theirs: &Lines) {
     }
 }
 
-/// What llvm-xray said of a recording when it was made.
+/// Returns the stored output of llvm-xray for a recording.
 pub fn told(name: &str) -> Option<String> {
     let folder = capture::folder(name);
     let files = ["convert-nomap.yaml.gz", "convert.yaml.gz"].map(|file| folder.join(file));
@@ -147,7 +148,7 @@ pub fn converted(path: &Path) -> String {
     tools::run("llvm-xray", &["convert", "-f", "yaml", tools::text(path)])
 }
 
-/// A buffer that all versions can tell.
+/// Returns a buffer with records that all versions support.
 pub fn buffer() -> xray_trace::Buffer<'static> {
     let record = |(tick, what)| xray_trace::Record { tick, cpu: 3, what };
     let records = [

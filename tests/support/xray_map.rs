@@ -1,40 +1,40 @@
-//! Writes ELF files that have an instrumentation map of XRay and little else.
+//! Writes ELF files with an XRay instrumentation map and little else.
 
 use jitinject::bytes::ByteOrder;
 
-/// Where the map is loaded, relative to the file's start; it need not be aligned.
+/// Load address of the map, relative to the start of the file; it need not be aligned.
 const MAP: u64 = 0x5003;
-/// Where the index is.
+/// Load address of the index.
 const INDEX: u64 = 0x9000;
 
-/// How addresses get into a file that is loaded anywhere.
+/// Kind of relocations in a position-independent file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Relocations {
-    /// They don't: the file is loaded where it says.
+    /// No relocations: the file is loaded at its linked address.
     None,
-    /// Beside the place, which has zeros.
+    /// The addend is in the relocation; the relocated address contains zeros.
     Beside,
-    /// In the place.
+    /// The addend is at the relocated address.
     Inside,
 }
 
-/// The forms that `xray_fn_idx` has had.
+/// Formats of `xray_fn_idx`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum IndexForm {
-    /// Where the entries start and end.
+    /// Start and end addresses of the entries.
     Absolute,
-    /// Where they start, relative to there, and how many they are.
+    /// Relative start address of the entries, and their number.
     Relative,
 }
 
-/// A file.
+/// Content of a file.
 #[derive(Clone, Debug)]
 pub struct Map {
     pub is_64: bool,
-    pub order: ByteOrder,
-    /// ELF's number of the machine.
+    pub endian: ByteOrder,
+    /// ELF machine ID.
     pub machine: u16,
-    /// Of the entries.
+    /// Version of the entries.
     pub version: u8,
     pub relocations: Relocations,
     pub index: Option<IndexForm>,
@@ -57,12 +57,12 @@ impl Map {
 
     fn put(&self, out: &mut Vec<u8>, value: u64) {
         match self.is_64 {
-            true => self.order.put_u64(out, value),
-            false => self.order.put_u32(out, value as u32),
+            true => self.endian.write_u64(out, value),
+            false => self.endian.write_u32(out, value as u32),
         }
     }
 
-    /// The map, and where what address is to be put.
+    /// Returns the map and its relocations: the address of each, and its value.
     fn map(&self) -> (Vec<u8>, Vec<(u64, u64)>) {
         let (mut out, mut relocated) = (Vec::new(), Vec::new());
         for (function, kinds) in &self.functions {
@@ -128,7 +128,7 @@ impl Map {
     fn note(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for field in [4, self.build_id.len() as u32, 3] {
-            self.order.put_u32(&mut out, field);
+            self.endian.write_u32(&mut out, field);
         }
         out.extend(b"GNU\0");
         out.extend(&self.build_id);
@@ -136,7 +136,7 @@ impl Map {
         out
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn write(&self) -> Vec<u8> {
         let (map, relocated) = self.map();
         let section = |name, kind, address, data| Section {
@@ -179,37 +179,41 @@ impl Map {
     }
 
     fn header(&self, sections_at: u64, sections: u16) -> Vec<u8> {
-        let order = self.order;
+        let endian = self.endian;
         let mut out = b"\x7fELF".to_vec();
-        out.extend([1 + u8::from(self.is_64), 1 + u8::from(order == ByteOrder::Big), 1]);
+        out.extend([
+            1 + u8::from(self.is_64),
+            1 + u8::from(endian == ByteOrder::Big),
+            1,
+        ]);
         out.resize(16, 0);
         let kind = if self.relocations == Relocations::None {
             2
         } else {
             3
         };
-        order.put_u16(&mut out, kind);
-        order.put_u16(&mut out, self.machine);
-        order.put_u32(&mut out, 1);
+        endian.write_u16(&mut out, kind);
+        endian.write_u16(&mut out, self.machine);
+        endian.write_u32(&mut out, 1);
         for field in [0, 0, sections_at] {
             self.put(&mut out, field);
         }
-        order.put_u32(&mut out, 0);
+        endian.write_u32(&mut out, 0);
         let (header, section_header) = if self.is_64 { (64, 64) } else { (52, 40) };
         for field in [header, 0, 0, section_header, sections, sections - 1] {
-            order.put_u16(&mut out, field);
+            endian.write_u16(&mut out, field);
         }
         out
     }
 
     fn section_header(&self, out: &mut Vec<u8>, it: &Section, place: u64, name: u32) {
-        self.order.put_u32(out, name);
-        self.order.put_u32(out, it.kind);
+        self.endian.write_u32(out, name);
+        self.endian.write_u32(out, it.kind);
         for field in [2, it.address, place, it.data.len() as u64] {
             self.put(out, field);
         }
-        self.order.put_u32(out, 0);
-        self.order.put_u32(out, 0);
+        self.endian.write_u32(out, 0);
+        self.endian.write_u32(out, 0);
         let entry = if it.kind == 4 { 3 * self.pointer() } else { 0 };
         for field in [1 + 3 * u64::from(it.kind == 7), entry] {
             self.put(out, field);

@@ -1,4 +1,4 @@
-//! Writes traces of XRay, in all versions and both byte orders, as LLVM's runtimes did.
+//! Writes XRay traces in all versions and both endiannesses, as LLVM's runtimes did.
 
 use jitinject::bytes::ByteOrder;
 use jitinject::runtime::xray::{Mode, What};
@@ -15,10 +15,10 @@ pub const VERSIONS: [(Mode, u16); 8] = [
     (Mode::Basic, 3),
 ];
 
-/// What stands where nothing has a meaning.
+/// Value of unused bytes.
 const GARBAGE: u8 = 0xaa;
 
-/// A buffer of a thread.
+/// Buffer of a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer<'a> {
     pub process: i32,
@@ -28,7 +28,7 @@ pub struct Buffer<'a> {
     pub records: Vec<Record<'a>>,
 }
 
-/// A record, as a reader tells it but for where it is. Arguments have time and processor of their entries.
+/// A record without its offset. Argument records have time and CPU of their entry records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record<'a> {
     pub tick: u64,
@@ -36,37 +36,37 @@ pub struct Record<'a> {
     pub what: What<'a>,
 }
 
-/// A trace that is being written.
+/// Writer of a trace.
 pub struct Writer {
     mode: Mode,
     version: u16,
-    order: ByteOrder,
-    /// Bytes of each buffer, which in version 1 it has in the file.
+    endian: ByteOrder,
+    /// Size of each buffer in bytes; in version 1, every buffer has this size in the file.
     buffer_size: u64,
-    /// Whether what typed events take is counted as LLVM's runtimes do.
+    /// Whether the size of typed events is counted wrongly, as LLVM's runtimes do.
     loses_bytes: bool,
-    /// The last one of basic mode, which arguments repeat.
+    /// Last function of basic mode, which argument records repeat.
     function: u32,
     out: Vec<u8>,
 }
 
 impl Writer {
-    /// Starts with a header.
-    pub fn new(mode: Mode, version: u16, order: ByteOrder, buffer_size: u64) -> Self {
+    /// Starts a trace with its header.
+    pub fn new(mode: Mode, version: u16, endian: ByteOrder, buffer_size: u64) -> Self {
         let mut out = Vec::new();
-        order.put_u16(&mut out, version);
-        order.put_u16(&mut out, u16::from(mode == Mode::Fdr));
-        out.extend(match order {
+        endian.write_u16(&mut out, version);
+        endian.write_u16(&mut out, u16::from(mode == Mode::Fdr));
+        out.extend(match endian {
             ByteOrder::Little => [GARBAGE & !3 | 3, GARBAGE, GARBAGE, GARBAGE],
             ByteOrder::Big => [GARBAGE | 0xc0, GARBAGE, GARBAGE, GARBAGE],
         });
-        order.put_u64(&mut out, 1_000_000_000);
-        order.put_u64(&mut out, buffer_size);
+        endian.write_u64(&mut out, 1_000_000_000);
+        endian.write_u64(&mut out, buffer_size);
         out.extend([GARBAGE; 8]);
         Self {
             mode,
             version,
-            order,
+            endian,
             buffer_size,
             loses_bytes: false,
             function: 0,
@@ -74,17 +74,17 @@ impl Writer {
         }
     }
 
-    /// From now on, writes no more of a buffer than LLVM's runtimes do.
+    /// From now on, truncates buffers as LLVM's runtimes do.
     pub fn lose_bytes(&mut self) {
         self.loses_bytes = true;
     }
 
-    /// The trace.
+    /// Returns the trace.
     pub fn finish(self) -> Vec<u8> {
         self.out
     }
 
-    /// Writes a buffer, and returns where each of its records starts.
+    /// Writes a buffer; returns the offset of each of its records.
     pub fn buffer(&mut self, buffer: &Buffer<'_>) -> Vec<u64> {
         match self.mode {
             Mode::Fdr => self.fdr_buffer(buffer),
@@ -97,14 +97,14 @@ impl Writer {
     }
 
     fn fdr_buffer(&mut self, buffer: &Buffer<'_>) -> Vec<u64> {
-        let mut content = Content::new(self.version, self.order);
-        content.metadata(0, |order, body| order.put_u32(body, buffer.thread as u32));
-        content.metadata(4, |order, body| {
-            order.put_u64(body, buffer.wall.0);
-            order.put_u32(body, buffer.wall.1);
+        let mut content = Content::new(self.version, self.endian);
+        content.metadata(0, |endian, body| endian.write_u32(body, buffer.thread as u32));
+        content.metadata(4, |endian, body| {
+            endian.write_u64(body, buffer.wall.0);
+            endian.write_u32(body, buffer.wall.1);
         });
         if self.version >= 3 {
-            content.metadata(9, |order, body| order.put_u32(body, buffer.process as u32));
+            content.metadata(9, |endian, body| endian.write_u32(body, buffer.process as u32));
         }
         if let Some(first) = buffer.records.first() {
             content.new_cpu(first.cpu, first.tick);
@@ -118,7 +118,7 @@ impl Writer {
                 "{} bytes are needed",
                 content.out.len()
             );
-            // What was there before: records.
+            // Stale content: older records.
             let stale = [0x20, 0, 0, 0, 9, 0, 0, 0];
             let filler = stale.iter().cycle().take(size - content.out.len());
             content.out.extend(filler);
@@ -128,8 +128,8 @@ impl Writer {
                 let lost = 16 * buffer.records.iter().filter(typed).count();
                 content.out.truncate(content.out.len().saturating_sub(lost));
             }
-            let mut extents = Content::new(self.version, self.order);
-            extents.metadata(7, |order, body| order.put_u64(body, content.out.len() as u64));
+            let mut extents = Content::new(self.version, self.endian);
+            extents.metadata(7, |endian, body| endian.write_u64(body, content.out.len() as u64));
             self.out.extend(extents.out);
         }
         let start = self.out.len();
@@ -139,34 +139,34 @@ impl Writer {
 
     fn basic_record(&mut self, buffer: &Buffer<'_>, record: &Record<'_>) -> u64 {
         let start = self.out.len();
-        let (order, out) = (self.order, &mut self.out);
+        let (endian, out) = (self.endian, &mut self.out);
         let process = match self.version {
             3 => buffer.process as u32,
             _ => u32::from_ne_bytes([GARBAGE; 4]),
         };
         if let What::Argument(argument) = record.what {
-            order.put_u16(out, 1);
+            endian.write_u16(out, 1);
             out.extend([GARBAGE; 2]);
-            order.put_u32(out, self.function);
-            order.put_u32(out, buffer.thread as u32);
-            order.put_u32(out, process);
-            order.put_u64(out, argument);
+            endian.write_u32(out, self.function);
+            endian.write_u32(out, buffer.thread as u32);
+            endian.write_u32(out, process);
+            endian.write_u64(out, argument);
         } else {
             let (action, function) = action(&record.what).expect("there are no events in basic mode");
             self.function = function;
-            order.put_u16(out, 0);
+            endian.write_u16(out, 0);
             out.extend([record.cpu as u8, action]);
-            order.put_u32(out, function);
-            order.put_u64(out, record.tick);
-            order.put_u32(out, buffer.thread as u32);
-            order.put_u32(out, process);
+            endian.write_u32(out, function);
+            endian.write_u64(out, record.tick);
+            endian.write_u32(out, buffer.thread as u32);
+            endian.write_u32(out, process);
         }
         out.resize(start + 32, GARBAGE);
         start as u64
     }
 }
 
-/// Number of action, and function.
+/// Returns the action and the function ID.
 fn action(what: &What<'_>) -> Option<(u8, u32)> {
     match *what {
         What::Enter { function } => Some((0, function)),
@@ -177,20 +177,20 @@ fn action(what: &What<'_>) -> Option<(u8, u32)> {
     }
 }
 
-/// The content of a buffer of the flight data recorder.
+/// Content of a flight data recorder buffer.
 struct Content {
     version: u16,
-    order: ByteOrder,
+    endian: ByteOrder,
     cpu: u16,
     base: u64,
     out: Vec<u8>,
 }
 
 impl Content {
-    fn new(version: u16, order: ByteOrder) -> Self {
+    fn new(version: u16, endian: ByteOrder) -> Self {
         Self {
             version,
-            order,
+            endian,
             cpu: 0,
             base: 0,
             out: Vec::new(),
@@ -199,28 +199,28 @@ impl Content {
 
     fn metadata(&mut self, kind: u8, body: impl FnOnce(ByteOrder, &mut Vec<u8>)) {
         let end = self.out.len() + 16;
-        self.out.push(match self.order {
+        self.out.push(match self.endian {
             ByteOrder::Little => kind << 1 | 1,
             ByteOrder::Big => kind | 0x80,
         });
-        body(self.order, &mut self.out);
+        body(self.endian, &mut self.out);
         self.out.resize(end, GARBAGE);
     }
 
     fn new_cpu(&mut self, cpu: u16, tick: u64) {
-        self.metadata(2, |order, body| {
-            order.put_u16(body, cpu);
-            order.put_u64(body, tick);
+        self.metadata(2, |endian, body| {
+            endian.write_u16(body, cpu);
+            endian.write_u64(body, tick);
         });
         (self.cpu, self.base) = (cpu, tick);
     }
 
     fn wrap(&mut self, tick: u64) {
-        self.metadata(3, |order, body| order.put_u64(body, tick));
+        self.metadata(3, |endian, body| endian.write_u64(body, tick));
         self.base = tick;
     }
 
-    /// Writes a record, with what it needs in front, and returns where it starts.
+    /// Writes a record, with the metadata that must precede it; returns its offset.
     fn record(&mut self, record: &Record<'_>) -> usize {
         let has_own_cpu = self.version == 4 && matches!(record.what, What::Custom { .. });
         if record.cpu != self.cpu && !has_own_cpu {
@@ -232,7 +232,7 @@ impl Content {
         match record.what {
             What::Argument(argument) => {
                 let start = self.out.len();
-                self.metadata(6, |order, body| order.put_u64(body, argument));
+                self.metadata(6, |endian, body| endian.write_u64(body, argument));
                 start
             }
             What::Custom { payload } => self.event(5, record, None, payload),
@@ -249,18 +249,18 @@ impl Content {
         }
         let delta = fits(self.base).unwrap();
         let start = self.out.len();
-        let word = match self.order {
+        let word = match self.endian {
             ByteOrder::Little => u32::from(action) << 1 | function << 4,
             ByteOrder::Big => u32::from(action) << 28 | function,
         };
-        self.order.put_u32(&mut self.out, word);
-        self.order.put_u32(&mut self.out, delta);
+        self.endian.write_u32(&mut self.out, word);
+        self.endian.write_u32(&mut self.out, delta);
         self.base = tick;
         start
     }
 
     fn event(&mut self, number: u8, record: &Record<'_>, kind: Option<u16>, payload: &[u8]) -> usize {
-        // Between the ends of all ticks, there is none that fits.
+        // `None` if the distance exceeds 32 bits.
         let delta = |base: u64| i32::try_from(i128::from(record.tick) - i128::from(base)).ok();
         let has_delta = self.version >= 5;
         if has_delta && delta(self.base).is_none() {
@@ -268,15 +268,15 @@ impl Content {
         }
         let start = self.out.len();
         let (base, version) = (self.base, self.version);
-        self.metadata(number, |order, body| {
-            order.put_u32(body, payload.len() as u32);
+        self.metadata(number, |endian, body| {
+            endian.write_u32(body, payload.len() as u32);
             match has_delta {
-                true => order.put_u32(body, delta(base).unwrap() as u32),
-                false => order.put_u64(body, record.tick),
+                true => endian.write_u32(body, delta(base).unwrap() as u32),
+                false => endian.write_u64(body, record.tick),
             }
             match kind {
-                Some(kind) => order.put_u16(body, kind),
-                None if version == 4 => order.put_u16(body, record.cpu),
+                Some(kind) => endian.write_u16(body, kind),
+                None if version == 4 => endian.write_u16(body, record.cpu),
                 None => {}
             }
         });

@@ -1,9 +1,9 @@
-//! What a LOAD record says, by itself.
+//! Checks of a single LOAD record.
 
 use crate::bytes::steers_terminal;
 use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::names::is_encoded_twice;
-use crate::check::rules::jitdump as rules;
+use crate::diagnostics::rules::jitdump as rules;
 use crate::runtime::jitdump::{Dump, Load};
 
 /// Checks the record at `offset`.

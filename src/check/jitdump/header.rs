@@ -1,18 +1,18 @@
-//! The header of a jitdump, and the name of the file.
+//! Checks of a jitdump's header and file name.
 
 use std::ops::RangeInclusive;
 
 use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::HEADER;
-use crate::check::rules::{Rule, jitdump as rules};
+use crate::diagnostics::rules::{Rule, jitdump as rules};
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::runtime::jitdump::{Dump, Header, header};
 
-/// How much later than the first record a header's time is believed to be: some runtimes make the file while others of
-/// their threads have begun.
+/// Tolerance for a header time that is later than the first record's, in nanoseconds: some runtimes create the file
+/// when other threads are already running.
 const MAX_LATER: u64 = 1_000_000_000;
 
-// Where the fields stand.
+// Offsets of the header's fields.
 const VERSION: u64 = 4;
 const SIZE: u64 = 8;
 const MACHINE: u64 = 12;
@@ -21,7 +21,7 @@ const PID: u64 = 20;
 const TIME: u64 = 24;
 const FLAGS: u64 = 32;
 
-/// Checks header and name.
+/// Checks the header and the file name.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Findings) {
     let header = *dump.header();
     let mut add = |rule, offset, message: String| {
@@ -38,7 +38,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
     if header.counts_cycles() {
         add(&rules::CYCLES, FLAGS, String::new());
     }
-    let padding = header.order.u32_at(file, PADDING).unwrap_or(0);
+    let padding = header.endian.u32_at(file, PADDING).unwrap_or(0);
     if padding != 0 {
         add(&rules::PADDING, PADDING as u64, format!("{padding:#x}"));
     }
@@ -58,15 +58,15 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
     }
     check_name(&header, name, &mut add);
     if dump.records(0).is_none() {
-        // Behind the header there may be nothing to go to.
+        // The file may end after the header.
         add(&rules::NO_FUNCTIONS, 0, String::new());
     }
 }
 
-/// Whether the time of a header, which may be missing, is not on the clock of the `first` record, or not in its unit.
+/// Returns whether the header's time, if present, is on another clock than the `first` record's, or in another unit.
 ///
-/// A program may compile its first function hours after it has made the file; so of a time that is earlier, only its
-/// magnitude tells.
+/// A program may compile its first function hours after it creates the file. If the header's time is earlier, only its
+/// magnitude is checked.
 fn is_of_another_clock(header: &Header, first: u64) -> bool {
     let time = header.time;
     let is_later = time > first.saturating_add(MAX_LATER);
@@ -74,31 +74,31 @@ fn is_of_another_clock(header: &Header, first: u64) -> bool {
     time != 0 && first != 0 && (is_later || is_earlier)
 }
 
-/// Whether an earlier time is that of CLOCK_REALTIME in seconds or microseconds, the years from 2014 to 2100.
+/// Returns whether an earlier time is CLOCK_REALTIME in seconds or microseconds, in the years from 2014 to 2100.
 fn is_on_calendar(time: u64, first: u64) -> bool {
     const YEARS: RangeInclusive<u64> = 1_400_000_000..=4_100_000_000;
-    /// As nanoseconds, the microseconds are what a machine has that has run for some weeks; so the first function must
-    /// have come a day later.
+    /// Read as nanoseconds, such microseconds are the uptime of a machine that has run for some weeks. Therefore the
+    /// first function must be more than a day later.
     const DAY: u64 = 86_400_000_000_000;
     let is_earlier_by = |least: u64| first.checked_sub(time).is_some_and(|by| by > least);
     let is_microseconds = YEARS.contains(&(time / 1_000_000)) && is_earlier_by(DAY);
     is_microseconds || YEARS.contains(&time) && is_earlier_by(MAX_LATER)
 }
 
-/// Whether an earlier time is shortly before the first record's, once it is taken for microseconds, milliseconds or
+/// Returns whether an earlier time is shortly before the first record's if it is read as microseconds, milliseconds or
 /// seconds.
 fn is_in_larger_unit(time: u64, first: u64) -> bool {
     const UNITS: [u64; 3] = [1_000, 1_000_000, 1_000_000_000];
-    /// A minute.
+    /// One minute, in nanoseconds.
     const SHORTLY: u64 = 60_000_000_000;
     let expected = first.saturating_sub(SHORTLY)..=first.saturating_add(MAX_LATER);
     let is_expected = |unit: &u64| expected.contains(&time.saturating_mul(*unit));
     first > SHORTLY && UNITS.iter().any(is_expected)
 }
 
-/// perf takes a file's name for that of a dump where there is nothing but the number of the process in it.
+/// Checks the file name: perf finds a jitdump only by a name whose only variable part is the PID.
 ///
-/// A file of another name than those that runtimes give to dumps was renamed since, which the runtime can't help.
+/// A file with another name than runtimes give was renamed later, which the runtime can't avoid.
 fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static Rule, u64, String)) {
     let number = name
         .strip_prefix(b"jit-")

@@ -1,11 +1,12 @@
-//! The lines of a function, as they stand in its records.
+//! Checks of a function's line records.
 
 use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::{names, rule_of};
-use crate::check::rules::{Rule, debug_info as rules};
+use crate::diagnostics::Issue;
+use crate::diagnostics::rules::{Rule, debug_info as rules};
 use crate::runtime::jitdump::debug_info::{self, Entry, FunctionRef};
 use crate::runtime::jitdump::record::Place as RecordPlace;
-use crate::runtime::jitdump::{Dump, Fault, Records};
+use crate::runtime::jitdump::{Dump, Records};
 
 /// Checks the lines of a function.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Findings) {
@@ -14,8 +15,8 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
     };
     if let Some(place) = function.debug_info2 {
         let faults = dump.sources(&view).faults;
-        // Where that record says nothing, the other one's are among them.
-        let is_own = |fault: Fault| faults.places(fault).contains(&place.offset);
+        // If DEBUG_INFO2 has no lines, the faults include those of DEBUG_INFO.
+        let is_own = |fault: Issue| faults.places(fault).contains(&place.offset);
         findings.add_faults(&faults, |fault| {
             Some((rule_of(fault).filter(|_| is_own(fault))?, ""))
         });
@@ -23,39 +24,39 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
     let Some(place) = function.debug_info else {
         return;
     };
-    let subject = FunctionRef {
+    let function_ref = FunctionRef {
         name: view.name,
         range: view.range,
     };
-    let order = dump.header().order;
+    let endian = dump.header().endian;
     let content = Records::content(file, place).unwrap_or_default();
-    match debug_info::entries(content, subject, order) {
+    match debug_info::entries(content, function_ref, endian) {
         None => findings.add(&rules::UNREADABLE, place.offset, Place::default),
         Some(entries) => Lines {
             entries,
-            subject,
-            bias: dump.conventions().bias,
+            function_ref,
+            bias: dump.quirks().bias,
             place,
             findings,
         }
-        .check(order.u64_at(content, 0)),
+        .check(endian.u64_at(content, 0)),
     }
 }
 
-/// The entries of one record.
+/// Entries of one DEBUG_INFO record.
 struct Lines<'l, 'a> {
     entries: Vec<Entry<'a>>,
-    subject: FunctionRef<'a>,
-    /// What the writer adds to all addresses.
+    function_ref: FunctionRef<'a>,
+    /// Offset that the writer adds to all addresses, in bytes.
     bias: u64,
     place: RecordPlace,
     findings: &'l mut Findings,
 }
 
 impl Lines<'_, '_> {
-    /// Checks the record, which says that it is of the function at `address`.
+    /// Checks the record, whose `code_addr` is `address`.
     fn check(mut self, address: Option<u64>) {
-        let start = self.subject.range.start;
+        let start = self.function_ref.range.start;
         if address != Some(start.0) {
             let address = address.unwrap_or(0);
             self.note(&rules::OTHER_ADDRESS, 1, || {
@@ -65,8 +66,8 @@ impl Lines<'_, '_> {
         let count = |fits: &dyn Fn(&Entry<'_>) -> bool| {
             self.entries.iter().filter(|entry| fits(entry)).count() as u64
         };
-        let size = i128::from(self.subject.range.size());
-        let offset = |entry: &Entry<'_>| self.subject.offset(entry, self.bias);
+        let size = i128::from(self.function_ref.range.size());
+        let offset = |entry: &Entry<'_>| self.function_ref.offset(entry, self.bias);
         let is_sound = |entry: &Entry<'_>| !entry.is_odd();
         let is_line = |entry: &Entry<'_>| is_sound(entry) && !entry.is_end();
         let lines = count(&is_line);
@@ -104,7 +105,9 @@ impl Lines<'_, '_> {
 
     fn note(&mut self, rule: &'static Rule, count: u64, message: impl FnOnce() -> String) {
         self.findings.add_many(rule, count, self.place.offset, || {
-            Place::at("DEBUG_INFO").of(self.subject.name).saying(message())
+            Place::at("DEBUG_INFO")
+                .of(self.function_ref.name)
+                .saying(message())
         });
     }
 }

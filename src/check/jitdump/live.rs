@@ -1,8 +1,8 @@
-//! Which code lies where, in the order of time.
+//! Checks for overlapping code, in time order.
 
 use crate::check::findings::{Findings, Place, shown_name};
 use crate::check::jitdump::unwinding::mapped_size;
-use crate::check::rules::{Rule, jitdump as rules, unwinding};
+use crate::diagnostics::rules::{Rule, jitdump as rules, unwinding};
 use crate::hash::{HashMap, HashSet};
 use crate::range_map::RangeMap;
 use crate::runtime::jitdump::record::{self, Step};
@@ -10,19 +10,19 @@ use crate::runtime::jitdump::{self as format, Dump, Moved, Records};
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::units::{Address, AddressRange};
 
-/// A function that was put over another one, or whose tables reach over it.
+/// A function that overlaps an earlier one, with its code or with its unwinding tables.
 #[derive(Clone, Copy)]
 struct Over {
-    /// The type of the record that put it there.
+    /// Type of the record that loaded or moved it.
     record: &'static str,
-    /// Where that stands.
+    /// Offset of that record.
     offset: u64,
     function: u32,
     range: AddressRange,
     other: u32,
 }
 
-/// Checks where code is loaded and moved to.
+/// Checks the addresses that code is loaded at or moved to.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     let moves = moves(file, dump);
     let mut processes: HashMap<u32, RangeMap<u32>> = HashMap::default();
@@ -57,7 +57,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
         if let Some(over) = first.and_then(over) {
             over.tell(&rules::OVERLAP, dump, findings);
         }
-        // perf gives no tables to the map of code that was moved.
+        // perf maps no tables with code that was moved.
         let tail = match event.change {
             Change::Load => tail(file, dump, function, range),
             _ => None,
@@ -65,7 +65,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
         let hidden = tail.and_then(|tail| live.overlapping(tail).next());
         tails.extend(hidden.and_then(|(_, other)| over(other)));
     }
-    // Where memory is used again, what lies behind a function may be gone, too: nobody tells.
+    // Where memory is reused, the code after a function may also have been freed without a record.
     for over in tails.iter().filter(|over| !overwritten.contains(&over.other)) {
         over.tell(&unwinding::MAPPED_OVER, dump, findings);
     }
@@ -83,13 +83,13 @@ impl Over {
     }
 }
 
-/// Where the MOVE record stands of each time, process, and pair of addresses; the first one, if there are several.
+/// Returns the offset of each MOVE record by time, process, and old and new address. Of several, it is the first.
 fn moves(file: &[u8], dump: &Dump<'_>) -> HashMap<(RuntimeTime, u32, Address, Address), u64> {
     let mut offsets = HashMap::default();
     let header = dump.header();
     let records = format::records(file, header).filter_map(Step::record);
     for record in records.filter(|record| record.kind == record::MOVE) {
-        if let Some(moved) = Moved::parse(&record, header.order) {
+        if let Some(moved) = Moved::parse(&record, header.endian) {
             let key = (moved.time, moved.pid, moved.from, moved.to);
             offsets.entry(key).or_insert(moved.offset);
         }
@@ -97,7 +97,7 @@ fn moves(file: &[u8], dump: &Dump<'_>) -> HashMap<(RuntimeTime, u32, Address, Ad
     offsets
 }
 
-/// Where a function comes to lie; what is moved is no more where it was.
+/// Returns the new addresses of a function, and removes a moved one from its old addresses.
 fn range_of(dump: &Dump<'_>, event: &CodeEvent, live: &mut RangeMap<u32>) -> Option<AddressRange> {
     let range = dump.range(event.function)?;
     let (from, to) = match event.change {
@@ -113,10 +113,10 @@ fn range_of(dump: &Dump<'_>, event: &CodeEvent, live: &mut RangeMap<u32>) -> Opt
     AddressRange::new(to, range.size())
 }
 
-/// What perf maps behind the code of a function, of which it makes the map longer.
+/// Returns the addresses after the function's code that perf adds to its mapping.
 fn tail(file: &[u8], dump: &Dump<'_>, function: u32, range: AddressRange) -> Option<AddressRange> {
     let place = dump.records(function)?.unwinding?;
-    let mapped = mapped_size(Records::content(file, place)?, dump.header().order);
+    let mapped = mapped_size(Records::content(file, place)?, dump.header().endian);
     let start = range.size().checked_next_multiple_of(8)?;
     AddressRange::new(Address(range.start.0.checked_add(start)?), mapped)
 }

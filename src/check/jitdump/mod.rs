@@ -1,4 +1,4 @@
-//! Checking jitdumps: what their reader tells, and what it and others put up with.
+//! Checks of jitdumps: faults that the reader reports, and errors that it and other readers tolerate.
 
 mod functions;
 mod header;
@@ -11,26 +11,27 @@ mod unwinding;
 
 use crate::bytes::ByteOrder;
 use crate::check::findings::{Findings, Place};
-use crate::check::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
+use crate::diagnostics::Issue;
+use crate::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::hash::HashMap;
 use crate::machine::Machine;
 use crate::runtime::jitdump::header::SIZE;
 use crate::runtime::jitdump::record::{self, Record};
-use crate::runtime::jitdump::{self as format, Dump, Error, Fault, Load, Records, debug_info2};
+use crate::runtime::jitdump::{self as format, Dump, Load, Records, debug_info2};
 
-/// What the header is called where a place is told.
+/// Name of the header in findings.
 const HEADER: &str = "header";
 
-/// Checks a file of this base name; returns how many records it has, and what is wrong.
+/// Checks a file with this base name. Returns the number of its records, and the findings.
 pub(super) fn check(file: &[u8], name: &[u8]) -> (u64, Findings) {
     let mut findings = Findings::default();
-    // What the file does not tell of its machine makes no difference here.
+    // The machine, if the header has none, makes no difference here.
     let dump = match Dump::parse(file, Machine::host()) {
         Ok(dump) => dump,
         Err(error) => {
-            let rule = match error {
-                Error::Empty => &rules::EMPTY,
-                Error::TooShort(_) | Error::NotAJitdump(_) => &rules::SHORT_HEADER,
+            let rule = match error.issue {
+                Issue::JitdumpEmpty => &rules::EMPTY,
+                _ => &rules::SHORT_HEADER,
             };
             findings.add(rule, 0, || Place::at(HEADER).saying(error.to_string()));
             return (0, findings);
@@ -44,40 +45,40 @@ pub(super) fn check(file: &[u8], name: &[u8]) -> (u64, Findings) {
     (records, findings)
 }
 
-/// The rule that a fault breaks; `None` of those that are looked at more closely here.
-fn rule_of(fault: Fault) -> Option<&'static Rule> {
+/// Returns the rule that a fault breaks; `None` for faults that this module checks in more detail.
+fn rule_of(fault: Issue) -> Option<&'static Rule> {
     Some(match fault {
-        Fault::Version(_) | Fault::HeaderSize | Fault::UnknownRecord => return None,
-        Fault::UnknownFlags => &rules::UNKNOWN_FLAGS,
-        Fault::SkippedBytes => &rules::SKIPPED_BYTES,
-        Fault::RepairedSize => &rules::WRONG_SIZE,
-        Fault::CutTail => &rules::CUT_TAIL,
-        Fault::Duplicate => &rules::DUPLICATE,
-        Fault::BadLoad => &rules::BAD_LOAD,
-        Fault::LongName => &rules::LONG_NAME,
-        Fault::BadMove => &rules::BAD_MOVE,
-        Fault::DebugInfoUnpaired => &debug_info::WITHOUT_LOAD,
-        Fault::UnwindingUnpaired => &unwinding_rules::WITHOUT_LOAD,
-        Fault::BadUnwinding => &unwinding_rules::UNREADABLE,
-        Fault::TierUnpaired => &debug_info::TIER_WITHOUT_LOAD,
-        Fault::BadExtension => &debug_info::BAD_EXTENSION,
-        Fault::BadDebugInfo => &debug_info::UNREADABLE,
-        Fault::RepairedName => &debug_info::DAMAGED_NAMES,
-        Fault::EntryOutside => &debug_info::BEHIND_CODE,
-        Fault::EntryAstray => &debug_info::ASTRAY,
-        Fault::CallAstray => &debug_info::CALLS_ASTRAY,
+        Issue::JitdumpUnknownFlags => &rules::UNKNOWN_FLAGS,
+        Issue::JitdumpSkippedBytes => &rules::SKIPPED_BYTES,
+        Issue::JitdumpRepairedSize => &rules::WRONG_SIZE,
+        Issue::JitdumpCutTail => &rules::CUT_TAIL,
+        Issue::JitdumpDuplicate => &rules::DUPLICATE,
+        Issue::JitdumpBadLoad => &rules::BAD_LOAD,
+        Issue::JitdumpLongName => &rules::LONG_NAME,
+        Issue::JitdumpBadMove => &rules::BAD_MOVE,
+        Issue::JitdumpDebugInfoUnpaired => &debug_info::WITHOUT_LOAD,
+        Issue::JitdumpUnwindingUnpaired => &unwinding_rules::WITHOUT_LOAD,
+        Issue::JitdumpBadUnwinding => &unwinding_rules::UNREADABLE,
+        Issue::JitdumpTierUnpaired => &debug_info::TIER_WITHOUT_LOAD,
+        Issue::JitdumpBadExtension => &debug_info::BAD_EXTENSION,
+        Issue::JitdumpBadDebugInfo => &debug_info::UNREADABLE,
+        Issue::JitdumpRepairedFileName => &debug_info::DAMAGED_NAMES,
+        Issue::JitdumpLineOutside => &debug_info::BEHIND_CODE,
+        Issue::JitdumpLineInvalid => &debug_info::ASTRAY,
+        Issue::JitdumpCallInvalid => &debug_info::CALLS_ASTRAY,
+        _ => return None,
     })
 }
 
-/// Tells of each place what record stands there, and of which function it is.
+/// Adds the type of record and the function to each place.
 fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
-    /// What is known of an offset.
+    /// Type of the record at an offset, and the index of its function.
     type Known = (&'static str, Option<u32>);
     let nameless = findings.places_mut().filter(|place| place.record.is_empty());
     let mut known: HashMap<u64, Known> = nameless.map(|place| (place.offset, ("", None))).collect();
     for record in format::records(file, dump.header()).filter_map(record::Step::record) {
         if let Some(known) = known.get_mut(&record.offset) {
-            known.0 = kind_name(&record, dump.header().order);
+            known.0 = kind_name(&record, dump.header().endian);
         }
     }
     for number in 0.. {
@@ -104,7 +105,7 @@ fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
         place.record = if is_header { HEADER } else { record };
         let load = number.and_then(|number| {
             let content = Records::content(file, dump.records(number)?.load)?;
-            Load::parse(content, dump.header().order)
+            Load::parse(content, dump.header().endian)
         });
         if let Some(load) = load {
             *place = std::mem::take(place).of(load.name);
@@ -112,8 +113,9 @@ fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     }
 }
 
-/// What the specification calls a record, or its author an extension: of those, what stands in it tells first.
-fn kind_name(record: &Record<'_>, order: ByteOrder) -> &'static str {
+/// Returns the name of a record type in the specification or in samply's extensions. DEBUG_INFO2 is detected by
+/// content, since it has several types.
+fn kind_name(record: &Record<'_>, endian: ByteOrder) -> &'static str {
     match record.kind {
         record::LOAD => "LOAD",
         record::MOVE => "MOVE",
@@ -121,7 +123,7 @@ fn kind_name(record: &Record<'_>, order: ByteOrder) -> &'static str {
         record::CLOSE => "CLOSE",
         record::UNWINDING_INFO => "UNWINDING_INFO",
         record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE
-            if debug_info2::layout(record.content, order).is_some() =>
+            if debug_info2::layout(record.content, endian).is_some() =>
         {
             "DEBUG_INFO2"
         }

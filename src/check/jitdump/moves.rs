@@ -1,24 +1,24 @@
-//! MOVE records: whether the number in each is that of the function which lies where it says.
+//! Checks of MOVE records: whether the `code_index` in each is that of the function at the old address.
 
 use crate::check::findings::shown_name;
 use crate::hash::{HashMap, HashSet};
 use crate::runtime::jitdump::{Dump, Load, Moved};
 use crate::units::Address;
 
-/// Where functions are, as a reader knows that has come up to some record, by their numbers in the file's order.
+/// Functions by address and `code_index`, as of some record in the file. Functions are indexes in file order.
 #[derive(Debug, Default)]
 pub(super) struct CodeAddresses {
-    /// The last function of each process and `code_index`.
+    /// Last function of each process and `code_index`.
     by_index: HashMap<(u32, u64), u32>,
-    /// The last function of each process and address.
+    /// Last function of each process and address.
     by_address: HashMap<(u32, Address), u32>,
-    /// The same of any process.
+    /// Each `code_index` and address used in any process.
     indexes: HashSet<u64>,
     addresses: HashSet<Address>,
 }
 
 impl CodeAddresses {
-    /// Notes a function; returns the one of its process that had the same `code_index`.
+    /// Adds a function. Returns the one of its process that had the same `code_index`.
     pub(super) fn load(&mut self, number: u32, load: &Load<'_>) -> Option<u32> {
         self.put(load.pid, load.start, number);
         self.indexes.insert(load.index);
@@ -30,8 +30,8 @@ impl CodeAddresses {
         self.addresses.insert(address);
     }
 
-    /// Notes a move; returns what is wrong with it beyond what the reader tells, which takes what it can find in
-    /// other processes for inherited.
+    /// Applies a move. Returns what is wrong with it, unless the reader reports it. The reader assumes that a function
+    /// found only in another process was inherited.
     pub(super) fn moved(&mut self, moved: &Moved, dump: &Dump<'_>) -> Option<String> {
         let Moved {
             pid, from, to, index, ..
@@ -39,7 +39,7 @@ impl CodeAddresses {
         let by_index = self.by_index.get(&(pid, index)).copied();
         let by_address = self.by_address.remove(&(pid, from));
         let is_known_elsewhere = self.indexes.contains(&index) || self.addresses.contains(&from);
-        // As where a buffer was written out twice.
+        // A repeated move, for example because a buffer was flushed twice.
         let is_there = by_index.is_some_and(|number| self.by_address.get(&(pid, to)) == Some(&number));
         if let Some(number) = by_address.or(by_index) {
             self.put(pid, to, number);

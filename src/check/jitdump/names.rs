@@ -1,7 +1,7 @@
-//! Names: what has happened to them on their way, as far as it can be seen.
+//! Checks of function and file names.
 
-/// Whether a name is UTF-8 whose bytes were taken for characters, and encoded once more: it has characters that are not
-/// ASCII, each of them would fit into a byte, and the bytes are UTF-8.
+/// Returns whether a name is UTF-8 that was read as Latin-1 and encoded again: it is not ASCII, and its characters as
+/// single bytes are valid UTF-8.
 pub(super) fn is_encoded_twice(name: &str) -> bool {
     if name.is_ascii() {
         return false;
@@ -11,8 +11,8 @@ pub(super) fn is_encoded_twice(name: &str) -> bool {
     bytes.is_ok_and(|bytes| std::str::from_utf8(&bytes).is_ok())
 }
 
-/// Whether the name of a source file says where it is only together with something else: it does not start at the root,
-/// has no scheme or drive, and is no file that a runtime has made up.
+/// Returns whether the path of a source file is relative: it does not start at the root, has no scheme or drive, and is
+/// not a synthetic name of a runtime.
 pub(super) fn is_relative(path: &[u8]) -> bool {
     let starts_elsewhere = path.first().is_some_and(|first| b"/\\<[(".contains(first));
     !path.is_empty() && !starts_elsewhere && !path.contains(&b':')

@@ -1,30 +1,30 @@
-//! The records of a jitdump, one by one, as a reader meets them that knows only those before.
+//! Checks of each record of a jitdump, using only the records before it, as other readers do.
 
 use crate::bytes::ByteOrder;
 use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::moves::CodeAddresses;
 use crate::check::jitdump::{functions, lines, unwinding};
-use crate::check::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
+use crate::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::runtime::jitdump::debug_info2::{self, Layout};
 use crate::runtime::jitdump::record::{self, PREFIX_SIZE, Record, Step};
 use crate::runtime::jitdump::{self as format, Dump, Load, Moved, Records};
 
-/// The number under which samply reads DEBUG_INFO2: positions that know their callers, and no other layout.
+/// Record type with which samply reads DEBUG_INFO2 in the layout of positions with their callers.
 const POSITIONS: u32 = record::JIT_TIER;
 
-/// Checks all records; returns how many there are.
+/// Checks all records. Returns their number.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u64 {
     let mut walk = Walk {
         file,
         dump,
-        order: dump.header().order,
+        endian: dump.header().endian,
         count: 0,
         functions: 0,
         last_time: 0,
         empty: None,
         is_closed: false,
         last: Last::default(),
-        whereabouts: CodeAddresses::default(),
+        addresses: CodeAddresses::default(),
         findings,
     };
     let (mut last, mut end) = (0, 0);
@@ -46,27 +46,27 @@ fn end_of(record: &Record<'_>) -> u64 {
     record.offset.saturating_add(size as u64)
 }
 
-/// Where the records are that perf takes for the next function's.
+/// Offsets of the records that perf assigns to the next function.
 #[derive(Clone, Copy, Default)]
 struct Last {
     debug_info: Option<u64>,
     unwinding: Option<u64>,
 }
 
-/// What a walk remembers.
+/// State of the walk over the records.
 struct Walk<'w, 'a> {
     file: &'a [u8],
     dump: &'w Dump<'a>,
-    order: ByteOrder,
+    endian: ByteOrder,
     count: u64,
-    /// How many functions have come, which are numbered in the order of the file.
+    /// Number of functions so far, which are indexed in file order.
     functions: u32,
     last_time: u64,
-    /// The last record, if it has no content.
+    /// Offset of the last record, if it has no content.
     empty: Option<u64>,
     is_closed: bool,
     last: Last,
-    whereabouts: CodeAddresses,
+    addresses: CodeAddresses,
     findings: &'w mut Findings,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Walk<'_, 'a> {
             record::CLOSE => self.is_closed = true,
             record::UNWINDING_INFO => {
                 self.last.unwinding = Some(record.offset);
-                unwinding::check(record, self.order, self.findings);
+                unwinding::check(record, self.endian, self.findings);
             }
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(record),
             kind => self.findings.add(&rules::UNKNOWN_RECORD, record.offset, || {
@@ -122,7 +122,7 @@ impl<'a> Walk<'_, 'a> {
 
     fn load(&mut self, record: &Record<'a>) {
         let last = std::mem::take(&mut self.last);
-        let Some(load) = Load::parse(record.content, self.order) else {
+        let Some(load) = Load::parse(record.content, self.endian) else {
             return;
         };
         let number = self.functions;
@@ -148,9 +148,9 @@ impl<'a> Walk<'_, 'a> {
         lines::check(self.file, self.dump, number, self.findings);
     }
 
-    /// A function's number is its own, unless its record is there twice.
+    /// Checks that a function's `code_index` is unique, unless its record is a duplicate.
     fn check_index(&mut self, number: u32, record: &Record<'_>, load: &Load<'_>) {
-        let Some(before) = self.whereabouts.load(number, load) else {
+        let Some(before) = self.addresses.load(number, load) else {
             return;
         };
         let content = |number| Records::content(self.file, self.dump.records(number)?.load);
@@ -163,10 +163,10 @@ impl<'a> Walk<'_, 'a> {
     }
 
     fn moved(&mut self, record: &Record<'_>) {
-        let Some(moved) = Moved::parse(record, self.order) else {
+        let Some(moved) = Moved::parse(record, self.endian) else {
             return;
         };
-        if let Some(message) = self.whereabouts.moved(&moved, self.dump) {
+        if let Some(message) = self.addresses.moved(&moved, self.dump) {
             self.findings.add(&rules::ODD_MOVE, record.offset, || {
                 Place::default().saying(message)
             });
@@ -178,7 +178,7 @@ impl<'a> Walk<'_, 'a> {
         self.findings.add(&debug_info::EXTENSION, record.offset, || {
             Place::default().saying(format!("type {kind}"))
         });
-        let layout = debug_info2::layout(record.content, self.order);
+        let layout = debug_info2::layout(record.content, self.endian);
         let layout = match layout {
             None => return,
             Some(Layout::Positions(_)) if kind == POSITIONS => return,
@@ -190,7 +190,8 @@ impl<'a> Walk<'_, 'a> {
         });
     }
 
-    /// Checks what is known at the end: the last record, or damage, is from `last` to `end`.
+    /// Runs the checks at the end of the file. The last record, or damage, is from `last` to `end`. Returns the number
+    /// of records.
     fn finish(mut self, last: u64, end: u64) -> u64 {
         let rest = (self.file.len() as u64).saturating_sub(end);
         if self.count > 0 {

@@ -1,17 +1,17 @@
-//! Unwinding information, as it stands in its record.
+//! Checks of a single UNWINDING_INFO record.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::check::findings::{Findings, Place};
-use crate::check::rules::unwinding as rules;
+use crate::diagnostics::rules::unwinding as rules;
 use crate::runtime::jitdump::record::Record;
 use crate::runtime::jitdump::unwinding::{Placement, Sizes, Unwinding};
 
-/// Checks a record. What can't be understood is told by the reader.
-pub(super) fn check(record: &Record<'_>, order: ByteOrder, findings: &mut Findings) {
-    let rule = match Unwinding::parse(record.content, order) {
+/// Checks a record. The reader reports records that are invalid.
+pub(super) fn check(record: &Record<'_>, endian: ByteOrder, findings: &mut Findings) {
+    let rule = match Unwinding::parse(record.content, endian) {
         Err(_) => return,
         Ok(None) => &rules::HEADER_ALONE,
-        Ok(Some(_)) if sizes(record.content, order).is_some_and(|sizes| sizes.header == 0) => {
+        Ok(Some(_)) if sizes(record.content, endian).is_some_and(|sizes| sizes.header == 0) => {
             &rules::NO_HEADER
         }
         Ok(Some(unwinding)) => match unwinding.placement {
@@ -22,11 +22,11 @@ pub(super) fn check(record: &Record<'_>, order: ByteOrder, findings: &mut Findin
     findings.add(rule, record.offset, Place::default);
 }
 
-/// How much longer perf makes the map of the function.
-pub(super) fn mapped_size(content: &[u8], order: ByteOrder) -> u64 {
-    sizes(content, order).map_or(0, |sizes| sizes.mapped)
+/// Returns the number of bytes by which perf extends the mapping of the function.
+pub(super) fn mapped_size(content: &[u8], endian: ByteOrder) -> u64 {
+    sizes(content, endian).map_or(0, |sizes| sizes.mapped)
 }
 
-fn sizes(content: &[u8], order: ByteOrder) -> Option<Sizes> {
-    Sizes::read(&mut Reader::new(content, order))
+fn sizes(content: &[u8], endian: ByteOrder) -> Option<Sizes> {
+    Sizes::read(&mut Reader::new(content, endian))
 }

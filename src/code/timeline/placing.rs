@@ -1,36 +1,37 @@
-//! Putting code and maps into one address space, in the order of time.
+//! Applies maps and code events to one address space, in the order of time.
 
 use crate::code::history::Builder;
 use crate::code::process::{Map, SpaceId};
 use crate::code::timeline::{
-    Code, CodeMapping, Fault, FreedRange, FunctionId, Layers, Memory, PlacedEvent, Timeline,
+    Code, CodeMapping, FreedRange, FunctionId, Layers, Memory, PlacedEvent, Timeline,
 };
+use crate::diagnostics::Issue;
 use crate::hash::HashMap;
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 
-/// How many pieces of inherited code are looked at, all together, to find out what is left of code that a process moves.
+/// Maximum number of ranges of inherited code to check, in all processes together, for what is left of moved code.
 pub(super) const MAX_PIECES: usize = 1 << 22;
 
-/// An address space whose code is being put in place.
+/// An address space under construction.
 pub(super) struct Placing<'a> {
-    /// What was put in place before, among it all that this one is a copy of.
+    /// Finished address spaces, including all ancestors of this one.
     timeline: &'a mut Timeline,
     space: SpaceId,
-    /// What it started as a copy of, and when.
+    /// Address space that this one was forked from, and the time of the fork.
     parent: Option<(SpaceId, Time)>,
     code: Builder<Code>,
     memory: Builder<Memory>,
-    /// Where each function was put last.
+    /// Latest mapping of each function, as its index and range.
     latest: HashMap<FunctionId, (u32, AddressRange)>,
-    /// How many mappings and freed ranges it has so far.
+    /// Number of its mappings and freed ranges so far.
     sequence: u32,
-    /// How many pieces of inherited code may still be looked at.
+    /// Number of ranges of inherited code that may still be checked.
     pieces: &'a mut usize,
 }
 
 impl<'a> Placing<'a> {
-    /// An empty address space, or a copy of one.
+    /// Creates an empty address space, or a copy of its parent.
     pub(super) fn new(
         timeline: &'a mut Timeline,
         space: SpaceId,
@@ -49,11 +50,11 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// The history of the address space, from its maps and its code, each in the order of time.
+    /// Builds the history from maps and code events, each in the order of time.
     pub(super) fn layers(mut self, maps: &[Map], events: &[PlacedEvent]) -> Layers {
         let mut events = events.iter().peekable();
         for map in maps {
-            // Of the same moment, code comes first: that is how the new records are placed.
+            // Code precedes maps of the same time, as the injected records do in the output.
             while let Some(event) = events.next_if(|event| event.time <= map.time) {
                 self.place(event);
             }
@@ -82,7 +83,7 @@ impl<'a> Placing<'a> {
                 self.memory.put(piece, map.time, Memory::New);
             }
         }
-        // What is memory already stays as old as it is.
+        // Memory that is already mapped keeps its start time.
         for gap in self.memory.gaps(map.range, |memory| memory != Memory::File) {
             self.memory.put(gap, map.time, Memory::Anonymous);
         }
@@ -113,8 +114,8 @@ impl<'a> Placing<'a> {
         next
     }
 
-    /// A move, of the function that is here where it starts from. Processes that write to one dump may each have put
-    /// another one there, and who has inherited which, their file does not tell.
+    /// Replaces the function of a move by the one at the source address here. Processes that write to one dump may
+    /// each have another function there, and the dump does not have which process inherited which.
     fn of_this_space(&self, event: &PlacedEvent) -> Option<PlacedEvent> {
         let (to, from) = (event.range?, event.left?);
         let Code::Function(at) = self.code_at(from.start)? else {
@@ -132,7 +133,7 @@ impl<'a> Placing<'a> {
         })
     }
 
-    /// What a dump says is at an address now, here or in what the address space is a copy of.
+    /// Returns the current content of an address according to a dump, including inherited code.
     fn code_at(&self, address: Address) -> Option<Code> {
         let is_hidden = || self.memory.at(address).is_some_and(Memory::hides_inherited);
         match (self.code.at(address), self.parent) {
@@ -142,7 +143,7 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Ends the stay of a function at `range`, where nothing else has been put since.
+    /// Frees the parts of `range` where a function is still current.
     fn vacate(&mut self, event: &PlacedEvent, range: AddressRange) {
         let left = match self.latest.get(&event.function) {
             Some(&(mapping, at)) if at == range => {
@@ -166,7 +167,7 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// The parts of `range` in which an inherited function is still.
+    /// Returns the parts of `range` that still have an inherited function.
     fn inherited_pieces(&mut self, function: FunctionId, range: AddressRange) -> Vec<AddressRange> {
         let Some((parent, time)) = self.parent else {
             return Vec::new();
@@ -178,14 +179,14 @@ impl<'a> Placing<'a> {
             .timeline
             .pieces_of(function, parent, time, visible.clone(), self.pieces);
         found.unwrap_or_else(|| {
-            self.timeline.faults.add(Fault::TooManyPieces, 0);
+            self.timeline.faults.add(Issue::MovesNotFollowed, 0);
             visible
         })
     }
 }
 
 impl Timeline {
-    /// What a dump says is at an address of an address space.
+    /// Returns the content of an address according to a dump, including inherited code.
     fn code_at(&self, space: SpaceId, address: Address, time: Time) -> Option<Code> {
         for (_, layers, time) in self.lookups(space, time) {
             if let Some(code) = layers.code.at(address, time) {
@@ -199,8 +200,8 @@ impl Timeline {
         None
     }
 
-    /// The parts of `ranges` at which a function is; `None` if there are more than `limit` pieces to be looked at, which
-    /// becomes less by those that were.
+    /// Returns the parts of `ranges` that have a function. Subtracts the number of checked ranges from `limit`;
+    /// returns `None` if that is not enough.
     fn pieces_of(
         &self,
         function: FunctionId,
@@ -241,7 +242,7 @@ impl Timeline {
     }
 }
 
-/// Adds a range to others, joined with the last one if that ends where it starts.
+/// Adds a range, merged with the last one if that ends where it starts.
 fn add(ranges: &mut Vec<AddressRange>, range: AddressRange) {
     match ranges.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,

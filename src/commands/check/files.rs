@@ -1,31 +1,28 @@
-//! Finding, opening and checking files.
+//! Search, opening and checking of files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jitinject::bytes::printable;
 use jitinject::check::{self, Report};
+use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::MappedFile;
 use jitinject::files::search::{files_below, shown};
 use jitinject::inject::is_standard;
 use jitinject::runtime::FileKind;
 
 use crate::commands::input::{Opened, base_name};
-use crate::terminal::say;
+use crate::terminal::report;
 
-/// Why a file can't be checked that can be read.
-const NONE_OF_THESE: &str = "is no jitdump, no log of Mono's profiler and no trace of XRay";
-
-/// A file, and what was found.
+/// A checked file.
 #[derive(Debug)]
 pub struct Checked {
-    /// Which, without what could steer a terminal.
+    /// Path, without control characters.
     pub path: String,
-    /// What is wrong with it; or why it can't be checked, as the rest of a sentence about it.
-    pub result: Result<Report, String>,
+    /// Findings, or why it cannot be checked.
+    pub result: Result<Report, Diagnostic>,
 }
 
-/// Checks all files, one by one as they are asked for.
+/// Checks files lazily.
 pub fn all(paths: &[PathBuf]) -> impl Iterator<Item = Checked> {
     paths.iter().flat_map(|path| {
         let is_folder = || fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
@@ -40,12 +37,11 @@ pub fn all(paths: &[PathBuf]) -> impl Iterator<Item = Checked> {
     })
 }
 
-/// All in a folder that is a file of one of the kinds, or has the name of one, whatever is in it. What else lies there
-/// is nobody's business.
+/// Checks the files in a directory that have the content or the name of a runtime file.
 fn below(folder: &Path) -> impl Iterator<Item = Checked> {
-    let mut notes = Vec::new();
-    let files = files_below(folder, &mut notes);
-    notes.iter().for_each(|note| say(&format!("warning: {note}")));
+    let mut diagnostics = Vec::new();
+    let files = files_below(folder, &mut diagnostics);
+    diagnostics.iter().for_each(report);
     let mut found = files.into_iter().filter_map(|path| {
         let result = check_found(&path)?;
         Some(Checked {
@@ -55,43 +51,42 @@ fn below(folder: &Path) -> impl Iterator<Item = Checked> {
     });
     let first = found.next().unwrap_or_else(|| Checked {
         path: shown(folder),
-        result: Err("has no jitdump, log or trace in it".to_owned()),
+        result: Err(Diagnostic::new(Issue::NotAFolderOfFiles).in_file(folder)),
     });
     std::iter::once(first).chain(found)
 }
 
-fn check_found(path: &Path) -> Option<Result<Report, String>> {
+fn check_found(path: &Path) -> Option<Result<Report, Diagnostic>> {
     let name = base_name(path);
     let has_name = FileKind::of_name(name).is_some();
     let file = match MappedFile::open(path) {
         Ok(file) => file,
-        Err(error) => return has_name.then(|| Err(cannot_read(&error))),
+        Err(error) => return has_name.then(|| Err(Diagnostic::cannot_read(path, &error))),
     };
     match FileKind::of(&file) {
         None if !has_name => None,
         _ => Some(
             Opened::of(file)
-                .map_err(|error| cannot_read(&error))
+                .map_err(|error| Diagnostic::cannot_read(path, &error))
                 .and_then(check),
         ),
     }
 }
 
-fn check_named(path: &Path) -> Result<Report, String> {
+fn check_named(path: &Path) -> Result<Report, Diagnostic> {
     let opened = Opened::open(path);
-    opened.map_err(|error| cannot_read(&error)).and_then(check)
+    opened
+        .map_err(|error| Diagnostic::cannot_read(path, &error))
+        .and_then(check)
 }
 
-fn check(opened: Opened) -> Result<Report, String> {
-    let kind = opened.kind().ok_or(NONE_OF_THESE)?;
+fn check(opened: Opened) -> Result<Report, Diagnostic> {
+    let unknown = || Diagnostic::new(Issue::NotARuntimeFile).in_file(opened.file.path());
+    let kind = opened.kind().ok_or_else(unknown)?;
     let name = base_name(opened.file.path());
     let report = check::check(kind, &opened.file, name, &opened.packing_faults());
     match opened.file.has_shrunk() {
-        true => Err("was cut while it was read".to_owned()),
+        true => Err(Diagnostic::new(Issue::FileShrunk).in_file(opened.file.path())),
         false => Ok(report),
     }
-}
-
-fn cannot_read(error: &std::io::Error) -> String {
-    printable(format!("cannot be read: {error}").as_bytes())
 }

@@ -1,28 +1,28 @@
-//! Telling what was found, to people and to programs.
+//! Output of findings as text and JSON.
 
 use std::io::{self, Write};
 
-use anstyle::Style;
 use jitinject::bytes::printable;
 use jitinject::check::{Finding, Place, Report, Severity};
+use jitinject::diagnostics::Diagnostic;
 use jitinject::runtime::FileKind;
 use jitinject::summary::count;
 use serde::Serialize;
 
 use crate::commands::check::files::Checked;
-use crate::terminal::{self, ERROR, NOTE, Output, WARNING, emphasis, say};
+use crate::terminal::{self, Output, report, style};
 
-/// The version of the JSON document: it grows where something in it changes its meaning or goes.
-const FORMAT: u32 = 1;
+/// Version of the JSON document. It changes when a field is removed or changes its meaning.
+const FORMAT: u32 = 2;
 
-/// How many places people are shown.
+/// Number of places in text output.
 const SHOWN_PLACES: usize = 3;
 
-/// How many of what there are.
+/// Totals of all files.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Totals {
     files: u64,
-    /// Files that can't be read, or are none that can be checked.
+    /// Files that cannot be checked.
     pub unreadable: u64,
     errors: u64,
     warnings: u64,
@@ -30,7 +30,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds those of a file.
+    /// Adds a file.
     pub fn add(&mut self, report: &Report) {
         self.files = self.files.saturating_add(1);
         for (total, severity) in [
@@ -42,23 +42,14 @@ impl Totals {
         }
     }
 
-    /// Whether something is so wrong that the exit status has to tell.
+    /// Returns whether the exit status is 1.
     pub fn has_failed(&self) -> bool {
         self.errors > 0 || self.unreadable > 0
     }
 }
 
-/// How a severity looks.
-pub fn style(severity: Severity) -> Style {
-    emphasis(match severity {
-        Severity::Error => ERROR,
-        Severity::Warning => WARNING,
-        Severity::Note => NOTE,
-    })
-}
-
-/// Prints findings as they come, a line for each rule and file.
-pub fn text(mut checked: impl Iterator<Item = Checked>) -> anyhow::Result<()> {
+/// Prints findings, one line per rule and file.
+pub fn text(mut checked: impl Iterator<Item = Checked>) -> Result<(), Diagnostic> {
     terminal::print(|output| {
         for Checked { path, result } in &mut checked {
             match result {
@@ -67,27 +58,23 @@ pub fn text(mut checked: impl Iterator<Item = Checked>) -> anyhow::Result<()> {
                         line(output, &path, finding)?;
                     }
                 }
-                Err(reason) => {
-                    // In the order of the files, though on another way.
+                Err(error) => {
+                    // Keeps the order of standard output and standard error.
                     let flushed = output.flush();
-                    say_unreadable(&path, &reason);
+                    report(&error.as_error());
                     flushed?;
                 }
             }
         }
         Ok(())
     })?;
-    // Where nobody reads on, the exit status still tells of all files.
-    for Checked { path, result } in checked {
-        if let Err(reason) = result {
-            say_unreadable(&path, &reason);
+    // After a closed pipe, the exit status still covers all files.
+    for Checked { result, .. } in checked {
+        if let Err(error) = result {
+            report(&error.as_error());
         }
     }
     Ok(())
-}
-
-fn say_unreadable(path: &str, reason: &str) {
-    say(&format!("error: {path} {reason}"));
 }
 
 fn line(output: &mut Output, path: &str, finding: &Finding) -> io::Result<()> {
@@ -103,7 +90,7 @@ fn line(output: &mut Output, path: &str, finding: &Finding) -> io::Result<()> {
     )
 }
 
-/// How often, and where.
+/// Formats the count and the first places.
 fn places(finding: &Finding) -> String {
     let mut text = match finding.count {
         1 => String::new(),
@@ -139,7 +126,7 @@ fn place(place: &Place) -> String {
 }
 
 /// Prints the totals.
-pub fn end(totals: &Totals) -> anyhow::Result<()> {
+pub fn end(totals: &Totals) -> Result<(), Diagnostic> {
     let mut text = format!(
         "{}: {}, {}, {}",
         count(totals.files, "file"),
@@ -151,12 +138,12 @@ pub fn end(totals: &Totals) -> anyhow::Result<()> {
         text.push_str(&format!("; {} could not be checked", totals.unreadable));
     }
     if totals.errors + totals.warnings + totals.notes > 0 {
-        text.push_str("; jitinject check --explain ID says more");
+        text.push_str("; see jitinject explain CODE");
     }
     terminal::print(|output| writeln!(output, "{text}"))
 }
 
-/// All that was found, for programs.
+/// The JSON document.
 #[derive(Serialize)]
 struct Document<'d> {
     format: u32,
@@ -168,7 +155,7 @@ struct Document<'d> {
 struct FileEntry<'d> {
     path: &'d str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'d str>,
+    error: Option<&'d Diagnostic>,
     kind: Option<FileKind>,
     records: u64,
     findings: Vec<FindingEntry<'d>>,
@@ -191,7 +178,7 @@ impl<'d> From<&'d Checked> for FileEntry<'d> {
             .unwrap_or_default();
         Self {
             path: &checked.path,
-            error: checked.result.as_ref().err().map(String::as_str),
+            error: checked.result.as_ref().err(),
             kind: report.map(|report| report.kind),
             records: report.map_or(0, |report| report.records),
             findings: findings
@@ -208,8 +195,8 @@ impl<'d> From<&'d Checked> for FileEntry<'d> {
     }
 }
 
-/// Prints all as one document.
-pub fn json(checked: &[Checked], totals: Totals) -> anyhow::Result<()> {
+/// Prints all findings as one JSON document.
+pub fn json(checked: &[Checked], totals: Totals) -> Result<(), Diagnostic> {
     let document = Document {
         format: FORMAT,
         files: checked.iter().map(FileEntry::from).collect(),

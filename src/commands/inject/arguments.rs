@@ -1,4 +1,4 @@
-//! What can be typed for it, and then what it means.
+//! Arguments of jitinject without a command.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -13,149 +13,158 @@ use jitinject::inject::{
     DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, SamplingOptions, Tiers, XrayEvent, is_standard,
 };
 
-use crate::commands::runtime_files::RuntimeFiles;
+use crate::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
+use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
 
-/// What can be typed.
+/// Arguments of jitinject without a command.
 #[derive(Args, Debug)]
 pub struct InjectArguments {
-    /// The profile to read; `-` is standard input [default: perf.data]
-    ///
-    /// A file, a folder as perf record --threads makes it, or what perf record -o - writes; compressed or
-    /// not. A log of Mono's profiler or a trace of XRay is made into a profile of its events; so is the first one of
-    /// --mono-log or --xray-log if there is no --input.
-    #[arg(short, long, value_name = "FILE")]
-    input: Option<PathBuf>,
-
-    /// The profile to read, as with --input
+    /// Profile to read, as with --input
     #[arg(value_name = "PROFILE")]
     profile: Option<PathBuf>,
 
-    /// The profile to write; `-` is standard output, in perf's format for pipes
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
-    output: PathBuf,
-
-    /// Compress the records of the output, as perf record -z does; LEVEL is 1 to 22, 1 if left out
-    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-        value_parser = clap::value_parser!(i32).range(1..=22))]
-    compress: Option<i32>,
+    /// Profile to read; - is standard input [default: perf.data]
+    ///
+    /// A file, a directory written by perf record --threads or --kcore, or the output of perf record -o -. A Mono log
+    /// or an XRay trace is converted to a profile of its events; so is the first one of --mono-log or --xray-log if
+    /// there is no --input.
+    #[arg(short, long, value_name = "FILE", help_heading = INPUT)]
+    input: Option<PathBuf>,
 
     #[command(flatten)]
     files: RuntimeFiles,
 
-    /// A trace of LLVM's XRay, or a folder to search for them; may be given more than once
-    ///
-    /// Its calls and what the program logged become events: beside those of a profile, or of a profile of their own.
-    #[arg(long, value_name = "PATH")]
-    xray_log: Vec<PathBuf>,
+    /// Profile to write; - is standard output, in perf's pipe format
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT, help_heading = OUTPUT)]
+    output: PathBuf,
 
-    /// The binary that wrote the traces, which has the functions that they have numbers for
-    #[arg(long, value_name = "FILE")]
-    xray_binary: Option<PathBuf>,
-
-    /// Of traces, one sample of each thread for so much time in calls, such as 100us, in place of one for each time
-    /// between two calls or returns; calls for themselves are then told only if --events names them
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    resample: Option<Duration>,
-
-    /// Of traces, one sample for each stack of each thread, with all the time that was spent in it
-    #[arg(long, conflicts_with = "resample")]
-    aggregate: bool,
-
-    /// Of traces, leave out calls that are shorter, such as 1us: their time is that of their callers
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    min_duration: Option<Duration>,
-
-    /// Which events of logs and traces become events of the profile [default: all of what stands alone, and of traces
-    /// beside a profile; none of logs beside a profile]
-    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
-    events: Vec<EventArgument>,
-
-    /// A core file of the process that a log is of, which has the machine code that the log only names
-    ///
-    /// perf annotate then shows it. gcore PID makes one of a process that runs.
-    #[arg(long, value_name = "FILE")]
-    code_from: Option<PathBuf>,
-
-    /// Replace the callers of samples by the calls that a log (--profile=log:calls) or a trace tells of
-    ///
-    /// Mono's code keeps no frame pointer, and compiled code often none, so that what perf takes for its callers is not
-    /// worth much.
-    #[arg(long)]
-    splice_stacks: bool,
-
-    /// The folder for the ELF files [default: OUTPUT.elf]
-    #[arg(long, value_name = "DIR")]
+    /// Directory for the ELF objects [default: OUTPUT.elf]
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     elf_dir: Option<PathBuf>,
 
-    /// A build-id cache to add the ELF files to, as perf and debuginfod read it
+    /// Build-id cache to add the objects to
     ///
-    /// perf then finds them by their build-ids, wherever the profile is read: with `perf --buildid-dir DIR`, or
-    /// without if DIR is ~/.debug. What is in the cache stays.
-    #[arg(long, value_name = "DIR")]
+    /// perf and debuginfod find objects there by build ID, wherever the profile is read: with perf --buildid-dir DIR, or
+    /// without it if DIR is ~/.debug. Existing entries are kept.
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT, hide_short_help = true)]
     build_id_cache: Option<PathBuf>,
 
-    /// Write all functions, not only those that samples touch
-    #[arg(long)]
+    /// Compress the output's records, as perf record -z does; LEVEL is 1 to 22 [default: 1]
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_parser = clap::value_parser!(i32).range(1..=22), help_heading = OUTPUT, hide_short_help = true)]
+    compress: Option<i32>,
+
+    /// Write all functions, not only sampled ones
+    #[arg(long, help_heading = OUTPUT)]
     all: bool,
 
-    /// How functions are laid out in ELF files
-    #[arg(long, value_name = "LAYOUT", default_value = "image")]
+    /// Layout of functions in ELF objects
+    #[arg(long, value_name = "LAYOUT", default_value = "image", help_heading = OUTPUT, hide_short_help = true)]
     layout: LayoutArgument,
 
-    /// The version of DWARF for lines and inlined calls
+    /// Add the runtime's compiler (tier) to the summary, or also to symbols
     ///
-    /// 4 is read by everything. 5 also holds the text of source files, where the dump has it, which LLVM's
-    /// tools read; GNU binutils 2.40, and with them perf, then read no lines at all.
-    #[arg(long, value_name = "VERSION", value_parser = dwarf_version, default_value = "4")]
-    dwarf: Version,
-
-    /// The folder that relative paths of source files start from
-    #[arg(long, value_name = "DIR")]
-    source_dir: Option<PathBuf>,
-
-    /// Folders that paths of source files start with, and what to put in their place; may be given more than
-    /// once
-    ///
-    /// For programs that ran in a container or on another machine. Of several that fit, the last one counts.
-    #[arg(long, value_name = "OLD=NEW", value_parser = OsStringValueParser::new().try_map(path_mapping))]
-    path_map: Vec<(Vec<u8>, Vec<u8>)>,
-
-    /// Tell how many samples were taken in the code of each compiler of a runtime
-    ///
-    /// With `--tiers=symbols`, symbols tell it too, in brackets behind the name.
-    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "summary")]
+    /// With --tiers=symbols, it follows the name of each symbol in brackets.
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "summary",
+        help_heading = SYMBOLS)]
     tiers: Option<TiersArgument>,
 
-    /// Write what happened to a file as JSON; `-` is standard output
-    #[arg(long, value_name = "FILE")]
+    /// Directory for resolving relative source paths
+    #[arg(long, value_name = "DIR", help_heading = SYMBOLS)]
+    source_dir: Option<PathBuf>,
+
+    /// Replace the start OLD of source paths by NEW; may be repeated
+    ///
+    /// For programs that ran in a container or on another machine. If several match, the last one is used.
+    #[arg(long, value_name = "OLD=NEW", value_parser = OsStringValueParser::new().try_map(path_mapping),
+        help_heading = SYMBOLS)]
+    path_map: Vec<(Vec<u8>, Vec<u8>)>,
+
+    /// DWARF version of lines and inlined calls
+    ///
+    /// All readers support 4. Version 5 also holds source text that the jitdump has, for LLVM's tools; GNU binutils 2.40,
+    /// and perf with it, then read no lines at all.
+    #[arg(long, value_name = "VERSION", value_parser = dwarf_version, default_value = "4", help_heading = SYMBOLS,
+        hide_short_help = true)]
+    dwarf: Version,
+
+    #[command(flatten)]
+    logs: LogFiles,
+
+    /// XRay trace, or directory to search; may be repeated
+    ///
+    /// Its calls and logged events become events of the profile, or of a profile of their own if there is no --input.
+    #[arg(long, value_name = "PATH", help_heading = LOGS)]
+    xray_log: Vec<PathBuf>,
+
+    /// Instrumented binary, to resolve XRay function IDs
+    #[arg(long, value_name = "FILE", help_heading = LOGS)]
+    xray_binary: Option<PathBuf>,
+
+    /// Events to take from Mono logs and XRay traces
+    ///
+    /// By default, all events of a log or trace without a profile, all events of traces beside a profile, and none of logs
+    /// beside a profile.
+    #[arg(long, value_name = "EVENT", value_delimiter = ',', help_heading = LOGS, hide_short_help = true)]
+    events: Vec<EventArgument>,
+
+    /// Replace call chains of samples by the calls that a log or trace recorded
+    ///
+    /// For Mono, start it with --profile=log:calls. Its code has no frame pointers, so the call chains of perf record -g are
+    /// incomplete.
+    #[arg(long, help_heading = LOGS, hide_short_help = true)]
+    splice_stacks: bool,
+
+    /// Core file of the process of a Mono log, to take machine code from
+    ///
+    /// perf annotate needs the code, which logs do not have. gcore PID writes a core file of a running process.
+    #[arg(long, value_name = "FILE", help_heading = LOGS, hide_short_help = true)]
+    code_from: Option<PathBuf>,
+
+    /// Resample XRay traces at a fixed interval per thread, such as 100us
+    ///
+    /// Without it, there is one sample for each time between two calls or returns. With it, call counts are only included if
+    /// --events names calls.
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOGS, hide_short_help = true)]
+    resample: Option<Duration>,
+
+    /// Merge XRay calls with the same stack into one sample per thread
+    #[arg(long, conflicts_with = "resample", help_heading = LOGS, hide_short_help = true)]
+    aggregate: bool,
+
+    /// Leave out XRay calls shorter than TIME, such as 1us; their time counts for the caller
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOGS, hide_short_help = true)]
+    min_duration: Option<Duration>,
+
+    /// Write counts, sampled functions and diagnostics to a JSON file; - is standard output
+    #[arg(long, value_name = "FILE", help_heading = CI)]
     summary: Option<PathBuf>,
 
-    /// Exit with status 3 if fewer of the samples in JIT code get a name
+    /// Exit with status 3 if less than PERCENT of the samples in JIT code get a name
     ///
     /// A profile without samples in JIT code passes.
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = CI)]
     pub fail_under: Option<f64>,
 
-    /// Say nothing but errors
-    #[arg(short, long, conflicts_with = "verbose")]
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = MESSAGES)]
     pub quiet: bool,
 
-    /// Print each jitdump and its clock alignment, and what was repaired without a loss
-    #[arg(short, long)]
+    /// Print notes, and each jitdump with its clock alignment
+    #[arg(short, long, help_heading = MESSAGES)]
     pub verbose: bool,
 }
 
-/// What `--layout` can be.
+/// Values of `--layout`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum LayoutArgument {
-    /// One file for the functions of a code region, with holes between them; functions at reused addresses get separate
-    /// files
+    /// One object per code region; functions at reused addresses get separate objects
     Image,
-    /// One file for each function
+    /// One object per function
     Function,
 }
 
-/// What `--events` can be.
+/// Values of `--events`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum EventArgument {
     /// Allocated bytes, by type (mono/alloc-bytes/)
@@ -164,20 +173,20 @@ enum EventArgument {
     Exception,
     /// Time spent waiting for locks (mono/contention-ns/)
     Contention,
-    /// Garbage collections, and how long the program stood (mono/gc-ns/, mono/gc-pause-ns/)
+    /// Garbage collections and their pauses (mono/gc-ns/, mono/gc-pause-ns/)
     Gc,
-    /// Bytes in shots of the heap, by type (mono/heap-bytes/)
+    /// Bytes in heap snapshots, by type (mono/heap-bytes/)
     Heap,
-    /// The profiler's own samples (mono/sample/)
+    /// Samples of Mono's profiler (mono/sample/)
     Sample,
-    /// Calls, and the time that each method spent by itself (mono/calls/, mono/self-ns/; xray/calls/, xray/self-ns/)
+    /// Calls and their self time (mono/calls/, mono/self-ns/; xray/calls/, xray/self-ns/)
     Calls,
-    /// What a program logs in its traces (xray/custom/)
+    /// Custom events of XRay traces (xray/custom/)
     Custom,
 }
 
 impl EventArgument {
-    /// Of logs of Mono's profiler.
+    /// Returns the event of Mono logs.
     fn of_mono(self) -> Option<MonoEvent> {
         Some(match self {
             Self::Alloc => MonoEvent::Allocations,
@@ -191,7 +200,7 @@ impl EventArgument {
         })
     }
 
-    /// Of traces of XRay.
+    /// Returns the event of XRay traces.
     fn of_xray(self) -> Option<XrayEvent> {
         match self {
             Self::Calls => Some(XrayEvent::Calls),
@@ -201,16 +210,16 @@ impl EventArgument {
     }
 }
 
-/// Where `--tiers` tells what it does.
+/// Values of `--tiers`.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum TiersArgument {
     /// In the summary
     Summary,
-    /// There, and in symbols
+    /// In the summary and in symbols
     Symbols,
 }
 
-/// A number with a unit of time behind it; nanoseconds if there is none.
+/// Parses a number with a unit; nanoseconds without one.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text
         .find(|character: char| !character.is_ascii_digit())
@@ -246,7 +255,7 @@ fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
     }
 }
 
-/// Reads a percentage, with or without its sign.
+/// Parses a percentage, with or without `%`.
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
@@ -255,26 +264,26 @@ pub fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl InjectArguments {
-    /// What can't be done of what was typed.
+    /// Returns why the arguments contradict each other, if they do.
     pub fn conflict(&self) -> Option<&'static str> {
         if self.input.is_some() && self.profile.is_some() && self.input != self.profile {
-            return Some("two different profiles are given; name one, with or without --input");
+            return Some("two different profiles; name one, with or without --input");
         }
         let takes_both = is_standard(&self.output) && self.summary.as_deref().is_some_and(is_standard);
-        takes_both.then_some("standard output can't take both the profile and the summary")
+        takes_both.then_some("the profile and the summary cannot both go to standard output")
     }
 
-    /// The profile that was typed without `--input`.
+    /// Returns the profile given without `--input`.
     pub fn profile(&self) -> Option<&Path> {
         self.profile.as_deref()
     }
 
-    /// What was typed, as the library understands it.
+    /// Returns the options of the library.
     pub fn options(&self) -> Options {
-        // The one that is the input is not read again.
+        // A log that is the input is not read again.
         let (input, input_kind) = match (
             self.input.as_ref().or(self.profile.as_ref()),
-            &*self.files.mono_log,
+            &*self.logs.mono_log,
             &*self.xray_log,
         ) {
             (Some(input), ..) => (input.clone(), None),
@@ -308,7 +317,7 @@ impl InjectArguments {
             all: self.all,
             lines: LineOptions {
                 version: self.dwarf,
-                // Readers take a relative folder for one of theirs.
+                // Readers resolve a relative directory against their own.
                 source_dir: self
                     .source_dir
                     .as_ref()
@@ -324,7 +333,7 @@ impl InjectArguments {
                 Some(TiersArgument::Summary) => Tiers::Summary,
                 Some(TiersArgument::Symbols) => Tiers::Symbols,
             },
-            ..self.files.options()
+            ..self.files.options(&self.logs)
         }
     }
 }

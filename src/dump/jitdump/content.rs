@@ -1,10 +1,11 @@
-//! What stands in the records of a jitdump behind their prefix.
+//! Decodes the content of jitdump records, which follows their prefix.
 
 use std::borrow::Cow;
 use std::rc::Rc;
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{InlinedCall, Row, SourceFunction};
+use crate::diagnostics::Issue;
 use crate::dump::entry::{CUT, Fields, List, Value};
 use crate::dump::jitdump::fields::{self, Layout};
 use crate::runtime::jitdump::debug_info::{self, FunctionRef};
@@ -12,38 +13,38 @@ use crate::runtime::jitdump::debug_info2::{self, Layout as DebugInfo2Layout};
 use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::record::{self, Records};
 use crate::runtime::jitdump::source_file::EmbeddedSource;
+use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::{Entries, Placement, Unwinding};
-use crate::runtime::jitdump::{Fault, tier};
 use crate::units::{Address, AddressRange};
 
-/// How many records further on a function's LOAD is looked for, whose name tells damaged names of files. Writers of
-/// such names have it next; in between may be what else is about the function.
+/// Number of records to search for a function's LOAD record, whose name is needed to repair damaged file
+/// names. Writers that damage file names write it next; other records about the function may come between.
 const AHEAD: usize = 4;
 
-/// What a record is and says.
+/// Decoded content of a record.
 pub struct Content<'a> {
-    /// Its type.
+    /// Name of the record's type.
     pub kind: &'static str,
-    /// Its fields.
+    /// Decoded fields.
     pub fields: Fields<'a>,
 }
 
-/// Reads contents.
+/// Decodes the content of records.
 #[derive(Clone, Copy)]
 pub struct ContentReader<'a> {
     bytes: &'a [u8],
-    order: ByteOrder,
+    endian: ByteOrder,
     with_code: bool,
-    /// Whether the file ends inside.
+    /// Whether the file ends inside the record.
     is_cut: bool,
 }
 
 impl<'a> Content<'a> {
-    /// Starts to read a content. With `is_cut`, that something is missing is no fault.
-    pub fn reader(bytes: &'a [u8], order: ByteOrder, with_code: bool, is_cut: bool) -> ContentReader<'a> {
+    /// Creates a reader for the content of a record. With `is_cut`, missing bytes are not reported as faults.
+    pub fn reader(bytes: &'a [u8], endian: ByteOrder, with_code: bool, is_cut: bool) -> ContentReader<'a> {
         ContentReader {
             bytes,
-            order,
+            endian,
             with_code,
             is_cut,
         }
@@ -51,7 +52,7 @@ impl<'a> Content<'a> {
 }
 
 impl<'a> ContentReader<'a> {
-    /// Reads it as that of a record of this type. `ahead` walks over the records behind it.
+    /// Decodes the content of a record with this ID. `ahead` iterates over the records after it.
     pub fn read(self, id: u32, ahead: &Records<'a>) -> Content<'a> {
         let (kind, fields) = match id {
             record::LOAD => ("LOAD", self.load()),
@@ -65,15 +66,15 @@ impl<'a> ContentReader<'a> {
         Content { kind, fields }
     }
 
-    /// Fixed fields and what is behind them, if they are all there.
+    /// Reads fixed fields. Returns a reader for the rest if all of them are present.
     fn fixed(&self, layout: Layout) -> (Fields<'a>, Option<Reader<'a>>) {
         let mut fields = Fields::new();
-        let mut reader = Reader::new(self.bytes, self.order);
+        let mut reader = Reader::new(self.bytes, self.endian);
         let is_whole = fields::read(&mut reader, layout, &mut fields);
         (fields, is_whole.then_some(reader))
     }
 
-    /// With bytes that mean nothing, if there are any.
+    /// Adds the number of padding bytes, if there are any.
     fn padded(&self, fields: Fields<'a>, padding: usize) -> Fields<'a> {
         match padding {
             0 => fields,
@@ -81,8 +82,8 @@ impl<'a> ContentReader<'a> {
         }
     }
 
-    /// With what is wrong, unless it is that the file ends.
-    fn odd(&self, fields: Fields<'a>, fault: Fault) -> Fields<'a> {
+    /// Adds a fault, unless the file ends inside the record.
+    fn odd(&self, fields: Fields<'a>, fault: Issue) -> Fields<'a> {
         match self.is_cut {
             true => fields,
             false => fields.fault(fault),
@@ -113,9 +114,9 @@ impl<'a> ContentReader<'a> {
                 fields = fields.name("name", name);
             }
         }
-        match Load::parse(self.bytes, self.order) {
+        match Load::parse(self.bytes, self.endian) {
             Some(_) => fields,
-            None => self.odd(fields, Fault::BadLoad),
+            None => self.odd(fields, Issue::JitdumpBadLoad),
         }
     }
 
@@ -123,18 +124,18 @@ impl<'a> ContentReader<'a> {
         let (fields, behind) = self.fixed(fields::MOVE);
         match behind {
             Some(reader) => self.padded(fields, reader.rest().len()),
-            None => self.odd(fields, Fault::BadMove),
+            None => self.odd(fields, Issue::JitdumpBadMove),
         }
     }
 
     fn debug_info(&self, ahead: &Records<'a>) -> Fields<'a> {
         let (fields, behind) = self.fixed(fields::DEBUG_INFO);
         let Some(reader) = behind else {
-            return self.odd(fields, Fault::BadDebugInfo);
+            return self.odd(fields, Issue::JitdumpBadDebugInfo);
         };
         let address = fields.get_number("code_addr").map(Address);
-        let load = next_load(ahead, self.order, address);
-        let subject = load.and_then(|load| {
+        let load = next_load(ahead, self.endian, address);
+        let function_ref = load.and_then(|load| {
             Some(FunctionRef {
                 name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
                 range: AddressRange::new(load.start, load.size.into())?,
@@ -147,28 +148,28 @@ impl<'a> ContentReader<'a> {
                 end: Address(u64::MAX),
             },
         };
-        let subject = subject.unwrap_or(nobody);
-        if let Some(entries) = debug_info::entries(self.bytes, subject, self.order) {
+        let function_ref = function_ref.unwrap_or(nobody);
+        if let Some(entries) = debug_info::entries(self.bytes, function_ref, self.endian) {
             let sizes = entries.iter().map(|entry| entry.size as usize);
             let used = sizes.fold(0, usize::saturating_add);
             let fields = self.padded(fields, reader.rest().len().saturating_sub(used));
             return fields.list("entries", List::kept(entries, line));
         }
-        let entries = debug_info::entries_in_step(self.bytes, self.order);
+        let entries = debug_info::entries_in_step(self.bytes, self.endian);
         let there = entries.clone().count() as u64;
         let is_short = fields.get_number("nr_entry").is_some_and(|count| there < count);
         let fields = match is_short {
             true => fields.word(CUT, "entries").number("entries_there", there),
             false => fields,
         };
-        let fields = self.odd(fields, Fault::BadDebugInfo);
+        let fields = self.odd(fields, Issue::JitdumpBadDebugInfo);
         fields.list("entries", List::walked(entries, |entry| line(&entry)))
     }
 
     fn unwinding(&self) -> Fields<'a> {
         let (mut fields, behind) = self.fixed(fields::UNWINDING_INFO);
         let Some(reader) = behind else {
-            return self.odd(fields, Fault::BadUnwinding);
+            return self.odd(fields, Issue::JitdumpBadUnwinding);
         };
         let size = fields.get_number("unwind_data_size").unwrap_or_default();
         let there = reader.rest().len();
@@ -181,11 +182,11 @@ impl<'a> ContentReader<'a> {
                 .word(CUT, "unwinding_data")
                 .number("data_there", there as u64),
         };
-        match Unwinding::parse(self.bytes, self.order) {
-            Err(_) => self.odd(fields, Fault::BadUnwinding),
+        match Unwinding::parse(self.bytes, self.endian) {
+            Err(_) => self.odd(fields, Issue::JitdumpBadUnwinding),
             Ok(None) => fields.word("layout", "eh_frame_hdr alone"),
             Ok(Some(unwinding)) => {
-                let entries = Entries::count(unwinding.eh_frame, self.order);
+                let entries = Entries::count(unwinding.eh_frame, self.endian);
                 let fields = match unwinding.placement {
                     Placement::BehindCode(0) => fields.word("layout", "eh_frame first"),
                     Placement::BehindCode(_) => fields.word("layout", "eh_frame_hdr first"),
@@ -201,10 +202,11 @@ impl<'a> ContentReader<'a> {
         }
     }
 
-    /// A record of samply's extensions, told by its structure first, as their numbers have changed.
+    /// Decodes one of samply's extension records. Their structure is checked first, as their IDs have
+    /// changed.
     fn extension(&self, id: u32, ahead: &Records<'a>) -> (&'static str, Fields<'a>) {
         let fields = Fields::new().number("id", id);
-        if let Some(layout) = debug_info2::layout(self.bytes, self.order) {
+        if let Some(layout) = debug_info2::layout(self.bytes, self.endian) {
             return ("DEBUG_INFO2", self.debug_info2(layout, fields, ahead));
         }
         let (kind, read) = match id {
@@ -215,14 +217,14 @@ impl<'a> ContentReader<'a> {
         match read {
             Some(read) => (kind, read),
             None if self.is_cut => (kind, fields.word(CUT, "content")),
-            None => (kind, fields.fault(Fault::BadExtension)),
+            None => (kind, fields.fault(Issue::JitdumpBadExtension)),
         }
     }
 
     fn tier(&self) -> Option<Fields<'a>> {
         let name = tier::parse(self.bytes)?;
         let fields = Fields::new().number("id", record::JIT_TIER);
-        let colour = Reader::new(self.bytes, self.order).u32();
+        let colour = Reader::new(self.bytes, self.endian).u32();
         Some(match self.bytes.starts_with(name) {
             true => fields.name("tier", name),
             false => fields.number_if("colour", colour).name("tier", name),
@@ -230,7 +232,7 @@ impl<'a> ContentReader<'a> {
     }
 
     fn source(&self) -> Option<Fields<'a>> {
-        let source = EmbeddedSource::parse(self.bytes, self.order)?;
+        let source = EmbeddedSource::parse(self.bytes, self.endian)?;
         let fields = Fields::new().number("id", record::EMBEDDED_SOURCE_FILE);
         Some(
             fields
@@ -247,11 +249,11 @@ impl<'a> ContentReader<'a> {
                 (fields, Some(address))
             }
         };
-        // Only where the code of the last line ends needs the function.
-        let load = next_load(ahead, self.order, address);
+        // The function's size is needed only for the end of the last line's code.
+        let load = next_load(ahead, self.endian, address);
         let size = load.map_or(u32::MAX, |load| load.size);
-        let Some(lines) = debug_info2::parse(self.bytes, size, self.order) else {
-            return self.odd(fields, Fault::BadDebugInfo);
+        let Some(lines) = debug_info2::parse(self.bytes, size, self.endian) else {
+            return self.odd(fields, Issue::JitdumpBadDebugInfo);
         };
         let info = lines.info;
         let files = info.files.into_iter().map(|file| match file.path {
@@ -284,7 +286,7 @@ impl<'a> ContentReader<'a> {
     }
 }
 
-/// An inlined call, by the names of functions.
+/// Returns a closure that converts an inlined call; `names` are the names of its functions.
 fn inlined_call<'a>(names: Rc<[&'a [u8]]>) -> impl Fn(&InlinedCall) -> Value<'a> + 'a {
     move |call| {
         let name = names.get(call.function as usize).copied();
@@ -314,11 +316,12 @@ fn line<'a>(entry: &debug_info::Entry<'a>) -> Value<'a> {
     Value::Fields(fields.name("name", entry.name))
 }
 
-/// The next function that is loaded, at `address` if there is one, unless it is too far ahead or behind damage.
-fn next_load<'a>(ahead: &Records<'a>, order: ByteOrder, address: Option<Address>) -> Option<Load<'a>> {
+/// Returns the next loaded function, at `address` if it is set. `None` if it is too far ahead or comes after
+/// damage.
+fn next_load<'a>(ahead: &Records<'a>, endian: ByteOrder, address: Option<Address>) -> Option<Load<'a>> {
     let records = ahead.clone().take(AHEAD).map_while(|step| step.record());
     let mut loads = records
         .filter(|record| record.kind == record::LOAD)
-        .filter_map(|record| Load::parse(record.content, order));
+        .filter_map(|record| Load::parse(record.content, endian));
     loads.find(|load| address.is_none_or(|address| load.start == address))
 }

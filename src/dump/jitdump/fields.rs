@@ -1,29 +1,30 @@
-//! The fixed fields of records, by the names of the specification, read as far as they are there.
+//! Fixed fields of jitdump records, named as in the specification, and a reader that stops at the first
+//! missing one.
 
 use object::elf;
 
 use crate::bytes::Reader;
 use crate::dump::entry::{CUT, Fields, Value};
 
-/// How a field is written, and how it is shown.
+/// Width of a field and how it is printed.
 #[derive(Clone, Copy)]
 pub enum Form {
-    /// 32 bits, a number.
+    /// 32-bit number.
     Number32,
-    /// 32 bits.
+    /// 32 bits, printed as hexadecimal digits.
     Hex32,
-    /// 64 bits, a number.
+    /// 64-bit number.
     Number64,
-    /// 64 bits, an address or bits.
+    /// 64-bit address or bits, printed as hexadecimal digits.
     Hex64,
 }
 
 use Form::{Hex32, Hex64, Number32, Number64};
 
-/// Fields one behind the other.
+/// Consecutive fields.
 pub type Layout = &'static [(&'static str, Form)];
 
-/// Of the header.
+/// Fields of the file header.
 pub const HEADER: Layout = &[
     ("magic", Hex32),
     ("version", Number32),
@@ -35,14 +36,14 @@ pub const HEADER: Layout = &[
     ("flags", Hex64),
 ];
 
-/// Of what each record starts with.
+/// Fields of the record prefix.
 pub const PREFIX: Layout = &[
     ("id", Number32),
     ("total_size", Number32),
     ("timestamp", Number64),
 ];
 
-/// Of LOAD records.
+/// Fixed fields of LOAD records.
 pub const LOAD: Layout = &[
     ("pid", Number32),
     ("tid", Number32),
@@ -52,7 +53,7 @@ pub const LOAD: Layout = &[
     ("code_index", Number64),
 ];
 
-/// Of MOVE records.
+/// Fixed fields of MOVE records.
 pub const MOVE: Layout = &[
     ("pid", Number32),
     ("tid", Number32),
@@ -63,17 +64,17 @@ pub const MOVE: Layout = &[
     ("code_index", Number64),
 ];
 
-/// Of DEBUG_INFO records.
+/// Fixed fields of DEBUG_INFO records.
 pub const DEBUG_INFO: Layout = &[("code_addr", Hex64), ("nr_entry", Number64)];
 
-/// Of UNWINDING_INFO records.
+/// Fixed fields of UNWINDING_INFO records.
 pub const UNWINDING_INFO: Layout = &[
     ("unwind_data_size", Number64),
     ("eh_frame_hdr_size", Number64),
     ("mapped_size", Number64),
 ];
 
-/// Reads fields as far as they are there. Where they are not, says so and is false.
+/// Reads fields until one is missing. In that case, adds a field that names it and returns `false`.
 pub fn read(reader: &mut Reader<'_>, layout: Layout, fields: &mut Fields<'_>) -> bool {
     for &(key, form) in layout {
         let value = match form {
@@ -91,7 +92,7 @@ pub fn read(reader: &mut Reader<'_>, layout: Layout, fields: &mut Fields<'_>) ->
     true
 }
 
-/// What ELF calls the machine of a number.
+/// Returns the name of the ELF constant for a machine ID.
 pub fn machine_name(number: u64) -> Option<&'static str> {
     let names = [
         (elf::EM_NONE, "EM_NONE"),

@@ -1,4 +1,4 @@
-//! The records of the functions that are asked for.
+//! Selects the records of the functions that match a filter.
 
 use crate::dump::entry::Entry;
 use crate::dump::filter::Filter;
@@ -8,24 +8,24 @@ use crate::runtime::Change;
 use crate::runtime::jitdump::Dump;
 use crate::units::{Address, AddressRange};
 
-/// Records of some functions, brought together with them as for a profile.
+/// Records of the matching functions, associated with them in the same way as for a profile.
 pub struct Selection<'f> {
     filter: &'f Filter,
-    /// Where records start, all but moves.
+    /// Offsets of all records except moves, in bytes.
     offsets: HashSet<u64>,
-    /// Moves, by their times and both addresses.
+    /// Moves, as time, old address and new address.
     moves: HashSet<(u64, u64, u64)>,
 }
 
 impl<'f> Selection<'f> {
-    /// Finds them.
+    /// Finds the records of the matching functions.
     pub fn of(file: &[u8], filter: &'f Filter) -> Self {
         let mut selection = Self {
             filter,
             offsets: HashSet::default(),
             moves: HashSet::default(),
         };
-        // For another machine, only lines would be read in another way.
+        // The machine affects only how line information is read.
         if let Ok(dump) = Dump::parse(file, Machine::host()) {
             selection.add(&dump);
         }
@@ -67,7 +67,7 @@ impl<'f> Selection<'f> {
             .extend(of_chosen.map(|(event, from, to)| (event.time.0, from.0, to.0)));
     }
 
-    /// Whether a record is one of them, or would be if it were whole.
+    /// Returns whether a record is selected, or would be if it were complete.
     pub fn holds(&self, entry: &Entry<'_>) -> bool {
         if self.offsets.contains(&entry.offset) {
             return true;

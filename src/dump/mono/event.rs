@@ -1,4 +1,4 @@
-//! What an event is called, and what it says.
+//! Converts events of Mono's profiler into dump entries.
 
 use crate::dump::entry::{Fields, List, Value};
 use crate::runtime::mono::event::{
@@ -8,7 +8,7 @@ use crate::runtime::mono::event::{
 use crate::runtime::mono::list::{Element, Frames, List as EventList};
 use crate::units::Address;
 
-/// Its type and its fields.
+/// Returns the type of an event and its fields.
 pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
     let fields = Fields::new();
     match kind {
@@ -60,7 +60,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
     }
 }
 
-/// Events of the managed heap and its collector.
+/// Converts events of the garbage collector and the managed heap.
 fn of_collector<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
     match kind {
         Kind::Allocation {
@@ -111,7 +111,7 @@ fn of_collector<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
     }
 }
 
-/// Events of shots of the heap.
+/// Converts events of heap shots.
 fn of_heap_shot<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
     match kind {
         Kind::HeapStart => ("heap_start", fields),
@@ -153,7 +153,7 @@ fn of_heap_shot<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
     }
 }
 
-/// Samples, counters and coverage.
+/// Converts samples and counters.
 fn of_samples<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
     match kind {
         Kind::SampleHit {
@@ -194,7 +194,7 @@ fn of_samples<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'
     }
 }
 
-/// How much of the program was run.
+/// Converts events of code coverage.
 fn of_coverage<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
     match kind {
         Kind::CoverageAssembly {
@@ -243,7 +243,7 @@ fn of_coverage<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<
             let fields = covered(fields, methods).name("name", name);
             ("coverage_class", fields.name("assembly", assembly))
         }
-        // All that there are stand here or above.
+        // Not reached: all other kinds are handled above.
         _ => ("event", fields),
     }
 }
@@ -257,7 +257,7 @@ fn listed<'a, T: Element<'a> + 'a>(
     fields.list(key, List::walked(list, value))
 }
 
-/// With a stack, innermost first, if there is one.
+/// Adds a stack, innermost frame first, unless it is empty.
 fn stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
     if frames.is_empty() {
         return fields;

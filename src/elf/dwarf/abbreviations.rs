@@ -1,48 +1,48 @@
-//! What entries of `.debug_info` are made of (`.debug_abbrev`).
+//! Abbreviations of `.debug_info` entries (`.debug_abbrev`).
 //!
-//! An entry is of one of four kinds, and flags tell which attributes it has. Kind and flags together are its
-//! code, so that all units share one table, and what is not known takes no room.
+//! An entry has one of four kinds; flags select its optional attributes. The abbreviation code consists of kind
+//! and flags, so that all units share one table and unknown attributes take no space.
 
 use gimli::constants as dw;
 
 use crate::elf::dwarf::leb128;
 
-/// What an entry is of, in the upper bits of its code.
+/// Kind of an entry, in the upper bits of its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A compile unit.
+    /// Compile unit.
     Unit = 0,
-    /// A function with code.
+    /// Function with code.
     Function = 1,
-    /// A function that was inlined.
+    /// Function that was inlined.
     Inlined = 2,
-    /// A call that was inlined.
+    /// Inlined call.
     Call = 3,
 }
 
-/// Entries follow that lie in this one, and a zero behind them.
+/// The entry has children, which a zero terminates.
 pub const CHILDREN: u8 = 1;
-/// A unit's language.
+/// The unit has a language.
 pub const LANGUAGE: u8 = 2;
-/// A unit's files and rows.
+/// The unit has a line program.
 pub const LINES: u8 = 4;
-/// The name of a function that was inlined.
+/// The inlined function has a name.
 pub const NAME: u8 = 1;
-/// The name of a function as the linker would know it.
+/// The function has a linkage name.
 pub const LINKAGE_NAME: u8 = 2;
-/// A call's code in several pieces.
+/// The call's code has several ranges.
 pub const RANGES: u8 = 2;
-/// The file of a declaration or call.
+/// The declaration or call has a file.
 pub const FILE: u8 = 4;
-/// Its line.
+/// The declaration or call has a line.
 pub const LINE: u8 = 8;
-/// Its column.
+/// The declaration or call has a column.
 pub const COLUMN: u8 = 16;
 
-/// How many bits flags have.
+/// Number of bits for flags.
 const FLAG_BITS: u32 = 5;
 
-/// When an entry has an attribute.
+/// Condition for an attribute.
 #[derive(Clone, Copy)]
 enum When {
     Always,
@@ -52,7 +52,7 @@ enum When {
 
 use When::{Always, With, Without};
 
-/// The attributes of a kind of entry, in their order.
+/// Attributes of a kind of entry, in order.
 type Attributes = &'static [(When, dw::DwAt, dw::DwForm)];
 
 const UNIT: Attributes = &[
@@ -97,12 +97,13 @@ const CALL: Attributes = &[
 impl Kind {
     const ALL: [Self; 4] = [Self::Unit, Self::Function, Self::Inlined, Self::Call];
 
-    /// The code of an entry; below 128, so that it takes one byte, and not 0, since units have children.
+    /// Returns the abbreviation code: below 128 to fit into one byte, and not 0, because units always have
+    /// children.
     fn code(self, flags: u8) -> u8 {
         ((self as u8) << FLAG_BITS) | flags
     }
 
-    /// What it is called, and its attributes.
+    /// Returns the tag and the attributes.
     fn content(self) -> (dw::DwTag, Attributes) {
         match self {
             Self::Unit => (dw::DW_TAG_compile_unit, UNIT),
@@ -112,12 +113,12 @@ impl Kind {
         }
     }
 
-    /// Appends how an entry with these flags is made up.
+    /// Appends the abbreviation for these flags.
     fn put(self, flags: u8, out: &mut Vec<u8>) {
         let (tag, attributes) = self.content();
         let has_children = self != Self::Inlined && flags & CHILDREN != 0;
-        leb128::put_unsigned(out, self.code(flags).into());
-        leb128::put_unsigned(out, tag.0.into());
+        leb128::write_unsigned(out, self.code(flags).into());
+        leb128::write_unsigned(out, tag.0.into());
         out.push(has_children.into());
         for &(when, name, form) in attributes {
             let is_there = match when {
@@ -126,28 +127,28 @@ impl Kind {
                 Without(flag) => flags & flag == 0,
             };
             if is_there {
-                leb128::put_unsigned(out, name.0.into());
-                leb128::put_unsigned(out, form.0.into());
+                leb128::write_unsigned(out, name.0.into());
+                leb128::write_unsigned(out, form.0.into());
             }
         }
         out.extend_from_slice(&[0, 0]);
     }
 }
 
-/// The codes that entries have: a bit for each.
+/// Set of abbreviation codes in use, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Codes(u128);
 
 impl Codes {
-    /// The code of an entry, which is noted.
+    /// Returns the code of an entry and adds it to the set.
     pub fn of(&mut self, kind: Kind, flags: u8) -> u8 {
         let code = kind.code(flags);
         self.0 |= 1 << code;
         code
     }
 
-    /// Appends the table of those that were noted, if any was.
-    pub fn put_table(self, out: &mut Vec<u8>) {
+    /// Appends the table of the codes in use, if there are any.
+    pub fn write_table(self, out: &mut Vec<u8>) {
         if self.0 == 0 {
             return;
         }

@@ -1,35 +1,35 @@
-//! The source files of a unit, and the folders that they lie in.
+//! Source files and directories of a unit.
 
 use crate::bytes::rsplit_once;
 use crate::debug_info::{DebugInfo, SourceFile};
 use crate::elf::dwarf::Version;
 
-/// The files that something of a function lies in, by their numbers in its unit. The first of them is the
-/// function's own, or that of its first line.
+/// The files that a function's lines, calls and declarations refer to, by their index in the unit. The first one
+/// is the function's own file, or that of its first line.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// The number of each file of the debug information.
+    /// For each file of the debug information, its index in the unit.
     numbers: Vec<Option<u32>>,
     used: Vec<UsedFile>,
-    /// The folders: for each the file, of the debug information, that was first to lie in it.
+    /// For each directory, the first file in it, as an index into the debug information.
     directories: Vec<u32>,
 }
 
-/// A file with a number.
+/// A file of the unit.
 #[derive(Clone, Copy, Debug)]
 struct UsedFile {
-    /// Which of the debug information it is.
+    /// Index of the file in the debug information.
     file: u32,
-    /// The number of its folder; 0 for the one that relative paths start from.
+    /// Index of its directory; 0 for the directory that relative paths are resolved against.
     directory: u32,
 }
 
-/// How far to look back for a file or folder with the same path. Runtimes name each file once; one that is
-/// there a second time does no harm.
+/// Number of recent entries that are searched for a file or directory with the same path. Runtimes list each file
+/// once, and duplicates do no harm.
 const LOOK_BACK: usize = 4;
 
 impl Files {
-    /// Numbers the files of a function.
+    /// Collects the files of a function and assigns their indices.
     pub fn collect(&mut self, info: &DebugInfo<'_>, version: Version) {
         self.numbers.clear();
         self.numbers.resize(info.files.len(), None);
@@ -62,7 +62,7 @@ impl Files {
             return;
         }
         let path_of = |used: &UsedFile| info.files.get(used.file as usize).map(|file| &file.path);
-        let known = last_of(&self.used, |used| path_of(used) == Some(&source.path));
+        let known = recent_position(&self.used, |used| path_of(used) == Some(&source.path));
         let at = known.unwrap_or(self.used.len() as u32);
         if let Some(number) = self.numbers.get_mut(file as usize) {
             *number = Some(version.first_file().saturating_add(at));
@@ -73,13 +73,13 @@ impl Files {
         }
     }
 
-    /// The number of the folder that a file lies in.
+    /// Returns the index of a file's directory.
     fn directory(&mut self, file: u32, source: &SourceFile<'_>, info: &DebugInfo<'_>) -> u32 {
         let (Some(wanted), _) = split(&source.path) else {
             return 0;
         };
         let is_wanted = |&known: &u32| directory_of(info, known) == Some(wanted);
-        match last_of(&self.directories, is_wanted) {
+        match recent_position(&self.directories, is_wanted) {
             Some(known) => known.saturating_add(1),
             None => {
                 self.directories.push(file);
@@ -88,23 +88,23 @@ impl Files {
         }
     }
 
-    /// The number of a file, if it has one.
+    /// Returns the index of a file in the unit, if it has one.
     pub fn number(&self, file: Option<u32>) -> Option<u32> {
         self.numbers.get(file? as usize).copied().flatten()
     }
 
-    /// The path of the first file.
+    /// Returns the path of the first file.
     pub fn first<'i>(&self, info: &'i DebugInfo<'_>) -> Option<&'i [u8]> {
         let file = self.used.first()?.file;
         Some(&info.files.get(file as usize)?.path)
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub fn count(&self) -> usize {
         self.used.len()
     }
 
-    /// The files in the order of their numbers, each with the number of its folder.
+    /// Returns the files by ascending index, each with the index of its directory.
     pub fn iter<'f, 'i>(
         &'f self,
         info: &'f DebugInfo<'i>,
@@ -113,20 +113,20 @@ impl Files {
         self.used.iter().filter_map(file)
     }
 
-    /// How many folders there are.
+    /// Returns the number of directories.
     pub fn directory_count(&self) -> usize {
         self.directories.len()
     }
 
-    /// The folders in the order of their numbers, from 1.
+    /// Returns the directories by ascending index, from 1.
     pub fn directories<'i>(&self, info: &'i DebugInfo<'_>) -> impl Iterator<Item = &'i [u8]> {
         let folder = |&file: &u32| directory_of(info, file);
         self.directories.iter().filter_map(folder)
     }
 }
 
-/// The place of the last thing in a list that is the one, if it is not far from the end.
-fn last_of<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> Option<u32> {
+/// Returns the index of the last match among the last [`LOOK_BACK`] items of a list.
+fn recent_position<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> Option<u32> {
     let mut last = list.iter().enumerate().rev().take(LOOK_BACK);
     let (at, _) = last.find(|(_, thing)| is_it(thing))?;
     Some(at as u32)
@@ -136,11 +136,11 @@ fn directory_of<'i>(info: &'i DebugInfo<'_>, file: u32) -> Option<&'i [u8]> {
     split(&info.files.get(file as usize)?.path).0
 }
 
-/// A path as folder and name.
+/// Splits a path into directory and file name.
 pub fn split(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match rsplit_once(path, b'/') {
         Some((directory, name)) if !directory.is_empty() && !name.is_empty() => (Some(directory), name),
-        // What is left of a path from the root is a whole one, and so is one that ends in a slash.
+        // Paths directly below the root, and those that end in a slash, are not split.
         _ => (None, path),
     }
 }

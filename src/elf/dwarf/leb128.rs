@@ -1,7 +1,7 @@
-//! Integers of any size, seven bits to a byte.
+//! Writes LEB128 integers, seven bits per byte.
 
 /// Appends an unsigned integer.
-pub fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
+pub fn write_unsigned(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -10,8 +10,8 @@ pub fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a signed integer.
-pub fn put_signed(out: &mut Vec<u8>, mut value: i64) {
-    // The last byte's bit 6 is the sign.
+pub fn write_signed(out: &mut Vec<u8>, mut value: i64) {
+    // Bit 6 of the last byte is the sign.
     while !(-0x40..0x40).contains(&value) {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -28,10 +28,10 @@ mod tests {
         let bits = (0..64).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1]);
         for value in bits.chain([u64::MAX]) {
             let (mut unsigned, mut signed) = (Vec::new(), Vec::new());
-            put_unsigned(&mut unsigned, value);
+            write_unsigned(&mut unsigned, value);
             let (positive, negative) = (value as i64, (value as i64).wrapping_neg());
-            put_signed(&mut signed, positive);
-            put_signed(&mut signed, negative);
+            write_signed(&mut signed, positive);
+            write_signed(&mut signed, negative);
             let mut unsigned = gimli::EndianSlice::new(&unsigned, gimli::LittleEndian);
             let mut signed = gimli::EndianSlice::new(&signed, gimli::LittleEndian);
             assert_eq!(gimli::leb128::read::unsigned(&mut unsigned), Ok(value));

@@ -1,25 +1,25 @@
-//! Files and rows of a unit (`.debug_line`).
+//! Writes files and rows of a unit (`.debug_line`).
 
 use gimli::constants as dw;
 
 use crate::debug_info::{DebugInfo, Row, SourceFile};
 use crate::elf::dwarf::files::{Files, split};
 use crate::elf::dwarf::strings::Strings;
-use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, put_address};
-use crate::elf::text::put_path;
+use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, write_address};
+use crate::elf::text::write_path;
 
-/// The least that a line can grow by in an opcode that also makes a row, and how many steps there are.
+/// Smallest line increment of a special opcode, and number of increments.
 const LINE_BASE: i8 = -5;
 const LINE_RANGE: u8 = 14;
-/// The first of these opcodes.
+/// First special opcode.
 const OPCODE_BASE: u8 = 13;
-/// What `DW_LNS_const_add_pc` adds to the address.
+/// Address increment of `DW_LNS_const_add_pc`.
 const CONST_ADD_PC: u32 = ((u8::MAX - OPCODE_BASE) / LINE_RANGE) as u32;
-/// How many operands each opcode below the base has, from 1.
+/// Number of operands of each standard opcode, from 1.
 const OPERANDS: [u8; OPCODE_BASE as usize - 1] = [0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
 
-/// Appends the line program of a function, whose files are collected; returns its offset. There is none
-/// without any file.
+/// Appends the line program of a function, whose files are collected; returns its offset, or `None` if there are
+/// no files.
 pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) -> Option<u32> {
     let Buffers {
         line,
@@ -30,29 +30,29 @@ pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut B
     if files.count() == 0 {
         return None;
     }
-    let order = settings.machine.order;
+    let endian = settings.machine.endian;
     let start = line.len();
-    order.put_u32(line, 0);
-    order.put_u16(line, settings.version.number());
+    endian.write_u32(line, 0);
+    endian.write_u16(line, settings.version.number());
     if settings.version == Version::Five {
         const SEGMENT_SIZE: u8 = 0;
         line.extend_from_slice(&[settings.machine.address_size() as u8, SEGMENT_SIZE]);
     }
     let header = line.len();
-    order.put_u32(line, 0);
-    put_parameters(line);
+    endian.write_u32(line, 0);
+    write_parameters(line);
     match settings.version {
-        Version::Four => put_files(line, files, function.info),
-        Version::Five => put_files_5(line, line_strings, files, function.info, settings),
+        Version::Four => write_file_table(line, files, function.info),
+        Version::Five => write_files_5(line, line_strings, files, function.info, settings),
     }
-    order.set_length(line, header);
-    put_rows(line, files, function, settings);
-    order.set_length(line, start);
+    endian.set_length(line, header);
+    write_rows(line, files, function, settings);
+    endian.set_length(line, start);
     Some(start as u32)
 }
 
-/// Appends what opcodes mean.
-fn put_parameters(out: &mut Vec<u8>) {
+/// Appends the opcode parameters.
+fn write_parameters(out: &mut Vec<u8>) {
     const MINIMUM_INSTRUCTION_LENGTH: u8 = 1;
     const MAXIMUM_OPERATIONS_PER_INSTRUCTION: u8 = 1;
     const DEFAULT_IS_STATEMENT: u8 = 1;
@@ -67,48 +67,48 @@ fn put_parameters(out: &mut Vec<u8>) {
     out.extend_from_slice(&OPERANDS);
 }
 
-/// Appends folders and files as DWARF 4 has them. The folder that relative paths start from is the unit's.
-fn put_files(out: &mut Vec<u8>, files: &Files, info: &DebugInfo<'_>) {
+/// Appends directories and files in DWARF 4 format. Relative paths are resolved against the unit's directory.
+fn write_file_table(out: &mut Vec<u8>, files: &Files, info: &DebugInfo<'_>) {
     for directory in files.directories(info) {
-        put_path(out, directory);
+        write_path(out, directory);
         out.push(0);
     }
     out.push(0);
     for (file, directory) in files.iter(info) {
         const TIME: u8 = 0;
         const SIZE: u8 = 0;
-        put_path(out, split(&file.path).1);
+        write_path(out, split(&file.path).1);
         out.push(0);
-        leb128::put_unsigned(out, directory.into());
+        leb128::write_unsigned(out, directory.into());
         out.extend_from_slice(&[TIME, SIZE]);
     }
     out.push(0);
 }
 
-/// Appends folders and files as DWARF 5 has them.
-fn put_files_5(
+/// Appends directories and files in DWARF 5 format.
+fn write_files_5(
     out: &mut Vec<u8>,
     strings: &mut Strings,
     files: &Files,
     info: &DebugInfo<'_>,
     settings: &Settings<'_>,
 ) {
-    let order = settings.machine.order;
-    let put_formats = |out: &mut Vec<u8>, formats: &[(dw::DwLnct, dw::DwForm)]| {
+    let endian = settings.machine.endian;
+    let write_formats = |out: &mut Vec<u8>, formats: &[(dw::DwLnct, dw::DwForm)]| {
         out.push(formats.len() as u8);
         for (content, form) in formats {
-            leb128::put_unsigned(out, content.0.into());
-            leb128::put_unsigned(out, form.0.into());
+            leb128::write_unsigned(out, content.0.into());
+            leb128::write_unsigned(out, form.0.into());
         }
     };
     let path = (dw::DW_LNCT_path, dw::DW_FORM_line_strp);
-    put_formats(out, &[path]);
-    leb128::put_unsigned(out, (files.directory_count() as u64).saturating_add(1));
+    write_formats(out, &[path]);
+    leb128::write_unsigned(out, (files.directory_count() as u64).saturating_add(1));
     for directory in std::iter::once(settings.directory).chain(files.directories(info)) {
-        order.put_u32(out, strings.add(|out| put_path(out, directory)));
+        endian.write_u32(out, strings.add(|out| write_path(out, directory)));
     }
 
-    // A string ends at a NUL: a text that has any is no text.
+    // Strings end at the first NUL, so text that contains one is left out.
     let text = |file: &SourceFile<'_>, strings: &mut Strings| match file.text {
         Some(text) if strings.can_add(text) => Some(strings.add_text(text)),
         _ => None,
@@ -120,26 +120,26 @@ fn put_files_5(
     let source = (dw::DW_LNCT_LLVM_source, dw::DW_FORM_line_strp);
     let formats = [path, directory_index, source];
     let (without_text, _) = formats.split_at(2);
-    put_formats(out, if has_text { &formats } else { without_text });
-    leb128::put_unsigned(out, files.count() as u64);
+    write_formats(out, if has_text { &formats } else { without_text });
+    leb128::write_unsigned(out, files.count() as u64);
     for (file, directory) in files.iter(info) {
-        order.put_u32(out, strings.add(|out| put_path(out, split(&file.path).1)));
-        leb128::put_unsigned(out, directory.into());
+        endian.write_u32(out, strings.add(|out| write_path(out, split(&file.path).1)));
+        leb128::write_unsigned(out, directory.into());
         if has_text {
             let place = text(file, strings).unwrap_or_else(|| strings.add(|_| {}));
-            order.put_u32(out, place);
+            endian.write_u32(out, place);
         }
     }
 }
 
 /// Appends the sequence of a function's rows.
-fn put_rows(out: &mut Vec<u8>, files: &Files, function: &FunctionUnit<'_>, settings: &Settings<'_>) {
+fn write_rows(out: &mut Vec<u8>, files: &Files, function: &FunctionUnit<'_>, settings: &Settings<'_>) {
     let info = function.info;
     let Some(first) = info.rows.first() else { return };
     let machine = settings.machine;
-    put_extended(out, dw::DW_LNE_set_address, machine.address_size());
-    put_address(out, function.address, machine);
-    // Readers start with file 1. The first row sets its file all the same: binutils 2.40 show another one with DWARF 5
+    write_extended(out, dw::DW_LNE_set_address, machine.address_size());
+    write_address(out, function.address, machine);
+    // Readers start with file 1. The first row sets its file anyway: with DWARF 5, binutils 2.40 show another one
     // until an opcode sets it (`lines::first_rows_have_the_right_file`).
     const NONE_YET: u32 = u32::MAX;
     let mut registers = Registers {
@@ -148,16 +148,16 @@ fn put_rows(out: &mut Vec<u8>, files: &Files, function: &FunctionUnit<'_>, setti
         line: 1,
         column: 0,
     };
-    // A row without a file keeps the one before it.
+    // A row without a file keeps the previous one.
     let mut file = settings.version.first_file();
-    let mut put_row = |out: &mut Vec<u8>, row: &Row, ends_prologue: bool| {
+    let mut write_row = |out: &mut Vec<u8>, row: &Row, ends_prologue: bool| {
         let known = files.number(row.file);
         file = known.unwrap_or(file);
         let (line, column) = known.map_or((0, 0), |_| (row.line, row.column));
         if row.discriminator != 0 {
             let length = leb128_length(row.discriminator);
-            put_extended(out, dw::DW_LNE_set_discriminator, length);
-            leb128::put_unsigned(out, row.discriminator.into());
+            write_extended(out, dw::DW_LNE_set_discriminator, length);
+            leb128::write_unsigned(out, row.discriminator.into());
         }
         if ends_prologue {
             out.push(dw::DW_LNS_set_prologue_end.0);
@@ -171,20 +171,21 @@ fn put_rows(out: &mut Vec<u8>, files: &Files, function: &FunctionUnit<'_>, setti
         registers.advance(next, out);
     };
     if first.offset > 0 {
-        put_row(out, &row_of_start(info, first), false);
+        write_row(out, &prologue_row(info, first), false);
     }
     for (at, row) in info.rows.iter().enumerate() {
-        put_row(out, row, at == 0 && row.offset > 0);
+        write_row(out, row, at == 0 && row.offset > 0);
     }
     let rest = function.size.wrapping_sub(registers.offset);
     if rest > 0 {
-        put_advance_pc(out, rest);
+        write_advance_pc(out, rest);
     }
-    put_extended(out, dw::DW_LNE_end_sequence, 0);
+    write_extended(out, dw::DW_LNE_end_sequence, 0);
 }
 
-/// The row of the code before the first one: where the function is declared, or the same as the first.
-fn row_of_start(info: &DebugInfo<'_>, first: &Row) -> Row {
+/// Returns a row for the code before the first row: the line of the function's declaration, or else the first
+/// row's line.
+fn prologue_row(info: &DebugInfo<'_>, first: &Row) -> Row {
     let declared = info.functions.first();
     let declared = declared.filter(|function| function.file.is_some() && function.line > 0);
     let (file, line, column) = declared.map_or((first.file, first.line, first.column), |function| {
@@ -199,7 +200,7 @@ fn row_of_start(info: &DebugInfo<'_>, first: &Row) -> Row {
     }
 }
 
-/// What a reader of the program has noted.
+/// State of a reader of the line program.
 #[derive(Clone, Copy, Debug)]
 struct Registers {
     offset: u32,
@@ -209,7 +210,7 @@ struct Registers {
 }
 
 impl Registers {
-    /// Appends what leads to the next row, and makes it.
+    /// Appends opcodes that advance to the next row and emit it.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "lines have 32 bits, their difference 64; a step is less than LINE_RANGE"
@@ -217,11 +218,11 @@ impl Registers {
     fn advance(&mut self, next: Self, out: &mut Vec<u8>) {
         if next.file != self.file {
             out.push(dw::DW_LNS_set_file.0);
-            leb128::put_unsigned(out, next.file.into());
+            leb128::write_unsigned(out, next.file.into());
         }
         if next.column != self.column {
             out.push(dw::DW_LNS_set_column.0);
-            leb128::put_unsigned(out, next.column.into());
+            leb128::write_unsigned(out, next.column.into());
         }
         let lines = i64::from(next.line) - i64::from(self.line);
         let step_of = |lines: i64| {
@@ -230,7 +231,7 @@ impl Registers {
         };
         let step = step_of(lines).unwrap_or_else(|| {
             out.push(dw::DW_LNS_advance_line.0);
-            leb128::put_signed(out, lines);
+            leb128::write_signed(out, lines);
             LINE_BASE.unsigned_abs()
         });
         // Rows are sorted.
@@ -241,31 +242,31 @@ impl Registers {
         } else if let Some(opcode) = special_opcode(step, far) {
             out.extend_from_slice(&[dw::DW_LNS_const_add_pc.0, opcode]);
         } else {
-            put_advance_pc(out, bytes);
+            write_advance_pc(out, bytes);
             out.push(OPCODE_BASE + step);
         }
         *self = next;
     }
 }
 
-/// The opcode that goes on by so many bytes, takes a step in lines and makes a row, if there is one.
+/// Returns the opcode that advances the address and the line and emits a row, if there is one.
 fn special_opcode(step: u8, bytes: Option<u32>) -> Option<u8> {
     let bytes = u8::try_from(bytes?).ok()?;
     let of_no_step = bytes.checked_mul(LINE_RANGE)?.checked_add(OPCODE_BASE)?;
     of_no_step.checked_add(step)
 }
 
-fn put_advance_pc(out: &mut Vec<u8>, bytes: u32) {
+fn write_advance_pc(out: &mut Vec<u8>, bytes: u32) {
     out.push(dw::DW_LNS_advance_pc.0);
-    leb128::put_unsigned(out, bytes.into());
+    leb128::write_unsigned(out, bytes.into());
 }
 
-/// Appends an opcode that tells how many bytes its operand has, which is to follow.
-fn put_extended(out: &mut Vec<u8>, opcode: dw::DwLne, operand: u64) {
+/// Appends an extended opcode whose operand has `operand` bytes; the operand must follow.
+fn write_extended(out: &mut Vec<u8>, opcode: dw::DwLne, operand: u64) {
     out.extend_from_slice(&[0, operand.saturating_add(1) as u8, opcode.0]);
 }
 
-/// How many bytes a number has as LEB128.
+/// Returns the length of an integer in LEB128, in bytes.
 fn leb128_length(value: u32) -> u64 {
     u64::from((value | 1).ilog2() / 7).saturating_add(1)
 }

@@ -1,34 +1,34 @@
-//! Strings that units share (`.debug_str`, `.debug_line_str`).
+//! String tables that units share (`.debug_str`, `.debug_line_str`).
 
 use std::hash::BuildHasher;
 
 use crate::hash::{HashMap, RandomState};
 
-/// Strings, each behind the other and followed by a NUL, the same ones once.
+/// A section of NUL-terminated strings without duplicates.
 #[derive(Debug, Default)]
 pub struct Strings {
-    /// The section.
+    /// Content of the section.
     pub bytes: Vec<u8>,
-    /// Where each string starts. The key is its hash, or the next free number after it if strings collide.
+    /// Offset of each string. The key is its hash, or the next free integer after it if strings collide.
     places: HashMap<u64, u32>,
-    /// The start and key of each string, in order.
+    /// Offset and key of each string, by ascending offset.
     keys: Vec<(usize, u64)>,
     hashing: RandomState,
-    /// What is known of texts, by where they lie in memory here.
+    /// Cached facts about texts, by their address and length in memory.
     texts: HashMap<(usize, usize), Text>,
 }
 
 /// A string that may be long.
 #[derive(Clone, Copy, Debug)]
 struct Text {
-    /// Whether it has no NUL.
+    /// Whether it contains no NUL.
     is_string: bool,
-    /// Where it starts, once it was added.
+    /// Offset in the section, once it has been added.
     place: Option<u32>,
 }
 
 impl Strings {
-    /// The offset of the string that `put` appends, which must have no NUL.
+    /// Returns the offset of the string that `put` appends; the string must not contain a NUL.
     pub fn add(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> u32 {
         let start = self.bytes.len();
         put(&mut self.bytes);
@@ -57,13 +57,13 @@ impl Strings {
         self.forget_texts();
     }
 
-    /// Whether a text has no NUL. Each text is looked at once, however often it is asked for: it must stay in memory
-    /// until all is forgotten.
+    /// Returns whether a text contains no NUL. Each text is scanned only once, so it must stay in memory until
+    /// [`Strings::forget_texts`].
     pub fn can_add(&mut self, text: &[u8]) -> bool {
         self.text(text).is_string
     }
 
-    /// The offset of a text, which is appended the first time.
+    /// Returns the offset of a text; appends it the first time.
     pub fn add_text(&mut self, text: &[u8]) -> u32 {
         if let Some(place) = self.text(text).place {
             return place;
@@ -81,12 +81,12 @@ impl Strings {
         })
     }
 
-    /// Forgets where texts start, since some may be gone.
+    /// Discards the cached facts about texts, since their memory may be reused.
     pub fn forget_texts(&mut self) {
         self.texts.clear();
     }
 
-    /// Forgets all strings, and gives back memory above `kept` bytes.
+    /// Removes all strings and frees memory above `kept` bytes.
     pub fn clear(&mut self, kept: usize) {
         const PLACE: usize = size_of::<(u64, u32)>();
         self.bytes.clear();

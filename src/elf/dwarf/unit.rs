@@ -1,4 +1,4 @@
-//! One function as a unit (`.debug_info`).
+//! Writes one function as a compile unit (`.debug_info`).
 
 use gimli::constants as dw;
 
@@ -7,10 +7,10 @@ use crate::debug_info::{InlinedCall, SourceFunction};
 use crate::elf::dwarf::abbreviations::{
     CHILDREN, COLUMN, FILE, Kind, LANGUAGE, LINE, LINES, LINKAGE_NAME, NAME, RANGES,
 };
-use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, line, put_address, ranges};
-use crate::elf::text::{put_escaped, put_path};
+use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, line, ranges, write_address};
+use crate::elf::text::{write_escaped, write_path};
 
-/// Appends all that there is to say of a function, whose files are collected.
+/// Appends everything about a function, whose files are collected.
 pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) {
     let lines = line::put(function, settings, buffers);
     let path = buffers.files.first(function.info);
@@ -30,7 +30,7 @@ pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut B
     writer.calls();
     writer.finish();
     let address = function.address;
-    ranges::put_code(
+    ranges::write_code(
         &mut buffers.aranges,
         start as u32,
         address,
@@ -39,21 +39,21 @@ pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut B
     );
 }
 
-/// A unit in the making.
+/// Writer of one unit.
 struct UnitWriter<'u> {
     function: &'u FunctionUnit<'u>,
     settings: &'u Settings<'u>,
     buffers: &'u mut Buffers,
-    /// Where it starts in `.debug_info`.
+    /// Offset of the unit in `.debug_info`.
     start: usize,
-    /// Whether functions have a linkage name even where it is their name. GNU addr2line trusts the names of
-    /// functions only if they have one or are C's, and shows the nearest symbol for others.
+    /// Whether functions get a linkage name even if it equals the name. GNU addr2line uses a function's name only
+    /// if it has one or the language is C, and otherwise shows the nearest symbol.
     names_linkage: bool,
 }
 
-/// A place in the sources as attributes have it.
+/// A source location as attributes.
 struct Place {
-    /// Which of them there are.
+    /// Flags of the attributes that are present.
     flags: u8,
     file: u32,
     line: u32,
@@ -62,35 +62,35 @@ struct Place {
 
 impl UnitWriter<'_> {
     fn header(&mut self) {
-        /// Where the abbreviations of all units start.
+        /// Offset of the abbreviations that all units share.
         const ABBREVIATIONS: u32 = 0;
-        let order = self.settings.machine.order;
+        let endian = self.settings.machine.endian;
         let address_size = self.settings.machine.address_size() as u8;
         let out = &mut self.buffers.info;
-        order.put_u32(out, 0);
-        order.put_u16(out, self.settings.version.number());
+        endian.write_u32(out, 0);
+        endian.write_u16(out, self.settings.version.number());
         match self.settings.version {
             Version::Four => {
-                order.put_u32(out, ABBREVIATIONS);
+                endian.write_u32(out, ABBREVIATIONS);
                 out.push(address_size);
             }
             Version::Five => {
                 out.extend_from_slice(&[dw::DW_UT_compile.0, address_size]);
-                order.put_u32(out, ABBREVIATIONS);
+                endian.write_u32(out, ABBREVIATIONS);
             }
         }
     }
 
-    /// The entry that all others lie in. It has its name from a file, or from the function if there is none.
+    /// Writes the compile unit's entry, named after its file, or after the function if it has no file.
     fn unit(&mut self, path: Option<&[u8]>, language: Option<dw::DwLang>, lines: Option<u32>) {
         let flags = CHILDREN | flag(LANGUAGE, language.is_some()) | flag(LINES, lines.is_some());
         let strings = &mut self.buffers.strings;
         let producer = strings.add(|out| out.extend_from_slice(b"jitinject"));
         let name = strings.add(|out| match path {
-            Some(path) => put_path(out, path),
-            None => put_escaped(out, self.function.symbol),
+            Some(path) => write_path(out, path),
+            None => write_escaped(out, self.function.symbol),
         });
-        let directory = strings.add(|out| put_path(out, self.settings.directory));
+        let directory = strings.add(|out| write_path(out, self.settings.directory));
         self.entry(Kind::Unit, flags);
         self.number(producer);
         self.number(name);
@@ -104,7 +104,7 @@ impl UnitWriter<'_> {
         }
     }
 
-    /// The functions that were inlined, each before the first call of it.
+    /// Writes the inlined functions, once each.
     fn inlined_functions(&mut self) {
         let info = self.function.info;
         self.buffers.origins.clear();
@@ -117,7 +117,7 @@ impl UnitWriter<'_> {
             let here = self.buffers.info.len().saturating_sub(self.start) as u32;
             if let Some(origin) = self.buffers.origins.get_mut(at).filter(|origin| **origin == 0) {
                 *origin = here;
-                // The function itself may be inlined into itself, and be known by its symbol only.
+                // The function itself may be inlined into itself, and have no name except for its symbol.
                 let name = match at {
                     0 if function.name.is_empty() => self.function.symbol,
                     _ => function.name,
@@ -143,7 +143,7 @@ impl UnitWriter<'_> {
         self.buffers.info.push(dw::DW_INL_inlined.0);
     }
 
-    /// The function itself.
+    /// Writes the function itself.
     fn function(&mut self) {
         let function = self.function;
         let declared = function.info.functions.first();
@@ -166,13 +166,13 @@ impl UnitWriter<'_> {
         self.code(0, function.size);
     }
 
-    /// The inlined calls, in the function.
+    /// Writes the inlined calls in the function.
     fn calls(&mut self) {
         let info = self.function.info;
         if info.calls.is_empty() {
             return;
         }
-        // The functions that the next call lies in.
+        // Functions that contain the next call.
         self.buffers.callers.clear();
         self.buffers.callers.push(0);
         let mut calls = info.calls.iter().peekable();
@@ -210,7 +210,7 @@ impl UnitWriter<'_> {
         match range {
             Some(range) => self.code(range.start, range.end.wrapping_sub(range.start)),
             None => {
-                let list = ranges::put_list(&mut self.buffers.ranges, &call.ranges, self.settings);
+                let list = ranges::write_list(&mut self.buffers.ranges, &call.ranges, self.settings);
                 self.number(list);
             }
         }
@@ -220,8 +220,8 @@ impl UnitWriter<'_> {
     fn finish(self) {
         let mut unit = self;
         unit.end_children();
-        let order = unit.settings.machine.order;
-        order.set_length(&mut unit.buffers.info, unit.start);
+        let endian = unit.settings.machine.endian;
+        endian.set_length(&mut unit.buffers.info, unit.start);
     }
 
     /// Starts an entry.
@@ -234,28 +234,31 @@ impl UnitWriter<'_> {
         self.buffers.info.push(0);
     }
 
-    /// A number of four bytes.
+    /// Writes a 32-bit integer.
     fn number(&mut self, value: u32) {
-        self.settings.machine.order.put_u32(&mut self.buffers.info, value);
+        self.settings
+            .machine
+            .endian
+            .write_u32(&mut self.buffers.info, value);
     }
 
     fn leb128(&mut self, value: u64) {
-        leb128::put_unsigned(&mut self.buffers.info, value);
+        leb128::write_unsigned(&mut self.buffers.info, value);
     }
 
-    /// Where code of the function starts, and its size.
+    /// Writes the address of an offset in the function, and a size.
     fn code(&mut self, offset: u32, size: u32) {
         let address = self.function.address.wrapping_add(offset.into());
-        put_address(&mut self.buffers.info, address, self.settings.machine);
+        write_address(&mut self.buffers.info, address, self.settings.machine);
         self.leb128(size.into());
     }
 
-    /// The offset of a name, which may be that of many functions.
+    /// Returns the offset of a name in `.debug_str`; functions may share it.
     fn name(&mut self, name: &[u8]) -> u32 {
-        self.buffers.strings.add(|out| put_escaped(out, name))
+        self.buffers.strings.add(|out| write_escaped(out, name))
     }
 
-    /// Where a function is declared; lines and columns tell nothing without a file.
+    /// Returns a function's declaration; line and column mean nothing without a file.
     fn declaration(&self, function: &SourceFunction<'_>) -> Place {
         match self.buffers.files.number(function.file) {
             Some(file) => Place::new(Some(file), function.line, function.column),
@@ -280,7 +283,7 @@ impl Place {
         column: 0,
     };
 
-    /// A place whose line and column are 0 if they are not known.
+    /// Returns a location; line and column are 0 if they are unknown.
     fn new(file: Option<u32>, line: u32, column: u32) -> Self {
         Self {
             flags: flag(FILE, file.is_some()) | flag(LINE, line > 0) | flag(COLUMN, column > 0),
@@ -291,12 +294,12 @@ impl Place {
     }
 }
 
-/// The flag of something that may be there.
+/// Returns `flag` if the attribute is present.
 fn flag(flag: u8, is_there: bool) -> u8 {
     if is_there { flag } else { 0 }
 }
 
-/// The language of a source file, by the ending of its name.
+/// Returns the language of a source file by its file name extension.
 fn language(path: &[u8]) -> Option<dw::DwLang> {
     const LANGUAGES: [(&str, dw::DwLang); 16] = [
         ("c", dw::DW_LANG_C99),

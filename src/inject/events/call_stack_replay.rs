@@ -1,49 +1,50 @@
-//! The stacks that threads are in at the sample_keys of samples, by what is told of their calls.
+//! Replay of recorded calls to find the call stack of a thread at each sample.
 
 use std::hash::Hash;
 
 use crate::code::call_tree::Stack;
+use crate::diagnostics::Issue;
 use crate::hash::HashMap;
-use crate::inject::events::{Calls, Loss, Step};
+use crate::inject::events::{Calls, Step};
 use crate::tally::Tally;
 use crate::units::{Tid, Time};
 
-/// When a sample was taken that is to get another call chain.
+/// Thread and time of a sample that may get another call chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SampleKey {
-    /// In which thread.
+    /// Thread ID.
     pub tid: Tid,
-    /// On the profile's clock.
+    /// Time on the profile's clock.
     pub time: Time,
-    /// Its place among all of its source's, in the order of the file.
+    /// Index among the samples of the source, in file order.
     pub place: usize,
 }
 
-/// What is told of a thread's calls.
+/// A recorded function entry or exit.
 #[derive(Clone, Copy, Debug)]
 pub struct CallRecord<F, M> {
-    /// Which thread.
+    /// Thread ID.
     pub tid: Tid,
-    /// On the profile's clock.
+    /// Time on the profile's clock.
     pub time: Time,
-    /// What happened.
+    /// Entry or exit.
     pub step: Step<F>,
-    /// Where in the file.
+    /// Offset of the record in the file, in bytes.
     pub offset: u64,
-    /// What else the source wants to know of the stack that this makes.
+    /// What else the source needs of the resulting stack.
     pub mark: M,
 }
 
-/// Calls of functions `F`, followed past sample_keys; each stack has the mark of what made it.
+/// Replay of calls to functions `F`. Each stack has the mark of the record that led to it.
 #[derive(Clone, Debug)]
 pub struct CallStackReplay<F, M> {
     calls: Calls<F>,
     threads: HashMap<Tid, ThreadState<M>>,
-    /// By the places of sample_keys; `None` where a thread is in no call that is told of.
+    /// Stacks by sample index; `None` if the thread is in no recorded call.
     found: Vec<Option<(Stack, M)>>,
 }
 
-/// What a thread is in, and the first of its sample_keys that are left.
+/// Current stack of a thread, and the index of its first sample that is not reached yet.
 #[derive(Clone, Copy, Debug)]
 struct ThreadState<M> {
     stack: Stack,
@@ -62,50 +63,50 @@ impl<F, M> Default for CallStackReplay<F, M> {
 }
 
 impl<F: Copy + Eq + Hash, M: Copy + Default> CallStackReplay<F, M> {
-    /// Starts with threads in no call. `sample_keys` are sorted, as they must be for [`Self::go_on`].
+    /// Starts with all threads in no call. `sample_keys` must be sorted, and the same for [`Self::apply`].
     pub fn start(&mut self, sample_keys: &[SampleKey], tids: impl Iterator<Item = Tid>) {
-        let doing = tids.map(|tid| {
-            let doing = ThreadState {
+        let state = tids.map(|tid| {
+            let state = ThreadState {
                 stack: Stack::EMPTY,
                 mark: M::default(),
                 next: sample_keys.partition_point(|sample_key| sample_key.tid < tid),
             };
-            (tid, doing)
+            (tid, state)
         });
-        self.threads = doing.collect();
+        self.threads = state.collect();
         self.found = vec![None; sample_keys.len()];
     }
 
-    /// Finds the stacks of a thread's sample_keys before what is told, and follows that. What is told of other threads than
-    /// those of the start is passed over.
-    pub fn go_on(&mut self, sample_keys: &[SampleKey], told: &CallRecord<F, M>, losses: &mut Tally<Loss>) {
-        let Some(doing) = self.threads.get_mut(&told.tid) else {
+    /// Finds the stacks of a thread's samples before a call record, then applies the record. Records of
+    /// threads other than those passed to [`Self::start`] are skipped.
+    pub fn apply(&mut self, sample_keys: &[SampleKey], call: &CallRecord<F, M>, losses: &mut Tally<Issue>) {
+        let Some(state) = self.threads.get_mut(&call.tid) else {
             return;
         };
-        while let Some(sample_key) = sample_keys.get(doing.next)
-            && sample_key.tid == told.tid
-            && sample_key.time < told.time
+        while let Some(sample_key) = sample_keys.get(state.next)
+            && sample_key.tid == call.tid
+            && sample_key.time < call.time
         {
             if let Some(found) = self.found.get_mut(sample_key.place) {
-                *found = (doing.stack != Stack::EMPTY).then_some((doing.stack, doing.mark));
+                *found = (state.stack != Stack::EMPTY).then_some((state.stack, state.mark));
             }
-            doing.next = doing.next.saturating_add(1);
+            state.next = state.next.saturating_add(1);
         }
-        doing.stack = self.calls.follow(doing.stack, told.step, told.offset, losses);
-        doing.mark = told.mark;
+        state.stack = self.calls.follow(state.stack, call.step, call.offset, losses);
+        state.mark = call.mark;
     }
 
-    /// How many sample_keys have a stack.
+    /// Returns the number of samples with a stack.
     pub fn known(&self) -> usize {
         self.found.iter().flatten().count()
     }
 
-    /// The stack at the sample_key with a place, and its mark.
+    /// Returns the stack and its mark at a sample, or `None` if the thread is in no recorded call.
     pub fn at(&self, place: usize) -> Option<(Stack, M)> {
         self.found.get(place).copied().flatten()
     }
 
-    /// The functions of a stack, innermost first.
+    /// Returns the functions of a stack, innermost first.
     pub fn functions(&self, stack: Stack) -> impl Iterator<Item = F> {
         self.calls.functions(stack)
     }

@@ -1,21 +1,21 @@
-//! The calls that threads are in, by what is told of entries and exits.
+//! Call stacks of threads, from recorded function entries and exits.
 
 use std::hash::Hash;
 
 use crate::code::call_tree::{CallTree, Exit, Stack};
-use crate::inject::events::Loss;
+use crate::diagnostics::Issue;
 use crate::tally::Tally;
 
-/// A function was entered or left.
+/// A function entry or exit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step<F> {
-    /// Entered.
+    /// The function was entered.
     Enter(F),
-    /// Left, by whatever way.
+    /// The function was left, in whatever way.
     Exit(F),
 }
 
-/// All stacks of calls that threads were in.
+/// All call stacks of threads.
 #[derive(Clone, Debug)]
 pub struct Calls<F> {
     tree: CallTree<F>,
@@ -30,29 +30,47 @@ impl<F> Default for Calls<F> {
 }
 
 impl<F: Copy + Eq + Hash> Calls<F> {
-    /// The stack behind a step that is told of at `offset` of a file. Whatever the step is, there is one: what does not
-    /// fit is counted.
-    pub fn follow(&mut self, stack: Stack, step: Step<F>, offset: u64, losses: &mut Tally<Loss>) -> Stack {
+    /// Returns the stack after a step, which was recorded at byte `offset` of a file. Steps that do not match
+    /// the stack are counted in `losses`.
+    pub fn follow(&mut self, stack: Stack, step: Step<F>, offset: u64, losses: &mut Tally<Issue>) -> Stack {
         match step {
             Step::Enter(function) => self.tree.enter(stack, function).unwrap_or_else(|| {
-                losses.add(Loss::Stacks, offset);
+                losses.add(Issue::TooManyStacks, offset);
                 stack
             }),
             Step::Exit(function) => match self.tree.exit(stack, function) {
                 Exit::Left { stack, lost } => {
-                    losses.add_many(Loss::LostExit, lost.into(), offset);
+                    losses.add_many(Issue::CallWithoutEnd, lost.into(), offset);
                     stack
                 }
                 Exit::Unmatched => {
-                    losses.add(Loss::UnmatchedExit, offset);
+                    losses.add(Issue::EndWithoutCall, offset);
                     stack
                 }
             },
         }
     }
 
-    /// The functions of a stack, innermost first.
+    /// Returns the functions of a stack, innermost first.
     pub fn functions(&self, stack: Stack) -> impl Iterator<Item = F> {
         self.tree.functions(stack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::call_tree::MAX_STACKS;
+
+    #[test]
+    fn stacks_beyond_the_limit_are_counted_for_their_callers() {
+        let mut calls = Calls::default();
+        let mut losses = Tally::default();
+        for function in 0..MAX_STACKS {
+            calls.follow(Stack::EMPTY, Step::Enter(function), 0, &mut losses);
+        }
+        let stack = calls.follow(Stack::EMPTY, Step::Enter(MAX_STACKS), 7, &mut losses);
+        assert_eq!(calls.functions(stack).count(), 0);
+        assert_eq!(losses.places(Issue::TooManyStacks).last(), Some(&7));
     }
 }

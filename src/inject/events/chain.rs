@@ -1,28 +1,28 @@
-//! Call chains out of functions.
+//! Call chains made of functions.
 
 use crate::units::Address;
 
-/// How many frames a chain has at most: as many as the kernel takes by default (`kernel.perf_event_max_stack`). Without
-/// a limit, a small file could ask for chains of any size, again and again.
+/// Maximum number of frames in a chain: the kernel's default (`kernel.perf_event_max_stack`). Without a
+/// limit, a small file could cause many chains of any size.
 pub const MAX_FRAMES: usize = 127;
 
-/// A call chain, innermost frame first. It is made again and again in the same memory.
+/// A call chain, innermost frame first, whose memory is reused.
 #[derive(Clone, Default, Debug)]
 pub struct Chain {
     addresses: Vec<Address>,
 }
 
 impl Chain {
-    /// Starts another one, whose innermost frame is at `leaf`, if anything is known of that.
+    /// Starts a new chain with the innermost frame at `leaf`, if that is known.
     pub fn restart(&mut self, leaf: Option<Address>) {
         self.addresses.clear();
         self.addresses.extend(leaf);
     }
 
-    /// Adds functions by where they start, from the innermost one out; `false` if not all of them have room.
+    /// Adds functions by their start addresses, innermost first. Returns `false` if not all of them fit.
     ///
-    /// Readers look for a caller one byte before the address that it goes on at, so that all but the innermost get
-    /// that of their second byte.
+    /// Readers look up a caller one byte before its return address, so all frames but the innermost get the
+    /// address of the function's second byte.
     #[must_use]
     pub fn add(&mut self, mut starts: impl Iterator<Item = Address>) -> bool {
         while self.addresses.len() < MAX_FRAMES {
@@ -35,12 +35,12 @@ impl Chain {
         starts.next().is_none()
     }
 
-    /// All frames.
+    /// Returns all frames.
     pub fn frames(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// All but the innermost.
+    /// Returns all frames but the innermost.
     pub fn callers(&self) -> &[Address] {
         self.addresses.get(1..).unwrap_or_default()
     }

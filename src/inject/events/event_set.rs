@@ -1,18 +1,18 @@
-//! Which events are made.
+//! Selection of events to synthesize.
 
 use crate::perf::synthesis::Definition;
 
-/// Those events of the profile, each a kind `K`, that were asked for.
+/// Selected events, each of a kind `K`.
 #[derive(Clone, Debug)]
 pub struct EventSet<K> {
-    /// How many events of the profile's own stand before them.
+    /// Number of synthesized events before them.
     first: usize,
     kinds: Vec<K>,
     definitions: Vec<Definition<'static>>,
 }
 
 impl<K: Copy + Eq> EventSet<K> {
-    /// These, behind `first` others that are made.
+    /// Creates a set of events that come after `first` other synthesized events.
     pub fn new(first: usize, events: impl Iterator<Item = (K, Definition<'static>)>) -> Self {
         let (kinds, definitions) = events.unzip();
         Self {
@@ -22,12 +22,12 @@ impl<K: Copy + Eq> EventSet<K> {
         }
     }
 
-    /// What they are called, in their order.
+    /// Returns the definitions of the events, in order.
     pub fn definitions(&self) -> &[Definition<'static>] {
         &self.definitions
     }
 
-    /// The number that an event of this kind has among all that are made, if it was asked for.
+    /// Returns the index of an event among all synthesized events, or `None` if it is not selected.
     pub fn number(&self, kind: K) -> Option<usize> {
         let place = self.kinds.iter().position(|&other| other == kind)?;
         self.first.checked_add(place)

@@ -1,28 +1,28 @@
-//! Several things that are each in the order of time, as one.
+//! Merging of sources that are each sorted by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Something that goes on in the order of time.
+/// A source that is sorted by time.
 pub trait Ahead {
-    /// The clock.
+    /// Type of the times.
     type Time: Ord + Copy;
 
-    /// When it goes on; `None` if it has come to its end.
+    /// Returns the time of the next item, or `None` at the end.
     fn time(&mut self) -> Option<Self::Time>;
 }
 
-/// Several of them. Of those of one time, the first goes on first.
+/// Sources merged by time. At the same time, the first one comes first.
 #[derive(Debug)]
 pub struct Merge<S: Ahead> {
     sources: Vec<S>,
-    /// All that have not come to their end, but for the current one.
+    /// Sources that are not at their end, except for the current one.
     waiting: BinaryHeap<Reverse<(S::Time, usize)>>,
     current: Option<usize>,
 }
 
 impl<S: Ahead> Merge<S> {
-    /// Those.
+    /// Creates a merge of `sources`.
     pub fn new(mut sources: Vec<S>) -> Self {
         let times = sources.iter_mut().enumerate();
         let times = times.filter_map(|(place, source)| Some(Reverse((source.time()?, place))));
@@ -33,14 +33,14 @@ impl<S: Ahead> Merge<S> {
         }
     }
 
-    /// The one that is to go on now. It must do so, or come to its end, before this is called again.
+    /// Returns the source with the earliest item. The caller must advance that source before the next call.
     #[inline]
     pub fn next(&mut self) -> Option<&mut S> {
         if let Some(place) = self.current {
             let now = self.sources.get_mut(place)?.time().map(|time| (time, place));
             let first = self.waiting.peek().map(|&Reverse(first)| first);
             match (now, first) {
-                // Mostly it is the same one again.
+                // Usually the same source comes again.
                 (Some(now), first) if first.is_none_or(|first| now < first) => {
                     return self.sources.get_mut(place);
                 }
@@ -52,12 +52,12 @@ impl<S: Ahead> Merge<S> {
         self.sources.get_mut(place)
     }
 
-    /// All of them, in their first order.
+    /// Returns all sources, in their original order.
     pub fn sources(&self) -> &[S] {
         &self.sources
     }
 
-    /// The same, to keep.
+    /// Returns all sources by value, in their original order.
     pub fn into_sources(self) -> Vec<S> {
         self.sources
     }

@@ -1,66 +1,68 @@
-//! Call chains of a profile's samples, from the calls that a log or a trace tells of.
+//! Replacement of a profile's call chains by the calls that a log or trace recorded.
 //!
-//! Where code keeps no frame pointer, what the kernel takes for callers is whatever lay on the stack. Who was told of
-//! each call knows the stack of each thread at each sample_key: it replaces all above the sampled function.
+//! Where code keeps no frame pointer, the kernel records arbitrary data from the stack as callers. A record
+//! of all calls gives the stack of each thread at each sample, which replaces all frames above the sampled
+//! function.
 
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::diagnostics::Diagnostic;
 use crate::files::{MappedFile, Spool};
 use crate::hash::HashMap;
-use crate::inject::Error;
 use crate::inject::events::{Chain, SampleKey};
+use crate::inject::input::spool_error;
 use crate::perf::record::Record;
 use crate::perf::sample::Sample;
 use crate::perf::{Profile, callchain, record};
 use crate::units::{Address, Pid, Tid};
 
-/// A log or a trace that knows the stacks of a process.
+/// A log or trace with the call stacks of a process.
 pub trait StackSource {
-    /// How to call it.
+    /// Returns its name for messages.
     fn name(&self) -> String;
 
-    /// The process.
+    /// Returns its process.
     fn pid(&self) -> Pid;
 
-    /// Whether it knows the callers of what is at an address.
+    /// Whether it has the callers of code at an address.
     fn covers(&self, leaf: Address) -> bool;
 
-    /// ScanBudget for the stacks at `sample_keys`, which are sorted, and keeps them by their places. Tells of how many it has
-    /// got one.
+    /// Finds the stacks at `sample_keys`, which must be sorted, and keeps them by index. Returns how many it
+    /// found.
     fn find(&mut self, sample_keys: &[SampleKey]) -> usize;
 
-    /// Makes the call chain of the sample at `place`, which was taken at `leaf`; `false` if it is not known.
-    fn put_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool;
+    /// Makes the call chain of the sample with index `place` at `leaf`; returns `false` if it is not known.
+    fn write_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool;
 }
 
-/// A source, and what it has done.
+/// A source with its samples and results.
 struct Spliced<'s> {
     source: Box<dyn StackSource + 's>,
-    /// Those that it covers, until their stacks were found.
+    /// Samples that it covers, until their stacks are found.
     sample_keys: Vec<SampleKey>,
     found: Found,
-    /// How many samples were rewritten, or not, since nothing is known.
+    /// Number of samples processed so far, whether their call chains were replaced or not.
     done: usize,
 }
 
-/// How many samples got another call chain.
+/// Numbers of samples that a source covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// So many,
+    /// Samples with a known stack.
     pub known: usize,
-    /// of all these.
+    /// All samples.
     pub total: usize,
 }
 
-/// The records of a profile, with all samples that one of `sources` covers having the stack that it tells of, and for
-/// each of them how many that are. No two are of the same process.
+/// Returns the records of a profile in which samples covered by one of `sources` have the call chains found
+/// there, and the numbers of these samples for each source. No two sources may have the same process.
 ///
-/// It takes 24 bytes of memory for each such sample, and what the sources keep.
+/// Takes 24 bytes of memory for each such sample, plus the memory of the sources.
 pub fn splice(
     profile: &Profile<'_>,
     sources: Vec<Box<dyn StackSource + '_>>,
-) -> Result<(MappedFile, Vec<Found>), Error> {
+) -> Result<(MappedFile, Vec<Found>), Diagnostic> {
     let mut all = Splice {
         profile,
         places: (0..)
@@ -71,7 +73,7 @@ pub fn splice(
     };
     all.collect();
     all.sources.iter_mut().for_each(Spliced::find);
-    let records = all.rewrite().map_err(|cause| Error::Spool { cause })?;
+    let records = all.rewrite().map_err(spool_error)?;
     Ok((records, all.sources.iter().map(|source| source.found).collect()))
 }
 
@@ -95,16 +97,15 @@ impl<'s> Spliced<'s> {
     }
 }
 
-/// The work.
 struct Splice<'p, 's> {
     profile: &'p Profile<'p>,
     sources: Vec<Spliced<'s>>,
-    /// Where among them that of each process is.
+    /// Index of the source for each process.
     places: HashMap<Pid, usize>,
 }
 
 impl<'s> Splice<'_, 's> {
-    /// The source of a sample that is to get another call chain, and where it was taken.
+    /// Returns the source for a sample whose call chain is to be replaced, and the sample's address.
     fn source(&mut self, record: &Record<'_>, sample: &Sample<'_>) -> Option<(&mut Spliced<'s>, Address)> {
         sample.callchain_offset?;
         let spliced = self.sources.get_mut(*self.places.get(&sample.pid?)?)?;
@@ -112,28 +113,28 @@ impl<'s> Splice<'_, 's> {
         spliced.source.covers(leaf).then_some((spliced, leaf))
     }
 
-    /// Notes the sample_keys of all samples.
+    /// Collects the keys of all samples.
     fn collect(&mut self) {
-        let Profile { attrs, order, .. } = self.profile;
+        let Profile { attrs, endian, .. } = self.profile;
         for record in self.profile.records() {
             let Some(attr) = attrs
-                .of(&record, *order)
+                .of(&record, *endian)
                 .filter(|_| record.kind == record::SAMPLE)
             else {
                 continue;
             };
-            let sample = Sample::parse(&record, attr, *order);
+            let sample = Sample::parse(&record, attr, *endian);
             if let Some((spliced, _)) = self.source(&record, &sample) {
                 spliced.sample_keys.push(SampleKey {
                     tid: sample.tid.unwrap_or(Tid(spliced.source.pid().0)),
-                    time: attrs.time_of(&record, *order).unwrap_or_default(),
+                    time: attrs.time_of(&record, *endian).unwrap_or_default(),
                     place: spliced.sample_keys.len(),
                 });
             }
         }
     }
 
-    /// All records, with other call chains where they are known.
+    /// Copies all records, with new call chains where they are known.
     fn rewrite(&mut self) -> io::Result<MappedFile> {
         let mut spool = Spool::create()?;
         let mut buffer = Vec::new();
@@ -150,16 +151,16 @@ impl<'s> Splice<'_, 's> {
         spool.map(Path::new("records"))
     }
 
-    /// A sample with another call chain, if there is one for it.
+    /// Appends a sample with its new call chain to `out`; `None` if that is unknown.
     fn put(&mut self, record: &Record<'_>, chain: &mut Chain, out: &mut Vec<u8>) -> Option<()> {
-        let Profile { attrs, order, .. } = self.profile;
-        let attr = attrs.of(record, *order)?;
-        let (spliced, leaf) = self.source(record, &Sample::parse(record, attr, *order))?;
+        let Profile { attrs, endian, .. } = self.profile;
+        let attr = attrs.of(record, *endian)?;
+        let (spliced, leaf) = self.source(record, &Sample::parse(record, attr, *endian))?;
         let place = spliced.done;
         spliced.done = place.saturating_add(1);
         chain.restart(Some(leaf));
-        let is_known = spliced.source.put_chain(place, leaf, chain);
+        let is_known = spliced.source.write_chain(place, leaf, chain);
         let callers = chain.callers().iter().copied();
-        is_known.then(|| callchain::put_with_callers(out, *order, record, attr, callers))?
+        is_known.then(|| callchain::write_with_callers(out, *endian, record, attr, callers))?
     }
 }

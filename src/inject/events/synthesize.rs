@@ -1,31 +1,32 @@
-//! Profiles out of events: of them alone, or of them and what was recorded.
+//! Making of profiles from events, alone or added to what was recorded.
 
 use std::io;
 use std::path::Path;
 
+use crate::diagnostics::Diagnostic;
 use crate::files::{MappedFile, Spool};
-use crate::inject::Error;
 use crate::inject::events::{Ahead, Merge};
+use crate::inject::input::spool_error;
 use crate::perf::Profile;
 use crate::perf::synthesis::{Definition, Origin, Synthesis, Synthesized};
 use crate::units::Time;
 
-/// Where the records of a profile in the making go.
+/// Writer of a new profile's records.
 pub type Out<'p> = Synthesis<'p, Spool>;
 
-/// A log or a trace that becomes events.
+/// A log or trace to convert to events.
 pub trait EventSource {
-    /// When the next event is, on the profile's clock; `None` if there are no more.
+    /// Returns the time of the next event on the profile's clock, or `None` if there are no more.
     fn next_time(&mut self) -> Option<Time>;
 
-    /// Adds what the profile does not know, before anything else: threads, and where files were mapped, as of `start`.
-    /// If the events are alone, it knows nothing.
+    /// Writes what the profile lacks, as of `start` and before all events: threads, and mappings of files.
+    /// With `is_alone`, the profile has neither.
     fn write_start(&self, out: &mut Out<'_>, start: Time, is_alone: bool) -> io::Result<()>;
 
-    /// Adds what the next event becomes.
+    /// Writes the records of the next event.
     fn write_next(&mut self, out: &mut Out<'_>) -> io::Result<()>;
 
-    /// Counts what has not come to an end when there are no more events.
+    /// Counts what is incomplete when there are no more events.
     fn finish(&mut self);
 }
 
@@ -37,28 +38,28 @@ impl Ahead for Box<dyn EventSource + '_> {
     }
 }
 
-/// A profile that was made.
+/// A synthesized profile.
 #[derive(Debug)]
 pub struct Made<'p> {
-    /// All but the records.
+    /// Everything but the records.
     pub synthesized: Synthesized<'p>,
-    /// The records.
+    /// Records.
     pub records: MappedFile,
 }
 
 impl Made<'_> {
-    /// The profile.
+    /// Returns the profile.
     pub fn profile(&self) -> Profile<'_> {
         self.synthesized.profile(&self.records)
     }
 }
 
-/// What a profile is made of.
+/// What a new profile is made of.
 #[derive(Debug)]
 pub enum Base<'p, 'o> {
-    /// Of what was recorded, and events beside that.
+    /// A recorded profile, with events added to it.
     Recorded(&'p Profile<'p>),
-    /// Of events alone.
+    /// Events alone.
     Nothing(Origin<'o>),
 }
 
@@ -67,8 +68,8 @@ pub fn synthesize<'p>(
     base: &Base<'p, '_>,
     definitions: &[Definition<'_>],
     sources: Vec<Box<dyn EventSource + '_>>,
-) -> Result<Made<'p>, Error> {
-    write(base, definitions, sources).map_err(|cause| Error::Spool { cause })
+) -> Result<Made<'p>, Diagnostic> {
+    write(base, definitions, sources).map_err(spool_error)
 }
 
 fn write<'p>(
@@ -82,7 +83,7 @@ fn write<'p>(
         Base::Nothing(origin) => Synthesis::stand_alone(origin, definitions, spool),
     };
     let first = sources.iter_mut().filter_map(|source| source.next_time()).min();
-    // Before the first event, so that nobody has to ask which of the two was first.
+    // Before the first event, so that their order is unambiguous.
     let start = Time(first.unwrap_or_default().0.saturating_sub(1));
     for source in &sources {
         source.write_start(&mut out, start, matches!(base, Base::Nothing(_)))?;

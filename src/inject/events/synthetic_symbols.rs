@@ -1,39 +1,40 @@
-//! Functions for what a frame of a stack can be and has no code: a type that was allocated, a collection, a method
-//! whose place is not known. They get addresses where the process maps nothing.
+//! Symbols for frames without code, at addresses where the process maps nothing: allocated types, garbage
+//! collections, and methods whose address is not known.
 
 use crate::hash::HashMap;
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange};
 
-/// How many addresses a made-up function has: one for itself, one behind that for it as a caller, and no more than
-/// look well.
+/// Number of addresses of a synthetic symbol: one for itself, the next for it as a caller, rounded up to be
+/// readable.
 const SIZE: u64 = 16;
 
-/// How many made-up functions there may be: as many as have room in a third of a 32-bit process. What has no room
-/// shares the last one.
-const MOST: u64 = 1 << 22;
+/// Maximum number of synthetic symbols, which take 64 MiB of addresses. Further ones share the address of the
+/// last one.
+const MAX_SYMBOLS: u64 = 1 << 22;
 
-/// A function that was made up.
+/// A symbol for a frame without code.
 #[derive(Clone, Debug)]
 pub struct SyntheticSymbol {
-    /// What it stands for.
+    /// Name of the symbol.
     pub name: Vec<u8>,
-    /// Where it is.
+    /// Address range of the symbol.
     pub range: AddressRange,
 }
 
-/// Those of a process.
+/// Synthetic symbols of a process.
 #[derive(Clone, Debug)]
 pub struct SyntheticSymbols {
     all: Vec<SyntheticSymbol>,
     by_name: HashMap<Vec<u8>, usize>,
-    /// Where the next one goes.
+    /// Addresses for further symbols.
     free: AddressRange,
     is_full: bool,
 }
 
 impl SyntheticSymbols {
-    /// For a process with addresses of 64 bits or 32, which has something else at those that are `taken`.
+    /// Creates an empty set for a 64-bit or 32-bit process that uses the addresses `taken` for something
+    /// else.
     pub fn new(taken: impl Iterator<Item = AddressRange>, is_64: bool) -> Self {
         Self {
             all: Vec::new(),
@@ -43,7 +44,7 @@ impl SyntheticSymbols {
         }
     }
 
-    /// The address of what is called `name`.
+    /// Returns the address of the symbol `name`, which is added if it is new.
     pub fn address(&mut self, name: &[u8]) -> Address {
         let place = match self.by_name.get(name) {
             Some(&place) => place,
@@ -68,30 +69,30 @@ impl SyntheticSymbols {
         place
     }
 
-    /// Whether there was no room for all.
+    /// Whether there was not enough room for all symbols.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// All of them.
+    /// Returns all symbols.
     pub fn all(&self) -> &[SyntheticSymbol] {
         &self.all
     }
 }
 
-/// Addresses of a user process at which there is nothing: the lowest ones above a line that programs rarely cross.
+/// Finds unused addresses of a user process: the lowest ones above a limit that programs rarely cross.
 fn free_range(taken: impl Iterator<Item = AddressRange>, is_64: bool) -> AddressRange {
     let mut all = RangeMap::default();
     for range in taken {
         all.insert(range, (), |_, ()| {});
     }
-    // Between programs and their heaps on one side, libraries and stacks on the other.
+    // Programs and their heaps are below, libraries and stacks are above.
     let (mut start, end) = if is_64 {
         (Address(1 << 44), Address(1 << 46))
     } else {
         (Address(1 << 30), Address(3 << 30))
     };
-    let size = MOST.saturating_mul(SIZE);
+    let size = MAX_SYMBOLS.saturating_mul(SIZE);
     loop {
         let range = AddressRange {
             start,
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn what_there_is_no_room_for_shares_the_last_address() {
         let mut functions = SyntheticSymbols::new(std::iter::empty(), true);
-        assert_eq!(functions.free.size(), MOST * SIZE);
+        assert_eq!(functions.free.size(), MAX_SYMBOLS * SIZE);
         functions.free.end = Address(functions.free.start.0 + 2 * SIZE);
         let [first, second] = ["first", "second"].map(|name| functions.address(name.as_bytes()));
         assert!(first != second && !functions.is_full());

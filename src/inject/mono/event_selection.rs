@@ -1,32 +1,33 @@
-//! What can be asked for, and the events of the profile that it becomes.
+//! Selection of the log events to convert, and the perf events that they become.
 
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::inject::Options;
 use crate::inject::events::EventSet;
 use crate::inject::mono::{Logs, ReadLog};
 use crate::perf::synthesis::{Definition, Measure};
 use crate::runtime::mono::event::Kind;
 
-/// What becomes an event of the profile.
+/// A kind of log event that can be converted, as selected on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MonoEvent {
     /// Objects that were allocated.
     Allocations,
     /// Exceptions that were thrown.
     Exceptions,
-    /// Waiting for locks.
+    /// Waits for locks.
     Contention,
     /// Garbage collections.
     Collections,
-    /// Objects in shots of the heap.
+    /// Objects in heap snapshots.
     Heap,
-    /// The profiler's own samples.
+    /// Samples that Mono's profiler took.
     Samples,
     /// Calls, and the time between them.
     Calls,
 }
 
 impl MonoEvent {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Allocations,
         Self::Exceptions,
@@ -37,7 +38,7 @@ impl MonoEvent {
         Self::Calls,
     ];
 
-    /// What an event of a log becomes.
+    /// Returns the kind of an event; `None` if it is not converted.
     pub fn of(kind: &Kind<'_>) -> Option<Self> {
         match kind {
             Kind::Allocation { .. } => Some(Self::Allocations),
@@ -51,7 +52,7 @@ impl MonoEvent {
         }
     }
 
-    /// The option of Mono's profiler that makes it write them.
+    /// Returns the option of Mono's profiler that enables these events.
     pub fn profiler_option(self) -> &'static str {
         match self {
             Self::Contention => "monitor",
@@ -60,7 +61,7 @@ impl MonoEvent {
         }
     }
 
-    /// What it is called on the command line.
+    /// Returns the name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocations => "alloc",
@@ -74,30 +75,30 @@ impl MonoEvent {
     }
 }
 
-/// The events of the profile.
+/// An event of the profile that is made from log events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Made {
-    /// Bytes of objects that were allocated.
+    /// Size of an allocated object, in bytes.
     Allocation,
-    /// Exceptions that were thrown.
+    /// Number of exceptions.
     Exception,
-    /// Time that was spent waiting for locks.
+    /// Time spent waiting for a lock, in nanoseconds.
     Contention,
-    /// Time that a collection took.
+    /// Duration of a garbage collection, in nanoseconds.
     Collection,
-    /// Time for which the program stood.
+    /// Time for which a collection stopped the program, in nanoseconds.
     Pause,
-    /// Bytes of objects in a shot of the heap.
+    /// Size of an object in a heap snapshot, in bytes.
     Heap,
-    /// The profiler's own samples.
+    /// Samples that Mono's profiler took.
     Sample,
-    /// Time between calls and returns.
+    /// Time between calls and returns, in nanoseconds.
     SelfTime,
-    /// Calls.
+    /// Number of calls.
     Call,
 }
 
-/// The events of the profile, with what each is made for.
+/// Events of the profile, each with the kind of log events that it is made from.
 const MADE: [(MonoEvent, Made, Definition<'static>); 9] = [
     made(
         MonoEvent::Allocations,
@@ -149,7 +150,8 @@ const fn made(
     (asked, made, Definition { name, measure })
 }
 
-/// What is wanted of logs, be they beside a profile or not; `None` is all that there is.
+/// Returns the kinds that the user selected; `None` means all that the logs have. By default, logs beside a
+/// profile (`is_beside`) are not converted, and logs alone are converted in full.
 pub fn wanted(options: &Options, is_beside: bool) -> Option<&[MonoEvent]> {
     match &options.mono_events {
         Some(kinds) => Some(kinds),
@@ -157,23 +159,23 @@ pub fn wanted(options: &Options, is_beside: bool) -> Option<&[MonoEvent]> {
     }
 }
 
-/// The events that `logs`, which are prepared, are asked for. They come behind `first` others.
+/// Returns the events to make from `logs`, which must be prepared. They follow `first` other events in the profile.
 pub fn select_events(
     options: &Options,
     logs: &mut Logs<'_>,
     is_beside: bool,
     first: usize,
 ) -> EventSet<Made> {
-    let kinds = asked_kinds(wanted(options, is_beside), &logs.all, &mut logs.notes);
+    let kinds = available_kinds(wanted(options, is_beside), &logs.all, &mut logs.diagnostics);
     let made = MADE.iter().filter(|(asked, ..)| kinds.contains(asked));
     EventSet::new(first, made.map(|&(_, made, definition)| (made, definition)))
 }
 
-/// What there is of what is wanted; notes what there is not.
-fn asked_kinds(
+/// Returns the selected kinds that the logs have, and adds a diagnostic for each kind that is missing.
+fn available_kinds(
     wanted: Option<&[MonoEvent]>,
     logs: &[ReadLog<'_>],
-    notes: &mut Vec<String>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<MonoEvent> {
     let prepared = || logs.iter().filter_map(|log| log.prepared.as_ref());
     let has = |kind: &MonoEvent| prepared().any(|log| log.events.contains(kind));
@@ -184,17 +186,14 @@ fn asked_kinds(
         let all: Vec<MonoEvent> = MonoEvent::ALL.into_iter().filter(has).collect();
         if all.is_empty() {
             let options = MonoEvent::ALL.map(MonoEvent::profiler_option).join(", ");
-            notes.push(format!(
-                "no log has events that can become samples; start Mono with --profile=log: and some of {options}"
-            ));
+            diagnostics.push(Diagnostic::new(Issue::MonoNoEvents).with("options", options));
         }
         return all;
     };
     for kind in wanted.iter().filter(|kind| !has(kind)) {
         let (name, option) = (kind.name(), kind.profiler_option());
-        notes.push(format!(
-            "no log has events for {name}; start Mono with --profile=log:{option}"
-        ));
+        let missing = Diagnostic::new(Issue::MonoNoSuchEvents).with("event", name);
+        diagnostics.push(missing.with("option", option));
     }
     wanted.iter().copied().filter(has).collect()
 }

@@ -1,12 +1,13 @@
-//! Events of a log as events of a profile.
+//! Conversion of a log's events into samples of a profile.
 
 use std::io;
 use std::iter::Peekable;
 
 use crate::code::call_tree::Stack;
+use crate::diagnostics::Issue;
 use crate::hash::HashMap;
 use crate::inject::events::synthesize::Out;
-use crate::inject::events::{Calls, Chain, EventSet, EventSource, Loss};
+use crate::inject::events::{Calls, Chain, EventSet, EventSource};
 use crate::inject::mono::event_selection::Made;
 use crate::inject::mono::prepare::Prepared;
 use crate::inject::mono::replay::{Replay, step};
@@ -20,7 +21,7 @@ use crate::runtime::mono::{Event, Index, Method, ThreadId};
 use crate::tally::Tally;
 use crate::units::{Address, Pid, Tid, Time};
 
-/// `logs`, which are prepared, as events.
+/// Returns an event source for each log that was prepared.
 pub fn event_sources<'l>(
     logs: &'l mut Logs<'_>,
     event_set: &'l EventSet<Made>,
@@ -34,36 +35,37 @@ pub fn event_sources<'l>(
     sources
 }
 
-/// What a thread is doing.
+/// State of a thread during the replay.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState<'a> {
     stack: Stack,
-    /// Since when nothing has been told of its calls.
+    /// Time of the thread's last call or return.
     since: RuntimeTime,
-    /// Since when it waits for a lock, and where.
+    /// Time at which the thread began to wait for a lock, and its stack there.
     waiting: Option<(RuntimeTime, Frames<'a>)>,
 }
 
-/// Turns the events of a log into samples.
+/// Converts the events of a log into samples.
 #[derive(Debug)]
 struct LogEvents<'l, 'a> {
     pid: Pid,
     index: &'l Index<'a>,
     replay: Peekable<Replay<'a>>,
     prepared: &'l mut Prepared<'a>,
-    losses: &'l mut Tally<Loss>,
+    losses: &'l mut Tally<Issue>,
     event_set: &'l EventSet<Made>,
     calls: Calls<Method>,
-    doing: HashMap<(ThreadId, Tid), ThreadState<'a>>,
-    /// Collections that have started, by generation.
+    threads_state: HashMap<(ThreadId, Tid), ThreadState<'a>>,
+    /// Start time of each collection in progress, by generation.
     collecting: HashMap<u64, RuntimeTime>,
-    /// Since when the world stands.
+    /// Time at which the runtime stopped the world for a collection.
     stopped: Option<RuntimeTime>,
     chain: Chain,
 }
 
 impl<'l, 'a> LogEvents<'l, 'a> {
-    /// For a log, which must be prepared. What was counted of its calls before is counted anew.
+    /// Returns `None` if the log was not prepared. Clears the log's losses: its calls may have been counted before,
+    /// when stacks were looked up.
     fn new(log: &'l mut ReadLog<'a>, event_set: &'l EventSet<Made>) -> Option<Self> {
         log.losses = Tally::default();
         Some(Self {
@@ -74,7 +76,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             losses: &mut log.losses,
             event_set,
             calls: Calls::default(),
-            doing: HashMap::default(),
+            threads_state: HashMap::default(),
             collecting: HashMap::default(),
             stopped: None,
             chain: Chain::default(),
@@ -96,7 +98,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             Kind::Collection { phase, generation } => self.collection(event, phase, generation, out),
             Kind::HeapObject { size, class, .. } if size > 0 => {
                 let leaf = self.type_name(b"", class, event.time);
-                self.put_alone(event, Made::Heap, size, &leaf, out)
+                self.write_alone(event, Made::Heap, size, &leaf, out)
             }
             Kind::SampleHit {
                 addresses, frames, ..
@@ -105,7 +107,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         }
     }
 
-    /// What a type is called, with something before it.
+    /// Returns the name of a type, with a prefix.
     fn type_name(&self, before: &[u8], class: TypeReference, time: RuntimeTime) -> Vec<u8> {
         let name = self.index.names.class(class, time);
         match name {
@@ -115,8 +117,8 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         }
     }
 
-    /// Adds a sample that has one frame, which is made up.
-    fn put_alone(
+    /// Adds a sample with a single, synthetic frame.
+    fn write_alone(
         &mut self,
         event: &Event<'a>,
         made: Made,
@@ -126,12 +128,12 @@ impl<'l, 'a> LogEvents<'l, 'a> {
     ) -> io::Result<()> {
         let leaf = self.prepared.places.named(leaf);
         self.chain.restart(Some(leaf));
-        self.put_chain(event, made, period, out)
+        self.write_chain(event, made, period, out)
     }
 
-    /// Adds a sample of a stack, with a made-up frame of its own innermost if there is one.
+    /// Adds a sample of a stack, with a synthetic innermost frame if `leaf` is given.
     ///
-    /// Mono writes no stacks beside its other events if it writes calls, since those tell the stack as well.
+    /// If Mono logs calls, it writes no stacks with its other events: the calls give the stack as well.
     fn put(
         &mut self,
         event: &Event<'a>,
@@ -143,16 +145,16 @@ impl<'l, 'a> LogEvents<'l, 'a> {
     ) -> io::Result<()> {
         let leaf = leaf.map(|leaf| self.prepared.places.named(leaf));
         if frames.is_empty() {
-            let stack = self.doing(event).stack;
-            return self.put_stack(event, made, period, leaf, stack, out);
+            let stack = self.threads_state(event).stack;
+            return self.write_stack(event, made, period, leaf, stack, out);
         }
         self.chain.restart(leaf);
         self.add_methods(event, frames.iter());
-        self.put_chain(event, made, period, out)
+        self.write_chain(event, made, period, out)
     }
 
-    /// Adds a sample of the calls that a thread is in.
-    fn put_stack(
+    /// Adds a sample with the thread's current calls as its stack.
+    fn write_stack(
         &mut self,
         event: &Event<'a>,
         made: Made,
@@ -165,19 +167,25 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         let places = &mut self.prepared.places;
         let methods = self.calls.functions(stack);
         if !places.add_to(&mut self.chain, self.index, methods, event.time) {
-            self.losses.add(Loss::Frames, event.offset);
+            self.losses.add(Issue::ChainTooLong, event.offset);
         }
-        self.put_chain(event, made, period, out)
+        self.write_chain(event, made, period, out)
     }
 
     fn add_methods(&mut self, event: &Event<'a>, methods: impl Iterator<Item = Method>) {
         let places = &mut self.prepared.places;
         if !places.add_to(&mut self.chain, self.index, methods, event.time) {
-            self.losses.add(Loss::Frames, event.offset);
+            self.losses.add(Issue::ChainTooLong, event.offset);
         }
     }
 
-    fn put_chain(&mut self, event: &Event<'a>, made: Made, period: u64, out: &mut Out<'_>) -> io::Result<()> {
+    fn write_chain(
+        &mut self,
+        event: &Event<'a>,
+        made: Made,
+        period: u64,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
         let Some(number) = self.event_set.number(made) else {
             return Ok(());
         };
@@ -192,9 +200,9 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         })
     }
 
-    fn doing(&mut self, event: &Event<'a>) -> &mut ThreadState<'a> {
+    fn threads_state(&mut self, event: &Event<'a>) -> &mut ThreadState<'a> {
         let tid = self.prepared.threads.of(event).tid;
-        self.doing.entry((event.thread, tid)).or_default()
+        self.threads_state.entry((event.thread, tid)).or_default()
     }
 
     fn monitor(
@@ -204,22 +212,22 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         frames: Frames<'a>,
         out: &mut Out<'_>,
     ) -> io::Result<()> {
-        let doing = self.doing(event);
+        let threads_state = self.threads_state(event);
         match what {
             MonitorEvent::Contention => {
-                let before = doing.waiting.replace((event.time, frames));
+                let before = threads_state.waiting.replace((event.time, frames));
                 if before.is_some() {
-                    self.losses.add(Loss::Unpaired, event.offset);
+                    self.losses.add(Issue::IntervalUnpaired, event.offset);
                 }
                 Ok(())
             }
-            MonitorEvent::Done | MonitorEvent::Fail => match doing.waiting.take() {
+            MonitorEvent::Done | MonitorEvent::Fail => match threads_state.waiting.take() {
                 Some((since, frames)) => {
                     let waited = event.time.0.saturating_sub(since.0);
                     self.put(event, Made::Contention, waited, None, frames, out)
                 }
                 None => {
-                    self.losses.add(Loss::Unpaired, event.offset);
+                    self.losses.add(Issue::IntervalUnpaired, event.offset);
                     Ok(())
                 }
             },
@@ -251,14 +259,14 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             _ => return Ok(()),
         };
         let Some(since) = since else {
-            self.losses.add(Loss::Unpaired, event.offset);
+            self.losses.add(Issue::IntervalUnpaired, event.offset);
             return Ok(());
         };
         let period = event.time.0.saturating_sub(since.0);
-        self.put_alone(event, made, period, leaf.as_bytes(), out)
+        self.write_alone(event, made, period, leaf.as_bytes(), out)
     }
 
-    /// A sample of the profiler: where the thread was, and the managed methods around that.
+    /// Adds a sample that Mono's profiler took: the sampled address, then the managed callers.
     fn hit(
         &mut self,
         event: &Event<'a>,
@@ -273,26 +281,27 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             .zip(code)
             .is_some_and(|(address, code)| code.contains(address));
         self.add_methods(event, frames.iter().skip(usize::from(is_inside)));
-        self.put_chain(event, Made::Sample, 1, out)
+        self.write_chain(event, Made::Sample, 1, out)
     }
 
-    /// The time since the last call or return was spent in the calls that the thread was in.
+    /// Attributes the time since the last call or return to the thread's current stack, then applies the call or
+    /// return.
     fn call(&mut self, event: &Event<'a>, out: &mut Out<'_>) -> io::Result<()> {
         let Some(step) = step(&event.kind) else {
             return Ok(());
         };
-        let ThreadState { stack, since, .. } = *self.doing(event);
+        let ThreadState { stack, since, .. } = *self.threads_state(event);
         let spent = event.time.0.saturating_sub(since.0);
         if stack != Stack::EMPTY && spent > 0 && self.event_set.number(Made::SelfTime).is_some() {
-            self.put_stack(event, Made::SelfTime, spent, None, stack, out)?;
+            self.write_stack(event, Made::SelfTime, spent, None, stack, out)?;
         }
         let now = self.calls.follow(stack, step, event.offset, self.losses);
-        let doing = self.doing(event);
-        doing.stack = now;
-        doing.since = event.time;
+        let threads_state = self.threads_state(event);
+        threads_state.stack = now;
+        threads_state.since = event.time;
         match event.kind {
             Kind::Enter(_) if self.event_set.number(Made::Call).is_some() => {
-                self.put_stack(event, Made::Call, 1, None, now, out)
+                self.write_stack(event, Made::Call, 1, None, now, out)
             }
             _ => Ok(()),
         }
@@ -349,10 +358,50 @@ impl EventSource for LogEvents<'_, '_> {
     }
 
     fn finish(&mut self) {
-        let waiting = self.doing.values().filter(|doing| doing.waiting.is_some());
+        let waiting = self
+            .threads_state
+            .values()
+            .filter(|threads_state| threads_state.waiting.is_some());
         let unpaired = (waiting.count() as u64).saturating_add(self.collecting.len() as u64);
-        self.losses.add_many(Loss::Unpaired, unpaired, 0);
+        self.losses.add_many(Issue::IntervalUnpaired, unpaired, 0);
         self.losses
-            .add_many(Loss::Names, self.prepared.places.is_full().into(), 0);
+            .add_many(Issue::TooManyNames, self.prepared.places.is_full().into(), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::files::MappedFile;
+    use crate::inject::Options;
+    use crate::inject::mono::{open, prepare, read};
+    use crate::inject::ownership::Ownership;
+    use crate::inject::sources::Alignments;
+
+    #[test]
+    fn names_beyond_the_limit_are_reported() {
+        const LIMIT: u32 = 1 << 22;
+        // The header of a log of data version 12.
+        let mut header = vec![0x01, 0x5a, 0x50, 0x4d, 0, 0, 12, 8];
+        header.resize(32, 0);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), header).unwrap();
+        let file = Arc::new(MappedFile::open(file.path()).unwrap());
+        let options = Options::default();
+        let opened = open(&options, Some(&file), None, Ownership::new(&options, 0)).unwrap();
+        let mut logs = read(&opened).unwrap();
+        prepare(None, &Alignments::new(), &mut logs);
+        let event_set = EventSet::new(0, std::iter::empty());
+        for (names, expected) in [(0..LIMIT, 0), (LIMIT..LIMIT + 1, 1)] {
+            let mut events = LogEvents::new(&mut logs.all[0], &event_set).unwrap();
+            for name in names {
+                events.prepared.places.named(&name.to_le_bytes());
+            }
+            events.finish();
+            drop(events);
+            assert_eq!(logs.all[0].losses.count(Issue::TooManyNames), expected);
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! Addresses for what the frames of a log's stacks are: methods, and things that have none.
+//! Addresses for the frames of a log's stacks.
 //!
-//! A method lies where its code does. A type that was allocated, a collection, and a method without code are functions
-//! that are made up.
+//! A method's frame gets the address of its code. Allocated types, collections and methods without code get synthetic
+//! symbols.
 
 use crate::code::process::Processes;
 use crate::hash::HashMap;
@@ -11,29 +11,29 @@ use crate::runtime::RuntimeTime;
 use crate::runtime::mono::{Index, Method};
 use crate::units::{Address, AddressRange, Pid};
 
-/// A method's code.
+/// Code of a method.
 #[derive(Clone, Copy, Debug)]
 struct Code {
     since: RuntimeTime,
-    /// Its number among the log's functions.
+    /// Index among the log's functions.
     function: u32,
     range: AddressRange,
 }
 
-/// What is where.
+/// Addresses for the frames of a log.
 #[derive(Debug)]
 pub struct FrameAddresses {
-    /// The code of each method, in the order of time.
+    /// Code of each method, in time order.
     methods: HashMap<Method, Vec<Code>>,
-    /// For each function of the log, when something was seen in it first.
+    /// Time of the first use of each function in a stack, by the function's index in the log.
     first_uses: Vec<Option<RuntimeTime>>,
     synthetic_symbols: SyntheticSymbols,
-    /// Those of methods, so that their names need not be looked up again.
+    /// Synthetic symbols of methods, which saves looking up their names again.
     by_method: HashMap<Method, Address>,
 }
 
 impl FrameAddresses {
-    /// For a log of process `pid`, and of programs with addresses of 64 bits or 32.
+    /// Creates the addresses for a log of process `pid`, whose programs have addresses of 64 bits or 32.
     pub fn new(index: &Index<'_>, processes: &Processes, pid: Pid, is_64: bool) -> Self {
         let functions = index.code.functions();
         let mut methods: HashMap<Method, Vec<Code>> = HashMap::default();
@@ -63,12 +63,12 @@ impl FrameAddresses {
         codes.get(after.saturating_sub(1)).copied()
     }
 
-    /// Where the code of a method is at a time, if it has any.
+    /// Returns the addresses of a method's code at a time; `None` if it has no code.
     pub fn code(&self, method: Method, time: RuntimeTime) -> Option<AddressRange> {
         self.find(method, time).map(|code| code.range)
     }
 
-    /// The address of a method at a time.
+    /// Returns the address of a method at a time: its code, or else its synthetic symbol.
     fn method(&mut self, index: &Index<'_>, method: Method, time: RuntimeTime) -> Address {
         if let Some(code) = self.find(method, time) {
             if let Some(first_use) = self.first_uses.get_mut(code.function as usize) {
@@ -88,7 +88,8 @@ impl FrameAddresses {
         address
     }
 
-    /// Adds methods as they are at a time to a call chain, from the innermost one out; `false` if not all have room.
+    /// Appends methods to a call chain, innermost first, with their addresses at `time`. Returns `false` if the chain
+    /// is full before all are added.
     #[must_use]
     pub fn add_to(
         &mut self,
@@ -100,22 +101,22 @@ impl FrameAddresses {
         chain.add(methods.map(|method| self.method(index, method, time)))
     }
 
-    /// The address of what is called `name` and has no code.
+    /// Returns the address of the synthetic symbol with this name, which is added if needed.
     pub fn named(&mut self, name: &[u8]) -> Address {
         self.synthetic_symbols.address(name)
     }
 
-    /// Whether there was no room for all functions.
+    /// Returns whether there were more synthetic symbols than addresses for them.
     pub fn is_full(&self) -> bool {
         self.synthetic_symbols.is_full()
     }
 
-    /// The functions that were made up.
+    /// Returns the synthetic symbols.
     pub fn synthetic_symbols(&self) -> &[SyntheticSymbol] {
         self.synthetic_symbols.all()
     }
 
-    /// When something was seen first in a function of the log.
+    /// Returns the time of the first use of a function of the log in a stack.
     pub fn first_use(&self, function: u32) -> Option<RuntimeTime> {
         self.first_uses.get(function as usize).copied().flatten()
     }

@@ -1,33 +1,30 @@
-//! The code of functions that a core file has, which logs of Mono's profiler have not.
+//! Code bytes from a core file: logs of Mono's profiler have none.
 
 use std::cell::Cell;
 use std::path::Path;
 
 use object::read::ReadCache;
 
+use crate::diagnostics::Diagnostic;
 use crate::elf::core_file::CoreFile;
 use crate::files::OpenFile;
-use crate::inject::Error;
-use crate::inject::input::read_error;
+use crate::inject::input::option_error;
 use crate::units::AddressRange;
 
-/// A core file, of which only what is asked for is read: most are larger than all else, and full of holes.
+/// A core file. Only requested ranges are read, since core files are large and sparse.
 #[derive(Debug)]
 pub struct Memory {
     file: OpenFile,
     core: CoreFile,
-    /// How many more bytes are read: as many as the file has. Functions of damaged logs may overlap.
+    /// Number of bytes that may still be read, at first the file's size: functions of damaged logs may overlap.
     room: Cell<u64>,
 }
 
 impl Memory {
     /// Opens a core file.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = OpenFile::open(path).map_err(|cause| read_error(path, cause))?;
-        let core = CoreFile::parse(&ReadCache::new(file.file())).map_err(|cause| Error::Core {
-            path: path.to_owned(),
-            cause,
-        })?;
+    pub fn open(path: &Path) -> Result<Self, Diagnostic> {
+        let file = OpenFile::open(path).map_err(|cause| option_error(path, cause))?;
+        let core = CoreFile::parse(&ReadCache::new(file.file())).map_err(|error| error.in_file(path))?;
         Ok(Self {
             room: Cell::new(file.len()),
             core,
@@ -35,12 +32,12 @@ impl Memory {
         })
     }
 
-    /// Where it was opened.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// What was at some addresses, if the file has all of it.
+    /// Returns the bytes at some addresses, if the file has all of them.
     pub fn bytes(&self, range: AddressRange) -> Option<Vec<u8>> {
         let offset = self.core.offset(range)?;
         let room = self.room.get().checked_sub(range.size())?;

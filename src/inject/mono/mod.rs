@@ -1,11 +1,11 @@
-//! Logs of Mono's profiler: names for the profile's code, and events.
+//! Logs of Mono's profiler: symbols for a profile's JIT-compiled methods, events of the profile, and call chains.
 //!
 //! ```text
 //! files ─► [open] ─► ReadLog ─► functions of the timeline
-//!                       └─► [prepare]: clocks, [threads] by the profile's numbers, [places] for frames of stacks
-//!                              └─► [replay] in the order of time
+//!                       └─► [prepare]: clocks, [threads] by the profile's IDs, [frame_addresses]
+//!                              └─► [replay] in time order
 //!                                     ├─► [event_selection] [events] of a profile
-//!                                     └─► [splice]: stacks of the profile's own samples
+//!                                     └─► [splice]: call chains of the profile's own samples
 //! ```
 
 pub mod event_selection;
@@ -19,11 +19,10 @@ mod splice;
 mod threads;
 
 use crate::code::process::Processes;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::MappedFile;
 use crate::files::search::shown;
-use crate::inject::Error;
 use crate::inject::dumps::FoundDump;
-use crate::inject::events::Loss;
 use crate::inject::events::synthetic_symbols::SyntheticSymbol;
 use crate::inject::mono::memory::Memory;
 use crate::inject::mono::prepare::Prepared;
@@ -31,7 +30,7 @@ use crate::machine::Machine;
 use crate::perf::event::Backing;
 use crate::range_map::RangeMap;
 use crate::runtime::FileKind;
-use crate::runtime::mono::{self, Index, Log};
+use crate::runtime::mono::{Index, Log};
 use crate::runtime::named_code::{NamedFunction, SymbolOnlyCode};
 use crate::tally::Tally;
 use crate::units::Pid;
@@ -45,23 +44,23 @@ pub use splice::stack_sources;
 /// A log that was read.
 #[derive(Debug)]
 pub struct ReadLog<'a> {
-    /// The file, unpacked if it was packed, and its process.
+    /// The file, decompressed if it was compressed, and its process.
     pub found: &'a FoundDump,
-    /// Its events.
+    /// Reader of the log's header and events.
     pub log: Log<'a>,
-    /// Its code and names.
+    /// The log's code and names.
     pub index: Index<'a>,
-    /// What could not be unpacked.
-    pub packing_faults: &'a Tally<mono::Fault>,
-    /// What its events and stacks need to become the profile's, if they are asked for.
+    /// Errors found while decompressing the file.
+    pub packing_faults: &'a Tally<Issue>,
+    /// Clock, threads and addresses used to convert events and stacks; `None` until [`prepare()`] was called.
     pub prepared: Option<Prepared<'a>>,
-    /// What of its events could not be told.
-    pub losses: Tally<Loss>,
+    /// Events that could not be converted in full.
+    pub losses: Tally<Issue>,
 }
 
 impl<'a> ReadLog<'a> {
-    /// Reads a log.
-    pub fn of(opened: &'a OpenLog) -> Result<Self, mono::Error> {
+    /// Reads a log, and indexes its code and names.
+    pub fn of(opened: &'a OpenLog) -> Result<Self, Diagnostic> {
         let log = Log::parse(&opened.found.file)?;
         Ok(Self {
             found: &opened.found,
@@ -73,13 +72,14 @@ impl<'a> ReadLog<'a> {
         })
     }
 
-    /// The process that it is of.
+    /// Returns the ID of the log's process.
     pub fn pid(&self) -> Pid {
         self.found.pids.first().copied().unwrap_or(Pid(0))
     }
 
-    /// Its functions, but for those that were compiled ahead of time and lie in files of their own, which have
-    /// better names for them. `core` has the code, if anything has; `recorded` is the machine that the profile was recorded on.
+    /// Returns the log's functions, except those that were compiled ahead of time: their code is in a mapped file,
+    /// which has better names for them. `core` supplies the code bytes, where it has them; `recorded` is the machine
+    /// that the profile was recorded on.
     pub fn code(
         &self,
         processes: &Processes,
@@ -103,7 +103,7 @@ impl<'a> ReadLog<'a> {
                 range: function.range,
                 code: core.and_then(|core| core.bytes(function.range)),
             };
-            // The log may tell of a method later than of calls to it.
+            // A call of a method may be logged before its JIT event.
             let first_use = places.and_then(|places| places.first_use(number));
             code.load(named, first_use.unwrap_or(function.time).min(function.time));
         }
@@ -113,7 +113,7 @@ impl<'a> ReadLog<'a> {
                 range: *range,
                 code: None,
             };
-            // Before that, its process may have been another program.
+            // Before its first event, the process may have run another program.
             let (first, _) = self.index.times.unwrap_or_default();
             code.load(named, first);
         }
@@ -121,22 +121,19 @@ impl<'a> ReadLog<'a> {
         code
     }
 
-    /// What to say if it does not tell where code was put while the program ran: then the names that it has are mostly
-    /// of methods whose place was not known yet.
-    fn note_on_code(&self) -> Option<String> {
+    /// Returns a diagnostic if the log does not record where code was placed while the program ran. Most of its
+    /// names then belong to methods without a known address.
+    fn without_addresses(&self) -> Option<Diagnostic> {
         let code = &self.index.code;
         let unplaced = code.without_range();
         let has_buffers = code.functions().iter().any(|function| function.is_compiled);
         (unplaced > 0 && !has_buffers).then(|| {
-            format!(
-                "{} does not tell where the code of {unplaced} methods is; start Mono with --profile=log:jit, and what else is wanted \
-                 behind a comma",
-                self.name()
-            )
+            let without = Diagnostic::new(Issue::MonoNoCodeAddresses).in_file_called(self.name());
+            without.with("methods", unplaced)
         })
     }
 
-    /// How to call it.
+    /// Returns the log's path for messages.
     pub fn name(&self) -> String {
         shown(self.found.file.path())
     }
@@ -145,35 +142,33 @@ impl<'a> ReadLog<'a> {
 /// The logs that belong to a profile.
 #[derive(Debug)]
 pub struct Logs<'a> {
-    /// They.
+    /// Logs that were read.
     pub all: Vec<ReadLog<'a>>,
-    /// The memory that has their code.
+    /// Core file with their code, if the user gave one.
     pub core: Option<&'a Memory>,
-    /// The files that they are packed in.
+    /// Compressed files that logs were read from.
     pub packed: Vec<&'a MappedFile>,
-    /// What else the user should know.
-    pub notes: Vec<String>,
+    /// What to report of them as a whole.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Logs<'_> {
-    /// All files that were read.
+    /// Returns all input files: the logs, and the compressed files that some of them came from.
     pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
         let logs = self.all.iter().map(|log| &*log.found.file);
         logs.chain(self.packed.iter().copied())
     }
 }
 
-/// Reads the logs that were opened.
-pub fn read(opened: &Opened) -> Result<Logs<'_>, Error> {
-    let logs = opened.logs.iter().map(|log| {
-        ReadLog::of(log).map_err(|cause| Error::Log {
-            path: log.found.file.path().to_owned(),
-            cause,
-        })
-    });
+/// Reads the logs that were opened. Fails if one has an invalid header.
+pub fn read(opened: &Opened) -> Result<Logs<'_>, Diagnostic> {
+    let logs = opened
+        .logs
+        .iter()
+        .map(|log| ReadLog::of(log).map_err(|error| error.in_file(log.found.file.path())));
     let all = logs.collect::<Result<Vec<_>, _>>()?;
-    let mut notes = opened.notes.clone();
-    notes.extend(all.iter().filter_map(ReadLog::note_on_code));
+    let mut diagnostics = opened.diagnostics.clone();
+    diagnostics.extend(all.iter().filter_map(ReadLog::without_addresses));
     Ok(Logs {
         core: opened.core.as_ref(),
         all,
@@ -182,11 +177,11 @@ pub fn read(opened: &Opened) -> Result<Logs<'_>, Error> {
             .iter()
             .filter_map(|log| log.packed.as_deref())
             .collect(),
-        notes,
+        diagnostics,
     })
 }
 
-/// Where a process has files mapped, ever.
+/// Returns the addresses where a process had a file mapped at any time.
 fn files_of(processes: &Processes, pid: Pid) -> RangeMap<()> {
     let mut files = RangeMap::default();
     for map in processes.spaces_of(pid).flat_map(|(_, space)| &space.maps) {
@@ -197,7 +192,7 @@ fn files_of(processes: &Processes, pid: Pid) -> RangeMap<()> {
     files
 }
 
-/// The architecture of the first log, as `uname -m` has it.
+/// Returns the architecture of the first log as `uname -m` prints it; empty without a log.
 pub fn architecture<'a>(logs: &[ReadLog<'a>]) -> &'a [u8] {
     match logs.first().map(|log| log.log.header().architecture) {
         Some(b"x86-64" | b"amd64") => b"x86_64",

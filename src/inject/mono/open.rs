@@ -1,69 +1,66 @@
-//! Finding and opening logs, and the processes that they are of.
+//! Opening logs and finding their processes in the profile.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::code::process::Processes;
-use crate::files::search::shown;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::{MappedFile, Spool};
+use crate::inject::Options;
 use crate::inject::candidates::open_given;
 use crate::inject::dumps::FoundDump;
+use crate::inject::input::spool_error;
 use crate::inject::mono::memory::Memory;
 use crate::inject::ownership::Ownership;
 use crate::inject::reach::Reach;
-use crate::inject::{Error, Options};
-use crate::runtime::mono::{self, Log, packed};
+use crate::runtime::mono::{Log, packed};
 use crate::tally::Tally;
 use crate::units::Pid;
 
-/// How many logs are used. Each is looked for in the processes of the profile, and a machine that runs more programs on
-/// Mono at a time is none.
+/// Maximum number of logs used. Each is matched with the profile's processes, and no machine runs more Mono programs at
+/// a time.
 const MAX_LOGS: usize = 1000;
 
 /// A log that belongs to the profile.
 #[derive(Debug)]
 pub struct OpenLog {
-    /// The file, unpacked if it was packed, and its process.
+    /// The file, decompressed if it was compressed, and its process.
     pub found: FoundDump,
-    /// What could not be unpacked.
-    pub faults: Tally<mono::Fault>,
-    /// The file as it was, if it was packed.
+    /// Errors found while decompressing the file.
+    pub faults: Tally<Issue>,
+    /// The compressed file, if it was compressed.
     pub packed: Option<Arc<MappedFile>>,
 }
 
-/// What was made of the files that the user named.
+/// Logs and the core file that the user named.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// The logs.
+    /// Logs of the profile's processes.
     pub logs: Vec<OpenLog>,
-    /// The core file that has their code, if there is one.
+    /// Core file with the code of the logs' methods, if the user gave one.
     pub core: Option<Memory>,
-    /// How many logs are too many.
+    /// Number of logs beyond [`MAX_LOGS`].
     left_out: u64,
-    /// Other things that the user should know.
-    pub notes: Vec<String>,
+    /// What to report of them.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Opens the logs that the user named, and those in folders that they named, and finds the process of each among
-/// `processes`, those of the profile.
-/// If there is no profile, `input` can be a log itself.
+/// Opens the logs and folders of logs that the user named, and finds each log's process among `processes`, those of the
+/// profile. Without a profile, `input` can be a log itself.
 pub fn open(
     options: &Options,
     input: Option<&Arc<MappedFile>>,
     processes: Option<&Processes>,
     trust: Ownership,
-) -> Result<Opened, Error> {
+) -> Result<Opened, Diagnostic> {
     let core = options.code_from.as_deref().map(Memory::open);
     let mut opened = Opened {
         core: core.transpose()?,
         ..Opened::default()
     };
     if let Some(input) = input {
-        let log = OpenLog::unpack(input.clone()).map_err(|cause| Error::Spool { cause })?;
-        let pid = log.pid(options).map_err(|cause| Error::Log {
-            path: input.path().to_owned(),
-            cause,
-        })?;
+        let log = OpenLog::unpack(input.clone()).map_err(spool_error)?;
+        let pid = log.pid(options).map_err(|error| error.in_file(input.path()))?;
         opened.logs.push(log.of(pid));
     }
     for file in open_given(
@@ -72,44 +69,41 @@ pub fn open(
         packed::is_log,
         trust,
         &Reach::of(options),
-        &mut opened.notes,
+        &mut opened.diagnostics,
     )? {
         opened.add(options, file, processes)?;
     }
     if opened.left_out > 0 {
         let left_out = opened.left_out;
-        opened.notes.push(format!(
-            "{left_out} logs of Mono are left out: no more than {MAX_LOGS} are used at a time"
-        ));
+        let too_many = Diagnostic::new(Issue::MonoTooManyLogs).times(left_out);
+        opened.diagnostics.push(too_many.with("limit", MAX_LOGS));
     }
     Ok(opened)
 }
 
 impl Opened {
-    /// Adds a log, if it is of a process that the profile knows.
+    /// Adds a log if its process is in the profile, and a diagnostic if it is not.
     fn add(
         &mut self,
         options: &Options,
         file: Arc<MappedFile>,
         processes: Option<&Processes>,
-    ) -> Result<(), Error> {
-        let name = shown(file.path());
+    ) -> Result<(), Diagnostic> {
+        let path = file.path().to_owned();
         if self.logs.len() >= MAX_LOGS {
             self.left_out = self.left_out.saturating_add(1);
             return Ok(());
         }
-        let log = OpenLog::unpack(file).map_err(|cause| Error::Spool { cause })?;
+        let log = OpenLog::unpack(file).map_err(spool_error)?;
         match log.pid(options) {
-            Err(error) => self.notes.push(format!("{name} {error}: not used")),
+            Err(error) => self.diagnostics.push(error.in_file(&path).as_unused()),
             Ok(pid) if processes.is_none_or(|processes| processes.knows(pid)) => self.logs.push(log.of(pid)),
             Ok(Pid(pid)) => {
-                let what = match pid {
-                    0 => "does not tell its process".into(),
-                    pid => format!("is of process {pid}, which is not in the profile"),
+                let unknown = match pid {
+                    0 => Diagnostic::new(Issue::MonoWithoutPid),
+                    pid => Diagnostic::new(Issue::MonoUnknownProcess).with("pid", pid),
                 };
-                self.notes.push(format!(
-                    "{name} {what}: not used; say with --pid which one it is of"
-                ));
+                self.diagnostics.push(unknown.in_file(&path));
             }
         }
         Ok(())
@@ -117,15 +111,15 @@ impl Opened {
 }
 
 impl OpenLog {
-    /// The process that it says it is of, or the user.
-    fn pid(&self, options: &Options) -> Result<Pid, mono::Error> {
+    /// Returns the process given with `--pid`, or the one in the log's header.
+    fn pid(&self, options: &Options) -> Result<Pid, Diagnostic> {
         let log = Log::parse(&self.found.file)?;
         Ok(Pid(options.pid.unwrap_or(log.header().pid)))
     }
 
-    /// It as that of a process.
+    /// Assigns the log to a process.
     fn of(mut self, Pid(pid): Pid) -> Self {
-        // Number 0 would be the idle task.
+        // PID 0 would be the idle task.
         self.found.pids.push(Pid(pid.max(1)));
         self
     }
@@ -140,7 +134,7 @@ impl OpenLog {
         Ok(Self::new(Arc::new(plain), unpacked.faults, Some(file)))
     }
 
-    fn new(file: Arc<MappedFile>, faults: Tally<mono::Fault>, packed: Option<Arc<MappedFile>>) -> Self {
+    fn new(file: Arc<MappedFile>, faults: Tally<Issue>, packed: Option<Arc<MappedFile>>) -> Self {
         Self {
             found: FoundDump {
                 file,

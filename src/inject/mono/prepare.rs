@@ -1,5 +1,4 @@
-//! What has to be known of logs before their events and calls mean anything to a profile: their clocks, the threads
-//! that they tell of, and addresses.
+//! Preparation of logs before their events are converted: clock alignment, threads of the profile, and frame addresses.
 
 use std::collections::BTreeSet;
 
@@ -7,47 +6,52 @@ use crate::code::clock::Alignment;
 use crate::code::process::Processes;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::threads;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::inject::mono::event_selection::MonoEvent;
 use crate::inject::mono::frame_addresses::FrameAddresses;
-use crate::inject::mono::threads::{Contents, Number, Threads, contents, invented_numbers};
+use crate::inject::mono::threads::{Contents, Number, Threads, contents, synthetic_tids};
 use crate::inject::mono::{Logs, ReadLog};
 use crate::inject::sources::Alignments;
 use crate::perf::Profile;
 
-/// It.
+/// What [`prepare`] found for a log.
 #[derive(Debug)]
 pub struct Prepared<'a> {
-    /// What of the log can become events.
+    /// Kinds of events in the log that can be converted.
     pub events: BTreeSet<MonoEvent>,
-    /// Its threads by the profile's numbers.
+    /// The log's threads, by the profile's thread IDs.
     pub threads: Threads<'a>,
-    /// How its times become the profile's.
+    /// Conversion of the log's times to the profile's clock.
     pub alignment: Alignment,
-    /// The addresses of what is in its stacks.
+    /// Addresses for the frames of its stacks.
     pub places: FrameAddresses,
 }
 
-/// Prepares `logs` for what was `recorded`, if anything was; `aligned` tells how their times become those of it.
+/// Prepares `logs` for the profile in `recorded`, if there is one. `aligned` has the clock alignment of each log.
 pub fn prepare(recorded: Option<(&Profile<'_>, &ProfileIndex)>, aligned: &Alignments, logs: &mut Logs<'_>) {
     let nobody = Processes::default();
     let pids = logs.all.iter().map(ReadLog::pid).collect();
     let known = recorded.map_or(HashMap::default(), |(profile, _)| {
         threads::threads(profile, &pids)
     });
-    let mut invented = invented_numbers();
+    let mut invented = synthetic_tids();
     for log in &mut logs.all {
         let alignment = aligned.get(log.found.file.path());
         let alignment = alignment.copied().unwrap_or(Alignment::Same);
-        let Contents { lives, events } = contents(&log.log);
+        let Contents { lifetimes, events } = contents(&log.log);
         let processes = recorded.map_or(&nobody, |(_, profile_index)| &profile_index.processes);
         let is_64 = log.log.header().pointer_size == 8;
         let known = known.get(&log.pid()).map_or(&[][..], Vec::as_slice);
-        let threads = Threads::new(lives, known, log.pid(), &alignment, &mut invented);
+        let threads = Threads::new(lifetimes, known, log.pid(), &alignment, &mut invented);
         let ambiguous = threads
             .iter()
             .filter(|(_, number)| matches!(number, Number::Ambiguous(_)));
-        logs.notes.extend(note_on_ambiguous(log, ambiguous.count()));
+        let count = ambiguous.count() as u64;
+        if count > 0 {
+            let ambiguous = Diagnostic::new(Issue::MonoAmbiguousThreads).in_file_called(log.name());
+            logs.diagnostics.push(ambiguous.times(count));
+        }
         log.prepared = Some(Prepared {
             events,
             threads,
@@ -55,15 +59,4 @@ pub fn prepare(recorded: Option<(&Profile<'_>, &ProfileIndex)>, aligned: &Alignm
             places: FrameAddresses::new(&log.index, processes, log.pid(), is_64),
         });
     }
-}
-
-fn note_on_ambiguous(log: &ReadLog<'_>, number: usize) -> Option<String> {
-    let what = match number {
-        0 => return None,
-        1 => "1 thread can be any of several in the profile, so it is kept apart from those".into(),
-        _ => format!(
-            "{number} threads can be any of several in the profile, so they are kept apart from those"
-        ),
-    };
-    Some(format!("{}: {what}", log.name()))
 }

@@ -1,7 +1,7 @@
-//! The events of a log in the order of time.
+//! Replay of a log's events in time order.
 //!
-//! In the file, each buffer has events of one thread, and a thread's buffers follow each other; those of all threads
-//! are merged. No more than one event of each thread is looked at ahead.
+//! Each buffer in the file holds the events of one thread. A thread's buffers are read one after the other, and all
+//! threads are merged, with one event of each held in memory.
 
 use crate::hash::HashMap;
 use crate::inject::events::{Ahead, Merge, Step};
@@ -10,18 +10,17 @@ use crate::runtime::mono::event::Kind;
 use crate::runtime::mono::log::{Buffer, Events};
 use crate::runtime::mono::{Event, Log, Method, ThreadId};
 
-/// A walk over the events that happened to threads, in the order of time; those of one time in the order in which
-/// their threads appear in the file. What the log tells of itself (names, code) is left out, and only that steps
-/// back in time.
+/// Iterator over the events of threads, in time order; events with the same time are in the order in which their
+/// threads appear in the file. Events about code and names are left out: only their times step backwards.
 #[derive(Debug)]
 pub struct Replay<'a> {
     threads: Merge<Cursor<'a>>,
 }
 
-/// Where in a thread's buffers the walk has come to.
+/// Position in the buffers of one thread.
 #[derive(Debug)]
 struct Cursor<'a> {
-    /// The buffers that are left, the next one last.
+    /// Remaining buffers, in reverse order.
     buffers: Vec<Buffer<'a>>,
     events: Option<Events<'a>>,
     ahead: Option<Event<'a>>,
@@ -29,7 +28,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Takes the next event out of the buffers. Damage may have put it into the past, where it can't be told any more.
+    /// Reads the next event. If damage moved its time backwards, the event gets the time of the one before.
     fn advance(&mut self) {
         loop {
             let Some(events) = &mut self.events else {
@@ -61,7 +60,7 @@ impl Ahead for Cursor<'_> {
     }
 }
 
-/// What an event tells of calls.
+/// Returns the call or return that an event logs.
 pub fn step(kind: &Kind<'_>) -> Option<Step<Method>> {
     match *kind {
         Kind::Enter(method) => Some(Step::Enter(method)),
@@ -70,7 +69,7 @@ pub fn step(kind: &Kind<'_>) -> Option<Step<Method>> {
     }
 }
 
-/// Whether it is something that a thread did or that was done to it.
+/// Returns whether an event is an action of a thread, and not data about code or names.
 fn happened(kind: &Kind<'_>) -> bool {
     !matches!(
         kind,
@@ -79,7 +78,7 @@ fn happened(kind: &Kind<'_>) -> bool {
 }
 
 impl<'a> Replay<'a> {
-    /// Walks a log.
+    /// Starts a replay of a log.
     pub fn of(log: &Log<'a>) -> Self {
         let mut threads: Vec<Cursor<'a>> = Vec::new();
         let mut places: HashMap<ThreadId, usize> = HashMap::default();

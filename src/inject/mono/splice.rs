@@ -1,6 +1,7 @@
-//! The stacks of a profile's samples, from the calls that a log tells of.
+//! Call chains for a profile's samples, from the calls in a log.
 
-use crate::inject::events::{CallRecord, CallStackReplay, Chain, Loss, SampleKey, StackSource};
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::inject::events::{CallRecord, CallStackReplay, Chain, SampleKey, StackSource};
 use crate::inject::mono::event_selection::MonoEvent;
 use crate::inject::mono::prepare::Prepared;
 use crate::inject::mono::replay::{Replay, step};
@@ -12,45 +13,43 @@ use crate::runtime::mono::{Index, Log, Method};
 use crate::tally::Tally;
 use crate::units::{Address, Pid};
 
-/// The sources of the logs that tell of calls; notes those that don't. The logs must be prepared.
+/// Returns a stack source for each log that has calls, and adds a diagnostic for each log without. The logs must be prepared.
 pub fn stack_sources<'l>(logs: &'l mut Logs<'_>) -> Vec<Box<dyn StackSource + 'l>> {
-    let Logs { all, notes, .. } = logs;
+    let Logs { all, diagnostics, .. } = logs;
     let mut sources: Vec<Box<dyn StackSource>> = Vec::new();
     for log in all {
         let name = log.name();
         match LogStacks::of(log) {
             Some(source) => sources.push(Box::new(source)),
-            None => notes.push(format!(
-                "{name} tells of no calls, so no call chain was replaced; start Mono with --profile=log:jit,calls"
-            )),
+            None => diagnostics.push(Diagnostic::new(Issue::MonoNoCalls).in_file_called(name)),
         }
     }
     sources
 }
 
-/// The stacks of samples.
+/// Stacks of samples, replayed from a log's calls.
 struct LogStacks<'l, 'a> {
     name: String,
     pid: Pid,
     log: &'l Log<'a>,
     index: &'l Index<'a>,
     prepared: &'l mut Prepared<'a>,
-    losses: &'l mut Tally<Loss>,
-    /// Stacks, and when the log told of them.
-    followed: CallStackReplay<Method, RuntimeTime>,
+    losses: &'l mut Tally<Issue>,
+    /// Replayed stacks, each with the log's time of the last call or return.
+    replay_state: CallStackReplay<Method, RuntimeTime>,
     code: RangeMap<Code>,
 }
 
-/// What of a log's code matters here.
+/// Kind of the log's code at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Code {
-    /// A function of the log that is a method's.
+    /// Code of a method, as an index into the log's functions.
     Method(u32),
     Helper,
 }
 
 impl<'l, 'a> LogStacks<'l, 'a> {
-    /// `None` if the log tells of no calls.
+    /// Returns `None` if the log has no calls or was not prepared.
     fn of(log: &'l mut ReadLog<'a>) -> Option<Self> {
         let (name, pid) = (log.name(), log.pid());
         let prepared = log.prepared.as_mut()?;
@@ -72,12 +71,12 @@ impl<'l, 'a> LogStacks<'l, 'a> {
             index: &log.index,
             prepared,
             losses: &mut log.losses,
-            followed: CallStackReplay::default(),
+            replay_state: CallStackReplay::default(),
             code,
         })
     }
 
-    /// Whether a method is the one whose code holds an address.
+    /// Returns whether `leaf` is in the code of `method`.
     fn is_at(&self, method: Method, leaf: Address) -> bool {
         let Some(Code::Method(function)) = self.code.get(leaf) else {
             return false;
@@ -101,33 +100,35 @@ impl StackSource for LogStacks<'_, '_> {
     }
 
     fn find(&mut self, sample_keys: &[SampleKey]) -> usize {
-        self.followed.start(sample_keys, self.prepared.threads.known());
+        self.replay_state
+            .start(sample_keys, self.prepared.threads.known());
         for event in Replay::of(self.log) {
             if let Some(step) = step(&event.kind) {
-                let told = CallRecord {
+                let call = CallRecord {
                     tid: self.prepared.threads.of(&event).tid,
                     time: self.prepared.alignment.time(event.time),
                     step,
                     offset: event.offset,
                     mark: event.time,
                 };
-                self.followed.go_on(sample_keys, &told, self.losses);
+                self.replay_state.apply(sample_keys, &call, self.losses);
             }
         }
-        self.followed.known()
+        self.replay_state.known()
     }
 
-    fn put_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool {
-        let Some((stack, time)) = self.followed.at(place) else {
+    fn write_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool {
+        let Some((stack, time)) = self.replay_state.at(place) else {
             return false;
         };
-        let innermost = self.followed.functions(stack).next();
-        // A sample that was taken before a method has told that it was entered, or after, is in none of the calls.
+        let innermost = self.replay_state.functions(stack).next();
+        // In a prologue or epilogue, the sampled method's call is not logged yet or not any more: all logged calls are
+        // callers.
         let is_in_call = innermost.is_some_and(|method| self.is_at(method, leaf));
-        let callers = self.followed.functions(stack).skip(usize::from(is_in_call));
+        let callers = self.replay_state.functions(stack).skip(usize::from(is_in_call));
         let places = &mut self.prepared.places;
         if !places.add_to(chain, self.index, callers, time) {
-            self.losses.add(Loss::Frames, 0);
+            self.losses.add(Issue::ChainTooLong, 0);
         }
         true
     }

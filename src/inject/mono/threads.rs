@@ -1,4 +1,4 @@
-//! Which thread of the profile each thread of a log is.
+//! Matching of a log's threads with those of the profile.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -13,46 +13,46 @@ use crate::runtime::mono::event::{Kind, Metadata, Stage};
 use crate::runtime::mono::{Event, Log, ThreadId};
 use crate::units::{Pid, Tid};
 
-/// The first number of those for threads whose own is not known: above all that a kernel gives (`PID_MAX_LIMIT`).
-const FIRST_INVENTED: u32 = 1 << 22;
+/// First invented thread ID. The kernel's IDs are all below it (`PID_MAX_LIMIT`).
+const FIRST_SYNTHETIC_TID: u32 = 1 << 22;
 
-/// The numbers for threads whose own is not known. Readers know a thread by its number alone, so that no two logs
-/// may have one in common.
-pub fn invented_numbers() -> RangeInclusive<u32> {
-    FIRST_INVENTED..=u32::MAX
+/// Returns the IDs for threads that are not in the profile. Readers identify a thread by its ID alone, so logs must not
+/// share one.
+pub fn synthetic_tids() -> RangeInclusive<u32> {
+    FIRST_SYNTHETIC_TID..=u32::MAX
 }
 
-/// A thread of a log. Its number may be another's before and behind its time.
+/// A thread of a log. Other threads may have the same ID before and after its lifetime.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadLifetime<'a> {
-    /// The log's number of it.
+    /// ID of the thread in the log.
     pub id: ThreadId,
-    /// What it was called at last, and since when.
+    /// Last name of the thread, with the time at which it was set.
     pub name: Option<(RuntimeTime, &'a [u8])>,
-    /// When the log tells of it first, and at last.
+    /// Times of the first and last event of the thread.
     pub span: (RuntimeTime, RuntimeTime),
 }
 
-/// What a log tells of.
+/// Threads and kinds of events in a log.
 #[derive(Clone, Debug)]
 pub struct Contents<'a> {
     /// The threads, in the order in which they appear.
-    pub lives: Vec<ThreadLifetime<'a>>,
-    /// What can become events of a profile.
+    pub lifetimes: Vec<ThreadLifetime<'a>>,
+    /// Kinds of events that can be converted.
     pub events: BTreeSet<MonoEvent>,
 }
 
-/// ScanBudget through a log for what it tells of.
+/// Scans a log for its threads and kinds of events.
 pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
     let mut kinds = BTreeSet::new();
-    let mut lives: Vec<ThreadLifetime<'a>> = Vec::new();
+    let mut lifetimes: Vec<ThreadLifetime<'a>> = Vec::new();
     let mut last_made = None;
     let mut current: HashMap<ThreadId, usize> = HashMap::default();
     let mut ended: HashSet<ThreadId> = HashSet::default();
     for buffer in log.buffers() {
         for event in buffer.events() {
             let (id, subject) = match event.kind {
-                // The writer thread tells it of all others.
+                // The writer thread logs the methods that all other threads compiled.
                 Kind::Jit { .. } => continue,
                 Kind::SampleHit { thread, .. } => (thread, None),
                 Kind::Metadata {
@@ -66,20 +66,20 @@ pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
                 kinds.extend(made);
                 last_made = made;
             }
-            // What a thread did before its end may be told behind it; another one begins with its load.
+            // Events of a thread may follow its end in the log; a load event starts another thread with the same ID.
             let begins = matches!(subject, Some((Stage::LoadStart | Stage::LoadEnd, _)));
             if begins && ended.remove(&id) {
                 current.remove(&id);
             }
-            let place = *current.entry(id).or_insert(lives.len());
-            if place == lives.len() {
-                lives.push(ThreadLifetime {
+            let place = *current.entry(id).or_insert(lifetimes.len());
+            if place == lifetimes.len() {
+                lifetimes.push(ThreadLifetime {
                     id,
                     name: None,
                     span: (event.time, event.time),
                 });
             }
-            if let Some(life) = lives.get_mut(place) {
+            if let Some(life) = lifetimes.get_mut(place) {
                 let (first, last) = life.span;
                 life.span = (first.min(event.time), last.max(event.time));
                 if let Some((Stage::Name, name)) = subject {
@@ -91,33 +91,36 @@ pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
             }
         }
     }
-    Contents { lives, events: kinds }
+    Contents {
+        lifetimes,
+        events: kinds,
+    }
 }
 
-/// The threads of a log by the profile's numbers.
+/// The threads of a log, with the profile's thread IDs.
 #[derive(Clone, Debug)]
 pub struct Threads<'a> {
     pid: Pid,
-    lives: Vec<ThreadLifetime<'a>>,
-    /// For each of them, which one it is.
+    lifetimes: Vec<ThreadLifetime<'a>>,
+    /// Thread ID of each of `lifetimes`.
     numbers: Vec<Number>,
-    /// By the log's number, when each life of it began.
+    /// Start times of the threads with an ID of the log, with their indexes in `lifetimes`.
     by_id: HashMap<ThreadId, Vec<(RuntimeTime, usize)>>,
 }
 
-/// The number of a thread.
+/// The ID that a thread of the log has in the profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Number {
-    /// That of a thread of the profile.
+    /// ID of a thread of the profile.
     Known(Tid),
-    /// Made up, since nothing says which thread it is.
+    /// Invented ID: no thread of the profile matches.
     Invented(Tid),
-    /// Made up, since it can be one of several.
+    /// Invented ID: several threads of the profile match.
     Ambiguous(Tid),
 }
 
 impl Number {
-    /// It.
+    /// Returns the thread ID.
     pub fn tid(self) -> Tid {
         match self {
             Self::Known(tid) | Self::Invented(tid) | Self::Ambiguous(tid) => tid,
@@ -126,16 +129,16 @@ impl Number {
 }
 
 impl<'a> Threads<'a> {
-    /// Finds the threads of a log among `threads`, all those of process `pid` in the profile.
-    /// Takes numbers for the others from `invented`.
+    /// Matches the threads of a log with `threads`, all those of process `pid` in the profile. Threads without a match
+    /// get an ID from `invented`.
     pub fn new(
-        lives: Vec<ThreadLifetime<'a>>,
+        lifetimes: Vec<ThreadLifetime<'a>>,
         threads: &[ProfileThread],
         pid: Pid,
         alignment: &Alignment,
         invented: &mut RangeInclusive<u32>,
     ) -> Self {
-        let logged = lives.iter().map(|life| LoggedThread {
+        let logged = lifetimes.iter().map(|life| LoggedThread {
             id: life.id.0,
             name: life
                 .name
@@ -153,31 +156,31 @@ impl<'a> Threads<'a> {
                 Match::Missing => Number::Invented(Tid(invented)),
             });
         let mut by_id: HashMap<ThreadId, Vec<(RuntimeTime, usize)>> = HashMap::default();
-        for (place, life) in lives.iter().enumerate() {
+        for (place, life) in lifetimes.iter().enumerate() {
             by_id.entry(life.id).or_default().push((life.span.0, place));
         }
-        by_id.values_mut().for_each(|lives| lives.sort_unstable());
+        by_id.values_mut().for_each(|lifetimes| lifetimes.sort_unstable());
         Self {
             pid,
             numbers: numbers.collect(),
-            lives,
+            lifetimes,
             by_id,
         }
     }
 
     fn place(&self, id: ThreadId, time: RuntimeTime) -> Option<usize> {
-        let lives = self.by_id.get(&id)?;
-        let after = lives.partition_point(|&(since, _)| since <= time);
-        let (_, place) = lives.get(after.saturating_sub(1))?;
+        let lifetimes = self.by_id.get(&id)?;
+        let after = lifetimes.partition_point(|&(since, _)| since <= time);
+        let (_, place) = lifetimes.get(after.saturating_sub(1))?;
         Some(*place)
     }
 
-    /// Which thread a number of the log means at a time.
+    /// Returns the thread that has an ID of the log at a time.
     pub fn number(&self, id: ThreadId, time: RuntimeTime) -> Option<Number> {
         self.numbers.get(self.place(id, time)?).copied()
     }
 
-    /// The thread that an event happened to.
+    /// Returns the thread of an event.
     pub fn of(&self, event: &Event<'_>) -> Thread {
         let id = match event.kind {
             Kind::SampleHit { thread, .. } => thread,
@@ -190,7 +193,7 @@ impl<'a> Threads<'a> {
         }
     }
 
-    /// Those that are in the profile.
+    /// Returns the IDs of the threads that are in the profile.
     pub fn known(&self) -> impl Iterator<Item = Tid> {
         self.numbers.iter().filter_map(|&number| match number {
             Number::Known(tid) => Some(tid),
@@ -198,8 +201,8 @@ impl<'a> Threads<'a> {
         })
     }
 
-    /// All of them with their numbers.
+    /// Returns all threads with their IDs.
     pub fn iter(&self) -> impl Iterator<Item = (&ThreadLifetime<'a>, Number)> {
-        self.lives.iter().zip(self.numbers.iter().copied())
+        self.lifetimes.iter().zip(self.numbers.iter().copied())
     }
 }

@@ -1,26 +1,25 @@
-//! The instrumented program: which function a number means, and where its code is in a process.
+//! The instrumented binary: addresses of functions by ID, and its load address in a process.
 
 use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::bytes::base_name;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::segments::Code;
 use crate::files::MappedFile;
-use crate::files::search::shown;
 use crate::hash::HashMap;
-use crate::inject::Error;
-use crate::inject::input::read_error;
+use crate::inject::input::option_error;
 use crate::perf::event::Mmap;
 use crate::perf::synthesis::Mapping;
 use crate::perf::{Profile, feature, record};
 use crate::runtime::xray::Functions;
 use crate::units::{Address, AddressRange, BuildId, Pid, Time};
 
-/// Where a program that can be loaded anywhere is where nobody knows: as Linux does it without randomness.
-const USUAL_BASE: u64 = 0x5555_5555_4000;
-/// The same of one with addresses of 32 bits.
-const USUAL_BASE_32: u64 = 0x5655_5000;
+/// Load bias assumed for a position-independent program: where Linux loads it without address space randomization.
+const DEFAULT_BASE: u64 = 0x5555_5555_4000;
+/// The same for programs with addresses of 32 bits.
+const DEFAULT_BASE_32: u64 = 0x5655_5000;
 
 /// An instrumented program or library.
 #[derive(Debug)]
@@ -29,38 +28,35 @@ pub struct Binary {
     pub file: Arc<MappedFile>,
     /// Its instrumented functions.
     pub functions: Functions,
-    /// Its code.
+    /// Its code segments and function symbols.
     pub code: Code,
-    /// Its path, as maps name it.
+    /// Canonical path of the file, for mappings.
     pub path: Vec<u8>,
-    /// Where its instrumented functions start, in the order of addresses.
+    /// Start addresses of the instrumented functions, sorted.
     starts: Vec<Address>,
 }
 
-/// How far from where it is linked for a binary is loaded.
+/// Load bias of a binary: the difference between its addresses in memory and those in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Base(u64);
 
 impl Base {
-    /// Where an address of the file is in memory.
+    /// Converts an address of the file to one in memory.
     pub fn loaded(self, linked: Address) -> Address {
         Address(linked.0.wrapping_add(self.0))
     }
 
-    /// Where an address in memory is in the file.
+    /// Converts an address in memory to one of the file.
     pub fn linked(self, loaded: Address) -> Address {
         Address(loaded.0.wrapping_sub(self.0))
     }
 }
 
 impl Binary {
-    /// Opens a file, which must have an instrumentation map.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = MappedFile::open(path).map_err(|cause| read_error(path, cause))?;
-        let functions = Functions::read(&file).map_err(|cause| Error::Binary {
-            path: path.to_owned(),
-            cause,
-        })?;
+    /// Opens a file. Fails if it has no instrumentation map.
+    pub fn open(path: &Path) -> Result<Self, Diagnostic> {
+        let file = MappedFile::open(path).map_err(|cause| option_error(path, cause))?;
+        let functions = Functions::read(&file).map_err(|error| error.in_file(path))?;
         let full = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut starts = functions.addresses().to_vec();
         starts.sort_unstable();
@@ -73,7 +69,8 @@ impl Binary {
         })
     }
 
-    /// Where the function starts that has an address: by its symbols, or without any by its instrumented functions.
+    /// Returns the start of the function at an address. It is looked up in the symbols or, if there are none, among the
+    /// instrumented functions.
     pub fn function_at(&self, linked: Address) -> Option<Address> {
         if !self.code.functions.is_empty() {
             return self.code.functions.get(linked);
@@ -82,24 +79,24 @@ impl Binary {
         self.starts.get(behind.checked_sub(1)?).copied()
     }
 
-    /// Where it is loaded if there is no profile that tells.
-    pub fn usual_base(&self) -> Base {
+    /// Returns the load bias to assume without a profile.
+    pub fn default_base(&self) -> Base {
         match (
             self.functions.is_position_independent,
             self.functions.pointer_size,
         ) {
             (false, _) => Base(0),
-            (true, 4) => Base(USUAL_BASE_32),
-            (true, _) => Base(USUAL_BASE),
+            (true, 4) => Base(DEFAULT_BASE_32),
+            (true, _) => Base(DEFAULT_BASE),
         }
     }
 
-    /// The maps of its code in a process that has it at `base`.
+    /// Returns the mappings of its code in a process.
     pub fn mappings(&self, pid: Pid, base: Base, time: Time) -> impl Iterator<Item = Mapping<'_>> {
         let build_id = <[u8; BuildId::SIZE]>::try_from(&*self.functions.build_id).ok();
         let segments = self.code.segments.iter();
         segments.filter_map(move |segment| {
-            // Maps start with a page.
+            // Mappings start at a page.
             let before = segment.file_offset % 0x1000;
             let start = Address(base.loaded(segment.range.start).0.checked_sub(before)?);
             Some(Mapping {
@@ -114,19 +111,19 @@ impl Binary {
         })
     }
 
-    /// Where each process of a profile has it; notes if none does.
-    pub fn bases(&self, profile: &Profile<'_>, notes: &mut Vec<String>) -> HashMap<Pid, Base> {
+    /// Where each process of a profile has it; reports if none does.
+    pub fn bases(&self, profile: &Profile<'_>, diagnostics: &mut Vec<Diagnostic>) -> HashMap<Pid, Base> {
         let path = &*self.path;
         let name = base_name(path);
         let build_ids = build_ids(profile);
         let mut bases = HashMap::default();
         let mut others = 0u64;
         for record in profile.records() {
-            // Maps that are no code are told only if somebody asked for them.
+            // Data mappings are recorded only on request.
             if record.misc & record::MISC_MMAP_DATA != 0 {
                 continue;
             }
-            let Some(map) = Mmap::parse(&record, profile.order) else {
+            let Some(map) = Mmap::parse(&record, profile.endian) else {
                 continue;
             };
             let build_id = map.build_id.or_else(|| build_ids.get(map.name).copied());
@@ -146,30 +143,27 @@ impl Binary {
             }
         }
         if bases.is_empty() {
-            let what = match others {
-                0 => "is not mapped by any process of the profile",
-                _ => "is another build than the one that was recorded",
+            let issue = match others {
+                0 => Issue::XrayBinaryNotMapped,
+                _ => Issue::XrayBinaryOtherBuild,
             };
-            notes.push(format!(
-                "{} {what}: functions have numbers for names",
-                shown(self.file.path())
-            ));
+            diagnostics.push(Diagnostic::new(issue).in_file(self.file.path()));
         }
         bases
     }
 }
 
-/// Whether two build-ids are the same. The kernel's are cut after 20 bytes, and perf's filled up with zeros to as many.
+/// Compares build IDs. The kernel's are cut after 20 bytes, and perf's are padded with zeros to 20.
 fn same_build_id(recorded: &[u8], own: &[u8]) -> bool {
     let size = own.len().min(BuildId::SIZE);
     let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
     recorded.get(..size) == own.get(..size) && recorded.get(size..).is_none_or(is_zero)
 }
 
-/// The build-ids that the profile has of files, by their paths.
+/// Returns the build IDs in the profile's header, by path.
 fn build_ids<'a>(profile: &'a Profile<'_>) -> HashMap<&'a [u8], &'a [u8]> {
     let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
-    feature::build_ids(table, profile.order)
+    feature::build_ids(table, profile.endian)
         .map(|entry| (entry.name, entry.build_id))
         .collect()
 }

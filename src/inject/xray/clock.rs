@@ -1,32 +1,34 @@
-//! The ticks of a trace on the profile's clock.
+//! Conversion of a trace's ticks to the profile's clock.
 
 use crate::code::clock::{CLOCK_MONOTONIC, ProfileClock};
 use crate::code::profile_index::TimeConversion;
 use crate::code::tick_clock::{Calibration, Speed, TickClock};
+use crate::diagnostics::Issue;
 use crate::runtime::xray::{Buffer, Index, Trace};
 use crate::units::Time;
 
 /// `CLOCK_REALTIME` of Linux' include/uapi/linux/time.h.
 const CLOCK_REALTIME: i32 = 0;
 
-/// How many ticks a second has where they are CLOCK_REALTIME: wherever the kernel does not tell XRay's runtime how fast
-/// the processor counts.
+/// Ticks per second if they are CLOCK_REALTIME: XRay's runtime uses it where the kernel does not report the frequency
+/// of the processor's counter.
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// How many nanoseconds buffers may be apart in what they tell: a thread may have to wait for a processor.
-const FAR_APART: u64 = 1_000_000_000;
+/// Largest plausible deviation of the buffers' CLOCK_MONOTONIC times, in nanoseconds: a thread may have to wait for a
+/// processor.
+const MAX_SPREAD: u64 = 1_000_000_000;
 
-/// How the ticks of a trace become times of the profile.
+/// Conversion of a trace's ticks to times of the profile.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum TraceClock {
-    /// By themselves.
+    /// By the trace's own frequency and anchors.
     Ticks(TickClock),
-    /// As the profile says.
+    /// By the profile's TIME_CONV record: ticks are cycle counts.
     Cycles(TimeConversion),
 }
 
 impl TraceClock {
-    /// The time of a tick.
+    /// Returns the time of a tick.
     #[inline]
     pub fn time(&self, tick: u64) -> Time {
         match self {
@@ -36,20 +38,21 @@ impl TraceClock {
     }
 }
 
-/// What was found of a trace's clock.
+/// Clock of a trace, and how it was determined.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FoundClock {
-    /// It.
+    /// The conversion.
     pub clock: TraceClock,
-    /// Which clock its times are on, where there is no profile; `None` if that is none that has a number.
+    /// ID of the clock that the converted times are on; `None` if it has no ID or is unknown.
     pub id: Option<i32>,
-    /// In words.
+    /// Description for the user.
     pub note: String,
-    /// Why its times may be wrong.
-    pub warning: Option<&'static str>,
+    /// Reason why the times may be wrong.
+    pub warning: Option<Issue>,
 }
 
-/// Finds out how the ticks of a trace become times of `profile`, or of a clock of their own.
+/// Determines how the ticks of a trace become times of `profile`. Without a profile, they stay on the trace's clock.
+/// `distance` is the offset given by the user, in nanoseconds.
 pub fn find(
     trace: &Trace<'_>,
     index: &Index,
@@ -70,45 +73,35 @@ pub fn find(
     let mut warning = None;
     let mut way = match found.anchors {
         0 => "as they are",
-        _ => "by what each buffer tells of CLOCK_MONOTONIC",
+        _ => "related to CLOCK_MONOTONIC by each buffer",
     };
-    let moved = |by: i128| TraceClock::Ticks(found.clock.moved(by));
-    if found.spread > FAR_APART {
-        warning = Some(
-            "what its buffers tell of CLOCK_MONOTONIC does not go together: some are damaged, or a clock stood still or was set meanwhile, \
-             so its times may be wrong",
-        );
+    let moved = |by: i128| TraceClock::Ticks(found.clock.with_offset(by));
+    if found.spread > MAX_SPREAD {
+        warning = Some(Issue::XrayClockSpread);
     }
-    // As they are, where they are CLOCK_REALTIME.
+    // Ticks that are CLOCK_REALTIME are nanoseconds already.
     let wall = TickClock::calibrate(NANOSECONDS, Vec::new(), 0).clock;
     if let Some(distance) = distance {
         clock = moved(distance.into());
-        way = "moved as was asked for";
+        way = "moved by --clock-offset";
     } else if let Some(profile) = profile {
         let wall_clock = profile.data.filter(|_| is_wall_clock);
         if profile.id.is_some() && profile.id == id {
-            // They are on the profile's clock already.
+            // The times are on the profile's clock already.
         } else if is_wall_clock && profile.id == Some(CLOCK_REALTIME) {
             clock = TraceClock::Ticks(wall);
             way = "as they are";
         } else if let Some(data) = wall_clock {
             let distance = i128::from(data.profile_clock).saturating_sub(data.wall_clock.into());
-            clock = TraceClock::Ticks(wall.moved(distance));
-            way = "by what the profile tells of the wall clock (CLOCK_DATA)";
+            clock = TraceClock::Ticks(wall.with_offset(distance));
+            way = "related to the wall clock by the profile (CLOCK_DATA)";
         } else if let (Some(conversion), None, false) = (profile.conversion, profile.id, is_wall_clock) {
             clock = TraceClock::Cycles(conversion);
-            way = "as the profile converts cycle counts (TIME_CONV)";
+            way = "converted by the profile (TIME_CONV)";
         } else {
             warning = Some(match found.anchors {
-                0 => {
-                    "its times are on a clock that nothing relates to the profile's, so its events are somewhere else; trace with the \
-                     flight data recorder (xray_mode=xray-fdr) and record with perf record -k mono, or give the distance with --clock-offset"
-                }
-                _ => {
-                    "its times are CLOCK_MONOTONIC, and the profile was recorded on another clock, which may be milliseconds away, so its \
-                     events may be in other places than the profile's samples; record with perf record -k mono, or give the distance with \
-                     --clock-offset"
-                }
+                0 => Issue::XrayClockUnrelated,
+                _ => Issue::XrayClockMonotonic,
             });
         }
         id = profile.id;
@@ -124,12 +117,12 @@ pub fn find(
 fn in_words(found: &Calibration, is_wall_clock: bool, way: &str) -> String {
     let speed = match found.speed {
         _ if is_wall_clock => "its ticks are CLOCK_REALTIME".into(),
-        Speed::Unknown => "nothing tells the speed of its ticks, which are taken for nanoseconds".into(),
+        Speed::Unknown => "the speed of its ticks is unknown and assumed to be 1 GHz".into(),
         Speed::Measured => format!(
-            "its ticks are {:.6} GHz by the times of its buffers, and not what its header says",
+            "its ticks are {:.6} GHz by the times of its buffers, unlike in its header",
             found.clock.frequency() / 1e9
         ),
-        Speed::Told | Speed::Epoch => format!("its ticks are {:.6} GHz", found.clock.frequency() / 1e9),
+        Speed::Stated | Speed::Epoch => format!("its ticks are {:.6} GHz", found.clock.frequency() / 1e9),
     };
     let spread = match found.anchors {
         0 | 1 => String::new(),

@@ -1,31 +1,31 @@
-//! What can be asked for, and the events of the profile that it becomes.
+//! Selection of the records to convert, and the perf events that they become.
 
 use crate::inject::Options;
 use crate::inject::events::EventSet;
 use crate::inject::xray::Traces;
 use crate::perf::synthesis::{Definition, Measure};
 
-/// What becomes an event of the profile.
+/// A kind of record that can be converted, as selected on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum XrayEvent {
     /// Calls, and the time between them.
     Calls,
-    /// What the program logged itself.
+    /// Events that the program logged itself.
     Custom,
 }
 
-/// The events of the profile.
+/// An event of the profile that is made from records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Made {
-    /// Time between entries and exits.
+    /// Time between entries and exits, in nanoseconds.
     SelfTime,
-    /// Entries.
+    /// Number of calls.
     Call,
-    /// What the program logged.
+    /// Events that the program logged.
     Custom,
 }
 
-/// The events of the profile, with what each is made for.
+/// Events of the profile, each with the kind of records that it is made from.
 const MADE: [(XrayEvent, Made, Definition<'static>); 3] = [
     (
         XrayEvent::Calls,
@@ -53,7 +53,8 @@ const MADE: [(XrayEvent, Made, Definition<'static>); 3] = [
     ),
 ];
 
-/// What is wanted of traces, be they beside a profile or not; `None` is all.
+/// Returns the kinds that the user selected; `None` means all. By default, traces beside a profile (`is_beside`)
+/// are not converted if their calls replace its call chains.
 pub fn wanted(options: &Options, is_beside: bool) -> Option<&[XrayEvent]> {
     match &options.xray_events {
         Some(kinds) => Some(kinds),
@@ -61,8 +62,8 @@ pub fn wanted(options: &Options, is_beside: bool) -> Option<&[XrayEvent]> {
     }
 }
 
-/// The events that `traces` are asked for; if the user names none, all of them, but each call for itself only if time is
-/// told as exactly. They come behind `first` others.
+/// Returns the events to make from `traces`. By default these are all, except that single calls are left out if time is
+/// resampled. They follow `first` other events in the profile.
 pub fn select_events(
     options: &Options,
     traces: &Traces<'_>,
@@ -70,11 +71,11 @@ pub fn select_events(
     first: usize,
 ) -> EventSet<Made> {
     let wanted = wanted(options, is_beside);
-    let is_asked = |kind, made| match wanted {
+    let is_selected = |kind, made| match wanted {
         None => made != Made::Call || options.shape.resample.is_none(),
         Some(kinds) => kinds.contains(&kind),
     };
     let made = MADE.iter().filter(|_| !traces.all.is_empty());
-    let made = made.filter(|&&(kind, made, _)| is_asked(kind, made));
+    let made = made.filter(|&&(kind, made, _)| is_selected(kind, made));
     EventSet::new(first, made.map(|&(_, made, definition)| (made, definition)))
 }

@@ -1,13 +1,14 @@
-//! Records of traces as events of a profile.
+//! Conversion of traces' records into samples of a profile.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use crate::bytes::base_name;
 use crate::code::call_tree::Stack;
+use crate::diagnostics::Issue;
 use crate::hash::{HashMap, HashSet};
 use crate::inject::events::synthesize::Out;
-use crate::inject::events::{Ahead, Calls, Chain, EventSet, EventSource, Loss, Merge, Step};
+use crate::inject::events::{Ahead, Calls, Chain, EventSet, EventSource, Merge, Step};
 use crate::inject::xray::binary::Binary;
 use crate::inject::xray::event_selection::Made;
 use crate::inject::xray::replay::{Peeked, Timed, replay, step};
@@ -17,22 +18,22 @@ use crate::perf::synthesis::{Comm, Sample, Task, Thread};
 use crate::runtime::xray::What;
 use crate::units::{Pid, Time};
 
-/// How many samples more than a trace has records are made of long calls, one for each step of time. What is beyond
-/// that gets one sample for all of its steps.
-const MOST_STEPS: u64 = 1 << 22;
+/// Maximum number of samples that resampling makes of long calls, beyond one per record. After that, the time between
+/// two records becomes one sample, whose period is all of its steps.
+const MAX_EXTRA_SAMPLES: u64 = 1 << 22;
 
-/// How events are made fewer.
+/// Reduction of the number of samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SamplingOptions {
-    /// One sample of each thread for so many nanoseconds of its calls, if not for each time between two records.
+    /// Sampling interval per thread, in nanoseconds; `None` makes one sample of the time between two records.
     pub resample: Option<u64>,
-    /// One sample for each stack of each thread, with all that was spent there.
+    /// Whether there is one sample for each stack of each thread, with all time spent there.
     pub aggregate: bool,
-    /// The shortest calls that are told, in nanoseconds. The time of others is that of their callers.
+    /// Duration of the shortest calls that are kept, in nanoseconds. The time of shorter ones counts as their callers'.
     pub min_duration: u64,
 }
 
-/// `traces` as events; none if there is no trace.
+/// Returns an event source for all traces; nothing without traces.
 pub fn event_sources<'l>(
     traces: &'l mut Traces<'_>,
     event_set: &'l EventSet<Made>,
@@ -44,7 +45,7 @@ pub fn event_sources<'l>(
     vec![Box::new(TraceEvents::new(traces, event_set, shape))]
 }
 
-/// Walks all records of `traces` for what is to be told of them, and makes nothing.
+/// Replays all records of `traces` for their counts, and makes no events.
 pub fn count(traces: &mut Traces<'_>, event_set: &EventSet<Made>) {
     let mut events = TraceEvents::new(traces, event_set, SamplingOptions::default());
     while let Some(thread) = events.replay.next() {
@@ -56,44 +57,44 @@ pub fn count(traces: &mut Traces<'_>, event_set: &EventSet<Made>) {
     events.finish();
 }
 
-/// What a thread is doing.
+/// State of a thread during the replay.
 #[derive(Clone, Copy, Debug)]
 struct ThreadState {
-    /// Which trace tells of it.
+    /// Index of the trace.
     trace: usize,
     thread: Thread,
     is_known: bool,
     stack: Stack,
-    /// Since when nothing has been told of its calls.
+    /// Time of the thread's last call or return.
     since: Time,
 }
 
-/// What is told of a stack of a thread as a whole.
+/// Totals of a stack of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     nanoseconds: u64,
     calls: u64,
 }
 
-/// What a sample is made of, beside its stack.
+/// Properties of a sample besides its stack.
 #[derive(Clone, Copy, Debug)]
 struct Of {
-    /// Which trace.
+    /// Index of the trace.
     trace: usize,
-    /// Which of all threads.
+    /// Index among the threads of all traces.
     thread: usize,
     time: Time,
     cpu: u16,
-    /// Where in the trace.
+    /// Offset of the record in the trace, in bytes.
     offset: u64,
 }
 
-/// Turns the records of traces into samples.
+/// Converts the records of traces into samples.
 #[derive(Debug)]
 struct TraceEvents<'l, 'a> {
     replay: Merge<Peeked<'l, 'a>>,
-    /// Of each thread of each trace; `None` of those that are not used.
-    doing: Vec<Option<ThreadState>>,
+    /// State of each thread of each trace; `None` for threads that are not used.
+    threads_state: Vec<Option<ThreadState>>,
     seen: &'l mut [Seen],
     processes: &'l mut BTreeMap<Pid, TracedProcess<'a>>,
     binary: Option<&'l Binary>,
@@ -101,9 +102,9 @@ struct TraceEvents<'l, 'a> {
     shape: SamplingOptions,
     calls: Calls<u32>,
     chain: Chain,
-    /// By thread and stack, if they are to be told of as a whole.
+    /// Totals by thread and stack, if samples are aggregated.
     sums: HashMap<(usize, Stack), Sum>,
-    /// The same in the end, those that are left.
+    /// Totals that remain to be written at the end.
     left: std::vec::IntoIter<((usize, Stack), Sum)>,
     steps_left: u64,
     latest: Time,
@@ -115,7 +116,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         traces.seen.fill(Seen::default());
         Self {
             replay: replay(&traces.all, shape.min_duration, |_| true),
-            doing: threads(&traces.all),
+            threads_state: threads(&traces.all),
             seen: &mut traces.seen,
             processes: &mut traces.processes,
             binary: traces.binary,
@@ -125,30 +126,30 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             chain: Chain::default(),
             sums: HashMap::default(),
             left: Vec::new().into_iter(),
-            steps_left: MOST_STEPS,
+            steps_left: MAX_EXTRA_SAMPLES,
             latest: Time::default(),
             payload: Vec::new(),
         }
     }
 
-    /// Follows what a record tells of its thread. Returns what is known of it, the step if it is one, and what the thread
-    /// was doing before and since.
+    /// Applies a record to its thread. Returns the sample's properties, the call or return if it is one, and the
+    /// thread's state before and after.
     fn follow(
         &mut self,
         place: usize,
         timed: &Timed<'a>,
     ) -> Option<(Of, Option<Step<u32>>, [ThreadState; 2])> {
         let &Timed { time, record } = timed;
-        let doing = self.doing.get_mut(place)?.as_mut()?;
-        let seen = self.seen.get_mut(doing.trace)?;
+        let threads_state = self.threads_state.get_mut(place)?.as_mut()?;
+        let seen = self.seen.get_mut(threads_state.trace)?;
         self.latest = time;
-        let before = *doing;
+        let before = *threads_state;
         let step = step(&record.what);
         match step {
             Some(step) => {
                 let calls = &mut self.calls;
-                doing.since = time;
-                doing.stack = calls.follow(before.stack, step, record.offset, &mut seen.losses);
+                threads_state.since = time;
+                threads_state.stack = calls.follow(before.stack, step, record.offset, &mut seen.losses);
                 let is_call = matches!(step, Step::Enter(_));
                 seen.calls = seen.calls.saturating_add(is_call.into());
             }
@@ -164,7 +165,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             cpu: record.cpu,
             offset: record.offset,
         };
-        Some((of, step, [before, *doing]))
+        Some((of, step, [before, *threads_state]))
     }
 
     fn write_record(&mut self, place: usize, timed: &Timed<'a>, out: &mut Out<'_>) -> io::Result<()> {
@@ -183,7 +184,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         }
     }
 
-    /// The time since the last entry or exit was spent in the calls that the thread was in.
+    /// Attributes the time since the last entry or exit to the thread's stack.
     fn write_time(&mut self, of: Of, before: ThreadState, out: &mut Out<'_>) -> io::Result<()> {
         let spent = of.time.0.saturating_sub(before.since.0);
         if spent == 0 || self.event_set.number(Made::SelfTime).is_none() {
@@ -231,7 +232,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         self.put(Made::Call, of, 1, out)
     }
 
-    /// What the program logged, with where it was.
+    /// Adds a sample of an event that the program logged, with the thread's stack.
     fn write_logged(&mut self, of: Of, stack: Stack, what: &What<'_>, out: &mut Out<'_>) -> io::Result<()> {
         if self.event_set.number(Made::Custom).is_none() {
             return Ok(());
@@ -251,27 +252,27 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
 
     fn make_chain(&mut self, of: Of, stack: Stack) {
         self.chain.restart(None);
-        let thread = self.doing.get(of.thread).copied().flatten();
-        let process = thread.and_then(|doing| self.processes.get_mut(&doing.thread.pid));
+        let thread = self.threads_state.get(of.thread).copied().flatten();
+        let process = thread.and_then(|threads_state| self.processes.get_mut(&threads_state.thread.pid));
         let Some(TracedProcess { places, .. }) = process else {
             return;
         };
         let functions = self.calls.functions(stack);
         let is_whole = self.chain.add(functions.map(|function| places.address(function)));
         if !is_whole && let Some(seen) = self.seen.get_mut(of.trace) {
-            seen.losses.add(Loss::Frames, of.offset);
+            seen.losses.add(Issue::ChainTooLong, of.offset);
         }
     }
 
-    /// Adds a sample with the chain that was made.
+    /// Adds a sample with the current chain.
     fn put(&self, made: Made, of: Of, period: u64, out: &mut Out<'_>) -> io::Result<()> {
-        let doing = self.doing.get(of.thread).copied().flatten();
-        let (Some(event), Some(doing)) = (self.event_set.number(made), doing) else {
+        let threads_state = self.threads_state.get(of.thread).copied().flatten();
+        let (Some(event), Some(threads_state)) = (self.event_set.number(made), threads_state) else {
             return Ok(());
         };
         out.sample(&Sample {
             event,
-            thread: doing.thread,
+            thread: threads_state.thread,
             time: of.time,
             cpu: of.cpu.into(),
             period,
@@ -283,7 +284,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         })
     }
 
-    /// Tells what was spent in a stack as a whole.
+    /// Adds the samples for the totals of the next stack.
     fn write_sum(&mut self, out: &mut Out<'_>) -> io::Result<()> {
         let Some(((thread, stack), sum)) = self.left.next() else {
             return Ok(());
@@ -304,7 +305,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         Ok(())
     }
 
-    /// What a process is called: as its binary, or its trace if that is named as XRay's runtime does.
+    /// Returns the name of a process: its binary's, or that in the name of a trace which XRay's runtime has named.
     fn process_name(&self, pid: Pid) -> Vec<u8> {
         if let Some(binary) = self.binary {
             return base_name(&binary.path).to_vec();
@@ -320,15 +321,15 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
     }
 }
 
-/// The threads of all traces, in their order. A thread of several traces is several: what was open at the end of one is
-/// closed there.
+/// Returns the threads of all traces, in order. A thread with several traces has a state for each: calls that are open
+/// at the end of one trace end there.
 fn threads(traces: &[ReadTrace<'_>]) -> Vec<Option<ThreadState>> {
     let mut known: HashSet<Thread> = HashSet::default();
     let threads = traces
         .iter()
         .enumerate()
         .flat_map(|(trace, read)| read.threads.iter().map(move |traced| (trace, traced)));
-    let doing = threads.map(|(trace, traced)| {
+    let threads_state = threads.map(|(trace, traced)| {
         let TracedThread { thread, is_known } = (*traced)?;
         Some(ThreadState {
             trace,
@@ -338,7 +339,7 @@ fn threads(traces: &[ReadTrace<'_>]) -> Vec<Option<ThreadState>> {
             since: Time::default(),
         })
     });
-    doing.collect()
+    threads_state.collect()
 }
 
 impl EventSource for TraceEvents<'_, '_> {
@@ -369,11 +370,11 @@ impl EventSource for TraceEvents<'_, '_> {
                 }
             }
         }
-        for doing in self.doing.iter().flatten() {
-            let parent = Thread::first_of(doing.thread.pid);
-            if !doing.is_known && doing.thread != parent {
+        for threads_state in self.threads_state.iter().flatten() {
+            let parent = Thread::first_of(threads_state.thread.pid);
+            if !threads_state.is_known && threads_state.thread != parent {
                 out.fork(&Task {
-                    thread: doing.thread,
+                    thread: threads_state.thread,
                     parent,
                     time: start,
                 })?;
@@ -395,8 +396,9 @@ impl EventSource for TraceEvents<'_, '_> {
 
     fn finish(&mut self) {
         for thread in self.replay.sources() {
-            let doing = self.doing.get(thread.place).copied().flatten();
-            if let Some(seen) = doing.and_then(|doing| self.seen.get_mut(doing.trace)) {
+            let threads_state = self.threads_state.get(thread.place).copied().flatten();
+            if let Some(seen) = threads_state.and_then(|threads_state| self.seen.get_mut(threads_state.trace))
+            {
                 seen.faults.merge(thread.faults());
             }
         }
@@ -405,7 +407,7 @@ impl EventSource for TraceEvents<'_, '_> {
             .values()
             .any(|process| process.places.synthetic_symbols().is_full());
         if let Some(seen) = self.seen.first_mut() {
-            seen.losses.add_many(Loss::Names, is_full.into(), 0);
+            seen.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Addresses of the functions that a trace has numbers for.
+//! Addresses of functions by their XRay function IDs.
 
 use crate::hash::HashMap;
 use crate::inject::events::SyntheticSymbols;
@@ -6,18 +6,19 @@ use crate::inject::xray::binary::Base;
 use crate::runtime::xray::Functions;
 use crate::units::{Address, AddressRange};
 
-/// Those of a process.
+/// Function addresses of a process.
 #[derive(Debug)]
 pub struct FrameAddresses<'a> {
-    /// The functions that the binary has, and where that is.
+    /// Functions in the binary, and its load bias.
     known: Option<(&'a Functions, Base)>,
-    /// Of others.
+    /// Synthetic addresses of other functions.
     unknown: HashMap<u32, Address>,
     synthetic_symbols: SyntheticSymbols,
 }
 
 impl<'a> FrameAddresses<'a> {
-    /// For a process with the binary at some place, if it is known, and with `taken` addresses.
+    /// Creates the addresses for a process. `known` is the binary with its load bias, if known; `taken` are the
+    /// addresses in use.
     pub fn new(
         known: Option<(&'a Functions, Base)>,
         taken: impl Iterator<Item = AddressRange>,
@@ -30,7 +31,7 @@ impl<'a> FrameAddresses<'a> {
         }
     }
 
-    /// Where a function is.
+    /// Returns the address of a function, synthetic if it is unknown.
     #[inline]
     pub fn address(&mut self, function: u32) -> Address {
         let known = self
@@ -51,7 +52,7 @@ impl<'a> FrameAddresses<'a> {
         })
     }
 
-    /// The functions that were made up.
+    /// Returns the synthetic symbols.
     pub fn synthetic_symbols(&self) -> &SyntheticSymbols {
         &self.synthetic_symbols
     }

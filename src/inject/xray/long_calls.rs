@@ -1,7 +1,7 @@
-//! Records without those of short calls.
+//! Filter that removes the records of short calls.
 //!
-//! Whether a call is short is known when it ends, or when it has lasted long enough. Until then, all records from its
-//! entry on wait.
+//! Whether a call is short is known only when it ends or has lasted long enough. Until then, all records from its entry
+//! on are queued.
 
 use std::collections::VecDeque;
 
@@ -10,23 +10,23 @@ use crate::inject::events::Step;
 use crate::inject::xray::replay::{Timed, step};
 use crate::units::Time;
 
-/// How many records wait at most. A call with more inside it is taken for a long one.
+/// Maximum number of queued records. A call with more records inside counts as long.
 const MAX_WAITING: usize = 1 << 16;
 
-/// How many calls a thread can be in for short ones to be left out.
+/// Maximum number of nested calls. Calls nested deeper count as long.
 const MAX_OPEN: usize = 1 << 20;
 
-/// A walk over the records of a thread, without the entries and exits of calls that are shorter than some nanoseconds.
+/// Iterator over the records of a thread, without the entries and exits of calls shorter than `least` nanoseconds.
 #[derive(Debug)]
 pub struct LongCalls<I: Iterator> {
     records: I,
     least: u64,
     waiting: VecDeque<Waiting<I::Item>>,
-    /// How many records waited before the first that does now.
+    /// Number of records that have left the queue.
     passed: usize,
-    /// The calls that the thread is in.
+    /// Calls that the thread is in, outermost first.
     open: Vec<Call>,
-    /// How many of them, from the outermost one in, are known to be long.
+    /// Number of them, from the outermost in, that are known to be long.
     long: usize,
     scan_budget: ScanBudget,
 }
@@ -48,12 +48,12 @@ enum Fate {
 struct Call {
     function: u32,
     since: Time,
-    /// The number of the record of its entry.
+    /// Index of its entry among all records.
     entry: usize,
 }
 
 impl<I: Iterator> LongCalls<I> {
-    /// Those of `records` without calls shorter than `least` nanoseconds.
+    /// Filters `records`: calls shorter than `least` nanoseconds are removed.
     pub fn new(records: I, least: u64) -> Self {
         Self {
             records,
@@ -66,7 +66,7 @@ impl<I: Iterator> LongCalls<I> {
         }
     }
 
-    /// All records.
+    /// Returns the unfiltered records.
     pub fn records(&self) -> &I {
         &self.records
     }
@@ -83,7 +83,7 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
         }
     }
 
-    /// Takes one more record; `false` if there is none.
+    /// Queues one more record. Returns `false` at the end.
     fn take(&mut self) -> bool {
         let Some(record) = self.records.next() else {
             self.waiting.iter_mut().for_each(|waiting| {
@@ -101,7 +101,7 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
         }
         let number = self.passed.saturating_add(self.waiting.len());
         let fate = match step(&record.record.what) {
-            // What is inside so many calls is taken for long.
+            // Deeper calls count as long.
             Some(Step::Enter(_)) if self.open.len() >= MAX_OPEN => Fate::Stays,
             Some(Step::Enter(function)) => {
                 self.open.push(Call {
@@ -121,7 +121,8 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
         true
     }
 
-    /// Ends a call and all inside it, whose exits are lost. Tells what becomes of its exit.
+    /// Ends the innermost call of `function`, and all calls inside it, whose exits are lost. Returns the fate of its
+    /// exit.
     fn leave(&mut self, function: u32) -> Fate {
         let calls = self.open.iter().rev();
         let Some(inside) = self.scan_budget.find(calls, |call| call.function == function) else {
@@ -142,7 +143,7 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
         fate
     }
 
-    /// Whether a record does not wait any more, or is known to stay.
+    /// Returns whether a record has left the queue or will stay.
     fn has_gone_on(&self, record: usize) -> bool {
         let place = record.checked_sub(self.passed);
         let waiting = place.and_then(|place| self.waiting.get(place));

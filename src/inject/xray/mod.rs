@@ -1,10 +1,10 @@
 //! Traces of LLVM's XRay: events of a profile, and call chains.
 //!
 //! ```text
-//! files ─► [open] ─► [read]: clocks ([clock]), [threads] by the profile's numbers, functions of the [binary] at [places]
-//!                       └─► [replay] in the order of time, without short calls if asked for ([long_calls])
+//! files ─► [open] ─► [read]: [clock], [threads] by the profile's IDs, [frame_addresses] of functions in the [binary]
+//!                       └─► [replay] in time order, optionally without short calls ([long_calls])
 //!                              ├─► [event_selection] [events] of a profile
-//!                              └─► [splice]: stacks of the profile's own samples
+//!                              └─► [splice]: call chains of the profile's own samples
 //! ```
 
 pub mod binary;
@@ -21,20 +21,21 @@ mod threads;
 
 use std::collections::BTreeMap;
 
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::inject::dumps::FoundDump;
+use crate::inject::events::EventSet;
 use crate::inject::events::synthetic_symbols::SyntheticSymbol;
-use crate::inject::events::{EventSet, Loss};
 use crate::inject::xray::binary::{Base, Binary};
 use crate::inject::xray::clock::FoundClock;
 use crate::inject::xray::frame_addresses::FrameAddresses;
 use crate::inject::xray::threads::TracedThread;
 use crate::machine::Machine;
 use crate::runtime::named_code::{NamedFunction, SymbolOnlyCode};
-use crate::runtime::xray::{Fault, Index, Trace};
+use crate::runtime::xray::{Index, Trace};
 use crate::runtime::{FileKind, RuntimeTime};
-use crate::summary::{TraceSummary, Warning};
+use crate::summary::TraceSummary;
 use crate::tally::Tally;
 use crate::units::{Pid, Time};
 
@@ -49,72 +50,70 @@ pub use splice::stack_sources;
 pub struct ReadTrace<'a> {
     /// The file.
     pub file: &'a MappedFile,
-    /// Its records.
+    /// Reader of the trace's header and records.
     pub trace: Trace<'a>,
-    /// Where they are.
+    /// Threads and buffers of the trace.
     pub index: Index,
-    /// Its clock.
+    /// The trace's clock.
     pub clock: FoundClock,
-    /// Its threads, in the order of the index; `None` for those of processes that the profile has not.
+    /// Threads of the trace, in the order of the index; `None` if their process is not in the profile.
     pub threads: Vec<Option<TracedThread>>,
 }
 
-/// What was seen of a trace when it was replayed.
+/// Counts of a trace's replay.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// How many calls.
+    /// Number of calls.
     pub calls: u64,
-    /// How many events that the program logged.
+    /// Number of events that the program logged.
     pub events: u64,
-    /// What could not be used of its records.
-    pub faults: Tally<Fault>,
-    /// What of them could not be told.
-    pub losses: Tally<Loss>,
+    /// Records that could not be used.
+    pub faults: Tally<Issue>,
+    /// Records that could not be converted in full.
+    pub losses: Tally<Issue>,
 }
 
-/// A process of traces.
+/// A process that traces are from.
 #[derive(Debug)]
 pub struct TracedProcess<'a> {
-    /// It, as one with a file that has code: the first trace that tells of it.
+    /// The process with the first trace that names it, as a file that has code.
     pub found: FoundDump,
-    /// Where its functions are.
+    /// Addresses of its functions.
     pub places: FrameAddresses<'a>,
-    /// Where the binary is.
+    /// Load bias of the binary in the process; `None` if the process has not mapped it.
     pub base: Option<Base>,
-    /// Before what is told of it first.
+    /// Time just before the first record of the process.
     pub since: Time,
 }
 
 /// The traces that belong to a profile.
 #[derive(Debug, Default)]
 pub struct Traces<'a> {
-    /// They.
+    /// Traces that were read.
     pub all: Vec<ReadTrace<'a>>,
-    /// What was seen of each.
+    /// Counts of each trace.
     pub seen: Vec<Seen>,
-    /// Their processes.
+    /// Processes that the traces are from.
     pub processes: BTreeMap<Pid, TracedProcess<'a>>,
-    /// The instrumented binary, if there is one.
+    /// The instrumented binary, if the user gave one.
     pub binary: Option<&'a Binary>,
-    /// What went wrong.
-    pub warnings: Vec<Warning>,
-    /// What else the user should know.
-    pub notes: Vec<String>,
+    /// What to report of them as a whole.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Traces<'_> {
-    /// The architecture of the first one, as `uname -m` has it, as far as that is known.
+    /// Returns the architecture of the binary as `uname -m` prints it; empty without a binary.
     pub fn architecture(&self) -> &'static [u8] {
         self.binary.map_or(b"", |binary| binary.code.architecture)
     }
 
-    /// All files that were read.
+    /// Returns all input files: the traces and the binary.
     pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
         let binary = self.binary.map(|binary| &*binary.file);
         self.all.iter().map(|trace| trace.file).chain(binary)
     }
 
-    /// The functions of each process that have no code, and so need some place and a name there.
+    /// Returns the synthetic symbols of each process, which stand for functions without a known address.
     pub fn code(&self, machine: Machine) -> impl Iterator<Item = (&FoundDump, SymbolOnlyCode<'_>)> {
         self.processes.iter().filter_map(move |(pid, process)| {
             let synthetic_symbols = process.places.synthetic_symbols().all();
@@ -125,20 +124,20 @@ impl Traces<'_> {
                     range: *range,
                     code: None,
                 };
-                // Before that, the process may have been another program.
+                // Before its first record, the process may have run another program.
                 code.load(named, RuntimeTime(process.since.0));
             }
             (!synthetic_symbols.is_empty()).then_some((&process.found, code))
         })
     }
 
-    /// ScanBudget through all records for what is to be told of them, where no events are made of them.
-    pub fn look_through(&mut self) {
+    /// Counts the records of all traces. It is for traces that are not converted into events.
+    pub fn count_records(&mut self) {
         let event_set = EventSet::new(0, std::iter::empty());
         events::count(self, &event_set);
     }
 
-    /// What there is to tell of each.
+    /// Returns the summary of each trace.
     pub fn summaries(&self) -> Vec<TraceSummary> {
         let all = self.all.iter().zip(&self.seen);
         let summaries = all.map(|(trace, seen)| TraceSummary {
@@ -154,7 +153,7 @@ impl Traces<'_> {
 }
 
 impl ReadTrace<'_> {
-    /// How to call it.
+    /// Returns the trace's path for messages.
     pub fn name(&self) -> String {
         shown(self.file.path())
     }

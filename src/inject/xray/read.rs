@@ -1,4 +1,4 @@
-//! Reading traces onto the profile's clock, processes and threads.
+//! Reading of traces, and their clocks, processes and threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::code::clock::ProfileClock;
 use crate::code::process::Processes;
 use crate::code::profile_index::ProfileIndex;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::MappedFile;
-use crate::files::search::shown;
 use crate::hash::HashMap;
 use crate::inject::dumps::FoundDump;
 use crate::inject::xray::binary::{Base, Binary};
@@ -15,22 +15,22 @@ use crate::inject::xray::clock;
 use crate::inject::xray::frame_addresses::FrameAddresses;
 use crate::inject::xray::threads::{ProfileThreads, TracedThread, threads};
 use crate::inject::xray::{Opened, ReadTrace, Seen, TracedProcess, Traces};
-use crate::inject::{Error, Options, sources};
+use crate::inject::{Options, sources};
 use crate::perf::Profile;
 use crate::perf::synthesis::Thread;
 use crate::runtime::xray::Trace;
-use crate::summary::Warning;
 use crate::units::{Pid, Time};
 
-/// Reads the traces that were opened, for what was `recorded`, if anything was.
+/// Reads the traces that were opened. `recorded` is the profile that they belong to, if there is one. Fails if a trace
+/// has an invalid header.
 pub fn read<'a>(
     options: &Options,
     opened: &'a Opened,
     recorded: Option<(&Profile<'_>, &ProfileIndex)>,
-) -> Result<Traces<'a>, Error> {
+) -> Result<Traces<'a>, Diagnostic> {
     let mut traces = Traces {
         binary: opened.binary.as_ref(),
-        notes: opened.notes.clone(),
+        diagnostics: opened.diagnostics.clone(),
         ..Traces::default()
     };
     if opened.files.is_empty() {
@@ -45,12 +45,11 @@ pub fn read<'a>(
     }
     traces.seen = vec![Seen::default(); traces.all.len()];
     let bases = match (traces.binary, recorded) {
-        (Some(binary), Some((profile, _))) => binary.bases(profile, &mut traces.notes),
+        (Some(binary), Some((profile, _))) => binary.bases(profile, &mut traces.diagnostics),
         _ => HashMap::default(),
     };
     if traces.binary.is_none() {
-        let what = "no --xray-binary is given, so functions have numbers for names";
-        traces.notes.push(what.into());
+        traces.diagnostics.push(Diagnostic::new(Issue::XrayNoBinary));
     }
     let nobody = Processes::default();
     let processes = recorded.map_or(&nobody, |(_, profile_index)| &profile_index.processes);
@@ -69,7 +68,7 @@ pub fn read<'a>(
             let process = traced.entry(pid).or_insert_with(|| {
                 let base = match recorded {
                     Some(_) => base_of(pid, &bases, processes),
-                    None => binary.map(Binary::usual_base),
+                    None => binary.map(Binary::default_base),
                 };
                 without_base = without_base.saturating_add(base.is_none().into());
                 TracedProcess::new(file, pid, binary, base, processes)
@@ -83,10 +82,8 @@ pub fn read<'a>(
         }
     }
     if let Some(binary) = binary.filter(|_| !bases.is_empty() && without_base > 0) {
-        let name = shown(binary.file.path());
-        traces.notes.push(format!(
-            "{without_base} of the processes that are traced have not mapped {name}: their functions have numbers for names"
-        ));
+        let without = Diagnostic::new(Issue::XrayProcessesWithoutBinary).in_file(binary.file.path());
+        traces.diagnostics.push(without.times(without_base));
     }
     Ok(traces)
 }
@@ -98,38 +95,28 @@ impl<'a> Traces<'a> {
         file: &'a Arc<MappedFile>,
         profile_clock: Option<&ProfileClock>,
         known: Option<&ProfileThreads<'_>>,
-    ) -> Result<(), Error> {
-        let trace = Trace::parse(file).map_err(|cause| Error::Trace {
-            path: file.path().to_owned(),
-            cause,
-        })?;
+    ) -> Result<(), Diagnostic> {
+        let trace = Trace::parse(file).map_err(|error| error.in_file(file.path()))?;
         let index = trace.index();
         let clock = clock::find(&trace, &index, profile_clock, options.clock_offset);
-        let name = shown(file.path());
-        let mut warn = |what| {
-            self.warnings.push(Warning {
-                file: Some(name.clone()),
-                ..Warning::new(what)
-            })
-        };
+        let path = file.path();
+        let mut report = |issue| self.diagnostics.push(Diagnostic::new(issue).in_file(path));
         if let Some(warning) = clock.warning {
-            warn(warning);
+            report(warning);
         }
         if self.all.first().is_some_and(|first| first.clock.id != clock.id) {
-            warn(
-                "its times are on another clock than those of the first trace, so they can't be compared; make a profile of each",
-            );
+            report(Issue::XrayClockOfFirst);
         }
         let threads = threads(&trace, &index, known, options.pid);
         let strangers: BTreeSet<Pid> = threads.iter().filter_map(|thread| thread.err()).collect();
         if let Some(pid) = strangers.first() {
             let others = match strangers.len() {
                 1 => String::new(),
-                all => format!(" (and {} others that are not, either)", all - 1),
+                all => format!(" (and {} others)", all - 1),
             };
-            self.notes.push(format!(
-                "{name} is of process {pid}, which is not in the profile{others}: not used; say with --pid which one it is of"
-            ));
+            let unknown = Diagnostic::new(Issue::XrayUnknownProcess).in_file(path);
+            self.diagnostics
+                .push(unknown.with("pid", pid).with("others", others));
         }
         self.all.push(ReadTrace {
             file,
@@ -142,7 +129,7 @@ impl<'a> Traces<'a> {
     }
 }
 
-/// Where a process has the binary: a child has it where its parent had, until it executes another one.
+/// Returns the load bias of the binary in a process. A child has its parent's until it executes another program.
 fn base_of(pid: Pid, bases: &HashMap<Pid, Base>, processes: &Processes) -> Option<Base> {
     let first = processes.spaces_of(pid).next().map(|(space, _)| space);
     let ancestors = first.into_iter().flat_map(|space| processes.all_ancestors(space));

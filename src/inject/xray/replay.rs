@@ -1,29 +1,30 @@
-//! The records of traces in the order of time, on the profile's clock.
+//! Replay of the records of traces in time order, on the profile's clock.
 //!
-//! A trace has buffers of one thread each, and a thread's follow each other; those of all threads of all traces are
-//! merged. No more than one record of each thread is looked at ahead, and more only where short calls are left out.
+//! Each buffer of a trace holds the records of one thread. A thread's buffers are read one after the other, and all
+//! threads of all traces are merged. One record of each thread is held in memory, or more if short calls are left out.
 
 use std::slice;
 
+use crate::diagnostics::Issue;
 use crate::inject::events::{Ahead, Merge, Step};
 use crate::inject::xray::ReadTrace;
 use crate::inject::xray::clock::TraceClock;
 use crate::inject::xray::long_calls::LongCalls;
 use crate::perf::synthesis::Thread;
-use crate::runtime::xray::{Buffer, Fault, Record, Records, Trace, What};
+use crate::runtime::xray::{Buffer, Record, Records, Trace, What};
 use crate::tally::Tally;
 use crate::units::Time;
 
 /// A record with its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed<'a> {
-    /// When, on the profile's clock. A record whose tick steps back is where the one before it was.
+    /// Time on the profile's clock. A record whose tick steps back gets the time of the record before.
     pub time: Time,
-    /// What happened.
+    /// The record.
     pub record: Record<'a>,
 }
 
-/// The records of a thread of one trace, one by one.
+/// Iterator over the records of one thread of a trace.
 #[derive(Debug)]
 pub struct ThreadWalk<'t, 'a> {
     trace: Trace<'a>,
@@ -31,9 +32,9 @@ pub struct ThreadWalk<'t, 'a> {
     buffers: slice::Iter<'t, Buffer>,
     records: Option<Records<'a>>,
     latest: Time,
-    /// Whether the next record is the first one of its buffer. Others are counted by their buffer.
+    /// Whether the next record is the first of its buffer. [`Records`] counts ticks that step back inside a buffer.
     is_first: bool,
-    faults: Tally<Fault>,
+    faults: Tally<Issue>,
 }
 
 impl<'a> Iterator for ThreadWalk<'_, 'a> {
@@ -45,7 +46,7 @@ impl<'a> Iterator for ThreadWalk<'_, 'a> {
                 if let Some(record) = records.next() {
                     let time = self.clock.time(record.tick);
                     if self.is_first && time < self.latest {
-                        self.faults.add(Fault::TickBack, record.offset);
+                        self.faults.add(Issue::XrayTickBack, record.offset);
                     }
                     self.is_first = false;
                     self.latest = self.latest.max(time);
@@ -63,13 +64,13 @@ impl<'a> Iterator for ThreadWalk<'_, 'a> {
 }
 
 impl ThreadWalk<'_, '_> {
-    /// What could not be used of what was walked so far.
-    pub fn faults(&self) -> &Tally<Fault> {
+    /// Returns the faults of the records read so far.
+    pub fn faults(&self) -> &Tally<Issue> {
         &self.faults
     }
 }
 
-/// What a record tells of calls.
+/// Returns the call or return that a record logs.
 pub fn step(what: &What<'_>) -> Option<Step<u32>> {
     match *what {
         What::Enter { function } | What::EnterWithArguments { function } => Some(Step::Enter(function)),
@@ -78,24 +79,24 @@ pub fn step(what: &What<'_>) -> Option<Step<u32>> {
     }
 }
 
-/// A thread with its next record ahead.
+/// A thread with its next record.
 #[derive(Debug)]
 pub struct Peeked<'t, 'a> {
     walk: LongCalls<ThreadWalk<'t, 'a>>,
     ahead: Option<Timed<'a>>,
-    /// Its place among the threads of all traces.
+    /// Index among the threads of all traces.
     pub place: usize,
 }
 
 impl<'a> Peeked<'_, 'a> {
-    /// The next record; the one behind it is then ahead.
+    /// Returns the next record, and reads the one after it.
     #[inline]
     pub fn advance(&mut self) -> Option<Timed<'a>> {
         std::mem::replace(&mut self.ahead, self.walk.next())
     }
 
-    /// What could not be used of what was walked so far.
-    pub fn faults(&self) -> &Tally<Fault> {
+    /// Returns the faults of the records read so far.
+    pub fn faults(&self) -> &Tally<Issue> {
         self.walk.records().faults()
     }
 }
@@ -109,8 +110,8 @@ impl Ahead for Peeked<'_, '_> {
     }
 }
 
-/// Walks the records of those threads of `traces` that are used and `wanted`, without calls shorter than `least`
-/// nanoseconds.
+/// Replays the records of the threads of `traces` that are in use and `wanted`. Calls shorter than `least` nanoseconds
+/// are left out.
 pub fn replay<'t, 'a>(
     traces: &'t [ReadTrace<'a>],
     least: u64,

@@ -1,6 +1,7 @@
-//! The stacks of a profile's samples, from the calls that traces tell of.
+//! Call chains for a profile's samples, from the calls in traces.
 
-use crate::inject::events::{CallRecord, CallStackReplay, Chain, Loss, SampleKey, StackSource};
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::inject::events::{CallRecord, CallStackReplay, Chain, SampleKey, StackSource};
 use crate::inject::xray::binary::{Base, Binary};
 use crate::inject::xray::frame_addresses::FrameAddresses;
 use crate::inject::xray::replay::{Timed, replay, step};
@@ -8,23 +9,23 @@ use crate::inject::xray::{ReadTrace, Traces};
 use crate::tally::Tally;
 use crate::units::{Address, Pid, Tid};
 
-/// How many processes get call chains. All traces are walked for each of them.
+/// Maximum number of processes that get call chains. All traces are replayed for each of them.
 const MAX_PROCESSES: usize = 100;
 
-/// The sources of all processes whose binary is known.
+/// Returns a stack source for each process with a known load bias of the binary, and diagnostics for the others.
 pub fn stack_sources<'l>(traces: &'l mut Traces<'_>) -> Vec<Box<dyn StackSource + 'l>> {
     let Some(binary) = traces.binary else {
         if !traces.all.is_empty() {
-            let what = "call chains need --xray-binary, so that none is replaced by the calls of traces";
-            traces.notes.push(what.into());
+            traces
+                .diagnostics
+                .push(Diagnostic::new(Issue::XrayChainsNeedBinary));
         }
         return Vec::new();
     };
     let left_out = traces.processes.len().saturating_sub(MAX_PROCESSES);
     if left_out > 0 {
-        traces.notes.push(format!(
-            "the call chains of {left_out} traced processes are left as they are: no more than {MAX_PROCESSES} are looked after"
-        ));
+        let limited = Diagnostic::new(Issue::XrayChainsLimited).times(left_out as u64);
+        traces.diagnostics.push(limited.with("limit", MAX_PROCESSES));
     }
     let all = &*traces.all;
     let mut sources: Vec<Box<dyn StackSource>> = Vec::new();
@@ -36,21 +37,21 @@ pub fn stack_sources<'l>(traces: &'l mut Traces<'_>) -> Vec<Box<dyn StackSource 
                 binary,
                 base,
                 places: &mut process.places,
-                followed: CallStackReplay::default(),
+                replay_state: CallStackReplay::default(),
             }));
         }
     }
     sources
 }
 
-/// The stacks of samples of a process.
+/// Stacks of the samples of a process, replayed from its calls.
 struct TraceStacks<'l, 'a> {
     pid: Pid,
     traces: &'l [ReadTrace<'a>],
     binary: &'l Binary,
     base: Base,
     places: &'l mut FrameAddresses<'a>,
-    followed: CallStackReplay<u32, ()>,
+    replay_state: CallStackReplay<u32, ()>,
 }
 
 impl StackSource for TraceStacks<'_, '_> {
@@ -71,9 +72,10 @@ impl StackSource for TraceStacks<'_, '_> {
     fn find(&mut self, sample_keys: &[SampleKey]) -> usize {
         let threads = self.traces.iter().flat_map(|trace| &trace.threads);
         let tids: Vec<Option<Tid>> = threads.map(|traced| Some((*traced)?.thread.tid)).collect();
-        self.followed.start(sample_keys, tids.iter().copied().flatten());
-        // They are counted when the events are made, or would be.
-        let mut losses: Tally<Loss> = Tally::default();
+        self.replay_state
+            .start(sample_keys, tids.iter().copied().flatten());
+        // Losses are counted when the records are converted or counted.
+        let mut losses: Tally<Issue> = Tally::default();
         let mut replay = replay(self.traces, 0, |thread| thread.pid == self.pid);
         while let Some(thread) = replay.next() {
             let tid = tids.get(thread.place).copied().flatten();
@@ -81,31 +83,31 @@ impl StackSource for TraceStacks<'_, '_> {
                 continue;
             };
             if let (Some(tid), Some(step)) = (tid, step(&record.what)) {
-                let told = CallRecord {
+                let call = CallRecord {
                     tid,
                     time,
                     step,
                     offset: record.offset,
                     mark: (),
                 };
-                self.followed.go_on(sample_keys, &told, &mut losses);
+                self.replay_state.apply(sample_keys, &call, &mut losses);
             }
         }
-        self.followed.known()
+        self.replay_state.known()
     }
 
-    fn put_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool {
-        let Some((stack, ())) = self.followed.at(place) else {
+    fn write_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool {
+        let Some((stack, ())) = self.replay_state.at(place) else {
             return false;
         };
         let sampled = self.binary.function_at(self.base.linked(leaf));
         let sampled = sampled.map(|start| self.base.loaded(start));
-        let innermost = self.followed.functions(stack).next();
+        let innermost = self.replay_state.functions(stack).next();
         let innermost = innermost.map(|function| self.places.address(function));
-        // A function that is not instrumented, or has not told yet that it was entered, is in none of the calls.
+        // The sampled function is not among the logged calls if it is not instrumented or has not logged its entry yet.
         let is_in_call = innermost.is_some() && innermost == sampled;
-        let callers = self.followed.functions(stack).skip(usize::from(is_in_call));
-        // Cut chains are as long as any can be.
+        let callers = self.replay_state.functions(stack).skip(usize::from(is_in_call));
+        // A chain that is cut has the maximum number of frames, which is enough.
         let _is_whole = chain.add(callers.map(|function| self.places.address(function)));
         true
     }

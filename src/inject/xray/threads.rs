@@ -1,4 +1,4 @@
-//! Which thread of the profile each thread of a trace is.
+//! Matching of a trace's threads with those of the profile.
 
 use crate::code::process::Processes;
 use crate::hash::HashMap;
@@ -7,15 +7,15 @@ use crate::perf::{Profile, event};
 use crate::runtime::xray::{Index, Trace};
 use crate::units::{Pid, Tid};
 
-/// No kernel gives a number as high to a thread (`PID_MAX_LIMIT`).
-const ABOVE_ALL: u32 = 1 << 22;
+/// Bit above all thread IDs of the kernel (`PID_MAX_LIMIT`).
+const FOREIGN_TID_BIT: u32 = 1 << 22;
 
 /// A thread of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TracedThread {
-    /// By the profile's numbers.
+    /// Process and thread ID in the profile.
     pub thread: Thread,
-    /// Whether the profile knows it.
+    /// Whether the profile has the thread.
     pub is_known: bool,
 }
 
@@ -24,15 +24,15 @@ pub struct TracedThread {
 pub struct ProfileThreads<'p> {
     processes: &'p Processes,
     owners: HashMap<Tid, Pid>,
-    /// By the last 16 bits of their numbers: the thread, if it is the only one.
+    /// Threads by the low 16 bits of their IDs; `None` if several threads share them.
     endings: HashMap<u16, Option<Tid>>,
 }
 
 impl<'p> ProfileThreads<'p> {
-    /// Walks a profile, whose processes are known already.
+    /// Collects the threads of a profile. `processes` are those of the same profile.
     pub fn of(profile: &Profile<'_>, processes: &'p Processes) -> Self {
         let changes = profile.records().filter_map(|record| {
-            let (pid, tid, _) = event::thread_change(&record, profile.order)?;
+            let (pid, tid, _) = event::thread_change(&record, profile.endian)?;
             Some((Tid(tid), pid))
         });
         let owners: HashMap<Tid, Pid> = changes.collect();
@@ -54,21 +54,22 @@ impl<'p> ProfileThreads<'p> {
         owner.or_else(|| self.processes.knows(own).then_some(own))
     }
 
-    /// The only thread whose number ends with the 16 bits of `tid`.
+    /// Returns the thread whose ID has the same low 16 bits as `tid`, if there is only one.
     fn ending_with(&self, tid: Tid) -> Option<Tid> {
         self.endings.get(&(tid.0 as u16)).copied().flatten()
     }
 }
 
-/// The threads of a trace, in the order of [`Index::threads`], by the numbers of those that are `known`, if there is a
-/// profile; an error, with the process, for those that the profile has not. `pid` is what the user says.
+/// Returns the threads of a trace, in the order of [`Index::threads`], by the IDs of those in `known`, if there is a
+/// profile. A thread whose process is not in the profile is an error with its process. `pid` is the one that the user
+/// gave.
 pub fn threads(
     trace: &Trace<'_>,
     index: &Index,
     known: Option<&ProfileThreads<'_>>,
     pid: Option<u32>,
 ) -> Vec<Result<TracedThread, Pid>> {
-    // Threads get their numbers one after the other, mostly: the first one has the lowest.
+    // Thread IDs mostly ascend, so the first thread has the lowest.
     let numbers = index.threads().filter_map(|thread| positive(thread.thread));
     let lowest = numbers.min().unwrap_or(1);
     let find = |process: Option<i32>, tid: i32| {
@@ -81,24 +82,24 @@ pub fn threads(
                 is_known: false,
             });
         };
-        // Quirk: LLVM 5 took these numbers for 16 bits.
+        // Quirk: LLVM 5 truncated thread IDs to 16 bits.
         if trace.header().version == 1 && known.owner(tid).is_none() {
             tid = known.ending_with(tid).unwrap_or(tid);
         }
         let own = process.and_then(positive);
         if pid.is_some() && own == Some(tid.0) {
-            // It is in a container, whose first thread has the number of the process as well.
+            // In a container, the first thread also has the ID of its process.
             tid = Tid(pid.unwrap_or(tid.0));
         }
-        let told = pid.or(own).map(Pid);
-        let pid = told.or_else(|| known.owner(tid)).unwrap_or(Pid(lowest));
+        let aux_logs = pid.or(own).map(Pid);
+        let pid = aux_logs.or_else(|| known.owner(tid)).unwrap_or(Pid(lowest));
         if !known.processes.knows(pid) {
             return Err(pid);
         }
         let owner = known.owner(tid);
         if owner.is_some_and(|owner| owner != pid) {
-            // Numbers of a container are others' outside of it.
-            tid = Tid(tid.0 | ABOVE_ALL);
+            // A thread ID of a container may belong to another process outside of it.
+            tid = Tid(tid.0 | FOREIGN_TID_BIT);
         }
         let thread = Thread { pid, tid };
         Ok(TracedThread {
@@ -112,7 +113,7 @@ pub fn threads(
         .collect()
 }
 
-/// Numbers of processes and threads are above 0, which is the idle task's.
+/// Returns the ID if it is positive. ID 0 is the idle task's.
 fn positive(number: i32) -> Option<u32> {
     u32::try_from(number).ok().filter(|&number| number > 0)
 }

@@ -1,4 +1,4 @@
-//! Events of our own: what their attributes say, and the ids that their records name them by.
+//! Definitions of synthetic events: their attributes and IDs.
 
 use linux_perf_event_reader::constants::{
     PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_EMULATION_FAULTS, PERF_TYPE_SOFTWARE,
@@ -8,30 +8,31 @@ use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 use crate::bytes::ByteOrder;
 use crate::perf::attr::{Attr, Attrs, offset};
 
-/// What an event of our own is called, and how readers are to show it.
+/// Name and type of a synthetic event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Definition<'a> {
-    /// Its name, without a NUL and shorter than 4096 bytes. In one like `mono/alloc-bytes/`, no reader looks for
-    /// modifiers.
+    /// Name of the event, without a NUL and shorter than 4096 bytes. Readers look for no modifiers in names
+    /// like `mono/alloc-bytes/`.
     pub name: &'a [u8],
-    /// What its samples hold.
+    /// What its samples measure.
     pub measure: Measure,
 }
 
-/// What the samples of an event hold besides where, when and whose.
+/// What the samples of an event contain besides time, thread and call chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
-    /// Periods in nanoseconds. The event is a clock in software, whose periods readers show as time.
+    /// Periods in nanoseconds. The event is a software clock, whose periods readers show as time.
     Nanoseconds,
-    /// Periods that count anything else. The event is one that hardly any machine has, and of which readers think
-    /// nothing: where there are only dummies, `perf script` shows no call chains (`find_first_output_type`).
+    /// Periods in any other unit. The event is emulation faults, which hardly any machine has. Readers treat
+    /// them like any event, unlike dummies: if there are only those, `perf script` prints no call chains
+    /// (`find_first_output_type`).
     Count,
-    /// Bytes that a program wrote. The event is the one of BPF programs' output, whose bytes `perf script` prints.
+    /// Raw bytes written by a program. The event is BPF output, whose bytes `perf script` prints.
     Bytes,
 }
 
 impl Measure {
-    /// The number of the software event (`enum perf_sw_ids`).
+    /// The software event (`enum perf_sw_ids`).
     fn config(self) -> u64 {
         match self {
             Self::Nanoseconds => PERF_COUNT_SW_CPU_CLOCK,
@@ -40,7 +41,7 @@ impl Measure {
         }
     }
 
-    /// The fields of its samples, where samples have times.
+    /// The fields of its samples, if samples have times.
     fn sample_format(self) -> SampleFormat {
         let common = SampleFormat::IDENTIFIER
             | SampleFormat::IP
@@ -56,22 +57,22 @@ impl Measure {
     }
 }
 
-/// In what all attributes of a profile agree.
+/// Properties shared by all attributes of a profile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttrTemplate {
-    pub order: ByteOrder,
-    /// Size in bytes of each attribute. Readers expect the place of the ids right behind what an attribute says
-    /// is its size, so that in a file all have the same.
+    pub endian: ByteOrder,
+    /// Size in bytes of each attribute. Readers of a file expect the section of the IDs right after an
+    /// attribute's declared size, so all attributes must have the same size.
     pub attr_size: usize,
-    /// The clock of all times; `None` is the scheduler's.
+    /// Clock of all times; `None` for the scheduler's clock.
     pub clock_id: Option<i32>,
     /// Whether records other than samples have a trailer (`evlist__valid_sample_id_all` in perf).
     pub has_trailer: bool,
-    /// Whether records have times. With none, readers take them in the order of the file.
+    /// Whether records have times. If not, readers process them in file order.
     pub has_times: bool,
 }
 
-/// An event of our own, as a profile has it.
+/// A synthetic event of a profile.
 #[derive(Clone, Debug)]
 pub(super) struct OwnEvent {
     pub name: Vec<u8>,
@@ -81,72 +82,72 @@ pub(super) struct OwnEvent {
 }
 
 impl OwnEvent {
-    pub fn new(definition: &Definition<'_>, id: u64, agreement: &AttrTemplate) -> Self {
-        let attr_bytes = attr_bytes(definition.measure, agreement);
+    pub fn new(definition: &Definition<'_>, id: u64, template: &AttrTemplate) -> Self {
+        let attr_bytes = attr_bytes(definition.measure, template);
         Self {
             name: definition.name.to_vec(),
             id,
-            attr: Attr::parse(&attr_bytes, agreement.order),
+            attr: Attr::parse(&attr_bytes, template.endian),
             attr_bytes,
         }
     }
 }
 
-/// The attribute of an event.
-fn attr_bytes(measure: Measure, agreement: &AttrTemplate) -> Vec<u8> {
-    let order = agreement.order;
+/// Returns the attribute of an event.
+fn attr_bytes(measure: Measure, template: &AttrTemplate) -> Vec<u8> {
+    let endian = template.endian;
     let mut flags = AttrFlags::DISABLED
         | AttrFlags::MMAP
         | AttrFlags::MMAP2
         | AttrFlags::COMM
         | AttrFlags::COMM_EXEC
         | AttrFlags::TASK;
-    // Without these, perf warns that it could not look into the kernel.
+    // Without these, perf warns that it could not read kernel symbols.
     flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
-    flags.set(AttrFlags::SAMPLE_ID_ALL, agreement.has_trailer);
-    flags.set(AttrFlags::USE_CLOCKID, agreement.clock_id.is_some());
+    flags.set(AttrFlags::SAMPLE_ID_ALL, template.has_trailer);
+    flags.set(AttrFlags::USE_CLOCKID, template.clock_id.is_some());
     let mut bytes = Vec::new();
-    order.put_u32(&mut bytes, PERF_TYPE_SOFTWARE);
-    order.put_u32(&mut bytes, u32::try_from(agreement.attr_size).unwrap_or(u32::MAX));
-    order.put_u64(&mut bytes, measure.config());
-    // A sample for each time that it happens.
-    order.put_u64(&mut bytes, 1);
+    endian.write_u32(&mut bytes, PERF_TYPE_SOFTWARE);
+    endian.write_u32(&mut bytes, u32::try_from(template.attr_size).unwrap_or(u32::MAX));
+    endian.write_u64(&mut bytes, measure.config());
+    // One sample per occurrence.
+    endian.write_u64(&mut bytes, 1);
     let mut format = measure.sample_format();
-    format.set(SampleFormat::TIME, agreement.has_times);
-    order.put_u64(&mut bytes, format.bits());
-    order.put_u64(&mut bytes, ReadFormat::ID.bits());
-    order.put_u64(
+    format.set(SampleFormat::TIME, template.has_times);
+    endian.write_u64(&mut bytes, format.bits());
+    endian.write_u64(&mut bytes, ReadFormat::ID.bits());
+    endian.write_u64(
         &mut bytes,
-        match order {
+        match endian {
             ByteOrder::Little => flags.bits(),
             ByteOrder::Big => flags.bits().reverse_bits(),
         },
     );
-    bytes.resize(agreement.attr_size, 0);
-    if let Some(clock_id) = agreement.clock_id {
-        order.set_u32(&mut bytes, offset::CLOCKID, clock_id.cast_unsigned());
+    bytes.resize(template.attr_size, 0);
+    if let Some(clock_id) = template.clock_id {
+        endian.set_u32(&mut bytes, offset::CLOCKID, clock_id.cast_unsigned());
     }
     bytes
 }
 
-/// Ids that no event of a profile has.
+/// Allocates event IDs that a profile does not use.
 #[derive(Clone, Debug)]
 pub(super) struct IdAllocator {
     next: u64,
 }
 
 impl IdAllocator {
-    /// Far above those that a kernel gives: it counts all events since it booted. Readers that make events of
-    /// their own from AUX data count on from the recorded ones (`intel_pt_synth_events` in perf: 10^9 higher).
+    /// The first ID, far above those of kernels, which count all events since boot. Readers that synthesize
+    /// events from AUX data count on from the recorded IDs (`intel_pt_synth_events` in perf: 10^9 higher).
     const START: u64 = 1 << 62;
 
     pub fn new() -> Self {
         Self { next: Self::START }
     }
 
-    /// One that none of `attrs` has, another one for each call.
+    /// Returns an ID that none of `attrs` has, a different one for each call.
     pub fn take(&mut self, attrs: &Attrs) -> u64 {
-        // There are fewer ids than bytes in any file, so one is found long before they are back at the start.
+        // A file cannot have 2^64 IDs, so the loop ends long before it wraps around.
         while attrs.by_id(self.next).is_some() {
             self.next = self.next.wrapping_add(1);
         }

@@ -1,15 +1,15 @@
-//! The parts of a profile beside its records: attributes, ids and features.
+//! The parts of a profile other than its records: attributes, IDs and features.
 
 use std::borrow::Cow;
 
 use crate::bytes::ByteOrder;
+use crate::diagnostics::Issue;
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::Feature;
-use crate::perf::profile::{AttrEntry, Container, Fault, Profile};
-use crate::perf::synthesis::loss::Loss;
+use crate::perf::profile::{AttrEntry, Container, Profile};
 use crate::tally::Tally;
 
-/// An attribute and its ids.
+/// An attribute and its IDs.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedEntry {
     pub attr: Vec<u8>,
@@ -25,27 +25,27 @@ impl OwnedEntry {
     }
 }
 
-/// All of a profile but its records.
+/// A synthesized profile without its records.
 #[derive(Clone, Debug)]
 pub struct Synthesized<'p> {
-    pub(super) order: ByteOrder,
+    pub(super) endian: ByteOrder,
     pub(super) attr_entries: Vec<OwnedEntry>,
     pub(super) features: Vec<Feature<'p>>,
-    /// What could not be read of the recording.
-    pub(super) faults: Tally<Fault>,
-    /// What did not get into it as it was.
-    pub losses: Tally<Loss>,
+    /// Problems found while reading the recording.
+    pub(super) faults: Tally<Issue>,
+    /// What was lost or cut while writing the records.
+    pub losses: Tally<Issue>,
 }
 
 impl Synthesized<'_> {
-    /// The profile, as if it had been recorded that way. `records` are those that were written.
+    /// Returns the profile as if it had been recorded. `records` are the records that were written.
     pub fn profile<'a>(&'a self, records: &'a [u8]) -> Profile<'a> {
         let attr_entries: Vec<_> = self.attr_entries.iter().map(OwnedEntry::borrow).collect();
         let features = self.features.iter().map(borrow_feature);
         Profile {
             container: Container::File,
-            order: self.order,
-            attrs: Attrs::read(&attr_entries, self.order),
+            endian: self.endian,
+            attrs: Attrs::read(&attr_entries, self.endian),
             attr_entries,
             data: records,
             data_offset: 0,
@@ -56,7 +56,7 @@ impl Synthesized<'_> {
     }
 }
 
-/// The same feature, without a copy of its content.
+/// Borrows a feature without copying its content.
 pub(super) fn borrow_feature<'a>(feature: &'a Feature<'_>) -> Feature<'a> {
     Feature {
         id: feature.id,
@@ -64,13 +64,14 @@ pub(super) fn borrow_feature<'a>(feature: &'a Feature<'_>) -> Feature<'a> {
     }
 }
 
-/// The attributes of a recording as they are with identifiers in all records, all of one size; and that size.
+/// Returns the attributes of a recording with `PERF_SAMPLE_IDENTIFIER`, all of the same size, and that size
+/// in bytes.
 pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<OwnedEntry>, usize) {
-    /// The kernel takes no larger one than a page, and a single one must not make all others large.
+    /// The kernel accepts attributes of at most a page. One large attribute must not enlarge all others.
     const LARGEST: usize = 4096;
-    let order = recorded.order;
+    let endian = recorded.endian;
     let said = |entry: &AttrEntry<'_>| {
-        let size = attr::size(entry.attr, order).unwrap_or(attr::SIZE_VERSION_0);
+        let size = attr::size(entry.attr, endian).unwrap_or(attr::SIZE_VERSION_0);
         let size = size.min(LARGEST);
         entry.attr.get(..size).unwrap_or(entry.attr).len()
     };
@@ -79,8 +80,8 @@ pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<OwnedEntry>, usiz
     let entries = recorded.attr_entries.iter().map(|entry| {
         let mut attr = entry.attr.get(..said(entry)).unwrap_or_default().to_vec();
         attr.resize(size, 0);
-        attr::set_size(&mut attr, order);
-        attr::add_identifier(&mut attr, order);
+        attr::set_size(&mut attr, endian);
+        attr::add_identifier(&mut attr, endian);
         OwnedEntry {
             attr,
             ids: entry.ids.to_vec(),

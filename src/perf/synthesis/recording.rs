@@ -1,23 +1,23 @@
-//! The records of a recording on their way into a profile with others among them.
+//! Copies the records of a recording into a profile with synthetic records among them.
 
 use std::io::{self, Write};
 use std::iter::Peekable;
 use std::slice;
 
-use crate::perf::profile::{Fault, Profile};
+use crate::diagnostics::Issue;
+use crate::perf::profile::Profile;
 use crate::perf::record::{Record, Records};
 use crate::perf::synthesis::identifier::{Identifiers, Outcome};
-use crate::perf::synthesis::loss::Loss;
 use crate::tally::Tally;
 use crate::units::Time;
 
-/// Where records are written to, and what there is to tell of it.
+/// Output for records, with a count of what was lost.
 #[derive(Debug)]
 pub(super) struct Sink<W> {
     pub out: W,
-    /// How many bytes of records were written.
+    /// Bytes of records written.
     pub written: u64,
-    pub losses: Tally<Loss>,
+    pub losses: Tally<Issue>,
 }
 
 impl<W: Write> Sink<W> {
@@ -29,21 +29,21 @@ impl<W: Write> Sink<W> {
     }
 }
 
-/// What of a recording has not been written yet.
+/// The records of a recording that have not been written yet.
 #[derive(Debug)]
 pub(super) struct Recording<'p> {
     profile: &'p Profile<'p>,
     records: Records<'p>,
-    /// The next of them, which may have to wait for records of our own, and its time.
+    /// The next record and its time. It may have to wait for synthetic records.
     next: Option<(Record<'p>, Option<Time>)>,
-    /// Records of a pipe that stand for sections of a file.
+    /// Offset and size of records in a pipe that hold header sections.
     head: Peekable<slice::Iter<'p, (u64, u64)>>,
     identifiers: Identifiers<'p>,
     buffer: Vec<u8>,
 }
 
 impl<'p> Recording<'p> {
-    /// All of it; the first event has this id.
+    /// Starts with the first record. `first_id` is the ID of the first event.
     pub fn new(profile: &'p Profile<'p>, first_id: u64) -> Self {
         Self {
             profile,
@@ -55,8 +55,7 @@ impl<'p> Recording<'p> {
         }
     }
 
-    /// Writes all records before the first one that is later than `limit`, or all that there are where records have
-    /// no times.
+    /// Writes all records before the first one later than `limit`, or all records if they have no times.
     pub fn copy_until<W: Write>(&mut self, limit: Time, sink: &mut Sink<W>) -> io::Result<()> {
         let waits = |time: Option<Time>| time.is_some_and(|time| time > limit);
         let has_times = self.profile.attrs.has_times();
@@ -70,7 +69,7 @@ impl<'p> Recording<'p> {
         Ok(())
     }
 
-    /// Writes all that is left; what can't be read as records comes last.
+    /// Writes the remaining records, then the bytes that are not records.
     pub fn copy_rest<W: Write>(&mut self, sink: &mut Sink<W>) -> io::Result<()> {
         while let Some((record, _)) = self.take_next() {
             self.copy(&record, sink)?;
@@ -79,8 +78,8 @@ impl<'p> Recording<'p> {
         sink.write(undecoded)
     }
 
-    /// What could not be read of it.
-    pub fn faults(&self) -> &'p Tally<Fault> {
+    /// Returns the problems found while reading the recording.
+    pub fn faults(&self) -> &'p Tally<Issue> {
         &self.profile.faults
     }
 
@@ -89,7 +88,7 @@ impl<'p> Recording<'p> {
             return Some(next);
         }
         let record = self.records.next()?;
-        let time = self.profile.attrs.time_of(&record, self.profile.order);
+        let time = self.profile.attrs.time_of(&record, self.profile.endian);
         Some((record, time))
     }
 
@@ -103,8 +102,8 @@ impl<'p> Recording<'p> {
                 sink.write(record.payload)?;
             }
             Outcome::Put => {}
-            Outcome::StackCut => sink.losses.add(Loss::StackWord, record.offset),
-            Outcome::TooLarge => sink.losses.add(Loss::Record, record.offset),
+            Outcome::StackCut => sink.losses.add(Issue::StackWordLost, record.offset),
+            Outcome::TooLarge => sink.losses.add(Issue::RecordWithoutId, record.offset),
         }
         sink.write(&self.buffer)?;
         self.buffer.clear();

@@ -1,31 +1,31 @@
-//! What a profile says of itself if nothing was recorded.
+//! Feature sections of a profile that has no recording.
 
 use crate::bytes::ByteOrder;
 use crate::perf::feature::{self, Feature};
 use crate::units::Time;
 
-/// Where events come from that stand alone. What is empty is left out.
+/// Origin of the events in a profile that has no recording. Empty fields are left out of the profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// The byte order of the profile.
-    pub order: ByteOrder,
-    /// The clock of all times, such as 1 for CLOCK_MONOTONIC; `None` is the scheduler's.
+    /// Endianness of the profile.
+    pub endian: ByteOrder,
+    /// Clock of all times, such as 1 for CLOCK_MONOTONIC; `None` for the scheduler's clock.
     pub clock_id: Option<i32>,
-    /// The machine's name.
+    /// Host name.
     pub host: &'a [u8],
-    /// The release of its kernel.
+    /// Kernel release.
     pub os_release: &'a [u8],
-    /// The version of the program that makes the profile.
+    /// Version of the program that writes the profile.
     pub version: &'a [u8],
-    /// The architecture, in the words of `uname -m`. Without it, readers take the machine's that they run on.
+    /// Architecture as named by `uname -m`. Without it, readers assume that of their own machine.
     pub architecture: &'a [u8],
-    /// The command that makes the profile: program and arguments.
+    /// Command line of the program that writes the profile.
     pub command_line: &'a [&'a [u8]],
 }
 
-/// The sections for all that does not change with the records.
+/// Returns the sections that do not depend on the records.
 pub(super) fn features(origin: &Origin<'_>) -> Vec<Feature<'static>> {
-    let order = origin.order;
+    let endian = origin.endian;
     let strings = [
         (feature::HOSTNAME, origin.host),
         (feature::OS_RELEASE, origin.os_release),
@@ -41,32 +41,45 @@ pub(super) fn features(origin: &Origin<'_>) -> Vec<Feature<'static>> {
     };
     for (id, string) in strings.into_iter().filter(|(_, string)| !string.is_empty()) {
         let mut content = Vec::new();
-        feature::put_string(&mut content, order, string);
+        feature::write_string(&mut content, endian, string);
         add(id, content);
     }
     if !origin.command_line.is_empty() {
         let mut content = Vec::new();
         let count = u32::try_from(origin.command_line.len()).unwrap_or(u32::MAX);
-        order.put_u32(&mut content, count);
+        endian.write_u32(&mut content, count);
         for argument in origin.command_line {
-            feature::put_string(&mut content, order, argument);
+            feature::write_string(&mut content, endian, argument);
         }
         add(feature::COMMAND_LINE, content);
     }
     if origin.clock_id.is_some() {
         // Times are in nanoseconds.
         let mut content = Vec::new();
-        order.put_u64(&mut content, 1);
+        endian.write_u64(&mut content, 1);
         add(feature::CLOCK_ID, content);
     }
     features
 }
 
-/// The section that tells when the first and the last sample were taken.
-pub(super) fn sample_times(order: ByteOrder, times: (Time, Time)) -> Feature<'static> {
+/// Returns the section with the number of CPUs, `cpus`, as far as events show it.
+///
+/// perf 7.3 warns about a profile without it, and rejects samples of other CPUs.
+pub(super) fn nr_cpus(endian: ByteOrder, cpus: u32) -> Feature<'static> {
     let mut content = Vec::new();
-    order.put_u64(&mut content, times.0.0);
-    order.put_u64(&mut content, times.1.0);
+    endian.write_u32(&mut content, cpus);
+    endian.write_u32(&mut content, cpus);
+    Feature {
+        id: feature::NR_CPUS,
+        content: content.into(),
+    }
+}
+
+/// Returns the section with the times of the first and the last sample.
+pub(super) fn sample_times(endian: ByteOrder, times: (Time, Time)) -> Feature<'static> {
+    let mut content = Vec::new();
+    endian.write_u64(&mut content, times.0.0);
+    endian.write_u64(&mut content, times.1.0);
     Feature {
         id: feature::SAMPLE_TIME,
         content: content.into(),

@@ -1,53 +1,56 @@
-//! Records of our own as a stream, by themselves or among those of a recording.
+//! Writes a stream of synthetic records, alone or among those of a recording.
 
 use std::io::{self, Write};
 
 use crate::bytes::ByteOrder;
+use crate::diagnostics::Issue;
 use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND, write_round};
 use crate::perf::profile::Profile;
 use crate::perf::synthesis::definition::{AttrTemplate, Definition, IdAllocator, OwnEvent};
-use crate::perf::synthesis::loss::Loss;
 use crate::perf::synthesis::parts::{OwnedEntry, Synthesized, borrow_feature, with_identifiers};
-use crate::perf::synthesis::process::{Comm, Task, put_comm, put_exit, put_fork};
+use crate::perf::synthesis::process::{Comm, Task, write_comm, write_exit, write_fork};
 use crate::perf::synthesis::recording::{Recording, Sink};
-use crate::perf::synthesis::sample::{Sample, put_sample};
+use crate::perf::synthesis::sample::{Sample, write_sample};
 use crate::perf::synthesis::stand_alone::{self, Origin};
-use crate::perf::synthesis::{Event, Mapping, event_desc, put_mmap2};
+use crate::perf::synthesis::{Event, Mapping, event_desc, write_mmap2};
 use crate::tally::Tally;
 use crate::units::Time;
 
-/// Makes a profile of records of our own, and of those of a recording if there is one.
+/// Writes a profile of synthetic records and, if there is a recording, of its records.
 ///
-/// Records of our own come in the order of their times. One stands before the first record of the recording, in
-/// file order, whose time is later: no reader gets it late, whatever the recording's rounds. Where records have no
-/// times, it stands behind all of them. Memory does not grow with the records.
+/// Synthetic records should be added in the order of their times. Each is written before the first recorded
+/// record, in file order, with a later time, so that readers never get it late, whatever rounds the recording
+/// has. If recorded records have no times, synthetic ones follow them. Memory use does not grow with the
+/// number of records.
 #[derive(Debug)]
 pub struct Synthesis<'p, W> {
     sink: Sink<W>,
-    order: ByteOrder,
+    endian: ByteOrder,
     events: Vec<OwnEvent>,
-    /// Those of the recording, changed, and then those of `events`.
+    /// The attributes of the recording, changed, then those of `events`.
     attr_entries: Vec<OwnedEntry>,
     features: Vec<Feature<'p>>,
     recording: Option<Recording<'p>>,
-    /// How many bytes were written before the last mark of a finished round.
+    /// Bytes of records written before the last FINISHED_ROUND record.
     round_start: u64,
-    /// The latest time of a record of our own.
+    /// Latest time of a synthetic record.
     latest: Time,
-    /// When the first sample of our own was taken, and the last.
+    /// Times of the first and the last synthetic sample.
     sample_times: Option<(Time, Time)>,
+    /// Highest CPU of a sample so far.
+    last_cpu: u32,
     buffer: Vec<u8>,
 }
 
 impl<'p, W: Write> Synthesis<'p, W> {
-    /// Starts a profile of records of our own. Without a definition, there will be no record.
+    /// Starts a profile of synthetic records only. Without definitions, it will have no records.
     pub fn stand_alone(origin: &Origin<'_>, definitions: &[Definition<'_>], out: W) -> Self {
-        /// What Linux has been writing since 5.13 (`PERF_ATTR_SIZE_VER7`).
+        /// Attribute size in bytes that Linux writes since 5.13 (`PERF_ATTR_SIZE_VER7`).
         const ATTR_SIZE: usize = 128;
-        let agreement = AttrTemplate {
-            order: origin.order,
+        let template = AttrTemplate {
+            endian: origin.endian,
             attr_size: ATTR_SIZE,
             clock_id: origin.clock_id,
             has_trailer: true,
@@ -57,28 +60,28 @@ impl<'p, W: Write> Synthesis<'p, W> {
         let nobody = Attrs::default();
         let events = definitions
             .iter()
-            .map(|definition| OwnEvent::new(definition, ids.take(&nobody), &agreement));
-        let mut synthesis = Self::new(origin.order, events.collect(), Vec::new(), out);
+            .map(|definition| OwnEvent::new(definition, ids.take(&nobody), &template));
+        let mut synthesis = Self::new(origin.endian, events.collect(), Vec::new(), out);
         synthesis.features = stand_alone::features(origin);
         synthesis.describe_events(&[]);
         synthesis
     }
 
-    /// Starts a profile of what was recorded, none of it compressed, and records of our own.
+    /// Starts a profile of recorded and synthetic records. The recording must not be compressed.
     ///
-    /// All recorded records keep their order, and their bytes but for the id of the event, if it is not where those
-    /// of several events need it. Those of a pipe that stand for sections of a file become such sections.
+    /// Recorded records keep their order and their bytes, except for an ID that several events need. Header
+    /// records of a pipe become header sections.
     pub fn beside(recorded: &'p Profile<'p>, definitions: &[Definition<'_>], out: W) -> io::Result<Self> {
-        let order = recorded.order;
+        let endian = recorded.endian;
         let mut ids = IdAllocator::new();
         let (mut entries, attr_size) = with_identifiers(recorded);
         for entry in entries.iter_mut().filter(|entry| entry.ids.len() < 8) {
             entry.ids.clear();
-            order.put_u64(&mut entry.ids, ids.take(&recorded.attrs));
+            endian.write_u64(&mut entry.ids, ids.take(&recorded.attrs));
         }
-        let first_id = entries.first().and_then(|entry| order.u64_at(&entry.ids, 0));
-        let agreement = AttrTemplate {
-            order,
+        let first_id = entries.first().and_then(|entry| endian.u64_at(&entry.ids, 0));
+        let template = AttrTemplate {
+            endian,
             attr_size,
             clock_id: recorded.attrs.clock_id(),
             has_trailer: recorded.attrs.all().first().is_some_and(|attr| attr.has_trailer),
@@ -86,11 +89,11 @@ impl<'p, W: Write> Synthesis<'p, W> {
         };
         let events = definitions
             .iter()
-            .map(|definition| OwnEvent::new(definition, ids.take(&recorded.attrs), &agreement));
-        let mut synthesis = Self::new(order, events.collect(), entries, out);
+            .map(|definition| OwnEvent::new(definition, ids.take(&recorded.attrs), &template));
+        let mut synthesis = Self::new(endian, events.collect(), entries, out);
         synthesis.features = recorded.features.iter().map(borrow_feature).collect();
         let described = recorded.feature(feature::EVENT_DESC);
-        match described.and_then(|content| event_desc::names(content, order, recorded.attr_entries.len())) {
+        match described.and_then(|content| event_desc::names(content, endian, recorded.attr_entries.len())) {
             Some(names) => synthesis.describe_events(&names),
             None => synthesis.announce_names()?,
         }
@@ -98,10 +101,10 @@ impl<'p, W: Write> Synthesis<'p, W> {
         Ok(synthesis)
     }
 
-    fn new(order: ByteOrder, events: Vec<OwnEvent>, mut attr_entries: Vec<OwnedEntry>, out: W) -> Self {
+    fn new(endian: ByteOrder, events: Vec<OwnEvent>, mut attr_entries: Vec<OwnedEntry>, out: W) -> Self {
         for event in &events {
             let mut ids = Vec::new();
-            order.put_u64(&mut ids, event.id);
+            endian.write_u64(&mut ids, event.id);
             attr_entries.push(OwnedEntry {
                 attr: event.attr_bytes.clone(),
                 ids,
@@ -113,7 +116,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
                 written: 0,
                 losses: Tally::default(),
             },
-            order,
+            endian,
             events,
             attr_entries,
             features: Vec::new(),
@@ -121,18 +124,19 @@ impl<'p, W: Write> Synthesis<'p, W> {
             round_start: 0,
             latest: Time(0),
             sample_times: None,
+            last_cpu: 0,
             buffer: Vec::new(),
         }
     }
 
-    /// Makes the section that names all events; `recorded` are the names of the recording's.
+    /// Adds the section with the names of all events. `recorded` are the names of the recorded ones.
     fn describe_events(&mut self, recorded: &[&[u8]]) {
         let own = self.events.iter().map(|event| &*event.name);
         let names: Vec<&[u8]> = recorded.iter().copied().chain(own).collect();
         let attr_size = self.attr_entries.first().map_or(0, |entry| entry.attr.len());
         let events = self.attr_entries.iter().zip(names);
         let events = events.map(|(entry, name)| (&*entry.attr, &*entry.ids, name));
-        let content = event_desc::content(self.order, attr_size, events);
+        let content = event_desc::content(self.endian, attr_size, events);
         self.features.retain(|feature| feature.id != feature::EVENT_DESC);
         self.features.push(Feature {
             id: feature::EVENT_DESC,
@@ -141,10 +145,11 @@ impl<'p, W: Write> Synthesis<'p, W> {
         self.features.sort_by_key(|feature| feature.id);
     }
 
-    /// Names our own events only: nobody has named the recording's, and readers then do so by what was counted.
+    /// Names only the synthetic events. The recorded ones have no names; readers derive them from the
+    /// attributes.
     fn announce_names(&mut self) -> io::Result<()> {
         for event in &self.events {
-            event_desc::put_event_name(&mut self.buffer, self.order, event.id, &event.name);
+            event_desc::write_event_name(&mut self.buffer, self.endian, event.id, &event.name);
         }
         self.flush_buffer()
     }
@@ -155,12 +160,13 @@ impl<'p, W: Write> Synthesis<'p, W> {
         let Some(event) = self.events.get(sample.event) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        let cut = put_sample(&mut self.buffer, self.order, sample, event);
-        for (is_cut, loss) in [(cut.chain, Loss::Callers), (cut.raw, Loss::Bytes)] {
+        let cut = write_sample(&mut self.buffer, self.endian, sample, event);
+        for (is_cut, loss) in [(cut.chain, Issue::ChainCut), (cut.raw, Issue::EventDataCut)] {
             self.sink.losses.add_many(loss, is_cut.into(), self.sink.written);
         }
         let (first, last) = self.sample_times.unwrap_or((sample.time, sample.time));
         self.sample_times = Some((first.min(sample.time), last.max(sample.time)));
+        self.last_cpu = self.last_cpu.max(sample.cpu);
         self.flush_buffer()
     }
 
@@ -169,41 +175,47 @@ impl<'p, W: Write> Synthesis<'p, W> {
         let is_cut = comm.name.len() > Comm::LONGEST;
         self.sink
             .losses
-            .add_many(Loss::Name, is_cut.into(), self.sink.written);
-        self.put(comm.time, |out, order, event| put_comm(out, order, comm, event))
-    }
-
-    /// Adds a thread's start.
-    pub fn fork(&mut self, task: &Task) -> io::Result<()> {
-        self.put(task.time, |out, order, event| put_fork(out, order, task, event))
-    }
-
-    /// Adds a thread's end.
-    pub fn exit(&mut self, task: &Task) -> io::Result<()> {
-        self.put(task.time, |out, order, event| put_exit(out, order, task, event))
-    }
-
-    /// Adds a map.
-    pub fn map(&mut self, mapping: &Mapping<'_>) -> io::Result<()> {
-        self.put(mapping.time, |out, order, event| {
-            put_mmap2(out, order, mapping, event)
+            .add_many(Issue::ThreadNameCut, is_cut.into(), self.sink.written);
+        self.put(comm.time, |out, endian, event| {
+            write_comm(out, endian, comm, event)
         })
     }
 
-    /// Adds a record that is no sample; it is of the first of our own events.
+    /// Adds the start of a thread.
+    pub fn fork(&mut self, task: &Task) -> io::Result<()> {
+        self.put(task.time, |out, endian, event| {
+            write_fork(out, endian, task, event)
+        })
+    }
+
+    /// Adds the end of a thread.
+    pub fn exit(&mut self, task: &Task) -> io::Result<()> {
+        self.put(task.time, |out, endian, event| {
+            write_exit(out, endian, task, event)
+        })
+    }
+
+    /// Adds a mapping.
+    pub fn map(&mut self, mapping: &Mapping<'_>) -> io::Result<()> {
+        self.put(mapping.time, |out, endian, event| {
+            write_mmap2(out, endian, mapping, event)
+        })
+    }
+
+    /// Adds a record other than a sample. It belongs to the first synthetic event.
     fn put(&mut self, time: Time, put: impl FnOnce(&mut Vec<u8>, ByteOrder, Event<'_>)) -> io::Result<()> {
         self.make_room(time)?;
         let Some(OwnEvent { attr, id, .. }) = self.events.first() else {
             return Ok(());
         };
-        put(&mut self.buffer, self.order, Event { attr, id: *id });
+        put(&mut self.buffer, self.endian, Event { attr, id: *id });
         self.flush_buffer()
     }
 
-    /// Writes all that comes before a record of our own of this time.
+    /// Writes the records that precede a synthetic record of this time.
     fn make_room(&mut self, time: Time) -> io::Result<()> {
         if time < self.latest {
-            self.sink.losses.add(Loss::Order, self.sink.written);
+            self.sink.losses.add(Issue::EventsOutOfOrder, self.sink.written);
         }
         self.latest = self.latest.max(time);
         match &mut self.recording {
@@ -214,7 +226,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     }
 
     fn finish_round(&mut self) -> io::Result<()> {
-        write_round(self.order, &mut self.buffer)?;
+        write_round(self.endian, &mut self.buffer)?;
         self.flush_buffer()?;
         self.round_start = self.sink.written;
         Ok(())
@@ -226,7 +238,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
         Ok(())
     }
 
-    /// Writes what is left of the recording. Returns all but the records, and where they were written to.
+    /// Writes the rest of the recording. Returns the profile without its records, and the output.
     pub fn finish(mut self) -> io::Result<(Synthesized<'p>, W)> {
         let mut faults = Tally::default();
         match self.recording.take() {
@@ -237,13 +249,15 @@ impl<'p, W: Write> Synthesis<'p, W> {
             None => {
                 self.finish_round()?;
                 if let Some(times) = self.sample_times {
-                    self.features.push(stand_alone::sample_times(self.order, times));
+                    self.features.push(stand_alone::sample_times(self.endian, times));
+                    let cpus = self.last_cpu.saturating_add(1);
+                    self.features.push(stand_alone::nr_cpus(self.endian, cpus));
                     self.features.sort_by_key(|feature| feature.id);
                 }
             }
         }
         let synthesized = Synthesized {
-            order: self.order,
+            endian: self.endian,
             attr_entries: self.attr_entries,
             features: self.features,
             faults,
@@ -283,9 +297,9 @@ mod tests {
 
     fn record(kind: u32, words: &[u64]) -> Vec<u8> {
         let mut out = Vec::new();
-        record::put_header(&mut out, ORDER, kind, 0, (8 + 8 * words.len()) as u16);
+        record::write_header(&mut out, ORDER, kind, 0, (8 + 8 * words.len()) as u16);
         for &word in words {
-            ORDER.put_u64(&mut out, word);
+            ORDER.write_u64(&mut out, word);
         }
         out
     }
@@ -293,7 +307,7 @@ mod tests {
     fn profile<'a>(attr_entries: Vec<AttrEntry<'a>>, data: &'a [u8]) -> Profile<'a> {
         Profile {
             container: Container::File,
-            order: ORDER,
+            endian: ORDER,
             attrs: Attrs::read(&attr_entries, ORDER),
             attr_entries,
             data,
@@ -319,7 +333,7 @@ mod tests {
         }
     }
 
-    /// A recording with samples of our own at some times.
+    /// A recording with synthetic samples at these times.
     fn merged<'p>(recorded: &'p Profile<'p>, times: &[u64]) -> (Synthesized<'p>, Vec<u8>) {
         let mut synthesis = Synthesis::beside(recorded, &DEFINITIONS, Vec::new()).unwrap();
         for &time in times {
@@ -357,10 +371,54 @@ mod tests {
         let recorded = profile(entries, &data);
         let (synthesized, records) = merged(&recorded, &[5, 10, 25, 30, 35, 40, 50, 45]);
         let found = shape(&synthesized.profile(&records)).into_iter();
-        // 0 for the end of a round
+        // 0 for the end of a round.
         let times: Vec<u64> = found.map(|(_, time)| time.unwrap_or(0)).collect();
         assert_eq!(times, [5, 10, 0, 10, 25, 30, 20, 0, 30, 35, 40, 40, 50, 45]);
-        assert_eq!(synthesized.losses.count(Loss::Order), 1);
+        assert_eq!(synthesized.losses.count(Issue::EventsOutOfOrder), 1);
+    }
+
+    #[test]
+    fn what_exceeds_a_record_is_cut_and_counted() {
+        let definitions = [Definition {
+            name: b"xray/custom/",
+            measure: Measure::Bytes,
+        }];
+        let origin = crate::perf::synthesis::Origin {
+            endian: ORDER,
+            clock_id: None,
+            host: b"",
+            os_release: b"",
+            version: b"",
+            architecture: b"",
+            command_line: &[],
+        };
+        let mut synthesis = Synthesis::stand_alone(&origin, &definitions, Vec::new());
+        let chain = vec![Address(1); 10_000];
+        let raw = vec![0; 70_000];
+        let thread = sample(0).thread;
+        synthesis
+            .sample(&Sample {
+                chain: &chain,
+                ..sample(1)
+            })
+            .unwrap();
+        synthesis
+            .sample(&Sample {
+                raw: &raw,
+                ..sample(2)
+            })
+            .unwrap();
+        let comm = Comm {
+            thread,
+            time: Time(3),
+            name: &[b'n'; 300],
+            is_exec: false,
+        };
+        synthesis.comm(&comm).unwrap();
+        let (synthesized, _) = synthesis.finish().unwrap();
+        for issue in [Issue::ChainCut, Issue::EventDataCut, Issue::ThreadNameCut] {
+            assert_eq!(synthesized.losses.count(issue), 1, "{issue}");
+        }
     }
 
     #[test]
@@ -390,7 +448,7 @@ mod tests {
         let data = [
             record(record::SAMPLE, &[10, 4]),
             record(record::COMM, &[1, 2, 11, 3]),
-            // one that names no event
+            // An ID of no event.
             record(record::SAMPLE, &[12, 0]),
             record(record::FINISHED_ROUND, &[]),
         ];
@@ -516,7 +574,7 @@ mod tests {
         let data = record(record::SAMPLE, &body);
         let recorded = profile(entries(), &data);
         let (synthesized, records) = merged(&recorded, &[]);
-        assert_eq!(synthesized.losses.count(Loss::StackWord), 1);
+        assert_eq!(synthesized.losses.count(Issue::StackWordLost), 1);
         let again = synthesized.profile(&records);
         let found = again.records().find(|it| it.kind == record::SAMPLE).unwrap();
         assert_eq!(found.bytes.len(), data.len());
@@ -524,11 +582,11 @@ mod tests {
         assert!(!parsed.is_cut);
         assert!(parsed.stack.iter().map(|it| it.0).eq(0..words - 1));
 
-        // A record of another type has nothing to give.
+        // A record of another type has no stack copy.
         let data = record(record::COMM, &vec![7; 65_528 / 8 - 1]);
         let recorded = profile(entries(), &data);
         let (synthesized, records) = merged(&recorded, &[]);
-        assert_eq!(synthesized.losses.count(Loss::Record), 1);
+        assert_eq!(synthesized.losses.count(Issue::RecordWithoutId), 1);
         assert!(shape(&synthesized.profile(&records)).is_empty());
     }
 
@@ -568,7 +626,7 @@ mod tests {
     #[test]
     fn a_long_stream_of_our_own_has_rounds() {
         let origin = Origin {
-            order: ORDER,
+            endian: ORDER,
             clock_id: None,
             host: b"",
             os_release: b"",
@@ -591,6 +649,6 @@ mod tests {
         let rounds = again.records().filter(|it| it.kind == record::FINISHED_ROUND);
         assert_eq!(rounds.count() as u64, records.len() as u64 / ROUND + 1);
         let ids: Vec<u8> = again.features.iter().map(|feature| feature.id).collect();
-        assert_eq!(ids, [feature::EVENT_DESC, feature::SAMPLE_TIME]);
+        assert_eq!(ids, [feature::NR_CPUS, feature::EVENT_DESC, feature::SAMPLE_TIME]);
     }
 }

@@ -1,4 +1,4 @@
-//! DEBUG_INFO records: the lines of a function.
+//! DEBUG_INFO records: the line table of a function.
 //!
 //! ```text
 //! u64 code_addr   u64 nr_entry
@@ -12,39 +12,39 @@ use crate::runtime::jitdump::record::MAX_PADDING;
 use crate::runtime::names;
 use crate::units::AddressRange;
 
-/// Bytes of an entry before its name.
+/// Size of an entry without its name, in bytes.
 const ENTRY_SIZE: usize = 16;
 
-/// Lines behind this one are no lines.
+/// Maximum line number; a larger one is invalid.
 const MAX_LINE: u32 = 1 << 24;
 
-/// What V8 and LLVM add to every address, in bytes: the size of an ELF header, here the larger one.
+/// Bytes that V8 and LLVM add to every address: the size of an ELF header, here that of a 64-bit file.
 pub const MAX_BIAS: u64 = 0x40;
 
-/// The name that stands for the one of the entry before.
+/// The name that means "same as in the previous entry".
 const SAME_NAME: &[u8] = b"\xff";
 
-/// What the entries of one dump mean.
+/// How the entries of a jitdump are to be interpreted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DebugInfoQuirks {
-    /// What is to be taken from each address.
+    /// Bytes to subtract from each address.
     pub bias: u64,
-    /// Whether the number behind the line is what the specification says. V8, and whoever else puts something
-    /// there, has the column there.
+    /// Whether the field after the line is a discriminator, as in the specification. V8 writes the column
+    /// there, and so does every other runtime that writes anything but 0, except LLVM.
     pub has_discriminators: bool,
 }
 
-/// A function whose record is read.
+/// The function that a record belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionRef<'a> {
-    /// Its name.
+    /// Name of the function.
     pub name: &'a [u8],
-    /// Where it was loaded.
+    /// Addresses at which the function was first loaded.
     pub range: AddressRange,
 }
 
 impl FunctionRef<'_> {
-    /// How far behind its start an entry lies, in bytes.
+    /// Returns the offset of an entry from the function's start, in bytes, after subtracting `bias`.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "numbers of 64 bits, their differences 128"
@@ -54,81 +54,81 @@ impl FunctionRef<'_> {
     }
 }
 
-/// What was found, and what was wrong with it.
+/// The debug information from a record, with counts of its faults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lines<'a> {
-    /// What was found.
+    /// Lines and inlined calls.
     pub info: DebugInfo<'a>,
-    /// Entries whose name was damaged and could be told.
+    /// Number of entries with a damaged file name that was repaired.
     pub repaired: u64,
-    /// Entries that lie outside the function.
+    /// Number of entries outside the function.
     pub outside: u64,
-    /// Entries that can't be: of an impossible line, with a name that is none, or that lead nowhere or in
-    /// circles.
-    pub astray: u64,
-    /// Parts of inlined calls that were too many or too deep.
+    /// Number of invalid entries: impossible line, invalid name, or a missing or cyclic caller.
+    pub invalid: u64,
+    /// Number of parts of inlined calls that were dropped because they were too many or nested too deep.
     pub calls_lost: u64,
 }
 
-/// One entry, its address as it stands there.
+/// An entry of a record, as it is in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// Where the code of the line starts, with what its writer adds to addresses.
+    /// Start address of the line's code, including what the writer adds to addresses.
     pub address: u64,
-    /// The line.
+    /// Line number.
     pub line: u32,
-    /// Its discriminator, or its column.
+    /// Discriminator or column.
     pub number: u32,
-    /// The file's name, without the NUL.
+    /// Name of the source file, without the NUL.
     pub name: &'a [u8],
-    /// Whether the name is not written out: it is that of the entry before.
+    /// Whether the record refers to the name of the previous entry instead of writing it out.
     pub is_same_name: bool,
-    /// Whether the name was damaged, and could be told.
+    /// Whether the name was damaged and has been repaired.
     pub is_repaired: bool,
-    /// How many bytes of the record it takes.
+    /// Size of the entry in the record, in bytes.
     pub size: u32,
 }
 
 impl Entry<'_> {
-    /// Whether it only says where the code ends, as Erlang's and QEMU's last ones do (captures erlang25,
-    /// qemu).
+    /// Returns whether the entry only marks the end of the code, like the last entries of Erlang and QEMU
+    /// (captures erlang25, qemu).
     pub fn is_end(&self) -> bool {
         self.line == 0 && self.name.is_empty()
     }
 
-    /// Whether it can't be: of an impossible line, or with a name that is none.
+    /// Returns whether the entry is invalid: its line is impossible, or its name has control characters.
     pub fn is_odd(&self) -> bool {
         self.line > MAX_LINE || !is_clean(self.name)
     }
 }
 
 impl DebugInfoQuirks {
-    /// Finds out what the entries of a dump mean from some of its functions and their records.
+    /// Detects the quirks of a jitdump from some of its functions and their records.
     ///
-    /// Quirk: V8 and LLVM add the size of an ELF header to every address, since perf once put the code right
-    /// behind one (captures node20, node20-s390x-dump, lli14-mcjit, llvm19-jitlink). V8 is known by its
-    /// names. LLVM has an entry exactly there in nearly all functions, and its last ones lie behind the code.
-    /// Neither has any below, but for rows of other functions, which LLVM 19 adds to some. No other runtime
-    /// looks like that (captures java17, erlang25, qemu).
+    /// Quirk: V8 and LLVM add the size of an ELF header to every address, because perf once put the code
+    /// right after one (captures node20, node20-s390x-dump, lli14-mcjit, llvm19-jitlink). V8 is recognised by
+    /// its function names. LLVM has an entry at exactly this offset in nearly all functions, and its last
+    /// entries are past the end of the code. Neither has entries at lower offsets, except rows of other
+    /// functions, which LLVM 19 adds to some functions. No other runtime has this pattern (captures java17,
+    /// erlang25, qemu).
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "sizes have 64 bits, their sums 128; `below` is not more than `functions`, which is not more than the records"
     )]
     pub fn find<'a>(
         records: impl Iterator<Item = (FunctionRef<'a>, &'a [u8])>,
-        order: ByteOrder,
+        endian: ByteOrder,
         is_64: bool,
     ) -> Self {
         let bias = if is_64 { i128::from(MAX_BIAS) } else { 0x34 };
         let (mut functions, mut exact, mut below, mut behind) = (0u64, 0u64, 0u64, 0u64);
         let mut is_v8 = false;
-        for (subject, content) in records {
-            let Some(entries) = entries(content, subject, order) else {
+        for (function_ref, content) in records {
+            let Some(entries) = entries(content, function_ref, endian) else {
                 continue;
             };
             let entries = entries.iter().filter(|entry| !entry.is_end());
-            let offsets: Vec<i128> = entries.map(|entry| subject.offset(entry, 0)).collect();
-            let size = i128::from(subject.range.size());
+            let offsets: Vec<i128> = entries.map(|entry| function_ref.offset(entry, 0)).collect();
+            let size = i128::from(function_ref.range.size());
             let any = |range: std::ops::RangeInclusive<i128>| {
                 u64::from(offsets.iter().any(|offset| range.contains(offset)))
             };
@@ -136,7 +136,7 @@ impl DebugInfoQuirks {
             exact += any(bias..=bias);
             below += any(0..=bias - 1);
             behind += any(size + 1..=size + bias);
-            is_v8 |= names::is_v8(subject.name);
+            is_v8 |= names::is_v8(function_ref.name);
         }
         let nearly_all = |count: u64| count.saturating_mul(10) >= functions.saturating_mul(9);
         let is_llvm = !is_v8 && behind > 0 && nearly_all(exact);
@@ -148,36 +148,40 @@ impl DebugInfoQuirks {
     }
 }
 
-/// The entries of a record as they stand there; `None` if it can't be understood.
-pub fn entries<'a>(content: &'a [u8], subject: FunctionRef<'a>, order: ByteOrder) -> Option<Vec<Entry<'a>>> {
-    read(content, subject, &names::places(subject.name), order)
+/// Reads the entries of a record, without interpreting them; `None` if the record is invalid.
+pub fn entries<'a>(
+    content: &'a [u8],
+    function_ref: FunctionRef<'a>,
+    endian: ByteOrder,
+) -> Option<Vec<Entry<'a>>> {
+    read(content, function_ref, &names::places(function_ref.name), endian)
 }
 
-/// Reads the content of a record; `None` if it can't be understood.
+/// Parses the content of a record; `None` if it is invalid.
 pub fn parse<'a>(
     content: &'a [u8],
-    subject: FunctionRef<'a>,
-    conventions: DebugInfoQuirks,
-    order: ByteOrder,
+    function_ref: FunctionRef<'a>,
+    quirks: DebugInfoQuirks,
+    endian: ByteOrder,
 ) -> Option<Lines<'a>> {
-    let places = names::places(subject.name);
-    let entries = read(content, subject, &places, order)?;
+    let places = names::places(function_ref.name);
+    let entries = read(content, function_ref, &places, endian)?;
     let mut lines = Lines::default();
     let mut files = Files::default();
-    let size = i128::from(subject.range.size());
-    let offset = |entry: &Entry<'_>| subject.offset(entry, conventions.bias);
+    let size = i128::from(function_ref.range.size());
+    let offset = |entry: &Entry<'_>| function_ref.offset(entry, quirks.bias);
     let has_start = entries.iter().any(|entry| offset(entry) == 0);
-    // Whose file is not named is of the function's own.
+    // The file of entries without a file name.
     let own_file = places.first().map(|place| place.path);
     lines.info.rows.reserve_exact(entries.len());
     lines.repaired = entries.iter().filter(|entry| entry.is_repaired).count() as u64;
     for (at, entry) in entries.iter().enumerate() {
         if entry.is_odd() {
-            lines.astray = lines.astray.saturating_add(1);
+            lines.invalid = lines.invalid.saturating_add(1);
             continue;
         }
         let mut offset = offset(entry);
-        // Quirk: Erlang's first entry is that of the function's header, below its code (capture erlang25).
+        // Quirk: Erlang's first entry is for the function's header, below its code (capture erlang25).
         if at == 0 && (-HEADER_SIZE..0).contains(&offset) {
             if has_start {
                 continue;
@@ -185,12 +189,12 @@ pub fn parse<'a>(
             offset = 0;
         }
         if !(0..size).contains(&offset) {
-            // Where the code ends is known without being told.
+            // An entry that marks the end of the code is not an error.
             let is_the_end = entry.is_end() || offset == size;
             lines.outside = lines.outside.saturating_add(u64::from(!is_the_end));
             continue;
         }
-        let (column, discriminator) = match conventions.has_discriminators {
+        let (column, discriminator) = match quirks.has_discriminators {
             true => (0, entry.number),
             false => (entry.number, 0),
         };
@@ -205,7 +209,7 @@ pub fn parse<'a>(
             discriminator,
         });
     }
-    // Of several readings of the name, the one whose file is known.
+    // If the function's name is ambiguous, use the path that an entry has too.
     let known = places.iter().find(|place| files.has(place.path));
     let place = known.or(places.first());
     lines.info.functions = vec![SourceFunction {
@@ -218,71 +222,71 @@ pub fn parse<'a>(
     Some(lines)
 }
 
-/// How far below its code a function's header may start, in bytes.
+/// Maximum distance in bytes between the start of a function's header and its code.
 const HEADER_SIZE: i128 = 0x80;
 
-/// The entries of a record one behind the other, as far as they go.
-pub fn entries_in_step(content: &[u8], order: ByteOrder) -> Walk<'_> {
-    let mut reader = Reader::new(content, order);
+/// Returns an iterator over the entries of a record, up to the first truncated one.
+pub fn entries_in_step(content: &[u8], endian: ByteOrder) -> Walk<'_> {
+    let mut reader = Reader::new(content, endian);
     let _address = reader.u64();
     let left = reader.u64().unwrap_or_default();
     Walk::new(reader, left, None)
 }
 
-/// The entries of a record, of a function whose name says that it may be at `places`.
+/// Reads the entries of a record whose function's name gives `places`.
 ///
-/// Quirk: V8 before 13.6 writes file names from memory that it has freed, as long as the right one, but with
-/// other bytes in place of the first 16, NULs among them (23 of 68 records of capture node20). What is left
-/// of the name tells whether it is the one in the function's own name. Where that name is too short for
-/// anything to be left of it, all entries having the same size does.
+/// Quirk: V8 before 13.6 writes file names from freed memory: the length is correct, but the first 16 bytes
+/// are overwritten, partly with NULs (23 of 68 records of capture node20). Such a name is repaired if its
+/// remaining bytes match the path in the function's name. A path too short to have any is used if all entries
+/// have the size that it implies.
 fn read<'a>(
     content: &'a [u8],
-    subject: FunctionRef<'a>,
+    function_ref: FunctionRef<'a>,
     places: &[names::Place<'a>],
-    order: ByteOrder,
+    endian: ByteOrder,
 ) -> Option<Vec<Entry<'a>>> {
-    let mut reader = Reader::new(content, order);
+    let mut reader = Reader::new(content, endian);
     let _address = reader.u64()?;
     let count = reader.u64()?;
     let body = reader.rest();
     let paths = places.iter().map(|place| place.path);
     let is_sound = |entries: &Vec<Entry<'a>>| !entries.iter().any(Entry::is_odd);
     let by_end = || {
-        let mut paths = paths.clone().filter(|_| names::is_v8(subject.name));
-        paths.find_map(|path| walk(body, count, order, Some(path)).filter(is_sound))
+        let mut paths = paths.clone().filter(|_| names::is_v8(function_ref.name));
+        paths.find_map(|path| walk(body, count, endian, Some(path)).filter(is_sound))
     };
-    let in_step = || walk(body, count, order, None);
+    let in_step = || walk(body, count, endian, None);
     let by_size = || {
         paths
             .clone()
-            .find_map(|path| stride(body, count, order, path, subject))
+            .find_map(|path| stride(body, count, endian, path, function_ref))
     };
-    // Where entries follow each other up to the end, an odd one is a single damage.
+    // If all entries can be read consecutively, an invalid one is an isolated error.
     by_end()
         .or_else(|| in_step().filter(is_sound))
         .or_else(by_size)
         .or_else(in_step)
 }
 
-/// Reads entries one behind the other; `None` if that leads out of step. Names of which only the end is that
-/// of `path` are taken for it.
-fn walk<'a>(body: &'a [u8], count: u64, order: ByteOrder, path: Option<&'a [u8]>) -> Option<Vec<Entry<'a>>> {
+/// Reads consecutive entries; `None` unless they fill the record. Names that match `path` except for their
+/// damaged start are repaired.
+fn walk<'a>(body: &'a [u8], count: u64, endian: ByteOrder, path: Option<&'a [u8]>) -> Option<Vec<Entry<'a>>> {
     let room = body.len() / (ENTRY_SIZE + 1);
     let mut entries: Vec<Entry<'a>> =
         Vec::with_capacity(usize::try_from(count).map_or(room, |count| count.min(room)));
-    let mut walk = Walk::new(Reader::new(body, order), count, path);
+    let mut walk = Walk::new(Reader::new(body, endian), count, path);
     entries.extend(&mut walk);
     let padding = walk.rest();
     let is_at_end = padding.len() <= MAX_PADDING || padding.iter().all(|&byte| byte == 0);
     (walk.left == 0 && is_at_end).then_some(entries)
 }
 
-/// A walk over entries, one behind the other. It ends behind the last one, or where one is not whole.
+/// An iterator over consecutive entries. It stops after the last one, or at the first truncated one.
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
     reader: Reader<'a>,
     left: u64,
-    /// What names are taken for of which only the end is there.
+    /// The path that damaged names are compared with.
     path: Option<&'a [u8]>,
     last_name: Option<&'a [u8]>,
 }
@@ -297,7 +301,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What is behind the last entry.
+    /// Returns the bytes after the last entry that was read.
     pub fn rest(&self) -> &'a [u8] {
         self.reader.rest()
     }
@@ -334,10 +338,11 @@ impl<'a> Iterator for Walk<'a> {
     }
 }
 
-/// How much of a name V8's freed memory has lost.
+/// Number of bytes at the start of a name that V8's freed memory has lost.
 const LOST: usize = 16;
 
-/// Whether `bytes` start with a name of which only the end is that of `path`.
+/// Whether `bytes` start with a damaged copy of `path`: the end is intact, but the first [`LOST`] bytes are
+/// not.
 fn is_damaged(bytes: &[u8], path: &[u8]) -> bool {
     let (Some(name), Some(&0)) = (bytes.get(..path.len()), bytes.get(path.len())) else {
         return false;
@@ -346,13 +351,13 @@ fn is_damaged(bytes: &[u8], path: &[u8]) -> bool {
     is_end_whole && (!is_clean(name) || std::str::from_utf8(name).is_err())
 }
 
-/// Reads entries that all have names as long as `path`, whatever is in them.
+/// Reads entries whose names are all as long as `path`, whatever they contain, and replaces them by `path`.
 fn stride<'a>(
     body: &[u8],
     count: u64,
-    order: ByteOrder,
+    endian: ByteOrder,
     path: &'a [u8],
-    subject: FunctionRef<'_>,
+    function_ref: FunctionRef<'_>,
 ) -> Option<Vec<Entry<'a>>> {
     let size = path.len().checked_add(ENTRY_SIZE + 1)?;
     let total = usize::try_from(count).ok()?.checked_mul(size)?;
@@ -360,10 +365,10 @@ fn stride<'a>(
     if padding > MAX_PADDING {
         return None;
     }
-    let low = subject.range.start.0;
-    let high = subject.range.end.0.saturating_add(MAX_BIAS);
+    let low = function_ref.range.start.0;
+    let high = function_ref.range.end.0.saturating_add(MAX_BIAS);
     let entry = |bytes: &[u8]| {
-        let mut reader = Reader::new(bytes, order);
+        let mut reader = Reader::new(bytes, endian);
         let (address, line, number) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let is_sound = (low..=high).contains(&address) && line <= MAX_LINE && bytes.ends_with(&[0]);
         is_sound.then_some(Entry {
@@ -384,7 +389,7 @@ fn is_clean(name: &[u8]) -> bool {
     !name.iter().any(u8::is_ascii_control)
 }
 
-/// The files of a function, each once.
+/// The files of a function, without duplicates.
 #[derive(Default)]
 struct Files<'a> {
     known: HashMap<&'a [u8], u32>,
@@ -418,22 +423,22 @@ mod tests {
     const SIZE: u64 = 0x200;
     const ORDER: ByteOrder = ByteOrder::Little;
 
-    fn subject(name: &[u8]) -> FunctionRef<'_> {
+    fn function_ref(name: &[u8]) -> FunctionRef<'_> {
         FunctionRef {
             name,
             range: AddressRange::new(Address(START), SIZE).unwrap(),
         }
     }
 
-    /// A record with entries of offset, line and name, followed by some bytes.
+    /// A record whose entries have the given offsets, lines and names, followed by `rest`.
     fn record(entries: &[(i64, u32, &[u8])], rest: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        ORDER.put_u64(&mut out, START);
-        ORDER.put_u64(&mut out, entries.len() as u64);
+        ORDER.write_u64(&mut out, START);
+        ORDER.write_u64(&mut out, entries.len() as u64);
         for (offset, line, name) in entries {
-            ORDER.put_u64(&mut out, START.wrapping_add_signed(*offset));
-            ORDER.put_u32(&mut out, *line);
-            ORDER.put_u32(&mut out, 3);
+            ORDER.write_u64(&mut out, START.wrapping_add_signed(*offset));
+            ORDER.write_u32(&mut out, *line);
+            ORDER.write_u32(&mut out, 3);
             out.extend_from_slice(name);
             out.push(0);
         }
@@ -442,8 +447,8 @@ mod tests {
     }
 
     /// The offset, line and file of each row.
-    fn rows(name: &[u8], content: &[u8], conventions: DebugInfoQuirks) -> Option<Vec<(u32, u32, String)>> {
-        let lines = parse(content, subject(name), conventions, ORDER)?;
+    fn rows(name: &[u8], content: &[u8], quirks: DebugInfoQuirks) -> Option<Vec<(u32, u32, String)>> {
+        let lines = parse(content, function_ref(name), quirks, ORDER)?;
         let file = |row: &Row| {
             let file = row.file.map(|file| lines.info.files[file as usize].path.to_vec());
             String::from_utf8(file.unwrap_or_default()).unwrap()
@@ -480,18 +485,18 @@ mod tests {
         let plain = DebugInfoQuirks::default();
         let expected = of(&[(0, 7, "a.erl"), (8, 8, "a.erl"), (4, 9, "b.erl")]);
         assert_eq!(rows(b"m:f/1", &content, plain), expected);
-        let lines = parse(&content, subject(b"m:f/1"), plain, ORDER).unwrap();
+        let lines = parse(&content, function_ref(b"m:f/1"), plain, ORDER).unwrap();
         assert_eq!(lines.outside, 0);
     }
 
     #[test]
     fn rows_of_other_functions_are_counted() {
         let content = record(&[(-0x500, 1, b"a.c"), (0, 2, b"a.c"), (0x300, 3, b"a.c")], b"");
-        let lines = parse(&content, subject(b"f"), DebugInfoQuirks::default(), ORDER).unwrap();
+        let lines = parse(&content, function_ref(b"f"), DebugInfoQuirks::default(), ORDER).unwrap();
         assert_eq!((lines.info.rows.len(), lines.outside), (1, 2));
     }
 
-    /// As long as the right one, its first bytes overwritten, as V8 does it.
+    /// A name as long as `path` whose first bytes are overwritten, as by V8.
     fn damaged(path: &[u8]) -> Vec<u8> {
         let mut name = path.to_vec();
         let lost = name.len().min(LOST);
@@ -521,7 +526,7 @@ mod tests {
             let expected = expected.filter(|_| name.contains(&b'/'));
             assert_eq!(rows(name, &content, biased), expected);
         }
-        // too short for anything to be left of it: all entries have the same size
+        // The path is too short to be recognised by its end, but all entries have the same size.
         let bad = damaged(b"short.js");
         let content = record(&[(0x40, 1, &bad), (0x48, 2, &bad)], b"");
         let found = rows(b"JS:^f short.js:1:2", &content, DebugInfoQuirks::default());
@@ -536,15 +541,15 @@ mod tests {
                 record(&entries, b"")
             });
             let records: Vec<Vec<u8>> = entries.collect();
-            let pairs = records.iter().map(|content| (subject(name), &content[..]));
+            let pairs = records.iter().map(|content| (function_ref(name), &content[..]));
             DebugInfoQuirks::find(pairs, ORDER, true).bias
         };
-        // V8: never below, not always exactly there
+        // V8: no entry below the bias, and not always one exactly there.
         assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x40, 0x60], &[0x47]]), 0x40);
         assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x10, 0x60], &[0x47]]), 0);
-        // LLVM: exactly there, and behind the end; rows of another function do not disturb
+        // LLVM: entries exactly at the bias and past the end; rows of another function make no difference.
         assert_eq!(find(b"main", &[&[0x40, 0x220], &[-0x300, 0x40, 0x210]]), 0x40);
-        // a method of Java's whose first line comes as late
+        // A Java method whose first line starts as late.
         assert_eq!(find(b"LWork;run()V", &[&[0x40, 0x60], &[0x40]]), 0);
         assert_eq!(find(b"LWork;run()V", &[&[0x57, 0x60], &[0x220]]), 0);
         assert_eq!(find(b"f", &[]), 0);

@@ -1,6 +1,7 @@
-//! DEBUG_INFO2 records: lines and inlined calls of a function, in the two layouts that samply's author
-//! published. They share their name, and the number of one is the other's number for something else, so the
-//! structure of a record tells which it has.
+//! DEBUG_INFO2 records: lines and inlined calls of a function, in two layouts.
+//!
+//! samply's author published both layouts under this name. The type number of one means another record
+//! in the numbering of the other, so the layout is recognised by the structure of the record.
 
 pub mod lists;
 pub mod positions;
@@ -11,32 +12,32 @@ use crate::hash::HashMap;
 use crate::runtime::jitdump::debug_info::Lines;
 use crate::units::Address;
 
-/// How a record is laid out.
+/// A layout of DEBUG_INFO2 records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
-    /// Six lists, of the function that is loaded next.
+    /// Six lists that describe the next function to be loaded.
     Lists,
-    /// Positions with their callers, of the function at this address.
+    /// Source positions with their callers, for the function at this address.
     Positions(Address),
 }
 
-/// The layout of a record with this content, if it is one of the two.
-pub fn layout(content: &[u8], order: ByteOrder) -> Option<Layout> {
-    if let Some(parts) = positions::Parts::split(content, order) {
+/// Returns the layout of a record with this content; `None` if it has neither of the two.
+pub fn layout(content: &[u8], endian: ByteOrder) -> Option<Layout> {
+    if let Some(parts) = positions::Parts::split(content, endian) {
         return Some(Layout::Positions(parts.address));
     }
-    lists::Parts::split(content, order).map(|_| Layout::Lists)
+    lists::Parts::split(content, endian).map(|_| Layout::Lists)
 }
 
-/// Reads the content of a record, for a function of `size` bytes.
-pub fn parse(content: &[u8], size: u32, order: ByteOrder) -> Option<Lines<'_>> {
-    if let Some(parts) = positions::Parts::split(content, order) {
+/// Parses the content of a record for a function of `size` bytes.
+pub fn parse(content: &[u8], size: u32, endian: ByteOrder) -> Option<Lines<'_>> {
+    if let Some(parts) = positions::Parts::split(content, endian) {
         return Some(parts.read(size));
     }
-    Some(lists::Parts::split(content, order)?.read())
+    Some(lists::Parts::split(content, endian)?.read())
 }
 
-/// NUL-terminated strings, one behind the other.
+/// Consecutive NUL-terminated strings.
 #[derive(Clone, Copy, Debug)]
 pub struct Strings<'a> {
     bytes: &'a [u8],
@@ -44,7 +45,7 @@ pub struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
-    /// `count` strings; `None` if there are fewer, or if there is more behind them than padding.
+    /// Creates a list of `count` strings; `None` if there are fewer, or if more than padding follows them.
     fn split(bytes: &'a [u8], count: u64, max_padding: usize) -> Option<Self> {
         let last = usize::try_from(count).ok()?.checked_sub(1);
         let end = match last {
@@ -54,9 +55,9 @@ impl<'a> Strings<'a> {
         (bytes.get(end..)?.len() <= max_padding).then_some(Self { bytes, count })
     }
 
-    /// All of them by their numbers.
+    /// Returns the strings by index.
     fn index(&self) -> Vec<&'a [u8]> {
-        // There are as many, or `split` would have failed.
+        // `split` made sure that there are this many.
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         let mut index = Vec::with_capacity(count.min(self.bytes.len()));
         index.extend(self.bytes.split(|&byte| byte == 0).take(count));
@@ -64,7 +65,7 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// The files that are used, by the numbers of their names.
+/// The files that are used, by the index of their name.
 #[derive(Debug)]
 struct Files<'s, 'a> {
     names: &'s [&'a [u8]],
@@ -81,7 +82,7 @@ impl<'s, 'a> Files<'s, 'a> {
         }
     }
 
-    /// The number of a file, which is none for all ones and for a name that is not there.
+    /// Returns the index of a file; `None` if `name` is out of range, as all ones (no file) is.
     fn number(&mut self, name: u32) -> Option<u32> {
         if let Some(&known) = self.known.get(&name) {
             return Some(known);

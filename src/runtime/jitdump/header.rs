@@ -1,86 +1,75 @@
 //! The header at the start of a jitdump.
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::{ByteOrder, Reader, hex};
+use crate::diagnostics::{Diagnostic, Issue};
 
-/// "JiTD" as a number: the first four bytes of the file, in the byte order of all of it.
+/// The first four bytes of the file, "JiTD" as an integer in the file's endianness.
 const MAGIC: u32 = 0x4A69_5444;
 
-/// The size in bytes of the header that the specification lays out; a file may say that its own is longer.
+/// Size of the header in the specification, in bytes. A file may have a longer one.
 pub const SIZE: u32 = 40;
 
-/// The only flag: times are those of a cycle counter (`JITDUMP_FLAGS_ARCH_TIMESTAMP`).
+/// `JITDUMP_FLAGS_ARCH_TIMESTAMP`, the only defined flag: timestamps come from a cycle counter.
 const ARCH_TIMESTAMP: u64 = 1;
 
-/// Why a file is not a jitdump.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Its program was killed before it wrote anything, as Chromium's are.
-    #[error("is empty")]
-    Empty,
-    /// It ends inside the header.
-    #[error("ends after {0} bytes, inside its header")]
-    TooShort(u64),
-    /// It is something else.
-    #[error("is not a jitdump: it starts with {0:02x?}, not with JiTD")]
-    NotAJitdump([u8; 4]),
-}
-
-/// The header.
+/// The header of a jitdump, without its padding.
 ///
-/// Quirk: its time is not kept, since V8 and CPython write CLOCK_REALTIME in microseconds there (all captures
-/// of node20 and cpython313), but see [`Header::time`]; nor its padding, which is 0xdeadbeef from V8 and left
-/// over from the stack from CPython 3.13.0.
+/// Quirk: V8 and CPython write CLOCK_REALTIME in microseconds as [`Header::time`] (all captures of node20 and
+/// cpython313). The padding is 0xdeadbeef from V8, and leftover stack contents from CPython 3.13.0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The byte order of the file, which is that of the machine it was written on.
-    pub order: ByteOrder,
+    /// Endianness of the file, which is that of the machine that wrote it.
+    pub endian: ByteOrder,
     /// Version of the format.
     pub version: u32,
-    /// The size in bytes that the header says it has.
+    /// Size of the header according to the header, in bytes.
     pub size: u32,
-    /// ELF's number of the machine; 0 from CPython 3.13.0, which leaves it out (capture cpython313).
+    /// ELF machine number. CPython 3.13.0 leaves it at 0 (capture cpython313).
     pub elf_machine: u32,
-    /// The process that wrote the file, by the number that it knows itself under.
+    /// PID of the process that wrote the file, as that process saw it.
     pub pid: u32,
-    /// When the file was made. On which clock, only a comparison with the records tells.
+    /// Creation time of the file. Only a comparison with the records shows which clock it is from.
     pub time: u64,
-    /// Bits; only the lowest one has a meaning.
+    /// Flags. Only the lowest bit is defined.
     pub flags: u64,
 }
 
-/// The byte order of a file that starts as a jitdump does.
+/// Returns the endianness of a jitdump from its magic number; `None` if the file is not a jitdump.
 pub fn byte_order(file: &[u8]) -> Option<ByteOrder> {
     let magic = *file.first_chunk()?;
     let orders = [
         (ByteOrder::Little, u32::from_le_bytes(magic)),
         (ByteOrder::Big, u32::from_be_bytes(magic)),
     ];
-    let (order, _) = orders.into_iter().find(|&(_, number)| number == MAGIC)?;
-    Some(order)
+    let (endian, _) = orders.into_iter().find(|&(_, number)| number == MAGIC)?;
+    Some(endian)
+}
+
+fn not_a_jitdump(magic: [u8; 4]) -> Diagnostic {
+    Diagnostic::new(Issue::NotAJitdump).with("magic", hex(&magic))
 }
 
 impl Header {
     /// Reads the header.
-    pub fn parse(file: &[u8]) -> Result<Self, Error> {
+    pub fn parse(file: &[u8]) -> Result<Self, Diagnostic> {
         let too_short = || match file.len() as u64 {
-            0 => Error::Empty,
-            length => Error::TooShort(length),
+            0 => Diagnostic::new(Issue::JitdumpEmpty),
+            length => Diagnostic::new(Issue::JitdumpTooShort).with("size", length),
         };
         let magic: [u8; 4] = *file.first_chunk().ok_or_else(too_short)?;
-        let order = byte_order(file).ok_or(Error::NotAJitdump(magic))?;
-        Self::parse_rest(file, order).ok_or_else(too_short)
+        let endian = byte_order(file).ok_or_else(|| not_a_jitdump(magic))?;
+        Self::parse_rest(file, endian).ok_or_else(too_short)
     }
 
-    fn parse_rest(file: &[u8], order: ByteOrder) -> Option<Self> {
-        let mut reader = Reader::new(file, order);
+    fn parse_rest(file: &[u8], endian: ByteOrder) -> Option<Self> {
+        let mut reader = Reader::new(file, endian);
         let _magic = reader.u32()?;
         let version = reader.u32()?;
         let size = reader.u32()?;
         let elf_machine = reader.u32()?;
         let _padding = reader.u32()?;
         Some(Self {
-            order,
+            endian,
             version,
             size,
             elf_machine,
@@ -90,28 +79,28 @@ impl Header {
         })
     }
 
-    /// Where the records start: behind the header as long as it says it is, if that can be.
+    /// Returns the offset of the first record, which is the header's size; `None` if that size is impossible.
     pub fn first_record(&self, file: &[u8]) -> Option<usize> {
         let says = usize::try_from(self.size).ok()?;
         (self.size >= SIZE && says <= file.len()).then_some(says)
     }
 
-    /// Whether the times in the file are those of a cycle counter.
+    /// Returns whether the timestamps in the file are from a cycle counter.
     ///
-    /// Quirk: LLVM 19's ORC (capture llvm19-jitlink) writes its flags from memory that it never set, here the
-    /// text `lvm19-`, and its times are CLOCK_MONOTONIC all the same. So the flag counts only where no other
-    /// bit is set.
+    /// Quirk: LLVM 19's ORC (capture llvm19-jitlink) writes uninitialized flags, here the text `lvm19-`,
+    /// although its timestamps are from CLOCK_MONOTONIC. The flag is therefore ignored if any other bit is
+    /// set.
     pub fn counts_cycles(&self) -> bool {
         self.flags == ARCH_TIMESTAMP
     }
 
-    /// Whether the version is one that is known: the specification calls itself version 2, and its headers have 1. perf
-    /// takes 0 as well, and refuses 2.
+    /// Returns whether the version is supported. The specification is version 2, but its headers have 1. perf
+    /// also accepts 0, and rejects 2.
     pub fn has_known_version(&self) -> bool {
         self.version <= 2
     }
 
-    /// Whether bits are set in the flags that have no meaning.
+    /// Returns whether undefined flags are set.
     pub fn has_unknown_flags(&self) -> bool {
         self.flags & !ARCH_TIMESTAMP != 0
     }
@@ -132,20 +121,21 @@ mod tests {
 
     #[test]
     fn both_byte_orders_are_told_apart() {
-        let little = header(|out, word| ByteOrder::Little.put_u32(out, word));
-        let big = header(|out, word| ByteOrder::Big.put_u32(out, word));
-        for (file, order) in [(little, ByteOrder::Little), (big, ByteOrder::Big)] {
+        let little = header(|out, word| ByteOrder::Little.write_u32(out, word));
+        let big = header(|out, word| ByteOrder::Big.write_u32(out, word));
+        for (file, endian) in [(little, ByteOrder::Little), (big, ByteOrder::Big)] {
             let header = Header::parse(&file).unwrap();
-            assert_eq!(header.order, order);
+            assert_eq!(header.endian, endian);
             assert_eq!((header.version, header.elf_machine, header.pid), (1, 62, 77));
         }
     }
 
     #[test]
     fn what_is_no_jitdump_says_why() {
-        assert_eq!(Header::parse(b""), Err(Error::Empty));
-        assert_eq!(Header::parse(b"DT"), Err(Error::TooShort(2)));
-        assert_eq!(Header::parse(b"DTiJ rest"), Err(Error::TooShort(9)));
-        assert_eq!(Header::parse(b"\x7fELF"), Err(Error::NotAJitdump(*b"\x7fELF")));
+        let error = |file| Header::parse(file).unwrap_err().issue;
+        assert_eq!(error(b""), Issue::JitdumpEmpty);
+        assert_eq!(error(b"DT"), Issue::JitdumpTooShort);
+        assert_eq!(error(b"DTiJ rest"), Issue::JitdumpTooShort);
+        assert_eq!(error(b"\x7fELF"), Issue::NotAJitdump);
     }
 }

@@ -1,28 +1,28 @@
-//! The marker: a runtime maps a page of its dump as code, only so that the profile tells where the dump is.
+//! Jitdump markers: executable mappings of a jitdump, which record its path in the profile.
 
 use crate::bytes::base_name;
 
-/// What the kernel appends to the name of a mapped file that has been removed.
+/// The suffix that the kernel appends to the path of a mapped file that has been deleted.
 const DELETED: &[u8] = b" (deleted)";
 
-/// The path of the dump that a map of this name marks, if it marks one.
+/// Returns the path of the jitdump that a mapping with this name marks; `None` if it is not a marker.
 ///
-/// Its base name is `jit-`, anything, `.dump`. The specification has the process's number in between, but Bun
-/// puts the thread's before it (capture bun), and in a container it is another number than the profile's
-/// (capture node20-pidns). V8 with `--perf-prof-delete-file` removes the file while it is mapped.
+/// The base name is `jit-*.dump`. The specification requires the PID in the middle, but Bun puts the TID
+/// before it (capture bun), and in a container it differs from the PID in the profile (capture node20-pidns).
+/// V8 with `--perf-prof-delete-file` deletes the file while it is mapped.
 pub fn dump_path(map_name: &[u8]) -> Option<&[u8]> {
     let path = map_name.strip_suffix(DELETED).unwrap_or(map_name);
     is_dump_name(base_name(path)).then_some(path)
 }
 
-/// Whether a file of this base name could be a jitdump.
+/// Returns whether a file with this base name could be a jitdump.
 pub fn is_dump_name(base_name: &[u8]) -> bool {
     base_name
         .strip_prefix(b"jit-")
         .is_some_and(|rest| rest.ends_with(b".dump"))
 }
 
-/// The process' number in the base name of a dump: the last one in it.
+/// Returns the PID in the base name of a jitdump, which is the last number in it.
 pub fn pid_in_name(base_name: &[u8]) -> Option<u32> {
     let inner = base_name.strip_prefix(b"jit-")?.strip_suffix(b".dump")?;
     let number = inner.rsplit(|&byte| byte == b'-').next()?;

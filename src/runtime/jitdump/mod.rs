@@ -1,17 +1,18 @@
-//! The jitdump format: the file that most JIT compilers write for perf.
+//! The jitdump format, which most JIT runtimes write for perf.
 //!
 //! ```text
 //! header ── record ── record ── record ──  …
 //! [header]  [record]: prefix (type, size, time) and content
-//!           LOAD, MOVE ─► functions and code events  [load], [dump], put together in [pairing] and [moves]
-//!           DEBUG_INFO, DEBUG_INFO2 ─► lines, inlined calls  [debug_info], [debug_info2], [source_file]
-//!           UNWINDING_INFO ─► .eh_frame                     [unwinding]
+//!           LOAD, MOVE ─► functions and code events           [load], [moves], [repeats]
+//!           DEBUG_INFO, DEBUG_INFO2 ─► lines, inlined calls   [debug_info], [debug_info2]
+//!           UNWINDING_INFO ─► .eh_frame                       [unwinding]
+//!           JIT_TIER, EMBEDDED_SOURCE_FILE                    [tier], [source_file]
+//! [dump]    the whole file; [record_association] matches records with their LOAD
 //! ```
 //!
-//! The format is Linux' `tools/perf/Documentation/jitdump-specification.txt`, version 2. What real runtimes
-//! write differs from it in many ways; each of their quirks is handled where it is met, under a comment that
-//! starts with `Quirk`. linux-perf-data's reader of the format can't serve: it panics or loops on damaged
-//! files.
+//! The format is version 2 of Linux' `tools/perf/Documentation/jitdump-specification.txt`. Runtimes deviate
+//! from it in many ways; a comment that starts with `Quirk` marks the code that handles a deviation.
+//! linux-perf-data's reader is not used because it panics or loops on damaged files.
 
 pub mod debug_info;
 pub mod debug_info2;
@@ -27,8 +28,8 @@ pub mod source_file;
 pub mod tier;
 pub mod unwinding;
 
-pub use dump::{Dump, Fault, FunctionSources, first_time, last_time, records};
-pub use header::{Error, Header};
+pub use dump::{Dump, FunctionSources, first_time, last_time, records};
+pub use header::Header;
 pub use load::Load;
 pub use moves::Moved;
 pub use record::Records;

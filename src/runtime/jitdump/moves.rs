@@ -1,52 +1,51 @@
-//! Putting LOAD and MOVE records into the order of time, and finding out which function a MOVE is about.
+//! Ordering of LOAD and MOVE records by time, and matching of moves with their functions.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::diagnostics::Issue;
 use crate::hash::HashMap;
-use crate::runtime::jitdump::dump::Fault;
 use crate::runtime::jitdump::record::Record;
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
-/// A LOAD record.
+/// A LOAD record with code.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loaded {
-    /// The event that it is.
     pub event: CodeEvent,
-    /// Its `code_index`.
+    /// The record's `code_index`.
     pub index: u64,
-    /// Where it stands in the file, which tells those of one time apart.
+    /// Offset of the record in the file, in bytes. It orders records with the same time.
     pub offset: u64,
 }
 
 /// A MOVE record.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
-    /// Where it stands in the file.
+    /// Offset of the record in the file, in bytes.
     pub offset: u64,
-    /// When.
+    /// Time of the move.
     pub time: RuntimeTime,
-    /// In which process.
+    /// PID of the process that moved the code.
     pub pid: u32,
-    /// Where the code was.
+    /// Start address before the move.
     pub from: Address,
-    /// Where it is from now on.
+    /// Start address after the move.
     pub to: Address,
-    /// How many bytes it has. It is not used: a function keeps the size that it has.
+    /// Size of the code, in bytes. It is not used, because a function keeps the size from its LOAD record.
     pub size: u64,
-    /// The `code_index` of the LOAD record.
+    /// The `code_index` of the function's LOAD record.
     pub index: u64,
 }
 
 impl Moved {
-    /// All that it says beside the time.
+    /// Everything except the offset and the time, for comparison.
     pub(super) fn content(&self) -> (u32, Address, Address, u64, u64) {
         (self.pid, self.from, self.to, self.size, self.index)
     }
 
-    /// Reads a MOVE record.
-    pub fn parse(record: &Record<'_>, order: ByteOrder) -> Option<Self> {
-        let mut content = Reader::new(record.content, order);
+    /// Parses a MOVE record; `None` if it is too short.
+    pub fn parse(record: &Record<'_>, endian: ByteOrder) -> Option<Self> {
+        let mut content = Reader::new(record.content, endian);
         let pid = content.u32()?;
         let _tid = content.u32()?;
         let _vma = content.u64()?;
@@ -65,14 +64,14 @@ impl Moved {
     }
 }
 
-/// All loads and moves in the order of time. `range` tells where a function was loaded.
+/// Merges loads and moves, sorted by time. `range` returns the addresses at which a function was loaded.
 ///
 /// Quirk: JavaScriptCore's compiler threads write records out of order by a microsecond (capture multi).
 pub(super) fn in_order(
     mut loads: Vec<Loaded>,
     mut moves: Vec<Moved>,
     range: impl Fn(u32) -> Option<AddressRange>,
-    faults: &mut Tally<Fault>,
+    faults: &mut Tally<Issue>,
 ) -> Vec<CodeEvent> {
     loads.sort_by_key(|load| (load.event.time, load.offset));
     moves.sort_by_key(|moved| (moved.time, moved.offset));
@@ -80,24 +79,24 @@ pub(super) fn in_order(
         return loads.into_iter().map(|load| load.event).collect();
     }
     let mut events = Vec::with_capacity(loads.len());
-    let mut whereabouts = CodeAddresses::default();
+    let mut addresses = CodeAddresses::default();
     let mut loads = loads.into_iter().peekable();
     for moved in &moves {
         let is_before = |load: &Loaded| (load.event.time, load.offset) < (moved.time, moved.offset);
         while let Some(load) = loads.next_if(is_before) {
-            whereabouts.load(&load, &range);
+            addresses.load(&load, &range);
             events.push(load.event);
         }
-        match whereabouts.moved(moved, &range) {
+        match addresses.moved(moved, &range) {
             Some(event) => events.push(event),
-            None => faults.add(Fault::BadMove, moved.offset),
+            None => faults.add(Issue::JitdumpBadMove, moved.offset),
         }
     }
     events.extend(loads.map(|load| load.event));
     events
 }
 
-/// The last function for each key, in each process and in any.
+/// The last function for each key, both per process and over all processes.
 #[derive(Default)]
 struct Latest<K> {
     own: HashMap<(u32, K), u32>,
@@ -110,13 +109,14 @@ impl<K: std::hash::Hash + Eq + Copy> Latest<K> {
         self.any.insert(key, function);
     }
 
-    /// The process' own, or any, which it may have inherited. Which one it has inherited only its ancestors can tell.
+    /// The function in this process, or else in any process, since a forked process inherits code. The file
+    /// does not record which process is the parent.
     fn get(&self, pid: u32, key: K) -> Option<u32> {
         self.own.get(&(pid, key)).or(self.any.get(&key)).copied()
     }
 }
 
-/// Where each function is.
+/// The current address of each function.
 #[derive(Default)]
 struct CodeAddresses {
     by_address: Latest<Address>,
@@ -133,8 +133,8 @@ impl CodeAddresses {
     }
 
     fn moved(&mut self, moved: &Moved, range: impl Fn(u32) -> Option<AddressRange>) -> Option<CodeEvent> {
-        // The index says which function it is, but some writers give all the same one. What was put at the
-        // address last is sure.
+        // Some writers give all functions the same index, so the last function at the address takes
+        // precedence.
         let pid = moved.pid;
         let at_address = self.by_address.get(pid, moved.from);
         let function = at_address.or(self.by_index.get(pid, moved.index))?;

@@ -1,64 +1,66 @@
-//! Records of a jitdump, in the order of the file, and the way back to them where the file is damaged.
+//! The records of a jitdump in file order, with recovery after damage.
 
 use crate::bytes::{ByteOrder, Reader};
 
 /// `JIT_CODE_LOAD`: a function was compiled.
 pub const LOAD: u32 = 0;
-/// `JIT_CODE_MOVE`: its code was moved.
+/// `JIT_CODE_MOVE`: a function's code was moved.
 pub const MOVE: u32 = 1;
-/// `JIT_CODE_DEBUG_INFO`: its lines.
+/// `JIT_CODE_DEBUG_INFO`: the line table of a function.
 pub const DEBUG_INFO: u32 = 2;
 /// `JIT_CODE_CLOSE`: the runtime ended.
 pub const CLOSE: u32 = 3;
-/// `JIT_CODE_UNWINDING_INFO`: how to unwind it.
+/// `JIT_CODE_UNWINDING_INFO`: the unwinding table of a function.
 pub const UNWINDING_INFO: u32 = 4;
-/// The first of samply's extensions, "SMP1" in little-endian bytes: lines and inlined calls.
+/// The first of samply's extensions ("SMP1" in little-endian bytes): lines and inlined calls.
 pub const EXTENSION_FIRST: u32 = 827_346_259;
-/// The one in the middle: a tier by the older numbering, lines and inlined calls by the newer.
+/// The second extension. In the older numbering it is a compiler tier, in the newer one lines and inlined
+/// calls.
 pub const JIT_TIER: u32 = 827_346_260;
-/// The last of them: a source file.
+/// The third extension: the text of a source file.
 pub const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
 
-/// Bytes that may stand behind what a record holds: V8 pads some to a multiple of 8.
+/// Maximum number of padding bytes at the end of a record. V8 pads some records to a multiple of 8.
 pub const MAX_PADDING: usize = 7;
 
-/// How many bytes of a function's name are kept. The longest that compilers make, of C++ templates, have some
-/// thousands; readers show a few hundred.
+/// Maximum length of a function's name, in bytes; the rest is cut off. The longest names from compilers,
+/// those of C++ templates, have some thousands of bytes, and tools display a few hundred.
 pub const MAX_NAME: usize = 1 << 16;
 
-/// Size in bytes of what each record starts with: type, size, time.
+/// Size of a record's prefix (type, size and time), in bytes.
 pub const PREFIX_SIZE: usize = 16;
 
-/// How far apart in time neighbouring records are believed to be, after damage: 13 days in nanoseconds.
+/// Maximum time difference between adjacent records, for telling records from other bytes: 13 days in
+/// nanoseconds.
 const NEAR: u64 = 1 << 50;
 
-/// How many records must stand in a row before they are believed, after damage.
+/// Number of consecutive valid records that it takes to resume after damage.
 const RUN: u32 = 3;
 
-/// One record where it stands.
+/// A record of a jitdump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// Bytes from the start of the file.
+    /// Offset of the record in the file, in bytes.
     pub offset: u64,
-    /// Its type, one of the constants of this module or anything else.
+    /// Type of the record: one of the constants in this module, or any other number.
     pub kind: u32,
-    /// Its time.
+    /// Timestamp of the record.
     pub time: u64,
-    /// Its bytes behind the prefix.
+    /// The bytes after the prefix.
     pub content: &'a [u8],
 }
 
-/// Where a record lies.
+/// Location of a record in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Bytes from the start of the file.
+    /// Offset of the record in the file, in bytes.
     pub offset: u64,
-    /// Bytes of its content.
+    /// Size of the record's content (without the prefix), in bytes.
     pub size: u32,
 }
 
 impl Record<'_> {
-    /// Where it lies.
+    /// Returns the record's location.
     pub fn place(&self) -> Place {
         Place {
             offset: self.offset,
@@ -67,29 +69,29 @@ impl Record<'_> {
     }
 }
 
-/// What a walk over the records comes by.
+/// An item of [`Records`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step<'a> {
-    /// A record.
+    /// A valid record.
     Record(Record<'a>),
-    /// A record whose size was wrong, and has been made out from where the next ones start.
+    /// A record with an invalid size, which was repaired: the record ends where the next valid ones start.
     Repaired(Record<'a>),
-    /// Bytes that are no records, before the next run of records that can be believed.
+    /// Invalid bytes between records.
     Damage {
-        /// Where they start, from the start of the file.
+        /// Offset of the first invalid byte in the file.
         offset: u64,
-        /// How many there are.
+        /// Number of invalid bytes.
         size: u64,
     },
-    /// The last record, cut off by the end of the file: its program was killed, or is still writing.
+    /// The last record, truncated because the program was killed or is still writing.
     CutTail {
-        /// Where it starts.
+        /// Offset of the record in the file, in bytes.
         offset: u64,
     },
 }
 
 impl<'a> Step<'a> {
-    /// The record, if it is one.
+    /// Returns the record; `None` for invalid bytes and a truncated record.
     pub fn record(self) -> Option<Record<'a>> {
         match self {
             Self::Record(record) | Self::Repaired(record) => Some(record),
@@ -98,20 +100,18 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Walks the records of a file.
+/// An iterator over the records of a file.
 ///
-/// Where what should be a record can't be one, the walk goes on at the next place where three records stand
-/// in a row. Whether one does is seen from a bounded number of bytes, so the walk is linear in the file
-/// whatever it holds.
+/// After an invalid record, the iteration resumes at the next offset where three valid records follow each
+/// other. This check reads a bounded number of bytes, so the iteration takes linear time for any file.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     file: &'a [u8],
     position: usize,
-    order: ByteOrder,
+    endian: ByteOrder,
     last_time: Option<u64>,
 }
 
-/// The prefix of a record.
 #[derive(Clone, Copy, Debug)]
 struct Prefix {
     kind: u32,
@@ -120,24 +120,24 @@ struct Prefix {
 }
 
 impl<'a> Records<'a> {
-    /// Walks from byte `start` of the file.
-    pub fn new(file: &'a [u8], start: usize, order: ByteOrder) -> Self {
+    /// Creates an iterator that starts at byte `start` of the file.
+    pub fn new(file: &'a [u8], start: usize, endian: ByteOrder) -> Self {
         Self {
             file,
             position: start,
-            order,
+            endian,
             last_time: None,
         }
     }
 
-    /// The content of a record that was walked before.
+    /// Returns the content of the record at `place`; `None` if it exceeds the file.
     pub fn content(file: &'a [u8], place: Place) -> Option<&'a [u8]> {
         let start = usize::try_from(place.offset).ok()?.checked_add(PREFIX_SIZE)?;
         file.get(start..)?.get(..usize::try_from(place.size).ok()?)
     }
 
     fn prefix(&self, at: usize) -> Option<Prefix> {
-        let mut reader = Reader::new(self.file.get(at..)?, self.order);
+        let mut reader = Reader::new(self.file.get(at..)?, self.endian);
         Some(Prefix {
             kind: reader.u32()?,
             size: usize::try_from(reader.u32()?).ok()?,
@@ -155,8 +155,8 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// The step at `at` and the place behind it, if there is a record that fits into the file and is
-    /// believable: by itself, or because of what follows it.
+    /// Reads the record at `at`, and returns it with the offset of the next one. `None` unless the record
+    /// fits into the file and is valid, either by its own content or because of what follows it.
     fn next_in_order(&self, at: usize) -> Option<(Step<'a>, usize)> {
         let prefix = self.prefix(at)?;
         let record = self.record(at, prefix)?;
@@ -167,25 +167,27 @@ impl<'a> Records<'a> {
             }
             return Some((Step::Record(record), behind));
         }
-        if !is_sound(&record, self.order) {
+        if !is_sound(&record, self.endian) {
             return None;
         }
-        // What it holds is fine, but its size leads nowhere. Where that size has skipped other records, it is
-        // the size that lies.
+        // The content is valid, but no record follows. If the bytes that the size covers contain other
+        // records, the size is wrong.
         let next = self.resynchronise(at.saturating_add(PREFIX_SIZE), behind);
         if next >= behind {
             return Some((Step::Record(record), behind));
         }
         let size = next.saturating_sub(at);
         let record = self.record(at, Prefix { size, ..prefix })?;
-        is_sound(&record, self.order).then_some((Step::Repaired(record), next))
+        is_sound(&record, self.endian).then_some((Step::Repaired(record), next))
     }
 
-    /// A LOAD record as far as it is one, if its size takes in others behind it whole, and so leads to a record
-    /// all the same: between its name and its code there is far more room than for padding, and where the code
-    /// would end without it, records start.
+    /// Repairs the size of a LOAD record that spans whole records after it, and so is also followed by a
+    /// record.
+    ///
+    /// Such a record has more bytes between its name and its code than padding needs, and without them valid
+    /// records follow its code.
     fn without_swallowed(&self, at: usize, prefix: Prefix, record: &Record<'a>) -> Option<(Step<'a>, usize)> {
-        let size = PREFIX_SIZE.checked_add(unpadded_size(record, self.order)?)?;
+        let size = PREFIX_SIZE.checked_add(unpadded_size(record, self.endian)?)?;
         let spare = prefix.size.checked_sub(size)?;
         if spare <= MAX_PADDING {
             return None;
@@ -196,22 +198,20 @@ impl<'a> Records<'a> {
         Some((Step::Repaired(record), at.checked_add(size)?))
     }
 
-    /// Whether what stands at `at` is the end of the file or looks like a record that was written after
-    /// `before`.
+    /// Whether `at` is the end of the file, or the start of what looks like the record after `before`.
     fn follows(&self, at: usize, before: &Record<'_>) -> bool {
         if at == self.file.len() {
             return true;
         }
         let record = self.prefix(at).and_then(|prefix| self.record(at, prefix));
         record.is_some_and(|record| {
-            is_sound(&record, self.order)
+            is_sound(&record, self.endian)
                 || record.kind == before.kind
                 || record.time.abs_diff(before.time) < NEAR
         })
     }
 
-    /// Whether `at` starts a row of records that are beyond doubt: [`RUN`] of them, or fewer up to the end of
-    /// the file.
+    /// Whether valid records start at `at`: [`RUN`] of them, or all up to the end of the file.
     fn starts_run(&self, mut at: usize) -> bool {
         for found in 0..RUN {
             if at == self.file.len() {
@@ -221,7 +221,7 @@ impl<'a> Records<'a> {
             let Some(record) = whole else {
                 return found > 0 && self.is_cut_tail(at);
             };
-            if !self.is_near(record.time) || !is_sound(&record, self.order) {
+            if !self.is_near(record.time) || !is_sound(&record, self.endian) {
                 return false;
             }
             at = at
@@ -238,11 +238,9 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The next place from `from` on, but before `end`, where records can be believed; `end` if there is
-    /// none.
+    /// Returns the first offset in `from..end` at which valid records start, or else `end`.
     fn resynchronise(&self, from: usize, end: usize) -> usize {
-        /// A type may be 0 and the first bytes of a size too, but not all of both: so many zeros at most
-        /// start a record.
+        /// Maximum number of zero bytes at the start of a record: the type may be 0, but the size may not.
         const LEADING_ZEROS: usize = 7;
         let mut at = from;
         while let Some(rest) = self.file.get(at..end).filter(|rest| !rest.is_empty()) {
@@ -282,7 +280,7 @@ impl<'a> Iterator for Records<'a> {
         self.position = self.resynchronise(at.saturating_add(1), self.file.len());
         let found_nothing = self.position == self.file.len();
         if found_nothing && rest.iter().all(|&byte| byte == 0) {
-            // Space that was set aside, not records that were lost.
+            // preallocated space, not lost records
             return None;
         }
         let offset = at as u64;
@@ -298,21 +296,20 @@ fn is_known(kind: u32) -> bool {
     kind <= UNWINDING_INFO || (EXTENSION_FIRST..=EMBEDDED_SOURCE_FILE).contains(&kind)
 }
 
-/// Whether a record is of a known type and the sizes inside it fit into it.
-fn is_sound(record: &Record<'_>, order: ByteOrder) -> bool {
-    is_known(record.kind) && sizes_fit(record, order) == Some(true)
+/// Whether the type of a record is known and the sizes in its content fit into it.
+fn is_sound(record: &Record<'_>, endian: ByteOrder) -> bool {
+    is_known(record.kind) && sizes_fit(record, endian) == Some(true)
 }
 
-/// How many bytes the content of a LOAD record has without padding: the fixed fields, the name with its NUL, and
-/// the code.
-fn unpadded_size(record: &Record<'_>, order: ByteOrder) -> Option<usize> {
-    /// Up to the size of the code, and behind it.
+/// Size of the content of a LOAD record without padding, in bytes: fixed fields, name with its NUL, code.
+fn unpadded_size(record: &Record<'_>, endian: ByteOrder) -> Option<usize> {
+    /// Sizes in bytes of the fields before `code_size`, and of all fixed fields.
     const BEFORE: u64 = 24;
     const FIXED: usize = 40;
     if record.kind != LOAD {
         return None;
     }
-    let mut content = Reader::new(record.content, order);
+    let mut content = Reader::new(record.content, endian);
     content.skip(BEFORE)?;
     let code_size = usize::try_from(content.u64()?).ok()?;
     let name_size = memchr::memchr(0, record.content.get(FIXED..)?)?;
@@ -322,20 +319,20 @@ fn unpadded_size(record: &Record<'_>, order: ByteOrder) -> Option<usize> {
         .checked_add(code_size)
 }
 
-fn sizes_fit(record: &Record<'_>, order: ByteOrder) -> Option<bool> {
-    let mut content = Reader::new(record.content, order);
+fn sizes_fit(record: &Record<'_>, endian: ByteOrder) -> Option<bool> {
+    let mut content = Reader::new(record.content, endian);
     let room = record.content.len() as u64;
     Some(match record.kind {
         LOAD => {
             content.skip(24)?;
             let code_size = content.u64()?;
-            // behind the fixed fields, at least an empty name with its NUL
+            // After the fixed fields, there is at least an empty name with its NUL.
             code_size < room.checked_sub(40)?
         }
         MOVE => room >= 48,
         DEBUG_INFO => {
             content.skip(8)?;
-            // each entry has at least two numbers and an empty name
+            // Each entry has at least 16 bytes and an empty name with its NUL.
             content.u64()? <= room.checked_sub(16)? / 17
         }
         UNWINDING_INFO => {
@@ -355,17 +352,17 @@ mod tests {
 
     fn record(kind: u32, time: u64, content: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        ORDER.put_u32(&mut out, kind);
-        ORDER.put_u32(&mut out, (PREFIX_SIZE + content.len()) as u32);
-        ORDER.put_u64(&mut out, time);
+        ORDER.write_u32(&mut out, kind);
+        ORDER.write_u32(&mut out, (PREFIX_SIZE + content.len()) as u32);
+        ORDER.write_u64(&mut out, time);
         out.extend_from_slice(content);
         out
     }
 
     fn load(time: u64, code: &[u8]) -> Vec<u8> {
         let mut content = vec![0; 24];
-        ORDER.put_u64(&mut content, code.len() as u64);
-        ORDER.put_u64(&mut content, time);
+        ORDER.write_u64(&mut content, code.len() as u64);
+        ORDER.write_u64(&mut content, time);
         content.extend_from_slice(b"name\0");
         content.extend_from_slice(code);
         record(LOAD, time, &content)
@@ -454,7 +451,7 @@ mod tests {
         }
     }
 
-    /// Each record is sound, but what follows it, an unknown one of time 0, is not like it.
+    /// Each record is valid, but the unknown one of time 0 after it does not resemble it.
     #[test]
     fn records_that_do_not_look_alike_cost_no_more_than_others() {
         let late = 1 << 60;
@@ -472,7 +469,7 @@ mod tests {
     #[test]
     fn a_record_whose_content_lies_is_still_a_record() {
         let mut bad = load(2, b"abc");
-        // code_size
+        // `code_size`
         bad[40..48].copy_from_slice(&u64::MAX.to_le_bytes());
         let file = [load(1, b"abc"), bad, load(3, b"abc")].concat();
         assert_eq!(times(&walk(&file)), [1, 2, 3]);

@@ -1,52 +1,54 @@
-//! Bringing records together that belong together.
+//! Association of debug information, unwinding tables and tiers with the LOAD records that they belong to.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::diagnostics::Issue;
 use crate::hash::HashMap;
 use crate::runtime::jitdump::debug_info::MAX_BIAS;
 use crate::runtime::jitdump::debug_info2::Layout;
-use crate::runtime::jitdump::dump::Fault;
 use crate::runtime::jitdump::record::{Place, Record};
 use crate::runtime::jitdump::unwinding::{NotUnderstood, Placement, Unwinding};
 use crate::tally::Tally;
 use crate::units::Address;
 
-/// DEBUG_INFO, UNWINDING_INFO and other records that wait for their LOAD.
+/// Records that wait for their LOAD record.
 ///
-/// The format has them stand right before it, and UNWINDING_INFO does not even say whose it is. Quirk: LLVM's
-/// ORC (capture llvm19-jitlink) writes an object at a time: one UNWINDING_INFO, then all DEBUG_INFO, then all
-/// LOAD records. So debug information is found by its address, and unwinding information that speaks of
-/// absolute addresses serves every LOAD until the next.
+/// The specification puts them right before it, and an UNWINDING_INFO record has no address.
 ///
-/// Debug information that finds no LOAD of its address within the next batch goes to the function that was
-/// loaded right behind it, if its lines are there.
+/// Quirk: LLVM's ORC (capture llvm19-jitlink) writes an object at a time: one UNWINDING_INFO, then all
+/// DEBUG_INFO records, then all LOAD records. Debug information is therefore found by its address, and
+/// unwinding information with absolute addresses applies to every LOAD until the next UNWINDING_INFO.
+///
+/// Debug information that finds no LOAD with its address within the next batch is assigned to the function
+/// that was loaded right after it, if its first line is in that function.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// DEBUG_INFO records by their address.
+    /// DEBUG_INFO records by code address.
     debug_info: HashMap<Address, Waiting>,
-    /// The address of the last one, while no LOAD has stood behind it.
+    /// Code address of the last DEBUG_INFO record, until a LOAD follows it.
     last_debug_info: Option<Address>,
-    /// DEBUG_INFO2 records that say whose they are.
+    /// DEBUG_INFO2 records with a code address, by that address.
     debug_info2: HashMap<Address, Waiting>,
-    /// The last one that does not.
+    /// The last DEBUG_INFO2 record without a code address.
     next_debug_info2: Option<Place>,
-    /// How many times records that wait were followed by LOADs and those by new ones.
+    /// Number of the current batch. A debug information record that follows a LOAD starts a new batch.
     batch: u64,
     has_loaded: bool,
     unwinding: Option<PendingUnwinding>,
     /// The last JIT_TIER record.
     tier: Option<Place>,
-    /// Functions that get debug information after all.
+    /// Functions with the DEBUG_INFO records that were assigned to them for lack of a LOAD with the right
+    /// address.
     reassigned: Vec<(u32, Place)>,
 }
 
-/// A record that waits.
+/// A record that waits for its LOAD.
 #[derive(Clone, Copy)]
 struct Waiting {
     place: Place,
     batch: u64,
-    /// The address of its first entry.
+    /// Address in the record's first entry.
     first_entry: Option<Address>,
-    /// The function that was loaded right behind it: its number, start and size.
+    /// Index, start address and size of the function that was loaded right after the record.
     next: Option<(u32, Address, u32)>,
 }
 
@@ -58,7 +60,7 @@ struct PendingUnwinding {
 }
 
 impl Waiting {
-    /// The function that is to have it if no LOAD of its address comes.
+    /// The function that gets the record if no LOAD has its address.
     fn adopter(&self) -> Option<u32> {
         let (function, start, size) = self.next?;
         let distance = self.first_entry?.0.checked_sub(start.0)?;
@@ -67,12 +69,12 @@ impl Waiting {
 }
 
 impl Pending {
-    /// Lets a DEBUG_INFO record wait.
-    pub fn debug_info(&mut self, record: &Record<'_>, order: ByteOrder, faults: &mut Tally<Fault>) {
+    /// Adds a DEBUG_INFO record.
+    pub fn debug_info(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
         self.start_batch(faults);
-        let mut content = Reader::new(record.content, order);
+        let mut content = Reader::new(record.content, endian);
         let (Some(address), Some(_count)) = (content.u64().map(Address), content.u64()) else {
-            return faults.add(Fault::DebugInfoUnpaired, record.offset);
+            return faults.add(Issue::JitdumpDebugInfoUnpaired, record.offset);
         };
         let waiting = self.waiting(record.place(), content.u64().map(Address));
         if let Some(replaced) = self.debug_info.insert(address, waiting) {
@@ -81,8 +83,8 @@ impl Pending {
         self.last_debug_info = Some(address);
     }
 
-    /// Lets a DEBUG_INFO2 record wait.
-    pub fn debug_info2(&mut self, layout: Layout, place: Place, faults: &mut Tally<Fault>) {
+    /// Adds a DEBUG_INFO2 record.
+    pub fn debug_info2(&mut self, layout: Layout, place: Place, faults: &mut Tally<Issue>) {
         self.start_batch(faults);
         let replaced = match layout {
             Layout::Positions(address) => {
@@ -93,7 +95,7 @@ impl Pending {
             Layout::Lists => self.next_debug_info2.replace(place),
         };
         if let Some(place) = replaced {
-            faults.add(Fault::DebugInfoUnpaired, place.offset);
+            faults.add(Issue::JitdumpDebugInfoUnpaired, place.offset);
         }
     }
 
@@ -106,17 +108,17 @@ impl Pending {
         }
     }
 
-    /// Lets a JIT_TIER record wait.
-    pub fn tier(&mut self, record: &Record<'_>, faults: &mut Tally<Fault>) {
+    /// Adds a JIT_TIER record.
+    pub fn tier(&mut self, record: &Record<'_>, faults: &mut Tally<Issue>) {
         if let Some(replaced) = self.tier.replace(record.place()) {
-            faults.add(Fault::TierUnpaired, replaced.offset);
+            faults.add(Issue::JitdumpTierUnpaired, replaced.offset);
         }
     }
 
-    /// Lets an UNWINDING_INFO record wait, if it says anything.
-    pub fn unwinding(&mut self, record: &Record<'_>, order: ByteOrder, faults: &mut Tally<Fault>) {
+    /// Adds an UNWINDING_INFO record, unless it is empty.
+    pub fn unwinding(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
         self.drop_unwinding(faults);
-        match Unwinding::parse(record.content, order) {
+        match Unwinding::parse(record.content, endian) {
             Ok(None) => {}
             Ok(Some(unwinding)) => {
                 self.unwinding = Some(PendingUnwinding {
@@ -125,24 +127,24 @@ impl Pending {
                     is_used: false,
                 });
             }
-            Err(NotUnderstood) => faults.add(Fault::BadUnwinding, record.offset),
+            Err(NotUnderstood) => faults.add(Issue::JitdumpBadUnwinding, record.offset),
         }
     }
 
-    /// Drops all that waits.
-    pub fn drop_all(&mut self, faults: &mut Tally<Fault>) {
+    /// Drops all records.
+    pub fn drop_all(&mut self, faults: &mut Tally<Issue>) {
         self.drop_nameless(faults);
         self.drop_unwinding(faults);
         self.drop_before(u64::MAX, faults);
     }
 
-    /// Drops what says nothing of whose it is.
-    pub fn drop_nameless(&mut self, faults: &mut Tally<Fault>) {
+    /// Drops the records without a code address, except unwinding information with absolute addresses.
+    pub fn drop_nameless(&mut self, faults: &mut Tally<Issue>) {
         if let Some(place) = self.next_debug_info2.take() {
-            faults.add(Fault::DebugInfoUnpaired, place.offset);
+            faults.add(Issue::JitdumpDebugInfoUnpaired, place.offset);
         }
         if let Some(place) = self.tier.take() {
-            faults.add(Fault::TierUnpaired, place.offset);
+            faults.add(Issue::JitdumpTierUnpaired, place.offset);
         }
         if self.unwinding.is_some_and(|unwinding| !unwinding.serves_all) {
             self.drop_unwinding(faults);
@@ -150,17 +152,17 @@ impl Pending {
         self.last_debug_info = None;
     }
 
-    /// If LOADs have followed what waits, a new batch starts. What is left of the one before may still find
-    /// its LOAD, as threads may write at the same time; what is older does not.
-    fn start_batch(&mut self, faults: &mut Tally<Fault>) {
+    /// Starts a new batch if LOADs have followed the pending records. Records of the previous batch are kept,
+    /// because threads may write at the same time and their LOADs may still follow; older ones are dropped.
+    fn start_batch(&mut self, faults: &mut Tally<Issue>) {
         if std::mem::take(&mut self.has_loaded) {
             self.drop_before(self.batch, faults);
             self.batch = self.batch.saturating_add(1);
         }
     }
 
-    /// Drops debug information of the batches before `batch`.
-    fn drop_before(&mut self, batch: u64, faults: &mut Tally<Fault>) {
+    /// Drops debug information of batches before `batch`.
+    fn drop_before(&mut self, batch: u64, faults: &mut Tally<Issue>) {
         let is_old = |_: &Address, waiting: &mut Waiting| waiting.batch < batch;
         let mut lines: Vec<Waiting> = self
             .debug_info
@@ -172,31 +174,31 @@ impl Pending {
             self.give_up(waiting, faults);
         }
         for (_, waiting) in self.debug_info2.extract_if(is_old) {
-            faults.add(Fault::DebugInfoUnpaired, waiting.place.offset);
+            faults.add(Issue::JitdumpDebugInfoUnpaired, waiting.place.offset);
         }
-        // To look for old ones takes as long as there is room for new ones.
+        // A search for old records takes time proportional to the capacity.
         self.debug_info.shrink_to(self.debug_info.len().saturating_mul(2));
         self.debug_info2
             .shrink_to(self.debug_info2.len().saturating_mul(2));
     }
 
-    /// Debug information of an address that is not loaded.
-    fn give_up(&mut self, waiting: Waiting, faults: &mut Tally<Fault>) {
+    /// Handles debug information whose address no LOAD has.
+    fn give_up(&mut self, waiting: Waiting, faults: &mut Tally<Issue>) {
         match waiting.adopter() {
             Some(function) => self.reassigned.push((function, waiting.place)),
-            None => faults.add(Fault::DebugInfoUnpaired, waiting.place.offset),
+            None => faults.add(Issue::JitdumpDebugInfoUnpaired, waiting.place.offset),
         }
     }
 
-    fn drop_unwinding(&mut self, faults: &mut Tally<Fault>) {
+    fn drop_unwinding(&mut self, faults: &mut Tally<Issue>) {
         if let Some(dropped) = self.unwinding.take()
             && !dropped.is_used
         {
-            faults.add(Fault::UnwindingUnpaired, dropped.place.offset);
+            faults.add(Issue::JitdumpUnwindingUnpaired, dropped.place.offset);
         }
     }
 
-    /// The debug information of a function that is loaded, by the number that it gets.
+    /// Takes the DEBUG_INFO record of a function that is being loaded; `function` is the function's index.
     pub fn take_debug_info(&mut self, function: u32, start: Address, size: u32) -> Option<Place> {
         self.has_loaded = true;
         let last = self.last_debug_info.take();
@@ -209,19 +211,20 @@ impl Pending {
         None
     }
 
-    /// The DEBUG_INFO2 record of a function that is loaded.
+    /// Takes the DEBUG_INFO2 record of a function that is being loaded.
     pub fn take_debug_info2(&mut self, start: Address) -> Option<Place> {
         let own = self.debug_info2.remove(&start);
         own.map(|waiting| waiting.place)
             .or_else(|| self.next_debug_info2.take())
     }
 
-    /// The JIT_TIER record of a function that is loaded.
+    /// Takes the JIT_TIER record of a function that is being loaded.
     pub fn take_tier(&mut self) -> Option<Place> {
         self.tier.take()
     }
 
-    /// The unwinding information of a function that is loaded.
+    /// Returns the UNWINDING_INFO record of a function that is being loaded, and keeps it for the next function
+    /// if its addresses are absolute.
     pub fn take_unwinding(&mut self) -> Option<Place> {
         let unwinding = self.unwinding.as_mut()?;
         unwinding.is_used = true;
@@ -232,7 +235,7 @@ impl Pending {
         Some(place)
     }
 
-    /// Functions that get debug information which was not of their address, by their numbers.
+    /// Takes the list of function indexes with DEBUG_INFO records that were written for another address.
     pub fn reassigned(&mut self) -> Vec<(u32, Place)> {
         std::mem::take(&mut self.reassigned)
     }

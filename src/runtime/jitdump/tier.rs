@@ -1,16 +1,16 @@
-//! JIT_TIER records: which compiler made the function that is loaded next.
+//! JIT_TIER records: the compiler tier of the next function to be loaded.
 //!
-//! samply's author named the record (number 827346260) and said that it has a tier's name and the index of a
-//! colour. No runtime is known to write it, and no layout was published. This is read:
+//! samply's author defined the record (type 827346260) as the name of a tier and the index of a colour. No
+//! known runtime writes it, and its layout was never published. This layout is accepted:
 //!
 //! ```text
-//! u32 colour     may be left out
-//! name           UTF-8, NUL-terminated, followed by nothing but NULs
+//! u32 colour     optional
+//! name           UTF-8, NUL-terminated, followed only by NULs
 //! ```
 
-/// The tier's name; `None` if the content is something else.
+/// Returns the name of the tier; `None` if the content does not have this layout.
 pub fn parse(content: &[u8]) -> Option<&[u8]> {
-    /// No compiler has a longer name.
+    /// Longer than any compiler's name, in bytes.
     const MAX_NAME: usize = 64;
     let name = |bytes: &'_ [u8]| {
         let end = memchr::memchr(0, bytes).filter(|end| (1..=MAX_NAME).contains(end))?;

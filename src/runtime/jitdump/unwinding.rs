@@ -1,47 +1,47 @@
-//! UNWINDING_INFO records: where in them the `.eh_frame` is, and to which address it belongs.
+//! UNWINDING_INFO records: the location of the `.eh_frame` section in a record and in memory.
 
 use gimli::constants as dw;
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::units::Address;
 
-/// An `.eh_frame` as a runtime wrote it, not relocated.
+/// An `.eh_frame` section as a runtime wrote it, not relocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unwinding<'a> {
-    /// The section.
+    /// Bytes of the section.
     pub eh_frame: &'a [u8],
-    /// Where it lies, which its pc-relative pointers count from.
+    /// Address of the section in memory, the base of its pc-relative pointers.
     pub placement: Placement,
 }
 
-/// Where an `.eh_frame` lies in memory.
+/// Address of an `.eh_frame` section in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// So many bytes behind the end of the code of its function, once that end is rounded up to a multiple of
-    /// 8: perf inject puts it there, and runtimes that know perf count on it.
+    /// Offset in bytes from the end of the function's code, after that end is rounded up to a multiple of 8.
+    /// perf inject puts the section there, and runtimes that write for perf rely on it.
     BehindCode(u64),
-    /// At this address.
+    /// Absolute address.
     At(Address),
 }
 
-/// The record's content is none of the forms that are known.
+/// The content of an UNWINDING_INFO record has an unknown layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotUnderstood;
 
-/// What an UNWINDING_INFO record starts with: sizes in bytes.
+/// The sizes at the start of an UNWINDING_INFO record, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
-    /// Of the `.eh_frame` and its header (`unwind_data_size`).
+    /// Size of the `.eh_frame` and its header (`unwind_data_size`).
     pub data: u64,
-    /// Of the `.eh_frame_hdr` (`eh_frame_hdr_size`).
+    /// Size of the `.eh_frame_hdr` (`eh_frame_hdr_size`).
     pub header: u64,
-    /// Of what lies behind the code in memory (`mapped_size`): perf makes the function's map longer by it, over
-    /// whatever is there.
+    /// Size of the data that is mapped after the code (`mapped_size`). perf extends the function's mapping by
+    /// it, even over other mappings.
     pub mapped: u64,
 }
 
 impl Sizes {
-    /// The next ones; `None` where there is less.
+    /// Reads the next three sizes; `None` if the input is too short.
     pub fn read(reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             data: reader.u64()?,
@@ -55,37 +55,36 @@ impl Sizes {
 const HEADER_VERSION: u8 = 1;
 
 impl<'a> Unwinding<'a> {
-    /// Reads the content of an UNWINDING_INFO record; `None` where it says that there is nothing.
+    /// Parses the content of an UNWINDING_INFO record; `Ok(None)` if it has no `.eh_frame`.
     ///
-    /// Quirk: the specification has the `.eh_frame_hdr` first and the `.eh_frame` behind it, and LLVM's ORC
-    /// writes that (capture llvm19-jitlink); perf reads it the other way round, and V8 and CPython write that
-    /// (captures node20, cpython313). The content tells.
+    /// Quirk: in the specification, the `.eh_frame_hdr` precedes the `.eh_frame`, and LLVM's ORC writes this
+    /// order (capture llvm19-jitlink). perf reads the reverse order, and V8 and CPython write it (captures
+    /// node20, cpython313). The content shows which one it is.
     ///
-    /// Quirk: V8 writes a header alone for all code that it has no tables for, which is to say nothing
-    /// (capture node20).
-    pub fn parse(content: &'a [u8], order: ByteOrder) -> Result<Option<Self>, NotUnderstood> {
-        let mut reader = Reader::new(content, order);
-        // What the tables are for, not where they were, is all that matters here, and so not what is mapped.
+    /// Quirk: for code without unwinding tables, V8 writes only a header (capture node20).
+    pub fn parse(content: &'a [u8], endian: ByteOrder) -> Result<Option<Self>, NotUnderstood> {
+        let mut reader = Reader::new(content, endian);
+        // The mapped size is not needed: the data is used wherever it was mapped.
         let sizes = Sizes::read(&mut reader).ok_or(NotUnderstood)?;
         let data = reader.bytes(sizes.data).ok_or(NotUnderstood)?;
         let frame_size = sizes.data.checked_sub(sizes.header).ok_or(NotUnderstood)?;
         if frame_size == 0 {
             return Ok(None);
         }
-        let mut data = Reader::new(data, order);
-        if starts_with_entry(data.rest(), order) {
+        let mut data = Reader::new(data, endian);
+        if starts_with_entry(data.rest(), endian) {
             return Ok(Some(Self {
                 eh_frame: data.bytes(frame_size).ok_or(NotUnderstood)?,
                 placement: Placement::BehindCode(0),
             }));
         }
         let header = data.bytes(sizes.header).ok_or(NotUnderstood)?;
-        if header.first() != Some(&HEADER_VERSION) || !starts_with_entry(data.rest(), order) {
+        if header.first() != Some(&HEADER_VERSION) || !starts_with_entry(data.rest(), endian) {
             return Err(NotUnderstood);
         }
         Ok(Some(Self {
             eh_frame: data.rest(),
-            placement: match eh_frame_address(header, order) {
+            placement: match eh_frame_address(header, endian) {
                 Some(address) => Placement::At(address),
                 None => Placement::BehindCode(sizes.header),
             },
@@ -93,22 +92,22 @@ impl<'a> Unwinding<'a> {
     }
 }
 
-/// What there is in an `.eh_frame`.
+/// Numbers of entries in an `.eh_frame`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entries {
-    /// Entries that others refer to (CIE).
+    /// Number of common information entries (CIE).
     pub common: u64,
-    /// Entries of functions (FDE).
+    /// Number of frame description entries (FDE), one for each function.
     pub functions: u64,
 }
 
 impl Entries {
-    /// Counts the entries up to the mark of the end, or as far as they are whole.
-    pub fn count(eh_frame: &[u8], order: ByteOrder) -> Self {
-        let mut reader = Reader::new(eh_frame, order);
+    /// Counts the entries up to the terminator or the first truncated entry.
+    pub fn count(eh_frame: &[u8], endian: ByteOrder) -> Self {
+        let mut reader = Reader::new(eh_frame, endian);
         let mut entry = || {
             let length = reader.u32().filter(|&length| length > 0)?;
-            Reader::new(reader.bytes(length.into())?, order).u32()
+            Reader::new(reader.bytes(length.into())?, endian).u32()
         };
         let mut found = Self::default();
         while let Some(id) = entry() {
@@ -122,18 +121,18 @@ impl Entries {
     }
 }
 
-/// Whether bytes start with a CIE: an entry whose length fits and whose id is 0.
-fn starts_with_entry(bytes: &[u8], order: ByteOrder) -> bool {
-    let mut reader = Reader::new(bytes, order);
+/// Whether bytes start with a CIE: an entry whose length fits and whose ID is 0.
+fn starts_with_entry(bytes: &[u8], endian: ByteOrder) -> bool {
+    let mut reader = Reader::new(bytes, endian);
     let length = reader.u32();
     let room = reader.rest().len() as u64;
     length.is_some_and(|length| length >= 4 && u64::from(length) <= room) && reader.u32() == Some(0)
 }
 
-/// The address of the `.eh_frame` in its header, where that is absolute; from the Linux Standard Base's
-/// description of `.eh_frame_hdr`.
-fn eh_frame_address(header: &[u8], order: ByteOrder) -> Option<Address> {
-    let mut reader = Reader::new(header, order);
+/// The address of the `.eh_frame` in its header; `None` unless it is absolute. The encoding is that of the
+/// Linux Standard Base's description of `.eh_frame_hdr`.
+fn eh_frame_address(header: &[u8], endian: ByteOrder) -> Option<Address> {
+    let mut reader = Reader::new(header, endian);
     let _version = reader.u8()?;
     let encoding = gimli::DwEhPe(reader.u8()?);
     let _count_and_table = reader.u16()?;
@@ -141,7 +140,7 @@ fn eh_frame_address(header: &[u8], order: ByteOrder) -> Option<Address> {
         return None;
     }
     match encoding.format() {
-        // How wide a plain pointer is, the header itself shows: a table of nothing follows it.
+        // No table follows the pointer, so the header's size shows the width of a plain pointer.
         dw::DW_EH_PE_absptr if header.len() == 8 => reader.u32().map(u64::from),
         dw::DW_EH_PE_udata4 | dw::DW_EH_PE_sdata4 => reader.u32().map(u64::from),
         dw::DW_EH_PE_absptr | dw::DW_EH_PE_udata8 | dw::DW_EH_PE_sdata8 => reader.u64(),
@@ -155,13 +154,13 @@ mod tests {
     use super::*;
 
     const ORDER: ByteOrder = ByteOrder::Little;
-    /// A CIE of eight bytes.
+    /// A CIE of eight bytes after its length.
     const FRAME: [u8; 12] = [8, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
 
     fn content(header: &[u8], data: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for word in [data.len() as u64, header.len() as u64, 0] {
-            ORDER.put_u64(&mut out, word);
+            ORDER.write_u64(&mut out, word);
         }
         out.extend_from_slice(data);
         out.extend_from_slice(&[0; 4]);
@@ -200,8 +199,8 @@ mod tests {
             Err(NotUnderstood)
         );
         assert_eq!(Unwinding::parse(b"short", ORDER), Err(NotUnderstood));
-        let mut lies = content(&header, &FRAME);
-        lies[0] = 0xff;
-        assert_eq!(Unwinding::parse(&lies, ORDER), Err(NotUnderstood));
+        let mut misleading = content(&header, &FRAME);
+        misleading[0] = 0xff;
+        assert_eq!(Unwinding::parse(&misleading, ORDER), Err(NotUnderstood));
     }
 }

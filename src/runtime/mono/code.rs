@@ -1,18 +1,21 @@
-//! The code that a log tells of: which method or helper lies where, from when on.
+//! The code described by a log: methods and helpers with their addresses and load times.
 //!
-//! A method that was compiled is told of twice: as a code buffer, by the thread that has compiled it, at once, and by
-//! name, by the writer thread, some microseconds later. The address joins them. What was compiled ahead of time, and
-//! everything before data version 8, has its name only; a few methods have none.
+//! A method that is compiled at run time is logged twice. The thread that compiles it writes a code buffer
+//! event at once. The writer thread writes its name some microseconds later. The two events are matched by
+//! address. Methods compiled ahead of time, and all methods before data version 8, have only the event with
+//! the name. A few methods have no name.
 //!
-//! Quirk: what a thread calls right after it was compiled, the writer thread often names before it knows where its code
-//! is, and then never tells (Mono 6.8 with the options `jit` and `calls`, capture mono-calls; Work.Program:Worker is such
-//! a method). The code buffer has no name then, and the method no code. A thread that compiles a method because it is
-//! called enters it next, so what it enters for the first time right after a code buffer was made is taken for what is
-//! in that, if neither of the two has another.
+//! Quirk: if a thread calls a method right after it was compiled, the writer thread often names it before the
+//! address of its code is available, and then never logs the address (Mono 6.8 with the options `jit` and
+//! `calls`, capture mono-calls; Work.Program:Worker is such a method). The code buffer then has no name, and
+//! the method has no code. A thread that compiles a method because of a call enters that method next. So if
+//! the first call after a code buffer is also the first entry of a method, the method is matched with the
+//! code buffer, unless one of them has another match.
 //!
-//! When code goes is told by [`Unload`]s alone, and which code that is, is not: no event joins a method with its
-//! class, image or domain. So code stays until other code is put there, as in all files of runtimes; what comes to
-//! lie at the addresses of unloaded code before that would be named after it.
+//! [`Unload`]s are the only events about the end of code, but they do not identify it: no event connects a
+//! method with its class, image or domain. So code stays until other code is loaded at its addresses, as in
+//! the files of all runtimes. Anything else that uses the addresses of unloaded code before that gets the old
+//! name.
 
 use crate::hash::{HashMap, HashSet};
 use crate::runtime::mono::Names;
@@ -21,29 +24,29 @@ use crate::runtime::mono::event::{CodeBufferKind, Event, Kind, Metadata, Method,
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::units::{Address, AddressRange};
 
-/// Some code.
+/// A function of a log: a method or a helper with its code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function<'a> {
-    /// Where it is.
+    /// Address range of the code.
     pub range: AddressRange,
-    /// From when on.
+    /// Time at which the code was loaded.
     pub time: RuntimeTime,
-    /// The thread that compiled it, or the one that told.
+    /// Thread that compiled the code, or the thread that logged it.
     pub thread: ThreadId,
-    /// What it is.
+    /// Kind of code.
     pub kind: CodeBufferKind,
-    /// Whether it was compiled while the program ran, not ahead of time. Before data version 8 nothing tells, and
-    /// this is false.
+    /// Whether the code was compiled at run time, not ahead of time. Always false before data version 8,
+    /// which does not record this.
     pub is_compiled: bool,
-    /// What it is called, and the method; generic methods share code, which then has several names. A method that the
-    /// log has no name for has none.
+    /// The methods of the code with their names. Generic methods share code, which then has several names.
+    /// Empty for methods without a name in the log.
     pub methods: Vec<(Method, &'a [u8])>,
-    /// The name of a trampoline that has one.
+    /// Name of a specific trampoline; otherwise empty.
     trampoline: &'a [u8],
 }
 
 impl<'a> Function<'a> {
-    /// What to call it: the first of its methods, in brackets what it is if it is none.
+    /// Returns the name of the first method or, for code that is not a method, its kind in brackets.
     pub fn name(&self) -> Option<Vec<u8>> {
         if let Some((_, name)) = self.methods.first() {
             return Some(name.to_vec());
@@ -65,16 +68,16 @@ impl<'a> Function<'a> {
     }
 }
 
-/// Something went, and maybe code with it.
+/// An unload event, which may have freed code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unload {
-    /// When.
+    /// Time of the event.
     pub time: RuntimeTime,
-    /// What.
+    /// What was unloaded.
     pub what: Unloaded,
 }
 
-/// What was unloaded.
+/// An unloaded part of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unloaded {
     /// A domain.
@@ -87,7 +90,7 @@ pub enum Unloaded {
     Class(Pointer),
 }
 
-/// The code in a log.
+/// The code of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Code<'a> {
     functions: Vec<Function<'a>>,
@@ -97,43 +100,44 @@ pub struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    /// All code, in the order of time.
+    /// Returns all functions, in time order.
     pub fn functions(&self) -> &[Function<'a>] {
         &self.functions
     }
 
-    /// One of them.
+    /// Returns the function at an index.
     pub fn function(&self, number: u32) -> Option<&Function<'a>> {
         self.functions.get(usize::try_from(number).ok()?)
     }
 
-    /// Where one of them is.
+    /// Returns the address range of the function at an index.
     pub fn range(&self, number: u32) -> Option<AddressRange> {
         self.function(number).map(|function| function.range)
     }
 
-    /// What happened to them, in the order of time.
+    /// Returns the events of all functions, in time order.
     pub fn events(&self) -> &[CodeEvent] {
         &self.events
     }
 
-    /// What was unloaded, in the order of the file.
+    /// Returns the unload events, in file order.
     pub fn unloads(&self) -> &[Unload] {
         &self.unloads
     }
 
-    /// How many methods and helpers were told of without a size, or with one that leaves the address space.
+    /// Returns the number of methods and helpers without a size, or with a size that exceeds the address
+    /// space.
     pub fn without_range(&self) -> u64 {
         self.without_range
     }
 }
 
-/// What one event tells of code.
+/// Code information from one event.
 #[derive(Clone, Copy, Debug)]
-struct Told<'a> {
+struct CodeInfo<'a> {
     start: Address,
     time: RuntimeTime,
-    /// The method and its name; `None` of a code buffer.
+    /// Method and its name; `None` for a code buffer.
     method: Option<(Method, &'a [u8])>,
     size: u64,
     thread: ThreadId,
@@ -141,30 +145,30 @@ struct Told<'a> {
     trampoline: &'a [u8],
 }
 
-impl Told<'_> {
+impl CodeInfo<'_> {
     fn is_named(&self) -> bool {
         self.method.is_some()
     }
 }
 
-/// Collects what events tell of code.
+/// Collects code information from events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collector<'a> {
-    told: Vec<Told<'a>>,
+    infos: Vec<CodeInfo<'a>>,
     unloads: Vec<Unload>,
-    /// Of each thread, the code buffer of a method that it has made, and when, if it has done nothing since.
+    /// The code buffer that each thread has made for a method, with its time, until the thread's next call.
     made: HashMap<ThreadId, (Address, RuntimeTime)>,
-    /// Methods that were entered right after that.
+    /// Methods that were entered right after that, with the address and time of the code buffer.
     entered_after: Vec<(Method, Address, RuntimeTime)>,
     entered: FirstEntries,
 }
 
-/// When methods were entered first. The buffers of several threads are not in the order of time.
+/// Times of the first entries of methods. Buffers of different threads are not in time order.
 #[derive(Clone, Debug)]
 struct FirstEntries {
     all: HashMap<Method, RuntimeTime>,
-    /// Some of them that came lately, and when: most calls are of few methods, and to look for each of them in `all` takes
-    /// as long as all else.
+    /// Cache of recent entries in `all`. Most calls are to few methods, and searching `all` for each call
+    /// would take as long as everything else.
     recent: Vec<(Method, RuntimeTime)>,
 }
 
@@ -178,11 +182,11 @@ impl Default for FirstEntries {
 }
 
 impl FirstEntries {
-    /// A power of two.
+    /// Number of cached entries; a power of two.
     const RECENT: usize = 1 << 10;
 
     fn add(&mut self, method: Method, time: RuntimeTime) {
-        // Methods are objects of the runtime, which lie 8 bytes apart at least.
+        // Methods are objects of the runtime, which are at least 8 bytes apart.
         let place = (method.0 >> 3) as usize & Self::RECENT.saturating_sub(1);
         if let Some(recent) = self.recent.get_mut(place) {
             let (known, since) = *recent;
@@ -197,10 +201,10 @@ impl FirstEntries {
 }
 
 impl<'a> Collector<'a> {
-    /// Takes an event that is no call.
+    /// Adds an event that is not a call.
     pub(super) fn add(&mut self, event: &Event<'a>) {
         let Event { time, thread, .. } = *event;
-        let buffer = Told {
+        let buffer = CodeInfo {
             start: Address(0),
             time,
             method: None,
@@ -215,7 +219,7 @@ impl<'a> Collector<'a> {
                 code,
                 size,
                 name,
-            } => self.told.push(Told {
+            } => self.infos.push(CodeInfo {
                 start: code,
                 size,
                 method: Some((method, name)),
@@ -230,7 +234,7 @@ impl<'a> Collector<'a> {
                 if kind == CodeBufferKind::Method {
                     self.made.insert(thread, (start, time));
                 }
-                self.told.push(Told {
+                self.infos.push(CodeInfo {
                     start,
                     size,
                     kind,
@@ -255,7 +259,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes a call by a thread.
+    /// Adds a call made by a thread.
     #[inline]
     pub(super) fn add_call(&mut self, thread: ThreadId, call: Call) {
         if call.is_enter {
@@ -269,28 +273,29 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Joins what was told; `pid` is the process of the log, and `names` what it calls methods.
+    /// Merges the collected information into functions. `pid` is the process ID of the log; `names` resolves
+    /// methods.
     pub(super) fn finish(mut self, pid: u32, names: &Names<'a>) -> Code<'a> {
-        self.told
-            .sort_by_key(|told| (told.start, told.time, told.is_named()));
+        self.infos
+            .sort_by_key(|infos| (infos.start, infos.time, infos.is_named()));
         let mut functions: Vec<Function<'a>> = Vec::new();
         let mut without_range = 0_u64;
-        for told in self.told {
-            if functions.last_mut().is_some_and(|last| join(last, &told)) {
+        for infos in self.infos {
+            if functions.last_mut().is_some_and(|last| join(last, &infos)) {
                 continue;
             }
-            let Some(range) = AddressRange::new(told.start, told.size) else {
+            let Some(range) = AddressRange::new(infos.start, infos.size) else {
                 without_range = without_range.saturating_add(1);
                 continue;
             };
             functions.push(Function {
                 range,
-                time: told.time,
-                thread: told.thread,
-                kind: told.kind,
-                is_compiled: !told.is_named(),
-                methods: told.method.into_iter().collect(),
-                trampoline: told.trampoline,
+                time: infos.time,
+                thread: infos.thread,
+                kind: infos.kind,
+                is_compiled: !infos.is_named(),
+                methods: infos.method.into_iter().collect(),
+                trampoline: infos.trampoline,
             });
         }
         let entered_first = self.entered_after.iter().filter(|&&(method, _, made)| {
@@ -319,8 +324,8 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Names functions that have no name by the methods that were entered, for the first time, right after they were made, as
-/// far as these have no code.
+/// Names functions without a name after the method that was entered for the first time right after the
+/// function was compiled, if that method has no code.
 fn name_by_calls<'a>(
     functions: &mut [Function<'a>],
     entered_first: impl Iterator<Item = (Method, Address)>,
@@ -328,7 +333,7 @@ fn name_by_calls<'a>(
 ) {
     let with_code = functions.iter().flat_map(|function| &function.methods);
     let with_code: HashSet<Method> = with_code.map(|&(method, _)| method).collect();
-    // The functions are in the order of their addresses still.
+    // The functions are still sorted by address.
     for (method, start) in entered_first {
         let place = functions.partition_point(|function| function.range.start < start);
         if let Some(function) = functions.get_mut(place)
@@ -343,17 +348,17 @@ fn name_by_calls<'a>(
     }
 }
 
-/// Adds to a function what is told of it once more; `false` if that is another one at its place.
-fn join<'a>(last: &mut Function<'a>, told: &Told<'a>) -> bool {
-    let is_same = last.range.start == told.start
-        && last.kind == told.kind
-        && (last.range.size() == told.size || told.size == 0);
+/// Merges information into the function that it repeats; returns `false` if it is about other code.
+fn join<'a>(last: &mut Function<'a>, infos: &CodeInfo<'a>) -> bool {
+    let is_same = last.range.start == infos.start
+        && last.kind == infos.kind
+        && (last.range.size() == infos.size || infos.size == 0);
     // A second code buffer is other code.
-    let is_repeated = !told.is_named() && last.is_compiled;
+    let is_repeated = !infos.is_named() && last.is_compiled;
     if !is_same || is_repeated {
         return false;
     }
-    match told.method {
+    match infos.method {
         Some(method) => last.methods.push(method),
         None => last.is_compiled = true,
     }

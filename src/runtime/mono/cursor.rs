@@ -1,42 +1,42 @@
-//! The numbers and strings that events are made of.
+//! Decodes the numbers and strings of events.
 
+use crate::diagnostics::Issue;
 use crate::runtime::mono::event::{Method, Object};
-use crate::runtime::mono::log::Fault;
 use crate::units::Address;
 
-/// How many bytes a number of 64 bits has at most, seven bits to each.
+/// Maximum size of a 64-bit number in bytes, with seven bits per byte.
 const MAX_NUMBER: usize = 10;
 
-/// The bits of a byte that belong to the number; the highest one says that more follow.
+/// Bits of a byte that belong to the number. The highest bit means that more bytes follow.
 const BITS: u8 = 0x7f;
 
-/// What a buffer's values are to be added to, and which form they have.
+/// Base values and format variants of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encoding {
     /// Data version.
     pub version: u8,
-    /// Whether roots have addresses, not kinds.
+    /// Whether roots have addresses instead of kinds.
     pub roots_have_addresses: bool,
-    /// The bits that a pointer of the program has.
+    /// Valid bits of a pointer of the program.
     pub mask: u64,
-    /// What pointers are counted from.
+    /// Base of pointers.
     pub pointer_base: u64,
-    /// What objects are counted from, in units of 8 bytes.
+    /// Base of objects, in units of 8 bytes.
     pub object_base: u64,
 }
 
 impl Encoding {
-    /// The pointer at a distance from the base.
+    /// Returns the pointer at a distance from the base.
     pub fn pointer(&self, distance: u64) -> u64 {
         self.pointer_base.wrapping_add(distance) & self.mask
     }
 
-    /// The object at a distance from the base.
+    /// Returns the object at a distance from the base.
     pub fn object(&self, distance: u64) -> Object {
         Object((self.object_base.wrapping_add(distance) << 3) & self.mask)
     }
 
-    /// The method of which that is the value.
+    /// Returns the method for a decoded value.
     pub fn method(&self, value: u64) -> Method {
         Method(value & self.mask)
     }
@@ -49,50 +49,51 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Starts at the first of `bytes`.
+    /// Starts at the first byte of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// What has not been read yet.
+    /// Returns the bytes that have not been read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// A byte.
+    /// Reads a byte.
     #[inline]
-    pub fn byte(&mut self) -> Result<u8, Fault> {
-        let (&byte, rest) = self.rest.split_first().ok_or(Fault::CutEvent)?;
+    pub fn byte(&mut self) -> Result<u8, Issue> {
+        let (&byte, rest) = self.rest.split_first().ok_or(Issue::MonoCutEvent)?;
         self.rest = rest;
         Ok(byte)
     }
 
-    /// Eight bytes.
-    pub fn double(&mut self) -> Result<f64, Fault> {
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Fault::CutEvent)?;
+    /// Reads a floating-point number of eight bytes.
+    pub fn double(&mut self) -> Result<f64, Issue> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Issue::MonoCutEvent)?;
         self.rest = rest;
         Ok(f64::from_le_bytes(*bytes))
     }
 
-    /// A number without a sign.
+    /// Reads an unsigned number.
     #[inline]
-    pub fn unsigned(&mut self) -> Result<u64, Fault> {
+    pub fn unsigned(&mut self) -> Result<u64, Issue> {
         match self.short() {
             Some((value, _)) => Ok(value),
             None => self.long(false),
         }
     }
 
-    /// A number with a sign, as what is to be added, modulo 2^64.
+    /// Reads a signed number as a value to add modulo 2^64.
     #[inline]
-    pub fn signed(&mut self) -> Result<u64, Fault> {
+    pub fn signed(&mut self) -> Result<u64, Issue> {
         match self.short() {
             Some((value, size)) => Ok(sign_extended(value, size)),
             None => self.long(true),
         }
     }
 
-    /// A number of up to three bytes, as nearly all are, and how many bits it has. Any other is not read.
+    /// Reads a number of up to three bytes, as nearly all are, and returns it with its size in bits. Longer
+    /// numbers are not read.
     #[inline]
     fn short(&mut self) -> Option<(u64, u32)> {
         let bits = |byte: u8| u64::from(byte & BITS);
@@ -106,9 +107,9 @@ impl<'a> Cursor<'a> {
         Some((value, size))
     }
 
-    /// A number of any length, with a sign or without.
+    /// Reads a signed or unsigned number of any length.
     #[inline(never)]
-    fn long(&mut self, is_signed: bool) -> Result<u64, Fault> {
+    fn long(&mut self, is_signed: bool) -> Result<u64, Issue> {
         let mut value = 0;
         let mut shift = 0_u32;
         for _ in 0..MAX_NUMBER {
@@ -117,55 +118,55 @@ impl<'a> Cursor<'a> {
             value |= u64::from(bits).wrapping_shl(shift);
             shift = shift.saturating_add(7);
             if byte <= BITS {
-                // All bits of the last byte but the lowest are beyond 64.
+                // Only the lowest bit of the last byte fits into 64 bits.
                 let is_too_large = shift > u64::BITS && bits > 1 && !(is_signed && bits == BITS);
                 return match is_signed {
-                    _ if is_too_large => Err(Fault::LongNumber),
+                    _ if is_too_large => Err(Issue::MonoLongNumber),
                     true => Ok(sign_extended(value, shift)),
                     false => Ok(value),
                 };
             }
         }
-        Err(Fault::LongNumber)
+        Err(Issue::MonoLongNumber)
     }
 
-    /// The bytes up to the next NUL.
-    pub fn string(&mut self) -> Result<&'a [u8], Fault> {
-        let end = memchr::memchr(0, self.rest).ok_or(Fault::UnendedString)?;
-        let (string, rest) = self.rest.split_at_checked(end).ok_or(Fault::UnendedString)?;
+    /// Reads the bytes up to the next NUL.
+    pub fn string(&mut self) -> Result<&'a [u8], Issue> {
+        let end = memchr::memchr(0, self.rest).ok_or(Issue::MonoUnendedString)?;
+        let (string, rest) = self.rest.split_at_checked(end).ok_or(Issue::MonoUnendedString)?;
         self.rest = rest.get(1..).unwrap_or_default();
         Ok(string)
     }
 
-    /// How many of something follow, each of which has `size` bytes at least.
-    pub fn count(&mut self, size: u64) -> Result<u64, Fault> {
+    /// Reads the number of elements that follow, each of which takes at least `size` bytes.
+    pub fn count(&mut self, size: u64) -> Result<u64, Issue> {
         let count = self.unsigned()?;
         match count.checked_mul(size) {
             Some(bytes) if bytes <= self.rest.len() as u64 => Ok(count),
-            _ => Err(Fault::BadCount),
+            _ => Err(Issue::MonoBadCount),
         }
     }
 
-    /// An address of code or the like.
+    /// Reads an address.
     #[inline]
-    pub fn address(&mut self, encoding: &Encoding) -> Result<Address, Fault> {
+    pub fn address(&mut self, encoding: &Encoding) -> Result<Address, Issue> {
         Ok(Address(encoding.pointer(self.signed()?)))
     }
 
-    /// An object.
+    /// Reads an object.
     #[inline]
-    pub fn object(&mut self, encoding: &Encoding) -> Result<Object, Fault> {
+    pub fn object(&mut self, encoding: &Encoding) -> Result<Object, Issue> {
         Ok(encoding.object(self.signed()?))
     }
 
-    /// The bytes that were read since the cursor was as `before`.
+    /// Returns the bytes read since the cursor was at `before`.
     pub fn since(&self, before: Self) -> &'a [u8] {
         let read = before.rest.len().saturating_sub(self.rest.len());
         before.rest.get(..read).unwrap_or_default()
     }
 }
 
-/// A number of `size` bits, the highest of which is its sign.
+/// Extends the sign of a number of `size` bits.
 #[inline]
 fn sign_extended(value: u64, size: u32) -> u64 {
     let unused = u64::BITS.saturating_sub(size);
@@ -176,7 +177,8 @@ fn sign_extended(value: u64, size: u32) -> u64 {
         .cast_unsigned()
 }
 
-/// The last number with a sign in `bytes`, and what is before it. They have been read from the front before.
+/// Decodes the last signed number in `bytes` and returns it with the bytes before it. The numbers must be
+/// valid.
 pub fn last_signed(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (_, before) = bytes.split_last()?;
     let start = before.iter().rposition(|&byte| byte <= BITS);
@@ -191,8 +193,8 @@ mod tests {
 
     use gimli::{EndianSlice, LittleEndian, Reader as _};
 
-    /// Numbers of up to eleven bytes, each byte of which is one of those that matter, with more bytes behind them, or
-    /// without; and all beginnings of them.
+    /// Numbers of up to eleven bytes, made of the interesting byte values, with and without trailing bytes,
+    /// and all prefixes of them.
     fn encoded() -> impl Iterator<Item = Vec<u8>> {
         const MIDDLE: [u8; 5] = [0x80, 0x81, 0xc0, 0xd5, 0xff];
         const LAST: [u8; 7] = [0x00, 0x01, 0x02, 0x3f, 0x40, 0x7e, 0x7f];
@@ -234,7 +236,7 @@ mod tests {
             match (theirs.read_sleb128(), ours.signed()) {
                 (Ok(theirs), Ok(ours)) => assert_eq!(ours.cast_signed(), theirs, "{bytes:x?}"),
                 (Err(_), Err(_)) => continue,
-                // What is added modulo 2^64 may as well be 2^63.
+                // A value to add modulo 2^64 may also be 2^63.
                 (Err(_), Ok(ours)) => {
                     assert!(
                         bytes.get(9) == Some(&1) && ours >= 1 << 63,

@@ -1,20 +1,20 @@
-//! From the bytes of a buffer to events.
+//! Decodes the bytes of a buffer into events.
 //!
-//! The first byte of an event has its type in the lower half and a subtype or flags in the upper one. What follows
-//! changed with the data versions: each place where it did says so. Types are taken in the versions whose writers
-//! know them; of the types themselves, each version is taken to have all subtypes.
+//! The low half of an event's first byte is its type; the high half is a subtype or flags. The rest depends
+//! on the data version, as noted at each difference. A type is accepted only in the data versions that have
+//! it. Its subtypes are accepted in all of these, except for mapped files in samples.
 
 mod measured;
 mod memory;
 mod program;
 
+use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::cursor::{Cursor, Encoding};
 use crate::runtime::mono::event::{Event, Kind, Method, Pointer, ThreadId, TypeReference};
 use crate::runtime::mono::list::{Form, Frames};
-use crate::runtime::mono::log::Fault;
 
-// Types.
+// Event types.
 const ALLOCATION: u8 = 0;
 const COLLECTION: u8 = 1;
 const METADATA: u8 = 2;
@@ -27,41 +27,41 @@ const RUNTIME: u8 = 8;
 const COVERAGE: u8 = 9;
 const META: u8 = 10;
 
-// Types with their subtypes, of calls.
+// Event types with the subtypes of calls.
 const LEAVE: u8 = METHOD | 0x10;
 const ENTER: u8 = METHOD | 0x20;
 const EXCEPTION_LEAVE: u8 = METHOD | 0x30;
 
-/// The data version that made many things plain: all events have a time, methods of stacks are counted like those of
-/// events, flags that were always 0 are gone, and small numbers are single bytes.
+/// Data version that simplified the format. Since then, all events have a time, methods in stacks use the
+/// same base as those in events, flags that were always 0 are gone, and small numbers are single bytes.
 const PLAIN: u8 = 13;
 
-/// The data version in which types of objects are vtables.
+/// First data version in which the type of an object is a vtable.
 const WITH_VTABLES: u8 = 15;
 
-/// The flag of a subtype that says that a stack follows, for exceptions and locks.
+/// Flag in the subtype of exceptions and locks: a stack follows.
 const WITH_STACK: u8 = 0x80;
 
-/// A method was entered or left, as most events tell of a log that has calls.
+/// An entry or exit of a method. These are most of the events of a log with calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Call {
-    /// When.
+    /// Time of the event.
     pub(super) time: RuntimeTime,
-    /// Which.
+    /// The method that was entered or left.
     pub(super) method: Method,
-    /// Which of the two.
+    /// Whether the method was entered.
     pub(super) is_enter: bool,
 }
 
-/// Reads events one by one.
+/// Decodes events one by one.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder<'a> {
     cursor: Cursor<'a>,
     encoding: Encoding,
     thread: ThreadId,
-    /// That of the last event.
+    /// Time of the last event, in nanoseconds.
     time: u64,
-    /// The last method that was named.
+    /// Last method that was decoded.
     method: u64,
 }
 
@@ -82,14 +82,14 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub(super) fn left(&self) -> usize {
         self.cursor.rest().len()
     }
 
-    /// The next event, which starts at `offset` of the file.
+    /// Decodes the next event, which starts at `offset` in the file.
     #[inline]
-    pub(super) fn event(&mut self, offset: u64) -> Result<Event<'a>, Fault> {
+    pub(super) fn event(&mut self, offset: u64) -> Result<Event<'a>, Issue> {
         let head = self.cursor.byte()?;
         let subtype = head & 0xf0;
         let mut own_time = None;
@@ -105,7 +105,7 @@ impl<'a> Decoder<'a> {
             RUNTIME if self.since(8) => self.code_buffer(subtype)?,
             COVERAGE if self.since(10) && !self.since(16) => self.coverage(subtype)?,
             META if self.since(PLAIN) => self.meta(subtype)?,
-            _ => return Err(Fault::UnknownEvent),
+            _ => return Err(Issue::MonoUnknownEvent),
         };
         Ok(Event {
             time: RuntimeTime(own_time.unwrap_or(self.time)),
@@ -115,9 +115,9 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The next event, if it is a call; any other stays, to be read by [`Self::event`], and so does a damaged one.
+    /// Decodes the next event if it is a valid call. Any other event is left for [`Self::event`].
     ///
-    /// An [`Event`] is as large as its largest kind: to make one takes longer than to read a call.
+    /// An [`Event`] is as large as its largest kind, so creating one takes longer than decoding a call.
     #[inline]
     pub(super) fn call(&mut self) -> Option<Call> {
         let mut cursor = self.cursor;
@@ -136,36 +136,36 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Whether the log is of this data version or a later one.
+    /// Returns whether the log has this data version or a later one.
     fn since(&self, version: u8) -> bool {
         self.encoding.version >= version
     }
 
-    /// Reads the difference to the last time. It is modulo 2^64: time may step back.
+    /// Reads a time difference and adds it modulo 2^64, as time may step back.
     #[inline]
-    fn advance(&mut self) -> Result<(), Fault> {
+    fn advance(&mut self) -> Result<(), Issue> {
         self.time = self.time.wrapping_add(self.cursor.unsigned()?);
         Ok(())
     }
 
-    /// The same for events that have no time in old versions.
-    fn advance_if_plain(&mut self) -> Result<(), Fault> {
+    /// Reads a time difference of an event that has none before version 13.
+    fn advance_if_plain(&mut self) -> Result<(), Issue> {
         match self.since(PLAIN) {
             true => self.advance(),
             false => Ok(()),
         }
     }
 
-    /// Passes over flags which were always 0 and then dropped.
-    fn skip_old_flags(&mut self) -> Result<(), Fault> {
+    /// Skips flags that were always 0 and were removed in version 13.
+    fn skip_old_flags(&mut self) -> Result<(), Issue> {
         if !self.since(PLAIN) {
             self.cursor.unsigned()?;
         }
         Ok(())
     }
 
-    /// A number that is a byte in version 13 and later.
-    fn small(&mut self) -> Result<u64, Fault> {
+    /// Reads a number that is a single byte since version 13.
+    fn small(&mut self) -> Result<u64, Issue> {
         match self.since(PLAIN) {
             true => Ok(self.cursor.byte()?.into()),
             false => self.cursor.unsigned(),
@@ -173,11 +173,11 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    fn pointer(&mut self) -> Result<Pointer, Fault> {
+    fn pointer(&mut self) -> Result<Pointer, Issue> {
         Ok(Pointer(self.encoding.pointer(self.cursor.signed()?)))
     }
 
-    fn type_reference(&mut self) -> Result<TypeReference, Fault> {
+    fn type_reference(&mut self) -> Result<TypeReference, Issue> {
         let pointer = self.pointer()?;
         Ok(match self.since(WITH_VTABLES) {
             true => TypeReference::VTable(pointer),
@@ -185,8 +185,8 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// A stack, if there is one.
-    fn frames(&mut self, is_there: bool) -> Result<Frames<'a>, Fault> {
+    /// Reads a stack if `is_there` is set.
+    fn frames(&mut self, is_there: bool) -> Result<Frames<'a>, Issue> {
         if !is_there {
             return Ok(Frames::NONE);
         }
@@ -198,13 +198,13 @@ impl<'a> Decoder<'a> {
         Frames::counted(&mut self.cursor, &self.encoding, form, &mut self.method)
     }
 
-    /// Synchronisation points and the like, which are about the log itself.
-    fn meta(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    /// Decodes synchronization points and other events about the log itself.
+    fn meta(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         self.advance()?;
         match subtype {
             0x00 => Ok(Kind::SyncPoint(self.cursor.byte()?)),
             0x10 => Ok(Kind::AotId(self.cursor.string()?)),
-            _ => Err(Fault::UnknownEvent),
+            _ => Err(Issue::MonoUnknownEvent),
         }
     }
 }
@@ -213,8 +213,8 @@ impl<'a> Decoder<'a> {
 mod tests {
     use super::*;
 
-    /// A walk that reads calls by themselves.
-    fn calls_first<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Fault>> {
+    /// Decodes calls separately from other events.
+    fn calls_first<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
         let mut walk = Vec::new();
         while decoder.left() > 0 && !matches!(walk.last(), Some(Err(_))) {
             let head = decoder.cursor.rest()[0];
@@ -237,7 +237,7 @@ mod tests {
         walk
     }
 
-    fn events<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Fault>> {
+    fn events<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
         let mut walk = Vec::new();
         while decoder.left() > 0 && !matches!(walk.last(), Some(Err(_))) {
             walk.push(decoder.event(0));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn calls_read_by_themselves_are_those_that_are_read_as_events() {
-        // calls, and between them events that name methods and times of their own; the last number is too long
+        // Calls, and between them events with methods and times of their own; the last number is too long.
         let content = [
             &b"\x23\x05\x10\x23\x85\x01\x90\x7f\x13\x00\xf0\xff\xff\x01\x33\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x08"[..],
             b"\x43\x01\x18\x20\x30name\0\x13\x02\x00\x10\x03\x08\x04\x20\x02\x08\x08\x23\x01\x08\x0a\x05\x00",
@@ -269,7 +269,10 @@ mod tests {
                 assert_eq!(calls_first(decoder(content)), expected, "{end}");
             }
             let walk = events(decoder(&content));
-            assert!(walk.len() == 12 && walk[11] == Err(Fault::LongNumber), "{walk:?}");
+            assert!(
+                walk.len() == 12 && walk[11] == Err(Issue::MonoLongNumber),
+                "{walk:?}"
+            );
         }
     }
 }

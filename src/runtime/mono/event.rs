@@ -1,105 +1,106 @@
-//! What a log tells of: one type for the events of all data versions.
+//! Events of a log: one type for all data versions.
 //!
-//! Numbers whose meaning this program has no use for, as types of handles, stay what they are in the file.
+//! Numbers that this program does not interpret, such as handle types, keep their values from the file.
 
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::list::{Frames, List};
 use crate::units::Address;
 
-/// A method, by the address of the runtime's `MonoMethod`.
+/// A method, identified by the address of the runtime's `MonoMethod`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Method(pub u64);
 
-/// An object on the managed heap, by its address at that time; collections move objects.
+/// An object on the managed heap, identified by its address at that time. Collections move objects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Object(pub u64);
 
-/// Something else of the runtime, by its address: a class, vtable, image, assembly, domain or context.
+/// Another structure of the runtime, identified by its address: a class, vtable, image, assembly, domain or
+/// context.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Pointer(pub u64);
 
-/// A thread as the operating system's library knows it: a `pthread_t`, not the kernel's number.
+/// A thread, identified by its `pthread_t`, not by the kernel's thread ID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ThreadId(pub u64);
 
-/// One event.
+/// An event of a log.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Event<'a> {
-    /// When: nanoseconds of CLOCK_MONOTONIC. Events that have no time of their own, as some had before data version 13,
-    /// have that of the event before them in their buffer.
+    /// Time in nanoseconds of CLOCK_MONOTONIC. An event without a time, as some are before data version 13,
+    /// has the time of the event before it in the buffer.
     ///
-    /// Times step back where Mono's writer thread tells of methods that other threads compiled.
+    /// Times step back when Mono's writer thread logs methods that other threads compiled.
     pub time: RuntimeTime,
-    /// The thread whose buffer it is in, which for [`Kind::Jit`] and [`Kind::SampleHit`] is the writer's.
+    /// Thread that owns the buffer. For [`Kind::Jit`] and [`Kind::SampleHit`], that is the writer thread.
     pub thread: ThreadId,
-    /// Where it starts in the file, in bytes; in the unpacked file, if it was packed.
+    /// Offset in the file, or in the unpacked data of a packed file, in bytes.
     pub offset: u64,
-    /// What happened.
+    /// Content of the event.
     pub kind: Kind<'a>,
 }
 
-/// What happened. Names are as in the file, without a NUL; stacks are empty where none was taken.
+/// Content of an event. Names are as in the file, without the NUL. Stacks are empty if none was recorded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Kind<'a> {
     /// An object was allocated.
     Allocation {
-        /// Of what type.
+        /// Type of the object.
         class: TypeReference,
-        /// Which.
+        /// The allocated object.
         object: Object,
-        /// Bytes on the heap.
+        /// Size on the heap, in bytes.
         size: u64,
-        /// Where.
+        /// Stack of the allocation.
         frames: Frames<'a>,
     },
-    /// The collector got to some point.
+    /// The garbage collector reached a phase.
     Collection {
-        /// Which.
+        /// The phase.
         phase: CollectionPhase,
-        /// What is collected: 0 for the young objects only.
+        /// Collected generation; 0 for young objects only.
         generation: u64,
     },
-    /// The heap has another size.
+    /// The size of the heap changed.
     HeapResize {
-        /// In bytes.
+        /// New size, in bytes.
         size: u64,
     },
-    /// The collector has moved objects.
+    /// The garbage collector moved objects.
     Moves(List<'a, Move>),
-    /// A handle for an object was made.
+    /// A handle for an object was created.
     HandleCreated {
         /// `MonoGCHandleType`: 0 weak, 1 weak and tracking resurrection, 2 normal, 3 pinned.
         handle_type: u64,
-        /// Which.
+        /// ID of the handle.
         handle: u64,
-        /// For which object.
+        /// Object that the handle refers to.
         object: Object,
-        /// Where.
+        /// Stack of the creation.
         frames: Frames<'a>,
     },
     /// A handle was freed.
     HandleDestroyed {
-        /// As in [`Kind::HandleCreated`].
+        /// Type of the handle, as in [`Kind::HandleCreated`].
         handle_type: u64,
-        /// Which.
+        /// ID of the handle.
         handle: u64,
-        /// Where.
+        /// Stack of the destruction.
         frames: Frames<'a>,
     },
-    /// Finalizers start to run.
+    /// The runtime starts to run finalizers.
     FinalizeStart,
-    /// They have run.
+    /// The runtime finished running finalizers.
     FinalizeEnd,
     /// The finalizer of an object starts.
     FinalizeObjectStart(Object),
-    /// It has run.
+    /// The finalizer of an object ended.
     FinalizeObjectEnd(Object),
-    /// Something of the runtime was loaded, unloaded or named.
+    /// A part of the runtime's metadata was loaded, unloaded or named.
     Metadata {
-        /// Which of these.
+        /// What happened to it.
         stage: Stage,
-        /// What.
+        /// The part of the metadata.
         subject: Metadata<'a>,
     },
     /// A method was entered.
@@ -108,16 +109,16 @@ pub enum Kind<'a> {
     Leave(Method),
     /// A method was left by an exception.
     ExceptionLeave(Method),
-    /// A method has native code, compiled just now or ahead of time.
+    /// A method has native code, compiled at run time or ahead of time.
     ///
-    /// From data version 8 on, the writer thread tells so when it first meets the method, later than
-    /// [`Kind::CodeBuffer`] does.
+    /// From data version 8 on, the writer thread logs this event when it first encounters the method, after
+    /// [`Kind::CodeBuffer`].
     Jit {
-        /// Which.
+        /// The method.
         method: Method,
-        /// Where its code starts.
+        /// Start address of its code.
         code: Address,
-        /// How many bytes it has; 0 if that is not known (from data version 11 on).
+        /// Size of its code in bytes; 0 if unknown (from data version 11 on).
         size: u64,
         /// `Namespace.Class:Method (arguments)`.
         name: &'a [u8],
@@ -126,195 +127,197 @@ pub enum Kind<'a> {
     Throw {
         /// The exception.
         object: Object,
-        /// Where.
+        /// Stack of the throw.
         frames: Frames<'a>,
     },
     /// A clause of a method handles an exception.
     Clause {
         /// `MonoExceptionEnum`: 0 catch, 1 filter, 2 finally, 4 fault.
         clause_type: u64,
-        /// Which of the method's clauses.
+        /// Index of the clause in the method.
         number: u64,
         /// The method.
         method: Method,
         /// The exception, from data version 14 on.
         object: Option<Object>,
     },
-    /// A thread wants a lock that another one has, or has got it.
+    /// A thread waits for a lock, acquired it or failed to.
     Monitor {
-        /// Which of these.
+        /// What happened.
         event: MonitorEvent,
-        /// The object whose lock it is.
+        /// The object that has the lock.
         object: Object,
-        /// Where; before data version 14 for contentions only.
+        /// Stack of the thread; before data version 14 only for contention.
         frames: Frames<'a>,
     },
-    /// A shot of the heap begins.
+    /// A heap shot starts.
     HeapStart,
-    /// It is complete.
+    /// A heap shot ended.
     HeapEnd,
-    /// An object of the heap.
+    /// An object in a heap shot.
     HeapObject {
-        /// Which.
+        /// The object.
         object: Object,
-        /// Of what type.
+        /// Type of the object.
         class: TypeReference,
-        /// Bytes on the heap; 0 where this goes on with the references of the object before.
+        /// Size on the heap, in bytes; 0 if this event continues the references of the previous object.
         size: u64,
-        /// In which generation, from data version 16 on.
+        /// Generation of the object, from data version 16 on.
         generation: Option<u8>,
-        /// What it refers to.
+        /// References from the object to others.
         references: List<'a, Reference>,
     },
-    /// What keeps objects alive.
+    /// Roots that keep objects alive.
     HeapRoots {
-        /// In which collection; until data version 14.
+        /// Collection in which the roots were found; up to data version 14.
         collection: Option<u64>,
         /// The roots.
         roots: List<'a, Root>,
     },
-    /// Memory in which roots are was told to the collector.
+    /// A memory range with roots was registered with the garbage collector.
     RootRegister {
-        /// Where it starts.
+        /// Start address of the range.
         start: Address,
-        /// How many bytes it has.
+        /// Size of the range, in bytes.
         size: u64,
-        /// `MonoGCRootSource`.
+        /// Source of the roots (`MonoGCRootSource`).
         source: u8,
-        /// What `source` needs to know more, as the address of a class.
+        /// Additional information about `source`, such as the address of a class.
         key: Pointer,
-        /// What it is for.
+        /// Description of the roots.
         name: &'a [u8],
     },
-    /// It is no such memory any more.
+    /// A memory range with roots was unregistered.
     RootUnregister {
-        /// Where it starts.
+        /// Start address of the range.
         start: Address,
     },
-    /// The sampler has interrupted a thread. The event's time is that of the sample.
+    /// The sampler interrupted a thread. The event's time is that of the sample.
     SampleHit {
-        /// On what: 1 cycles, … (`MonoProfilerSampleType`); only until data version 13.
+        /// Sampled quantity, such as 1 for cycles (`MonoProfilerSampleType`); up to data version 13.
         sample_type: Option<u64>,
-        /// Which; before data version 11 that of the buffer.
+        /// Sampled thread; before data version 11 the thread of the buffer.
         thread: ThreadId,
-        /// Where it was, and the return addresses above, as far as they were taken; innermost first.
+        /// Instruction pointer and the recorded return addresses, innermost first.
         addresses: List<'a, Address>,
-        /// Its managed methods.
+        /// Stack of managed methods.
         frames: Frames<'a>,
     },
-    /// A function that is not managed.
+    /// A native function.
     NativeSymbol {
-        /// Where it starts.
+        /// Start address of the function.
         start: Address,
-        /// How many bytes it has; 0 if not known.
+        /// Size in bytes; 0 if unknown.
         size: u64,
-        /// Its name.
+        /// Name of the function.
         name: &'a [u8],
     },
-    /// A mapped file; until data version 15.
+    /// A mapped file; up to data version 15.
     NativeBinary {
-        /// Where it is mapped.
+        /// Start address of the mapping.
         start: Address,
-        /// From which of its bytes on.
+        /// Offset of the mapping in the file, in bytes.
         offset: u64,
-        /// How many bytes.
+        /// Size of the mapping, in bytes.
         size: u64,
-        /// Its path.
+        /// Path of the file.
         name: &'a [u8],
     },
-    /// Which counters there are.
+    /// Descriptions of counters.
     CounterDescriptions(List<'a, CounterDescription<'a>>),
-    /// The counters that have changed.
+    /// Counters whose values changed.
     Counters {
-        /// Milliseconds since counters are read, which before data version 13 is the only time.
+        /// Milliseconds since the runtime started to read counters. Only before data version 13, where it is
+        /// the event's only time.
         milliseconds: Option<u64>,
-        /// Their changes.
+        /// The changed counters.
         values: List<'a, CounterChange<'a>>,
     },
-    /// The runtime has made code that is not a method, or a method's.
+    /// The runtime generated the code of a method, or code that is not a method.
     CodeBuffer {
-        /// What it is.
+        /// Kind of code.
         kind: CodeBufferKind,
-        /// Where it starts.
+        /// Start address of the code.
         start: Address,
-        /// How many bytes it has.
+        /// Size of the code, in bytes.
         size: u64,
-        /// What [`CodeBufferKind::SpecificTrampoline`] is called; empty for all others.
+        /// Name of a [`CodeBufferKind::SpecificTrampoline`]; empty for all others.
         name: &'a [u8],
     },
-    /// How much of an assembly was run.
+    /// Coverage of an assembly.
     CoverageAssembly {
-        /// Its name.
+        /// Name of the assembly.
         name: &'a [u8],
-        /// Its identity.
+        /// GUID of the assembly.
         guid: &'a [u8],
-        /// Its file.
+        /// File of the assembly.
         file: &'a [u8],
-        /// How many of its methods.
+        /// Coverage of its methods.
         methods: Covered,
     },
-    /// What the statements of a method belong to.
+    /// Description of a method, to which its covered statements refer.
     CoverageMethod {
-        /// The assembly's name.
+        /// Name of the assembly.
         assembly: &'a [u8],
-        /// The class' name.
+        /// Name of the class.
         class: &'a [u8],
-        /// The method's name.
+        /// Name of the method.
         name: &'a [u8],
-        /// Its signature.
+        /// Signature of the method.
         signature: &'a [u8],
-        /// Its source file.
+        /// Source file of the method.
         file: &'a [u8],
-        /// Its metadata token.
+        /// Metadata token of the method.
         token: u64,
-        /// What its statements know it by.
+        /// ID that its statements use.
         id: u64,
-        /// How many of them there are.
+        /// Number of statements.
         statements: u64,
     },
-    /// How often a statement was run.
+    /// Coverage of a statement.
     CoverageStatement {
-        /// Of which [`Kind::CoverageMethod`].
+        /// ID of the [`Kind::CoverageMethod`].
         method: u64,
-        /// The difference to the IL offset of the statement before.
+        /// IL offset relative to the previous statement.
         offset: u64,
-        /// How often.
+        /// Number of executions.
         count: u64,
-        /// The line, from 1.
+        /// Line, counted from 1.
         line: u64,
-        /// The column, from 1.
+        /// Column, counted from 1.
         column: u64,
     },
-    /// How much of a class was run.
+    /// Coverage of a class.
     CoverageClass {
-        /// The assembly's name.
+        /// Name of the assembly.
         assembly: &'a [u8],
-        /// The class' name.
+        /// Name of the class.
         name: &'a [u8],
-        /// How many of its methods.
+        /// Coverage of its methods.
         methods: Covered,
     },
-    /// All threads' buffers are written up to here: 0 at regular times, 1 before and 2 after the world is stopped.
+    /// The buffers of all threads have been written up to this event. 0 is periodic; 1 is before and 2 after
+    /// a stop of the world.
     SyncPoint(u8),
-    /// The identity of the ahead-of-time compiler's output that the runtime goes with.
+    /// Identity of the ahead-of-time compiler's output that matches the runtime.
     AotId(&'a [u8]),
 }
 
-/// A type of objects: what allocations name changed with data version 15.
+/// Type of an object. Since data version 15, events refer to vtables instead of classes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TypeReference {
-    /// Its class.
+    /// The object's class.
     Class(Pointer),
-    /// Its vtable, which is that of a class in a domain.
+    /// The object's vtable, which represents a class in a domain.
     VTable(Pointer),
 }
 
-/// Points in a collection (`MonoProfilerGCEvent`).
+/// Phase of a garbage collection (`MonoProfilerGCEvent`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CollectionPhase {
-    /// It starts.
+    /// The collection starts.
     Start,
-    /// Marking starts; until data version 13, like the next three.
+    /// Marking starts. This and the next three exist up to data version 13.
     MarkStart,
     /// Marking ends.
     MarkEnd,
@@ -322,233 +325,233 @@ pub enum CollectionPhase {
     ReclaimStart,
     /// Reclaiming ends.
     ReclaimEnd,
-    /// It ends.
+    /// The collection ends.
     End,
     /// Threads are about to be stopped.
     PreStopWorld,
-    /// They are stopped.
+    /// Threads are stopped.
     PostStopWorld,
-    /// They are about to run again.
+    /// Threads are about to be resumed.
     PreStartWorld,
-    /// They run again.
+    /// Threads are resumed.
     PostStartWorld,
-    /// Threads are about to be stopped, and the lock for that is taken.
+    /// Threads are about to be stopped, and the lock for that is held.
     PreStopWorldLocked,
-    /// Threads run again, and the lock is free.
+    /// Threads are resumed, and the lock is released.
     PostStartWorldUnlocked,
-    /// Another number.
+    /// Unknown phase, with its number in the file.
     Other(u64),
 }
 
-/// What happens to a lock (`MonoProfilerMonitorEvent`).
+/// What happened to a lock (`MonoProfilerMonitorEvent`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MonitorEvent {
-    /// A thread waits.
+    /// A thread waits for the lock.
     Contention,
-    /// It has got it.
+    /// The thread acquired the lock.
     Done,
-    /// It has given up.
+    /// The thread failed to acquire the lock.
     Fail,
-    /// Another number.
+    /// Unknown event, with its number in the file.
     Other(u8),
 }
 
-/// What a [`Kind::Metadata`] says of its subject.
+/// What happened to the subject of a [`Kind::Metadata`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stage {
-    /// Its name. For a class or image that has no other event, that it is loaded.
+    /// The subject was named. A class or image with no other event is loaded.
     Name,
-    /// It is about to be loaded.
+    /// Loading starts.
     LoadStart,
-    /// It is loaded.
+    /// Loading is complete.
     LoadEnd,
-    /// It is about to be unloaded.
+    /// Unloading starts.
     UnloadStart,
-    /// It is unloaded.
+    /// Unloading is complete.
     UnloadEnd,
-    /// It could not be loaded.
+    /// Loading failed.
     LoadError,
 }
 
-/// What of the runtime a [`Kind::Metadata`] is about.
+/// The subject of a [`Kind::Metadata`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Metadata<'a> {
     /// A class.
     Class {
-        /// Which.
+        /// The class.
         class: Pointer,
-        /// Of which image.
+        /// Image that contains the class.
         image: Pointer,
-        /// Its full name.
+        /// Full name of the class.
         name: &'a [u8],
     },
     /// A file with code.
     Image {
-        /// Which.
+        /// The image.
         image: Pointer,
-        /// Its path.
+        /// Path of the image.
         name: &'a [u8],
-        /// The identity of its content, from data version 16 on; else empty.
+        /// Module version ID (MVID), which identifies the content; from data version 16 on, otherwise empty.
         mvid: &'a [u8],
     },
     /// An assembly.
     Assembly {
-        /// Which.
+        /// The assembly.
         assembly: Pointer,
-        /// Its image, from data version 14 on.
+        /// Image of the assembly, from data version 14 on.
         image: Option<Pointer>,
-        /// Its full name.
+        /// Full name of the assembly.
         name: &'a [u8],
     },
     /// An application domain.
     Domain {
-        /// Which.
+        /// The domain.
         domain: Pointer,
-        /// Its name, for [`Stage::Name`].
+        /// Name of the domain; only for [`Stage::Name`].
         name: &'a [u8],
     },
     /// A thread.
     Thread {
-        /// Which.
+        /// The thread.
         thread: ThreadId,
-        /// Its name, for [`Stage::Name`].
+        /// Name of the thread; only for [`Stage::Name`].
         name: &'a [u8],
     },
     /// A context.
     Context {
-        /// Which.
+        /// The context.
         context: Pointer,
-        /// In which domain.
+        /// Domain of the context.
         domain: Pointer,
     },
-    /// What a class is in a domain.
+    /// A vtable: a class in a domain.
     VTable {
-        /// Which.
+        /// The vtable.
         vtable: Pointer,
-        /// In which domain; 0 if in all.
+        /// Domain of the vtable; 0 for all domains.
         domain: Pointer,
-        /// Which class.
+        /// Class of the vtable.
         class: Pointer,
     },
 }
 
-/// What code the runtime makes beside methods (`MonoProfilerCodeBufferType`).
+/// Kind of generated code (`MonoProfilerCodeBufferType`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CodeBufferKind {
-    /// A method's code. Until data version 13 numbers were one higher, and 0 was something unknown.
+    /// A method. Up to data version 13, IDs of kinds were one higher, and 0 was an unknown kind.
     Method,
-    /// Compiles a method when it is called; until data version 16.
+    /// Compiles a method when it is called; up to data version 16.
     MethodTrampoline,
-    /// Passes what is in a box to a method of a value type.
+    /// Passes a boxed value to a method of a value type.
     UnboxTrampoline,
-    /// Chooses among methods of interfaces.
+    /// Selects the implementation of an interface method.
     InterfaceTrampoline,
-    /// Passes what generic code needs to know of its types.
+    /// Passes the type information that generic code needs.
     GenericsTrampoline,
-    /// One that has a name of its own.
+    /// A trampoline with a name.
     SpecificTrampoline,
-    /// Something small without a better word for it.
+    /// Other small helper code.
     Helper,
-    /// Takes a lock; until data version 16.
+    /// Acquires a lock; up to data version 16.
     Monitor,
     /// Calls a delegate.
     DelegateInvoke,
     /// Throws exceptions and calls their handlers.
     ExceptionHandling,
-    /// Another number, as of data version 14 on; -1 for the unknown of before.
+    /// Unknown kind, as numbered from data version 14 on; -1 for the unknown kind of older versions.
     Other(i64),
 }
 
-/// Where an object was and is.
+/// The move of an object by the garbage collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// Where it was.
+    /// Old address.
     pub from: Object,
-    /// Where it is.
+    /// New address.
     pub to: Object,
 }
 
-/// A reference in an object.
+/// A reference from one object to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference {
-    /// At which byte of the object; from data version 2 on.
+    /// Offset of the reference in the object, in bytes; from data version 2 on.
     pub offset: Option<u64>,
-    /// To which object.
+    /// Object that is referred to.
     pub object: Object,
 }
 
-/// A root.
+/// A root of the managed heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Root {
-    /// The object that it keeps alive.
+    /// Object that the root keeps alive.
     pub object: Object,
-    /// Where it is, or what kind of root it is.
+    /// Address or kind of the root.
     pub origin: RootOrigin,
 }
 
-/// What is known of a root.
+/// Origin of a root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RootOrigin {
-    /// Where it is.
+    /// Address of the root.
     Address(Address),
-    /// Its kind and what belongs to that; until data version 14.
+    /// Kind of the root; up to data version 14.
     Kind {
-        /// `MonoProfileGCRootType`.
+        /// Kind of the root (`MonoProfileGCRootType`).
         kind: u64,
-        /// What belongs to it.
+        /// Additional information for the kind.
         extra: u64,
     },
 }
 
-/// A counter.
+/// Description of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CounterDescription<'a> {
-    /// What it belongs to (`MONO_COUNTER_*`).
+    /// Category of the counter (`MONO_COUNTER_*`).
     pub section: u64,
-    /// The section's name, if it is not one of Mono's own; else empty.
+    /// Name of the category if it is not one of Mono's own; otherwise empty.
     pub section_name: &'a [u8],
-    /// Its name.
+    /// Name of the counter.
     pub name: &'a [u8],
-    /// The type of its values.
+    /// Type of the values.
     pub value_type: u64,
-    /// Their unit.
+    /// Unit of the values.
     pub unit: u64,
-    /// How they change.
+    /// Variance: how the values may change.
     pub variance: u64,
-    /// The number that changes know it by.
+    /// ID that changes of the counter use.
     pub index: u64,
 }
 
-/// How a counter has changed.
+/// Change of a counter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CounterChange<'a> {
-    /// Which.
+    /// ID of the counter.
     pub index: u64,
-    /// Its new value, or the difference to the one before.
+    /// New value, or difference to the previous value.
     pub value: CounterValue<'a>,
 }
 
-/// The value of a counter.
+/// New value or difference of a counter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum CounterValue<'a> {
-    /// Added to the value before: int, word, long and intervals.
+    /// Difference to the previous value of an int, word, long or interval.
     Signed(i64),
-    /// Added to the value before, modulo 2^64: unsigned int and long.
+    /// Difference to the previous value of an unsigned int or long, modulo 2^64.
     Unsigned(u64),
-    /// The new value.
+    /// New value.
     Double(f64),
-    /// The new value.
+    /// New value.
     Text(Option<&'a [u8]>),
 }
 
-/// How many methods there are and were run.
+/// Coverage of the methods of an assembly or a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Covered {
-    /// How many there are.
+    /// Number of methods.
     pub methods: u64,
-    /// How many were run, all of them.
+    /// Number of methods that were run completely.
     pub fully: u64,
-    /// How many were run, but not all of them.
+    /// Number of methods that were run in part.
     pub partially: u64,
 }

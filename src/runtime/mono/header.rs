@@ -1,99 +1,80 @@
-//! The header at the start of a log.
+//! Parses the header of a log.
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::{ByteOrder, Reader, hex};
+use crate::diagnostics::{Diagnostic, Issue};
 
-/// The first four bytes, as a little-endian number (`LOG_HEADER_ID`).
+/// First four bytes of a log, as a little-endian number (`LOG_HEADER_ID`).
 const MAGIC: u32 = 0x4D50_5A01;
 
-/// The newest data version: that of Mono 6.8 and of all later trees.
+/// Newest data version, used by Mono 6.8 and all later trees.
 pub const NEWEST: u8 = 17;
 
-/// From this data version on, two of the header's bytes are known to be a port.
+/// Data version from which two bytes of the header are known to be a port.
 const WITH_PORT: u8 = 8;
 
-/// Why a file is not a log, or not one that can be read.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// It has no bytes.
-    #[error("is empty")]
-    Empty,
-    /// It ends inside the header.
-    #[error("ends after {0} bytes, inside its header")]
-    TooShort(u64),
-    /// It is something else.
-    #[error("is not a log of Mono's profiler: it starts with {0:02x?}, not with 01 5a 50 4d")]
-    NotALog([u8; 4]),
-    /// Its events are of a version that is not known.
-    #[error("has data version {0}; known are 1 to {NEWEST}")]
-    DataVersion(u8),
-    /// Pointers of the program have an impossible size.
-    #[error("is of a program with pointers of {0} bytes; known are 4 and 8")]
-    PointerSize(u8),
-    /// Flags are set, none of which has a meaning so far: what follows can be anything.
-    #[error("has unknown flags {0:#x}")]
-    Flags(u32),
-}
-
-/// The header.
+/// The header of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header<'a> {
-    /// The profiler's version, which decides the layout of the header.
+    /// Major version of the profiler, which determines the layout of the header.
     pub major: u8,
-    /// The lesser part of it.
+    /// Minor version of the profiler.
     pub minor: u8,
-    /// The version of what follows the header, 1 to [`NEWEST`].
+    /// Version of the data after the header, 1 to [`NEWEST`].
     pub data_version: u8,
-    /// The size in bytes of the program's pointers, 4 or 8.
+    /// Size of a pointer of the program in bytes, 4 or 8.
     pub pointer_size: u8,
-    /// When the program was started, in milliseconds of the Unix epoch; 0 from the profiler of 2010.
+    /// Start time of the program in milliseconds since the Unix epoch; 0 in logs of the profiler of 2010.
     pub startup_ms: u64,
-    /// The same on the clock of the events, in nanoseconds; from version 3.0 on.
+    /// Start time on the clock of the events, in nanoseconds; from profiler version 3.0 on.
     pub startup_ns: Option<u64>,
-    /// About how many nanoseconds it takes to ask the clock.
+    /// Approximate time to read the clock, in nanoseconds.
     pub timer_overhead: u32,
-    /// The process, by the number that it knows itself under; 0 from the profiler of 2010.
+    /// Process ID in the PID namespace of the process; 0 in logs of the profiler of 2010.
     pub pid: u32,
-    /// The port that the profiler takes commands at; from data version 8 on.
+    /// Port on which the profiler accepts commands; from profiler version 1.0 or data version 8 on.
     pub port: Option<u16>,
-    /// What the profiler was started with; empty before version 1.0, like the next two.
+    /// Options of the profiler; empty before profiler version 1.0, like the next two fields.
     pub arguments: &'a [u8],
-    /// The machine, as `x86-64`.
+    /// Machine architecture, such as `x86-64`.
     pub architecture: &'a [u8],
-    /// The system, as `linux`.
+    /// Operating system, such as `linux`.
     pub system: &'a [u8],
-    /// The size in bytes of the header.
+    /// Size of the header, in bytes.
     pub size: usize,
 }
 
 impl<'a> Header<'a> {
-    /// Reads a header from the start of a file.
-    pub fn parse(file: &'a [u8]) -> Result<Self, Error> {
+    /// Parses the header at the start of a file.
+    pub fn parse(file: &'a [u8]) -> Result<Self, Diagnostic> {
         let mut reader = Reader::new(file, ByteOrder::Little);
         if file.is_empty() {
-            return Err(Error::Empty);
+            return Err(Diagnostic::new(Issue::MonoEmpty));
         }
         if let Some(&first) = file.first_chunk()
             && u32::from_le_bytes(first) != MAGIC
         {
-            return Err(Error::NotALog(first));
+            return Err(Diagnostic::new(Issue::NotAMonoLog).with("magic", hex(&first)));
         }
-        let header = Self::fields(&mut reader).ok_or(Error::TooShort(file.len() as u64))??;
+        let too_short = || Diagnostic::new(Issue::MonoTooShort).with("size", file.len());
+        let header = Self::fields(&mut reader).ok_or_else(too_short)??;
         let size = file.len().saturating_sub(reader.rest().len());
         Ok(Self { size, ..header })
     }
 
-    /// `None` where the file ends.
-    fn fields(reader: &mut Reader<'a>) -> Option<Result<Self, Error>> {
+    /// Returns `None` if the file ends inside the header.
+    fn fields(reader: &mut Reader<'a>) -> Option<Result<Self, Diagnostic>> {
         reader.skip(4)?;
         let (major, minor) = (reader.u8()?, reader.u8()?);
         let (data_version, pointer_size) = (reader.u8()?, reader.u8()?);
-        // The rest could be laid out in another way.
+        // The rest may have another layout.
         if !(1..=NEWEST).contains(&data_version) {
-            return Some(Err(Error::DataVersion(data_version)));
+            let unknown = Diagnostic::new(Issue::MonoDataVersion).with("version", data_version);
+            return Some(Err(unknown.with("newest", NEWEST)));
         }
         if pointer_size != 4 && pointer_size != 8 {
-            return Some(Err(Error::PointerSize(pointer_size)));
+            return Some(Err(
+                Diagnostic::new(Issue::MonoPointerSize).with("size", pointer_size)
+            ));
         }
         let startup_ms = reader.u64()?;
         let startup_ns = match major {
@@ -103,7 +84,9 @@ impl<'a> Header<'a> {
         let timer_overhead = reader.u32()?;
         let flags = reader.u32()?;
         if flags != 0 {
-            return Some(Err(Error::Flags(flags)));
+            return Some(Err(
+                Diagnostic::new(Issue::MonoFlags).with("flags", format_args!("{flags:#x}"))
+            ));
         }
         let mut header = Self {
             major,
@@ -127,21 +110,21 @@ impl<'a> Header<'a> {
             header.architecture = string(reader)?;
             header.system = string(reader)?;
         } else {
-            // a number for machine and system; of four bytes where there is no port
+            // An ID of machine and system; without a port, it has four bytes.
             reader.skip(2)?;
         }
         Some(Ok(header))
     }
 }
 
-/// A size, and so many bytes, the last of which is a NUL.
+/// Reads a size and a string of so many bytes, including the NUL.
 fn string<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let size = reader.u32()?;
     let bytes = reader.bytes(size.into())?;
     Some(crate::bytes::until_nul(bytes))
 }
 
-/// Whether a file starts as a log does.
+/// Returns whether a file starts like a log.
 pub fn is_log(start: &[u8]) -> bool {
     start
         .first_chunk()

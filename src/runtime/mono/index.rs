@@ -1,28 +1,29 @@
-//! What has to be known of a whole log before its events mean something: its code and its names.
+//! Index of a log: the code and names that are needed to interpret its events.
 
+use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::code::{Code, Collector};
-use crate::runtime::mono::log::{Fault, Log};
+use crate::runtime::mono::log::Log;
 use crate::runtime::mono::names::Names;
 use crate::tally::Tally;
 
-/// What a first walk finds. It grows with code and names, not with events.
+/// Result of a first pass over a log. Its size depends on code and names, not on the number of events.
 #[derive(Clone, Debug, Default)]
 pub struct Index<'a> {
-    /// The code.
+    /// Code of the log.
     pub code: Code<'a>,
-    /// The names.
+    /// Names of methods, classes, threads and other structures.
     pub names: Names<'a>,
-    /// What of the log could not be used, by this walk or any other.
-    pub faults: Tally<Fault>,
-    /// How many events there are.
+    /// Faults of the whole log; later passes find the same ones.
+    pub faults: Tally<Issue>,
+    /// Number of events.
     pub events: u64,
-    /// The first moment of which something is told, and the last one.
+    /// Earliest and latest time of an event; `None` if there are no events.
     pub times: Option<(RuntimeTime, RuntimeTime)>,
 }
 
 impl<'a> Index<'a> {
-    /// Walks a log.
+    /// Creates the index of a log.
     pub fn of(log: &Log<'a>) -> Self {
         let mut code = Collector::default();
         let mut index = Self::default();
@@ -30,7 +31,7 @@ impl<'a> Index<'a> {
         for buffer in &mut buffers {
             let mut events = buffer.events();
             loop {
-                // Of a log that has calls, they are nearly all there is, and the index takes next to nothing of them.
+                // A log with calls consists almost only of calls, and the index needs very little from them.
                 while let Some(call) = events.next_call() {
                     index.count(call.time);
                     code.add_call(buffer.thread, call);
@@ -52,7 +53,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// Counts an event.
+    /// Counts an event and its time.
     #[inline]
     fn count(&mut self, time: RuntimeTime) {
         self.events = self.events.saturating_add(1);

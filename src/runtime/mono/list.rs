@@ -1,26 +1,28 @@
-//! Lists in events: views of the bytes of the file, which can be walked as often as one likes. They were walked once
-//! when their event was read, so that walking can't fail.
+//! Lists in events, as views of the file's bytes that can be iterated repeatedly.
+//!
+//! A list is validated when its event is decoded, so iteration cannot fail.
 
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::diagnostics::Issue;
 use crate::runtime::mono::cursor::{Cursor, Encoding, last_signed};
 use crate::runtime::mono::event::{
     CounterChange, CounterDescription, CounterValue, Method, Move, Reference, Root, RootOrigin,
 };
-use crate::runtime::mono::log::Fault;
 use crate::units::Address;
 
-/// What a list can hold.
+/// An element of a list.
 pub trait Element<'a>: Copy {
-    /// How many bytes each has at least.
+    /// Minimum size of an element, in bytes.
     const SIZE: u64;
 
-    /// Reads the next one. `running` is 0 at first, and then what the one before has left there.
-    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, running: &mut u64) -> Result<Self, Fault>;
+    /// Reads the next element. `running` is 0 for the first element, and then keeps its value between
+    /// elements.
+    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, running: &mut u64) -> Result<Self, Issue>;
 }
 
-/// A list of things of one type.
+/// A list of elements of one type.
 #[derive(Clone, Copy)]
 pub struct List<'a, T> {
     bytes: &'a [u8],
@@ -30,14 +32,14 @@ pub struct List<'a, T> {
 }
 
 impl<'a, T: Element<'a>> List<'a, T> {
-    /// Reads a number and so many elements.
-    pub(super) fn counted(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Fault> {
+    /// Reads a count and that many elements.
+    pub(super) fn counted(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
         let count = cursor.count(T::SIZE)?;
         Self::of(count, cursor, encoding)
     }
 
     /// Reads `count` elements.
-    pub(super) fn of(count: u64, cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Fault> {
+    pub(super) fn of(count: u64, cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
         let before = *cursor;
         let mut running = 0;
         for _ in 0..count {
@@ -45,13 +47,13 @@ impl<'a, T: Element<'a>> List<'a, T> {
         }
         Ok(Self {
             bytes: cursor.since(before),
-            count: u32::try_from(count).map_err(|_| Fault::BadCount)?,
+            count: u32::try_from(count).map_err(|_| Issue::MonoBadCount)?,
             encoding: *encoding,
             elements: PhantomData,
         })
     }
 
-    /// Walks the list.
+    /// Iterates over the list.
     pub fn iter(&self) -> Iter<'a, T> {
         Iter {
             cursor: Cursor::new(self.bytes),
@@ -64,12 +66,12 @@ impl<'a, T: Element<'a>> List<'a, T> {
 }
 
 impl<T> List<'_, T> {
-    /// How many there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -96,7 +98,7 @@ impl<'a, T: Element<'a> + fmt::Debug> fmt::Debug for List<'a, T> {
     }
 }
 
-/// A walk over a [`List`].
+/// Iterator over a [`List`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a, T> {
     cursor: Cursor<'a>,
@@ -124,7 +126,7 @@ impl<'a, T: Element<'a>> ExactSizeIterator for Iter<'a, T> {}
 impl Element<'_> for Address {
     const SIZE: u64 = 1;
 
-    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
+    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
         cursor.address(encoding)
     }
 }
@@ -132,7 +134,7 @@ impl Element<'_> for Address {
 impl Element<'_> for Move {
     const SIZE: u64 = 2;
 
-    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
+    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
         Ok(Self {
             from: cursor.object(encoding)?,
             to: cursor.object(encoding)?,
@@ -143,8 +145,8 @@ impl Element<'_> for Move {
 impl Element<'_> for Reference {
     const SIZE: u64 = 1;
 
-    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, running: &mut u64) -> Result<Self, Fault> {
-        /// The data version that brought offsets, each counted from the one before.
+    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, running: &mut u64) -> Result<Self, Issue> {
+        /// First data version with offsets, each relative to the previous one.
         const WITH_OFFSET: u8 = 2;
         let has_offset = encoding.version >= WITH_OFFSET;
         if has_offset {
@@ -160,7 +162,7 @@ impl Element<'_> for Reference {
 impl Element<'_> for Root {
     const SIZE: u64 = 2;
 
-    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
+    fn read(cursor: &mut Cursor<'_>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
         if encoding.roots_have_addresses {
             let address = cursor.address(encoding)?;
             return Ok(Self {
@@ -181,12 +183,12 @@ impl Element<'_> for Root {
     }
 }
 
-/// Data versions in which the type, unit and variance of counters are one byte each.
+/// Returns whether type, unit and variance of a counter are one byte each in this data version.
 fn has_counter_bytes(encoding: &Encoding) -> bool {
     (13..15).contains(&encoding.version)
 }
 
-fn counter_number(cursor: &mut Cursor<'_>, encoding: &Encoding) -> Result<u64, Fault> {
+fn counter_number(cursor: &mut Cursor<'_>, encoding: &Encoding) -> Result<u64, Issue> {
     match has_counter_bytes(encoding) {
         true => Ok(cursor.byte()?.into()),
         false => cursor.unsigned(),
@@ -196,8 +198,8 @@ fn counter_number(cursor: &mut Cursor<'_>, encoding: &Encoding) -> Result<u64, F
 impl<'a> Element<'a> for CounterDescription<'a> {
     const SIZE: u64 = 6;
 
-    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
-        /// The section whose name is told (`MONO_COUNTER_PERFCOUNTERS`).
+    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
+        /// The section that has a name in the event (`MONO_COUNTER_PERFCOUNTERS`).
         const NAMED: u64 = 1 << 15;
         let section = cursor.unsigned()?;
         let section_name = match section {
@@ -217,8 +219,8 @@ impl<'a> Element<'a> for CounterDescription<'a> {
 }
 
 impl<'a> CounterChange<'a> {
-    /// Reads all changes of an event, behind the last of which stands the index 0.
-    pub(super) fn all(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<List<'a, Self>, Fault> {
+    /// Reads all changes of an event, up to and including the index 0 that terminates them.
+    pub(super) fn all(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<List<'a, Self>, Issue> {
         let mut ahead = *cursor;
         let mut count = 0_u64;
         while Cursor::new(ahead.rest()).unsigned()? != 0 {
@@ -234,7 +236,7 @@ impl<'a> CounterChange<'a> {
 impl<'a> Element<'a> for CounterChange<'a> {
     const SIZE: u64 = 3;
 
-    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Fault> {
+    fn read(cursor: &mut Cursor<'a>, encoding: &Encoding, _: &mut u64) -> Result<Self, Issue> {
         let index = cursor.unsigned()?;
         let value = match counter_number(cursor, encoding)? {
             0 | 2 | 3 | 7 => CounterValue::Signed(cursor.signed()?.cast_signed()),
@@ -242,39 +244,39 @@ impl<'a> Element<'a> for CounterChange<'a> {
             5 => CounterValue::Double(cursor.double()?),
             6 if cursor.byte()? == 0 => CounterValue::Text(None),
             6 => CounterValue::Text(Some(cursor.string()?)),
-            _ => return Err(Fault::UnknownCounter),
+            _ => return Err(Issue::MonoUnknownCounter),
         };
         Ok(Self { index, value })
     }
 }
 
-/// How the methods of a stack are written.
+/// Encoding of the methods of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
-    /// The outermost first, each as the difference to the one before (from data version 13 on).
+    /// Outermost first, each relative to the one before (from data version 13 on).
     Chained,
-    /// The outermost first, each as the difference to a base.
+    /// Outermost first, each relative to a base.
     FromBase,
-    /// The innermost first, each as the difference to the one before: in samples.
+    /// Innermost first, each relative to the one before; used by samples.
     Inwards,
-    /// The same, each with two offsets behind it, in IL and in native code (data versions 6 to 12).
+    /// As `Inwards`, but two offsets follow each method, in IL and native code (data versions 6 to 12).
     InwardsWithOffsets,
 }
 
-/// A stack of managed methods, innermost first, however the file has it: samples have it like this, all other
-/// events the other way round.
+/// A stack of managed methods, innermost first regardless of the order in the file. Samples use this order,
+/// all other events the reverse.
 #[derive(Clone, Copy)]
 pub struct Frames<'a> {
     bytes: &'a [u8],
     count: u32,
     form: Form,
     mask: u64,
-    /// Of [`Form::Chained`], the innermost method; else what differences start from.
+    /// For [`Form::Chained`], the innermost method; otherwise the base of the differences.
     start: u64,
 }
 
 impl<'a> Frames<'a> {
-    /// No stack.
+    /// An empty stack.
     pub(super) const NONE: Self = Self {
         bytes: &[],
         count: 0,
@@ -283,19 +285,19 @@ impl<'a> Frames<'a> {
         start: 0,
     };
 
-    /// Reads a number and so many methods. `method` is the last one that the buffer has named.
+    /// Reads a count and that many methods. `method` is the last method decoded in the buffer.
     pub(super) fn counted(
         cursor: &mut Cursor<'a>,
         encoding: &Encoding,
         form: Form,
         method: &mut u64,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, Issue> {
         let size = match form {
             Form::InwardsWithOffsets => 3,
             _ => 1,
         };
         let count = cursor.count(size)?;
-        // These are nobody else's, so that they can stay in registers.
+        // Local copies, so that they can stay in registers.
         let (mut walk, mut last) = (*cursor, *method);
         for _ in 0..count {
             let difference = walk.signed()?;
@@ -311,7 +313,7 @@ impl<'a> Frames<'a> {
         let first = std::mem::replace(method, last);
         Ok(Self {
             bytes: cursor.since(before),
-            count: u32::try_from(count).map_err(|_| Fault::BadCount)?,
+            count: u32::try_from(count).map_err(|_| Issue::MonoBadCount)?,
             form,
             mask: encoding.mask,
             start: match form {
@@ -322,17 +324,17 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether the stack is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Walks the stack, the innermost method first.
+    /// Iterates over the stack, innermost method first.
     pub fn iter(&self) -> FramesIter<'a> {
         FramesIter(*self)
     }
@@ -365,7 +367,7 @@ impl fmt::Debug for Frames<'_> {
     }
 }
 
-/// A walk over [`Frames`].
+/// Iterator over [`Frames`].
 #[derive(Clone, Debug)]
 pub struct FramesIter<'a>(Frames<'a>);
 

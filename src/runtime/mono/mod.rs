@@ -1,15 +1,16 @@
-//! The files of Mono's log profiler (`.mlpd`): what a program on Mono did, event by event.
+//! Reads the files of Mono's log profiler (`.mlpd`), which record the events of a program that runs on Mono.
 //!
 //! ```text
-//! header ── buffer ── buffer ── buffer ──  …      or all of it in one gzip stream  [packed]
+//! header ── buffer ── buffer ── buffer ──  …      optionally as one gzip stream  [packed]
 //! [header]  [log]: a thread's events  [event], decoded in [decode], with lists in [list]
 //!           JIT, JITHELPER ─► functions and code events  [code] ┐
-//!           METADATA ─► names of classes, threads, …     [names]┴ [index]: a first walk
-//!           all others: in a second walk, with the index at hand
+//!           METADATA ─► names of classes, threads, …     [names]┴ [index]: first pass
+//!           all others: second pass, which uses the index
 //! ```
 //!
-//! The format is that of the comment in Mono's `mono/profiler/log.h` (`proflog.c` at first), from November 2010 on,
-//! in all its data versions, 1 to 17. mprof-report, Mono's own reader, tells what the comment leaves out.
+//! The format is described in a comment in Mono's `mono/profiler/log.h` (`proflog.c` at first). This module
+//! reads all data versions, 1 to 17, from November 2010 on. Where the comment is incomplete, Mono's own
+//! reader, mprof-report, is the reference.
 
 pub mod code;
 mod cursor;
@@ -24,7 +25,7 @@ pub mod packed;
 
 pub use code::{Code, Function};
 pub use event::{Event, Kind, Method, Object, Pointer, ThreadId};
-pub use header::{Error, Header};
+pub use header::Header;
 pub use index::Index;
-pub use log::{Buffer, Fault, Log};
+pub use log::{Buffer, Log};
 pub use names::Names;

@@ -1,18 +1,18 @@
-//! What pointers of the runtime stand for: names of methods, classes, images, domains and threads.
+//! Names of methods, classes, images, domains and threads, which events identify by pointers.
 //!
-//! Logs use pointers before they tell what they are, and tell of some again when another thing has come to lie there.
-//! So a name is looked up with a time, after the whole log was walked.
+//! A log uses pointers before it defines them, and defines some again when their memory is reused. So names
+//! are looked up with a time, after the whole log has been read.
 
 use crate::hash::HashMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{Kind, Metadata, Method, Pointer, Stage, ThreadId, TypeReference};
 
-/// What numbers stand for, from which time on.
+/// Values of IDs, each valid from a time on.
 #[derive(Clone, Debug)]
 struct Definitions<T> {
-    /// Sorted by number and time when all are there.
+    /// All definitions, sorted by ID and time after `finish`.
     all: Vec<(u64, RuntimeTime, T)>,
-    /// The last one of each number, while they come.
+    /// Index of the last definition of each ID; used only before `finish`.
     last: HashMap<u64, usize>,
 }
 
@@ -26,7 +26,7 @@ impl<T> Default for Definitions<T> {
 }
 
 impl<T: Copy + PartialEq> Definitions<T> {
-    /// Adds one; what is said once more takes no more memory.
+    /// Adds a definition, unless it repeats the last one of its ID.
     fn add(&mut self, number: u64, time: RuntimeTime, value: T) {
         let last = self.last.get(&number).and_then(|&at| self.all.get(at));
         if last.is_some_and(|(_, _, known)| *known == value) {
@@ -36,14 +36,15 @@ impl<T: Copy + PartialEq> Definitions<T> {
         self.all.push((number, time, value));
     }
 
-    /// To be called when all are there.
+    /// Sorts the definitions; called after the last one has been added.
     fn finish(&mut self) {
         self.last = HashMap::default();
         self.all.sort_by_key(|&(number, time, _)| (number, time));
         self.all.shrink_to_fit();
     }
 
-    /// What a number stands for at a time: the newest that was told by then, or the first that is told later.
+    /// Returns the value of an ID at a time: the newest definition up to that time, or else the first one
+    /// after it.
     fn at(&self, number: u64, time: RuntimeTime) -> Option<T> {
         let behind = self
             .all
@@ -67,7 +68,7 @@ pub struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Takes what an event tells.
+    /// Adds the names in an event.
     pub(super) fn add(&mut self, time: RuntimeTime, kind: &Kind<'a>) {
         let (stage, subject) = match *kind {
             Kind::Jit { method, name, .. } => return self.methods.add(method.0, time, name),
@@ -93,7 +94,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// To be called when all events were seen.
+    /// Makes the names available; called after the last event.
     pub(super) fn finish(&mut self) {
         self.methods.finish();
         self.classes.finish();
@@ -104,12 +105,12 @@ impl<'a> Names<'a> {
         self.threads.finish();
     }
 
-    /// A method's name with its class and arguments.
+    /// Returns the name of a method, with its class and arguments.
     pub fn method(&self, method: Method, time: RuntimeTime) -> Option<&'a [u8]> {
         self.methods.at(method.0, time)
     }
 
-    /// The full name of an object's class.
+    /// Returns the full name of a class or of a vtable's class.
     pub fn class(&self, class: TypeReference, time: RuntimeTime) -> Option<&'a [u8]> {
         let class = match class {
             TypeReference::Class(class) => class,
@@ -118,27 +119,27 @@ impl<'a> Names<'a> {
         self.classes.at(class.0, time)
     }
 
-    /// An image's path.
+    /// Returns the path of an image.
     pub fn image(&self, image: Pointer, time: RuntimeTime) -> Option<&'a [u8]> {
         self.images.at(image.0, time)
     }
 
-    /// An assembly's full name.
+    /// Returns the full name of an assembly.
     pub fn assembly(&self, assembly: Pointer, time: RuntimeTime) -> Option<&'a [u8]> {
         self.assemblies.at(assembly.0, time)
     }
 
-    /// A domain's name.
+    /// Returns the name of a domain.
     pub fn domain(&self, domain: Pointer, time: RuntimeTime) -> Option<&'a [u8]> {
         self.domains.at(domain.0, time)
     }
 
-    /// A thread's name. A thread's number comes again when it has ended.
+    /// Returns the name of a thread. Thread IDs are reused after a thread has ended.
     pub fn thread(&self, thread: ThreadId, time: RuntimeTime) -> Option<&'a [u8]> {
         self.threads.at(thread.0, time)
     }
 
-    /// All names of threads: which, from when on, and what.
+    /// Iterates over all thread names, each with the time from which it is valid.
     pub fn threads(&self) -> impl Iterator<Item = (ThreadId, RuntimeTime, &'a [u8])> + '_ {
         let threads = self.threads.all.iter();
         threads.map(|&(thread, time, name)| (ThreadId(thread), time, name))

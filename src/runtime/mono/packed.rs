@@ -1,67 +1,69 @@
-//! Logs that are packed as a whole, as the profiler's option `zip` writes them: one gzip stream.
+//! Unpacks logs that are one gzip stream, as written with the profiler's option `zip`.
 //!
-//! Unpacking stops where what comes out is no log any more, and at a limit: a few bytes of gzip can stand for a
-//! thousand times as many.
+//! Unpacking stops when the data is not a log, and at a size limit, because a few bytes of gzip can expand to
+//! a thousand times as many.
 
 use std::io::{self, Read as _, Write};
 
 use flate2::bufread::GzDecoder;
 
-use crate::runtime::mono::header::{self, Error, Header};
-use crate::runtime::mono::log::{BUFFER_HEADER, BUFFER_ID, Fault};
+use crate::diagnostics::Issue;
+use crate::runtime::mono::header::{self, Header};
+use crate::runtime::mono::log::{BUFFER_HEADER, BUFFER_ID};
 use crate::tally::Tally;
 
-/// The first two bytes of gzip, and the third, which says that deflate follows.
+/// The two magic bytes of gzip, and the compression method (deflate).
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// How many bytes are unpacked at a time.
+/// Number of bytes to unpack at a time.
 const PIECE: usize = 64 << 10;
 
-/// How many bytes a header has at most: what is longer than any command line is none.
+/// Maximum size of a header in bytes, more than any command line has.
 const MAX_HEADER: usize = 1 << 20;
 
-/// How many bytes a buffer has at most: one large event makes one larger than 64 KiB, and no object has so many
-/// references.
+/// Maximum size of a buffer in bytes. A single large event can make a buffer larger than 64 KiB, but no
+/// object has so many references.
 const MAX_BUFFER: usize = 1 << 30;
 
-/// How many bytes that are no buffer are taken before it is no log: more than a few damaged buffers have.
+/// Number of bytes outside of buffers after which the data is not a log; more than a few damaged buffers
+/// have.
 const MAX_JUNK: usize = 1 << 20;
 
-/// How many times the size of their file logs have at most. Real ones have 4 to 20 times; deflate can't do more than
-/// 1,032 times, which is for bytes that are all the same.
+/// Maximum ratio of unpacked to packed size. Real logs have 4 to 20. The maximum of deflate is 1,032, for
+/// identical bytes.
 const MAX_RATIO: u64 = 200;
 
-/// What may come out of any file, however small: little enough to be nobody's harm.
-const HARMLESS: u64 = 64 << 20;
+/// Number of bytes to which any file may expand, however small; too few to be harmful.
+const MIN_UNPACKED_LIMIT: u64 = 64 << 20;
 
-/// Whether a file is a log, by its first bytes; of a packed one, some hundred are needed.
+/// Returns whether the start of a file is that of a log; for a packed log, some hundred bytes are needed.
 pub fn is_log(start: &[u8]) -> bool {
     let mut first = [0; 4];
     header::is_log(start)
         || is_packed(start) && GzDecoder::new(start).read_exact(&mut first).is_ok() && header::is_log(&first)
 }
 
-/// Whether a file is packed, by its first bytes.
+/// Returns whether the start of a file is that of a packed file.
 pub fn is_packed(start: &[u8]) -> bool {
     start.starts_with(&GZIP)
 }
 
-/// How much may come out of a packed file of `size` bytes, if it is a log.
+/// Returns the maximum unpacked size of a log with `size` packed bytes.
 pub fn largest(size: u64) -> u64 {
-    size.saturating_mul(MAX_RATIO).max(HARMLESS)
+    size.saturating_mul(MAX_RATIO).max(MIN_UNPACKED_LIMIT)
 }
 
-/// What came out of a packed file.
+/// Result of unpacking a file.
 #[derive(Clone, Debug)]
 pub struct Unpacked {
-    /// How many bytes.
+    /// Unpacked size, in bytes.
     pub size: u64,
-    /// What was wrong, with the offset in what came out.
-    pub faults: Tally<Fault>,
+    /// Faults with their offsets in the unpacked data.
+    pub faults: Tally<Issue>,
 }
 
-/// Unpacks a file into `out`, `limit` bytes at most; see [`largest`]. Of a damaged or cut one, all that can be
-/// unpacked comes out. Errors are those of `out`.
+/// Unpacks a file into `out`, up to `limit` bytes; see [`largest`]. A damaged or incomplete file is unpacked
+/// as far as possible. Returns only errors of `out`.
 pub fn unpack(packed: &[u8], limit: u64, out: &mut impl Write) -> io::Result<Unpacked> {
     let mut decoder = GzDecoder::new(packed);
     let mut piece = vec![0; PIECE];
@@ -75,42 +77,42 @@ pub fn unpack(packed: &[u8], limit: u64, out: &mut impl Write) -> io::Result<Unp
         let offset = unpacked.size;
         let fault = match read {
             Ok(0) if decoder.get_ref().is_empty() => return Ok(unpacked),
-            Ok(0) => Fault::BehindPacking,
+            Ok(0) => Issue::MonoBehindPacking,
             Ok(read) => {
                 let bytes = piece.get(..read).unwrap_or_default();
                 let room = usize::try_from(limit.saturating_sub(offset)).unwrap_or(usize::MAX);
                 let bytes = bytes.get(..room).unwrap_or(bytes);
                 out.write_all(bytes)?;
                 unpacked.size = offset.saturating_add(bytes.len() as u64);
-                if !shape.goes_on(bytes) {
-                    Fault::UnpackedJunk
+                if !shape.accepts(bytes) {
+                    Issue::MonoUnpackedJunk
                 } else if bytes.len() < read {
-                    Fault::TooMuch
+                    Issue::MonoTooMuch
                 } else {
                     continue;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Fault::CutPacking,
-            Err(_) => Fault::BadPacking,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Issue::MonoCutPacking,
+            Err(_) => Issue::MonoBadPacking,
         };
         unpacked.faults.add(fault, unpacked.size);
         return Ok(unpacked);
     }
 }
 
-/// What should come next in a log.
+/// The next expected part of a log.
 #[derive(Debug)]
 enum Expected {
-    /// The header, of which this is there already.
+    /// The header, with the bytes read so far.
     Header(Vec<u8>),
-    /// A buffer's header, of which this is there already; before it there were so many bytes that were none.
+    /// A buffer's header, with the bytes read so far and the number of invalid bytes skipped before it.
     Buffer { start: Vec<u8>, junk: usize },
-    /// So many bytes of events.
+    /// Events, with the number of bytes left.
     Events(usize),
 }
 
-/// Sees whether bytes that come in pieces have the shape of a log.
+/// Checks whether data that arrives in pieces has the structure of a log.
 #[derive(Debug)]
 struct Shape {
     expected: Expected,
@@ -125,8 +127,8 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Whether what was given so far may be a log's beginning.
-    fn goes_on(&mut self, mut bytes: &[u8]) -> bool {
+    /// Returns whether the data so far, including `bytes`, can be the start of a log.
+    fn accepts(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let next = match &mut self.expected {
                 Expected::Header(start) => {
@@ -139,7 +141,9 @@ impl Shape {
                                 .unwrap_or_default();
                             buffer_after(0)
                         }
-                        Err(Error::TooShort(_)) if start.len() < MAX_HEADER => return true,
+                        Err(error) if error.issue == Issue::MonoTooShort && start.len() < MAX_HEADER => {
+                            return true;
+                        }
                         Err(_) => return false,
                     }
                 }
@@ -155,7 +159,7 @@ impl Shape {
                         Some(size) => Expected::Events(size),
                         None if *junk > MAX_JUNK => return false,
                         None => {
-                            let passed = pass_junk(start);
+                            let passed = skip_invalid(start);
                             *junk = junk.saturating_add(passed);
                             continue;
                         }
@@ -182,15 +186,15 @@ fn buffer_after(junk: usize) -> Expected {
     Expected::Buffer { start, junk }
 }
 
-/// How many bytes of events follow a buffer's header; `None` if it is none.
+/// Returns the size of the events after a buffer's header; `None` if the header is invalid.
 fn events_of(header: &[u8]) -> Option<usize> {
     let (size, _) = header.strip_prefix(&BUFFER_ID)?.split_first_chunk()?;
     let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
     (size <= MAX_BUFFER).then_some(size)
 }
 
-/// Takes away bytes up to where a buffer's header may start, and tells how many.
-fn pass_junk(start: &mut Vec<u8>) -> usize {
+/// Removes bytes up to the next possible start of a buffer's header, and returns their number.
+fn skip_invalid(start: &mut Vec<u8>) -> usize {
     let [first, ..] = BUFFER_ID;
     let behind = start.get(1..).unwrap_or_default();
     let found = memchr::memchr(first, behind).unwrap_or(behind.len());

@@ -1,35 +1,36 @@
-//! Records of basic mode: 32 bytes each, of a function or of an argument, with the thread that it is of.
+//! Records of XRay's basic mode: 32 bytes each, for a function call or an argument, with the thread ID.
 //!
-//! A thread writes its records when it has collected some, mostly 1024; so there are runs of one thread, in its order.
+//! A thread writes its records in batches, mostly of 1024. So the file has runs of records of one thread, in
+//! the order in which the thread made them.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::diagnostics::Issue;
 use crate::runtime::xray::header::{self, Header};
 use crate::runtime::xray::index::Buffer;
 use crate::runtime::xray::record::{Record, What};
-use crate::runtime::xray::trace::Fault;
 use crate::tally::Tally;
 
-/// The size of a record in bytes.
+/// Size of a record, in bytes.
 pub const RECORD: usize = 32;
 
-// Types of records.
+// Record types.
 const FUNCTION: u16 = 0;
 const ARGUMENT: u16 = 1;
 
-/// The version in which records tell the process.
+/// First version whose records have a process ID.
 const WITH_PID: u16 = 3;
 
-/// What a record tells, all but its thread.
+/// Decoded record, without process and thread.
 #[derive(Clone, Copy)]
 enum Content {
     Function { cpu: u8, tick: u64, what: What<'static> },
     Argument(u64),
 }
 
-/// `None` for records of no known type.
+/// Decodes a record; `None` if its type or action is unknown.
 #[inline]
-fn content(record: &[u8; RECORD], order: ByteOrder) -> Option<Content> {
-    let mut reader = Reader::new(record, order);
+fn content(record: &[u8; RECORD], endian: ByteOrder) -> Option<Content> {
+    let mut reader = Reader::new(record, endian);
     let record_type = reader.u16()?;
     let (cpu, action) = (reader.u8()?, reader.u8()?);
     let function = reader.u32()?;
@@ -46,15 +47,15 @@ fn content(record: &[u8; RECORD], order: ByteOrder) -> Option<Content> {
             let tick = value;
             Some(Content::Function { cpu, tick, what })
         }
-        // Between them, an argument has its thread.
+        // `value` is the process and thread ID here; the argument follows.
         ARGUMENT => Some(Content::Argument(reader.u64()?)),
         _ => None,
     }
 }
 
-/// Process and thread of a record; `None` for records of no known type.
+/// Returns the process and thread ID of a record; `None` if its type is unknown.
 fn owner(record: &[u8; RECORD], header: &Header) -> Option<(Option<i32>, i32)> {
-    let mut reader = Reader::new(record, header.order);
+    let mut reader = Reader::new(record, header.endian);
     match reader.u16()? {
         FUNCTION => reader.skip(14)?,
         ARGUMENT => reader.skip(6)?,
@@ -64,22 +65,22 @@ fn owner(record: &[u8; RECORD], header: &Header) -> Option<(Option<i32>, i32)> {
     Some(((header.version >= WITH_PID).then_some(process), thread))
 }
 
-/// Whether what follows a header is a record.
+/// Returns whether the data after a header starts with a plausible record.
 pub(super) fn starts_like_one(records: &[u8], header: &Header) -> bool {
     let is_first = |record| {
-        let is_function = matches!(content(record, header.order), Some(Content::Function { .. }));
+        let is_function = matches!(content(record, header.endian), Some(Content::Function { .. }));
         is_function && owner(record, header).is_some_and(|(_, thread)| thread > 0)
     };
     records.first_chunk().is_some_and(is_first)
 }
 
-/// A walk over the runs of records of one thread.
+/// Iterator over the runs of records of one thread.
 #[derive(Clone, Debug)]
 pub(super) struct Runs<'a> {
     header: Header,
     rest: &'a [u8],
     position: u64,
-    faults: Tally<Fault>,
+    faults: Tally<Issue>,
 }
 
 impl<'a> Runs<'a> {
@@ -92,8 +93,8 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// What could not be used of what was walked so far.
-    pub(super) fn faults(&self) -> &Tally<Fault> {
+    /// Returns the faults found so far.
+    pub(super) fn faults(&self) -> &Tally<Issue> {
         &self.faults
     }
 }
@@ -125,11 +126,11 @@ impl Iterator for Runs<'_> {
                         is_cut: false,
                     });
                 }
-                (None, None) => self.faults.add(Fault::UnknownRecord, at),
+                (None, None) => self.faults.add(Issue::XrayUnknownRecord, at),
             }
             if !has_tick
                 && let Some(run) = &mut run
-                && let Some(Content::Function { tick, .. }) = content(record, self.header.order)
+                && let Some(Content::Function { tick, .. }) = content(record, self.header.endian)
             {
                 run.tick = tick;
                 has_tick = true;
@@ -138,23 +139,23 @@ impl Iterator for Runs<'_> {
             self.position = end;
         }
         if run.is_none() && !self.rest.is_empty() {
-            self.faults.add(Fault::CutTail, self.position);
+            self.faults.add(Issue::XrayCutTail, self.position);
             self.rest = &[];
         }
         run
     }
 }
 
-/// Reads the records of a run one by one.
+/// Decodes the records of a run one by one.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder<'a> {
     rest: &'a [u8],
     offset: u64,
-    order: ByteOrder,
-    /// Of the last function.
+    endian: ByteOrder,
+    /// Tick of the last function record.
     tick: u64,
     cpu: u16,
-    faults: Tally<Fault>,
+    faults: Tally<Issue>,
 }
 
 impl<'a> Decoder<'a> {
@@ -162,33 +163,33 @@ impl<'a> Decoder<'a> {
         Self {
             rest: content,
             offset: buffer.start,
-            order: header.order,
+            endian: header.endian,
             tick: buffer.tick,
             cpu: 0,
             faults: Tally::default(),
         }
     }
 
-    pub(super) fn faults(&self) -> &Tally<Fault> {
+    pub(super) fn faults(&self) -> &Tally<Issue> {
         &self.faults
     }
 
-    /// Where the next record starts in the file.
+    /// Returns the offset of the next record in the file, in bytes.
     pub(super) fn next_offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next record.
+    /// Returns the next record.
     #[inline]
     pub(super) fn record(&mut self) -> Option<Record<'a>> {
         while let Some((record, behind)) = self.rest.split_first_chunk() {
             let offset = self.offset;
             self.rest = behind;
             self.offset = offset.saturating_add(RECORD as u64);
-            let what = match content(record, self.order) {
+            let what = match content(record, self.endian) {
                 Some(Content::Function { cpu, tick, what }) => {
                     if tick < self.tick {
-                        self.faults.add(Fault::TickBack, offset);
+                        self.faults.add(Issue::XrayTickBack, offset);
                     }
                     self.tick = tick;
                     self.cpu = cpu.into();
@@ -196,7 +197,7 @@ impl<'a> Decoder<'a> {
                 }
                 Some(Content::Argument(argument)) => What::Argument(argument),
                 None => {
-                    self.faults.add(Fault::UnknownRecord, offset);
+                    self.faults.add(Issue::XrayUnknownRecord, offset);
                     continue;
                 }
             };

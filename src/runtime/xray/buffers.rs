@@ -1,79 +1,82 @@
-//! The buffers of the flight data recorder: where they start and end.
+//! Finds the buffers of XRay's flight data recorder (FDR) mode in a file.
 //!
-//! From version 2 on, a record in front of each buffer tells how many bytes of it follow. In version 1, each takes
-//! as many bytes of the file as the header says, of which those behind the mark of its end mean nothing: they
-//! can look like records, since they are older ones.
+//! From version 2 on, an extents record before each buffer has the size of the buffer. In version 1, each
+//! buffer takes as many bytes of the file as the header specifies. Bytes after its end-of-buffer record have
+//! no meaning, although they can look like records, since they are older ones.
 //!
-//! Where no buffer starts, and where one has a size that leads to no other one, the next start is looked for: records that
-//! stand in a row at starts of buffers only, with values that they can have.
+//! If a buffer is missing at the expected offset, or its size does not lead to another buffer, the reader
+//! searches for the next start. A start is a sequence of records that occurs only at starts of buffers, with
+//! possible values.
 
 use crate::bytes::Reader;
+use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::fdr::{self, Decoder, METADATA};
 use crate::runtime::xray::header::{self, Header};
 use crate::runtime::xray::index::Buffer;
-use crate::runtime::xray::trace::Fault;
 use crate::tally::Tally;
 
-/// A part of a trace behind its header.
+/// A part of a trace after its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piece {
-    /// A buffer, with the records in front that say so.
+    /// A buffer, including the metadata records that start it.
     Buffer(Buffer),
-    /// Bytes in place of one.
+    /// Bytes that are not a buffer.
     NoBuffer {
-        /// Where they start in the file.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// Where they end.
+        /// End offset in the file, in bytes.
         end: u64,
-        /// What they are.
+        /// Content of the bytes.
         reason: NoBuffer,
     },
 }
 
-/// What can stand in place of a buffer.
+/// The content of bytes that are not a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoBuffer {
-    /// A record of the size of a buffer that has no bytes.
+    /// An extents record for a buffer of zero bytes.
     Empty,
-    /// What can't be read.
-    Fault(Fault),
+    /// Unreadable bytes.
+    Issue(Issue),
 }
 
-/// How many bytes a buffer has at least: records of the thread, time and processor.
-const LEAST: u64 = 3 * METADATA as u64;
+/// Minimum size of a buffer in bytes: records for the thread, wall time and processor.
+const MIN_BUFFER_SIZE: u64 = 3 * METADATA as u64;
 
-/// That of the record of a buffer's thread.
+/// Size of a metadata record, in bytes.
 pub(super) const METADATA_SIZE: u64 = METADATA as u64;
 
-/// How many bytes in a row tell a start of a buffer from other bytes.
+/// Number of bytes needed to recognize the start of a buffer.
 const START: usize = 3 * METADATA;
 
-/// How large a buffer may be in a header that is believed: more than any program asks for.
+/// Maximum buffer size in a header that is trusted, in bytes; more than any program requests.
 const MAX_USUAL: u64 = 1 << 30;
 
-/// Whether what follows a header is a buffer, beyond doubt.
+/// Returns whether the data after a header starts with a buffer. Used to detect the file type, so it is
+/// strict.
 pub(super) fn starts_like_one(records: &[u8], header: &Header) -> bool {
     let is_there = |bytes: &[u8]| is_start(bytes, header, u64::MAX);
     records.get(..START).is_some_and(is_there)
 }
 
-/// Whether a metadata record of this kind starts here.
+/// Returns whether `bytes` start with a metadata record of this kind.
 fn is(bytes: &[u8], kind: u8, header: &Header) -> bool {
     kind_of(bytes, header) == Some(kind)
 }
 
 fn kind_of(bytes: &[u8], header: &Header) -> Option<u8> {
-    fdr::metadata_kind(*bytes.first()?, header.order)
+    fdr::metadata_kind(*bytes.first()?, header.endian)
 }
 
-/// The fields of the metadata record that starts here.
+/// Returns a reader for the fields of the metadata record at the start of `bytes`.
 fn body<'a>(bytes: &'a [u8], header: &Header) -> Option<Reader<'a>> {
     let record = bytes.get(1..METADATA)?;
-    Some(Reader::new(record, header.order))
+    Some(Reader::new(record, header.endian))
 }
 
-/// Nanoseconds, from a record of the wall clock. It has microseconds, though llvm-xray takes them for nanoseconds.
+/// Returns the nanoseconds of a wall time record. The record has microseconds, although llvm-xray takes them
+/// for nanoseconds.
 fn wall_time(bytes: &[u8], header: &Header) -> Option<RuntimeTime> {
     let mut body = body(bytes, header)?;
     let (seconds, microseconds) = (body.u64()?, body.u32()?);
@@ -82,7 +85,8 @@ fn wall_time(bytes: &[u8], header: &Header) -> Option<RuntimeTime> {
     whole.checked_add(nanoseconds).map(RuntimeTime)
 }
 
-/// Whether the first records of a buffer stand here, of which `room` bytes may follow the record of its size.
+/// Returns whether `bytes` start with the first records of a buffer. `room` is the number of bytes available
+/// after its extents record.
 fn is_start(bytes: &[u8], header: &Header, room: u64) -> bool {
     let has_extents = header.version >= fdr::WITH_EXTENTS;
     let new_buffer = match has_extents {
@@ -98,20 +102,20 @@ fn is_start(bytes: &[u8], header: &Header, room: u64) -> bool {
     is_first && is(new_buffer, fdr::NEW_BUFFER, header) && (!has_extents || has_size(bytes, header, room))
 }
 
-/// Whether the record of a possible size stands here.
+/// Returns whether `bytes` start with an extents record whose size fits into `room` or a buffer of usual size.
 fn has_size(bytes: &[u8], header: &Header, room: u64) -> bool {
     let usual = header.buffer_size.unwrap_or_default().min(MAX_USUAL);
     let size = body(bytes, header).and_then(|mut body| body.u64());
     is(bytes, fdr::BUFFER_EXTENTS, header) && size.is_some_and(|size| size <= room.max(usual))
 }
 
-/// A walk over the buffers of a trace.
+/// Iterator over the buffers of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Buffers<'a> {
     file: &'a [u8],
     header: Header,
     position: usize,
-    faults: Tally<Fault>,
+    faults: Tally<Issue>,
 }
 
 impl<'a> Buffers<'a> {
@@ -124,20 +128,20 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// What could not be used of what was walked so far.
-    pub(super) fn faults(&self) -> &Tally<Fault> {
+    /// Returns the faults found so far.
+    pub(super) fn faults(&self) -> &Tally<Issue> {
         &self.faults
     }
 
-    /// The next buffer, or what stands in place of one.
+    /// Returns the next buffer, or the bytes found instead of one.
     pub(super) fn next_piece(&mut self) -> Option<Piece> {
         let at = self.position;
         if at >= self.file.len() {
             return None;
         }
         let buffer = match self.header.version {
-            ..fdr::WITH_EXTENTS => self.of_fixed_size(at),
-            _ => self.of_own_size(at),
+            ..fdr::WITH_EXTENTS => self.read_v1_buffer(at),
+            _ => self.read_buffer_with_extents(at),
         };
         Some(match buffer {
             Ok(buffer) => Piece::Buffer(buffer),
@@ -153,14 +157,15 @@ impl<'a> Buffers<'a> {
         self.file.get(at..).unwrap_or_default()
     }
 
-    /// Where the next buffer starts, from `from` on but before `to`; `to` if none does, or the end of the file.
+    /// Returns the offset of the first buffer in `from..to`. If none starts there, returns `to` or the end of the
+    /// file, whichever is lower.
     fn next_start(&self, from: usize, to: usize) -> usize {
         let to = to.min(self.file.len());
         let first = match self.header.version {
             ..fdr::WITH_EXTENTS => fdr::NEW_BUFFER,
             _ => fdr::BUFFER_EXTENTS,
         };
-        let introducer = fdr::introducer(first, self.header.order);
+        let introducer = fdr::introducer(first, self.header.endian);
         memchr::memchr_iter(introducer, self.file.get(from..to).unwrap_or_default())
             .filter_map(|at| from.checked_add(at))
             .find(|&at| {
@@ -171,24 +176,24 @@ impl<'a> Buffers<'a> {
             .unwrap_or(to)
     }
 
-    /// Goes on at the next start behind `at`, where none is.
-    fn skip_to_next(&mut self, at: usize) -> Fault {
+    /// Skips from `at`, where no buffer starts, to the next start.
+    fn skip_to_next(&mut self, at: usize) -> Issue {
         self.position = self.next_start(at.saturating_add(1), usize::MAX);
         let skipped = self.position.saturating_sub(at) as u64;
-        self.faults.add_many(Fault::SkippedBytes, skipped, at as u64);
-        Fault::SkippedBytes
+        self.faults.add_many(Issue::XraySkippedBytes, skipped, at as u64);
+        Issue::XraySkippedBytes
     }
 
-    /// The buffer of version 1 that starts here, as the header says how large it is.
-    fn of_fixed_size(&mut self, at: usize) -> Result<Buffer, NoBuffer> {
+    /// Reads a buffer of version 1, whose size is in the file header.
+    fn read_v1_buffer(&mut self, at: usize) -> Result<Buffer, NoBuffer> {
         if !is(self.from(at), fdr::NEW_BUFFER, &self.header) {
-            return Err(NoBuffer::Fault(self.skip_to_next(at)));
+            return Err(NoBuffer::Issue(self.skip_to_next(at)));
         }
-        let size = self.header.buffer_size.filter(|&size| size >= LEAST);
+        let size = self.header.buffer_size.filter(|&size| size >= MIN_BUFFER_SIZE);
         let end = match size {
             Some(size) => at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX)),
             None => {
-                self.faults.add(Fault::BadSize, at as u64);
+                self.faults.add(Issue::XrayBadSize, at as u64);
                 self.next_start(at.saturating_add(1), usize::MAX)
             }
         };
@@ -196,28 +201,28 @@ impl<'a> Buffers<'a> {
         let mut buffer = self.buffer(at, at)?;
         if end > self.file.len() {
             buffer.is_cut = true;
-            // What is missing may be only what means nothing.
+            // The missing bytes may be only those after the end-of-buffer record.
             let content = self.file.get(at..).unwrap_or_default();
             let behind = content.get(METADATA..).unwrap_or_default();
             let mut decoder = Decoder::new(behind, &self.header, &buffer);
             while decoder.record().is_some() {}
             if !decoder.has_ended_by_mark() {
-                self.faults.add(Fault::CutTail, at as u64);
+                self.faults.add(Issue::XrayCutTail, at as u64);
             }
         }
         Ok(buffer)
     }
 
-    /// The buffer that starts here with a record of its size.
-    fn of_own_size(&mut self, at: usize) -> Result<Buffer, NoBuffer> {
+    /// Reads a buffer that starts with an extents record.
+    fn read_buffer_with_extents(&mut self, at: usize) -> Result<Buffer, NoBuffer> {
         let bytes = self.from(at);
         if !is(bytes, fdr::BUFFER_EXTENTS, &self.header) {
-            return Err(NoBuffer::Fault(self.skip_to_next(at)));
+            return Err(NoBuffer::Issue(self.skip_to_next(at)));
         }
         let Some(size) = body(bytes, &self.header).and_then(|mut body| body.u64()) else {
-            self.faults.add(Fault::CutTail, at as u64);
+            self.faults.add(Issue::XrayCutTail, at as u64);
             self.position = self.file.len();
-            return Err(NoBuffer::Fault(Fault::CutTail));
+            return Err(NoBuffer::Issue(Issue::XrayCutTail));
         };
         let start = at.saturating_add(METADATA);
         if size == 0 {
@@ -226,7 +231,7 @@ impl<'a> Buffers<'a> {
         }
         let new_buffer = self.from(start);
         if new_buffer.len() >= METADATA && !is(new_buffer, fdr::NEW_BUFFER, &self.header) {
-            return Err(NoBuffer::Fault(self.skip_to_next(at)));
+            return Err(NoBuffer::Issue(self.skip_to_next(at)));
         }
         let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
         let (end, is_cut) = self.checked_end(at, start, end);
@@ -235,7 +240,8 @@ impl<'a> Buffers<'a> {
         buffer.map(|buffer| Buffer { is_cut, ..buffer })
     }
 
-    /// Where the buffer at `at` ends, if it says that it does at `end`, and whether the file ends before it.
+    /// Returns the end of the buffer at `at` and whether the file ends before it. `end` is the end according
+    /// to its extents record.
     fn checked_end(&mut self, at: usize, start: usize, end: usize) -> (usize, bool) {
         let declared = end.saturating_sub(start) as u64;
         let is_too_large = self.header.buffer_size.is_some_and(|size| declared > size);
@@ -243,21 +249,21 @@ impl<'a> Buffers<'a> {
         if leads_on && !is_too_large {
             return (end, false);
         }
-        // Whatever it says, it ends where the next one starts.
+        // Whatever its size, a buffer ends at the start of the next one.
         let to = if leads_on { end } else { usize::MAX };
         let next = self.next_start(start.saturating_add(METADATA), to);
         if next < end && next < self.file.len() {
-            self.faults.add(Fault::BadSize, at as u64);
+            self.faults.add(Issue::XrayBadSize, at as u64);
             return (next, false);
         }
         if end > self.file.len() {
-            self.faults.add(Fault::CutTail, at as u64);
+            self.faults.add(Issue::XrayCutTail, at as u64);
             return (self.file.len(), true);
         }
         (end, false)
     }
 
-    /// Whether another buffer may start here, where one is expected.
+    /// Returns whether another buffer may start here, if one is expected.
     fn may_start(&self, at: usize) -> bool {
         let bytes = self.from(at);
         let next = kind_of(bytes.get(METADATA..).unwrap_or_default(), &self.header);
@@ -266,7 +272,8 @@ impl<'a> Buffers<'a> {
             && (is_cut || matches!(next, Some(fdr::NEW_BUFFER | fdr::BUFFER_EXTENTS)))
     }
 
-    /// The buffer that starts at `at` with the records from `start` on, and ends at the current position.
+    /// Reads the buffer at `at` whose first record after the extents record is at `start`, and which ends at
+    /// the current position.
     fn buffer(&mut self, at: usize, start: usize) -> Result<Buffer, NoBuffer> {
         let content = self.file.get(start..self.position).unwrap_or_default();
         let mut buffer = Buffer {
@@ -282,13 +289,13 @@ impl<'a> Buffers<'a> {
         match self.first_records(content, &mut buffer) {
             Some(()) => Ok(buffer),
             None => {
-                self.faults.add(Fault::NoTick, at as u64);
-                Err(NoBuffer::Fault(Fault::NoTick))
+                self.faults.add(Issue::XrayNoTick, at as u64);
+                Err(NoBuffer::Issue(Issue::XrayNoTick))
             }
         }
     }
 
-    /// Reads the records up to the first tick. `None` if there is none in front of the first function.
+    /// Reads the metadata records up to the first tick; `None` if any other record comes first.
     fn first_records(&self, content: &[u8], buffer: &mut Buffer) -> Option<()> {
         let header = &self.header;
         buffer.thread = body(content, header)?.u32()? as i32;

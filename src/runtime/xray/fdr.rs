@@ -1,19 +1,21 @@
-//! Records of the flight data recorder.
+//! Decodes records of XRay's flight data recorder (FDR) mode.
 //!
-//! The first bit of a record tells its size: records of functions have 8 bytes, metadata records 16, which the bytes of
-//! an event may follow. Nothing is aligned. Bytes that mean nothing are as they were in the runtime's memory.
+//! The first bit of a record selects its size: function records have 8 bytes, metadata records 16. The
+//! payload of an event may follow. Nothing is aligned. Unused bytes hold whatever was in the runtime's
+//! memory.
 //!
-//! Functions tell how many ticks have passed since the record before, from a base that metadata records set. In
-//! version 5, events do as well; before, they have a tick of their own and leave the base as it is.
+//! Function records have the number of ticks since the previous record. Metadata records set the base. In
+//! version 5, events count ticks in the same way; in older versions, they have a tick of their own and do not
+//! change the base.
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::diagnostics::Issue;
 use crate::runtime::xray::header::Header;
 use crate::runtime::xray::index::Buffer;
 use crate::runtime::xray::record::{Record, What};
-use crate::runtime::xray::trace::Fault;
 use crate::tally::Tally;
 
-/// The sizes in bytes of the two sorts of records.
+/// Sizes of function and metadata records, in bytes.
 pub(super) const FUNCTION: usize = 8;
 pub(super) const METADATA: usize = 16;
 
@@ -29,37 +31,38 @@ pub(super) const BUFFER_EXTENTS: u8 = 7;
 pub(super) const TYPED_EVENT: u8 = 8;
 pub(super) const PID: u8 = 9;
 
-/// The version in which buffers have the size that they have, in front, and no mark at their ends.
+/// First version in which an extents record before each buffer has its actual size, without an end-of-buffer
+/// record.
 pub(super) const WITH_EXTENTS: u16 = 2;
-/// The version in which buffers tell the process.
+/// First version in which buffers have the process ID.
 pub(super) const WITH_PID: u16 = 3;
-/// The version in which custom events have a processor. Only this one has it.
+/// The only version in which custom events have a processor ID.
 const WITH_EVENT_CPU: u16 = 4;
-/// The version in which events count ticks like functions do.
+/// First version in which events have tick differences, like functions.
 const WITH_EVENT_DELTAS: u16 = 5;
 
-/// The kind of a metadata record by its first byte; `None` for a record of a function.
+/// Returns the kind of a metadata record from its first byte; `None` for a function record.
 #[inline]
-pub(super) fn metadata_kind(first: u8, order: ByteOrder) -> Option<u8> {
-    // Bit fields are filled from the end at which the machine has its lowest byte.
-    match order {
+pub(super) fn metadata_kind(first: u8, endian: ByteOrder) -> Option<u8> {
+    // Bit fields start at the end that holds the machine's least significant byte.
+    match endian {
         ByteOrder::Little => (first & 1 != 0).then_some(first >> 1),
         ByteOrder::Big => (first & 0x80 != 0).then_some(first & 0x7f),
     }
 }
 
-/// The first byte of metadata records of a kind.
-pub(super) fn introducer(kind: u8, order: ByteOrder) -> u8 {
-    match order {
+/// Returns the first byte of metadata records of a kind.
+pub(super) fn introducer(kind: u8, endian: ByteOrder) -> u8 {
+    match endian {
         ByteOrder::Little => kind << 1 | 1,
         ByteOrder::Big => 0x80 | kind,
     }
 }
 
-/// Action, number and ticks of the record of a function.
+/// Returns action, function ID and tick difference of a function record.
 #[inline]
-pub(super) fn function_fields(record: [u8; FUNCTION], order: ByteOrder) -> (u32, u32, u32) {
-    match order {
+pub(super) fn function_fields(record: [u8; FUNCTION], endian: ByteOrder) -> (u32, u32, u32) {
+    match endian {
         ByteOrder::Little => {
             let both = u64::from_le_bytes(record);
             ((both as u32 >> 1) & 7, both as u32 >> 4, (both >> 32) as u32)
@@ -72,27 +75,27 @@ pub(super) fn function_fields(record: [u8; FUNCTION], order: ByteOrder) -> (u32,
     }
 }
 
-/// Reads the records of a buffer one by one.
+/// Decodes the records of a buffer one by one.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder<'a> {
     rest: &'a [u8],
-    /// Where the buffer ends in the file.
+    /// End of the buffer in the file, in bytes.
     end: u64,
     is_cut: bool,
-    order: ByteOrder,
+    endian: ByteOrder,
     version: u16,
-    /// What the next function counts its ticks from.
+    /// Tick to which the next function's difference is added.
     base: u64,
-    /// That of the last record.
+    /// Tick of the last record.
     tick: u64,
     cpu: u16,
-    /// How many there were so far.
+    /// Number of typed events so far.
     typed_events: u64,
     has_ended_by_mark: bool,
-    faults: Tally<Fault>,
+    faults: Tally<Issue>,
 }
 
-/// What becomes of a metadata record.
+/// Result of reading a metadata record.
 enum Step<'a> {
     Record { tick: u64, cpu: u16, what: What<'a> },
     Next,
@@ -105,7 +108,7 @@ impl<'a> Decoder<'a> {
             rest: content,
             end: buffer.end,
             is_cut: buffer.is_cut,
-            order: header.order,
+            endian: header.endian,
             version: header.version,
             base: buffer.tick,
             tick: buffer.tick,
@@ -116,21 +119,21 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    pub(super) fn faults(&self) -> &Tally<Fault> {
+    pub(super) fn faults(&self) -> &Tally<Issue> {
         &self.faults
     }
 
-    /// Where the next record starts in the file.
+    /// Returns the offset of the next record in the file, in bytes.
     pub(super) fn next_offset(&self) -> u64 {
         self.end.saturating_sub(self.rest.len() as u64)
     }
 
-    /// Whether the walk has come to a record that marks the end of the buffer.
+    /// Returns whether an end-of-buffer record has been read.
     pub(super) fn has_ended_by_mark(&self) -> bool {
         self.has_ended_by_mark
     }
 
-    /// The next record that tells something.
+    /// Returns the next call, argument or event.
     #[inline]
     pub(super) fn record(&mut self) -> Option<Record<'a>> {
         loop {
@@ -140,7 +143,7 @@ impl<'a> Decoder<'a> {
                 return None;
             };
             let [first, ..] = head;
-            let Some(kind) = metadata_kind(first, self.order) else {
+            let Some(kind) = metadata_kind(first, self.endian) else {
                 self.rest = behind;
                 match self.function(head, offset) {
                     Some(record) => return Some(record),
@@ -148,17 +151,17 @@ impl<'a> Decoder<'a> {
                 }
             };
             match self.metadata(kind, offset) {
-                Step::Record { tick, cpu, what } => return Some(self.told(tick, cpu, offset, what)),
+                Step::Record { tick, cpu, what } => return Some(self.make_record(tick, cpu, offset, what)),
                 Step::Next => {}
                 Step::End => return None,
             }
         }
     }
 
-    /// The record of a function; `None` if it is neither entered nor left.
+    /// Decodes a function record; `None` if its action is unknown.
     #[inline]
     fn function(&mut self, head: [u8; FUNCTION], offset: u64) -> Option<Record<'a>> {
-        let (action, function, delta) = function_fields(head, self.order);
+        let (action, function, delta) = function_fields(head, self.endian);
         self.base = match self.base.checked_add(delta.into()) {
             Some(base) => base,
             None => self.overflow(offset),
@@ -169,17 +172,17 @@ impl<'a> Decoder<'a> {
             2 => What::TailExit { function },
             3 => What::EnterWithArguments { function },
             _ => {
-                self.faults.add(Fault::UnknownRecord, offset);
+                self.faults.add(Issue::XrayUnknownRecord, offset);
                 return None;
             }
         };
-        Some(self.told(self.base, self.cpu, offset, what))
+        Some(self.make_record(self.base, self.cpu, offset, what))
     }
 
     #[inline]
-    fn told(&mut self, tick: u64, cpu: u16, offset: u64, what: What<'a>) -> Record<'a> {
+    fn make_record(&mut self, tick: u64, cpu: u16, offset: u64, what: What<'a>) -> Record<'a> {
         if tick < self.tick {
-            self.faults.add(Fault::TickBack, offset);
+            self.faults.add(Issue::XrayTickBack, offset);
         }
         self.tick = tick;
         Record {
@@ -192,7 +195,7 @@ impl<'a> Decoder<'a> {
 
     #[cold]
     fn overflow(&mut self, offset: u64) -> u64 {
-        self.faults.add(Fault::TickOverflow, offset);
+        self.faults.add(Issue::XrayTickOverflow, offset);
         u64::MAX
     }
 
@@ -200,7 +203,7 @@ impl<'a> Decoder<'a> {
         let Some((record, behind)) = self.rest.split_at_checked(METADATA) else {
             return self.finish(offset);
         };
-        let mut body = Reader::new(record.get(1..).unwrap_or_default(), self.order);
+        let mut body = Reader::new(record.get(1..).unwrap_or_default(), self.endian);
         match kind {
             CUSTOM_EVENT | TYPED_EVENT => return self.event(kind, body, behind, offset),
             END_OF_BUFFER if self.version < WITH_EXTENTS => {
@@ -225,7 +228,7 @@ impl<'a> Decoder<'a> {
             WALL_TIME | PID => Some(Step::Next),
             _ => None,
         };
-        step.unwrap_or_else(|| self.give_up(Fault::UnknownKind, offset))
+        step.unwrap_or_else(|| self.give_up(Issue::XrayUnknownKind, offset))
     }
 
     fn new_cpu(&mut self, body: &mut Reader<'_>) -> Option<Step<'a>> {
@@ -234,13 +237,13 @@ impl<'a> Decoder<'a> {
         Some(Step::Next)
     }
 
-    /// An event, whose bytes stand `behind` its record.
+    /// Decodes an event; `behind` starts with its payload.
     fn event(&mut self, kind: u8, mut body: Reader<'_>, behind: &'a [u8], offset: u64) -> Step<'a> {
         let Some(fields) = self.event_fields(&mut body, offset) else {
-            return self.give_up(Fault::UnknownKind, offset);
+            return self.give_up(Issue::XrayUnknownKind, offset);
         };
         let Ok(size) = usize::try_from(fields.size) else {
-            return self.give_up(Fault::BadEventSize, offset);
+            return self.give_up(Issue::XrayBadEventSize, offset);
         };
         let Some((payload, rest)) = behind.split_at_checked(size) else {
             return self.finish(offset);
@@ -265,7 +268,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// `None` where the record is too short, which none is.
+    /// Returns `None` if the record is too short, which cannot happen.
     fn event_fields(&mut self, body: &mut Reader<'_>, offset: u64) -> Option<EventFields> {
         let size = body.u32()? as i32;
         let tick = if self.version < WITH_EVENT_DELTAS {
@@ -274,29 +277,29 @@ impl<'a> Decoder<'a> {
             let delta = body.u32()? as i32;
             match self.base.checked_add_signed(delta.into()) {
                 Some(tick) => tick,
-                // before the first of all ticks
+                // earlier than the first possible tick
                 None if delta < 0 => 0,
                 None => self.overflow(offset),
             }
         };
-        // In custom events of most versions there is nothing.
+        // Unused in custom events of most versions.
         let number = body.u16()?;
         Some(EventFields { size, tick, number })
     }
 
-    /// Leaves out the rest of the buffer.
+    /// Drops the rest of the buffer.
     #[cold]
-    fn give_up(&mut self, fault: Fault, offset: u64) -> Step<'a> {
+    fn give_up(&mut self, fault: Issue, offset: u64) -> Step<'a> {
         self.faults.add(fault, offset);
         self.end()
     }
 
-    /// Ends the walk where no whole record is left, and tells why if something is.
+    /// Ends the walk and reports remaining bytes that are not a complete record.
     #[cold]
     fn finish(&mut self, offset: u64) -> Step<'a> {
         let is_short = self.loses_bytes() && self.typed_events > 0;
         if !self.rest.is_empty() && !self.is_cut && !is_short {
-            self.faults.add(Fault::CutRecord, offset);
+            self.faults.add(Issue::XrayCutRecord, offset);
         }
         self.end()
     }
@@ -304,25 +307,25 @@ impl<'a> Decoder<'a> {
     fn end(&mut self) -> Step<'a> {
         if self.loses_bytes() {
             let lost = self.typed_events.saturating_mul(METADATA as u64);
-            self.faults.add_many(Fault::LostByWriter, lost, self.end);
+            self.faults.add_many(Issue::XrayLostByWriter, lost, self.end);
         }
         self.typed_events = 0;
         self.rest = &[];
         Step::End
     }
 
-    // Quirk: compiler-rt counts only what follows the record of a typed event as the buffer's bytes, and writes no more
-    // than it has counted. So of each buffer, 16 bytes of its end are missing for each of them, and it often ends inside a
-    // record (LLVM 14 and 19; the recording `xray-fdr-typed19`).
+    // Quirk: compiler-rt does not count the 16-byte records of typed events, only their payload, and writes
+    // no more bytes than it has counted. So each typed event costs a buffer 16 bytes at its end, and the
+    // buffer often ends inside a record (LLVM 14 and 19; the recording `xray-fdr-typed19`).
     fn loses_bytes(&self) -> bool {
         self.version >= WITH_EXTENTS
     }
 }
 
-/// What the record of an event tells.
+/// Fields of an event record.
 struct EventFields {
     size: i32,
     tick: u64,
-    /// The type of a typed event, or the processor of a custom one.
+    /// Type of a typed event, or processor ID of a custom one.
     number: u16,
 }

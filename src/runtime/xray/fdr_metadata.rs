@@ -1,72 +1,72 @@
-//! Records of the flight data recorder that tell nothing by themselves: of which thread a buffer is, from where on ticks
-//! are counted. What reads records for what happened takes them into account, and passes over them.
+//! Decodes metadata records of XRay's flight data recorder (FDR) mode, such as the thread of a buffer or the
+//! base of ticks. The readers of events use these records, but do not return them.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::runtime::xray::fdr::{self, FUNCTION, METADATA};
 
-/// One of these records, or what is there of another one.
+/// A metadata record, or another record that could not be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FdrMetadata {
-    /// A buffer starts.
+    /// Start of a buffer.
     NewBuffer {
-        /// Of which thread.
+        /// Thread ID.
         thread: i32,
     },
-    /// What follows in the buffer means nothing; in version 1.
+    /// End of the used bytes of a buffer; version 1 only.
     EndOfBuffer,
-    /// From here on, the thread runs on another processor.
+    /// The thread continues on another processor.
     NewCpu {
-        /// On which.
+        /// Processor ID.
         cpu: u16,
-        /// What ticks are counted from.
+        /// Base of the ticks that follow.
         tick: u64,
     },
-    /// Ticks are counted from here on.
+    /// New base of the ticks that follow.
     TickWrap {
-        /// From this one.
+        /// Base of the ticks.
         tick: u64,
     },
-    /// When the buffer was begun.
+    /// Start time of the buffer.
     WallTime {
-        /// CLOCK_MONOTONIC.
+        /// Seconds of CLOCK_MONOTONIC.
         seconds: u64,
-        /// And so many more.
+        /// Microseconds within the second.
         microseconds: u32,
     },
-    /// How many bytes follow that are a buffer.
+    /// Size of the buffer that follows.
     BufferExtents {
-        /// So many.
+        /// Size in bytes.
         size: u64,
     },
-    /// The process.
+    /// Process ID.
     Pid(i32),
-    /// An event with more bytes behind it than there are, or less than none.
+    /// Event whose payload exceeds the buffer, or has a negative size.
     CutEvent {
-        /// How many bytes it should have.
+        /// Size of the payload in bytes, according to the record.
         size: i32,
-        /// Whether it has a type.
+        /// Whether it is a typed event.
         is_typed: bool,
     },
-    /// An argument of the entry before.
+    /// Argument of the previous function entry.
     Argument(u64),
-    /// A record of a function that was neither entered nor left.
+    /// Function record whose action is neither an entry nor an exit.
     Function {
-        /// What may have happened to it.
+        /// Code of the action.
         action: u32,
-        /// Which function.
+        /// Function ID.
         function: u32,
-        /// How many ticks after the record before.
+        /// Ticks since the previous record.
         delta: u32,
     },
-    /// Another number.
+    /// Metadata record of this unknown kind.
     Unknown(u8),
 }
 
 impl FdrMetadata {
-    /// Reads the record that starts here, and tells how many bytes it has; `None` where there are fewer.
-    pub fn parse(bytes: &[u8], order: ByteOrder) -> Option<(Self, usize)> {
-        let Some(kind) = fdr::metadata_kind(*bytes.first()?, order) else {
-            let (action, function, delta) = fdr::function_fields(*bytes.first_chunk()?, order);
+    /// Decodes the record at the start of `bytes` and returns its size in bytes; `None` if it is incomplete.
+    pub fn parse(bytes: &[u8], endian: ByteOrder) -> Option<(Self, usize)> {
+        let Some(kind) = fdr::metadata_kind(*bytes.first()?, endian) else {
+            let (action, function, delta) = fdr::function_fields(*bytes.first_chunk()?, endian);
             let record = Self::Function {
                 action,
                 function,
@@ -74,7 +74,7 @@ impl FdrMetadata {
             };
             return Some((record, FUNCTION));
         };
-        let mut body = Reader::new(bytes.get(1..METADATA)?, order);
+        let mut body = Reader::new(bytes.get(1..METADATA)?, endian);
         let record = match kind {
             fdr::NEW_BUFFER => Self::NewBuffer {
                 thread: body.u32()?.cast_signed(),

@@ -1,8 +1,9 @@
-//! Which functions the numbers of a trace mean: the instrumentation map of the binary that wrote it.
+//! Resolves XRay function IDs with the instrumentation map of the binary that wrote the trace.
 //!
-//! The section `xray_instr_map` has an entry for each place in the code that can be instrumented, those of a function in a
-//! row. Functions are counted from 1 on, a new one wherever the address is another than that of the entry before. So
-//! the runtime counts when all are switched on (`__xray_patch`), and so does `llvm-xray extract`.
+//! The section `xray_instr_map` has an entry for each address that can be instrumented; the entries of a
+//! function are consecutive. Function IDs count from 1 and increase whenever an entry has another function
+//! address than the entry before. The runtime assigns the same IDs when it patches all functions
+//! (`__xray_patch`), and so does `llvm-xray extract`.
 
 use std::fmt::Display;
 
@@ -11,60 +12,35 @@ use object::endian::Endianness;
 use object::read::elf::{FileHeader, Rela as _, SectionHeader, SectionTable};
 
 use crate::bytes::{ByteOrder, Reader};
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::units::Address;
 
-/// The newest version of entries.
+/// Newest version of entries.
 const NEWEST: u8 = 2;
 
-/// The version in which addresses are relative to where they stand.
+/// First version in which addresses are relative to the field that holds them.
 const RELATIVE: u8 = 2;
-
-/// Why a file tells of no functions.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// It is no ELF file, or is damaged so that its sections can't be read.
-    #[error("is not an ELF file that can be read: {0}")]
-    NotElf(String),
-    /// Nothing in it is instrumented.
-    #[error(
-        "has no section xray_instr_map: it was not compiled with -fxray-instrument, or linked without it"
-    )]
-    NoMap,
-    /// The map is not that of a linked program or library.
-    #[error("is not linked yet")]
-    NotLinked,
-    /// The map leaves the file.
-    #[error("has a section xray_instr_map that is not in the file: {0}")]
-    CutMap(String),
-    /// Not all of the map is entries.
-    #[error("has a section xray_instr_map of {0} bytes, which is no multiple of its entries' {1}")]
-    OddSize(u64, u64),
-    /// An entry is of a version that is not known.
-    #[error("has an entry of version {0} in its section xray_instr_map; known are 0 to {NEWEST}")]
-    Version(u8),
-}
 
 /// The instrumented functions of a program or library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Functions {
     addresses: Vec<Address>,
-    /// The build-id of the file, of whatever length; empty if it has none.
+    /// Build ID of the file, of any length; empty if it has none.
     pub build_id: Vec<u8>,
-    /// The size in bytes of the program's pointers, 4 or 8.
+    /// Size of a pointer of the program in bytes, 4 or 8.
     pub pointer_size: u8,
-    /// Whether the file can be loaded anywhere: addresses are then relative to where it is.
+    /// Whether the file is position-independent; its addresses are then relative to the load address.
     pub is_position_independent: bool,
-    /// Whether the section `xray_fn_idx` says the same; `None` where there is none, or one that can't be
-    /// understood. The runtime takes that one for functions that are switched on one by one.
+    /// Whether the section `xray_fn_idx` agrees with the map; `None` if the section is missing or invalid.
+    /// The runtime uses it to patch single functions.
     pub agrees_with_index: Option<bool>,
 }
 
 impl Functions {
-    /// Reads the map of an ELF file, of 32 bits or 64, in either byte order.
-    pub fn read(file: &[u8]) -> Result<Self, Error> {
-        /// Where a file says of which class it is (`EI_CLASS`).
+    /// Reads the map of an ELF file, 32-bit or 64-bit, with either endianness.
+    pub fn read(file: &[u8]) -> Result<Self, Diagnostic> {
+        /// Offset of the class in an ELF file (`EI_CLASS`).
         const CLASS: usize = 4;
         if file.get(CLASS) == Some(&elf::ELFCLASS32.0) {
             Self::read_class::<elf::FileHeader32<Endianness>>(file)
@@ -73,7 +49,7 @@ impl Functions {
         }
     }
 
-    fn read_class<H: FileHeader<Endian = Endianness>>(file: &[u8]) -> Result<Self, Error> {
+    fn read_class<H: FileHeader<Endian = Endianness>>(file: &[u8]) -> Result<Self, Diagnostic> {
         let header = H::parse(file).map_err(not_elf)?;
         let endian = header.endian().map_err(not_elf)?;
         let sections = header.sections(endian, file).map_err(not_elf)?;
@@ -81,7 +57,7 @@ impl Functions {
         let names = sections.section(names).and_then(|it| it.data(endian, file));
         let kind = header.e_type(endian);
         if kind == elf::ET_REL {
-            return Err(Error::NotLinked);
+            return Err(Diagnostic::new(Issue::XrayNotLinked));
         }
         let binary = Binary {
             header,
@@ -90,10 +66,12 @@ impl Functions {
             sections: &sections,
             names: names.map_err(not_elf)?,
         };
-        let map = binary.section(b"xray_instr_map").ok_or(Error::NoMap)??;
+        let map = binary
+            .section(b"xray_instr_map")
+            .ok_or_else(|| Diagnostic::new(Issue::XrayNoMap))??;
         let entries = map.entries()?;
         let mut addresses: Vec<Address> = Vec::new();
-        // Of the first entry of each.
+        // Address of the first entry of each function.
         let mut firsts = Vec::new();
         for entry in entries {
             let entry = entry?;
@@ -112,24 +90,24 @@ impl Functions {
         })
     }
 
-    /// The address of the function that has a number, as the file was linked.
+    /// Returns the address of the function with this ID, as linked; `None` for an unknown ID.
     pub fn address(&self, function: u32) -> Option<Address> {
         let index = usize::try_from(function).ok()?.checked_sub(1)?;
         self.addresses.get(index).copied()
     }
 
-    /// All addresses, of the functions from 1 on.
+    /// Returns the addresses of all functions; the first one has ID 1.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 }
 
-fn not_elf(error: impl Display) -> Error {
-    Error::NotElf(error.to_string())
+fn not_elf(error: impl Display) -> Diagnostic {
+    Diagnostic::new(Issue::XrayNotElf).with("cause", error)
 }
 
-/// The type of relocations that put an address where the file is loaded, with what is added to it beside the
-/// place and not in it. `None` for machines that have no such, or have no XRay.
+/// Returns the type of the relocations that store load address plus addend, with the addend in the
+/// relocation. `None` for machines without such a type or without XRay.
 fn relative_relocation(machine: elf::Machine) -> Option<elf::RelocationType> {
     Some(match machine {
         elf::EM_X86_64 => elf::R_X86_64_RELATIVE,
@@ -142,29 +120,28 @@ fn relative_relocation(machine: elf::Machine) -> Option<elf::RelocationType> {
     })
 }
 
-/// An ELF file.
 struct Binary<'a, 's, H: FileHeader> {
     header: &'a H,
     endian: Endianness,
     file: &'a [u8],
     sections: &'s SectionTable<'a, H>,
-    /// Of the sections, each of which a NUL ends.
+    /// Section names, each terminated by a NUL.
     names: &'a [u8],
 }
 
 impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
-    fn section(&self, name: &[u8]) -> Option<Result<Section<'a>, Error>> {
+    fn section(&self, name: &[u8]) -> Option<Result<Section<'a>, Diagnostic>> {
         let section = self.sections.iter().find(|it| self.has_name(it, name))?;
         let data = match section.data(self.endian, self.file) {
             Ok(data) => data,
-            Err(error) => return Some(Err(Error::CutMap(error.to_string()))),
+            Err(error) => return Some(Err(Diagnostic::new(Issue::XrayCutMap).with("cause", error))),
         };
         let address = section.sh_addr(self.endian).into();
         Some(Ok(Section {
             data,
             address,
             pointer: if self.header.is_type_64() { 8 } else { 4 },
-            order: match self.endian {
+            endian: match self.endian {
                 Endianness::Little => ByteOrder::Little,
                 Endianness::Big => ByteOrder::Big,
             },
@@ -172,21 +149,22 @@ impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
         }))
     }
 
-    /// Whether a section has a name. It is not looked at any further: in a damaged file, all names can be very long.
+    /// Returns whether a section has this name. Reads no further, because a damaged file can have very long
+    /// names.
     fn has_name(&self, section: &H::SectionHeader, name: &[u8]) -> bool {
         let start = section.sh_name(self.endian) as usize;
         let rest = self.names.get(start..).and_then(|names| names.strip_prefix(name));
         rest.is_some_and(|rest| rest.first() == Some(&0))
     }
 
-    /// What is put at places of the section, by the distance from its start, where that is not in the file. With other
-    /// forms of relocations (REL, RELR), what is added is there.
+    /// Returns the addends that relocations have for the section, by offset from its start. The file does not
+    /// have these values in place; with other forms of relocations (REL, RELR), it does.
     fn relocations(&self, address: u64, size: u64) -> HashMap<u64, u64> {
         let mut found = HashMap::default();
         let Some(relative) = relative_relocation(self.header.e_machine(self.endian)) else {
             return found;
         };
-        // Sections may lie over each other, but not for more than the file has.
+        // Sections may overlap, but no more bytes are read in total than the file has.
         let mut left = self.file.len();
         for section in self.sections.iter() {
             let Ok(Some((relocations, _))) = section.rela(self.endian, self.file) else {
@@ -220,7 +198,7 @@ impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
                     return note.desc();
                 }
             }
-            // As with relocations.
+            // Same limit as in `relocations`.
             let size: u64 = section.sh_size(self.endian).into();
             match usize::try_from(size).ok().and_then(|size| left.checked_sub(size)) {
                 Some(less) => left = less,
@@ -231,31 +209,31 @@ impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
     }
 }
 
-/// A section with addresses.
+/// A section that contains addresses.
 struct Section<'a> {
     data: &'a [u8],
-    /// Of its first byte.
+    /// Address of its first byte.
     address: u64,
-    /// The size in bytes of addresses.
+    /// Size of an address, in bytes.
     pointer: u8,
-    order: ByteOrder,
+    endian: ByteOrder,
     relocated: HashMap<u64, u64>,
 }
 
-/// An entry of the map.
+/// An entry of the instrumentation map.
 struct Entry {
-    /// Its address.
+    /// Address of the entry.
     at: u64,
     function: Address,
 }
 
 impl<'a> Section<'a> {
-    /// The number of the size of an address that stands `at` bytes from the start.
+    /// Reads a relocated, pointer-sized number `at` bytes from the start.
     fn pointer(&self, at: u64) -> Option<u64> {
         if let Some(&relocated) = self.relocated.get(&at) {
             return Some(self.masked(relocated));
         }
-        let mut reader = Reader::new(self.data, self.order);
+        let mut reader = Reader::new(self.data, self.endian);
         reader.skip(at)?;
         match self.pointer {
             4 => reader.u32().map(u64::from),
@@ -270,30 +248,32 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// What stands `at` bytes from the start relative to there.
+    /// Reads a number `at` bytes from the start that is relative to its own address.
     fn relative(&self, at: u64) -> Option<u64> {
         let here = self.address.wrapping_add(at);
         Some(self.masked(self.pointer(at)?.wrapping_add(here)))
     }
 
-    /// How many bytes an entry of the map has: two addresses, and as much again for kind, version and nothing.
+    /// Returns the size of a map entry: two addresses, and as many bytes again for kind, version and padding.
     fn entry_size(&self) -> u64 {
         u64::from(self.pointer).saturating_mul(4)
     }
 
-    fn entries(&'a self) -> Result<impl Iterator<Item = Result<Entry, Error>> + 'a, Error> {
+    fn entries(&'a self) -> Result<impl Iterator<Item = Result<Entry, Diagnostic>> + 'a, Diagnostic> {
         let (size, entry) = (self.data.len() as u64, self.entry_size());
         if size.checked_rem(entry) != Some(0) {
-            return Err(Error::OddSize(size, entry));
+            return Err(Diagnostic::new(Issue::XrayOddSize)
+                .with("size", size)
+                .with("entry", entry));
         }
         let starts = (0..size).step_by(usize::from(self.pointer).saturating_mul(4));
         Ok(starts.filter_map(|at| self.entry(at)))
     }
 
-    /// `None` behind the end, where none is asked for.
-    fn entry(&self, at: u64) -> Option<Result<Entry, Error>> {
+    /// Decodes an entry; `None` past the end of the section, which no caller requests.
+    fn entry(&self, at: u64) -> Option<Result<Entry, Diagnostic>> {
         let pointer = u64::from(self.pointer);
-        let mut fields = Reader::new(self.data, self.order);
+        let mut fields = Reader::new(self.data, self.endian);
         fields.skip(at)?;
         fields.skip(pointer.checked_mul(2)?)?;
         let (_kind, _is_always_on, version) = (fields.u8()?, fields.u8()?, fields.u8()?);
@@ -301,7 +281,10 @@ impl<'a> Section<'a> {
         let function = match version {
             0..RELATIVE => self.pointer(function)?,
             RELATIVE..=NEWEST => self.relative(function)?,
-            _ => return Some(Err(Error::Version(version))),
+            _ => {
+                let unknown = Diagnostic::new(Issue::XrayEntryVersion).with("version", version);
+                return Some(Err(unknown.with("newest", NEWEST)));
+            }
         };
         Some(Ok(Entry {
             at: self.address.wrapping_add(at),
@@ -309,10 +292,11 @@ impl<'a> Section<'a> {
         }))
     }
 
-    /// Where the entries of each function start, if this is the index of a map. `None` if it leads elsewhere.
+    /// Returns where the entries of each function start, if this section is the index of `map`. `None` if an
+    /// address is outside the map.
     fn starts(&self, map: &Section<'_>) -> Option<Vec<u64>> {
-        // Each function has where its entries start, relative to there, and how many they are; or, in older files, where
-        // they start and end.
+        // The index has two fields per function: the relative address of its first entry and the number of
+        // entries or, in older files, the start and end address of its entries.
         let size = u64::from(self.pointer).checked_mul(2)?;
         let places = || (0..self.data.len() as u64).step_by(usize::from(self.pointer).saturating_mul(2));
         let is_in_map = |start: &u64| {

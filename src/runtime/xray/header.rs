@@ -1,31 +1,32 @@
-//! The header at the start of a trace.
+//! Parses the header of an XRay trace and detects traces by their content.
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::{ByteOrder, Reader, hex};
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::runtime::xray::{basic, buffers};
 
-/// The size in bytes of the header, of all versions.
+/// Size of the header in bytes, the same in all versions.
 pub const SIZE: usize = 32;
 
-/// How many bytes of a file [`is_trace`] looks at.
-pub const LOOKED_AT: usize = SIZE + 48;
+/// Number of bytes of a file that [`is_trace`] examines.
+pub const DETECTION_BYTES: usize = SIZE + 48;
 
-/// The newest version of the flight data recorder: that of LLVM 14 and all later ones.
+/// Newest version of flight data recorder mode, from LLVM 14 and all later releases.
 pub const NEWEST_FDR: u16 = 5;
 
-/// The newest version of basic mode.
+/// Newest version of basic mode.
 pub const NEWEST_BASIC: u16 = 3;
 
-/// How a trace was recorded, which decides what follows the header (`type` in the file).
+/// Recording mode of a trace, which selects the format after the header (`type` in the file).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Type 0, `xray-basic`: records of one size, each by itself.
+    /// Type 0, `xray-basic`: independent records of a fixed size.
     Basic,
     /// Type 1, `xray-fdr`, the flight data recorder: buffers of threads.
     Fdr,
 }
 
 impl Mode {
-    /// The newest version that is known.
+    /// Returns the newest known version of the mode.
     fn newest(self) -> u16 {
         match self {
             Self::Basic => NEWEST_BASIC,
@@ -34,97 +35,63 @@ impl Mode {
     }
 }
 
-/// Why a file is not a trace, or not one that can be read.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// It has no bytes.
-    #[error("is empty")]
-    Empty,
-    /// It ends inside the header.
-    #[error("ends after {0} bytes, inside its header of {SIZE}")]
-    TooShort(u64),
-    /// It is something else.
-    #[error("is not a trace of XRay: it starts with {0:02x?}, not with a version and a type")]
-    NotATrace([u8; 4]),
-    /// Its records are of a version that is not known.
-    #[error("has version {version} of type {kind}; known are 1 to {newest} of that type")]
-    Version {
-        /// That of the file.
-        version: u16,
-        /// The type of the file.
-        kind: u16,
-        /// The newest that is known of that type.
-        newest: u16,
-    },
-    /// It is of another mode, or none.
-    #[error("has type {kind} (of version {version}); known are 0 (basic mode) and 1 (flight data recorder)")]
-    Type {
-        /// The version of the file.
-        version: u16,
-        /// That of the file.
-        kind: u16,
-    },
-}
-
-/// The header.
+/// The header of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The byte order of the traced program's machine, and so of the file.
-    pub order: ByteOrder,
-    /// The version of what follows: 1 to [`NEWEST_FDR`], or to [`NEWEST_BASIC`].
+    /// Endianness of the traced program's machine and of the file.
+    pub endian: ByteOrder,
+    /// Version of the format, from 1 to [`NEWEST_FDR`] or [`NEWEST_BASIC`].
     pub version: u16,
-    /// How the trace was recorded.
+    /// Recording mode.
     pub mode: Mode,
-    /// Whether the machine's ticks are of one length, at all speeds of the processor.
+    /// Whether ticks have a constant length at all processor frequencies.
     pub constant_tsc: bool,
-    /// Whether they go on while the processor sleeps.
+    /// Whether ticks continue while the processor sleeps.
     pub nonstop_tsc: bool,
-    /// Ticks a second; 0 if not known. It is 1,000,000,000 where the tick is CLOCK_REALTIME, as it is wherever the
-    /// kernel does not tell the runtime how fast the processor is.
+    /// Ticks per second; 0 if unknown. If ticks are times of CLOCK_REALTIME, this is 1,000,000,000; the
+    /// runtime uses that clock if the kernel does not report the processor's frequency.
     ///
-    /// Where the ticks are the processor's, this is its highest speed, which need not be the speed of the ticks.
+    /// If ticks are processor ticks, this is the maximum processor frequency, which need not be the frequency
+    /// of the ticks.
     pub frequency: u64,
-    /// How many bytes each buffer of a thread has in the program's memory. In version 1 it has as many in the
-    /// file. `None` in basic mode, whose files have anything there.
+    /// Size of a thread's buffer in the program's memory, in bytes; in version 1 also its size in the file.
+    /// `None` in basic mode, whose files have arbitrary bytes here.
     pub buffer_size: Option<u64>,
 }
 
 impl Header {
-    /// Reads a header from the start of a file.
-    pub fn parse(file: &[u8]) -> Result<Self, Error> {
+    /// Parses the header at the start of a file.
+    pub fn parse(file: &[u8]) -> Result<Self, Diagnostic> {
         if file.is_empty() {
-            return Err(Error::Empty);
+            return Err(Diagnostic::new(Issue::XrayEmpty));
         }
-        let too_short = Error::TooShort(file.len() as u64);
-        let Some((order, version, kind)) = numbers(file)? else {
-            return Err(too_short);
+        let too_short = || Diagnostic::new(Issue::XrayTooShort).with("size", file.len());
+        let first: [u8; 4] = *file.first_chunk().ok_or_else(too_short)?;
+        let Some((endian, version, kind)) = numbers(first) else {
+            return Err(Diagnostic::new(Issue::NotAnXrayTrace).with("magic", hex(&first)));
         };
+        let unknown = |issue| Diagnostic::new(issue).with("version", version).with("kind", kind);
         let mode = match kind {
             0 => Mode::Basic,
             1 => Mode::Fdr,
-            _ => return Err(Error::Type { version, kind }),
+            _ => return Err(unknown(Issue::XrayType)),
         };
         let newest = mode.newest();
         if !(1..=newest).contains(&version) {
-            return Err(Error::Version {
-                version,
-                kind,
-                newest,
-            });
+            return Err(unknown(Issue::XrayVersion).with("newest", newest));
         }
-        Self::fields(file, order, version, mode).ok_or(too_short)
+        Self::fields(file, endian, version, mode).ok_or_else(too_short)
     }
 
-    /// `None` where the file ends.
-    fn fields(file: &[u8], order: ByteOrder, version: u16, mode: Mode) -> Option<Self> {
-        let mut reader = Reader::new(file, order);
+    /// Returns `None` if the file ends inside the header.
+    fn fields(file: &[u8], endian: ByteOrder, version: u16, mode: Mode) -> Option<Self> {
+        let mut reader = Reader::new(file, endian);
         reader.skip(4)?;
-        // Quirk: basic mode leaves the other 30 bits, and all behind the frequency, as they were in its memory
-        // (LLVM 19; the recording `xray-basic19`).
+        // Quirk: basic mode initializes neither the other 30 bits nor anything after the frequency (LLVM 19;
+        // the recording `xray-basic19`).
         let bits = reader.u32()?;
-        // They are the first ones, which a machine with the other byte order has at the other end.
-        let bits = match order {
+        // They are the first bits, which are at the other end on big-endian machines.
+        let bits = match endian {
             ByteOrder::Little => bits,
             ByteOrder::Big => bits.reverse_bits(),
         };
@@ -132,7 +99,7 @@ impl Header {
         let buffer_size = reader.u64()?;
         reader.skip(8)?;
         Some(Self {
-            order,
+            endian,
             version,
             mode,
             constant_tsc: bits & 1 != 0,
@@ -143,14 +110,11 @@ impl Header {
     }
 }
 
-/// Byte order, version and type: the order is that in which both are small. `None` where the file ends before.
-fn numbers(file: &[u8]) -> Result<Option<(ByteOrder, u16, u16)>, Error> {
-    /// More is neither a version nor a type, and never will be one.
+/// Byte order, version and type in the first bytes of a file: the order is that in which both are small. `None` if
+/// neither is.
+fn numbers([a, b, c, d]: [u8; 4]) -> Option<(ByteOrder, u16, u16)> {
+    /// Upper bound for versions and types, now and in the future.
     const SMALL: u16 = 100;
-    let Some(&first) = file.first_chunk::<4>() else {
-        return Ok(None);
-    };
-    let [a, b, c, d] = first;
     let little = (
         ByteOrder::Little,
         u16::from_le_bytes([a, b]),
@@ -164,20 +128,18 @@ fn numbers(file: &[u8]) -> Result<Option<(ByteOrder, u16, u16)>, Error> {
     [little, big]
         .into_iter()
         .find(|&(_, version, kind)| (1..SMALL).contains(&version) && kind < SMALL)
-        .map(Some)
-        .ok_or(Error::NotATrace(first))
 }
 
-/// Whether a file starts with a version and a type, as a trace does; of what else starts like this, much is none.
-pub fn has_small_numbers(start: &[u8]) -> bool {
-    matches!(numbers(start), Ok(Some(_)))
+/// Returns whether a file starts with a small version and type, as a trace does. Many other files do so as
+/// well.
+pub fn has_plausible_version(start: &[u8]) -> bool {
+    start.first_chunk().copied().and_then(numbers).is_some()
 }
 
-/// Whether a file starts as a trace does: with a header of a known version and type, a frequency that a clock can
-/// have, and a record that can be the first one. `start` is the first [`LOOKED_AT`] bytes of it, or all if it has
-/// fewer.
+/// Returns whether a file is a trace: a header of known version and type with a possible frequency, and a
+/// plausible first record. `start` holds the first [`DETECTION_BYTES`] bytes of the file, or all of a shorter file.
 pub fn is_trace(start: &[u8]) -> bool {
-    /// What clocks of processors tick at, and that of a clock that counts nanoseconds; from 1 MHz to 100 GHz.
+    /// Possible frequencies: 1 MHz to 100 GHz, which includes processor clocks and clocks in nanoseconds.
     const FREQUENCIES: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
     let Ok(header) = Header::parse(start) else {
         return false;

@@ -1,49 +1,52 @@
-//! Where the records of each thread are: what has to be known of a whole trace before it can be replayed.
+//! Index of an XRay trace: the buffers of each thread, which are needed before the trace can be replayed.
 
+use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::header::Mode;
-use crate::runtime::xray::trace::{Fault, Trace};
+use crate::runtime::xray::trace::Trace;
 use crate::runtime::xray::{basic, buffers};
 use crate::tally::Tally;
 
-/// How many buffers are kept, so that no file makes more than about a gigabyte of memory of them. Of 16 KiB each, as
-/// programs have them unless they ask for others, that is a trace of 256 GiB.
+/// Maximum number of buffers in the index, which limits its memory to about a gigabyte. With the default
+/// buffer size of 16 KiB, that is a trace of 256 GiB.
 pub(super) const MAX_BUFFERS: usize = 1 << 24;
 
-/// A buffer: some records of a thread, one behind the other. In basic mode, a run of records of one thread.
+/// A buffer: consecutive records of one thread. In basic mode, a run of records of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer {
-    /// Of which process, by the number that it knows itself under; `None` where the trace does not tell, as before
+    /// Process ID in the PID namespace of the process; `None` if the trace does not have it, as before
     /// version 3.
     pub process: Option<i32>,
-    /// Of which thread.
+    /// Thread ID.
     pub thread: i32,
-    /// Where it starts in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// When it was begun: nanoseconds of CLOCK_MONOTONIC, of which the file has the microseconds. `None` in basic mode.
+    /// Start time in nanoseconds of CLOCK_MONOTONIC, with microsecond resolution in the file. `None` in basic
+    /// mode and if the file has no valid time.
     pub wall: Option<RuntimeTime>,
-    /// The tick that it begins with. In basic mode that of the first function record.
+    /// First tick. In basic mode, the tick of the first function record.
     pub tick: u64,
-    /// Where its records start in the file, and where they end.
+    /// Start and end of its records in the file, in bytes.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Whether the file ends before it does.
+    /// Whether the file ends inside the buffer.
     pub(super) is_cut: bool,
 }
 
 impl Buffer {
-    /// The bytes of the file in which its records lie.
+    /// Returns the range of the file that holds the records, in bytes.
     pub fn content(&self) -> std::ops::Range<u64> {
         self.start..self.end
     }
 
-    /// How many bytes of it follow the record of its size, or where there is none, how many it has.
+    /// Returns the size of the buffer without its extents record, in bytes. Only for flight data recorder
+    /// mode.
     pub fn records_size(&self) -> u64 {
         let front = buffers::METADATA_SIZE;
         self.end.saturating_sub(self.start).saturating_add(front)
     }
 
-    /// A moment on both clocks, if it has one.
+    /// Returns the start of the buffer on both clocks; `None` if the buffer has no wall time.
     pub fn anchor(&self) -> Option<Anchor> {
         let wall = self.wall?;
         let tick = self.tick;
@@ -51,39 +54,39 @@ impl Buffer {
     }
 }
 
-/// A moment on the wall clock and in ticks. The runtime reads the tick first; so the wall clock is never too early for it,
-/// but for what is less than a microsecond, and may be late if the thread was interrupted in between.
+/// A point in time on the wall clock and in ticks. The runtime reads the tick first. So the wall time is
+/// early by less than a microsecond at most, but may be late if the thread was interrupted between the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Anchor {
     /// Nanoseconds of CLOCK_MONOTONIC.
     pub wall: RuntimeTime,
-    /// Ticks.
+    /// Time in ticks.
     pub tick: u64,
 }
 
 /// The buffers of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread<'i> {
-    /// Of which process, as in [`Buffer`].
+    /// Process ID, as in [`Buffer`].
     pub process: Option<i32>,
-    /// Which.
+    /// Thread ID.
     pub thread: i32,
-    /// Its buffers, of which there is at least one, in the order in which it filled them: by the wall clock, and those of one
-    /// microsecond as in the file. In basic mode as in the file.
+    /// Its buffers, at least one, in the order in which the thread filled them: by wall time, and in file
+    /// order within a microsecond. In basic mode, in file order.
     pub buffers: &'i [Buffer],
 }
 
-/// What a first walk finds. It grows with buffers, not with records.
+/// Result of a first pass over a trace. Its size depends on the number of buffers, not of records.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// By thread, and of each thread in its order.
+    /// Sorted by process, thread, wall time and offset.
     buffers: Vec<Buffer>,
-    /// What of the trace could not be used; that of the records is told by the walks over them.
-    pub faults: Tally<Fault>,
+    /// Faults outside of records. The iterators over records have those inside.
+    pub faults: Tally<Issue>,
 }
 
 impl Index {
-    /// Walks a trace.
+    /// Creates the index of a trace.
     pub fn of(trace: &Trace<'_>) -> Self {
         let mut index = Self::default();
         match trace.header().mode {
@@ -91,7 +94,7 @@ impl Index {
                 let mut walk = buffers::Buffers::new(trace.file(), *trace.header());
                 for buffer in &mut walk {
                     if buffer.wall.is_none() {
-                        index.faults.add(Fault::NoWallTime, buffer.offset);
+                        index.faults.add(Issue::XrayNoWallTime, buffer.offset);
                     }
                     index.add(buffer);
                 }
@@ -114,16 +117,16 @@ impl Index {
     fn add(&mut self, buffer: Buffer) {
         match self.buffers.len() < MAX_BUFFERS {
             true => self.buffers.push(buffer),
-            false => self.faults.add(Fault::TooManyBuffers, buffer.offset),
+            false => self.faults.add(Issue::XrayTooManyBuffers, buffer.offset),
         }
     }
 
-    /// All buffers, ordered as those of [`Index::threads`].
+    /// Returns all buffers, in the order of [`Index::threads`].
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers
     }
 
-    /// The threads, by process and number.
+    /// Iterates over the threads, ordered by process and thread ID.
     pub fn threads(&self) -> impl Iterator<Item = Thread<'_>> {
         let of_one_thread =
             |one: &Buffer, next: &Buffer| (one.process, one.thread) == (next.process, next.thread);

@@ -1,56 +1,57 @@
-//! What a trace tells of: one type for the records of all versions and modes.
+//! Records of an XRay trace: one type for all versions and modes.
 
-/// One record.
+/// A record of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// When: ticks, of which the header tells how many a second has. An argument has that of its entry; where that is in
-    /// another run of basic mode, that of the first function record behind it.
+    /// Time in ticks; the header has the number of ticks per second. An argument has the tick of its function
+    /// entry. If that entry is in another run of basic mode, the argument has the tick of the first function
+    /// record after it.
     ///
-    /// As in the file: they may step back where a thread goes to another processor.
+    /// Ticks are those of the file. They may step back if a thread moves to another processor.
     pub tick: u64,
-    /// On which processor; always 0 where the tick is not that of the processors. The runtimes keep 8 bits of it.
+    /// Processor ID; always 0 if the ticks are not processor ticks. The runtimes store 8 bits of it.
     pub cpu: u16,
-    /// Where it starts in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// What happened.
+    /// Content of the record.
     pub what: What<'a>,
 }
 
-/// What happened. Functions are numbers from 1 on, in the order of the binary's instrumentation map.
+/// Content of a record. Function IDs count from 1, in the order of the binary's instrumentation map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What<'a> {
     /// A function was entered.
     Enter {
-        /// Which.
+        /// Function ID.
         function: u32,
     },
     /// A function was entered, and its arguments follow.
     EnterWithArguments {
-        /// Which.
+        /// Function ID.
         function: u32,
     },
-    /// An argument of the entry before. In a damaged trace, what is before can be another record, or none.
+    /// Argument of the previous function entry. In a damaged trace, it may follow another record or none.
     Argument(u64),
     /// A function returned.
     Exit {
-        /// Which.
+        /// Function ID.
         function: u32,
     },
-    /// A function is left by a jump to another one, whose entry follows.
+    /// A function jumped to another one (tail call), whose entry follows.
     TailExit {
-        /// The one that is left.
+        /// ID of the function that jumped.
         function: u32,
     },
-    /// The program logged something (`__xray_customevent`).
+    /// An event logged by the program (`__xray_customevent`).
     Custom {
-        /// What.
+        /// Payload of the event.
         payload: &'a [u8],
     },
-    /// The program logged something of a type (`__xray_typedevent`).
+    /// A typed event logged by the program (`__xray_typedevent`).
     Typed {
-        /// The type, as the program has registered it.
+        /// Type of the event, as registered by the program.
         kind: u16,
-        /// What.
+        /// Payload of the event.
         payload: &'a [u8],
     },
 }

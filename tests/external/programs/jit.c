@@ -1,12 +1,12 @@
 /*
- * A small JIT compiler for x86-64 that does to a profiler what JIT compilers do: it keeps no frame pointers (or does), writes a jitdump with tables
- * for unwinding and lines, overwrites code with other code, moves code, protects its memory again after each change, and forks.
+ * A small JIT compiler for x86-64 with the properties that matter to profilers: it omits frame pointers (or keeps them), writes a jitdump with
+ * unwinding tables and lines, overwrites code with other code, moves code, changes the protection of its memory around each change, and forks.
  *
- * Usage: jit bare|frames TRUTH [server]. Each line of the file TRUTH says of a stretch of time: process, start and end in nanoseconds of
+ * Usage: jit bare|frames TRUTH [server]. Each line of the file TRUTH describes a period: process, start and end in nanoseconds of
  * CLOCK_MONOTONIC, and the functions that are on the stack all the time, innermost first.
  *
- * As a server, it removes its jitdump as soon as it has mapped it, and waits for a line from standard input before it compiles anything, and once
- * more before it ends; before each it writes a line to standard output.
+ * As a server, it removes its jitdump as soon as it has mapped it. It waits for a line from standard input before it compiles anything, and again
+ * before it exits. Each time, it first writes a line to standard output.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /*
- * Asks elfutils' libdw for lines as perf does since 7.0 (libdw__addr2line in tools/perf/util/libdw.c): the address is
- * looked up before the bias of the module is added.
+ * Looks up lines with elfutils' libdw like perf since 7.0 (libdw__addr2line in tools/perf/util/libdw.c): looks up the
+ * address before it adds the bias of the module.
  *
  * Usage: lines OBJECT < LIST. A line of LIST is an address in the object (hexadecimal).
- * Prints for each the file and the line, or "?".
+ * Prints file and line for each address, or "?".
  */
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>

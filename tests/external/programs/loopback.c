@@ -1,6 +1,6 @@
 /*
- * Loaded into a server (LD_PRELOAD), it makes it listen on the loopback interface alone, for which debuginfod 0.188 has no option, and end
- * with whoever started it.
+ * Preloaded into a server (LD_PRELOAD), makes it listen on the loopback interface only, for which debuginfod 0.188 has no option, and exit
+ * together with its parent process.
  */
 #include <netinet/in.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
 /*
- * Asks elfutils' libdwfl about objects as a profiler does that unwinds with it: each object is reported at the address where it starts in
- * the process, and then each address is looked up.
+ * Looks up addresses in objects with elfutils' libdwfl, like a profiler that unwinds with it: reports each object at its start address in
+ * the process, then looks up each address.
  *
- * Usage: modules < LIST. A line of LIST is: file, address of the object's start, address to look up (both hexadecimal).
- * Prints for each line: the symbol at the address, and "cfi" or "none", for whether there is an entry for unwinding from there.
+ * Usage: modules < LIST. A line of LIST is: file, start address of the object, address to look up (both hexadecimal).
+ * Prints for each line: the symbol at the address, and "cfi" or "none", depending on whether the address has an unwinding entry.
  */
 #include <dwarf.h>
 #include <elfutils/libdw.h>

@@ -1,6 +1,5 @@
-// A program with a log of its calls: several threads with names, recursion, exceptions that leave several
-// calls at once, interfaces, generics and delegates, and calls so short that the stack is another one every
-// few microseconds.
+// A program whose calls are logged: several named threads, recursion, exceptions that leave several calls at
+// once, interfaces, generics and delegates, and calls so short that the stack changes every few microseconds.
 using System;
 using System.Collections.Generic;
 using System.Threading;

@@ -1,4 +1,4 @@
-//! Chromium without a window, steered through chromedriver: WebDriver (w3.org/TR/webdriver2), which is JSON over HTTP.
+//! Runs headless Chromium through chromedriver, with WebDriver (w3.org/TR/webdriver2), which is JSON over HTTP.
 
 use std::io::{self, BufRead, BufReader, Lines, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,14 +13,14 @@ use tempfile::TempDir;
 use super::processes::PATIENCE;
 use super::scratch;
 
-/// A running browser with one page, ended when it is dropped.
+/// A running browser with one page, stopped on drop.
 pub struct Browser {
     driver: Child,
-    /// What the driver says, which would end it if nobody could hear it.
+    /// Output of the driver, which would end if its pipe were closed.
     _said: Lines<BufReader<ChildStdout>>,
     port: u16,
     session: String,
-    /// What driver and browser leave there goes with it.
+    /// Directory for files of driver and browser, removed on drop.
     folder: TempDir,
 }
 
@@ -44,7 +44,7 @@ impl Browser {
                 let (_, port) = line.split_once("started successfully on port ")?;
                 port.trim_end_matches('.').parse().ok()
             })
-            .expect("chromedriver tells no port");
+            .expect("chromedriver prints no port");
         let mut browser = Self {
             driver,
             _said: said,
@@ -52,7 +52,7 @@ impl Browser {
             session: String::new(),
             folder,
         };
-        // Its sandbox refuses to work for root, and /dev/shm is small in containers.
+        // Its sandbox does not work for root, and /dev/shm is small in containers.
         let arguments = [
             "--headless=new",
             "--no-sandbox",
@@ -71,22 +71,22 @@ impl Browser {
         browser
     }
 
-    /// Where it keeps its temporary files.
+    /// Returns the directory of its temporary files.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Opens a page and waits until it is there.
+    /// Opens a page and waits until it is loaded.
     pub fn open(&self, page: &Path) {
         self.command("/url", &json!({"url": format!("file://{}", page.display())}));
     }
 
-    /// What a script returns.
+    /// Runs a script; returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.command("/execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// What a script gives to the function that is its first argument.
+    /// Runs a script; returns the value that the script passes to its first argument, a function.
     pub fn run_async(&self, script: &str) -> Value {
         self.command("/execute/async", &json!({"script": script, "args": []}))
     }
@@ -100,7 +100,8 @@ impl Browser {
         }
     }
 
-    /// Types into what has the focus. `\u{e007}` is Enter, `\u{e00c}` is Escape (17.4.2 of the specification).
+    /// Types keys into the focused element. `\u{e007}` is Enter, `\u{e00c}` is Escape (section 17.4.2 of the
+    /// specification).
     pub fn press(&self, keys: &str) {
         let actions = keys.chars().flat_map(|key| {
             [
@@ -124,12 +125,12 @@ impl Browser {
         self.act(json!({"type": "key", "id": "keys", "actions": actions}));
     }
 
-    /// Moves the pointer to a place of the page.
+    /// Moves the pointer to a point of the page.
     pub fn point_at(&self, (x, y): (i64, i64)) {
         self.act(pointer(json!([move_to(x, y)])));
     }
 
-    /// Clicks at a place.
+    /// Clicks at a point.
     pub fn click_at(&self, (x, y): (i64, i64)) {
         self.act(pointer(json!([
             move_to(x, y),
@@ -138,7 +139,7 @@ impl Browser {
         ])));
     }
 
-    /// Drags from one place to another.
+    /// Drags from one point to another.
     pub fn drag(&self, (x, y): (i64, i64), (to_x, to_y): (i64, i64)) {
         self.act(pointer(json!([
             move_to(x, y),
@@ -149,7 +150,7 @@ impl Browser {
         ])));
     }
 
-    /// Turns the wheel at a place; upwards with a negative number.
+    /// Turns the wheel at a point; negative values scroll up.
     pub fn wheel(&self, (x, y): (i64, i64), by: i64) {
         let action = json!({"type": "scroll", "x": x, "y": y, "deltaX": 0, "deltaY": by});
         self.act(json!({"type": "wheel", "id": "wheel", "actions": [action]}));
@@ -159,7 +160,7 @@ impl Browser {
         self.command("/actions", &json!({"actions": [source]}));
     }
 
-    /// Has the page believe that its reader likes `light` or `dark` pages.
+    /// Emulates a preference for `light` or `dark` pages.
     pub fn prefer(&self, scheme: &str) {
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});
         let params = json!({"features": [feature]});
@@ -167,14 +168,14 @@ impl Browser {
         self.command("/goog/cdp/execute", &command);
     }
 
-    /// What the browser had to say about the page since this was asked last.
+    /// Returns the console messages since the last call.
     pub fn console(&self) -> Vec<String> {
         let log = self.command("/se/log", &json!({"type": "browser"}));
         let entries = log.as_array().unwrap().iter();
         entries.map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// What the page looks like, as PNG.
+    /// Returns a screenshot of the page as PNG.
     pub fn screenshot(&self) -> Vec<u8> {
         let shot = self.ask(
             "GET",
@@ -212,7 +213,7 @@ impl Browser {
     }
 }
 
-/// The content of an answer, whose length its head tells.
+/// Reads the body of a response, whose length is in the header.
 fn content(stream: TcpStream) -> io::Result<Vec<u8>> {
     let mut reader = BufReader::new(stream);
     let mut length = 0;
@@ -244,7 +245,7 @@ fn move_to(x: i64, y: i64) -> Value {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its browser would outlive the driver. A test that has failed must not fail once more here.
+        // The browser would outlive the driver. Errors are ignored: a failed test must not panic again here.
         if !self.session.is_empty() {
             let _ = self.answer("DELETE", &format!("/session/{}", self.session), &Value::Null);
         }

@@ -1,4 +1,4 @@
-//! A debuginfod of our own, which nobody but this machine can reach.
+//! Runs a local debuginfod server.
 
 use std::net::{Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::processes::PATIENCE;
 use super::scratch;
 use super::tools::{compile, text};
 
-/// A running server, stopped when it is dropped.
+/// A running server, stopped on drop.
 pub struct Server {
     process: Child,
     port: u16,
@@ -17,7 +17,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server for the files in a folder.
+    /// Starts a server for the files in a directory.
     pub fn start(served: &Path) -> Self {
         let folder = scratch();
         let loopback = compile(folder.path(), "loopback.c", &["-shared", "-fPIC"]);
@@ -41,7 +41,8 @@ impl Server {
         }
     }
 
-    /// What elfutils' client gets for a build-id; it asks until the server has looked through its folder.
+    /// Returns the file that elfutils' client gets for a build ID; retries until the server has scanned its
+    /// directory.
     pub fn executable(&mut self, build_id: &str) -> Vec<u8> {
         let start = Instant::now();
         for attempt in 0.. {
@@ -57,7 +58,7 @@ impl Server {
     }
 
     fn find(&self, build_id: &str, attempt: u32) -> Option<PathBuf> {
-        // The client remembers what it was not given.
+        // The client caches negative results.
         let cache = self.folder.path().join(format!("client-{attempt}"));
         let port = self.port;
         let output = Command::new("debuginfod-find")
@@ -85,7 +86,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on.
+/// Returns an unused port.
 fn free_port() -> u16 {
     let listener =
         TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)));

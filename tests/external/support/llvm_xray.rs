@@ -1,4 +1,4 @@
-//! What llvm-xray, LLVM's own reader, makes of a trace.
+//! Parses the output of llvm-xray, LLVM's own reader of traces.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ pub struct Amount {
     pub ticks: u64,
 }
 
-/// Writes the records of a trace in the order of time. llvm-xray refuses records that come too late, as those of all
-/// threads but the first do in most traces. Ticks stay ticks, since the file does not tell how long they are.
+/// Writes the records of a trace sorted by time. llvm-xray rejects records out of order, which all threads except
+/// the first have in most traces. Ticks are kept, since the file does not contain their frequency.
 pub fn sorted(folder: &Path, trace: &Path) -> PathBuf {
     let yaml = tools::run("llvm-xray", &["convert", "--sort", "-f", "yaml", text(trace)]);
     let (header, records) = yaml.split_once("records:\n").unwrap();
     let header = header
         .lines()
         .map(|line| match line.split_once(':').unwrap_or((line, "")).0.trim() {
-            // The only ones that it reads of YAML.
+            // The only values that it reads from YAML.
             "version" => "  version: 1".to_owned(),
             "type" => "  type: 0".to_owned(),
             "cycle-frequency" => "  cycle-frequency: 0".to_owned(),
@@ -32,7 +32,7 @@ pub fn sorted(folder: &Path, trace: &Path) -> PathBuf {
     path
 }
 
-/// The calls of each function, and the time in them. Of more than 10,000,000 ticks it prints the first seven digits.
+/// Returns the calls of each function and their time. Above 10,000,000 ticks, it prints the first seven digits.
 pub fn account(sorted: &Path) -> BTreeMap<u32, Amount> {
     let csv = tools::run("llvm-xray", &["account", "-d", "-f", "csv", text(sorted)]);
     let rows = csv.lines().skip(1).map(|line| {
@@ -46,7 +46,7 @@ pub fn account(sorted: &Path) -> BTreeMap<u32, Amount> {
     rows.collect()
 }
 
-/// The time in each stack of calls of each thread, with that of the calls from there.
+/// Returns the inclusive time of each call stack of each thread.
 pub fn stacks(sorted: &Path) -> BTreeMap<(u32, Vec<u32>), u64> {
     let options = ["--all-stacks", "--stack-format=flame", "--aggregation-type=time"];
     let flame = tools::run("llvm-xray", &[&["stack"], &options[..], &[text(sorted)]].concat());
@@ -61,7 +61,7 @@ pub fn stacks(sorted: &Path) -> BTreeMap<(u32, Vec<u32>), u64> {
     lines.collect()
 }
 
-/// How many calls a trace for Chrome has.
+/// Returns the number of calls in a trace for Chrome.
 pub fn chrome_calls(sorted: &Path) -> u64 {
     let json = tools::run("llvm-xray", &["convert", "-f", "trace_event", text(sorted)]);
     json.matches("\"ph\" : \"B\"").count() as u64

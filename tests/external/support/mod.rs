@@ -1,4 +1,4 @@
-//! What these tests share, among themselves and with the others.
+//! Shared support for these tests, including that of all tests.
 
 #[path = "../../support/mod.rs"]
 mod shared;
@@ -6,6 +6,7 @@ mod shared;
 pub mod browser;
 pub mod debuginfod;
 pub mod llvm_xray;
+pub mod reports;
 pub mod symbolizers;
 
 pub use shared::*;

@@ -1,17 +1,17 @@
-//! Programs that tell functions, files and lines of addresses.
+//! Runs symbolizers, which print functions, files and lines of addresses.
 
 use std::path::Path;
 
 pub use super::lines::Site;
 use super::tools::{run, text};
 
-/// The chain of each address, the innermost function first.
+/// Call chain of each address, innermost function first.
 pub type Chains = Vec<Vec<Site>>;
 
-/// Asks a program for addresses in an object.
+/// Looks up addresses in an object with a program.
 pub type Ask = fn(&Path, &[u64]) -> Chains;
 
-/// Each program by its name.
+/// All symbolizers by name.
 pub const ALL: [(&str, Ask); 3] = [
     ("llvm-symbolizer", llvm),
     ("addr2line", gnu),
@@ -22,20 +22,20 @@ fn in_hex(addresses: &[u64]) -> Vec<String> {
     addresses.iter().map(|address| format!("{address:#x}")).collect()
 }
 
-/// Lines in pairs: a function, and its file and line.
+/// Parses pairs of lines: a function, and its file and line.
 fn sites<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Site> {
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     let site = |pair: &[&str]| {
-        // elfutils adds where it was inlined
+        // elfutils appends the location of the inlining
         let function = pair[0].split(" inlined at ").next().unwrap();
-        // GNU adds the discriminator
+        // GNU addr2line appends the discriminator
         let place = pair[1].split(" (discriminator").next().unwrap();
         let mut parts = place.split(':');
         let file = parts.next().unwrap();
         Site {
             function: function.into(),
             file: file.strip_prefix("./").unwrap_or(file).into(),
-            // GNU says ? for a line that it does not know
+            // GNU addr2line prints ? for an unknown line
             line: parts.next().and_then(|line| line.parse().ok()).unwrap_or(0),
         }
     };
@@ -60,7 +60,7 @@ pub fn elfutils(object: &Path, addresses: &[u64]) -> Chains {
     marked("eu-addr2line", object, addresses)
 }
 
-/// Programs that show each address in front of what they know of it.
+/// Runs a program that prints each address before its result.
 fn marked(program: &str, object: &Path, addresses: &[u64]) -> Chains {
     let addresses = in_hex(addresses);
     let mut arguments = vec!["-f", "-i", "-a", "-e", text(object)];

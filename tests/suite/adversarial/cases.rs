@@ -1,4 +1,4 @@
-//! What is made to be slow: a dump and a profile of each kind.
+//! Pairs of a jitdump and a profile that are designed to be slow, and ordinary ones to compare with.
 
 use super::flooding::{self, COLLIDING};
 use crate::support::dump::DumpWriter;
@@ -6,27 +6,27 @@ use crate::support::profile::{ProfileWriter, field};
 
 pub const PID: u32 = 7;
 pub const CODE: u64 = 0x4000_0000;
-/// When the profile ends, in nanoseconds.
+/// End of the profile, in nanoseconds.
 pub const LAST: u64 = 1 << 62;
 
-/// Makes files of about 150 times `count` bytes; the dump's path is known already.
+/// Fills the files of a case, with about 150 times `count` bytes. `path` is that of the jitdump.
 type Make = fn(count: u64, &mut DumpWriter, &mut ProfileWriter, path: &str);
 
-/// A kind of file.
+/// A case: a jitdump and a profile.
 pub struct Case {
     pub name: &'static str,
-    /// The name of the kind that it is compared with.
+    /// Name of the case that it is compared with.
     pub like: &'static str,
-    /// How many times as long as that it may take for each byte: three times, and a half for what measuring is off by.
+    /// Maximum ratio of the CPU time per byte to that of the other case: 3, and 0.5 for errors of measurement.
     pub at_most: f64,
-    /// What the program is asked for beside that.
+    /// Additional options.
     pub options: &'static [&'static str],
     pub make: Make,
 }
 
-/// What every user has: functions that lie side by side, each sixteenth of the samples in another one.
+/// Ordinary files: adjacent functions, and samples in 16 of them.
 pub const ORDINARY: &str = "ordinary";
-/// The same with functions that lie far from each other: each that is touched becomes a file of its own.
+/// The same with distant functions: each function with a sample gets its own object.
 pub const FAR_APART: &str = "ordinary, far apart";
 
 const fn case(name: &'static str, make: Make) -> Case {
@@ -171,7 +171,7 @@ pub const CASES: &[Case] = &[
         }
         profile.sample(PID + count as u32, 1000 + count, &[CODE + 4], None);
     })
-    // Each process has its tables in memory, and all of the profile is copied.
+    // Each process has its tables in memory, and the whole profile is copied.
     .at_most(5.0),
     case("forks, all of one", |count, dump, profile, _| {
         dump.load(900, CODE, 1, b"f", &[0x90; 64]);
@@ -252,14 +252,14 @@ pub const CASES: &[Case] = &[
         dump.load(1000, CODE, 1, b"f", &vec![0x90; 3 * count as usize]);
         profile.sample(PID, 2000, &[CODE + 4], None);
     })
-    // Each has its name and folder in the object.
+    // The object has the name and the folder of each file.
     .at_most(5.0),
     case("calls as deep as they can be", |count, dump, profile, _| {
         inlined(dump, (count * 5) as u32, |at| at % 70, |at| (at / 70 * 4, 4));
         profile.sample(PID, 2000, &[CODE + 4], None);
     }),
     case("calls in pieces of their callers", |count, dump, profile, _| {
-        // Each caller has all that the ones before left.
+        // Each call splits the range of its caller.
         let size = (count * 5) as u32;
         inlined(
             dump,
@@ -393,7 +393,7 @@ pub const CASES: &[Case] = &[
             }
         },
     )
-    // Everything is put in place twice, before and after the clocks are compared.
+    // The code is laid out twice, before and after the alignment of the clocks.
     .at_most(5.0),
     case(
         "processes that share a dump from the start",
@@ -405,7 +405,7 @@ pub const CASES: &[Case] = &[
             }
         },
     )
-    // As many loads are copied to all of them as may be: that takes two seconds, whatever the size.
+    // The maximum number of loads is copied to the processes, which takes two seconds for any size.
     .at_most(15.0),
     case(
         "processes that write to one dump",
@@ -436,8 +436,8 @@ pub const CASES: &[Case] = &[
     ),
 ];
 
-/// One function of `4 * count` bytes with a DEBUG_INFO2 record in lists: `count` inlined calls, each with the depth
-/// and the one range that it has.
+/// Writes a function of `4 * count` bytes, and a DEBUG_INFO2 record in lists with `count` inlined calls. `depth` and
+/// `range` return the depth and the only range of a call: offset and size.
 fn inlined(dump: &mut DumpWriter, count: u32, depth: impl Fn(u32) -> u32, range: impl Fn(u32) -> (u32, u32)) {
     let mut words = vec![1, 4, 1, 4, 2, count, count + 1, 1];
     let name = u32::from_le_bytes(*b"f\0\0\0");
@@ -455,7 +455,7 @@ fn inlined(dump: &mut DumpWriter, count: u32, depth: impl Fn(u32) -> u32, range:
     dump.load(1000, CODE, 1, b"f", &vec![0x90; 4 * count as usize]);
 }
 
-/// Functions that all lie in one source file, whose text the dump holds.
+/// Writes functions that share a source file, and its text of `size` bytes.
 fn sources(count: u64, size: usize, dump: &mut DumpWriter, profile: &mut ProfileWriter) {
     const EMBEDDED_SOURCE_FILE: u32 = 827_346_261;
     dump.record(
@@ -472,8 +472,7 @@ fn sources(count: u64, size: usize, dump: &mut DumpWriter, profile: &mut Profile
     }
 }
 
-/// A common part (CIE) of an `.eh_frame`, with absolute addresses of 8 bytes and so many bytes of instructions that
-/// do nothing.
+/// Returns a CIE for absolute addresses of 8 bytes, with `instructions` bytes of no-ops.
 fn common(instructions: usize) -> Vec<u8> {
     let fields = [0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0];
     let mut out = ((fields.len() + instructions) as u32).to_le_bytes().to_vec();
@@ -482,7 +481,7 @@ fn common(instructions: usize) -> Vec<u8> {
     out
 }
 
-/// Appends an entry (FDE) whose common part lies at `common`.
+/// Appends an FDE for the CIE at offset `common`, with `instructions` bytes of no-ops.
 fn entry(table: &mut Vec<u8>, common: usize, instructions: usize, address: u64, size: u64) {
     let back = table.len() + 4 - common;
     table.extend_from_slice(&(4 + 16 + 1 + instructions as u32).to_le_bytes());
@@ -492,7 +491,7 @@ fn entry(table: &mut Vec<u8>, common: usize, instructions: usize, address: u64, 
     table.resize(table.len() + 1 + instructions, 0);
 }
 
-/// Appends UNWINDING_INFO that serves all functions behind it, as LLVM's ORC writes it.
+/// Appends an UNWINDING_INFO record for all later functions, as LLVM's ORC writes it.
 fn shared_table(dump: &mut DumpWriter, table: &[u8]) {
     // version 1, an absolute address of 8 bytes, no index
     let mut header = vec![1, 0x04, 0xff, 0xff];

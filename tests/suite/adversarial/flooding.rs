@@ -1,7 +1,7 @@
-//! Files with keys that collide, in all tables that have keys from files.
+//! Files with colliding keys, for each hash table whose keys come from a file.
 //!
-//! The keys are those that collide in rustc-hash, where all of them would be in one place of a table of any size. A file can
-//! contain such keys for any hash without a seed.
+//! The keys collide in rustc-hash: in a table of any size, all have the same slot. For any hash without a random
+//! seed, a file can contain such keys.
 
 use std::fs;
 use std::path::Path;
@@ -18,51 +18,52 @@ use crate::support::{effort, said, scratch, tools};
 
 const DEBUG_INFO: u32 = 2;
 
-/// How many keys a file has. Quadratic time would be seconds.
+/// Number of keys in a file. Quadratic code would take seconds.
 const COUNT: u64 = 40_000;
 
-/// Different keys.
+/// A generator of distinct keys.
 pub struct Keys {
-    /// The numbers are multiples of it, modulo 2^64.
+    /// Numbers are multiples of this factor, modulo 2^64.
     factor: u64,
-    /// What the names end in.
+    /// The last 8 bytes of names.
     ending: [u8; 8],
 }
 
-/// Keys that no hash is bad at.
+/// Keys that do not collide.
 const SCATTERED: Keys = Keys {
     factor: 0x9e37_79b9_7f4a_7c15,
     ending: *b"ordinary",
 };
 
-/// rustc-hash multiplies numbers by 0xf135_7aea_2e62_a9c5, of which `factor` is the inverse, and takes the upper bits of the
-/// products: those are 1, 2, 3 and so on. It multiplies the first 8 bytes of names by the last 8, after an exclusive
-/// or with a constant: with this `ending`, by 0.
+/// Keys that collide in rustc-hash. It multiplies numbers by 0xf135_7aea_2e62_a9c5, the inverse of `factor`, so that
+/// the products are 1, 2, 3 and so on, and uses only their upper bits. In names, it combines the last 8 bytes with a
+/// constant by exclusive or, and multiplies the first 8 bytes by the result, which is 0 for this `ending`.
 pub const COLLIDING: Keys = Keys {
     factor: 0x7814_94a5_5daa_ed0d,
     ending: 0x1319_8a2e_0370_7344u64.to_le_bytes(),
 };
 
 impl Keys {
+    /// Returns numbers of 64 bits.
     pub fn numbers(&self, count: u64) -> impl Iterator<Item = u64> {
         (1..=count).map(|at| self.factor.wrapping_mul(at))
     }
 
-    /// Names of 16 bytes.
+    /// Returns names of 16 bytes.
     pub fn names(&self, count: u64) -> impl Iterator<Item = Vec<u8>> {
         let digits = |at: u64| (0..8).map(move |digit| b'a' + (at >> (4 * digit) & 15) as u8);
         (0..count).map(move |at| digits(at).chain(self.ending).collect())
     }
 }
 
-/// A file with keys.
+/// A kind of file with keys.
 struct Flood {
     name: &'static str,
     content: Content,
 }
 
 enum Content {
-    /// A dump, and a profile that leads to it.
+    /// A jitdump, and a profile that maps it.
     Dump(fn(&mut DumpWriter, &mut ProfileWriter, &Keys)),
     MonoLog(fn(&mut mono_log::Writer, &Keys)),
 }
@@ -141,6 +142,7 @@ const BASES: Bases = Bases {
     method: 0,
 };
 
+/// Writes DEBUG_INFO records without LOAD records, and one function.
 pub fn lines_that_wait(dump: &mut DumpWriter, count: u64, keys: &Keys) {
     for address in keys.numbers(count) {
         dump.record(DEBUG_INFO, 1000, &[address.to_le_bytes(), [0; 8]].concat());
@@ -148,6 +150,7 @@ pub fn lines_that_wait(dump: &mut DumpWriter, count: u64, keys: &Keys) {
     dump.load(1000, CODE, 0, b"f", &[0x90; 8]);
 }
 
+/// Writes functions at the keys, and one that moves.
 pub fn functions_and_a_move(dump: &mut DumpWriter, count: u64, keys: &Keys) {
     for address in keys.numbers(count) {
         dump.load(1000, address, address, b"f", &[0x90; 8]);
@@ -157,7 +160,7 @@ pub fn functions_and_a_move(dump: &mut DumpWriter, count: u64, keys: &Keys) {
 }
 
 impl Flood {
-    /// Writes the files into a folder; returns what the program is asked for with them.
+    /// Writes the files into a folder; returns the commands to run on them.
     fn write(&self, folder: &Path, keys: &Keys) -> Vec<Vec<String>> {
         let path = |name: &str| tools::text(&folder.join(name)).to_owned();
         let (input, file) = match self.content {
@@ -195,7 +198,7 @@ impl Flood {
         ]
     }
 
-    /// What the program is asked for, and how many seconds of a processor it takes.
+    /// Runs the commands; returns them with their CPU times in seconds.
     fn costs(&self, keys: &Keys) -> Vec<(Vec<String>, f64)> {
         const LIMITS: &str = "ulimit -t 20; ulimit -v 12000000";
         const SIGKILL_OF_A_CHILD: i32 = 137;
@@ -217,16 +220,16 @@ impl Flood {
 
 #[test]
 fn keys_that_collide_cost_no_more_than_others() {
-    /// Three times, and a half for what measuring is off by.
+    /// 3, and 0.5 for errors of measurement.
     const AT_MOST: f64 = 3.5;
-    /// Less than that can't be measured.
+    /// Shorter times cannot be measured.
     const LEAST: f64 = 0.1;
     let mut slow = Vec::new();
     for flood in FLOODS {
         let costs = flood.costs(&COLLIDING).into_iter().zip(flood.costs(&SCATTERED));
         for ((command, seconds), (_, usual)) in costs {
             println!(
-                "{}: {seconds:.2} s, usually {usual:.2} s: {command:?}",
+                "{}: {seconds:.2} s, otherwise {usual:.2} s: {command:?}",
                 flood.name
             );
             if seconds > usual.max(LEAST) * AT_MOST {

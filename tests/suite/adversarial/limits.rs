@@ -1,61 +1,51 @@
-//! What little input asks much output for has a limit, and what exceeds it is told.
+//! Limits where little input can cause much output. Exceeding a limit is reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
 
-use super::Made;
 use super::cases::{CASES, CODE, LAST, PID};
+use super::{CaseFiles, counts, inject_with_summary};
+use crate::reports;
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
-use crate::support::{attempt, capture, inject, jitinject, objects_of, said, scratch, tools};
+use crate::support::{capture, has_code, inject, jitinject, objects_of, said, scratch, tools};
 
-/// Runs the files of a case for so many things, of which `warning` must be said. Returns the bytes of all objects.
-fn run_case(name: &str, count: u64, warning: &str) -> u64 {
+/// Runs jitinject on a case of size `count`, which must be reported with `code`. Returns the total size of the
+/// objects in bytes.
+fn run_case(name: &str, count: u64, code: &str) -> u64 {
     let case = CASES.iter().find(|case| case.name == name).unwrap();
-    let made = Made::new(case, count);
-    let output = made.folder.path().join("out.data");
-    let said = inject(&made.input, &output, made.options);
-    assert!(said.contains(warning), "{said}");
+    let files = CaseFiles::new(case, count);
+    let output = files.folder.path().join("out.data");
+    let said = inject(&files.input, &output, files.options);
+    assert!(has_code(&said, code), "{said}");
     let sizes = objects_of(&output)
         .into_iter()
         .map(|path| fs::metadata(path).unwrap().len());
     sizes.sum()
 }
 
-/// Without a limit, 3,000 places of a function with a table of 60 KB have 180 MB of tables.
+/// Without a limit, a function with a table of 60 KB that was at 3,000 addresses has 180 MB of tables.
 #[test]
 fn tables_for_unwinding_are_not_without_bounds() {
-    let bytes = run_case(
-        "entries for unwinding under a function that moves",
-        3000,
-        "functions written without their unwinding tables",
-    );
+    let bytes = run_case("entries for unwinding under a function that moves", 3000, "JI261");
     assert!(((16 << 20)..(64 << 20)).contains(&bytes), "{bytes}");
 }
 
-/// Without a limit, 313 objects with a source of 1 MB have 313 MB of texts.
+/// Without a limit, 313 objects with a source file of 1 MB have 313 MB of source text.
 #[test]
 fn texts_of_sources_are_not_without_bounds() {
-    let bytes = run_case(
-        "one source file of all functions, apart",
-        20_000,
-        "functions written without the text of their sources",
-    );
+    let bytes = run_case("one source file of all functions, apart", 20_000, "JI264");
     assert!(((32 << 20)..(128 << 20)).contains(&bytes), "{bytes}");
 }
 
 #[test]
 fn loads_are_not_copied_to_any_number_of_processes() {
-    run_case(
-        "processes that share a dump from the start",
-        6000,
-        "records left out for processes that had the dump before",
-    );
+    run_case("processes that share a dump from the start", 6000, "JI031");
 }
 
-/// Files of one content in a folder.
+/// Writes `count` files of the same content into a new folder; returns the folder.
 fn copies(folder: &Path, name: &str, content: &[u8], count: usize) -> PathBuf {
     let below = folder.join("many");
     fs::create_dir(&below).unwrap();
@@ -72,16 +62,11 @@ fn logs_of_mono_beyond_a_thousand_are_left_out() {
     let input = folder.path().join("input.mlpd");
     fs::write(&input, &log[..4096]).unwrap();
     let logs = copies(folder.path(), ".mlpd", &log[..4096], 1001);
-    let ran = attempt(
-        &input,
-        &folder.path().join("out.data"),
-        &["--mono-log", tools::text(&logs)],
-    );
-    assert!(
-        said(&ran).contains("2 logs of Mono are left out: no more than 1000"),
-        "{}",
-        said(&ran)
-    );
+    let more = ["--mono-log", tools::text(&logs)];
+    let (said, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &more);
+    assert!(has_code(&said, "JI087"), "{said}");
+    assert_eq!(counts(&summary, "JI087"), [2]);
+    assert_eq!(summary["dumps"].as_array().unwrap().len(), 1000);
 }
 
 #[test]
@@ -92,15 +77,13 @@ fn traces_of_xray_beyond_ten_thousand_are_left_out() {
     fs::write(&input, &trace[..32]).unwrap();
     let traces = copies(folder.path(), ".xray", &trace[..32], 10_002);
     let more = ["--xray-log", tools::text(&traces)];
-    let ran = attempt(&input, &folder.path().join("out.data"), &more);
-    assert!(
-        said(&ran).contains("3 traces are left out: no more than 10000"),
-        "{}",
-        said(&ran)
-    );
+    let (said, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &more);
+    assert!(has_code(&said, "JI129"), "{said}");
+    assert_eq!(counts(&summary, "JI129"), [3]);
+    assert_eq!(summary["traces"].as_array().unwrap().len(), 10_000);
 }
 
-/// Each of a few symbols is there as often as memory was mapped anew.
+/// Each new mapping of the memory repeats all symbols in it.
 #[test]
 fn symbols_that_no_sample_touches_have_a_limit() {
     const SYMBOLS: u64 = 2100;
@@ -120,10 +103,7 @@ fn symbols_that_no_sample_touches_have_a_limit() {
     let input = folder.path().join("perf.data");
     fs::write(&input, profile.finish()).unwrap();
     let said_of_all = inject(&input, &folder.path().join("out.data"), &["--all"]);
-    assert!(
-        said_of_all.contains("not all symbols of perf maps are written"),
-        "{said_of_all}"
-    );
+    assert!(has_code(&said_of_all, "JI165"), "{said_of_all}");
     let page = folder.path().join("page.html");
     let ran = jitinject()
         .arg("timeline")
@@ -132,14 +112,11 @@ fn symbols_that_no_sample_touches_have_a_limit() {
         .arg(&page)
         .output()
         .unwrap();
-    assert!(
-        said(&ran).contains("not all symbols of perf maps are shown"),
-        "{}",
-        said(&ran)
-    );
+    assert!(has_code(&said(&ran), "JI305"), "{}", said(&ran));
 }
 
-/// A profile of a function, and what its processes do after it is loaded.
+/// Writes a profile with a function that `pieces` later ones split, and with the records that `processes` adds
+/// after it is loaded. Returns its path.
 fn inherited(folder: &Path, pieces: u64, processes: impl FnOnce(&mut ProfileWriter)) -> PathBuf {
     let path = folder.join(format!("jit-{PID}.dump"));
     let mut dump = DumpWriter::new(ByteOrder::Little, 62, PID);
@@ -157,7 +134,7 @@ fn inherited(folder: &Path, pieces: u64, processes: impl FnOnce(&mut ProfileWrit
     input
 }
 
-/// Each of a thousand children has the thousand pieces that are left of a function.
+/// Each of a thousand child processes inherits a function in a thousand pieces.
 #[test]
 fn pieces_of_inherited_code_have_a_limit_on_a_page() {
     let folder = scratch();
@@ -175,11 +152,56 @@ fn pieces_of_inherited_code_have_a_limit_on_a_page() {
         .arg(&page)
         .output()
         .unwrap();
-    assert!(
-        said(&ran).contains("not all code that processes inherited is shown"),
-        "{}",
-        said(&ran)
-    );
+    assert!(has_code(&said(&ran), "JI304"), "{}", said(&ran));
+}
+
+/// Each of two thousand child processes inherits a thousand functions, and has a mapping of its own.
+#[test]
+fn functions_that_forked_processes_inherit_have_a_limit() {
+    let folder = scratch();
+    let input = inherited(folder.path(), 1100, |profile| {
+        for child in 1..=2000 {
+            profile.fork(PID + child, PID, 5000);
+            profile.mmap2(PID + child, 0x5000_0000, 4096, 0, "//anon", 5001);
+        }
+        profile.sample(PID, 6000, &[CODE + 4], None);
+    });
+    let (said, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &["--all"]);
+    assert!(reports(&said, "JI163", tools::text(&input)), "{said}");
+    let [hidden] = counts(&summary, "JI163")[..] else {
+        panic!("{summary:#}");
+    };
+    assert!((1..1000).contains(&hidden), "{hidden}");
+}
+
+/// Each of a thousand child processes moves a function that it inherited in 2,300 pieces.
+#[test]
+fn moves_of_inherited_code_in_pieces_have_a_limit() {
+    const PIECES: u64 = 2300;
+    let folder = scratch();
+    let input = inherited(folder.path(), PIECES, |profile| {
+        for child in 1..=1000 {
+            profile.fork(PID + child, PID, 5000);
+        }
+        profile.sample(PID + 1, 7000, &[CODE + 4], None);
+    });
+    let path = folder.path().join(format!("jit-{PID}.dump"));
+    let mut dump = DumpWriter {
+        endian: ByteOrder::Little,
+        bytes: fs::read(&path).unwrap(),
+        pid: PID,
+    };
+    for child in 1..=1000 {
+        dump.pid = PID + child;
+        dump.moved(6000, CODE, CODE + (1 << 24), 64 + 2 * PIECES, 0);
+    }
+    fs::write(&path, dump.bytes).unwrap();
+    let (said, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &[]);
+    assert!(reports(&said, "JI164", tools::text(&input)), "{said}");
+    let [lost] = counts(&summary, "JI164")[..] else {
+        panic!("{summary:#}");
+    };
+    assert!((1..500).contains(&lost), "{lost}");
 }
 
 #[test]
@@ -189,7 +211,7 @@ fn code_is_inherited_through_a_hundred_generations() {
         let input = inherited(folder.path(), 0, |profile| {
             for child in 1..=generations {
                 profile.fork(PID + child, PID + child - 1, 5000 + u64::from(child));
-                // Those that change nothing are passed over.
+                // Only generations with mappings of their own count.
                 profile.mmap2(
                     PID + child,
                     0x5000_0000,

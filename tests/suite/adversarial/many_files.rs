@@ -1,4 +1,4 @@
-//! More files than anybody has: dumps and perf maps, there or not.
+//! Unrealistic numbers of jitdumps and perf maps, existing and missing.
 
 use std::fs;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::path::Path;
 use jitinject::bytes::ByteOrder;
 
 use super::cases::{CASES, CODE, LAST};
-use super::{Made, processor_time};
+use super::{CaseFiles, counts, cpu_seconds, inject_with_summary, read_json};
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
-use crate::support::{inject, scratch, tools};
+use crate::support::{diagnostics, has_code, inject, scratch, tools};
 
-/// Numbers that no process here has.
+/// First of a range of process IDs that no running process has.
 const FIRST: u32 = 5_000_000;
 
-/// More than are used.
+/// More files than the limit.
 const MANY: u32 = 50_100;
 
-/// What nobody waits for any longer, in seconds.
+/// Longest acceptable CPU time, in seconds.
 const TOO_LONG: f64 = 60.0;
 
 fn write_dump(path: &Path, pid: u32) {
@@ -26,7 +26,7 @@ fn write_dump(path: &Path, pid: u32) {
     fs::write(path, dump.bytes).unwrap();
 }
 
-/// A profile of processes that each have memory, and a sample in that of the first ones.
+/// Returns a profile in which each process has executable memory, and the first 100 have a sample there.
 fn profile(pids: impl Iterator<Item = u32>) -> ProfileWriter {
     let mut profile = ProfileWriter::new(ByteOrder::Little);
     for (at, pid) in pids.enumerate() {
@@ -38,7 +38,7 @@ fn profile(pids: impl Iterator<Item = u32>) -> ProfileWriter {
     profile
 }
 
-/// Of a folder with the dumps of a whole year, those of the profile are taken.
+/// A folder with 50,100 jitdumps, three of them of processes in the profile.
 #[test]
 fn a_few_dumps_are_found_among_any_number_of_others() {
     let folder = scratch();
@@ -67,11 +67,10 @@ fn of_more_files_than_can_be_mapped_as_many_as_can_be_are_used() {
     for pid in pids.clone() {
         write_dump(&files.join(format!("jit-{pid}.dump")), pid);
     }
-    let said = inject(&input, &output, &["--jitdump", tools::text(&files)]);
-    assert!(
-        said.contains("files in") && said.contains("were not looked at"),
-        "{said}"
-    );
+    let (said, summary) = inject_with_summary(&input, &output, &["--jitdump", tools::text(&files)]);
+    assert!(has_code(&said, "JI205"), "{said}");
+    assert_eq!(counts(&summary, "JI205"), [101]);
+    assert_eq!(diagnostics(&summary, "JI205")[0]["file"], tools::text(&files));
     assert!(said.contains("49999 jitdumps, 49999 functions loaded"), "{said}");
     assert!(said.contains("100 in JIT code, 100 of them named"), "{said}");
     assert!(said.lines().count() < 300, "{}", said.lines().count());
@@ -81,27 +80,35 @@ fn of_more_files_than_can_be_mapped_as_many_as_can_be_are_used() {
         let path = files.join(format!("perf-{pid}.map"));
         fs::write(path, format!("{CODE:x} 40 named\n")).unwrap();
     }
-    let said = inject(&input, &output, &["--perf-map", tools::text(&files)]);
+    let (said, summary) = inject_with_summary(&input, &output, &["--perf-map", tools::text(&files)]);
+    assert!(has_code(&said, "JI204"), "{said}");
+    let is_in_folder = |file: &str| Path::new(file).starts_with(&files);
+    let unused = diagnostics(&summary, "JI204");
+    assert_eq!(unused.len(), 101);
     assert!(
-        said.contains("is not used: 50000 other jitdumps and perf maps are"),
-        "{said}"
+        unused
+            .iter()
+            .all(|diagnostic| is_in_folder(diagnostic["file"].as_str().unwrap()))
     );
+    assert!(said.contains("49999 perf maps, 49999 symbols"), "{said}");
     assert!(said.contains("100 in JIT code, 100 of them named"), "{said}");
     assert!(said.lines().count() < 300, "{}", said.lines().count());
 }
 
-/// Each is looked for in several folders, which are listed rather than asked for each.
+/// Each is looked for in several folders. These are listed once instead of searched for each file.
 #[test]
 fn dumps_that_are_not_there_take_little_longer_than_an_ordinary_file_and_are_counted() {
     const COUNT: u32 = 100_000;
-    /// Each is a map and a warning of its own.
+    /// Each jitdump has a mapping and a diagnostic.
     const OF_ONE_PROCESS: f64 = 5.0;
-    /// And each process has its tables in memory.
+    /// Each process has tables in memory as well.
     const OF_MANY: f64 = 10.0;
-    let ordinary = Made::new(&CASES[0], COUNT.into());
+    let ordinary = CaseFiles::new(&CASES[0], COUNT.into());
     let folder = scratch();
     let input = folder.path().join("perf.data");
     let output = folder.path().join("out.data");
+    let summary = folder.path().join("summary.json");
+    let options = ["--summary", tools::text(&summary)];
     for (is_one_process, at_most) in [(true, OF_ONE_PROCESS), (false, OF_MANY)] {
         let mut profile = ProfileWriter::new(ByteOrder::Little);
         for number in FIRST..FIRST + COUNT {
@@ -111,16 +118,18 @@ fn dumps_that_are_not_there_take_little_longer_than_an_ordinary_file_and_are_cou
         }
         let profile = profile.finish();
         fs::write(&input, &profile).unwrap();
-        let expected = "jitdumps of other processes that could not be had either (99990)";
-        let seconds = processor_time(&input, &output, &[], expected) / profile.len() as f64;
+        let seconds = cpu_seconds(&input, &output, &options, "warning[JI216]: ") / profile.len() as f64;
         let usual = ordinary.cost() / ordinary.bytes as f64;
         let times = seconds / usual;
         println!("{times:.1} times ordinary");
         assert!(times < at_most, "{times:.1} times ordinary");
+        let summary = read_json(&summary);
+        assert_eq!(counts(&summary, "JI213"), [1; 10]);
+        assert_eq!(counts(&summary, "JI216"), [99_990]);
     }
 }
 
-/// Each process may have any of the dumps, so far as their names tell.
+/// By their names, each process may have any of the dumps.
 #[test]
 fn dumps_of_one_name_are_not_compared_for_ever() {
     const COUNT: u32 = 3000;
@@ -138,7 +147,6 @@ fn dumps_of_one_name_are_not_compared_for_ever() {
     fs::write(&input, profile.finish()).unwrap();
     let output = folder.path().join("out.data");
     let options = ["--jitdump", tools::text(&dumps)];
-    let expected = "files of the same name are not compared with all processes";
-    let seconds = processor_time(&input, &output, &options, expected);
+    let seconds = cpu_seconds(&input, &output, &options, "warning[JI219]: ");
     assert!(seconds < TOO_LONG, "{seconds}");
 }

@@ -1,21 +1,21 @@
-//! The same of traces of XRay.
+//! XRay traces designed to be slow.
 
 use std::fs;
 
 use jitinject::bytes::ByteOrder;
 use jitinject::runtime::xray::{Mode, What};
 
-use super::processor_time;
+use super::cpu_seconds;
 use crate::support::scratch;
 use crate::support::xray_trace::{Buffer, Record, Writer};
 
-/// What is slow in a trace of so many records, and what the program is asked for.
+/// A kind of trace, and options for it.
 struct Kind {
     name: &'static str,
     options: &'static [&'static str],
-    /// The buffer that a record is in, and the record.
+    /// Returns the thread and the content of a record, by its index.
     record: fn(u64) -> (i32, Record<'static>),
-    /// Processes rather than threads.
+    /// Whether the threads are processes of their own.
     has_processes: bool,
 }
 
@@ -29,7 +29,7 @@ fn exit(tick: u64, function: u32) -> Record<'static> {
     Record { tick, cpu: 0, what }
 }
 
-/// A call after another, in one thread.
+/// Returns a record of consecutive calls.
 fn flat(at: u64) -> Record<'static> {
     match at % 2 {
         0 => enter(at * 50, 1),
@@ -97,10 +97,10 @@ const KINDS: [Kind; 8] = [
     },
 ];
 
-/// How many seconds of a processor the program takes for so many records.
+/// Returns the CPU time for a trace of `records` records, in seconds.
 fn cost(kind: &Kind, records: u64) -> f64 {
-    /// No buffer is larger in practice.
-    const MOST: usize = 100_000;
+    /// Maximum number of records in a buffer; real ones are smaller.
+    const MAX_RECORDS: usize = 100_000;
     let mut writer = Writer::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 20);
     let mut buffer = Buffer {
         process: 1,
@@ -109,13 +109,13 @@ fn cost(kind: &Kind, records: u64) -> f64 {
         records: Vec::new(),
     };
     for (thread, record) in (0..records).map(kind.record) {
-        if !buffer.records.is_empty() && (thread != buffer.thread || buffer.records.len() == MOST) {
+        if !buffer.records.is_empty() && (thread != buffer.thread || buffer.records.len() == MAX_RECORDS) {
             writer.buffer(&buffer);
             buffer.records.clear();
         }
         buffer.thread = thread;
         buffer.process = if kind.has_processes { thread } else { 1 };
-        // The ticks are those of the wall clock.
+        // Ticks are nanoseconds of the wall clock.
         buffer.wall = (
             1000 + record.tick / 1_000_000_000,
             (record.tick % 1_000_000_000 / 1000) as u32,
@@ -126,7 +126,7 @@ fn cost(kind: &Kind, records: u64) -> f64 {
     let folder = scratch();
     let input = folder.path().join("trace.xray");
     fs::write(&input, writer.finish()).unwrap();
-    processor_time(
+    cpu_seconds(
         &input,
         &folder.path().join("out.data"),
         kind.options,
@@ -136,10 +136,10 @@ fn cost(kind: &Kind, records: u64) -> f64 {
 
 #[test]
 fn hostile_traces_take_no_longer_than_their_size_justifies() {
-    /// What is quadratic takes a hundred times as long for ten times as much.
+    /// Quadratic code takes a hundred times as long for ten times as much input.
     const TIMES: u64 = 10;
     const AT_MOST: f64 = 4.0;
-    /// Less than that can't be measured.
+    /// Shorter times cannot be measured.
     const LEAST: f64 = 0.1;
     for kind in &KINDS {
         let less = cost(kind, 10_000);

@@ -1,4 +1,4 @@
-//! The layout with six lists, which the first draft of the record had (number 827346259).
+//! The layout of DEBUG_INFO2 records with six lists, from the first draft of the format (type 827346259).
 //!
 //! ```text
 //! u32 file_count             u32 file_list_size      (rounded up to 4)
@@ -7,13 +7,13 @@
 //! files           NUL-terminated strings
 //! function names  NUL-terminated strings
 //! functions       u32 name, file, start line, start column, flags; the first is the function itself
-//! inline calls    u32 depth, range count, function, line, column; in the order of a walk down the tree
-//! ranges          u32 start, size; those of one call after another
+//! inline calls    u32 depth, range count, function, line, column; in depth-first order
+//! ranges          u32 start, size; grouped by call
 //! lines           u32 code offset, file, line, column
 //! ```
 //!
-//! Lines count from 1, columns from 0, and a number of all ones stands for none. Offsets are bytes from the
-//! start of the function.
+//! Lines count from 1 and columns from 0; all ones means none. Offsets are in bytes from the start of the
+//! function.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
@@ -21,16 +21,16 @@ use crate::runtime::jitdump::debug_info::Lines;
 use crate::runtime::jitdump::debug_info2::{Files, Strings};
 use crate::runtime::jitdump::record::MAX_PADDING;
 
-/// Sizes in bytes of what is in the lists.
+/// Sizes of list entries, in bytes.
 const FUNCTION_SIZE: usize = 20;
 const CALL_SIZE: usize = 20;
 const RANGE_SIZE: usize = 8;
 const LINE_SIZE: usize = 16;
 
-/// The lists of a record, of which only the sizes were looked at.
+/// The lists of a record, not parsed yet.
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
-    order: ByteOrder,
+    endian: ByteOrder,
     files: Strings<'a>,
     names: Strings<'a>,
     functions: &'a [u8],
@@ -40,9 +40,9 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Splits a record's content; `None` if its sizes don't add up.
-    pub fn split(content: &'a [u8], order: ByteOrder) -> Option<Self> {
-        let mut reader = Reader::new(content, order);
+    /// Splits a record's content into lists; `None` if the sizes don't match the record's.
+    pub fn split(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
+        let mut reader = Reader::new(content, endian);
         let mut header = [0; 8];
         for number in &mut header {
             *number = reader.u32()?;
@@ -59,7 +59,7 @@ impl<'a> Parts<'a> {
         ] = header;
         let mut list = |count: u32, size: usize| reader.bytes(u64::from(count).checked_mul(size as u64)?);
         let parts = Self {
-            order,
+            endian,
             files: Strings::split(list(file_size, 1)?, file_count.into(), 3)?,
             names: Strings::split(list(name_size, 1)?, name_count.into(), 3)?,
             functions: list(functions, FUNCTION_SIZE)?,
@@ -67,12 +67,12 @@ impl<'a> Parts<'a> {
             ranges: list(ranges, RANGE_SIZE)?,
             lines: list(lines, LINE_SIZE)?,
         };
-        // An empty record says nothing, and could be anything.
+        // An empty record carries no information and could be of any type.
         let is_used = functions > 0 || lines > 0;
         (is_used && reader.rest().len() <= MAX_PADDING).then_some(parts)
     }
 
-    /// What the lists say.
+    /// Parses the lists.
     pub fn read(&self) -> Lines<'a> {
         let (paths, names) = (self.files.index(), self.names.index());
         let mut files = Files::new(&paths);
@@ -104,11 +104,11 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The numbers of each entry of a list.
+    /// Returns the fields of each entry of a list.
     fn records<const N: usize>(&self, list: &'a [u8]) -> impl Iterator<Item = [u32; N]> + use<'a, N> {
-        let order = self.order;
+        let endian = self.endian;
         list.chunks_exact(size_of::<[u32; N]>()).map(move |bytes| {
-            let mut reader = Reader::new(bytes, order);
+            let mut reader = Reader::new(bytes, endian);
             std::array::from_fn(|_| reader.u32().unwrap_or(u32::MAX))
         })
     }
@@ -127,7 +127,7 @@ fn function<'a>(
     }
 }
 
-/// A line, 0 if it is not known.
+/// Converts a line number; all ones becomes 0 (unknown).
 fn known(line: u32) -> u32 {
     if line == u32::MAX { 0 } else { line }
 }
@@ -142,7 +142,7 @@ fn row([offset, file, line, column]: [u32; 4], files: &mut Files<'_, '_>) -> Row
     }
 }
 
-/// A column that counts from 0 as one that counts from 1.
+/// Converts a 0-based column to a 1-based one.
 fn column_from_0(column: u32) -> u32 {
     column.wrapping_add(1)
 }

@@ -1,4 +1,5 @@
-//! The layout with positions that know their callers, which samply's reader has (number 827346260).
+//! The layout of DEBUG_INFO2 records with positions that refer to their callers, as read by samply (type
+//! 827346260).
 //!
 //! ```text
 //! u64 code_addr   u64 code_offset_count   u64 position_count   u64 string_count
@@ -8,7 +9,7 @@
 //! strings         NUL-terminated
 //! ```
 //!
-//! Lines and columns count from 1, and 0 stands for none. Names and files are strings by their index.
+//! Lines and columns count from 1; 0 means none. Names and files are indexes of strings.
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, Row, SourceFunction};
@@ -18,20 +19,20 @@ use crate::runtime::jitdump::debug_info2::{Files, Strings};
 use crate::runtime::jitdump::record::MAX_PADDING;
 use crate::units::Address;
 
-/// Sizes in bytes of what is in the lists.
+/// Sizes of list entries, in bytes.
 const OFFSET_SIZE: usize = 8;
 const POSITION_SIZE: usize = 28;
 
-/// How many ranges calls may have for each entry of the record, beside [`MAX_RANGES`]: a real one opens few
-/// calls at a time, but 64 of them could be closed and opened again at every byte.
+/// Maximum number of call ranges for each entry of the record, in addition to [`MAX_RANGES`]. A real entry
+/// opens few calls, but a crafted record could close and reopen 64 calls at every byte.
 const RANGES_PER_ENTRY: usize = 8;
 
-/// The lists of a record, of which only the sizes were looked at.
+/// The lists of a record, not parsed yet.
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
-    /// Where the function was loaded.
+    /// Address at which the function was loaded.
     pub address: Address,
-    order: ByteOrder,
+    endian: ByteOrder,
     offsets: &'a [u8],
     positions: &'a [u8],
     strings: Strings<'a>,
@@ -46,13 +47,13 @@ struct Position {
     column: u32,
 }
 
-/// A function as a position has it: name, file, line, column.
+/// A function as a position gives it: name, file, line, column.
 type Function = (u32, u32, u32, u32);
 
 impl<'a> Parts<'a> {
-    /// Splits a record's content; `None` if its sizes don't add up.
-    pub fn split(content: &'a [u8], order: ByteOrder) -> Option<Self> {
-        let mut reader = Reader::new(content, order);
+    /// Splits a record's content into lists; `None` if the sizes don't match the record's.
+    pub fn split(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
+        let mut reader = Reader::new(content, endian);
         let address = Address(reader.u64()?);
         let (offsets, positions, string_count) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let mut list = |count: u64, size: usize| reader.bytes(count.checked_mul(size as u64)?);
@@ -60,20 +61,20 @@ impl<'a> Parts<'a> {
         let strings = Strings::split(reader.rest(), string_count, MAX_PADDING)?;
         (!offsets.is_empty() && !positions.is_empty()).then_some(Self {
             address,
-            order,
+            endian,
             offsets,
             positions,
             strings,
         })
     }
 
-    /// What the lists say of a function of `size` bytes.
+    /// Parses the lists for a function of `size` bytes.
     pub fn read(&self, size: u32) -> Lines<'a> {
         let strings = self.strings.index();
         let mut files = Files::new(&strings);
         let mut found = Lines::default();
         let offsets = self.offsets.chunks_exact(OFFSET_SIZE).map(|bytes| {
-            let mut reader = Reader::new(bytes, self.order);
+            let mut reader = Reader::new(bytes, self.endian);
             (reader.u32().unwrap_or(0), reader.u32().unwrap_or(u32::MAX))
         });
         let mut offsets: Vec<(u32, u32)> = offsets.collect();
@@ -86,7 +87,7 @@ impl<'a> Parts<'a> {
         let mut tree = Tree::new(self.positions(), max_ranges);
         for (&(offset, at), end) in offsets.iter().zip(ends) {
             let Some((position, call)) = tree.visit(at) else {
-                found.astray = found.astray.saturating_add(1);
+                found.invalid = found.invalid.saturating_add(1);
                 tree.close(0);
                 continue;
             };
@@ -117,7 +118,7 @@ impl<'a> Parts<'a> {
     fn positions(&self) -> Vec<Position> {
         let entries = self.positions.chunks_exact(POSITION_SIZE);
         let position = |bytes: &[u8]| {
-            let mut reader = Reader::new(bytes, self.order);
+            let mut reader = Reader::new(bytes, self.endian);
             let mut next = || reader.u32().unwrap_or(u32::MAX);
             let (caller, name, file) = (next(), next(), next());
             Position {
@@ -131,7 +132,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A call, as the same callers at the same line and column call the same function.
+/// Key of a call: parent call, line and column of the call site, called function.
 type CallKey = (Option<u32>, u32, u32, u32);
 
 #[derive(Debug)]
@@ -140,33 +141,33 @@ struct Call {
     info: InlinedCall,
 }
 
-/// The tree of calls that positions with their callers stand for.
+/// The tree of inlined calls, built from positions and their callers.
 struct Tree {
     positions: Vec<Position>,
-    /// What is known of each position.
+    /// The call that each position is in.
     calls_of: Vec<Visited>,
     functions: Vec<Function>,
     function_numbers: HashMap<Function, u32>,
     call_numbers: HashMap<CallKey, u32>,
     calls: Vec<Call>,
-    /// The calls that the code is in now, the innermost last, with where each of them started.
+    /// The calls that contain the current code offset, innermost last, each with its start offset.
     open: Vec<(u32, u32)>,
-    /// Up to where the code has been visited.
+    /// End of the last code range.
     end: u32,
     /// How many more ranges calls may have.
     ranges_left: usize,
-    /// Ranges that were too many, and positions that were too deep.
+    /// Number of ranges over the limit and of positions that are nested too deep.
     lost: u64,
-    /// The way up from a position or a call, while it is followed; kept for its memory.
+    /// The path from a position or a call to its root. A field so that its memory is reused.
     path: Vec<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Visited {
     NotYet,
-    /// It calls itself, or leads nowhere.
+    /// The callers form a cycle or are missing.
     Unusable,
-    /// In the function itself, or in this call.
+    /// In this call, or in the function itself (`None`).
     In(Option<u32>),
 }
 
@@ -204,13 +205,13 @@ impl Tree {
         }
     }
 
-    /// A position, and the call that it is in.
+    /// Returns a position and the call that it is in.
     fn visit(&mut self, at: u32) -> Option<(Position, Option<u32>)> {
-        // From the position up to one that is known already or has no caller.
+        // Collect the callers up to one that has been visited or has no caller.
         self.path.clear();
         let mut next = at;
         while next != u32::MAX && self.visited(next) == Visited::NotYet {
-            // Unless it turns out to be otherwise; this way a circle ends.
+            // Marked as unusable first, so that a cycle ends.
             self.mark(next, Visited::Unusable);
             self.path.push(next);
             next = self.position(next)?.caller;
@@ -227,7 +228,7 @@ impl Tree {
         }
     }
 
-    /// What call a position is in, that of its caller being known.
+    /// Returns the call that a position is in; its caller has been visited.
     fn enter(&mut self, at: u32, caller: Option<u32>) -> Visited {
         let Some(position) = self.position(at) else {
             return Visited::Unusable;
@@ -243,7 +244,7 @@ impl Tree {
             .and_then(|parent| self.calls.get(parent as usize))
             .map_or(0, |call| call.info.depth.saturating_add(1));
         if depth >= MAX_DEPTH {
-            // What is too deep counts as its caller's.
+            // A position that is nested too deep belongs to its caller.
             self.lost = self.lost.saturating_add(1);
             return Visited::In(parent);
         }
@@ -266,8 +267,7 @@ impl Tree {
         Visited::In(Some(number))
     }
 
-    /// The number of a function. The first one that is asked for is that of the outermost position of the
-    /// first code.
+    /// Returns the index of a function. The first one added is the outermost function at the first code offset.
     fn function(&mut self, function: Function) -> u32 {
         *self.function_numbers.entry(function).or_insert_with(|| {
             let number = self.functions.len() as u32;
@@ -276,7 +276,7 @@ impl Tree {
         })
     }
 
-    /// The code from `offset` to `end` is in `call`, and so in its callers.
+    /// Adds the code from `offset` to `end` to `call` and its callers.
     fn extend(&mut self, call: Option<u32>, offset: u32, end: u32) {
         self.path.clear();
         let mut next = call;
@@ -299,7 +299,7 @@ impl Tree {
         self.end = end;
     }
 
-    /// Ends all open calls but the outermost `count`.
+    /// Closes all open calls except the `count` outermost ones.
     fn close(&mut self, count: usize) {
         while self.open.len() > count {
             let Some((call, start)) = self.open.pop() else {
@@ -318,7 +318,7 @@ impl Tree {
         }
     }
 
-    /// All calls, each followed by those inside it.
+    /// Returns the calls, each followed by its callees.
     fn into_calls(self) -> Vec<InlinedCall> {
         let mut inside: Vec<Vec<u32>> = vec![Vec::new(); self.calls.len()];
         let mut next = Vec::new();

@@ -1,26 +1,27 @@
-//! Events of what was measured: samples, native symbols, counters, coverage.
+//! Decodes events of measurements: samples, native symbols, counters and coverage.
 
+use crate::diagnostics::Issue;
 use crate::runtime::mono::cursor::Encoding;
 use crate::runtime::mono::decode::{Decoder, PLAIN};
 use crate::runtime::mono::event::{CounterChange, Covered, Kind, ThreadId};
 use crate::runtime::mono::list::{Form, Frames, List};
-use crate::runtime::mono::log::Fault;
 
-/// The data version that brought managed methods to samples.
+/// First data version in which samples have managed methods.
 const WITH_METHODS: u8 = 6;
 
-/// The data version that brought the thread to samples.
+/// First data version in which samples have a thread.
 const WITH_THREAD: u8 = 11;
 
-/// The data version in which samples have no type any more, and binaries' addresses are counted like others.
+/// First data version in which samples have no type, and addresses of mapped files use the same base as
+/// others.
 const WITHOUT_TYPE: u8 = 14;
 
-/// The data version in which there are no binaries any more.
+/// First data version without mapped files.
 const WITHOUT_BINARIES: u8 = 16;
 
 impl<'a> Decoder<'a> {
-    /// Sets `own_time` for an event whose time does not count for those behind it.
-    pub(super) fn sample(&mut self, subtype: u8, own_time: &mut Option<u64>) -> Result<Kind<'a>, Fault> {
+    /// Decodes a sample. Sets `own_time` if the event's time is not the base of the next event's time.
+    pub(super) fn sample(&mut self, subtype: u8, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
         Ok(match subtype {
             0x00 => self.hit(own_time)?,
             0x10 => {
@@ -49,11 +50,11 @@ impl<'a> Decoder<'a> {
                     values: CounterChange::all(&mut self.cursor, &self.encoding)?,
                 }
             }
-            _ => return Err(Fault::UnknownEvent),
+            _ => return Err(Issue::MonoUnknownEvent),
         })
     }
 
-    fn hit(&mut self, own_time: &mut Option<u64>) -> Result<Kind<'a>, Fault> {
+    fn hit(&mut self, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
         let sample_type = if self.since(WITHOUT_TYPE) {
             self.advance()?;
             None
@@ -86,7 +87,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn binary(&mut self) -> Result<Kind<'a>, Fault> {
+    fn binary(&mut self) -> Result<Kind<'a>, Issue> {
         self.advance()?;
         let encoding = match self.since(WITHOUT_TYPE) {
             true => self.encoding,
@@ -103,7 +104,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    pub(super) fn coverage(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    pub(super) fn coverage(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         self.advance_if_plain()?;
         Ok(match subtype {
             0x00 => Kind::CoverageAssembly {
@@ -134,11 +135,11 @@ impl<'a> Decoder<'a> {
                 name: self.cursor.string()?,
                 methods: self.covered()?,
             },
-            _ => return Err(Fault::UnknownEvent),
+            _ => return Err(Issue::MonoUnknownEvent),
         })
     }
 
-    fn covered(&mut self) -> Result<Covered, Fault> {
+    fn covered(&mut self) -> Result<Covered, Issue> {
         Ok(Covered {
             methods: self.cursor.unsigned()?,
             fully: self.cursor.unsigned()?,

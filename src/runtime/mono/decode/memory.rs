@@ -1,17 +1,17 @@
-//! Events of the managed heap.
+//! Decodes events of the managed heap.
 
+use crate::diagnostics::Issue;
 use crate::runtime::mono::decode::Decoder;
 use crate::runtime::mono::event::{CollectionPhase, Kind};
 use crate::runtime::mono::list::List;
-use crate::runtime::mono::log::Fault;
 
-/// The data version in which objects of the heap tell their generation.
+/// First data version in which objects in heap shots have a generation.
 const WITH_GENERATION: u8 = 16;
 
 impl<'a> Decoder<'a> {
-    pub(super) fn allocation(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    pub(super) fn allocation(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         if subtype > 0x10 {
-            return Err(Fault::UnknownEvent);
+            return Err(Issue::MonoUnknownEvent);
         }
         self.advance()?;
         Ok(Kind::Allocation {
@@ -22,7 +22,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    pub(super) fn collection(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    pub(super) fn collection(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         self.advance()?;
         Ok(match subtype {
             0x10 => Kind::Collection {
@@ -35,7 +35,7 @@ impl<'a> Decoder<'a> {
             0x30 => {
                 let addresses = self.cursor.count(1)?;
                 if addresses % 2 != 0 {
-                    return Err(Fault::BadCount);
+                    return Err(Issue::MonoBadCount);
                 }
                 Kind::Moves(List::of(addresses / 2, &mut self.cursor, &self.encoding)?)
             }
@@ -54,11 +54,11 @@ impl<'a> Decoder<'a> {
             0x90 => Kind::FinalizeEnd,
             0xa0 => Kind::FinalizeObjectStart(self.cursor.object(&self.encoding)?),
             0xb0 => Kind::FinalizeObjectEnd(self.cursor.object(&self.encoding)?),
-            _ => return Err(Fault::UnknownEvent),
+            _ => return Err(Issue::MonoUnknownEvent),
         })
     }
 
-    pub(super) fn heap(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    pub(super) fn heap(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         match subtype {
             0x20 | 0x30 => self.advance_if_plain()?,
             _ => self.advance()?,
@@ -87,11 +87,11 @@ impl<'a> Decoder<'a> {
             0x50 => Kind::RootUnregister {
                 start: self.cursor.address(&self.encoding)?,
             },
-            _ => return Err(Fault::UnknownEvent),
+            _ => return Err(Issue::MonoUnknownEvent),
         })
     }
 
-    fn roots(&mut self) -> Result<Kind<'a>, Fault> {
+    fn roots(&mut self) -> Result<Kind<'a>, Issue> {
         let count = self.cursor.count(2)?;
         let collection = match self.encoding.roots_have_addresses {
             true => None,

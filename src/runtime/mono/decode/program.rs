@@ -1,18 +1,18 @@
-//! Events of what the program is made of and does: metadata, methods, exceptions, locks, code.
+//! Decodes events about the program: metadata, methods, exceptions, locks and code.
 
+use crate::diagnostics::Issue;
 use crate::runtime::mono::decode::{Decoder, WITH_STACK};
 use crate::runtime::mono::event::{CodeBufferKind, Kind, Metadata, MonitorEvent, Stage, ThreadId};
-use crate::runtime::mono::log::Fault;
 
-/// The data version that numbered the kinds of code anew, from 0 on, and moved the events of locks to a byte of their
-/// own; assemblies tell their image and clauses their exception since.
+/// Data version that renumbered the kinds of code from 0, and moved the events of locks to a byte of their
+/// own. Since then, assemblies have an image and clauses have an exception.
 const RENUMBERED: u8 = 14;
 
-/// The data version in which images tell the identity of their content, when they are loaded.
+/// First data version in which the end of an image's loading has the identity of its content (MVID).
 const WITH_MVID: u8 = 16;
 
 impl<'a> Decoder<'a> {
-    pub(super) fn metadata(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    pub(super) fn metadata(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         let stage = match subtype {
             0x00 => Stage::Name,
             0x10 => Stage::LoadStart,
@@ -20,7 +20,7 @@ impl<'a> Decoder<'a> {
             0x30 => Stage::UnloadStart,
             0x40 => Stage::UnloadEnd,
             0x80.. => Stage::LoadError,
-            _ => return Err(Fault::UnknownEvent),
+            _ => return Err(Issue::MonoUnknownEvent),
         };
         self.advance()?;
         let what = self.cursor.byte()?;
@@ -84,13 +84,13 @@ impl<'a> Decoder<'a> {
                 domain: self.pointer()?,
                 class: self.pointer()?,
             },
-            _ => return Err(Fault::UnknownEvent),
+            _ => return Err(Issue::MonoUnknownEvent),
         };
         Ok(Kind::Metadata { stage, subject })
     }
 
-    /// The name of what has one in events of its own.
-    fn name_if(&mut self, stage: Stage) -> Result<&'a [u8], Fault> {
+    /// Reads a name if the event is one that names its subject.
+    fn name_if(&mut self, stage: Stage) -> Result<&'a [u8], Issue> {
         match stage {
             Stage::Name => self.cursor.string(),
             _ => Ok(b""),
@@ -98,7 +98,7 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    pub(super) fn method(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    pub(super) fn method(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         self.advance()?;
         self.method = self.method.wrapping_add(self.cursor.signed()?);
         let method = self.encoding.method(self.method);
@@ -112,11 +112,11 @@ impl<'a> Decoder<'a> {
                 size: self.cursor.unsigned()?,
                 name: self.cursor.string()?,
             },
-            _ => return Err(Fault::UnknownEvent),
+            _ => return Err(Issue::MonoUnknownEvent),
         })
     }
 
-    pub(super) fn exception(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    pub(super) fn exception(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         self.advance()?;
         Ok(match subtype & !WITH_STACK {
             0x00 => Kind::Throw {
@@ -137,11 +137,11 @@ impl<'a> Decoder<'a> {
                     },
                 }
             }
-            _ => return Err(Fault::UnknownEvent),
+            _ => return Err(Issue::MonoUnknownEvent),
         })
     }
 
-    pub(super) fn monitor(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    pub(super) fn monitor(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         self.advance()?;
         let in_subtype = subtype >> 4 & 0x3;
         let event = match self.since(RENUMBERED) {
@@ -160,9 +160,9 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    pub(super) fn code_buffer(&mut self, subtype: u8) -> Result<Kind<'a>, Fault> {
+    pub(super) fn code_buffer(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         if subtype != 0x10 {
-            return Err(Fault::UnknownEvent);
+            return Err(Issue::MonoUnknownEvent);
         }
         self.advance()?;
         let number = self.small()?.cast_signed();
@@ -184,7 +184,7 @@ impl<'a> Decoder<'a> {
 }
 
 impl CodeBufferKind {
-    /// By the numbers of data version 14.
+    /// Converts a kind as numbered from data version 14 on.
     fn from_number(number: i64) -> Self {
         match number {
             0 => Self::Method,

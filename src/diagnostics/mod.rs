@@ -1,0 +1,340 @@
+//! Diagnostics: everything that jitinject reports about its input and output, by code.
+//!
+//! An [`Issue`] never changes its meaning, and a retired one is never reused: people have codes in their scripts. All
+//! wording is in [`issues`] (for runs of jitinject) and in [`crate::diagnostics::rules`] (for `jitinject check`). Whoever finds
+//! something reports a code, a place and the fields of the text.
+
+pub mod issues;
+pub mod rules;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use crate::bytes::printable;
+use crate::files::search::shown;
+use crate::tally::Tally;
+
+pub use issues::Issue;
+
+/// How severe a diagnostic is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Nothing is lost. Of `check`: no reader gets anything wrong, or nearly all files have it.
+    Note,
+    /// Part of the profile is worse for it. Of `check`: a reader gets something wrong, or loses something in some cases.
+    Warning,
+    /// There is no output. Of `check`: a reader loses something.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// What the catalogue has about one code.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The code: two letters and three digits. `JI` is for runs of jitinject, `JD`, `ML` and `XR` for `check`.
+    pub id: &'static str,
+    /// How severe it is, unless the program cannot go on.
+    pub severity: Severity,
+    /// The message. `{name}` stands for a field, `{count}` for the number of occurrences, and `{one|many}` for the text
+    /// that fits that number.
+    pub title: &'static str,
+    /// What it means.
+    pub problem: &'static str,
+    /// Which readers are affected, and how; empty where that does not apply.
+    pub readers: &'static str,
+    /// What to do about it; may be empty.
+    pub remedy: &'static str,
+    /// What the count is of, where that is not obvious; may be empty.
+    pub unit: &'static str,
+    /// Known writers of files that have it; may be empty.
+    pub seen: &'static str,
+}
+
+impl Entry {
+    /// The message without values: names of fields are in capitals.
+    pub fn headline(&self) -> String {
+        render(self.title, 2, |name| match name {
+            "count" => Some("N".into()),
+            name => Some(name.to_uppercase()),
+        })
+    }
+}
+
+impl fmt::Display for Entry {
+    /// The text of `jitinject explain`, in paragraphs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ({}): {}", self.id, self.severity, self.headline())?;
+        let paragraphs = [
+            ("", self.problem),
+            ("Readers: ", self.readers),
+            ("Remedy: ", self.remedy),
+            ("Counted: ", self.unit),
+            ("Seen: ", self.seen),
+        ];
+        for (heading, text) in paragraphs.iter().filter(|(_, text)| !text.is_empty()) {
+            writeln!(f, "\n{heading}{text}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The whole catalogue, in the order of the codes of each kind.
+pub fn catalogue() -> impl Iterator<Item = &'static Entry> {
+    let own = Issue::ALL.iter().map(|issue| issue.entry());
+    own.chain(rules::all())
+}
+
+/// The entry of a code, in upper or lower case.
+pub fn find(id: &str) -> Option<&'static Entry> {
+    catalogue().find(|entry| entry.id.eq_ignore_ascii_case(id))
+}
+
+/// One thing to report: an error, a warning or a note.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Diagnostic {
+    /// What it is.
+    pub issue: Issue,
+    /// How severe it is here.
+    pub severity: Severity,
+    /// How often it occurred.
+    pub count: u64,
+    /// The file that it is about, without control characters.
+    pub file: Option<String>,
+    /// Offset of the first occurrence in that file, in bytes; in a compressed log, in the decompressed content.
+    pub offset: Option<u64>,
+    fields: Vec<(&'static str, String)>,
+    /// What to do, where that depends on the cause.
+    remedy: Option<&'static str>,
+    /// Whether the file is not used because of it.
+    is_unused: bool,
+}
+
+impl Diagnostic {
+    /// One occurrence, without a place.
+    pub fn new(issue: Issue) -> Self {
+        Self {
+            issue,
+            severity: issue.entry().severity,
+            count: 1,
+            file: None,
+            offset: None,
+            fields: Vec::new(),
+            remedy: None,
+            is_unused: false,
+        }
+    }
+
+    /// Failure to read a file.
+    pub fn cannot_read(path: &Path, cause: &io::Error) -> Self {
+        Self::new(Issue::CannotRead).in_file(path).caused_by(cause)
+    }
+
+    /// Failure to write a file.
+    pub fn cannot_write(path: &Path, cause: &io::Error) -> Self {
+        Self::new(Issue::CannotWrite).in_file(path).caused_by(cause)
+    }
+
+    /// One diagnostic for each code of a tally. `has_offsets` is false where the offsets mean nothing to a user.
+    pub fn of_tally<'t>(
+        tally: &'t Tally<Issue>,
+        file: Option<&Path>,
+        has_offsets: bool,
+    ) -> impl Iterator<Item = Self> + use<'t> {
+        let file = file.map(shown);
+        tally.iter().map(move |(issue, seen)| Self {
+            count: seen.count,
+            file: file.clone(),
+            offset: has_offsets.then_some(seen.first_offset),
+            ..Self::new(issue)
+        })
+    }
+
+    /// Sets a field of the text. Control characters are escaped.
+    pub fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
+        self.fields.push((name, printable(value.to_string().as_bytes())));
+        self
+    }
+
+    /// Names the file that it is about.
+    pub fn in_file(self, path: &Path) -> Self {
+        self.in_file_called(shown(path))
+    }
+
+    /// Names the file that it is about, as it is to be printed.
+    pub fn in_file_called(mut self, name: String) -> Self {
+        self.file = Some(name);
+        self
+    }
+
+    /// Sets the offset in the file.
+    pub fn at(mut self, offset: u64) -> Self {
+        self.offset = Some(offset);
+        self
+    }
+
+    /// Sets the number of occurrences.
+    pub fn times(mut self, count: u64) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// Sets the field `cause`, and with it what to do about it.
+    pub fn caused_by(mut self, cause: &io::Error) -> Self {
+        self.remedy = issues::remedy_of(cause);
+        self.with("cause", cause)
+    }
+
+    /// Sets what to do about it, in place of the catalogue's text.
+    pub fn with_remedy(mut self, remedy: &'static str) -> Self {
+        self.remedy = Some(remedy);
+        self
+    }
+
+    /// The same as a warning, where the run continues without the file.
+    pub fn as_unused(mut self) -> Self {
+        self.severity = Severity::Warning;
+        self.is_unused = true;
+        self
+    }
+
+    /// The same as an error, where the run cannot continue.
+    pub fn as_error(mut self) -> Self {
+        self.severity = Severity::Error;
+        self
+    }
+
+    /// The message, without file and offset.
+    pub fn message(&self) -> String {
+        let mut message = render(self.issue.entry().title, self.count, |name| match name {
+            "count" => Some(self.count.to_string()),
+            _ => self.field(name).map(str::to_owned),
+        });
+        if self.is_unused {
+            message.push_str("; not used");
+        }
+        message
+    }
+
+    /// What to do about it; empty if there is nothing to say.
+    pub fn help(&self) -> String {
+        let remedy = self.remedy.unwrap_or(self.issue.entry().remedy);
+        render(remedy, self.count, |name| self.field(name).map(str::to_owned))
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut fields = self.fields.iter();
+        fields
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| &**value)
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    /// File, message and offset, without severity and code.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}: ")?;
+        }
+        f.write_str(&self.message())?;
+        match (self.count, self.offset) {
+            (_, None) => Ok(()),
+            (1, Some(offset)) => write!(f, " (at {offset:#x})"),
+            (_, Some(offset)) => write!(f, " (first at {offset:#x})"),
+        }
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+impl Serialize for Diagnostic {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Diagnostic", 6)?;
+        fields.serialize_field("code", self.issue.entry().id)?;
+        fields.serialize_field("severity", &self.severity)?;
+        fields.serialize_field("file", &self.file)?;
+        fields.serialize_field("offset", &self.offset)?;
+        fields.serialize_field("count", &self.count)?;
+        fields.serialize_field("message", &self.message())?;
+        fields.end()
+    }
+}
+
+/// Fills in a text of the catalogue. A field without a value keeps its name in braces.
+fn render(template: &str, count: u64, value: impl Fn(&str) -> Option<String>) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        let Some((inside, after)) = after.split_once('}') else {
+            rest = after;
+            break;
+        };
+        match inside.split_once('|') {
+            Some((one, many)) => text.push_str(if count == 1 { one } else { many }),
+            None => text.push_str(&value(inside).unwrap_or_else(|| format!("{{{inside}}}"))),
+        }
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_message_has_its_file_count_and_first_offset() {
+        let one = Diagnostic::new(Issue::JitdumpSkippedBytes);
+        assert_eq!(one.to_string(), "1 invalid byte between records skipped");
+        let many = one.in_file(Path::new("jit-77.dump")).times(78).at(0x10963);
+        assert_eq!(
+            many.to_string(),
+            "jit-77.dump: 78 invalid bytes between records skipped (first at 0x10963)"
+        );
+        assert_eq!(many.clone().times(1).offset, Some(0x10963));
+        let json = serde_json::to_value(&many).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "code": "JI012", "severity": "warning", "file": "jit-77.dump", "offset": 0x10963, "count": 78,
+                "message": "78 invalid bytes between records skipped",
+            })
+        );
+    }
+
+    #[test]
+    fn values_cannot_steer_a_terminal_and_are_not_templates() {
+        let diagnostic = Diagnostic::new(Issue::CannotRead).with("cause", "\u{1b}[2J{count}");
+        assert_eq!(diagnostic.message(), r"cannot be read: \u{1b}[2J{count}");
+    }
+
+    #[test]
+    fn codes_are_unique_in_order_and_explained() {
+        let ids: Vec<&str> = catalogue().map(|entry| entry.id).collect();
+        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
+        let own: Vec<&str> = Issue::ALL.iter().map(|issue| issue.id()).collect();
+        assert!(own.is_sorted());
+        for entry in catalogue() {
+            assert!(!entry.problem.is_empty(), "{}", entry.id);
+            assert!(entry.to_string().starts_with(entry.id));
+            assert_eq!(find(&entry.id.to_lowercase()), Some(entry));
+        }
+        assert_eq!(find("JI999"), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Rules for jitdumps: lines, inlined calls, and samply's other extensions.
+
+super::rules! {
+    rule UNREADABLE "JD070" Error "invalid DEBUG_INFO"
+    problem "The entries do not end at the end of the record: there are more or fewer than `nr_entry`, or a name has no NUL."
+    readers "perf before 2026 crashes if there are more entries than bytes, and otherwise writes absurd lines. jitinject skips the record, and takes the file and line of the function from its name, if it has them."
+    remedy "Count the entries, and end each name with one NUL."
+
+    rule WITHOUT_LOAD "JD071" Error "DEBUG_INFO without its LOAD record"
+    problem "No LOAD record with its address follows, or another DEBUG_INFO with the same address comes before it."
+    readers "perf inject and samply assign the lines to whichever function is loaded next. jitinject skips them."
+    remedy "Write DEBUG_INFO directly before the LOAD record of its function, with the lock held over both."
+
+    rule NOT_NEXT "JD072" Error "DEBUG_INFO separated from its LOAD record"
+    problem "Another function's DEBUG_INFO or LOAD record is between the two."
+    readers "perf inject and samply assign lines to the LOAD record that follows: of several DEBUG_INFO records in a row, the last one goes to the first function, and all other functions have none. jitinject matches them by address."
+    remedy "Write each function's records together, LOAD last."
+    seen "LLVM's ORC (PerfSupportPlugin), which writes all DEBUG_INFO of an object and then all LOAD records."
+
+    rule BIASED "JD073" Warning "line addresses too high by the size of an ELF header"
+    problem "0x40 (0x34 on 32-bit machines) is added to each address. It compensates for perf before 5.8, which ignored the header of the file that it generates."
+    readers "perf 5.8 and later, and samply, show each line 64 bytes too late. jitinject subtracts it."
+    remedy "Write the addresses of the code."
+    seen "V8 (Node.js 18 to 26, Deno, Chromium), LLVM 14 and 19."
+
+    rule DAMAGED_NAMES "JD074" Error "damaged names of source files"
+    problem "The names have wrong bytes, including NULs: they were copied from memory that was freed."
+    readers "perf and samply read the NUL as the end of the name, and the rest as entries: absurd addresses, lines and files. jitinject uses the file in the function's name, if the rest of the damaged name or the size of the entries matches it."
+    remedy "Copy the name while the script is alive, and hold the string until the record is written."
+    unit "entries."
+    seen "V8 10.2 to 13.6 (Node.js 18 to 24), for scripts whose name is not a flat string yet."
+
+    rule ASTRAY "JD075" Warning "impossible entries"
+    problem "An entry has a line above 16 million, or a name with control characters; or it has an invalid file, or a position whose chain of callers is broken or circular."
+    readers "perf and samply show it unchanged. jitinject drops the entry."
+    remedy "Leave out entries for code without a source position."
+    unit "entries."
+
+    rule BELOW_CODE "JD076" Warning "entries before the start of the code"
+    problem "An entry's address is lower than the start of its function."
+    readers "perf writes a line table that goes backwards, and addr2line may find none of its lines. jitinject moves the first entry to the function's start, if it is near, and drops all others."
+    remedy "Write the address of the first instruction for the first line, and no lines of other functions."
+    unit "entries."
+    seen "Erlang (the function's header), LLVM 19 (lines of other sections)."
+
+    rule BEHIND_CODE "JD077" Warning "entries after the end of the code"
+    problem "An entry's address, or that of an inlined call, is higher than the end of its function."
+    readers "perf writes lines for addresses of other functions into the function's file; samply never looks them up. jitinject drops the entry."
+    remedy "Leave out lines of other functions and of constants after the code. An entry exactly at the end is valid."
+    unit "entries."
+    seen "LLVM 19 (lines of other sections)."
+
+    rule UNSORTED "JD078" Warning "entries not sorted by address"
+    problem "An entry's address is lower than that of the one before it."
+    readers "perf writes the line table unsorted, though its addresses must ascend: addresses find another line, or none. jitinject sorts the entries."
+    remedy "Sort by address, and entries with the same address in the order of the source."
+    unit "entries, each compared with the one before it."
+    seen "LLVM 19."
+
+    rule NO_LINES "JD079" Note "DEBUG_INFO without lines"
+    problem "There are no entries, or only the one for the end of the code."
+    readers "perf writes an empty line table. jitinject writes none."
+    remedy "Leave out the record."
+    seen "QEMU, which writes one for each block."
+
+    rule NO_END "JD080" Note "no entry for the end of the code"
+    problem "The last entry is that of the last line; none marks the end of the code."
+    readers "perf ends its line table at the last entry, and loses its line; a function with one entry has no lines at all. samply and jitinject extend the last line to the end of the code. It is a note because it is true of nearly all dumps."
+    remedy "Add an entry with the address after the code, line 0 and an empty name."
+    seen "All runtimes except Erlang and QEMU."
+
+    rule RELATIVE "JD081" Note "relative names of source files"
+    problem "A file's name starts neither at the root nor with a scheme."
+    readers "perf annotate and addr2line resolve it from the current directory, and mostly find no source. jitinject has --source-dir."
+    remedy "Write the absolute path, if it is known."
+    unit "entries."
+    seen "Java (java/lang/String.java), Erlang (work.erl)."
+
+    rule SAME_NAME "JD082" Warning "file name abbreviated to 0xff"
+    problem "The name of an entry is the single byte 0xff, which newer versions of perf read as the name of the entry before; it is not in the specification."
+    readers "perf 6.1 and samply read it as a file of that name. perf 6.12 and jitinject use the name of the entry before."
+    remedy "Repeat the name."
+    unit "entries."
+    seen "V8 10 (Node.js 18)."
+
+    rule NO_FILE "JD083" Warning "entries without a file name"
+    problem "The name is empty, though there is a line."
+    readers "perf and samply show a line without a file. jitinject takes the file from the function's name, if it has one."
+    remedy "Write the name of the file, or leave out the entry."
+    unit "entries."
+
+    rule CALLS_ASTRAY "JD084" Warning "inlined calls inconsistent with their callers"
+    problem "A call of DEBUG_INFO2 is outside its caller or its function, is nested too deeply, or overlaps another one of the same depth."
+    readers "A reader that uses the calls unchecked shows frames that were not there. jitinject drops the invalid calls."
+    remedy "Write calls from the outermost to the innermost, with ranges inside those of their caller."
+    unit "calls."
+
+    rule OTHER_ADDRESS "JD085" Warning "DEBUG_INFO with another address than its LOAD record"
+    problem "The record's `code_addr` is not that of the LOAD record after it, though its lines are of that function."
+    readers "perf and samply match the two by their order, which is right. A reader that matches by address finds no function; jitinject does both."
+    remedy "Write the address of the function to both."
+
+    rule EXTENSION "JD086" Note "records of samply's extensions"
+    problem "The records are DEBUG_INFO2, JIT_TIER or embedded sources, which are not in the specification of Linux."
+    readers "perf inject prints a message for each of them, and skips them. samply and jitinject read them."
+    remedy "Also write DEBUG_INFO, which perf supports."
+
+    rule BAD_EXTENSION "JD087" Error "invalid record of samply's extensions"
+    problem "It has neither of the published layouts: sizes and counts don't add up to the record's."
+    readers "jitinject skips it, and so do all others that read these records."
+    remedy "Use the layout that samply reads."
+
+    rule OTHER_LAYOUT "JD088" Error "DEBUG_INFO2 with a layout or type that samply does not read"
+    problem "There are two layouts of DEBUG_INFO2: six lists, published first, with type 827346259, and positions with their callers, with type 827346260. samply reads the second one, with its type."
+    readers "samply skips the record, or reads it as another one. jitinject detects the layout by content."
+    remedy "Write positions with their callers, with type 827346260."
+
+    rule TIER_WITHOUT_LOAD "JD089" Warning "JIT_TIER without its LOAD record"
+    problem "No LOAD record follows before the next JIT_TIER."
+    readers "The tier is lost, or assigned to the wrong function."
+    remedy "Write JIT_TIER directly before the LOAD record of its function."
+}

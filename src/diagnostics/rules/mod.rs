@@ -1,0 +1,61 @@
+//! Table of all rules that files are checked against.
+//!
+//! IDs are stable, since users have them in scripts: an ID never changes its meaning, and that of a removed rule is
+//! never reused.
+
+pub mod debug_info;
+pub mod jitdump;
+pub mod mono;
+pub mod unwinding;
+pub mod xray;
+
+pub use crate::diagnostics::{Entry as Rule, Severity};
+
+/// Defines rules, and a table of them.
+macro_rules! rules {
+    ($(
+        rule $name:ident $id:literal $severity:ident $title:literal
+        problem $problem:literal
+        readers $readers:literal
+        remedy $remedy:literal
+        $(unit $unit:literal)?
+        $(seen $seen:literal)?
+    )+) => {
+        $(
+            #[doc = concat!($id, ": ", $title, ".")]
+            pub static $name: $crate::diagnostics::rules::Rule = $crate::diagnostics::rules::Rule {
+                id: $id,
+                severity: $crate::diagnostics::Severity::$severity,
+                title: $title,
+                problem: $problem,
+                readers: $readers,
+                remedy: $remedy,
+                unit: concat!($($unit)?),
+                seen: concat!($($seen)?),
+            };
+        )+
+
+        /// All rules of this module, by ID.
+        pub static ALL: &[&$crate::diagnostics::rules::Rule] = &[$(&$name),+];
+    };
+}
+use rules;
+
+/// Returns all rules of all kinds of files. Those of each kind are sorted by ID.
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    [
+        jitdump::ALL,
+        debug_info::ALL,
+        unwinding::ALL,
+        mono::ALL,
+        xray::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}
+
+/// Returns the rule with an ID, ignoring case.
+pub fn find(id: &str) -> Option<&'static Rule> {
+    all().find(|rule| rule.id.eq_ignore_ascii_case(id))
+}

@@ -1,0 +1,125 @@
+//! The catalogue of diagnostics: its texts, its documentation, and a test for each code.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use jitinject::diagnostics::{Issue, catalogue};
+
+use crate::support::{has_code, jitinject, said};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns the files with an extension in a directory and below.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => files(&path, extension),
+            false => vec![path],
+        })
+        .filter(|path| path.extension().is_some_and(|it| it == extension))
+        .collect()
+}
+
+/// Returns the codes that the source of a test mentions, by ID or by name.
+fn codes_in(source: &str) -> BTreeSet<&'static str> {
+    let mentions = |name: &str| {
+        let mut rest = source;
+        std::iter::from_fn(|| {
+            let (_, after) = rest.split_once(name)?;
+            rest = after;
+            Some(!after.starts_with(|next: char| next.is_alphanumeric()))
+        })
+        .any(|is_whole| is_whole)
+    };
+    let issues = Issue::ALL
+        .iter()
+        .filter(|issue| mentions(issue.id()) || mentions(&format!("Issue::{issue:?}")));
+    issues.map(|issue| issue.id()).collect()
+}
+
+/// Codes of limits that a test would take gigabytes or minutes to reach.
+const OUT_OF_REACH: [(&str, &str); 3] = [
+    ("JI262", "no unused addresses within 2 GiB of a function"),
+    ("JI263", "a line table of 4 GiB"),
+    ("JI283", "4 million names in a log"),
+];
+
+/// "No diagnostic without a test": a code that no test expects is one that nobody has seen printed.
+#[test]
+fn every_code_is_expected_by_a_test() {
+    let mut tested = BTreeSet::new();
+    for file in files(&root().join("tests"), "rs") {
+        if !file.ends_with("catalogue.rs") {
+            tested.extend(codes_in(&std::fs::read_to_string(file).unwrap()));
+        }
+    }
+    for file in files(&root().join("src"), "rs") {
+        let source = std::fs::read_to_string(&file).unwrap();
+        // The tests of the catalogue itself take some codes as examples.
+        let is_catalogue = file.ends_with("diagnostics/mod.rs") || file.ends_with("terminal.rs");
+        if let Some((_, tests)) = source.split_once("#[cfg(test)]").filter(|_| !is_catalogue) {
+            tested.extend(codes_in(tests));
+        }
+    }
+    let all: BTreeSet<&str> = Issue::ALL.iter().map(|issue| issue.id()).collect();
+    let untested: Vec<&str> = all.difference(&tested).copied().collect();
+    assert_eq!(
+        untested,
+        OUT_OF_REACH.map(|(code, _)| code),
+        "codes without a test"
+    );
+}
+
+/// Every text is in `docs/diagnostics.md`, which so shows each change of one.
+#[test]
+fn the_documentation_lists_all_diagnostics() {
+    let mut page = "# Diagnostics\n\n\
+        `jitinject explain CODE` prints the same. Codes keep their meaning; the texts may change.\n"
+        .to_owned();
+    for entry in Issue::ALL.iter().map(|issue| issue.entry()) {
+        write!(
+            page,
+            "\n## {}\n\n{}: {}\n\n{}\n",
+            entry.id,
+            entry.severity,
+            entry.headline().replace('|', r"\|"),
+            entry.problem
+        )
+        .unwrap();
+        if !entry.remedy.is_empty() {
+            writeln!(page, "{}", entry.remedy).unwrap();
+        }
+    }
+    let path = root().join("docs/diagnostics.md");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, page).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        page == expected,
+        "BLESS=1 cargo test --test suite catalogue updates docs/diagnostics.md"
+    );
+}
+
+#[test]
+fn codes_are_explained() {
+    for entry in catalogue() {
+        let output = jitinject().args(["explain", entry.id]).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text, entry.to_string());
+    }
+    let all = jitinject().arg("explain").output().unwrap();
+    let list = String::from_utf8(all.stdout).unwrap();
+    assert_eq!(list.lines().count(), catalogue().count());
+    let unknown = jitinject().args(["explain", "JI999"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(has_code(&said(&unknown), "JI420"));
+}
