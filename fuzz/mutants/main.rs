@@ -2,11 +2,11 @@
 //! that is intact, and reports everything that is lost. `scripts/fuzz --mutants` runs it.
 
 mod cases;
+mod intact;
 mod oracle;
 mod pieces;
 mod profile;
 mod programs;
-mod told;
 mod verdict;
 
 use std::collections::{BTreeMap, HashSet};
@@ -82,7 +82,7 @@ struct Totals {
     expected: u64,
     named: u64,
     /// Runs with a damaged profile, and other runs.
-    told: [u64; 2],
+    reported: [u64; 2],
     silent: u64,
     /// Runs that lost something without a message, or with status 0.
     silent_runs: u64,
@@ -94,8 +94,8 @@ impl Totals {
         self.expected += verdict.expected;
         self.named += verdict.named;
         let lost = verdict.expected - verdict.named;
-        if verdict.is_told {
-            self.told[usize::from(!verdict.is_profile_damaged)] += lost;
+        if verdict.is_reported {
+            self.reported[usize::from(!verdict.is_profile_damaged)] += lost;
         } else {
             self.silent += lost;
             self.silent_runs += u64::from(lost > 0);
@@ -108,9 +108,9 @@ impl Totals {
             println!("  {count:>8}  {end}");
         }
         println!(
-            "  of {} frames in functions that are whole: {} named, {} lost with the profile and told, {} lost with a dump \
-             and told, {} lost without a word (in {} runs)",
-            self.expected, self.named, self.told[0], self.told[1], self.silent, self.silent_runs
+            "  of {} frames in functions that are whole: {} named, {} lost with the profile and reported, {} lost with a dump \
+             and reported, {} lost without a word (in {} runs)",
+            self.expected, self.named, self.reported[0], self.reported[1], self.silent, self.silent_runs
         );
     }
 }

@@ -5,17 +5,17 @@ use std::fs;
 use std::path::Path;
 
 use crate::cases::Case;
+use crate::intact;
 use crate::oracle::{self, Expected};
 use crate::pieces::Pieces;
 use crate::profile::{Frame, Profile};
 use crate::programs::End;
-use crate::told;
 
 /// Results of a run.
 pub struct Ran {
     pub end: End,
     pub said: String,
-    /// Warnings in its summary, each with file and count.
+    /// Warnings in its summary: code, file and count.
     pub warnings: HashSet<(String, String, u64)>,
     /// Its output, if it can be parsed.
     output: Option<Profile>,
@@ -39,11 +39,13 @@ impl Ran {
 fn warnings(summary: &Path) -> Option<HashSet<(String, String, u64)>> {
     let summary: serde_json::Value = serde_json::from_slice(&fs::read(summary).ok()?).ok()?;
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let warnings = summary.get("warnings")?.as_array()?.iter();
-    let warnings = warnings.map(|warning| {
-        let count = warning["count"].as_u64().unwrap_or(0);
-        (text(&warning["what"]), text(&warning["file"]), count)
-    });
+    let diagnostics = summary.get("diagnostics")?.as_array()?.iter();
+    let warnings = diagnostics
+        .filter(|it| it["severity"] == "warning")
+        .map(|warning| {
+            let count = warning["count"].as_u64().unwrap_or(0);
+            (text(&warning["code"]), text(&warning["file"]), count)
+        });
     Some(warnings.collect())
 }
 
@@ -62,7 +64,7 @@ pub struct Verdict {
     /// Number of frames without a name in functions with truncated or extended records.
     torn: u64,
     /// Whether it printed anything that it does not print for the valid files.
-    pub is_told: bool,
+    pub is_reported: bool,
     /// Whether the profile was damaged.
     pub is_profile_damaged: bool,
     /// Whether all dumps are valid.
@@ -88,14 +90,14 @@ pub fn of(
             .any(|&(start, size)| address.wrapping_sub(start) < size)
     };
     let is_profile_damaged = profile.bytes() != case.profile.bytes();
-    let in_profile = is_profile_damaged.then(|| told::of(case, profile)).flatten();
+    let in_profile = is_profile_damaged.then(|| intact::of(case, profile)).flatten();
     let mut expected: Vec<&Expected> = case.expected.iter().collect();
     expected.retain(|it| {
         it.records.iter().all(is_whole)
             && !is_claimed(it.frame.address)
             && in_profile
                 .as_ref()
-                .is_none_or(|told| told.has(it.frame.pid, it.frame.time))
+                .is_none_or(|intact| intact.has(it.frame.pid, it.frame.time))
     });
     if is_profile_damaged && in_profile.is_none() {
         expected.clear();
@@ -128,7 +130,7 @@ pub fn of(
         named: (expected.len() - lost.len()) as u64,
         lost,
         torn: names_of(&torn).iter().filter(|name| name.is_none()).count() as u64,
-        is_told: ran.end != End::Status(0) || ran.warnings.iter().any(|warning| !sound.contains(warning)),
+        is_reported: ran.end != End::Status(0) || ran.warnings.iter().any(|warning| !sound.contains(warning)),
         is_profile_damaged,
         has_sound_dumps: case
             .dumps
@@ -216,7 +218,7 @@ impl Verdict {
         if self.has_panicked {
             findings.push("a panic".into());
         }
-        if self.torn > 0 && !self.is_told {
+        if self.torn > 0 && !self.is_reported {
             findings.push(format!(
                 "{} frames in functions with torn records lost without a word",
                 self.torn
@@ -227,11 +229,11 @@ impl Verdict {
         }
         // Damage in a profile must not affect what is intact in it.
         let must_have_all = self.is_profile_damaged && self.has_sound_dumps && self.has_output;
-        if let (Some((first, name)), true) = (self.lost.first(), must_have_all || !self.is_told) {
+        if let (Some((first, name)), true) = (self.lost.first(), must_have_all || !self.is_reported) {
             findings.push(format!(
                 "{} frames lost {}, the first {:x?} of {:?} as {:?}",
                 self.lost.len(),
-                if self.is_told {
+                if self.is_reported {
                     "behind damage in the profile"
                 } else {
                     "without a word"

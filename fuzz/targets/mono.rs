@@ -19,8 +19,8 @@ fuzz_target!(|input: &[u8]| {
     let file = choices.rest();
     let mut out = Vec::new();
     if is_packed {
-        let told = packed::unpack(file, LIMIT, &mut out).expect("a vector takes all");
-        assert!(told.size == out.len() as u64 && told.size <= LIMIT);
+        let unpacked = packed::unpack(file, LIMIT, &mut out).expect("a vector takes all");
+        assert!(unpacked.size == out.len() as u64 && unpacked.size <= LIMIT);
         check(&out);
     }
     check(file);
@@ -54,7 +54,7 @@ fn check(file: &[u8]) {
     let skipped: u64 = file.len() as u64 - used;
     assert!(
         skipped == 0 || !buffers.faults().is_empty(),
-        "what is not used is told"
+        "unused bytes are reported"
     );
     check_index(&log, events);
     check_written_again(&log);

@@ -47,7 +47,7 @@ fn check(file: &[u8]) {
     };
     assert!(
         unused % empty == 0 || !index.faults.is_empty(),
-        "what is not used is told"
+        "unused bytes are reported"
     );
     let mut of_threads = 0;
     let mut last = None;
@@ -95,8 +95,8 @@ fn check_records(trace: &Trace<'_>, buffer: &Buffer) {
     let mut again = trace.records(buffer);
     let last = again.by_ref().last().map(|record| record.tick);
     assert_eq!(last.unwrap_or(buffer.tick), tick);
-    let told = |faults: &jitinject::tally::Tally<Issue>| faults.iter().collect::<Vec<_>>();
-    assert_eq!(told(again.faults()), told(records.faults()));
+    let list = |faults: &jitinject::tally::Tally<Issue>| faults.iter().collect::<Vec<_>>();
+    assert_eq!(list(again.faults()), list(records.faults()));
 }
 
 /// Writes buffers according to the choices and reads them back.

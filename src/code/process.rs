@@ -463,7 +463,7 @@ mod tests {
             spaces.map(|(_, space)| space.until).collect()
         };
         assert_eq!(ends(1), [Time(10), Time(20)]);
-        assert!(!processes.knows(Pid(2)), "an end is no start");
+        assert!(!processes.knows(Pid(2)), "EXIT does not start a process");
         assert_eq!(ends(3), [Time::MAX], "its other threads went on");
     }
 }

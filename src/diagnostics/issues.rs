@@ -464,8 +464,8 @@ issues! {
         "The size of the output is limited by that of the input."
     NoPlaceForTables "JI262" Warning "{count} function{|s} without unused addresses within 2 GiB written without unwinding tables"
         "Unwinding tables are mapped near their code."
-    LinesTooLarge "JI263" Warning "{count} function{|s} with too many lines for DWARF written without lines"
-        "A unit is limited to 4 GiB."
+    LinesTooLarge "JI263" Warning "{count} function{|s} with lines or addresses beyond the limits of DWARF written without lines"
+        "A unit is limited to 4 GiB, and so is the size of code on 32-bit machines."
     TextsTooLarge "JI264" Warning "{count} function{|s} written without source text: that of others is already many times larger than the jitdumps"
         "The size of the output is limited by that of the input."
     ObjectsTooLarge "JI265" Warning "{count} function{|s} left out: the objects of others are already many times larger than the jitdumps"
@@ -474,7 +474,7 @@ issues! {
         "What is in the cache is left alone."
 
     // Events made of logs and traces, and their call chains.
-    ChainTooLong "JI280" Warning "{count} call chain{|s} of more than {limit} frames truncated at the outer end"
+    ChainTooLong "JI280" Warning "{count} call chain{|s} of more than 127 frames truncated at the outer end"
         "A record holds a limited number of frames."
     CallWithoutEnd "JI281" Warning "{count} call{|s} without an end ended with the caller"
         "The log or trace has the entry of a function but not its exit."

@@ -380,7 +380,7 @@ mod tests {
         let (back, faults) = expanded(&packed);
         assert!(faults.count(Issue::ProfileUndecodable) > 0);
         let common = back.iter().zip(&records).take_while(|(one, other)| one == other);
-        assert!(common.count() > 600_000, "what stands before it");
+        assert!(common.count() > 600_000, "the allocations of the records before");
         let mut walk = Records::new(&back, 0, ByteOrder::Little);
         assert!(walk.by_ref().last().unwrap().kind == record::FINISHED_ROUND);
         assert!(walk.undecoded().is_none());

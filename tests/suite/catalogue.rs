@@ -43,13 +43,6 @@ fn codes_in(source: &str) -> BTreeSet<&'static str> {
     issues.map(|issue| issue.id()).collect()
 }
 
-/// Codes of limits that a test would take gigabytes or minutes to reach.
-const OUT_OF_REACH: [(&str, &str); 3] = [
-    ("JI262", "no unused addresses within 2 GiB of a function"),
-    ("JI263", "a line table of 4 GiB"),
-    ("JI283", "4 million names in a log"),
-];
-
 /// "No diagnostic without a test": a code that no test expects is one that nobody has seen printed.
 #[test]
 fn every_code_is_expected_by_a_test() {
@@ -69,11 +62,7 @@ fn every_code_is_expected_by_a_test() {
     }
     let all: BTreeSet<&str> = Issue::ALL.iter().map(|issue| issue.id()).collect();
     let untested: Vec<&str> = all.difference(&tested).copied().collect();
-    assert_eq!(
-        untested,
-        OUT_OF_REACH.map(|(code, _)| code),
-        "codes without a test"
-    );
+    assert!(untested.is_empty(), "codes without a test: {untested:?}");
 }
 
 /// Every text is in `docs/diagnostics.md`, which so shows each change of one.

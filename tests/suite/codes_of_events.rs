@@ -369,7 +369,7 @@ fn trace_at(mode: Mode, walls: &[u64]) -> Vec<u8> {
         Mode::Basic => 3,
     };
     let mut trace = TraceWriter::new(mode, version, ByteOrder::Little, 1 << 16);
-    for (second, &wall) in (1..).zip(walls) {
+    for (second, &wall) in (1_u64..).zip(walls) {
         let tick = second * 1_000_000_000;
         let record = |tick, what| Record { tick, cpu: 0, what };
         trace.buffer(&Buffer {

@@ -5,9 +5,7 @@ use jitinject::diagnostics::Issue;
 use jitinject::runtime::xray::{Mode, Trace, is_trace};
 
 use crate::support::capture;
-use crate::support::xray_lines::{
-    SHORT, SOUND, assert_same, buffer, ours, real, theirs, told as llvm_output,
-};
+use crate::support::xray_lines::{SHORT, SOUND, assert_same, buffer, llvm_output, ours, real, theirs};
 use crate::support::xray_trace::{VERSIONS, Writer};
 
 #[test]

@@ -137,7 +137,7 @@ pub fn assert_same(name: &str, ours: &Lines, theirs: &Lines) {
 }
 
 /// Returns the stored output of llvm-xray for a recording.
-pub fn told(name: &str) -> Option<String> {
+pub fn llvm_output(name: &str) -> Option<String> {
     let folder = capture::folder(name);
     let files = ["convert-nomap.yaml.gz", "convert.yaml.gz"].map(|file| folder.join(file));
     let bytes = gunzipped(files.iter().find(|it| it.exists())?);

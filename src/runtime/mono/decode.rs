@@ -228,7 +228,7 @@ mod tests {
                         (0x23, true) => Kind::Enter(call.method),
                         (0x13, false) => Kind::Leave(call.method),
                         (0x33, false) => Kind::ExceptionLeave(call.method),
-                        both => panic!("{both:x?} is no call"),
+                        both => panic!("{both:x?} is not a call"),
                     },
                 }),
             };

@@ -273,7 +273,7 @@ class Charts {
   }
 
   click(event) {
-    // The end of a drag is no click, and neither is that of a pan, which has Shift.
+    // The end of a drag or of a pan (with Shift) does not count as a click.
     const wasDragged = this.wasDragged;
     this.wasDragged = false;
     if (wasDragged || event.shiftKey) return;
@@ -308,7 +308,7 @@ class Charts {
     this.onHover(box);
   }
 
-  /// The box at a place of the chart, or the nearest one within some pixels; -1 if there is none.
+  /// Returns the box at a position of the chart, or the nearest one within some pixels; -1 without one.
   boxAt(left, top) {
     const { drawn, order } = this.layout;
     const { from, until, low, high } = drawn;
@@ -334,7 +334,7 @@ function within(low, high, end, least) {
   return slid(middle - length / 2, middle + length / 2, end);
 }
 
-/// A part, slid so that it lies within what there is from 0 to `end`.
+/// Moves a range so that it is inside 0 to `end`.
 function slid(low, high, end) {
   const by = Math.max(-low, 0) - Math.max(high - end, 0);
   return [low + by, high + by];

@@ -19,7 +19,7 @@ function readValues(text) {
     functions: {
       count: functions.name.length,
       name: column(Uint32Array, functions.name),
-      // Behind the compilers that are known stands that of which nothing is.
+      // The unknown compiler follows the known ones.
       tier: column(Uint8Array, functions.tier, (tier) => tier ?? values.tiers.length),
       process: column(Uint32Array, functions.process),
       samples: column(Float64Array, functions.samples),
@@ -112,7 +112,7 @@ function unitOf(seconds) {
   return units.find(([size]) => Math.abs(seconds) >= size) ?? [1e-9, "ns"];
 }
 
-/// A time between others that reach up to `largest`, told apart from what is a step away.
+/// Formats a time with enough digits to distinguish it from one a step away. `largest` is the largest time shown.
 function timeText(seconds, step, largest) {
   const [size, unit] = unitOf(largest);
   const digits = Math.min(Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-6)), 9);

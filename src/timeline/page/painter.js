@@ -1,7 +1,7 @@
 "use strict";
 
-/// Colours that are told apart by most eyes, also by those that see fewer colours; of what is not known, and of what has no
-/// name, there are others.
+/// Colors of compilers, distinguishable with most kinds of color vision. Unknown compilers and code without a name have other
+/// colors.
 const TIER_COLORS = ["#3b7dd8", "#f28e2b", "#2fa36b", "#d9464f", "#a66bd4", "#c9a800", "#17a5b8", "#e377a8", "#9c6b4e", "#7d8597"];
 const UNKNOWN_COLOR = "#6f83a6";
 const UNNAMED_COLOR = [170, 175, 182];
@@ -251,7 +251,7 @@ function placeOf({ low, high }, { from, until }, box, { x0, y1, byX, byY, column
   };
 }
 
-/// A colour as it stands in an image, whose bytes are red, green, blue, alpha.
+/// Returns a color as a pixel of an image, with the bytes red, green, blue, alpha.
 function pixel([red, green, blue]) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }

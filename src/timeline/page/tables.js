@@ -78,7 +78,7 @@ function fillHottest(values, process, onPick) {
   if (unnamed > 0) addTotal(table.createTBody(), UNNAMED_COLOR, ["JIT code without a name"], unnamed, all);
 }
 
-/// Adds the row of a compiler, or of what stands for one.
+/// Adds the row of a compiler, or of the group of the others.
 function addTotal(body, color, texts, samples, all) {
   const title = element("th", undefined, { scope: "rowgroup" });
   title.append(swatch(color), ...texts);

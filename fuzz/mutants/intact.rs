@@ -14,14 +14,14 @@ use crate::verdict::whole;
 const TOO_FEW: usize = 3;
 
 /// The samples that must be read, except for those of processes with other damaged records.
-pub struct Told {
+pub struct Intact {
     /// PID and time.
     samples: HashSet<(u32, u64)>,
     /// PIDs with unknown mappings.
     unsure: HashSet<u32>,
 }
 
-impl Told {
+impl Intact {
     /// Returns whether a sample must be read.
     pub fn has(&self, pid: u32, time: u64) -> bool {
         self.samples.contains(&(pid, time)) && !self.unsure.contains(&pid)
@@ -30,7 +30,7 @@ impl Told {
 
 /// Returns what is intact in a damaged profile; `None` if its header is damaged, or records that affect all
 /// processes.
-pub fn of(case: &Case, profile: &Pieces) -> Option<Told> {
+pub fn of(case: &Case, profile: &Pieces) -> Option<Intact> {
     let endian = case.profile.endian;
     let whole = whole(&case.profile, profile);
     if !profile
@@ -66,7 +66,7 @@ pub fn of(case: &Case, profile: &Pieces) -> Option<Told> {
     bytes[RECORDS_SIZE].copy_from_slice(&word);
     let frames = Profile::read(&bytes)?.frames;
     let samples = frames.iter().map(|frame| (frame.pid, frame.time)).collect();
-    Some(Told { samples, unsure })
+    Some(Intact { samples, unsure })
 }
 
 /// Returns the intact records, without short runs between damaged records, and without those after the end in the
