@@ -164,8 +164,8 @@ fn a_server_that_perf_attaches_to() {
         stdin.write_all(b"\n").unwrap();
         assert!(server.wait().unwrap().success());
         assert!(said.contains(&format!("/proc/{}/fd/", server.id())), "{said}");
-        let is_aligned =
-            said.contains("before its memory was mapped") || said.contains("can't have been loaded later");
+        // The evidence depends on what was sampled.
+        let is_aligned = said.contains("clock: another than the profile's");
         assert_eq!(is_aligned, clock.is_empty(), "{said}");
         assert_stacks(&output, &read_truth(folder.path()));
     }
