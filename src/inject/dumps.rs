@@ -443,9 +443,9 @@ impl<'a> Search<'a> {
     fn within_tries<'p>(&self, places: &'p [usize]) -> &'p [usize] {
         let tries = self.tries.get();
         self.tries.set(tries.saturating_sub(places.len()));
-        let (rejected_files, untried) = places.split_at_checked(tries).unwrap_or((places, &[]));
+        let (tried, untried) = places.split_at_checked(tries).unwrap_or((places, &[]));
         self.untried.set(self.untried.get().saturating_add(untried.len()));
-        rejected_files
+        tried
     }
 
     /// Rejects a file that cannot be the dump of a marker.

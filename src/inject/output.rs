@@ -324,8 +324,8 @@ impl Output {
             // A reader of the stream may open objects as soon as it has read their records.
             placed.add_objects(self.store, &self.folder)?;
             let written = write_stream(rewrite, stream);
-            let is_whole = input.check().map_err(io::Error::other);
-            let left_out = is_whole.and(written).map_err(error)?;
+            input.check()?;
+            let left_out = written.map_err(error)?;
             placed.done.clear();
             placed.add_report(report(&left_out)?)?;
             return Ok(left_out);

@@ -325,25 +325,30 @@ fn has_no_code(
 
 /// Reports that, and how the runtimes of the processes `pids` describe their code.
 fn no_code(profile: &Profile<'_>, profile_index: &ProfileIndex, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
-    let enable = runtimes::how_to_enable(profile, &profile_index.processes, pids);
-    let first = Diagnostic::new(match enable.is_empty() {
-        true => Issue::NoCodeFilesNorRuntime,
-        false => Issue::NoCodeFiles,
-    });
-    std::iter::once(first).chain(enable).collect()
+    let issues = [Issue::NoCodeFiles, Issue::NoCodeFilesNorRuntime];
+    with_enabling(issues, 1, profile, profile_index, pids)
 }
 
-/// How the runtimes of the processes `pids` describe the code of samples without a name.
+/// Reports samples without a name in the processes `pids`, and how their runtimes describe their code.
 fn undescribed(profile: &Profile<'_>, profile_index: &ProfileIndex, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
     if pids.is_empty() {
         return Vec::new();
     }
+    let issues = [Issue::UndescribedCode, Issue::UndescribedCodeOfUnknown];
+    with_enabling(issues, pids.len() as u64, profile, profile_index, pids)
+}
+
+/// Reports an issue and the options of the runtimes of the processes `pids`, or the other issue if none is known.
+fn with_enabling(
+    [known, unknown]: [Issue; 2],
+    count: u64,
+    profile: &Profile<'_>,
+    profile_index: &ProfileIndex,
+    pids: &HashSet<Pid>,
+) -> Vec<Diagnostic> {
     let enable = runtimes::how_to_enable(profile, &profile_index.processes, pids);
-    let first = Diagnostic::new(match enable.is_empty() {
-        true => Issue::UndescribedCodeOfUnknown,
-        false => Issue::UndescribedCode,
-    });
-    let first = first.times(pids.len() as u64);
+    let issue = if enable.is_empty() { unknown } else { known };
+    let first = Diagnostic::new(issue).times(count);
     std::iter::once(first).chain(enable).collect()
 }
 

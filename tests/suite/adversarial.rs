@@ -78,17 +78,6 @@ fn read_json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Runs jitinject, which must succeed; returns its standard error and its summary.
-fn inject_with_summary(input: &Path, output: &Path, more: &[&str]) -> (String, Value) {
-    let path = output.with_extension("json");
-    let said = inject(
-        input,
-        output,
-        &[&["--summary", tools::text(&path)], more].concat(),
-    );
-    (said, read_json(&path))
-}
-
 /// Returns the counts of the diagnostics of one code in a summary.
 fn counts(summary: &Value, code: &str) -> Vec<u64> {
     let found = diagnostics(summary, code).into_iter();

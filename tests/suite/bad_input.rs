@@ -10,13 +10,13 @@ use jitinject::inject::Options;
 use jitinject::perf::Profile;
 use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::runtime::jitdump::Header;
-use serde_json::Value;
 
 use crate::support::damage::damage;
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Generated, Plan, Random, generate};
 use crate::support::model;
 use crate::support::profile::ProfileWriter;
+use crate::support::reports::{inject_with_summary, reports};
 use crate::support::{
     attempt, capture, codes, diagnostics, has_code, inject, inject_into, objects_of, said, scratch, shown,
     tools,
@@ -34,19 +34,6 @@ fn fails(folder: &Path, input: &Path, output: &Path, expected: &Diagnostic) -> S
     assert_eq!(codes(&said).len(), 1, "{said}");
     assert_eq!(entries(folder), before, "no file is left");
     said
-}
-
-/// Runs jitinject on `input`, which must succeed; returns its standard error and its summary.
-fn inject_with_summary(input: &Path, output: &Path) -> (String, Value) {
-    let ran = attempt(input, output, &["--summary", "-"]);
-    assert!(ran.status.success(), "{}: {}", ran.status, said(&ran));
-    (said(&ran), serde_json::from_slice(&ran.stdout).unwrap())
-}
-
-/// Returns whether a line of standard error has a diagnostic's code and also a text, such as a file name.
-fn reports(said: &str, code: &str, text: &str) -> bool {
-    said.lines()
-        .any(|line| has_code(line, code) && line.contains(text))
 }
 
 /// Returns why a file cannot be used as a jitdump.
@@ -111,7 +98,7 @@ fn invalid_compressed_records_are_left_out_and_reported() {
     let file = profile.finish();
     std::fs::write(&input, &file).unwrap();
     let output = folder.path().join("out.data");
-    let (said, summary) = inject_with_summary(&input, &output);
+    let (said, summary) = inject_with_summary(&input, &output, &[]);
     assert!(has_code(&said, "JI155"), "{said}");
     let found = diagnostics(&summary, "JI155");
     let [found] = found[..] else { panic!("{found:?}") };
@@ -220,7 +207,7 @@ fn one_bad_dump_costs_only_its_own_process() {
         let dump = folder.path().join("jit-4834.dump");
         damage(&dump);
         let output = folder.path().join("out.data");
-        let (said, summary) = inject_with_summary(&folder.path().join("perf.data"), &output);
+        let (said, summary) = inject_with_summary(&folder.path().join("perf.data"), &output, &[]);
         let code = match reason {
             None => "JI213",
             Some(_) => "JI215",
@@ -268,7 +255,7 @@ fn a_dump_of_another_run_is_not_believed() {
         let mut dump = DumpWriter::new(ByteOrder::Little, 62, 5000);
         dump.load(time, 0x7f08_0000_0000, 0, b"stale", &[0; 4096]);
         std::fs::write(&path, dump.bytes).unwrap();
-        let (said, summary) = inject_with_summary(&generated.profile, &folder.path().join("out.data"));
+        let (said, summary) = inject_with_summary(&generated.profile, &folder.path().join("out.data"), &[]);
         assert!(reports(&said, "JI215", tools::text(&path)), "{said}");
         let message = diagnostics(&summary, "JI215")[0]["message"].as_str().unwrap();
         assert!(message.contains(&Diagnostic::new(reason).message()), "{message}");
@@ -422,7 +409,7 @@ fn functions_that_cannot_be_are_passed_over() {
     let path = folder.path().join("jit-7.dump");
     std::fs::write(&path, dump.bytes).unwrap();
     let output = folder.path().join("out.data");
-    let (said, summary) = inject_with_summary(&input, &output);
+    let (said, summary) = inject_with_summary(&input, &output, &[]);
     let expected = [
         ("JI014", 2),
         ("JI016", 1),

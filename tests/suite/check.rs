@@ -6,11 +6,13 @@ use std::process::Output;
 
 use jitinject::bytes::{ByteOrder, steers_terminal};
 use jitinject::check::rules::{self, Severity};
+use jitinject::diagnostics;
 use serde_json::Value;
 
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::effort;
-use crate::support::{codes, has_code, jitinject, said, scratch};
+use crate::support::reports::reports;
+use crate::support::{codes, jitinject, said, scratch};
 
 /// Recordings, and the rules that they break: all recordings of `testdata/`, and all rules of each.
 pub const RECORDINGS: &[(&[&str], &[&str])] = &[
@@ -230,12 +232,6 @@ pub fn json(arguments: &[&str]) -> (Value, Output) {
     (serde_json::from_slice(&output.stdout).unwrap(), output)
 }
 
-/// Returns whether a line of standard error has a diagnostic's code and the name of a file.
-pub fn reports(said: &str, code: &str, file: &str) -> bool {
-    said.lines()
-        .any(|line| has_code(line, code) && line.contains(file))
-}
-
 /// Returns whether a text has some parts in their order.
 pub fn has_in_order(text: &str, parts: &[&str]) -> bool {
     let mut rest = text;
@@ -323,7 +319,7 @@ fn what_was_found_can_be_gone_to() {
     let start = format!("{dump}: error[JD074]: ");
     assert!(line.starts_with(&start), "{line}");
     let parts = [
-        rules::find("JD074").unwrap().title,
+        diagnostics::find("JD074").unwrap().title,
         "449",
         "0x1d4a20 in DEBUG_INFO of JS:^term /tmp/cap-node20/work.js:29:7",
         message,
@@ -396,7 +392,7 @@ fn severities_are_those_that_the_effect_on_readers_asks_for() {
         ("XR031", Severity::Warning, "some commands stop there"),
         ("XR034", Severity::Warning, "numbers in place of names"),
     ] {
-        let rule = rules::find(id).unwrap();
+        let rule = diagnostics::find(id).unwrap();
         assert_eq!(rule.severity, severity, "{id}: {effect}");
         assert!(!rule.readers.is_empty(), "{id}");
     }

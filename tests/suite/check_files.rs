@@ -11,8 +11,9 @@ use jitinject::runtime::FileKind;
 use jitinject::tally::Tally;
 use serde_json::Value;
 
-use crate::check::{TESTDATA, json, printed, reports, run};
+use crate::check::{TESTDATA, json, printed, run};
 use crate::check_made::clean_dump;
+use crate::support::reports::reports;
 use crate::support::{codes, jitinject, said, scratch};
 
 /// Checks that the only diagnostic in standard error is that a file cannot be read, for a cause of this kind.

@@ -6,10 +6,10 @@ use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::{Diagnostic, Issue};
 use serde_json::Value;
 
-use crate::reports;
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Expected, Generated, Plan, generate};
 use crate::support::profile::ProfileWriter;
+use crate::support::reports::reports;
 use crate::support::shown::{self, assert_named};
 use crate::support::{attempt, capture, codes, diagnostics, inject, model, said, scratch, tools};
 

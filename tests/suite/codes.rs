@@ -11,40 +11,23 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::reports;
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::perf_map_case::{Case, SECOND, UNKNOWN, lines};
 use crate::support::processes::{is_stopped, send, wait_until};
 use crate::support::profile::{ProfileWriter, field};
 use crate::support::recording::{NAMED, PID, Recording};
+use crate::support::reports::{inject_with_summary, only, reports};
 use crate::support::scene::left_over;
-use crate::support::{
-    attempt, bare_records, codes, diagnostics, has_code, jitinject, model, said, scratch, tools,
-};
+use crate::support::{attempt, bare_records, codes, has_code, jitinject, model, said, scratch, tools};
 
 const CODE: u64 = 0x4000_0000;
 const NOPS: [u8; 64] = [0x90; 64];
 
-/// Runs jitinject, which must succeed; returns its summary.
-fn inject_with_summary(input: &Path, output: &Path, more: &[&str]) -> Value {
-    let ran = attempt(input, output, &[&["--summary", "-"], more].concat());
-    assert!(ran.status.success(), "{}: {}", ran.status, said(&ran));
-    serde_json::from_slice(&ran.stdout).unwrap()
-}
-
 /// Runs jitinject on a recording. Checks that the sample in [`CODE`] is named; returns the summary.
 fn inject_recording(recording: &Recording, more: &[&str]) -> Value {
-    let summary = inject_with_summary(&recording.profile, &recording.output, more);
+    let (_, summary) = inject_with_summary(&recording.profile, &recording.output, more);
     assert_ne!(summary["samples"]["named"], 0, "{summary:#}");
     summary
-}
-
-/// Returns the only diagnostic of a code in a summary.
-fn only<'s>(summary: &'s Value, code: &str) -> &'s Value {
-    let [found] = diagnostics(summary, code)[..] else {
-        panic!("{code}: {summary:#}");
-    };
-    found
 }
 
 /// Checks that a summary has one warning of a code, with a count of 1.
@@ -141,7 +124,7 @@ fn records_of_one_of_several_children_are_skipped() {
     profile.sample(107, START + 40, &[CODE + 4], None);
     let input = folder.path().join("perf.data");
     fs::write(&input, profile.finish()).unwrap();
-    let summary = inject_with_summary(&input, &folder.path().join("out.data"), &[]);
+    let (_, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &[]);
     assert_warning(&summary, "JI030", &path, None);
 }
 
@@ -379,7 +362,7 @@ fn the_jitdump_of_one_process_is_not_used_for_another() {
     fs::write(&path, dump.bytes).unwrap();
     let input = folder.path().join("perf.data");
     fs::write(&input, profile.finish()).unwrap();
-    let summary = inject_with_summary(&input, &folder.path().join("out.data"), &[]);
+    let (_, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &[]);
     assert_warning(&summary, "JI215", Path::new("/nowhere/b/jit-1.dump"), None);
     let message = only(&summary, "JI215")["message"].as_str().unwrap();
     let rejected = format!("{}: JI225: ", path.display());

@@ -15,19 +15,10 @@ use crate::support::dump::{self, DumpWriter};
 use crate::support::mono_log::{Bases, Writer};
 use crate::support::profile::{ProfileWriter, field};
 use crate::support::recording::{PID, Recording};
+use crate::support::reports::inject_with_summary;
 use crate::support::tools::text;
 use crate::support::xray_trace::{Buffer, Record, Writer as TraceWriter};
 use crate::support::{attempt, capture, codes, diagnostics, has_code, jitinject, said, scratch};
-
-/// Runs jitinject with a summary beside the output; returns its standard error and the summary.
-fn summarized(input: &Path, folder: &Path, more: &[&str]) -> (String, Value) {
-    let summary = folder.join("summary.json");
-    let more = [&["--summary", text(&summary)], more].concat();
-    let ran = attempt(input, &folder.join("out.data"), &more);
-    assert!(ran.status.success(), "{}", said(&ran));
-    let summary = serde_json::from_slice(&std::fs::read(&summary).unwrap()).unwrap();
-    (said(&ran), summary)
-}
 
 /// Returns a Mono log with a method, whose events `add` writes.
 fn log(add: impl FnOnce(&mut Writer, Method)) -> Vec<u8> {
@@ -56,7 +47,7 @@ fn summary_of_log(content: &[u8], more: &[&str]) -> Value {
     let folder = scratch();
     let path = folder.path().join("trace.mlpd");
     std::fs::write(&path, content).unwrap();
-    let (_, summary) = summarized(&path, folder.path(), more);
+    let (_, summary) = inject_with_summary(&path, &folder.path().join("out.data"), more);
     summary
 }
 
@@ -97,13 +88,13 @@ fn a_trace_without_its_binary_is_reported() {
     let folder = scratch();
     let joined = capture::folder("xray-joined-mono14");
     let trace = joined.join("trace.xray");
-    let (_, summary) = summarized(&trace, folder.path(), &[]);
+    let (_, summary) = inject_with_summary(&trace, &folder.path().join("out.data"), &[]);
     assert_eq!(diagnostics(&summary, "JI124").len(), 1, "{summary}");
     // The binary of another recording.
     let binary = capture::folder("xray-basic19").join("work");
     let profile = joined.join("perf.data");
     let more = ["--xray-log", text(&trace), "--xray-binary", text(&binary)];
-    let (_, summary) = summarized(&profile, folder.path(), &more);
+    let (_, summary) = inject_with_summary(&profile, &folder.path().join("out.data"), &more);
     let not_mapped = diagnostics(&summary, "JI125");
     assert_eq!(not_mapped.len(), 1, "{summary}");
     assert_eq!(not_mapped[0]["file"], text(&binary));
@@ -230,7 +221,7 @@ fn traced_processes_without_the_binary_or_beyond_the_limit_are_counted() {
     ];
     std::fs::write(&input, profile_of(3, 1, &binary)).unwrap();
     std::fs::write(&traces, trace(3)).unwrap();
-    let (_, summary) = summarized(&input, folder.path(), &more);
+    let (_, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &more);
     let without = diagnostics(&summary, "JI127");
     assert_eq!(without.len(), 1, "{summary}");
     assert_eq!(
@@ -240,7 +231,7 @@ fn traced_processes_without_the_binary_or_beyond_the_limit_are_counted() {
 
     std::fs::write(&input, profile_of(103, 103, &binary)).unwrap();
     std::fs::write(&traces, trace(103)).unwrap();
-    let (_, summary) = summarized(&input, folder.path(), &more);
+    let (_, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &more);
     let limited = diagnostics(&summary, "JI136");
     assert_eq!(limited.len(), 1, "{summary}");
     assert_eq!(limited[0]["count"], 3);
@@ -276,7 +267,7 @@ fn a_binary_of_another_build_is_reported() {
     std::fs::write(&input, profile.finish()).unwrap();
     std::fs::write(&traces, trace(1)).unwrap();
     let more = ["--xray-log", text(&traces), "--xray-binary", text(&binary)];
-    let (_, summary) = summarized(&input, folder.path(), &more);
+    let (_, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &more);
     let other = diagnostics(&summary, "JI126");
     assert_eq!(other.len(), 1, "{summary}");
     assert_eq!(other[0]["file"], text(&binary));
@@ -315,7 +306,11 @@ fn a_core_file_without_the_code_of_a_log_is_reported() {
     std::fs::write(&path, log).unwrap();
     for (address, expected) in [(0x4000_0000, 0), (0x5000_0000, 1)] {
         std::fs::write(&core, core_file(address, &[0x90; 0x1000])).unwrap();
-        let (_, summary) = summarized(&path, folder.path(), &["--code-from", text(&core)]);
+        let (_, summary) = inject_with_summary(
+            &path,
+            &folder.path().join("out.data"),
+            &["--code-from", text(&core)],
+        );
         let without = diagnostics(&summary, "JI092");
         assert_eq!(without.len(), expected, "{summary}");
         assert!(without.iter().all(|it| it["file"] == text(&core)));
@@ -420,7 +415,11 @@ fn a_trace_on_another_clock_is_reported() {
         (&fdr, &basic, json!([["JI133", text(&basic)]])),
         (&log, &basic, json!([["JI134", null]])),
     ] {
-        let (_, summary) = summarized(input, folder.path(), &["--xray-log", text(trace)]);
+        let (_, summary) = inject_with_summary(
+            input,
+            &folder.path().join("out.data"),
+            &["--xray-log", text(trace)],
+        );
         let of_clocks = CLOCKS.iter().flat_map(|code| diagnostics(&summary, code));
         let found: Vec<Value> = of_clocks.map(|it| json!([it["code"], it["file"]])).collect();
         assert_eq!(json!(found), expected, "{summary}");
@@ -434,7 +433,7 @@ fn traced_processes_that_are_not_in_the_profile_are_reported() {
     std::fs::write(&input, profile_on(Some(1))).unwrap();
     std::fs::write(&traces, trace(3)).unwrap();
     let more = ["--xray-log", text(&traces), "--splice-stacks"];
-    let (_, summary) = summarized(&input, folder.path(), &more);
+    let (_, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &more);
     let unknown = diagnostics(&summary, "JI128");
     assert_eq!(unknown.len(), 1, "{summary}");
     assert_eq!(unknown[0]["file"], text(&traces));
@@ -461,7 +460,7 @@ fn unmatched_calls_of_a_trace_are_counted() {
     let folder = scratch();
     let path = folder.path().join("trace.xray");
     std::fs::write(&path, trace.finish()).unwrap();
-    let (_, summary) = summarized(&path, folder.path(), &[]);
+    let (_, summary) = inject_with_summary(&path, &folder.path().join("out.data"), &[]);
     for (code, offset) in [("JI281", offsets[2]), ("JI282", offsets[3])] {
         let found = diagnostics(&summary, code);
         assert_eq!(found.len(), 1, "{summary}");
@@ -493,7 +492,7 @@ fn events_of_a_trace_that_exceed_a_record_are_truncated() {
     let folder = scratch();
     let path = folder.path().join("trace.xray");
     std::fs::write(&path, trace.finish()).unwrap();
-    let (_, summary) = summarized(&path, folder.path(), &["--events", "custom"]);
+    let (_, summary) = inject_with_summary(&path, &folder.path().join("out.data"), &["--events", "custom"]);
     for (code, offset) in [("JI280", json!(offsets[130])), ("JI287", json!(null))] {
         let found = diagnostics(&summary, code);
         assert_eq!(found.len(), 1, "{summary}");
@@ -564,7 +563,7 @@ fn a_symbol_beyond_the_limits_of_dwarf_is_written_without_its_line() {
         profile.mmap2(PID, 0x4000_0000, 0x1000, 0, "//anon", 20);
         profile.sample(PID, 2000, &[0x4000_0004], None);
         std::fs::write(&input, profile.finish()).unwrap();
-        let (_, summary) = summarized(&input, folder.path(), &[]);
+        let (_, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &[]);
         let without = diagnostics(&summary, "JI263");
         assert_eq!(without.len(), expected, "{summary}");
         assert!(without.iter().all(|it| it["count"] == 1), "{summary}");

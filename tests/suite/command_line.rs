@@ -5,8 +5,8 @@ use std::path::Path;
 use jitinject::diagnostics::{Diagnostic, Issue};
 use serde_json::Value;
 
-use crate::reports;
 use crate::support::FUNCTION_LAYOUT;
+use crate::support::reports::reports;
 use crate::support::{
     attempt, capture, codes, diagnostics, inject, inject_into, jitinject, objects_of, said, scratch, shown,
     tools,

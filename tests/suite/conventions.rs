@@ -5,7 +5,7 @@ use std::process::Output;
 
 use jitinject::diagnostics::issues::RECORD_FIRST;
 
-use crate::reports;
+use crate::support::reports::reports;
 use crate::support::{attempt, capture, codes, commands, has_code, inject, jitinject, said, scratch, tools};
 
 fn run(arguments: &[&str]) -> Output {

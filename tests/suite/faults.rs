@@ -17,11 +17,11 @@ use jitinject::summary::Summary;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::reports;
 use crate::support::dump::DumpWriter;
 use crate::support::generator::{Generated, Plan, Random, generate};
 use crate::support::processes::{is_stopped, send, wait_until, with_usual_signals};
 use crate::support::profile::ProfileWriter;
+use crate::support::reports::reports;
 use crate::support::scene::{Scene, State, left_over};
 use crate::support::{attempt, capture, has_code, inject, jitinject, said, scratch, tools};
 

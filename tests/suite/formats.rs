@@ -6,12 +6,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::reports;
 use crate::support::formats::{counts, write};
 use crate::support::generator::{Plan, generate};
 use crate::support::model::{self, Parts};
 use crate::support::processes::{send, send_and_wait, with_usual_signals};
 use crate::support::profile::ProfileWriter;
+use crate::support::reports::reports;
 use crate::support::{attempt, capture, has_code, inject, jitinject, said, scratch, shown, tools};
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::{Diagnostic, Issue};

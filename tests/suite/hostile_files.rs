@@ -12,11 +12,11 @@ use jitinject::bytes::{ByteOrder, steers_terminal};
 use jitinject::diagnostics::{Diagnostic, Issue};
 use serde_json::Value;
 
-use crate::reports;
 use crate::support::dump::DumpWriter;
 use crate::support::processes::PATIENCE;
 use crate::support::profile::ProfileWriter;
 use crate::support::recording::{NAMED, PID, Recording};
+use crate::support::reports::reports;
 use crate::support::{attempt, capture, codes, diagnostics, inject, jitinject, said, scratch, tools};
 
 /// Opening some of these would block. They are reported, and the run goes on.

@@ -66,10 +66,3 @@ mod xray;
 mod xray_damage;
 mod xray_functions;
 mod xray_versions;
-
-/// Returns whether a line of a program's standard error has a diagnostic's code and contains `text`.
-fn reports(said: &str, code: &str, text: &str) -> bool {
-    let code = format!("[{code}]: ");
-    said.lines()
-        .any(|line| line.starts_with("jitinject: ") && line.contains(&code) && line.contains(text))
-}

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::{Diagnostic, Issue};
 
-use crate::reports;
 use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::generator::Expected;
 use crate::support::profile::ProfileWriter;
+use crate::support::reports::reports;
 use crate::support::shown::assert_named;
 use crate::support::{capture, inject, scratch, tools};
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::mono::real;
 use crate::support::capture::gunzipped;
 use crate::support::mono_sums::{alone, of, sum};
+use crate::support::reports::inject_with_summary;
 use crate::support::{attempt, capture, codes, diagnostics, has_code, inject, said, scratch, shown, tools};
 
 /// Unpacks a damaged log into a folder; returns its path.
@@ -21,15 +22,6 @@ fn damaged(folder: &Path, name: &str) -> PathBuf {
 
 /// Selects the process of the recording, which the damaged logs do not belong to.
 const RECORDED: [&str; 2] = ["--pid", "25926"];
-
-/// Runs jitinject with the output `out.data` in a folder; returns its standard error and the summary.
-fn summarized(input: &Path, folder: &Path, more: &[&str]) -> (String, Value) {
-    let summary = folder.join("summary.json");
-    let options = [&["--summary", tools::text(&summary)], more].concat();
-    let said = inject(input, &folder.join("out.data"), &options);
-    let summary = std::fs::read(&summary).unwrap();
-    (said, serde_json::from_slice(&summary).unwrap())
-}
 
 /// Returns the only diagnostic of a code in a summary, which must be a warning about a file.
 fn only_warning<'s>(summary: &'s Value, code: &str, file: &Path) -> &'s Value {
@@ -71,7 +63,7 @@ fn unreadable_logs_are_refused_alone_and_left_out_beside_a_profile() {
 
         let recorded = capture::profile("mono-joined");
         let more = [&["--mono-log", tools::text(&log)], &RECORDED[..]].concat();
-        let (said, summary) = summarized(&recorded, folder.path(), &more);
+        let (said, summary) = inject_with_summary(&recorded, &folder.path().join("out.data"), &more);
         assert!(has_code(&said, code), "{said}");
         let warning = only_warning(&summary, code, &log);
         assert!(message(warning).contains(value), "{warning}");
@@ -99,7 +91,7 @@ fn damage_in_a_log_is_reported_alone_and_beside_a_profile() {
             (&log, &[][..], &["JI082"][..]),
             (&recorded, &beside[..], &["JI172", "JI176", "JI175"]),
         ] {
-            let (said, summary) = summarized(input, folder.path(), more);
+            let (said, summary) = inject_with_summary(input, &folder.path().join("out.data"), more);
             let warning = only_warning(&summary, code, &log);
             assert_eq!(warning["count"], count, "{name}: {warning}");
             assert_eq!(warning["offset"], offset, "{name}: {warning}");
@@ -128,7 +120,7 @@ fn a_log_that_is_cut_before_its_first_event_has_none() {
 fn a_cut_packed_log_gives_names_up_to_the_cut() {
     let folder = scratch();
     let log = capture::folder("mono-bad").join("bad-trunc-gz.mlpd");
-    let (said, summary) = summarized(&log, folder.path(), &["--all"]);
+    let (said, summary) = inject_with_summary(&log, &folder.path().join("out.data"), &["--all"]);
     assert_eq!(codes(&said), ["JI076", "JI074", "JI082"], "{said}");
     for (code, offset) in [("JI076", 0xc714), ("JI074", 0xb7ed)] {
         assert_eq!(only_warning(&summary, code, &log)["offset"], offset, "{code}");
@@ -150,7 +142,7 @@ fn missing_events_are_reported_with_the_option_for_mono() {
         ("calls", "calls"),
     ];
     let all = missing.map(|(event, _)| event).join(",");
-    let (said, summary) = summarized(&log, folder.path(), &["--events", &all]);
+    let (said, summary) = inject_with_summary(&log, &folder.path().join("out.data"), &["--events", &all]);
     assert_eq!(codes(&said), ["JI083"; 7], "{said}");
     let found = diagnostics(&summary, "JI083");
     assert_eq!(found.len(), missing.len(), "{summary}");
@@ -170,7 +162,11 @@ fn missing_events_are_reported_with_the_option_for_mono() {
         "--pid",
         "25926",
     ];
-    let (said, summary) = summarized(&capture::profile("mono-joined"), folder.path(), &more);
+    let (said, summary) = inject_with_summary(
+        &capture::profile("mono-joined"),
+        &folder.path().join("out.data"),
+        &more,
+    );
     assert!(has_code(&said, "JI084"), "{said}");
     let text = message(only_warning(&summary, "JI084", &log));
     assert!(text.ends_with("--profile=log:jit,calls"), "{text}");
@@ -216,7 +212,8 @@ fn what_is_before_and_behind_damage_is_used() {
             let at = usize::try_from(buffer).unwrap() + changed;
             file[at..at + bytes.len()].copy_from_slice(bytes);
             std::fs::write(&path, file).unwrap();
-            let (said, summary) = summarized(&path, folder.path(), &["--events", "alloc"]);
+            let (said, summary) =
+                inject_with_summary(&path, &folder.path().join("out.data"), &["--events", "alloc"]);
             assert!(has_code(&said, code), "{said}");
             let warning = only_warning(&summary, code, &path);
             assert_eq!(warning["offset"], buffer + reported, "{warning}");

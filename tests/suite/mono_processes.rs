@@ -14,6 +14,7 @@ use crate::support::mono_log::{Bases, Writer};
 use crate::support::mono_sums::{alone, of, sum};
 use crate::support::perf::{Event, assert_reports_are_silent};
 use crate::support::profile::ProfileWriter;
+use crate::support::reports::{inject_with_summary, only};
 use crate::support::{
     capture, codes, diagnostics, has_code, inject, jitinject, perf, said, scratch, shown, tools,
 };
@@ -112,18 +113,7 @@ fn throwers(events: &[Event]) -> Vec<(String, u32)> {
 
 /// Runs jitinject with `--verbose`; returns its standard error, which has all notes, and the summary.
 fn summarized(input: &Path, output: &Path, more: &[&str]) -> (String, Value) {
-    let summary = output.with_extension("json");
-    let options = [&["-v", "--summary", tools::text(&summary)], more].concat();
-    let said = inject(input, output, &options);
-    let summary = std::fs::read(&summary).unwrap();
-    (said, serde_json::from_slice(&summary).unwrap())
-}
-
-/// Returns the only diagnostic of a code in a summary.
-fn only<'s>(summary: &'s Value, code: &str) -> &'s Value {
-    let found = diagnostics(summary, code);
-    assert_eq!(found.len(), 1, "{code}: {summary}");
-    found[0]
+    inject_with_summary(input, output, &[&["-v"], more].concat())
 }
 
 /// Checks that a log was left out, with a warning of a code; returns the message.

@@ -10,19 +10,12 @@ use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::lives::{self, REGION};
 use crate::support::profile::ProfileWriter;
 use crate::support::reader::{self, Sample};
+use crate::support::reports::inject_with_summary;
 use crate::support::{attempt, diagnostics, inject, model, said, scratch, tools};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1000 * SECOND;
 const CODE: [u8; 0x40] = [0x90; 0x40];
-
-/// Injects and returns the summary.
-fn inject_with_summary(input: &Path, output: &Path, more: &[&str]) -> Value {
-    let summary = output.with_extension("json");
-    let arguments = [&["--summary", tools::text(&summary)], more].concat();
-    inject(input, output, &arguments);
-    serde_json::from_slice(&std::fs::read(summary).unwrap()).unwrap()
-}
 
 /// Returns the first error in the output of a generated profile.
 fn check_lives(number: u64, layout: &str) -> Result<(), String> {
@@ -33,7 +26,7 @@ fn check_lives(number: u64, layout: &str) -> Result<(), String> {
     let all = ["--layout", layout, "--jitdump", dump];
     // The dump is found without the option as well.
     let arguments = &all[..if number.is_multiple_of(2) { 4 } else { 2 }];
-    let summary = inject_with_summary(&made.profile, &output, arguments);
+    let (_, summary) = inject_with_summary(&made.profile, &output, arguments);
     let samples = reader::samples(&output);
     if samples.len() != made.expected.len() {
         return Err("samples are lost".into());
@@ -187,7 +180,7 @@ impl Case {
 
     fn check_layout(&self, layout: &str, more: &[&str]) -> Value {
         let (input, output) = (self.write_input(), self.path("out.data"));
-        let summary = inject_with_summary(&input, &output, &[&["--layout", layout], more].concat());
+        let (_, summary) = inject_with_summary(&input, &output, &[&["--layout", layout], more].concat());
         assert_eq!(leaves(&output), self.expected(), "{layout}: {summary:#}");
         let named = self.expected.iter().flatten().count();
         assert_eq!(summary["samples"]["named"], named, "{layout}: {summary:#}");
@@ -197,7 +190,7 @@ impl Case {
     /// Injects the output again, which must not change it; returns the summary.
     fn check_second_run(&self, more: &[&str]) -> Value {
         let second = self.path("second.data");
-        let summary = inject_with_summary(&self.path("out.data"), &second, more);
+        let (_, summary) = inject_with_summary(&self.path("out.data"), &second, more);
         let parts = |path: &Path| model::parse(&std::fs::read(path).unwrap());
         assert!(parts(&self.path("out.data")) == parts(&second), "{summary:#}");
         summary

@@ -25,6 +25,7 @@ pub mod processes;
 pub mod profile;
 pub mod reader;
 pub mod recording;
+pub mod reports;
 pub mod scene;
 pub mod shown;
 pub mod symbolizer;

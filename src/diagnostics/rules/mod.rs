@@ -54,8 +54,3 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
     .flatten()
     .copied()
 }
-
-/// Returns the rule with an ID, ignoring case.
-pub fn find(id: &str) -> Option<&'static Rule> {
-    all().find(|rule| rule.id.eq_ignore_ascii_case(id))
-}

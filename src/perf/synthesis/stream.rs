@@ -282,6 +282,15 @@ mod tests {
     const TIME: u64 = 1 << 2;
     const ID: u64 = 1 << 6;
     const HAS_TRAILER: u64 = 1 << 18;
+    const ORIGIN: Origin<'static> = Origin {
+        endian: ORDER,
+        clock_id: None,
+        host: b"",
+        os_release: b"",
+        version: b"",
+        architecture: b"",
+        command_line: &[],
+    };
     const DEFINITIONS: [Definition<'static>; 1] = [Definition {
         name: b"mono/exception/",
         measure: Measure::Count,
@@ -383,16 +392,7 @@ mod tests {
             name: b"xray/custom/",
             measure: Measure::Bytes,
         }];
-        let origin = crate::perf::synthesis::Origin {
-            endian: ORDER,
-            clock_id: None,
-            host: b"",
-            os_release: b"",
-            version: b"",
-            architecture: b"",
-            command_line: &[],
-        };
-        let mut synthesis = Synthesis::stand_alone(&origin, &definitions, Vec::new());
+        let mut synthesis = Synthesis::stand_alone(&ORIGIN, &definitions, Vec::new());
         let chain = vec![Address(1); 10_000];
         let raw = vec![0; 70_000];
         let thread = sample(0).thread;
@@ -625,16 +625,7 @@ mod tests {
 
     #[test]
     fn a_long_stream_of_our_own_has_rounds() {
-        let origin = Origin {
-            endian: ORDER,
-            clock_id: None,
-            host: b"",
-            os_release: b"",
-            version: b"",
-            architecture: b"",
-            command_line: &[],
-        };
-        let mut synthesis = Synthesis::stand_alone(&origin, &DEFINITIONS, Vec::new());
+        let mut synthesis = Synthesis::stand_alone(&ORIGIN, &DEFINITIONS, Vec::new());
         for time in 0..40_000 {
             synthesis.sample(&sample(time)).unwrap();
         }

@@ -6,7 +6,6 @@ mod shared;
 pub mod browser;
 pub mod debuginfod;
 pub mod llvm_xray;
-pub mod reports;
 pub mod symbolizers;
 
 pub use shared::*;

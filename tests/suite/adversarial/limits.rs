@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use jitinject::bytes::ByteOrder;
 
 use super::cases::{CASES, CODE, LAST, PID};
-use super::{CaseFiles, counts, inject_with_summary};
-use crate::reports;
+use super::{CaseFiles, counts};
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
+use crate::support::reports::{inject_with_summary, reports};
 use crate::support::{capture, has_code, inject, jitinject, objects_of, said, scratch, tools};
 
 /// Runs jitinject on a case of size `count`, which must be reported with `code`. Returns the total size of the

@@ -6,9 +6,10 @@ use std::path::Path;
 use jitinject::bytes::ByteOrder;
 
 use super::cases::{CASES, CODE, LAST};
-use super::{CaseFiles, counts, cpu_seconds, inject_with_summary, read_json};
+use super::{CaseFiles, counts, cpu_seconds, read_json};
 use crate::support::dump::DumpWriter;
 use crate::support::profile::ProfileWriter;
+use crate::support::reports::inject_with_summary;
 use crate::support::{diagnostics, has_code, inject, scratch, tools};
 
 /// First of a range of process IDs that no running process has.

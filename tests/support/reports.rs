@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::tools::text;
-use super::{diagnostics, inject};
+use super::{diagnostics, has_code, inject};
 
 /// Runs jitinject on `input`, which must succeed; returns its standard error and the summary.
 pub fn inject_with_summary(input: &Path, output: &Path, more: &[&str]) -> (String, Value) {
@@ -21,6 +21,12 @@ pub fn only<'s>(summary: &'s Value, code: &str) -> &'s Value {
         panic!("not one {code}: {summary:#}");
     };
     diagnostic
+}
+
+/// Returns whether a line of a program's standard error has a diagnostic's code and contains `text`.
+pub fn reports(said: &str, code: &str, text: &str) -> bool {
+    said.lines()
+        .any(|line| has_code(line, code) && line.contains(text))
 }
 
 /// Returns the only line with a code in a program's standard error.
