@@ -67,8 +67,9 @@ impl<'a> Profile<'a> {
         let mut faults = Tally::default();
         let attr_entries = attr_entries(file, header, &mut faults)?;
         if header.data.offset > file.len() as u64 {
-            let start = format_args!("{:#x}", header.data.offset);
-            return Err(Diagnostic::new(Issue::ProfileData).with("start", start));
+            return Err(
+                Diagnostic::new(Issue::ProfileData).with("start", format_args!("{:#x}", header.data.offset))
+            );
         }
         let (data, features) = if header.data.size == 0 && header.data.offset < file.len() as u64 {
             faults.add(Issue::ProfileUnfinished, header.data.offset);
