@@ -233,20 +233,17 @@ fn profile_selection(bencher: Bencher<'_, '_>) {
     let (profile, dump) = (files.profile(), files.dump());
     let profile_index = ProfileIndex::of(&profile, marker::dump_path);
     let timeline = timeline(&profile_index, &dump);
-    let states = vec![DumpState::Read; profile_index.processes.spaces().len()];
+    let selector = Selector {
+        profile: &profile,
+        processes: &profile_index.processes,
+        timeline: &timeline,
+        dumps: vec![DumpState::Read; profile_index.processes.spaces().len()],
+        doubts: Doubts::default(),
+    };
     bencher
         .counter(BytesCount::of_slice(profile.data))
         .counter(ItemsCount::new(SAMPLES))
-        .bench(|| {
-            let selector = Selector {
-                profile: black_box(&profile),
-                processes: &profile_index.processes,
-                timeline: &timeline,
-                dumps: &states,
-                doubts: &Doubts::default(),
-            };
-            selector.walk(&profile_index.marks, profile_index.data_end, |_| {})
-        });
+        .bench(|| black_box(&selector).walk(&profile_index.marks, profile_index.data_end, |_| {}));
 }
 
 /// Builds the timeline of all code of a dump.

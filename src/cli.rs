@@ -1,6 +1,10 @@
 //! The command line.
 
+pub mod begin;
+pub mod interrupt;
+pub mod progress;
 mod slips;
+pub mod terminal;
 
 use std::ffi::OsString;
 
@@ -19,7 +23,6 @@ use crate::commands::headings::MESSAGES;
 use crate::commands::inject::InjectArguments;
 use crate::commands::man::ManArguments;
 use crate::commands::timeline::TimelineArguments;
-use crate::terminal;
 
 /// Examples at the end of `-h`.
 const EXAMPLES: &str = "\

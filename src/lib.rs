@@ -33,13 +33,9 @@
 //! # Names for a profile
 //!
 //! ```no_run
-//! use jitinject::inject::{Options, inject};
+//! use jitinject::inject::{InjectOptions, inject};
 //!
-//! let options = Options {
-//!     input: "perf.data".into(),
-//!     output: "perf.jit.data".into(),
-//!     ..Options::default()
-//! };
+//! let options = InjectOptions::new("perf.data", "perf.jit.data");
 //! let summary = inject(&options, &mut ())?;
 //! println!("{} of {} samples in JIT code have a name", summary.samples.named, summary.samples.jit);
 //! # Ok::<(), jitinject::diagnostics::Diagnostic>(())
@@ -98,6 +94,7 @@ pub mod elf;
 pub mod files;
 pub mod hash;
 pub mod inject;
+pub mod load;
 pub mod machine;
 pub mod perf;
 pub mod range_map;
@@ -107,4 +104,5 @@ pub mod summary;
 pub mod tally;
 pub mod threads;
 pub mod timeline;
+mod trace;
 pub mod units;

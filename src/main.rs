@@ -2,16 +2,14 @@
 
 mod cli;
 mod commands;
-mod interrupt;
-mod progress;
-mod terminal;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use jitinject::files::out_of_memory::CleanupOnOom;
 
-use crate::cli::CommandLine;
-use crate::terminal::report;
+use crate::cli::terminal::report;
+use crate::cli::{Command, CommandLine};
 
 #[global_allocator]
 static ALLOCATOR: CleanupOnOom = CleanupOnOom;
@@ -19,8 +17,14 @@ static ALLOCATOR: CleanupOnOom = CleanupOnOom;
 fn main() -> ExitCode {
     let line = CommandLine::read();
     let done = match &line.command {
-        Some(command) => command.run(),
         None => commands::inject::run(&line.inject),
+        Some(Command::Compare(arguments)) => arguments.run(),
+        Some(Command::Dump(arguments)) => arguments.run(),
+        Some(Command::Check(arguments)) => arguments.run(),
+        Some(Command::Explain(arguments)) => arguments.run(),
+        Some(Command::Man(arguments)) => arguments.run(CommandLine::command()),
+        Some(Command::Completions(arguments)) => arguments.run(CommandLine::command()),
+        Some(Command::Timeline(arguments)) => arguments.run(),
     };
     done.unwrap_or_else(|error| {
         report(&error.as_error());

@@ -37,10 +37,10 @@ pub struct Summary {
     pub symbols: SymbolSummary,
     /// Counts of samples.
     pub samples: SampleSummary,
-    /// Compiler tiers of sampled functions, if [requested](crate::inject::Options::tiers); most samples first.
+    /// Compiler tiers of sampled functions, if [requested](crate::inject::InjectOptions::tiers); most samples first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<Vec<TierSummary>>,
-    /// Sampled functions, most samples first. Present if a summary is [written](crate::inject::Options::summary).
+    /// Sampled functions, most samples first. Present if a summary is [written](crate::inject::InjectOptions::summary).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled_functions: Option<Vec<SampledFunction>>,
     /// Warnings and notes, in the order in which the input was read.

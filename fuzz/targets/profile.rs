@@ -10,7 +10,7 @@ use jitinject::diagnostics::Issue;
 use jitinject::perf::event::{self, Fork, Mmap};
 use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::perf::record::{self, Record};
-use jitinject::perf::resync;
+use jitinject::perf::record::resync;
 use jitinject::perf::sample::Sample;
 use jitinject::perf::synthesis::{self, Definition, Measure, Synthesis, Thread};
 use jitinject::perf::{Container, Profile};

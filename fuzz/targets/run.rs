@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use jitinject::diagnostics::Issue;
-use jitinject::inject::{Layout, Options, inject};
+use jitinject::inject::{InjectOptions, Layout, inject};
+use jitinject::load::LoadOptions;
 use jitinject::perf::Profile;
 use jitinject::summary::SampleSummary;
 use jitinject_fuzz::read_back;
@@ -29,17 +30,21 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
 fuzz_target!(|input: &[u8]| {
     let (profile, dump) = split(input);
     let folder = FOLDER.as_path();
-    let options = Options {
-        input: folder.join("perf.data"),
+    let input = folder.join("perf.data");
+    let options = InjectOptions {
+        load: LoadOptions {
+            input: input.clone(),
+            jitdumps: vec![folder.join("dumps")],
+            ..LoadOptions::default()
+        },
         output: folder.join("out.data"),
-        jitdumps: vec![folder.join("dumps")],
         all: profile.len() % 3 == 0,
         // Functions are read back one by one.
         layout: Layout::Function,
-        ..Options::default()
+        ..InjectOptions::default()
     };
     fs::create_dir_all(folder.join("dumps")).unwrap();
-    fs::write(&options.input, profile).unwrap();
+    fs::write(&input, profile).unwrap();
     fs::write(folder.join("dumps/jit-5000.dump"), dump).unwrap();
     let Ok(summary) = inject(&options, &mut ()) else {
         return;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use jitinject::bytes::printable;
-use jitinject::inject::is_standard;
+use jitinject::files::stdio::is_standard;
 
 /// Commands of perf that read a profile.
 const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"];

@@ -17,10 +17,10 @@ use std::fmt;
 
 use crate::code::live_code::{Plateau, Windows};
 use crate::code::process::Map;
-use crate::code::profile_index::TimeConversion;
+use crate::code::profile_index::{IndexedProfile, TimeConversion};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::perf::event::Backing;
-use crate::perf::feature::ClockData;
+use crate::perf::feature::{self, ClockData};
 use crate::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
 use crate::units::{Address, Time};
@@ -73,6 +73,24 @@ pub struct ProfileClock {
     pub first_sample: Time,
     /// User-supplied offset to add to the times of runtimes, in nanoseconds.
     pub distance: Option<i64>,
+}
+
+impl ProfileClock {
+    /// Returns what a profile contains about its clock. `distance` is the number of nanoseconds to add to runtime
+    /// times, if known.
+    pub fn of(recorded: &IndexedProfile<'_>, distance: Option<i64>) -> Self {
+        let IndexedProfile { profile, index } = recorded;
+        let data = profile.feature(feature::CLOCK_DATA);
+        Self {
+            id: profile.attrs.clock_id(),
+            data: data.and_then(|content| ClockData::parse(content, profile.endian)),
+            conversion: index.time_conversion,
+            span: index.times,
+            has_times: profile.attrs.has_times(),
+            first_sample: index.first_sample.unwrap_or_default(),
+            distance,
+        }
+    }
 }
 
 /// Clock of a runtime's file.

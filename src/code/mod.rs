@@ -6,21 +6,15 @@
 //! perf maps ─► [perf_map_symbols]: names without times ─────────────┘       └─► [mmap_trim]: maps that would hide code
 //! ```
 
-pub mod call_tree;
 pub mod clock;
-pub mod file_code;
-pub mod grouping;
 pub mod history;
 pub mod live_code;
-pub mod mmap_trim;
+pub mod mappings;
 pub mod perf_map_symbols;
 pub mod pieces;
 pub mod process;
 pub mod profile_index;
 mod recent;
-pub mod remapped;
 pub mod selection;
-pub mod threads;
-pub mod tick_clock;
 pub mod timeline;
 pub mod unknown_addresses;

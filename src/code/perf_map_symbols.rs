@@ -7,9 +7,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::code::mappings::{CodeMapping, JitRegion};
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
-use crate::code::timeline::{CodeMapping, JitRegion};
 use crate::hash::HashMap;
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Pid, Time};

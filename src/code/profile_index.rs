@@ -8,8 +8,8 @@ use crate::code::process::{Map, ProcessEvent, Processes};
 use crate::hash::HashMap;
 use crate::perf::Profile;
 use crate::perf::event::{self, Fork, Mmap};
+use crate::perf::record::resync::needs_repair;
 use crate::perf::record::{self, Record, Records};
-use crate::perf::resync::needs_repair;
 use crate::perf::sample;
 use crate::units::{AddressRange, Pid, Time};
 
@@ -79,6 +79,25 @@ pub struct Marker {
     pub file: Option<event::FileNumber>,
     /// Offset of its record from the first record, in bytes.
     pub record: u64,
+}
+
+/// A profile and its index.
+#[derive(Clone, Debug)]
+pub struct IndexedProfile<'a> {
+    /// The profile.
+    pub profile: Profile<'a>,
+    /// Its processes, mappings and markers.
+    pub index: ProfileIndex,
+}
+
+impl<'a> IndexedProfile<'a> {
+    /// Indexes a profile, as [`ProfileIndex::of`] does.
+    pub fn new(profile: Profile<'a>, marked_path: impl Fn(&[u8]) -> Option<&[u8]>) -> Self {
+        Self {
+            index: ProfileIndex::of(&profile, marked_path),
+            profile,
+        }
+    }
 }
 
 impl ProfileIndex {

@@ -227,7 +227,7 @@ impl Selection {
 const MAX_SYMBOLS: usize = 1 << 22;
 
 /// Finds the code that samples hit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Selector<'a> {
     /// Profile to read the samples from.
     pub profile: &'a Profile<'a>,
@@ -236,9 +236,9 @@ pub struct Selector<'a> {
     /// Code of the processes.
     pub timeline: &'a Timeline,
     /// State of the dumps, for each address space.
-    pub dumps: &'a [DumpState],
+    pub dumps: Vec<DumpState>,
     /// Clock uncertainty of each dump.
-    pub doubts: &'a Doubts,
+    pub doubts: Doubts,
 }
 
 /// Uncertainty of the times of code.
@@ -284,7 +284,7 @@ impl<'a> Selector<'a> {
     /// Reads the first `end` bytes of the records in several threads. Calls `progress` with the number of bytes just
     /// read. `marks` must be those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
-        let mut selection = Selection::nothing(self.processes, self.timeline, self.doubts);
+        let mut selection = Selection::nothing(self.processes, self.timeline, &self.doubts);
         let walk = |piece: &_| self.walk_piece(piece);
         in_pieces(marks, end, walk, |one| selection.merge(one), &mut progress);
         selection
@@ -325,8 +325,8 @@ impl<'a> Selector<'a> {
 
     fn walk_piece(&self, piece: &Range<u64>) -> Selection {
         let mut walk = Walk {
-            selector: *self,
-            selection: Selection::nothing(self.processes, self.timeline, self.doubts),
+            selector: self,
+            selection: Selection::nothing(self.processes, self.timeline, &self.doubts),
             recent: Recent::new(),
         };
         for record in self.profile.records_between(piece.start, piece.end) {
@@ -357,7 +357,7 @@ struct FrameContext {
 
 /// State while reading one chunk of the records.
 struct Walk<'a> {
-    selector: Selector<'a>,
+    selector: &'a Selector<'a>,
     selection: Selection,
     recent: Recent,
 }

@@ -10,8 +10,8 @@ use jitinject::compare::{Figures, compare};
 use jitinject::diagnostics::Diagnostic;
 use jitinject::files::spool::copy_if;
 
+use crate::cli::terminal;
 use crate::commands::inject::percent;
-use crate::terminal;
 
 /// Text after the options.
 const EXAMPLES: &str = "\

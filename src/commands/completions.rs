@@ -2,13 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
 use jitinject::diagnostics::Diagnostic;
 
-use crate::cli::CommandLine;
-use crate::terminal;
+use crate::cli::terminal;
 
 /// Arguments of `completions`.
 #[derive(Args, Debug)]
@@ -18,11 +17,11 @@ pub struct CompletionsArguments {
 }
 
 impl CompletionsArguments {
-    /// Prints the completions.
-    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+    /// Prints the completions of the `program`.
+    pub fn run(&self, mut program: Command) -> Result<ExitCode, Diagnostic> {
         // The generator panics if writing fails.
         let mut script = Vec::new();
-        generate(self.shell, &mut CommandLine::command(), "jitinject", &mut script);
+        generate(self.shell, &mut program, "jitinject", &mut script);
         terminal::print(|output| std::io::Write::write_all(output, &script))?;
         Ok(ExitCode::SUCCESS)
     }

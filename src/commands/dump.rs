@@ -14,8 +14,8 @@ use jitinject::runtime::FileKind;
 use jitinject::units::Address;
 use serde::Serialize;
 
+use crate::cli::terminal::{self, PlainOutput, report, write_json_line};
 use crate::commands::input::Opened;
-use crate::terminal::{self, PlainOutput, report, write_json_line};
 
 /// Text after the options.
 const FORM: &str = "\

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use jitinject::diagnostics::{self, Diagnostic, Entry, Issue};
 
-use crate::terminal::{self, style};
+use crate::cli::terminal::{self, style};
 
 /// Arguments of `explain`.
 #[derive(Args, Debug)]

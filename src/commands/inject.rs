@@ -9,9 +9,9 @@ use jitinject::inject::inject;
 use jitinject::summary::Summary;
 
 pub use self::arguments::{InjectArguments, percent};
-use crate::commands::begin;
-use crate::progress::Bar;
-use crate::terminal::{report, report_all, say};
+use crate::cli::begin::begin;
+use crate::cli::progress::Bar;
+use crate::cli::terminal::{report, report_all, say};
 
 /// Exit status if fewer samples have a name than --fail-under requires.
 const TOO_FEW_NAMED: u8 = 3;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use jitinject::diagnostics::Issue;
 use jitinject::files::spool::copy_if;
+use jitinject::files::stdio::is_standard;
 use jitinject::files::{MappedFile, Spool};
-use jitinject::inject::is_standard;
 use jitinject::runtime::FileKind;
 use jitinject::runtime::mono::packed;
 use jitinject::tally::Tally;

@@ -4,12 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_mangen::Man;
 use jitinject::diagnostics::{Diagnostic, Issue};
 
-use crate::cli::CommandLine;
-use crate::terminal;
+use crate::cli::terminal;
 
 /// Arguments of `man`.
 #[derive(Args, Debug)]
@@ -23,9 +22,8 @@ pub struct ManArguments {
 }
 
 impl ManArguments {
-    /// Prints a page, or writes all pages.
-    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let mut program = CommandLine::command();
+    /// Prints a page of the `program`, or writes all pages.
+    pub fn run(&self, mut program: Command) -> Result<ExitCode, Diagnostic> {
         program.build();
         if let Some(folder) = &self.output_dir {
             let failed = |cause| Diagnostic::cannot_write(folder, &cause);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use jitinject::inject::Options;
+use jitinject::load::{LoadOptions, TraceOptions};
 
 use crate::commands::headings::{INPUT, LOGS};
 
@@ -68,16 +68,19 @@ pub struct LogFiles {
 
 impl RuntimeFiles {
     /// Returns the options of the library, with defaults for all others.
-    pub fn options(&self, logs: &LogFiles) -> Options {
-        Options {
+    pub fn options(&self, logs: &LogFiles) -> LoadOptions {
+        LoadOptions {
             jitdumps: self.jitdump.clone(),
             perf_maps: self.perf_map.clone(),
-            mono_logs: logs.mono_log.clone(),
-            pid: logs.pid,
+            trace: TraceOptions {
+                mono_logs: logs.mono_log.clone(),
+                pid: logs.pid,
+                ..TraceOptions::default()
+            },
             clock_offset: self.clock_offset,
             force: self.force,
             confine: self.confine,
-            ..Options::default()
+            ..LoadOptions::default()
         }
     }
 }

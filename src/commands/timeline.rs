@@ -9,14 +9,15 @@ use clap::Args;
 use jitinject::diagnostics::Diagnostic;
 use jitinject::files::search::shown;
 use jitinject::files::staged::write_whole;
-use jitinject::inject::{Options, is_standard};
+use jitinject::files::stdio::is_standard;
+use jitinject::load::LoadOptions;
 use jitinject::timeline::{DEFAULT_OUTPUT, Values, html, timeline};
 
-use crate::commands::begin;
+use crate::cli::begin::begin;
+use crate::cli::progress::Bar;
+use crate::cli::terminal::{print, report_all, say};
 use crate::commands::headings::{INPUT, MESSAGES, OUTPUT};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
-use crate::progress::Bar;
-use crate::terminal::{print, report_all, say};
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
@@ -66,7 +67,7 @@ impl TimelineArguments {
     /// Writes the page.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         let mut bar = Bar::new(self.quiet, begin(self.verbose)?);
-        let found = timeline(&self.options(), &mut bar);
+        let found = timeline(&self.options(), &self.output, &mut bar);
         drop(bar);
         let found = found?;
         let page =
@@ -85,10 +86,9 @@ impl TimelineArguments {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> LoadOptions {
+        LoadOptions {
             input: self.profile.as_ref().unwrap_or(&self.input).clone(),
-            output: self.output.clone(),
             ..self.files.options(&self.logs)
         }
     }

@@ -143,9 +143,35 @@ impl Diagnostic {
         Self::new(Issue::CannotRead).in_file(path).caused_by(cause)
     }
 
-    /// Failure to write a file.
+    /// Failure to read a file that the user named. `if_missing` is what to do if it does not exist.
+    pub fn cannot_read_named(path: &Path, cause: &io::Error, if_missing: &'static str) -> Self {
+        let error = Self::cannot_read(path, cause);
+        match cause.kind() {
+            io::ErrorKind::NotFound => error.with_remedy(if_missing),
+            _ => error,
+        }
+    }
+
+    /// Why the run continues without a file that cannot be read.
+    pub fn unusable(cause: &io::Error) -> Self {
+        match cause.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::new(Issue::FileMissing),
+            _ => Self::new(Issue::CannotRead).caused_by(cause).as_unused(),
+        }
+    }
+
+    /// Failure to write an output; `-` is standard output. A cause that is a diagnostic stays.
     pub fn cannot_write(path: &Path, cause: &io::Error) -> Self {
-        Self::new(Issue::CannotWrite).in_file(path).caused_by(cause)
+        let own = cause.get_ref().and_then(|cause| cause.downcast_ref::<Self>());
+        let path = if path == Path::new("-") {
+            Path::new("standard output")
+        } else {
+            path
+        };
+        match own {
+            Some(own) => own.clone().in_file(path),
+            None => Self::new(Issue::CannotWrite).in_file(path).caused_by(cause),
+        }
     }
 
     /// One diagnostic for each code of a tally. `has_offsets` is false where the offsets mean nothing to a user.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::MappedFile;
 
 /// Bytes at the start of a stream that are read to recognize it: far more than any format needs.
@@ -59,6 +60,14 @@ pub fn copy_if(
 #[derive(Debug)]
 pub struct Spool {
     file: BufWriter<File>,
+}
+
+/// The error of temporary files.
+pub fn spool_error(cause: io::Error) -> Diagnostic {
+    let folder = Spool::folder();
+    Diagnostic::new(Issue::TemporaryFiles)
+        .in_file(&folder)
+        .with("cause", cause)
 }
 
 impl Spool {

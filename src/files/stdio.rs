@@ -1,8 +1,14 @@
-//! Detects a closed standard output.
+//! Standard input and output.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static OUTPUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a path is `-`, which means standard input or output.
+pub fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}
 
 /// Whether standard output was closed when the program started. Rust opens `/dev/null` in its place, so
 /// output would be lost without an error.

@@ -7,7 +7,8 @@ use std::path::Path;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::build_id_cache::{Added, BuildIdCache};
 use crate::inject::objects::PlacedObject;
-use crate::inject::{Options, Progress};
+use crate::inject::options::InjectOptions;
+use crate::load::Progress;
 use crate::tally::Tally;
 
 /// What was added to the cache.
@@ -23,7 +24,7 @@ pub struct Filled {
 
 /// Adds all objects to the build-ID cache that the options name; returns `None` if they name none.
 pub fn fill(
-    options: &Options,
+    options: &InjectOptions,
     objects: &[PlacedObject],
     progress: &mut dyn Progress,
 ) -> Result<Option<Filled>, Diagnostic> {

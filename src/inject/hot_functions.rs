@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::bytes::printable;
 use crate::code::selection::Selection;
-use crate::code::timeline::Timeline;
 use crate::hash::{HashMap, HashSet};
-use crate::inject::perf_maps::{UsedMap, symbol_of};
-use crate::inject::sources::{Sources, function_of};
+use crate::load::{Recording, function_of, symbol_of};
 use crate::summary::{SampledFunction, TierSummary};
 
 /// Name and compiler of functions that are counted together.
@@ -22,12 +20,13 @@ struct Counts {
 }
 
 /// Returns the functions and perf map symbols with samples, those with most samples first.
-pub fn functions(
-    timeline: &Timeline,
-    selection: &Selection,
-    sources: &Sources<'_>,
-    maps: &[UsedMap<'_>],
-) -> Vec<SampledFunction> {
+pub fn functions(recording: &Recording<'_>, selection: &Selection) -> Vec<SampledFunction> {
+    let Recording {
+        timeline,
+        sources,
+        maps,
+        ..
+    } = recording;
     let mut counts: HashMap<Key<'_>, Counts> = HashMap::default();
     let mut add = |key, functions: u64, hits: u32| {
         let counts = counts.entry(key).or_default();

@@ -1,12 +1,13 @@
 //! Changes to the mmap records of a profile.
 
 use crate::bytes::printable;
-use crate::code::mmap_trim::{self, InjectedMap, Reduced};
-use crate::code::profile_index::ProfileIndex;
+use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::timeline::FreedRange;
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::inject::mmap_trim;
+use crate::inject::mmap_trim::{InjectedMap, Reduced};
 use crate::inject::objects::PlacedObject;
-use crate::inject::sources::Sources;
+use crate::load::Sources;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
@@ -29,18 +30,19 @@ pub struct Changes {
 /// Returns the changes: mappings of objects are inserted at their times, markers of used dumps are removed,
 /// and mappings that would hide code are trimmed.
 pub fn changes(
-    profile: &Profile<'_>,
-    profile_index: &ProfileIndex,
+    recorded: &IndexedProfile<'_>,
     freed_ranges: &[FreedRange],
     sources: &Sources<'_>,
     objects: &[PlacedObject],
 ) -> Result<Changes, Diagnostic> {
+    let (profile, profile_index) = (&recorded.profile, &recorded.index);
     let mut edits = Edits::default();
     if let Some(event) = map_event(profile, profile_index) {
         insert_maps(&mut edits, profile, profile_index, event, objects, freed_ranges)?;
     }
-    for &marker in sources.used.iter().flat_map(|used| &used.found.markers) {
-        if let Some(record) = profile.records_from(marker).next() {
+    let markers = sources.used.iter().flat_map(|used| &used.found.markers);
+    for marker in markers.filter_map(|&marker| profile_index.markers.get(marker)) {
+        if let Some(record) = profile.records_from(marker.record).next() {
             edits.replace(&record, |_| {});
         }
     }

@@ -1,20 +1,26 @@
 //! Writing functions and symbols as ELF objects, and their places in the profile.
 
+mod free_addresses;
+pub mod functions;
+pub mod grouping;
+pub mod source_paths;
+pub mod symbols;
+
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::code::grouping::{Groups, Mapped, Source};
 use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::timeline::{CodeMapping, FreedRange, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
-use crate::diagnostics::{Diagnostic, Issue};
-use crate::inject::output::Output;
-use crate::inject::perf_maps::UsedMap;
-use crate::inject::source_paths::LineOptions;
-use crate::inject::sources::UsedFile;
-use crate::inject::{Layout, function_objects, symbol_objects};
+use crate::diagnostics::Issue;
+use crate::inject::objects::grouping::{Groups, Mapped, Source};
+use crate::inject::objects::source_paths::LineOptions;
+use crate::inject::options::Layout;
+use crate::load::UsedFile;
+use crate::load::UsedMap;
 use crate::machine::Machine;
+use crate::perf::{Profile, feature, synthesis};
 use crate::tally::Tally;
 use crate::units::{AddressRange, BuildId, Pid, Time};
 
@@ -114,20 +120,6 @@ impl Input<'_> {
     }
 }
 
-/// Writes the objects of `functions`, one per group, and of `symbols`, which must be sorted. Reports the
-/// number of finished functions and symbols to `progress`.
-pub fn write(
-    input: &Input<'_>,
-    functions: &Groups,
-    symbols: &[PlacedSymbol],
-    output: &mut Output,
-    mut progress: impl FnMut(u64),
-) -> Result<Objects, Diagnostic> {
-    let mut objects = function_objects::write(input, functions, output, &mut progress)?;
-    symbol_objects::write(input, symbols, output, &mut objects, progress)?;
-    Ok(objects)
-}
-
 /// Alignment of unwinding tables, in bytes.
 pub const TABLE_ALIGN: u64 = 16;
 
@@ -142,3 +134,27 @@ pub fn path_for_readers(path: &Path) -> Vec<u8> {
         None => path.to_vec(),
     }
 }
+
+/// Returns entries for the objects in the profile's build-ID table, or nothing if it has no such table.
+///
+/// perf, including `perf archive`, only needs the build IDs in mmap records. A new table with nothing but the
+/// objects would hide all other files from `perf buildid-list`, which then ignores mmap records.
+///
+/// Quirk: perf 6.12 sorts its whole list again for each entry: with 10,000 of them, perf report takes four
+/// times as long, and with 100,000 it does not end. So there are none for more than [`MAX_LISTED`] objects.
+pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<u8> {
+    let mut entries = Vec::new();
+    // Objects that are mapped more than once are adjacent.
+    let same_path = |one: &PlacedObject, other: &PlacedObject| one.path == other.path;
+    let objects = || objects.chunk_by(same_path).filter_map(<[_]>::first);
+    let is_short = objects().nth(MAX_LISTED).is_none();
+    if is_short && profile.feature(feature::BUILD_ID).is_some() {
+        for object in objects() {
+            synthesis::write_build_id_entry(&mut entries, profile.endian, &object.build_id, &object.path);
+        }
+    }
+    entries
+}
+
+/// Maximum number of objects to list in the profile's build-ID table. With more objects, none is listed.
+const MAX_LISTED: usize = 1000;

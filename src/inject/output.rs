@@ -4,56 +4,24 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::store::{self, Ownership, Store};
-use crate::files::search::shown;
 use crate::files::staged::Committed;
-use crate::files::{CommitGuard, Contents, StagedFile, StagedFolder};
-use crate::files::{stdio, stream};
-use crate::inject::aux_logs::AuxLogs;
-use crate::inject::dumps::Found;
-use crate::inject::input::Input;
-use crate::inject::objects::PlacedObject;
-use crate::inject::perf_maps::FoundMaps;
+use crate::files::stdio::is_standard;
+use crate::files::{CommitGuard, Contents, StagedFile, StagedFolder, stdio, stream};
+use crate::inject::options::InjectOptions;
 use crate::inject::summary_file::StagedSummary;
-use crate::inject::{Options, is_standard};
+use crate::load::{Buffers, Recording, file_number, refuse_input_as_output};
 use crate::perf::output::{LeftOut, Rewrite};
-use crate::perf::{Profile, feature, synthesis};
 
 /// Refuses outputs that would overwrite an input or another output.
-pub fn refuse_conflicts(
-    options: &Options,
-    input: &Input,
-    found: &Found,
-    maps: &FoundMaps,
-    aux_logs: &AuxLogs<'_>,
-) -> Result<(), Diagnostic> {
-    let given = found.given.iter().chain(&maps.given).map(PathBuf::as_path);
-    let input_path = Some(&*options.input).filter(|path| !is_standard(path));
-    let core = options.code_from.as_deref();
-    let named: Vec<&Path> = given.chain(input_path).chain(core).collect();
-    let dumps = found.dumps.iter().map(|dump| &*dump.file);
-    let maps = maps.maps.iter().map(|map| &map.file);
-    let files: Vec<_> = input
-        .files()
-        .chain(dumps)
-        .chain(maps)
-        .chain(aux_logs.files())
-        .collect();
-    for output in std::iter::once(&options.output).chain(&options.summary) {
-        let Some(number) = number(output) else { continue };
-        let files = files.iter().map(|file| (file.number(), file.path()));
-        let named = named.iter().filter_map(|path| Some((self::number(path)?, *path)));
-        if let Some((_, input)) = files.chain(named).find(|&(input, _)| input == number) {
-            let same = Diagnostic::new(Issue::OutputIsInput).in_file(output);
-            return Err(same.with("input", shown(input)));
-        }
-    }
+pub fn refuse_conflicts(options: &InjectOptions, recording: &Recording<'_>) -> Result<(), Diagnostic> {
+    let outputs = std::iter::once(&options.output).chain(&options.summary);
+    refuse_input_as_output(&options.load, recording, outputs)?;
     let elf_dir = elf_dir(options);
     if elf_dir.ancestors().any(|folder| is_same(folder, &options.output)) {
         return Err(Diagnostic::new(Issue::ObjectsInTheWay).in_file(&elf_dir));
@@ -73,28 +41,19 @@ pub fn refuse_conflicts(
             return Err(Diagnostic::new(Issue::CacheInTheWay).in_file(cache));
         }
         Some(cache) if fs::metadata(cache).is_ok_and(|metadata| !metadata.is_dir()) => {
-            return Err(output_error(cache, &io::ErrorKind::NotADirectory.into()));
+            return Err(Diagnostic::cannot_write(
+                cache,
+                &io::ErrorKind::NotADirectory.into(),
+            ));
         }
         _ => {}
     }
     Ok(())
 }
 
-/// Device and inode of a file; `None` if it is missing or a character device such as `/dev/null`.
-fn number(path: &Path) -> Option<(u64, u64)> {
-    let metadata = if is_standard(path) {
-        File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata()
-    } else {
-        fs::metadata(path)
-    };
-    let metadata = metadata.ok()?;
-    let is_device = metadata.file_type().is_char_device();
-    (!is_device).then_some((metadata.dev(), metadata.ino()))
-}
-
 /// Whether two paths mean the same file or folder, existing or not.
 fn is_same(one: &Path, other: &Path) -> bool {
-    match (number(one), number(other)) {
+    match (file_number(one), file_number(other)) {
         (Some(one), Some(other)) => one == other,
         (None, None) => match (std::path::absolute(one), std::path::absolute(other)) {
             (Ok(one), Ok(other)) => one == other,
@@ -115,7 +74,7 @@ fn leads_to_standard_output(path: &Path) -> bool {
 }
 
 /// Returns the folder for the objects of an output.
-pub fn elf_dir(options: &Options) -> PathBuf {
+pub fn elf_dir(options: &InjectOptions) -> PathBuf {
     options.elf_dir.clone().unwrap_or_else(|| {
         let output = if is_stream(&options.output) {
             Path::new(DEFAULT_OUTPUT)
@@ -253,7 +212,7 @@ fn copy_folder(from: &Path, to: &StagedFolder) -> io::Result<()> {
 
 impl Output {
     /// Starts an output. It is a folder if there are folders to copy into it (`kernel_copies`).
-    pub fn create(options: &Options, kernel_copies: &[PathBuf]) -> Result<Self, Diagnostic> {
+    pub fn create(options: &InjectOptions, kernel_copies: &[PathBuf]) -> Result<Self, Diagnostic> {
         if is_standard(&options.output) && io::stdout().is_terminal() {
             return Err(Diagnostic::new(Issue::StdoutIsTerminal));
         }
@@ -261,7 +220,7 @@ impl Output {
             return Err(Diagnostic::new(Issue::StdoutClosed));
         }
         let target = Target::create(&options.output, kernel_copies)
-            .map_err(|cause| output_error(&options.output, &cause))?;
+            .map_err(|cause| Diagnostic::cannot_write(&options.output, &cause))?;
         Ok(Self {
             path: options.output.clone(),
             target,
@@ -285,7 +244,7 @@ impl Output {
         }
     }
 
-    /// Writes the profile, calls `report`, and commits the profile, the report and the objects if `input` is
+    /// Writes the profile, calls `report`, and commits the profile, the report and the objects if the input is
     /// unchanged. On an error, none of them is committed. Returns the features that the pipe format cannot
     /// hold.
     ///
@@ -293,13 +252,13 @@ impl Output {
     pub fn finish(
         self,
         rewrite: Rewrite<'_>,
-        input: &Input,
+        buffers: &Buffers,
         report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Diagnostic>,
     ) -> Result<LeftOut, Diagnostic> {
         let is_stale = self.store.is_none() && self.ownership == Ownership::OfOutput;
         let stale = is_stale.then(|| self.folder.clone());
         let mut placed = CommittedOutputs::default();
-        match self.place(rewrite, input, report, &mut placed) {
+        match self.place(rewrite, buffers, report, &mut placed) {
             Ok(left_out) => {
                 placed.done.clear();
                 stale.map_or(Ok(()), |folder| store::remove_stale(&folder))?;
@@ -312,26 +271,26 @@ impl Output {
     fn place(
         self,
         rewrite: Rewrite<'_>,
-        input: &Input,
+        buffers: &Buffers,
         report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Diagnostic>,
         placed: &mut CommittedOutputs,
     ) -> Result<LeftOut, Diagnostic> {
         let path = self.path.clone();
-        let error = |cause| output_error(&path, &cause);
+        let error = |cause| Diagnostic::cannot_write(&path, &cause);
         let mut target = self.target;
         if let Target::Stream(stream) = &mut target {
-            input.check()?;
+            buffers.check_input()?;
             // A reader of the stream may open objects as soon as it has read their records.
             placed.add_objects(self.store, &self.folder)?;
             let written = write_stream(rewrite, stream);
-            input.check()?;
+            buffers.check_input()?;
             let left_out = written.map_err(error)?;
             placed.done.clear();
             placed.add_report(report(&left_out)?)?;
             return Ok(left_out);
         }
         write_file(rewrite, target.file()).map_err(error)?;
-        input.check()?;
+        buffers.check_input()?;
         let left_out = LeftOut::new();
         let report = report(&left_out)?;
         placed.uninterrupted = Some(CommitGuard::begin());
@@ -341,20 +300,6 @@ impl Output {
         }
         placed.add_report(report)?;
         Ok(left_out)
-    }
-}
-
-/// The error of an output; `-` is standard output.
-pub fn output_error(path: &Path, cause: &io::Error) -> Diagnostic {
-    let own = cause
-        .get_ref()
-        .and_then(|cause| cause.downcast_ref::<Diagnostic>());
-    if let Some(own) = own {
-        return own.clone().in_file(path);
-    }
-    match is_standard(path) {
-        true => Diagnostic::cannot_write(Path::new("standard output"), cause),
-        false => Diagnostic::cannot_write(path, cause),
     }
 }
 
@@ -386,7 +331,9 @@ impl CommittedOutputs {
     /// Undoes all commits, even after an error. Returns the first error.
     fn undo(self) -> Result<(), Diagnostic> {
         let undo = |(path, committed): (PathBuf, Committed)| {
-            committed.undo().map_err(|cause| output_error(&path, &cause))
+            committed
+                .undo()
+                .map_err(|cause| Diagnostic::cannot_write(&path, &cause))
         };
         let undone = self.done.into_iter().rev().map(undo);
         undone.fold(Ok(()), Result::and)
@@ -405,27 +352,3 @@ fn write_stream(rewrite: Rewrite<'_>, stream: &mut File) -> io::Result<LeftOut> 
     writer.flush()?;
     Ok(left_out)
 }
-
-/// Returns entries for the objects in the profile's build-ID table, or nothing if it has no such table.
-///
-/// perf, including `perf archive`, only needs the build IDs in mmap records. A new table with nothing but the
-/// objects would hide all other files from `perf buildid-list`, which then ignores mmap records.
-///
-/// Quirk: perf 6.12 sorts its whole list again for each entry: with 10,000 of them, perf report takes four
-/// times as long, and with 100,000 it does not end. So there are none for more than [`MAX_LISTED`] objects.
-pub fn build_id_entries(profile: &Profile<'_>, objects: &[PlacedObject]) -> Vec<u8> {
-    let mut entries = Vec::new();
-    // Objects that are mapped more than once are adjacent.
-    let same_path = |one: &PlacedObject, other: &PlacedObject| one.path == other.path;
-    let objects = || objects.chunk_by(same_path).filter_map(<[_]>::first);
-    let is_short = objects().nth(MAX_LISTED).is_none();
-    if is_short && profile.feature(feature::BUILD_ID).is_some() {
-        for object in objects() {
-            synthesis::write_build_id_entry(&mut entries, profile.endian, &object.build_id, &object.path);
-        }
-    }
-    entries
-}
-
-/// Maximum number of objects to list in the profile's build-ID table. With more objects, none is listed.
-const MAX_LISTED: usize = 1000;

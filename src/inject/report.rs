@@ -1,24 +1,15 @@
-//! Telling what happened.
-
-use std::cell::OnceCell;
-use std::path::Path;
+//! Summary of a run: what was read, written and named, and what to report of it.
 
 use crate::code::clock::Alignment;
-use crate::code::profile_index::ProfileIndex;
 use crate::code::selection::{Selection, SpaceCounts};
-use crate::code::timeline::Timeline;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
 use crate::files::search::shown;
 use crate::hash::{HashMap, HashSet};
-use crate::inject::aux_logs::AuxLogs;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
-use crate::inject::perf_maps::{FoundMaps, UsedMap};
-use crate::inject::recording::{Recording, Stages};
-use crate::inject::sources::{Sources, UsedFile};
-use crate::inject::{InputKind, Options, Tiers, hot_functions, is_standard, output, runtimes};
-use crate::perf::Profile;
+use crate::inject::options::{InjectOptions, Tiers};
+use crate::inject::{hot_functions, output};
+use crate::load::{InputKind, Recording, UsedFile, UsedMap};
 use crate::runtime::{Change, CodeFile, FileKind};
 use crate::summary::{
     CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
@@ -27,71 +18,52 @@ use crate::summary::{
 use crate::tally::Tally;
 use crate::units::Pid;
 
-/// Reports a file of a runtime that was truncated while it was read.
-fn shrunk(file: &MappedFile) -> Option<Diagnostic> {
-    file.has_shrunk()
-        .then(|| Diagnostic::new(Issue::FileShrunk).in_file(file.path()))
-}
-
-/// All that a run found and did.
+/// Everything that a run read and wrote.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    /// What was asked for.
-    pub options: &'a Options,
-    /// What the input is.
-    pub input_kind: InputKind,
-    /// The profile.
-    pub profile: &'a Profile<'a>,
-    /// What its records had to be made into.
-    pub expanded: &'a Stages,
-    /// What the first walk over it found.
-    pub profile_index: &'a ProfileIndex,
-    /// Which code was where.
-    pub timeline: &'a Timeline,
-    /// How many loads are left to the symbols of the files that they are in.
-    pub loads_in_files: u64,
-    /// Which of it is written, and how many samples have a name.
+    /// Options of the run.
+    pub options: &'a InjectOptions,
+    /// The profile and the code of its processes.
+    pub recording: &'a Recording<'a>,
+    /// Code hit by samples.
     pub selection: &'a Selection,
-    /// How many functions and symbols samples touch.
+    /// Numbers of functions and of symbols hit by samples.
     pub touched: (u64, u64),
-    /// What the runtimes wrote.
-    pub sources: &'a Sources<'a>,
-    /// Which perf maps there are.
-    pub found_maps: &'a FoundMaps,
-    /// What is in those that are used.
-    pub maps: &'a [UsedMap<'a>],
-    /// Logs and traces.
-    pub aux_logs: &'a AuxLogs<'a>,
-    /// What was written.
+    /// Objects that were written.
     pub objects: &'a Objects,
-    /// Maps that were too much to follow.
-    pub cover_faults: &'a Tally<Issue>,
+    /// Mappings that were too complex to trim.
+    pub trim_faults: &'a Tally<Issue>,
     /// Whether a copy of the kernel's code was left out of the output.
     pub has_lost_kernel_copy: bool,
     /// Feature sections that were left out of the output.
     pub left_out: &'a [u8],
-    /// What was done with a build-id cache, if there is to be one.
+    /// Changes to the build-ID cache, if there is one.
     pub cached: Option<&'a Filled>,
 }
 
 impl Run<'_> {
-    /// Puts together what is to be aux_logs.
+    /// Returns the summary.
     pub fn summary(&self) -> Summary {
         let has_tiers = self.options.tiers != Tiers::Off;
         let is_written = self.options.summary.is_some();
-        let sampled = (has_tiers || is_written)
-            .then(|| hot_functions::functions(self.timeline, self.selection, self.sources, self.maps));
-        let events = self.sources.used.iter().flat_map(|used| used.code.events());
+        let sampled =
+            (has_tiers || is_written).then(|| hot_functions::functions(self.recording, self.selection));
+        let events = self
+            .recording
+            .sources
+            .used
+            .iter()
+            .flat_map(|used| used.code.events());
         let loaded = events.clone().filter(|event| event.change == Change::Load);
         let moved = events.filter(|event| matches!(event.change, Change::Move { .. }));
         let has_objects = !self.objects.placed.is_empty();
         Summary {
             format: FORMAT,
-            input: shown(&self.options.input),
+            input: shown(&self.options.load.input),
             output: shown(&self.options.output),
             elf_dir: has_objects.then(|| shown(&output::elf_dir(self.options))),
             build_id_cache: self.build_id_cache(),
-            dumps: self.sources.used.iter().map(dump_summary).collect(),
+            dumps: self.recording.sources.used.iter().map(dump_summary).collect(),
             functions: FunctionSummary {
                 loaded: loaded.count() as u64,
                 moved: moved.count() as u64,
@@ -99,8 +71,8 @@ impl Run<'_> {
                 written: self.objects.functions,
                 objects: self.objects.function_objects,
             },
-            traces: self.aux_logs.traces.summaries(),
-            perf_maps: self.maps.iter().map(map_summary).collect(),
+            traces: self.recording.aux_logs.traces.summaries(),
+            perf_maps: self.recording.maps.iter().map(map_summary).collect(),
             symbols: self.symbols(),
             samples: sample_summary(self.selection),
             tiers: sampled.as_deref().filter(|_| has_tiers).map(hot_functions::tiers),
@@ -120,35 +92,31 @@ impl Run<'_> {
 
     fn symbols(&self) -> SymbolSummary {
         SymbolSummary {
-            known: self.maps.iter().map(|used| used.map.symbols.len() as u64).sum(),
+            known: self
+                .recording
+                .maps
+                .iter()
+                .map(|used| used.map.symbols.len() as u64)
+                .sum(),
             touched: self.touched.1,
             written: self.objects.symbols,
         }
     }
 
     fn diagnostics(&self) -> Vec<Diagnostic> {
-        let input = shown_input(&self.options.input);
-        let of_input = |diagnostic: Diagnostic| diagnostic.in_file_called(input.clone());
-        let mut all = profile_diagnostics(self.options, self.profile, self.profile_index, self.expanded);
+        let input = &self.recording.input.name;
+        let mut all = self.recording.diagnostics();
         if self.selection.samples.cut > 0 {
-            let cut = Diagnostic::new(Issue::SamplesCut);
-            all.push(of_input(cut.times(self.selection.samples.cut)));
+            let cut = Diagnostic::new(Issue::SamplesCut).in_file_called(input.clone());
+            all.push(cut.times(self.selection.samples.cut));
         }
-        for faults in [self.cover_faults, self.timeline.faults()] {
-            all.extend(Diagnostic::of_tally(faults, None, false).map(of_input));
+        let trim_faults = Diagnostic::of_tally(self.trim_faults, None, false);
+        all.extend(trim_faults.map(|fault| fault.in_file_called(input.clone())));
+        let used = self.recording.sources.used.iter();
+        for (used, line_faults) in used.zip(&self.objects.line_faults) {
+            let path = Some(used.found.file.path());
+            all.extend(Diagnostic::of_tally(line_faults, path, true));
         }
-        all.extend(self.sources.diagnostics.iter().cloned());
-        for (used, line_faults) in self.sources.used.iter().zip(&self.objects.line_faults) {
-            all.extend(dump_faults(used));
-            all.extend(Diagnostic::of_tally(
-                line_faults,
-                Some(used.found.file.path()),
-                true,
-            ));
-            all.extend(dump_losses(used));
-        }
-        all.extend(aux_log_diagnostics(self.options, self.aux_logs));
-        all.extend(map_diagnostics(self.found_maps, self.maps));
         all.extend(Diagnostic::of_tally(&self.objects.faults, None, false));
         if !self.selection.has_all_symbols {
             all.push(Diagnostic::new(Issue::SymbolsNotWritten));
@@ -166,7 +134,7 @@ impl Run<'_> {
 
     /// Files whose clock differs from the profile's by a distance that nothing shows.
     fn uncertain_clocks(&self) -> impl Iterator<Item = Diagnostic> {
-        let files = self.sources.used.iter().zip(&self.selection.doubtful);
+        let files = self.recording.sources.used.iter().zip(&self.selection.doubtful);
         files.filter_map(|(used, &count)| {
             let diagnostic = match count {
                 0 if used.alignment.is_guess() => Diagnostic::new(Issue::ClockGuessed),
@@ -179,15 +147,20 @@ impl Run<'_> {
 
     /// Warnings of dumps that load all their functions only after the samples at their addresses.
     fn late_dumps(&self) -> impl Iterator<Item = Diagnostic> {
-        let mut has_hits = vec![false; self.sources.used.len()];
-        let hits = self.timeline.mappings().iter().zip(&self.selection.hits);
+        let mut has_hits = vec![false; self.recording.sources.used.len()];
+        let hits = self
+            .recording
+            .timeline
+            .mappings()
+            .iter()
+            .zip(&self.selection.hits);
         for (mapping, _) in hits.filter(|&(_, &hits)| hits > 0) {
             if let Some(has_hits) = has_hits.get_mut(mapping.function.file as usize) {
                 *has_hits = true;
             }
         }
         let mut early: HashMap<Pid, u64> = HashMap::default();
-        let spaces = self.profile_index.processes.spaces().iter();
+        let spaces = self.recording.profile.index.processes.spaces().iter();
         for (space, counts) in spaces.zip(&self.selection.spaces) {
             *early.entry(space.pid).or_default() += u64::from(counts.before_load);
         }
@@ -195,6 +168,7 @@ impl Run<'_> {
             *has_hits |= doubtful > 0;
         }
         let without_hits = self
+            .recording
             .sources
             .used
             .iter()
@@ -214,7 +188,9 @@ impl Run<'_> {
     fn nothing_named(&self) -> Option<Diagnostic> {
         let samples = &self.selection.samples;
         match (samples.total, samples.jit(), samples.named) {
-            (0, ..) if self.input_kind == InputKind::Profile => Some(Diagnostic::new(Issue::NoSamples)),
+            (0, ..) if self.recording.input.kind == InputKind::Profile => {
+                Some(Diagnostic::new(Issue::NoSamples))
+            }
             (_, 1.., 0) if samples.doubtful == 0 => {
                 Some(Diagnostic::new(Issue::NothingNamed).times(samples.jit()))
             }
@@ -224,7 +200,7 @@ impl Run<'_> {
 
     /// The processes with an address space whose samples are as asked.
     fn processes_with(&self, is_asked: impl Fn(&SpaceCounts) -> bool) -> HashSet<Pid> {
-        let spaces = self.profile_index.processes.spaces().iter();
+        let spaces = self.recording.profile.index.processes.spaces().iter();
         let asked = spaces.zip(&self.selection.spaces);
         asked
             .filter(|(_, counts)| is_asked(counts))
@@ -245,21 +221,21 @@ impl Run<'_> {
     /// What is missing, and how to get it.
     fn hints(&self) -> Vec<Diagnostic> {
         let mut hints = Vec::new();
-        if !self.profile_index.injected.is_empty() {
+        if !self.recording.profile.index.injected.is_empty() {
             hints.push(Diagnostic::new(Issue::AlreadyInjected));
         } else if self.selection.samples.total == 0 {
             // There is a warning of that already.
-        } else if has_no_code(self.profile_index, self.sources, self.maps, self.aux_logs) {
+        } else if self.recording.has_no_code() {
             let pids = self.silent_processes();
-            hints.extend(no_code(self.profile, self.profile_index, &pids));
+            hints.extend(self.recording.no_code(&pids));
         } else if self.selection.samples.unnamed() > 0 {
             let pids = self.silent_processes();
-            hints.extend(undescribed(self.profile, self.profile_index, &pids));
+            hints.extend(self.recording.undescribed(&pids));
         }
         let left_out = self.left_out.iter();
         hints.extend(left_out.map(|id| Diagnostic::new(Issue::FeatureNotForPipes).with("id", id)));
         let unnamed = self.processes_with(SpaceCounts::has_unnamed);
-        let unreadable = self.found_maps.unreadable.iter();
+        let unreadable = self.recording.found_maps.unreadable.iter();
         let unreadable = unreadable.filter(|pid| unnamed.contains(pid)).count();
         if unreadable > 0 {
             let unreadable = unreadable as u64;
@@ -268,200 +244,14 @@ impl Run<'_> {
         if self.has_lost_kernel_copy {
             hints.push(Diagnostic::new(Issue::KernelCopyLeftOut));
         }
-        if self.loads_in_files > 0 {
-            hints.push(Diagnostic::new(Issue::CodeInFiles).times(self.loads_in_files));
+        if self.recording.loads_in_files > 0 {
+            hints.push(Diagnostic::new(Issue::CodeInFiles).times(self.recording.loads_in_files));
         }
-        if self.profile_index.has_aux && !self.objects.placed.is_empty() {
+        if self.recording.profile.index.has_aux && !self.objects.placed.is_empty() {
             hints.push(Diagnostic::new(Issue::AuxNeedsAll));
         }
         hints
     }
-}
-
-impl Recording<'_> {
-    /// What to report of the profile and the files of its runtimes.
-    pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        let mut all = profile_diagnostics(self.options, self.profile, self.profile_index, self.expanded);
-        all.extend(self.sources.diagnostics.iter().cloned());
-        for used in &self.sources.used {
-            all.extend(dump_faults(used));
-            all.extend(dump_losses(used));
-        }
-        all.extend(aux_log_diagnostics(self.options, self.aux_logs));
-        all.extend(map_diagnostics(self.found_maps, &self.maps));
-        all
-    }
-
-    /// How the runtimes of the processes `pids` describe their code, if none has.
-    pub fn hints(&self, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
-        match has_no_code(self.profile_index, &self.sources, &self.maps, self.aux_logs) {
-            true => no_code(self.profile, self.profile_index, pids),
-            false => Vec::new(),
-        }
-    }
-
-    /// How the clocks of files that differ from the profile's were aligned, for people.
-    pub fn clocks(&self) -> Vec<String> {
-        let used = self.sources.used.iter();
-        let other = used.filter(|used| used.alignment != Alignment::Same);
-        let clocks =
-            other.map(|used| format!("{}: clock: {}", shown(used.found.file.path()), used.alignment));
-        clocks.collect()
-    }
-}
-
-/// Whether no runtime has described any code.
-fn has_no_code(
-    profile_index: &ProfileIndex,
-    sources: &Sources<'_>,
-    maps: &[UsedMap<'_>],
-    aux_logs: &AuxLogs<'_>,
-) -> bool {
-    profile_index.markers.is_empty()
-        && sources.used.is_empty()
-        && maps.is_empty()
-        && aux_logs.traces.all.is_empty()
-}
-
-/// Reports that, and how the runtimes of the processes `pids` describe their code.
-fn no_code(profile: &Profile<'_>, profile_index: &ProfileIndex, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
-    let issues = [Issue::NoCodeFiles, Issue::NoCodeFilesNorRuntime];
-    with_enabling(issues, 1, profile, profile_index, pids)
-}
-
-/// Reports samples without a name in the processes `pids`, and how their runtimes describe their code.
-fn undescribed(profile: &Profile<'_>, profile_index: &ProfileIndex, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
-    if pids.is_empty() {
-        return Vec::new();
-    }
-    let issues = [Issue::UndescribedCode, Issue::UndescribedCodeOfUnknown];
-    with_enabling(issues, pids.len() as u64, profile, profile_index, pids)
-}
-
-/// Reports an issue and the options of the runtimes of the processes `pids`, or the other issue if none is known.
-fn with_enabling(
-    [known, unknown]: [Issue; 2],
-    count: u64,
-    profile: &Profile<'_>,
-    profile_index: &ProfileIndex,
-    pids: &HashSet<Pid>,
-) -> Vec<Diagnostic> {
-    let enable = runtimes::how_to_enable(profile, &profile_index.processes, pids);
-    let issue = if enable.is_empty() { unknown } else { known };
-    let first = Diagnostic::new(issue).times(count);
-    std::iter::once(first).chain(enable).collect()
-}
-
-/// What to report of the profile itself.
-fn profile_diagnostics(
-    options: &Options,
-    profile: &Profile<'_>,
-    profile_index: &ProfileIndex,
-    expanded: &Stages,
-) -> Vec<Diagnostic> {
-    let input = shown_input(&options.input);
-    let of_input = |diagnostic: Diagnostic| diagnostic.in_file_called(input.clone());
-    let mut all: Vec<Diagnostic> = Diagnostic::of_tally(&profile.faults, None, true)
-        .map(of_input)
-        .collect();
-    if profile_index.has_compressed {
-        all.push(of_input(Diagnostic::new(Issue::ProfileNestedCompression)));
-    }
-    for expanded in expanded.iter().filter_map(OnceCell::get) {
-        for (path, faults) in &expanded.faults {
-            all.extend(Diagnostic::of_tally(faults, Some(path), true));
-        }
-        let damage = expanded.damage.iter().filter(|(_, damage)| !damage.is_empty());
-        all.extend(damage.map(|(path, damage)| {
-            let damaged = Diagnostic::new(Issue::ProfileDamage)
-                .in_file(path)
-                .at(damage.first_offset);
-            damaged.times(damage.places).with("bytes", damage.bytes)
-        }));
-    }
-    let lost = (profile.data.len() as u64).saturating_sub(profile_index.data_end);
-    if lost > 0 {
-        let tail = Diagnostic::new(Issue::ProfileTail).with("bytes", lost);
-        all.push(of_input(tail).at(profile.data_offset.saturating_add(profile_index.data_end)));
-    }
-    all
-}
-
-/// What to report of the records of a dump.
-fn dump_faults(used: &UsedFile<'_>) -> Vec<Diagnostic> {
-    match &used.code {
-        CodeFile::Jitdump(dump) => {
-            Diagnostic::of_tally(dump.faults(), Some(used.found.file.path()), true).collect()
-        }
-        CodeFile::Named(_) => Vec::new(),
-    }
-}
-
-/// What of a dump is not used.
-fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Diagnostic> {
-    let file = &used.found.file;
-    let lost = |issue, count| (count > 0).then(|| Diagnostic::new(issue).times(count).in_file(file.path()));
-    // Traces are reported with their records.
-    let is_trace = matches!(&used.code, CodeFile::Named(code) if code.source == FileKind::XrayTrace);
-    let losses = [
-        shrunk(file).filter(|_| !is_trace),
-        lost(Issue::JitdumpNotInherited, used.uncopied),
-        lost(Issue::JitdumpChildAmbiguous, used.ownerless),
-    ];
-    losses.into_iter().flatten()
-}
-
-/// What to report of logs and traces.
-fn aux_log_diagnostics(options: &Options, aux_logs: &AuxLogs<'_>) -> Vec<Diagnostic> {
-    let mut all = Vec::new();
-    for log in &aux_logs.logs.all {
-        let path = Some(log.found.file.path());
-        for faults in [log.packing_faults, &log.index.faults, &log.losses] {
-            all.extend(Diagnostic::of_tally(faults, path, true));
-        }
-    }
-    all.extend(aux_logs.logs.packed.iter().filter_map(|file| shrunk(file)));
-    let traces = &aux_logs.traces;
-    for (trace, seen) in traces.all.iter().zip(&traces.seen) {
-        let path = Some(trace.file.path());
-        all.extend(shrunk(trace.file));
-        for faults in [&trace.index.faults, &seen.faults, &seen.losses] {
-            all.extend(Diagnostic::of_tally(faults, path, true));
-        }
-    }
-    for own in [
-        &aux_logs.logs.diagnostics,
-        &traces.diagnostics,
-        &aux_logs.diagnostics,
-    ] {
-        all.extend(own.iter().cloned());
-    }
-    let input = shown_input(&options.input);
-    let losses = Diagnostic::of_tally(&aux_logs.losses, None, false);
-    all.extend(losses.map(|loss| loss.in_file_called(input.clone())));
-    all
-}
-
-/// What to report of perf maps.
-fn map_diagnostics(found_maps: &FoundMaps, maps: &[UsedMap<'_>]) -> Vec<Diagnostic> {
-    let mut all = found_maps.diagnostics.clone();
-    for used in maps {
-        all.extend(Diagnostic::of_tally(
-            &used.map.faults,
-            Some(used.found.file.path()),
-            true,
-        ));
-        all.extend(shrunk(&used.found.file));
-    }
-    all
-}
-
-/// What to call the input.
-pub fn shown_input(path: &Path) -> String {
-    if is_standard(path) {
-        return "standard input".into();
-    }
-    shown(path)
 }
 
 fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::staged::Committed;
+use crate::files::stdio::is_standard;
 use crate::files::{StagedFile, stdio, stream};
-use crate::inject::output::output_error;
-use crate::inject::{Options, is_standard};
+use crate::inject::options::InjectOptions;
 use crate::summary::Summary;
 
 /// Destination of the summary, if any.
@@ -41,7 +41,7 @@ impl StagedSummary {
 
 impl SummaryOutput {
     /// Opens the destination of the summary, if the options name one.
-    pub fn create(options: &Options) -> Result<Self, Diagnostic> {
+    pub fn create(options: &InjectOptions) -> Result<Self, Diagnostic> {
         let Some(path) = &options.summary else {
             return Ok(Self(None));
         };
@@ -100,5 +100,5 @@ fn write(file: &mut File, summary: &Summary) -> io::Result<()> {
 }
 
 fn error(path: &Path) -> impl Fn(io::Error) -> Diagnostic {
-    move |cause| output_error(path, &cause)
+    move |cause| Diagnostic::cannot_write(path, &cause)
 }

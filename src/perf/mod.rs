@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A profile written to a pipe has records instead of header sections ([`pipe`]). Records may be compressed
-//! ([`compression`]), damaged ([`resync`]) or split over several files ([`merge`]); they are decompressed,
+//! ([`compression`]), damaged ([`record::resync`]) or split over several files ([`merge`]); they are decompressed,
 //! repaired and merged first.
 //!
 //! Reading keeps every byte: a [`Profile`] borrows the mapped file, and a [`record::Record`] is a slice of it
@@ -32,8 +32,6 @@ pub mod output;
 pub mod pipe;
 pub mod profile;
 pub mod record;
-pub mod record_validation;
-pub mod resync;
 pub mod sample;
 pub mod synthesis;
 

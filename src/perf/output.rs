@@ -105,6 +105,19 @@ impl<'a> Rewrite<'a> {
                 content: feature::auxtrace_index(endian, &auxtrace).into(),
             });
         }
+        // Quirk: perf on a little-endian machine finds out by the bit of HOSTNAME, which perf record always sets, how a
+        // big-endian profile stores its feature bits. Without it, perf looks for build IDs that are not there, and since
+        // 7.3 rejects the file (header.c, `perf_file_header__read`). A killed perf record leaves no features, and
+        // `external::machines` has profiles without them.
+        let has_host = features.iter().any(|feature| feature.id == feature::HOSTNAME);
+        if endian == ByteOrder::Big && !has_host {
+            let mut content = Vec::new();
+            feature::write_string(&mut content, endian, b"");
+            features.push(Feature {
+                id: feature::HOSTNAME,
+                content: content.into(),
+            });
+        }
         features.sort_by_key(|feature| feature.id);
         write_features(&mut header, &features, out)?;
         let mut start = Vec::new();
@@ -396,7 +409,7 @@ fn write_features(header: &mut Header, features: &[Feature<'_>], out: &mut dyn W
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::resync;
+    use crate::perf::record::resync;
 
     const ORDER: ByteOrder = ByteOrder::Little;
 

@@ -9,7 +9,7 @@ use crate::perf::feature::{self, Feature};
 use crate::perf::header::{FEATURE_WORDS, Header, PIPE_HEADER_SIZE, Section, Start};
 use crate::perf::pipe::Head;
 use crate::perf::record::Records;
-use crate::perf::resync::WholeRecords;
+use crate::perf::record::resync::WholeRecords;
 use crate::tally::Tally;
 
 /// How a profile is stored.

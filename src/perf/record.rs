@@ -1,5 +1,8 @@
 //! Raw records in file order: offset, type and bytes of each.
 
+pub mod resync;
+pub mod validation;
+
 use crate::bytes::{ByteOrder, Reader, write_padded};
 
 /// `PERF_RECORD_MMAP`: a mapping of a file or of anonymous memory.

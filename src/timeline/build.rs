@@ -3,37 +3,28 @@
 use std::collections::BTreeMap;
 
 use crate::bytes::printable;
-use crate::code::selection::{Leaf, Selector};
-use crate::code::timeline::Timeline;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
-use crate::inject::Progress;
-use crate::inject::perf_maps::symbol_of;
-use crate::inject::recording::Recording;
-use crate::inject::sources::function_of;
-use crate::timeline::intervals::{CodeBox, CodeBoxes, Item};
+use crate::load::Progress;
+use crate::load::Recording;
+use crate::load::function_of;
+use crate::load::symbol_of;
+use crate::timeline::code_box::{CodeBox, Item, item_of};
+use crate::timeline::intervals::CodeBoxes;
 use crate::timeline::regions;
 use crate::timeline::samples::{BINS, Counter, Counts, Series, Span};
 use crate::timeline::tiers::{Ranks, Tiers};
 use crate::timeline::values::{FORMAT, Process, Region, Values};
 use crate::units::{AddressRange, Pid, Time};
 
-/// Returns the content of the page; `input` is the name of the profile.
-pub fn timeline(recording: &Recording<'_>, input: String, progress: &mut dyn Progress) -> super::Timeline {
-    let profile_index = recording.profile_index;
+/// Returns the content of the page.
+pub fn timeline(recording: &Recording<'_>, progress: &mut dyn Progress) -> super::Timeline {
+    let profile_index = &recording.profile.index;
     progress.start("reading samples", profile_index.data_end);
     let tiers = Tiers::of(recording);
-    let states = recording.sources.states(&profile_index.processes);
     let timeline = &recording.timeline;
-    let doubts = recording.sources.doubts(profile_index.times);
     let counter = Counter {
-        selector: Selector {
-            profile: recording.profile,
-            processes: &profile_index.processes,
-            timeline,
-            dumps: &states,
-            doubts: &doubts,
-        },
+        selector: recording.selector(),
         span: Span::of(profile_index),
         tier: |leaf| tiers.compiler_of(item_of(timeline, leaf)?),
     };
@@ -55,7 +46,7 @@ pub fn timeline(recording: &Recording<'_>, input: String, progress: &mut dyn Pro
         functions: HashMap::default(),
         values: Values {
             format: FORMAT,
-            input,
+            input: recording.input.name.clone(),
             start: counter.span.start.0.to_string(),
             span: counter.span.length(),
             notes: notes(&diagnostics, &clocks),
@@ -78,18 +69,6 @@ pub fn timeline(recording: &Recording<'_>, input: String, progress: &mut dyn Pro
 fn notes(diagnostics: &[Diagnostic], clocks: &[String]) -> Vec<String> {
     let notes = diagnostics.iter().map(Diagnostic::to_string);
     notes.chain(clocks.iter().cloned()).collect()
-}
-
-/// Returns the function or symbol that a sample was taken in.
-pub(super) fn item_of(timeline: &Timeline, leaf: Leaf) -> Option<Item> {
-    match leaf {
-        Leaf::Function(at) => {
-            let mapping = timeline.mappings().get(at as usize)?;
-            Some(Item::Function(mapping.function))
-        }
-        Leaf::Symbol(symbol) => Some(Item::Symbol(symbol.id)),
-        Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,
-    }
 }
 
 /// Returns the name of code, as written by its runtime.
@@ -241,7 +220,7 @@ impl Columns<'_> {
 
     /// Counts the samples of each function, including those without a rectangle.
     fn write_samples(&mut self, counts: &Counts, names: &mut HashMap<String, u32>) {
-        let (timeline, processes) = (&self.recording.timeline, &self.recording.profile_index.processes);
+        let (timeline, processes) = (&self.recording.timeline, &self.recording.profile.index.processes);
         let sorted: BTreeMap<_, _> = counts.code.iter().collect();
         for (&(leaf, space), &count) in sorted {
             let pid = processes.space(space).map(|space| space.pid);

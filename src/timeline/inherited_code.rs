@@ -7,10 +7,9 @@ use crate::code::process::{AddressSpace, SpaceId};
 use crate::code::selection::Leaf;
 use crate::code::timeline::{Code, Lookup, Timeline};
 use crate::hash::HashMap;
-use crate::inject::recording::Recording;
+use crate::load::Recording;
 use crate::perf::event::Backing;
-use crate::timeline::build::item_of;
-use crate::timeline::intervals::CodeBox;
+use crate::timeline::code_box::{CodeBox, item_of};
 use crate::timeline::samples::Counts;
 use crate::units::{AddressRange, Time};
 
@@ -30,7 +29,7 @@ pub struct Inherited {
 impl Inherited {
     /// Finds the inherited code of a recording.
     pub fn of(recording: &Recording<'_>, counts: &Counts) -> Self {
-        let (processes, timeline) = (&recording.profile_index.processes, &recording.timeline);
+        let (processes, timeline) = (&recording.profile.index.processes, &recording.timeline);
         let mut by_space: BTreeMap<SpaceId, Vec<(Leaf, u32)>> = BTreeMap::new();
         for (&(leaf, space), &count) in &counts.code {
             if home_of(timeline, leaf) != Some(space) {
@@ -99,7 +98,7 @@ fn pieces(
     if pieces.is_empty() {
         return pieces;
     }
-    for (id, _) in recording.profile_index.processes.iter() {
+    for (id, _) in recording.profile.index.processes.iter() {
         for interval in recording.timeline.code_of(id) {
             if let Code::Function(at) = interval.value
                 && let Some(pieces) = pieces.get_mut(&at)

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
+use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::code::selection::Leaf;
-use crate::code::timeline::{Code, FunctionId};
+use crate::code::timeline::Code;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::inject::recording::Recording;
+use crate::load::Recording;
+use crate::timeline::code_box::{CodeBox, Item};
 use crate::timeline::inherited_code::Inherited;
 use crate::timeline::samples::{Counts, Span};
-use crate::units::{AddressRange, Pid, Time};
 
 /// Maximum number of rectangles to show, those with the most samples first. Browsers draw all of them many times a
 /// second.
@@ -18,33 +18,6 @@ const MAX_BOXES: usize = 1 << 20;
 /// Maximum number of perf map symbols to use, apart from those with samples. A symbol is repeated each time that its
 /// memory is mapped again.
 const MAX_SYMBOLS: usize = 1 << 20;
-
-/// Code with a name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Item {
-    /// A function of a dump or a log.
-    Function(FunctionId),
-    /// A symbol of a perf map.
-    Symbol(SymbolId),
-}
-
-/// Code at one range of addresses during one interval of time.
-#[derive(Clone, Copy, Debug)]
-pub struct CodeBox {
-    /// Function or symbol.
-    pub item: Item,
-    /// Process of the code.
-    pub pid: Pid,
-    /// Addresses of the code.
-    pub range: AddressRange,
-    /// Start time, inclusive.
-    pub from: Time,
-    /// End time, exclusive.
-    pub until: Time,
-    /// Number of samples of its process in the code at this address. Parts of partly overwritten code have the same
-    /// number.
-    pub samples: u32,
-}
 
 /// All code to show, and counts of what is not shown.
 #[derive(Debug, Default)]
@@ -67,7 +40,7 @@ impl CodeBoxes {
     /// Collects the code of a recording.
     pub fn of(recording: &Recording<'_>, span: Span, counts: &Counts) -> Self {
         let mut code_boxes = Self::default();
-        let (processes, timeline) = (&recording.profile_index.processes, &recording.timeline);
+        let (processes, timeline) = (&recording.profile.index.processes, &recording.timeline);
         for (id, space) in processes.iter() {
             for interval in timeline.code_of(id) {
                 let Code::Function(at) = interval.value else {
@@ -162,7 +135,8 @@ impl CodeBoxes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Address;
+    use crate::code::perf_map_symbols::SymbolId;
+    use crate::units::{Address, AddressRange, Pid, Time};
 
     #[test]
     fn those_with_most_samples_are_kept_and_the_others_counted() {

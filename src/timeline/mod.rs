@@ -8,6 +8,7 @@
 //! ```
 
 mod build;
+mod code_box;
 mod inherited_code;
 mod intervals;
 mod page;
@@ -16,9 +17,10 @@ mod samples;
 mod tiers;
 mod values;
 
+use std::path::PathBuf;
+
 use crate::diagnostics::Diagnostic;
-use crate::inject::report::shown_input;
-use crate::inject::{Options, Progress, recording};
+use crate::load::{Buffers, LoadOptions, Progress, load, refuse_input_as_output};
 
 pub use page::html;
 pub use values::{Boxes, FORMAT, Functions, Process, Region, Share, Values};
@@ -37,12 +39,18 @@ pub struct Timeline {
     pub clocks: Vec<String>,
 }
 
-/// Reads a profile and the files of its runtimes. Only the input options are used, and `output`, the path to which
-/// the caller will write the page, which must not be one of the files read.
-pub fn timeline(options: &Options, progress: &mut dyn Progress) -> Result<Timeline, Diagnostic> {
-    recording::read(options, progress, |recording, progress| {
-        let timeline = build::timeline(recording, shown_input(&options.input), progress);
-        recording.input.check()?;
-        Ok(timeline)
-    })
+/// Reads a profile and the files of its runtimes. `output` is the path to which the caller will write the page. It
+/// must not be one of the files that are read.
+pub fn timeline(
+    options: &LoadOptions,
+    output: &PathBuf,
+    progress: &mut dyn Progress,
+) -> Result<Timeline, Diagnostic> {
+    let buffers = Buffers::default();
+    let result = load(options, &buffers, progress).and_then(|recording| {
+        refuse_input_as_output(options, &recording, [output])?;
+        Ok(build::timeline(&recording, progress))
+    });
+    // An error may only be a consequence of an input that was truncated.
+    buffers.check_input().and(result)
 }

@@ -9,7 +9,7 @@ use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::selection::{Leaf, Selector};
 use crate::hash::{HashMap, HashSet};
-use crate::inject::Progress;
+use crate::load::Progress;
 use crate::perf::record::{self, Record};
 use crate::perf::sample::Sample;
 use crate::units::{Pid, Time};

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use crate::bytes::printable;
 use crate::code::perf_map_symbols::SymbolId;
 use crate::hash::HashMap;
-use crate::inject::recording::Recording;
-use crate::inject::sources::function_of;
-use crate::timeline::intervals::Item;
+use crate::load::Recording;
+use crate::load::function_of;
+use crate::timeline::code_box::Item;
 use crate::timeline::samples::{Counts, Series};
 
 /// Maximum number of compilers to distinguish by colour. Runtimes have up to six each.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
-use jitinject::inject::Options;
+use jitinject::inject::InjectOptions;
 use object::{Object as _, ObjectSymbol as _};
 
 use crate::support::damage::damage;
@@ -811,11 +811,9 @@ fn damage_of_any_kind_leaves_valid_lines() {
             let mut damaged = original.clone();
             damage(&mut damaged, &mut random);
             std::fs::write(&path, damaged).unwrap();
-            let options = Options {
-                input: made.input.clone(),
-                output: made.folder.path().join("out.data"),
+            let options = InjectOptions {
                 all: true,
-                ..Options::default()
+                ..InjectOptions::new(&made.input, made.folder.path().join("out.data"))
             };
             let is_written = jitinject::inject::inject(&options, &mut ()).is_ok();
             if is_written && round % 10 == 0 && made.folder.path().join("out.data.elf").exists() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::MappedFile;
-use jitinject::inject::Options;
+use jitinject::inject::InjectOptions;
 use jitinject::perf::Profile;
 use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::runtime::jitdump::Header;
@@ -495,11 +495,9 @@ fn damage_of_any_kind_neither_panics_nor_hangs() {
             let mut damaged = original.clone();
             damage(&mut damaged, &mut random);
             std::fs::write(path, damaged).unwrap();
-            let options = Options {
-                input: generated.profile.clone(),
-                output: folder.path().join("out.data"),
+            let options = InjectOptions {
                 all: round % 3 == 0,
-                ..Options::default()
+                ..InjectOptions::new(&generated.profile, folder.path().join("out.data"))
             };
             outcomes[usize::from(jitinject::inject::inject(&options, &mut ()).is_ok())] += 1;
         }

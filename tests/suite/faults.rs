@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::inject::{Options, Progress, inject as inject_here};
+use jitinject::inject::{InjectOptions, inject as inject_here};
+use jitinject::load::Progress;
 use jitinject::summary::Summary;
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -53,11 +54,9 @@ fn generated(folder: &Path, functions: u64) -> Generated {
 
 /// Runs jitinject in this process, and calls `then` when a stage of the work starts.
 fn run(input: &Path, output: &Path, stage: &'static str, then: impl FnMut()) -> Result<Summary, Diagnostic> {
-    let options = Options {
-        input: input.to_owned(),
-        output: output.to_owned(),
+    let options = InjectOptions {
         all: true,
-        ..Options::default()
+        ..InjectOptions::new(input, output)
     };
     inject_here(&options, &mut When { stage, then })
 }
@@ -240,13 +239,14 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
         ]);
         command
     };
-    let mut longest = Duration::ZERO;
+    // A run that the system has delayed would leave hardly any signals for the others.
+    let mut shortest = Duration::MAX;
     let states: Vec<State> = inputs
         .iter()
         .map(|input| {
             let began = Instant::now();
             assert!(start(input).status().unwrap().success());
-            longest = longest.max(began.elapsed());
+            shortest = shortest.min(began.elapsed());
             State::of(folder.path())
         })
         .collect();
@@ -256,7 +256,7 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
         let signal = signals[round % signals.len()];
         let mut running = start(&inputs[1 - now]).spawn().unwrap();
         sleep(Duration::from_micros(
-            random.below(1 + longest.as_micros() as u64),
+            random.below(1 + shortest.as_micros() as u64),
         ));
         send(&running, signal);
         let status = running.wait().unwrap();

@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use jitinject::diagnostics::Issue;
-use jitinject::inject::{Options, Progress, inject as inject_here};
+use jitinject::inject::{InjectOptions, inject as inject_here};
+use jitinject::load::Progress;
 
 use crate::support::scene::{Scene, left_over};
 use crate::support::{attempt, capture, inject, jitinject, objects_of, said, scratch, tools};
@@ -165,11 +166,7 @@ fn what_is_put_among_objects_meanwhile_is_not_deleted() {
     let scene = Scene::new();
     let objects = scene.folder.path().join("out.data.elf");
     let precious = [objects.join("precious"), objects.join("below/precious")];
-    let options = Options {
-        input: scene.input.clone(),
-        output: scene.output.clone(),
-        ..Options::default()
-    };
+    let options = InjectOptions::new(&scene.input, &scene.output);
     for path in precious {
         let mut progress = AtFirstObject {
             part: "",
@@ -237,11 +234,9 @@ fn a_summary_without_its_output_is_not_written() {
     let output = folder.path().join("out.data");
     let summary = folder.path().join("summary.json");
     fs::write(&summary, "the old one").unwrap();
-    let options = Options {
-        input,
-        output: output.clone(),
+    let options = InjectOptions {
         summary: Some(summary.clone()),
-        ..Options::default()
+        ..InjectOptions::new(input, &output)
     };
     let mut progress = AtFirstObject {
         part: "",

@@ -7,11 +7,11 @@ use jitinject::check::{self, Report};
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::MappedFile;
 use jitinject::files::search::{files_below, shown};
-use jitinject::inject::is_standard;
+use jitinject::files::stdio::is_standard;
 use jitinject::runtime::FileKind;
 
+use crate::cli::terminal::report;
 use crate::commands::input::{Opened, base_name};
-use crate::terminal::report;
 
 /// A checked file.
 #[derive(Debug)]

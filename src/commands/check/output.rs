@@ -9,8 +9,8 @@ use jitinject::runtime::FileKind;
 use jitinject::summary::count;
 use serde::Serialize;
 
+use crate::cli::terminal::{self, Output, report, style};
 use crate::commands::check::files::Checked;
-use crate::terminal::{self, Output, report, style};
 
 /// Version of the JSON document. It changes when a field is removed or changes its meaning.
 const FORMAT: u32 = 2;

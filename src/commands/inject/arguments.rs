@@ -8,10 +8,9 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use jitinject::elf::dwarf::Version;
-use jitinject::inject::source_paths::LineOptions;
-use jitinject::inject::{
-    DEFAULT_OUTPUT, InputKind, Layout, MonoEvent, Options, SamplingOptions, Tiers, XrayEvent, is_standard,
-};
+use jitinject::files::stdio::is_standard;
+use jitinject::inject::{DEFAULT_OUTPUT, InjectOptions, Layout, LineOptions, Tiers};
+use jitinject::load::{InputKind, LoadOptions, MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
 
 use crate::commands::headings::{CI, INPUT, LOGS, MESSAGES, OUTPUT, SYMBOLS};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
@@ -279,7 +278,7 @@ impl InjectArguments {
     }
 
     /// Returns the options of the library.
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> InjectOptions {
         // A log that is the input is not read again.
         let (input, input_kind) = match (
             self.input.as_ref().or(self.profile.as_ref()),
@@ -291,26 +290,32 @@ impl InjectArguments {
             (None, [], [trace, ..]) => (trace.clone(), Some(InputKind::XrayTrace)),
             (None, [], []) => (PathBuf::from("perf.data"), None),
         };
-        let xray_logs = self.xray_log.clone();
         fn chosen<E>(all: &[EventArgument], of: impl Fn(EventArgument) -> Option<E>) -> Option<Vec<E>> {
             (!all.is_empty()).then(|| all.iter().copied().filter_map(of).collect())
         }
-        Options {
-            input,
-            input_kind,
+        let load = self.files.options(&self.logs);
+        InjectOptions {
+            load: LoadOptions {
+                input,
+                input_kind,
+                trace: TraceOptions {
+                    mono_events: chosen(&self.events, EventArgument::of_mono),
+                    core_file: self.code_from.clone(),
+                    xray_logs: self.xray_log.clone(),
+                    xray_binary: self.xray_binary.clone(),
+                    xray_events: chosen(&self.events, EventArgument::of_xray),
+                    sampling: SamplingOptions {
+                        resample: self.resample.map(nanoseconds),
+                        aggregate: self.aggregate,
+                        min_duration: self.min_duration.map_or(0, nanoseconds),
+                    },
+                    splice_stacks: self.splice_stacks,
+                    ..load.trace
+                },
+                ..load
+            },
             output: self.output.clone(),
             compression: self.compress,
-            mono_events: chosen(&self.events, EventArgument::of_mono),
-            xray_logs,
-            xray_binary: self.xray_binary.clone(),
-            xray_events: chosen(&self.events, EventArgument::of_xray),
-            shape: SamplingOptions {
-                resample: self.resample.map(nanoseconds),
-                aggregate: self.aggregate,
-                min_duration: self.min_duration.map_or(0, nanoseconds),
-            },
-            code_from: self.code_from.clone(),
-            splice_stacks: self.splice_stacks,
             elf_dir: self.elf_dir.clone(),
             build_id_cache: self.build_id_cache.clone(),
             summary: self.summary.clone(),
@@ -333,7 +338,6 @@ impl InjectArguments {
                 Some(TiersArgument::Summary) => Tiers::Summary,
                 Some(TiersArgument::Symbols) => Tiers::Symbols,
             },
-            ..self.files.options(&self.logs)
         }
     }
 }

@@ -27,17 +27,17 @@ impl OwnedEntry {
 
 /// A synthesized profile without its records.
 #[derive(Clone, Debug)]
-pub struct Synthesized<'p> {
+pub struct Synthesized {
     pub(super) endian: ByteOrder,
     pub(super) attr_entries: Vec<OwnedEntry>,
-    pub(super) features: Vec<Feature<'p>>,
+    pub(super) features: Vec<Feature<'static>>,
     /// Problems found while reading the recording.
     pub(super) faults: Tally<Issue>,
     /// What was lost or cut while writing the records.
     pub losses: Tally<Issue>,
 }
 
-impl Synthesized<'_> {
+impl Synthesized {
     /// Returns the profile as if it had been recorded. `records` are the records that were written.
     pub fn profile<'a>(&'a self, records: &'a [u8]) -> Profile<'a> {
         let attr_entries: Vec<_> = self.attr_entries.iter().map(OwnedEntry::borrow).collect();
@@ -57,10 +57,18 @@ impl Synthesized<'_> {
 }
 
 /// Borrows a feature without copying its content.
-pub(super) fn borrow_feature<'a>(feature: &'a Feature<'_>) -> Feature<'a> {
+fn borrow_feature<'a>(feature: &'a Feature<'_>) -> Feature<'a> {
     Feature {
         id: feature.id,
         content: Cow::Borrowed(&*feature.content),
+    }
+}
+
+/// Copies a feature.
+pub(super) fn copy_feature(feature: &Feature<'_>) -> Feature<'static> {
+    Feature {
+        id: feature.id,
+        content: Cow::Owned(feature.content.to_vec()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::perf::feature::{self, Feature};
 use crate::perf::merge::{ROUND, write_round};
 use crate::perf::profile::Profile;
 use crate::perf::synthesis::definition::{AttrTemplate, Definition, IdAllocator, OwnEvent};
-use crate::perf::synthesis::parts::{OwnedEntry, Synthesized, borrow_feature, with_identifiers};
+use crate::perf::synthesis::parts::{OwnedEntry, Synthesized, copy_feature, with_identifiers};
 use crate::perf::synthesis::process::{Comm, Task, write_comm, write_exit, write_fork};
 use crate::perf::synthesis::recording::{Recording, Sink};
 use crate::perf::synthesis::sample::{Sample, write_sample};
@@ -31,7 +31,7 @@ pub struct Synthesis<'p, W> {
     events: Vec<OwnEvent>,
     /// The attributes of the recording, changed, then those of `events`.
     attr_entries: Vec<OwnedEntry>,
-    features: Vec<Feature<'p>>,
+    features: Vec<Feature<'static>>,
     recording: Option<Recording<'p>>,
     /// Bytes of records written before the last FINISHED_ROUND record.
     round_start: u64,
@@ -91,7 +91,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
             .iter()
             .map(|definition| OwnEvent::new(definition, ids.take(&recorded.attrs), &template));
         let mut synthesis = Self::new(endian, events.collect(), entries, out);
-        synthesis.features = recorded.features.iter().map(borrow_feature).collect();
+        synthesis.features = recorded.features.iter().map(copy_feature).collect();
         let described = recorded.feature(feature::EVENT_DESC);
         match described.and_then(|content| event_desc::names(content, endian, recorded.attr_entries.len())) {
             Some(names) => synthesis.describe_events(&names),
@@ -239,7 +239,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     }
 
     /// Writes the rest of the recording. Returns the profile without its records, and the output.
-    pub fn finish(mut self) -> io::Result<(Synthesized<'p>, W)> {
+    pub fn finish(mut self) -> io::Result<(Synthesized, W)> {
         let mut faults = Tally::default();
         match self.recording.take() {
             Some(mut recording) => {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     /// A recording with synthetic samples at these times.
-    fn merged<'p>(recorded: &'p Profile<'p>, times: &[u64]) -> (Synthesized<'p>, Vec<u8>) {
+    fn merged<'p>(recorded: &'p Profile<'p>, times: &[u64]) -> (Synthesized, Vec<u8>) {
         let mut synthesis = Synthesis::beside(recorded, &DEFINITIONS, Vec::new()).unwrap();
         for &time in times {
             synthesis.sample(&sample(time)).unwrap();

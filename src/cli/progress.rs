@@ -1,0 +1,75 @@
+//! Progress bar for long operations.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jitinject::load::Progress;
+
+use crate::cli::interrupt::FirstInterrupt;
+
+/// Shorter operations show no bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Maximum number of steps between two looks at the clock.
+const STRIDE: u64 = 1 << 16;
+
+/// A progress bar on the terminal. It appears after one second, and only if standard error is a terminal.
+pub struct Bar {
+    bar: ProgressBar,
+    started: Instant,
+    /// Steps since the last update of the bar, and steps per update.
+    gathered: u64,
+    stride: u64,
+    is_shown: bool,
+    is_quiet: bool,
+    interrupt: FirstInterrupt,
+}
+
+impl Bar {
+    /// Creates a bar that appears later, unless `is_quiet`. [`Progress::input_ended`] ends `interrupt`.
+    pub fn new(is_quiet: bool, interrupt: FirstInterrupt) -> Self {
+        Self {
+            bar: ProgressBar::hidden(),
+            started: Instant::now(),
+            gathered: 0,
+            stride: STRIDE,
+            is_shown: false,
+            is_quiet,
+            interrupt,
+        }
+    }
+}
+
+impl Progress for Bar {
+    fn input_ended(&mut self) {
+        self.interrupt.end();
+    }
+
+    fn start(&mut self, what: &'static str, total: u64) {
+        self.gathered = 0;
+        self.stride = (total / 1000).clamp(1, STRIDE);
+        self.bar.set_length(total);
+        self.bar.set_position(0);
+        self.bar.set_message(what);
+    }
+
+    fn advance(&mut self, steps: u64) {
+        self.gathered += steps;
+        if self.gathered < self.stride || self.is_quiet {
+            return;
+        }
+        self.bar.inc(std::mem::take(&mut self.gathered));
+        if !self.is_shown && self.started.elapsed() > PATIENCE {
+            self.is_shown = true;
+            let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent} %");
+            self.bar.set_style(style.unwrap_or(ProgressStyle::default_bar()));
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,104 @@
+//! Code in address spaces: functions, their events and mappings, and the memory around them.
+
+use crate::code::process::SpaceId;
+use crate::runtime::{Change, CodeEvent};
+use crate::units::{AddressRange, Time};
+
+/// ID of a function in one of the runtimes' files.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FunctionId {
+    /// Index of the file, in the order in which the files were read.
+    pub file: u32,
+    /// Index of the function in that file.
+    pub function: u32,
+}
+
+/// A load, move or unload of a function's code, on the profile's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedEvent {
+    /// Time on the profile's clock.
+    pub time: Time,
+    /// Address space in which it happened.
+    pub space: SpaceId,
+    /// Function that it happened to.
+    pub function: FunctionId,
+    /// Addresses of the code from now on; `None` if it was unloaded.
+    pub range: Option<AddressRange>,
+    /// Addresses of the code until now, if it was moved or unloaded.
+    pub left: Option<AddressRange>,
+}
+
+impl PlacedEvent {
+    /// Places an event of a runtime's file in an address space. `loaded_at` is the range at which the function was
+    /// loaded. Returns `None` if the destination of a move is not a valid range.
+    pub fn new(
+        event: &CodeEvent,
+        function: FunctionId,
+        loaded_at: AddressRange,
+        space: SpaceId,
+        time: Time,
+    ) -> Option<Self> {
+        let (range, left) = ranges(event, loaded_at)?;
+        Some(Self {
+            time,
+            space,
+            function,
+            range,
+            left,
+        })
+    }
+}
+
+/// Returns the range of a function after an event, if it still has one, and the range that it leaves, if it was moved
+/// or unloaded. `loaded_at` is the range at which it was loaded. Returns `None` if the destination of a move is not a
+/// valid range.
+pub fn ranges(
+    event: &CodeEvent,
+    loaded_at: AddressRange,
+) -> Option<(Option<AddressRange>, Option<AddressRange>)> {
+    let size = loaded_at.size();
+    Some(match event.change {
+        Change::Load => (Some(loaded_at), None),
+        Change::Move { from, to } => (Some(AddressRange::new(to, size)?), AddressRange::new(from, size)),
+        Change::Unload => (None, Some(loaded_at)),
+    })
+}
+
+/// A function mapped at one address range, from a load or a move on.
+#[derive(Clone, Copy, Debug)]
+pub struct CodeMapping {
+    /// Function that is mapped.
+    pub function: FunctionId,
+    /// Address space that it is mapped in.
+    pub space: SpaceId,
+    /// Addresses of its code.
+    pub range: AddressRange,
+    /// Time of the load or move.
+    pub since: Time,
+    /// Position among all mappings and freed ranges of the address space; orders those with the same time.
+    pub sequence: u32,
+}
+
+/// Addresses that code was moved or unloaded from.
+#[derive(Clone, Copy, Debug)]
+pub struct FreedRange {
+    /// Address space of the range.
+    pub space: SpaceId,
+    /// Addresses that were freed.
+    pub range: AddressRange,
+    /// Time at which the code was moved or unloaded.
+    pub since: Time,
+    /// Position among all mappings and freed ranges, as in [`CodeMapping::sequence`].
+    pub sequence: u32,
+}
+
+/// Memory that JIT compilers use, from the time at which it was mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JitRegion {
+    /// Address space that mapped it. Other address spaces may be copies of it.
+    pub space: SpaceId,
+    /// Addresses of the region.
+    pub range: AddressRange,
+    /// Time at which it was mapped.
+    pub since: Time,
+}

@@ -1,0 +1,319 @@
+//! Trims the profile's maps that would hide injected code.
+//!
+//! Readers let each map replace earlier maps at the same addresses. JIT compilers map, protect and merge the memory
+//! around their code after they have logged it, and each time the profile gets a map that would hide the functions.
+//! Such a map must not be dropped completely: a perf map (`/tmp/perf-PID.map`) needs it to name code that the dump
+//! lacks. So it is trimmed to the parts that have no function and that the reader does not have yet.
+
+use crate::code::process::{Map, Processes, SpaceId};
+use crate::diagnostics::Issue;
+use crate::perf::event::Backing;
+use crate::range_map::RangeMap;
+use crate::tally::Tally;
+use crate::units::{AddressRange, Time};
+
+/// An injected map, of a function or of a range freed by one.
+#[derive(Clone, Copy, Debug)]
+pub struct InjectedMap {
+    /// Address space that gets the map.
+    pub space: SpaceId,
+    /// Addresses that are mapped.
+    pub range: AddressRange,
+    /// Time of the map.
+    pub since: Time,
+    /// Position among the injected maps of the same time.
+    pub sequence: u32,
+    /// Whether it has a function, rather than freed memory.
+    pub is_function: bool,
+}
+
+/// A map of the profile that must be trimmed.
+#[derive(Clone, Debug)]
+pub struct Reduced {
+    /// Offset of its record from the first record, in bytes.
+    pub record: u64,
+    /// Parts to keep, the highest first; may be empty.
+    pub parts: Vec<AddressRange>,
+}
+
+/// Result of trimming.
+#[derive(Clone, Debug, Default)]
+pub struct TrimmedMaps {
+    /// Maps to trim, in the order of time.
+    pub reduced: Vec<Reduced>,
+    /// Limits that were hit.
+    pub faults: Tally<Issue>,
+}
+
+/// Maximum number of parts in all trimmed maps, in addition to four per injected map and two per map of the profile.
+/// Real maps leave fewer than two parts each.
+const MAX_PARTS: usize = 1 << 14;
+
+/// Maximum number of ranges that all forked processes together may inherit. A server with 200 processes and 10,000
+/// functions needs half of that.
+const MAX_COPIES: usize = 1 << 22;
+
+/// Finds and trims the maps that would hide any of `own`.
+pub fn trimmed_maps(processes: &Processes, own: &[InjectedMap]) -> TrimmedMaps {
+    let mut cover = Cover::new(processes, own);
+    let mut events = cover.events(processes, own);
+    events.sort_by_key(Event::order);
+    for event in events {
+        cover.apply(event);
+    }
+    cover.covering
+}
+
+#[derive(Clone, Copy)]
+enum Event<'a> {
+    Fork(SpaceId, SpaceId, Time),
+    Map(SpaceId, &'a Map),
+    Own(&'a InjectedMap),
+}
+
+impl Event<'_> {
+    /// Sort key: by time, injected maps first, as in the output.
+    fn order(&self) -> (Time, bool, u32) {
+        match self {
+            Self::Own(own) => (own.since, false, own.sequence),
+            Self::Fork(_, _, time) => (*time, true, 0),
+            Self::Map(_, map) => (map.time, true, 0),
+        }
+    }
+}
+
+/// Memory of each address space as a reader sees it at one time.
+struct Cover {
+    spaces: Vec<SpaceCover>,
+    /// Whether an address space can have functions, and it or a descendant has maps.
+    is_watched: Vec<bool>,
+    /// Number of parts that may still be kept.
+    parts: usize,
+    /// Number of ranges that may still be inherited.
+    copies: usize,
+    covering: TrimmedMaps,
+}
+
+#[derive(Clone, Default)]
+struct SpaceCover {
+    functions: RangeMap<()>,
+    /// Memory without a file that the reader has maps of, by kind.
+    memory: RangeMap<Backing>,
+}
+
+impl Cover {
+    fn new(processes: &Processes, own: &[InjectedMap]) -> Self {
+        let spaces = processes.spaces();
+        let mut has_functions = vec![false; spaces.len()];
+        for own in own {
+            if let Some(has) = has_functions.get_mut(own.space.index()) {
+                *has = true;
+            }
+        }
+        let mut has_maps: Vec<bool> = spaces.iter().map(|space| !space.maps.is_empty()).collect();
+        for (id, space) in processes.iter() {
+            if let Some((parent, _)) = space.parent
+                && has_functions.get(parent.index()) == Some(&true)
+                && let Some(has) = has_functions.get_mut(id.index())
+            {
+                *has = true;
+            }
+        }
+        for (at, space) in spaces.iter().enumerate().rev() {
+            if let Some((parent, _)) = space.parent
+                && has_maps.get(at) == Some(&true)
+                && let Some(has) = has_maps.get_mut(parent.index())
+            {
+                *has = true;
+            }
+        }
+        let maps: usize = spaces.iter().map(|space| space.maps.len()).sum();
+        let parts = own.len().saturating_mul(4).saturating_add(maps.saturating_mul(2));
+        let both = has_functions.iter().zip(&has_maps);
+        Self {
+            spaces: vec![SpaceCover::default(); spaces.len()],
+            is_watched: both.map(|(&functions, &maps)| functions && maps).collect(),
+            parts: parts.saturating_add(MAX_PARTS),
+            copies: MAX_COPIES,
+            covering: TrimmedMaps::default(),
+        }
+    }
+
+    fn is_watched(&self, space: SpaceId) -> bool {
+        self.is_watched.get(space.index()) == Some(&true)
+    }
+
+    fn events<'a>(&self, processes: &'a Processes, own: &'a [InjectedMap]) -> Vec<Event<'a>> {
+        let mut events = Vec::new();
+        for (id, space) in processes.iter().filter(|&(id, _)| self.is_watched(id)) {
+            events.extend(space.parent.map(|(parent, time)| Event::Fork(id, parent, time)));
+            events.extend(space.maps.iter().map(|map| Event::Map(id, map)));
+        }
+        let own = own.iter().filter(|own| self.is_watched(own.space));
+        events.extend(own.map(Event::Own));
+        events
+    }
+
+    fn apply(&mut self, event: Event<'_>) {
+        match event {
+            Event::Fork(child, parent, _) => self.fork(child, parent),
+            Event::Own(own) => {
+                let Some(space) = self.spaces.get_mut(own.space.index()) else {
+                    return;
+                };
+                if own.is_function {
+                    space.functions.insert(own.range, (), |_, ()| {});
+                } else {
+                    space.functions.remove(own.range, |_, ()| {});
+                }
+            }
+            Event::Map(space, map) => self.map(space, map),
+        }
+    }
+
+    fn fork(&mut self, child: SpaceId, parent: SpaceId) {
+        let Some(parent) = self.spaces.get(parent.index()) else {
+            return;
+        };
+        let copies = parent
+            .functions
+            .piece_count()
+            .saturating_add(parent.memory.piece_count());
+        if copies > self.copies {
+            self.covering.faults.add(Issue::InheritedCodeHidden, 0);
+            return;
+        }
+        self.copies -= copies;
+        let inherited = parent.clone();
+        if let Some(space) = self.spaces.get_mut(child.index()) {
+            *space = inherited;
+        }
+    }
+
+    fn map(&mut self, space: SpaceId, map: &Map) {
+        let Some(space) = self.spaces.get_mut(space.index()) else {
+            return;
+        };
+        if map.backing == Backing::File {
+            space.functions.remove(map.range, |_, ()| {});
+            space.memory.remove(map.range, |_, _| {});
+            return;
+        }
+        if space.functions.overlapping(map.range).next().is_some() {
+            let parts = space.unknown_parts(map, &mut self.parts);
+            if parts.is_none() {
+                self.covering.faults.add(Issue::MappingsNotTrimmed, map.record);
+            }
+            self.covering.reduced.push(Reduced {
+                record: map.record,
+                parts: parts.unwrap_or_default(),
+            });
+        }
+        space.memory.insert(map.range, map.backing, |_, _| {});
+    }
+}
+
+impl SpaceCover {
+    /// Returns the parts of a map that have no function and that the reader does not have as the same kind of memory.
+    /// Subtracts the number of checked parts from `limit`; returns `None` if that is not enough.
+    fn unknown_parts(&self, map: &Map, limit: &mut usize) -> Option<Vec<AddressRange>> {
+        let mut parts = Vec::new();
+        for unknown in self.memory.gaps(map.range, |backing| backing == map.backing) {
+            let functions = self.functions.overlapping(unknown).take(*limit).count();
+            *limit = limit.saturating_sub(functions.saturating_add(1));
+            if *limit == 0 {
+                return None;
+            }
+            parts.extend(self.functions.gaps(unknown, |()| true));
+        }
+        Some(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::process::ProcessEvent;
+    use crate::units::{Address, Pid};
+
+    fn range(start: u64, end: u64) -> AddressRange {
+        AddressRange::new(Address(start), end - start).unwrap()
+    }
+
+    fn map(pid: u32, time: u64, range: AddressRange, backing: Backing) -> ProcessEvent {
+        let map = Map {
+            time: Time(time),
+            range,
+            backing,
+            record: time,
+        };
+        ProcessEvent::Map(Pid(pid), map)
+    }
+
+    fn function(processes: &Processes, pid: u32, time: u64, range: AddressRange) -> InjectedMap {
+        let space = processes.space_at(Pid(pid), Time(time)).unwrap();
+        InjectedMap {
+            space,
+            range,
+            since: Time(time),
+            sequence: 0,
+            is_function: true,
+        }
+    }
+
+    #[test]
+    fn only_what_holds_no_function_and_is_new_is_left() {
+        let processes = Processes::new(vec![
+            map(1, 10, range(0, 100), Backing::Anonymous),
+            map(1, 30, range(0, 200), Backing::Anonymous),
+            map(1, 40, range(0, 200), Backing::Anonymous),
+            map(1, 50, range(0, 100), Backing::File),
+            map(1, 60, range(0, 200), Backing::Anonymous),
+        ]);
+        let own = [
+            function(&processes, 1, 20, range(50, 60)),
+            function(&processes, 1, 20, range(150, 160)),
+        ];
+        let reduced = trimmed_maps(&processes, &own).reduced;
+        let found: Vec<_> = reduced.iter().map(|it| (it.record, it.parts.clone())).collect();
+        assert_eq!(
+            found,
+            [
+                (30, vec![range(160, 200), range(100, 150)]),
+                (40, vec![]),
+                (60, vec![range(0, 100)]),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_child_keeps_what_it_inherited_in_view() {
+        let processes = Processes::new(vec![
+            map(1, 10, range(0, 100), Backing::Anonymous),
+            ProcessEvent::Fork {
+                child: Pid(2),
+                parent: Pid(1),
+                time: Time(30),
+            },
+            map(2, 40, range(0, 200), Backing::Anonymous),
+        ]);
+        let own = [function(&processes, 1, 20, range(50, 60))];
+        let reduced = trimmed_maps(&processes, &own).reduced;
+        assert_eq!(reduced.len(), 1);
+        assert_eq!(reduced[0].parts, [range(100, 200)]);
+    }
+
+    #[test]
+    fn names_of_memory_that_change_again_and_again_are_given_up_on() {
+        let backings = [Backing::Anonymous, Backing::Shared].into_iter().cycle();
+        let maps = backings.take(5000).zip(10..);
+        let maps = maps.map(|(backing, time)| map(1, time, range(0, 8000), backing));
+        let processes = Processes::new(maps.collect());
+        let places = (0..2000).map(|at| range(at * 4, at * 4 + 2));
+        let own: Vec<_> = places.map(|range| function(&processes, 1, 5, range)).collect();
+        let covering = trimmed_maps(&processes, &own);
+        let parts: usize = covering.reduced.iter().map(|reduced| reduced.parts.len()).sum();
+        assert!(parts <= MAX_PARTS + 4 * own.len() + 2 * 5000, "{parts}");
+        assert!(covering.faults.count(Issue::MappingsNotTrimmed) > 4000);
+    }
+}

@@ -1,0 +1,67 @@
+//! Options of injection.
+
+use std::path::PathBuf;
+
+use crate::inject::objects::source_paths::LineOptions;
+use crate::load::LoadOptions;
+
+/// Options of [`inject`](crate::inject::inject).
+#[derive(Clone, Debug, Default)]
+pub struct InjectOptions {
+    /// What to read.
+    pub load: LoadOptions,
+    /// Path of the profile to write; `-` is standard output, which gets the pipe format.
+    pub output: PathBuf,
+    /// Compression level of the records in the output (1 to 22); `None` leaves them uncompressed.
+    pub compression: Option<i32>,
+    /// Folder for the objects. `None` is `OUTPUT.elf`, or `perf.jit.data.elf` if the output is not a file.
+    pub elf_dir: Option<PathBuf>,
+    /// Build-ID cache to add the objects to.
+    pub build_id_cache: Option<PathBuf>,
+    /// Path of the JSON summary, which must differ from all inputs and other outputs; `-` is standard output.
+    pub summary: Option<PathBuf>,
+    /// Whether to write all functions, not only those that samples reference.
+    pub all: bool,
+    /// How functions are grouped into objects.
+    pub layout: Layout,
+    /// How line tables are written.
+    pub lines: LineOptions,
+    /// Where to record the compiler that made a function.
+    pub tiers: Tiers,
+}
+
+impl InjectOptions {
+    /// Returns the default options for a profile to read and one to write.
+    pub fn new(input: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
+        Self {
+            load: LoadOptions {
+                input: input.into(),
+                ..LoadOptions::default()
+            },
+            output: output.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// How functions are grouped into objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Layout {
+    /// As many functions per object as possible.
+    #[default]
+    Image,
+    /// One function per object.
+    Function,
+}
+
+/// Where to record the compiler that made a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tiers {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// In the summary.
+    Summary,
+    /// In the summary, and after the name in each symbol.
+    Symbols,
+}

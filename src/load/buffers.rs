@@ -1,0 +1,55 @@
+//! Memory of a loaded recording.
+
+use std::cell::OnceCell;
+
+use crate::diagnostics::Diagnostic;
+use crate::files::MappedFile;
+use crate::load::find::jitdumps::FoundDumps;
+use crate::load::find::logs::{OpenLogs, OpenTraces};
+use crate::load::find::perf_maps::FoundMaps;
+use crate::load::input::{Input, RewrittenRecords};
+use crate::trace::synthesize::SynthesizedProfile;
+
+/// Files and records that a [`Recording`](super::Recording) borrows from. Each is filled once, by the step of
+/// [`load`](super::load) that reads or writes it.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// Files of the input.
+    pub input: OnceCell<Input>,
+    /// Records after they were decompressed, merged and repaired.
+    pub expanded: OnceCell<RewrittenRecords>,
+    /// Records after damage inside compressed ones was repaired.
+    pub repaired: OnceCell<RewrittenRecords>,
+    /// Logs of Mono's profiler, and the core file.
+    pub logs: OnceCell<OpenLogs>,
+    /// XRay traces and the instrumented binary.
+    pub traces: OnceCell<OpenTraces>,
+    /// Records with call chains from logs and traces.
+    pub spliced: OnceCell<MappedFile>,
+    /// Profile with events from logs and traces.
+    pub synthesized: OnceCell<SynthesizedProfile>,
+    /// Jitdumps.
+    pub dumps: OnceCell<FoundDumps>,
+    /// Perf maps.
+    pub maps: OnceCell<FoundMaps>,
+}
+
+impl Buffers {
+    /// Returns the error of an input that has become shorter since it was opened. Any other error may only be
+    /// a consequence of it.
+    pub fn check_input(&self) -> Result<(), Diagnostic> {
+        self.input.get().map_or(Ok(()), Input::check)
+    }
+
+    /// Returns the records that replace those of the input, in the order in which they were made.
+    pub fn rewritten(&self) -> impl Iterator<Item = &RewrittenRecords> {
+        [&self.expanded, &self.repaired]
+            .into_iter()
+            .filter_map(OnceCell::get)
+    }
+}
+
+/// Fills a cell, and returns its content. A cell that is filled keeps its first content.
+pub fn keep<T>(cell: &OnceCell<T>, content: T) -> &T {
+    cell.get_or_init(|| content)
+}

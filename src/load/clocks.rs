@@ -1,0 +1,78 @@
+//! Evidence about clocks from outside a runtime's file: the profile and the maps of the process that wrote it.
+
+use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock, distance_by_maps};
+use crate::code::process::Processes;
+use crate::code::profile_index::IndexedProfile;
+use crate::diagnostics::Diagnostic;
+use crate::load::find::jitdumps::FoundFile;
+use crate::runtime::{Change, CodeFile};
+use crate::units::Time;
+
+/// Limits for finding a clock offset in the maps of a process: the number of its programs to compare with all
+/// loads of a file, and how often each map may be examined for one file after the other. A process starts one
+/// program or two, and writes one dump.
+const MAX_PROGRAMS: usize = 16;
+const MAX_SCANNED: usize = 16;
+
+/// Aligns the clocks of runtimes' files with that of a profile.
+pub struct Clocks<'p> {
+    /// Clock of the profile.
+    pub profile: ProfileClock,
+    processes: &'p Processes,
+    /// Number of maps that may still be examined.
+    scan_budget: usize,
+}
+
+impl<'p> Clocks<'p> {
+    /// Creates the evidence of a profile. `clock_offset` is the number of nanoseconds to add to runtime times, if
+    /// known.
+    pub fn of(recorded: &'p IndexedProfile<'_>, clock_offset: Option<i64>) -> Self {
+        let processes = &recorded.index.processes;
+        let maps: usize = processes.spaces().iter().map(|space| space.maps.len()).sum();
+        Self {
+            profile: ProfileClock::of(recorded, clock_offset),
+            processes,
+            scan_budget: maps.saturating_mul(MAX_SCANNED),
+        }
+    }
+
+    /// Determines the alignment of a file, as far as the file itself (`own_clock`), its marker and the maps of its
+    /// process show it. Fails if none is possible.
+    pub fn align(
+        &mut self,
+        found: &FoundFile,
+        code: &CodeFile<'_>,
+        own_clock: RuntimeClock,
+    ) -> Result<Alignment, Diagnostic> {
+        let needs_maps = found.marked.is_none() && self.profile.id != Some(CLOCK_MONOTONIC);
+        let own_clock = RuntimeClock {
+            born: self.born(found),
+            distance_by_maps: needs_maps.then(|| self.by_maps(found, code)).flatten(),
+            ..own_clock
+        };
+        match code.events() {
+            [] => Ok(Alignment::Same),
+            _ => Alignment::find(&self.profile, &own_clock, found.marked),
+        }
+    }
+
+    /// Start time of the process that wrote a file; `None` if it started before the profile.
+    fn born(&self, found: &FoundFile) -> Option<Time> {
+        let mut spaces = self.processes.spaces_of(*found.pids.first()?);
+        let (_, first) = spaces.next()?;
+        Some(first.since).filter(|&since| since != Time(0))
+    }
+
+    /// Lower bound of a file's clock offset in nanoseconds, from the maps of the process that wrote it.
+    fn by_maps(&mut self, found: &FoundFile, code: &CodeFile<'_>) -> Option<i128> {
+        let pid = found.pids.first()?;
+        let spaces = self.processes.spaces_of(*pid).take(MAX_PROGRAMS);
+        let distances = spaces.filter_map(|(_, space)| {
+            self.scan_budget = self.scan_budget.checked_sub(space.maps.len())?;
+            let loads = code.events().iter().filter(|event| event.change == Change::Load);
+            let placed = loads.filter_map(|event| Some((code.range(event.function)?.start, event.time)));
+            distance_by_maps(&space.maps, placed)
+        });
+        distances.max()
+    }
+}

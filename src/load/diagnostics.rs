@@ -1,0 +1,191 @@
+//! What to report of a recording and its runtime files.
+
+use crate::code::clock::Alignment;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::MappedFile;
+use crate::files::search::shown;
+use crate::hash::HashSet;
+use crate::load::find::perf_maps::{FoundMaps, UsedMap};
+use crate::load::recording::Recording;
+use crate::load::runtimes;
+use crate::load::sources::UsedFile;
+use crate::runtime::{CodeFile, FileKind};
+use crate::trace::aux_logs::AuxLogs;
+use crate::units::Pid;
+
+impl Recording<'_> {
+    /// What to report of the profile and the files of its runtimes.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        let mut all = self.of_profile();
+        all.extend(self.sources.diagnostics.iter().cloned());
+        for used in &self.sources.used {
+            all.extend(dump_faults(used));
+            all.extend(dump_losses(used));
+        }
+        all.extend(of_aux_logs(&self.aux_logs));
+        let losses = Diagnostic::of_tally(&self.aux_logs.losses, None, false);
+        all.extend(losses.map(|loss| self.of_input(loss)));
+        all.extend(of_maps(self.found_maps, &self.maps));
+        all
+    }
+
+    fn of_input(&self, diagnostic: Diagnostic) -> Diagnostic {
+        diagnostic.in_file_called(self.input.name.clone())
+    }
+
+    /// What to report of the profile itself.
+    fn of_profile(&self) -> Vec<Diagnostic> {
+        let (profile, index) = (&self.profile.profile, &self.profile.index);
+        let of_input = |diagnostic| self.of_input(diagnostic);
+        let mut all: Vec<Diagnostic> = Diagnostic::of_tally(&profile.faults, None, true)
+            .map(of_input)
+            .collect();
+        if index.has_compressed {
+            all.push(of_input(Diagnostic::new(Issue::ProfileNestedCompression)));
+        }
+        for expanded in self.buffers.rewritten() {
+            for (path, faults) in &expanded.faults {
+                all.extend(Diagnostic::of_tally(faults, Some(path), true));
+            }
+            let damage = expanded.damage.iter().filter(|(_, damage)| !damage.is_empty());
+            all.extend(damage.map(|(path, damage)| {
+                let damaged = Diagnostic::new(Issue::ProfileDamage)
+                    .in_file(path)
+                    .at(damage.first_offset);
+                damaged.times(damage.places).with("bytes", damage.bytes)
+            }));
+        }
+        let lost = (profile.data.len() as u64).saturating_sub(index.data_end);
+        if lost > 0 {
+            let tail = Diagnostic::new(Issue::ProfileTail).with("bytes", lost);
+            all.push(of_input(tail).at(profile.data_offset.saturating_add(index.data_end)));
+        }
+        let timeline_faults = Diagnostic::of_tally(self.timeline.faults(), None, false);
+        all.extend(timeline_faults.map(of_input));
+        all
+    }
+
+    /// How the runtimes of the processes `pids` describe their code, if none has.
+    pub fn hints(&self, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
+        match self.has_no_code() {
+            true => self.no_code(pids),
+            false => Vec::new(),
+        }
+    }
+
+    /// How the clocks of files that differ from the profile's were aligned, for people.
+    pub fn clocks(&self) -> Vec<String> {
+        let used = self.sources.used.iter();
+        let other = used.filter(|used| used.alignment != Alignment::Same);
+        let clocks =
+            other.map(|used| format!("{}: clock: {}", shown(used.found.file.path()), used.alignment));
+        clocks.collect()
+    }
+
+    /// Whether no runtime has described any code.
+    pub fn has_no_code(&self) -> bool {
+        self.profile.index.markers.is_empty()
+            && self.sources.used.is_empty()
+            && self.maps.is_empty()
+            && self.aux_logs.traces.all.is_empty()
+    }
+
+    /// Reports that, and how the runtimes of the processes `pids` describe their code.
+    pub fn no_code(&self, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
+        self.with_enabling([Issue::NoCodeFiles, Issue::NoCodeFilesNorRuntime], 1, pids)
+    }
+
+    /// Reports samples without a name in the processes `pids`, and how their runtimes describe their code.
+    pub fn undescribed(&self, pids: &HashSet<Pid>) -> Vec<Diagnostic> {
+        if pids.is_empty() {
+            return Vec::new();
+        }
+        let issues = [Issue::UndescribedCode, Issue::UndescribedCodeOfUnknown];
+        self.with_enabling(issues, pids.len() as u64, pids)
+    }
+
+    /// Reports an issue and the options of the runtimes of the processes `pids`, or the other issue if none is known.
+    fn with_enabling(
+        &self,
+        [known, unknown]: [Issue; 2],
+        count: u64,
+        pids: &HashSet<Pid>,
+    ) -> Vec<Diagnostic> {
+        let enable = runtimes::how_to_enable(&self.profile.profile, &self.profile.index.processes, pids);
+        let issue = if enable.is_empty() { unknown } else { known };
+        let first = Diagnostic::new(issue).times(count);
+        std::iter::once(first).chain(enable).collect()
+    }
+}
+
+/// Reports a file of a runtime that was truncated while it was read.
+fn shrunk(file: &MappedFile) -> Option<Diagnostic> {
+    file.has_shrunk()
+        .then(|| Diagnostic::new(Issue::FileShrunk).in_file(file.path()))
+}
+
+/// What to report of the records of a dump.
+fn dump_faults(used: &UsedFile<'_>) -> Vec<Diagnostic> {
+    match &used.code {
+        CodeFile::Jitdump(dump) => {
+            Diagnostic::of_tally(dump.faults(), Some(used.found.file.path()), true).collect()
+        }
+        CodeFile::Named(_) => Vec::new(),
+    }
+}
+
+/// What of a dump is not used.
+fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Diagnostic> {
+    let file = &used.found.file;
+    let lost = |issue, count| (count > 0).then(|| Diagnostic::new(issue).times(count).in_file(file.path()));
+    // Traces are reported with their records.
+    let is_trace = matches!(&used.code, CodeFile::Named(code) if code.source == FileKind::XrayTrace);
+    let losses = [
+        shrunk(file).filter(|_| !is_trace),
+        lost(Issue::JitdumpNotInherited, used.uncopied),
+        lost(Issue::JitdumpChildAmbiguous, used.ownerless),
+    ];
+    losses.into_iter().flatten()
+}
+
+/// What to report of logs and traces.
+fn of_aux_logs(aux_logs: &AuxLogs<'_>) -> Vec<Diagnostic> {
+    let mut all = Vec::new();
+    for log in &aux_logs.logs.all {
+        let path = Some(log.file.path());
+        for faults in [log.packing_faults, &log.index.faults, &log.losses] {
+            all.extend(Diagnostic::of_tally(faults, path, true));
+        }
+    }
+    all.extend(aux_logs.logs.packed.iter().filter_map(|file| shrunk(file)));
+    let traces = &aux_logs.traces;
+    for (trace, seen) in traces.all.iter().zip(&traces.seen) {
+        let path = Some(trace.file.path());
+        all.extend(shrunk(trace.file));
+        for faults in [&trace.index.faults, &seen.faults, &seen.losses] {
+            all.extend(Diagnostic::of_tally(faults, path, true));
+        }
+    }
+    for own in [
+        &aux_logs.logs.diagnostics,
+        &traces.diagnostics,
+        &aux_logs.diagnostics,
+    ] {
+        all.extend(own.iter().cloned());
+    }
+    all
+}
+
+/// What to report of perf maps.
+fn of_maps(found_maps: &FoundMaps, maps: &[UsedMap<'_>]) -> Vec<Diagnostic> {
+    let mut all = found_maps.diagnostics.clone();
+    for used in maps {
+        all.extend(Diagnostic::of_tally(
+            &used.map.faults,
+            Some(used.found.file.path()),
+            true,
+        ));
+        all.extend(shrunk(&used.found.file));
+    }
+    all
+}

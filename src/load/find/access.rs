@@ -1,0 +1,24 @@
+//! Which files may be opened and used.
+
+use crate::load::find::ownership::Ownership;
+use crate::load::find::reach::Reach;
+use crate::load::options::LoadOptions;
+
+/// Restrictions on files, by their paths and their owners.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Which paths may be opened.
+    pub reach: Reach,
+    /// Whose files may be used.
+    pub ownership: Ownership,
+}
+
+impl Access {
+    /// Returns the restrictions for a profile that belongs to the user ID `profile_owner`.
+    pub fn new(options: &LoadOptions, profile_owner: u32) -> Self {
+        Self {
+            reach: Reach::of(options),
+            ownership: Ownership::new(options, profile_owner),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Files that may be the jitdump of a process.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::bytes::base_name;
+use crate::code::clock::apply_offset;
+use crate::code::process::Processes;
+use crate::code::profile_index::ProfileIndex;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::search::files_below;
+use crate::files::{MappedFile, OpenFile};
+use crate::hash::HashSet;
+use crate::load::find::open::{MAX_FILES, read_if};
+use crate::load::find::reach::Reach;
+use crate::runtime::RuntimeTime;
+use crate::runtime::jitdump::marker::{is_dump_name, pid_in_name};
+use crate::runtime::jitdump::{Header, first_time, last_time};
+use crate::units::{Pid, Time};
+
+/// How much later than the code a marker may be, in nanoseconds: some runtimes map their dump only after they
+/// have written to it.
+const SLACK: u64 = 1_000_000_000;
+
+/// A jitdump of which only the header and the first record were read.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The file.
+    pub file: Arc<MappedFile>,
+    /// Header of the file.
+    pub header: Header,
+    /// Time of the first record.
+    pub first: Option<RuntimeTime>,
+    /// Latest time in the file, if it was needed so far.
+    last: Arc<OnceLock<Option<RuntimeTime>>>,
+}
+
+impl Candidate {
+    /// Reads the header of an opened file. Rejects the file if it is not a jitdump.
+    pub fn of(opened: io::Result<OpenFile>) -> Result<Self, Diagnostic> {
+        let file = read_if(opened, |start| {
+            Header::parse(start)?;
+            Ok(())
+        })?;
+        let header = Header::parse(&file).map_err(Diagnostic::as_unused)?;
+        Ok(Self {
+            first: first_time(&file, &header),
+            last: Arc::default(),
+            header,
+            file: Arc::new(file),
+        })
+    }
+
+    /// Rejects a file that cannot have been written during the recording: one that starts after `end`, or was
+    /// complete before `marked`, when the process mapped it. `offset` is the number of nanoseconds to add to
+    /// the dump's times to get profile times.
+    pub fn check_times(
+        &self,
+        offset: i64,
+        end: Option<Time>,
+        marked: Option<Time>,
+    ) -> Result<(), Diagnostic> {
+        let time_of = |time| apply_offset(time, offset.into());
+        let Some(first) = self.first.filter(|_| !self.header.counts_cycles()) else {
+            return Ok(());
+        };
+        if end.is_some_and(|end| time_of(first) > end) {
+            return Err(Diagnostic::new(Issue::WrittenLater));
+        }
+        let is_before = |time: RuntimeTime| {
+            let has_time = time.0 > SLACK;
+            has_time && marked.is_some_and(|marked| time_of(time).0.saturating_add(SLACK) < marked.0)
+        };
+        // The first record is quick to check: nearly all dumps are mapped before anything is written to them.
+        let last = || *self.last.get_or_init(|| last_time(&self.file, &self.header));
+        if is_before(first) && last().is_some_and(is_before) {
+            return Err(Diagnostic::new(Issue::CompleteBefore));
+        }
+        Ok(())
+    }
+}
+
+/// Files given with `--jitdump`.
+#[derive(Debug, Default)]
+pub struct UserFiles {
+    /// Given files, and jitdumps in given folders that may belong to the profile.
+    pub all: Vec<UserFile>,
+    /// Paths of given files, and of all jitdumps in given folders.
+    pub paths: Vec<PathBuf>,
+    /// Messages about what could not be searched.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Filter for jitdumps in folders, of which only a few may belong to the profile.
+#[derive(Debug)]
+pub struct Filter<'a> {
+    names: HashSet<&'a [u8]>,
+    numbers: HashSet<u32>,
+    processes: &'a Processes,
+}
+
+impl<'a> Filter<'a> {
+    /// Creates a filter for dumps that markers may refer to, and for dumps of the profile's processes.
+    pub fn of(profile_index: &'a ProfileIndex) -> Self {
+        let names = profile_index.markers.iter().map(|marker| base_name(&marker.path));
+        Self {
+            names: names.clone().collect(),
+            numbers: names.filter_map(pid_in_name).collect(),
+            processes: &profile_index.processes,
+        }
+    }
+
+    fn has(&self, name: &[u8], opened: &Result<Candidate, Diagnostic>) -> bool {
+        let pid = opened.as_ref().map(|candidate| candidate.header.pid);
+        let is_known = |pid| self.numbers.contains(&pid) || self.processes.knows(Pid(pid));
+        self.names.contains(name) || pid.is_ok_and(is_known)
+    }
+}
+
+/// A file in [`UserFiles`].
+#[derive(Debug)]
+pub struct UserFile {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Whether the user named the file itself, not its folder.
+    pub is_named: bool,
+    /// The jitdump, or why it is not used.
+    pub opened: Result<Candidate, Diagnostic>,
+}
+
+impl UserFiles {
+    /// Adds a file, or jitdumps in a folder and below that pass the filter, recognised by content or name.
+    pub fn add(&mut self, path: &Path, wanted: &Filter<'_>, reach: &Reach) -> io::Result<()> {
+        if fs::metadata(path)?.is_dir() {
+            self.add_folder(path, wanted, reach);
+            return Ok(());
+        }
+        self.paths.push(path.to_owned());
+        self.all.push(UserFile {
+            path: path.to_owned(),
+            is_named: true,
+            opened: Candidate::of(reach.open_named(path, path)),
+        });
+        Ok(())
+    }
+
+    fn add_folder(&mut self, folder: &Path, wanted: &Filter<'_>, reach: &Reach) {
+        let mut left_out = 0;
+        for path in files_below(folder, &mut self.diagnostics) {
+            let opened = Candidate::of(reach.open_named(folder, &path));
+            let name = path.file_name().unwrap_or_default().as_bytes();
+            if opened
+                .as_ref()
+                .is_err_and(|error| error.issue == Issue::TooManyFiles)
+            {
+                left_out += 1u64;
+            }
+            if opened.is_err() && !is_dump_name(name) {
+                continue;
+            }
+            self.paths.push(path.clone());
+            if wanted.has(name, &opened) {
+                self.all.push(UserFile {
+                    path,
+                    is_named: false,
+                    opened,
+                });
+            }
+        }
+        if left_out > 0 {
+            let unchecked = Diagnostic::new(Issue::FilesNotChecked).in_file(folder);
+            self.diagnostics
+                .push(unchecked.times(left_out).with("limit", MAX_FILES));
+        }
+    }
+}

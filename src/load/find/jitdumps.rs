@@ -1,0 +1,597 @@
+//! Finding the jitdumps of a profile.
+//!
+//! A marker contains the path of the dump in the process, and device and inode of the file. Here, there may
+//! be several files of that name, a renamed one, or one from another run. First, each marker gets the file
+//! that is certainly its own. Then, the remaining markers are matched with the remaining files.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::bytes::{base_name, printable};
+use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
+use crate::code::profile_index::{IndexedProfile, Marker, ProfileIndex};
+use crate::diagnostics::issues::CHECK_PATH;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::MappedFile;
+use crate::files::search::shown;
+use crate::hash::{HashMap, HashSet};
+use crate::load::find::access::Access;
+use crate::load::find::candidates::{Candidate, Filter, UserFile, UserFiles};
+use crate::load::find::claims::{Claims, Group, Identity, MatchCandidate};
+use crate::load::find::dedup::{ContentId, Contents};
+use crate::load::find::folders::Folders;
+use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
+use crate::load::options::LoadOptions;
+use crate::runtime::jitdump::marker::pid_in_name;
+use crate::units::{Pid, Time};
+
+/// A runtime file that belongs to the profile.
+#[derive(Clone, Debug)]
+pub struct FoundFile {
+    /// The file.
+    pub file: Arc<MappedFile>,
+    /// Processes that mapped it, the first one first.
+    pub pids: Vec<Pid>,
+    /// Processes that had it mapped before the profile began.
+    pub pids_before: Vec<Pid>,
+    /// Time of the first mapping; `None` if it was before the profile or is unknown.
+    pub marked: Option<Time>,
+    /// Indices of its markers in [`ProfileIndex::markers`].
+    pub markers: Vec<usize>,
+}
+
+/// Result of the search.
+#[derive(Debug, Default)]
+pub struct FoundDumps {
+    /// Dumps in the order of their mappings, followed by those without a mapping.
+    pub dumps: Vec<FoundFile>,
+    /// Processes whose jitdump was not found or is not usable, and why.
+    pub missing: Vec<(Pid, Diagnostic)>,
+    /// What else to report.
+    pub diagnostics: Vec<Diagnostic>,
+    /// All files given as jitdumps, used or not, including those in folders.
+    pub given: Vec<PathBuf>,
+    /// Indices of the dumps by device and inode, and the processes of each.
+    by_number: HashMap<(u64, u64), usize>,
+    by_pid: HashSet<(usize, Pid)>,
+}
+
+/// Finds the dumps of a profile, also in files and folders that the user named. Fails if one of these is
+/// missing.
+pub fn find(
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
+    options: &LoadOptions,
+    access: &Access,
+) -> Result<FoundDumps, Diagnostic> {
+    let mut files = UserFiles::default();
+    let wanted = Filter::of(index);
+    for path in &options.jitdumps {
+        files
+            .add(path, &wanted, &access.reach)
+            .map_err(|cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH))?;
+    }
+    let is_monotonic = profile.attrs.clock_id() == Some(CLOCK_MONOTONIC);
+    let clock_offset = options.clock_offset.or(is_monotonic.then_some(0));
+    Ok(Search::new(index, clock_offset, &options.input, files, access).run())
+}
+
+/// A search for jitdumps.
+#[derive(Debug)]
+struct Search<'a> {
+    profile_index: &'a ProfileIndex,
+    /// Nanoseconds to add to the dumps' times to get profile times, if known.
+    clock_offset: Option<i64>,
+    /// Folder of the profile.
+    beside: PathBuf,
+    /// Inode of jitinject's mount namespace.
+    mount_namespace: Option<u64>,
+    given: UserFiles,
+    access: &'a Access,
+    /// Files that the user named themselves.
+    named: HashSet<PathBuf>,
+    /// Indices of the given files, by base name.
+    by_name: HashMap<OsString, Vec<usize>>,
+    /// Indices of the given jitdumps, by the process ID in their headers.
+    by_pid: HashMap<u32, Vec<usize>>,
+    /// How often given files may still be rejected_files for markers, and how often they were left out.
+    tries: Cell<usize>,
+    untried: Cell<usize>,
+    /// Contents of folders in which many dumps are looked for.
+    folders: RefCell<Folders>,
+    /// Files that were rejected for markers.
+    rejected: RefCell<HashSet<PathBuf>>,
+    /// Files that were opened already: any number of processes may share a dump.
+    opened: RefCell<HashMap<PathBuf, Result<Candidate, Diagnostic>>>,
+    open_files: RefCell<HashMap<Pid, OpenFiles>>,
+}
+
+/// Maximum number of attempts to match given files with markers: a thousand containers that each have a dump
+/// of the same name make a million pairs.
+const MAX_TRIES: usize = 1 << 20;
+
+/// Maximum number of files to list, with reasons, for a marker without a dump.
+const MAX_REASONS: usize = 10;
+
+/// Files that were rejected for a marker, with reasons.
+type Tried = Vec<(PathBuf, Diagnostic)>;
+
+impl<'a> Search<'a> {
+    fn new(
+        profile_index: &'a ProfileIndex,
+        clock_offset: Option<i64>,
+        input: &Path,
+        given: UserFiles,
+        access: &'a Access,
+    ) -> Self {
+        let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let mut by_name: HashMap<OsString, Vec<usize>> = HashMap::default();
+        let mut by_pid: HashMap<u32, Vec<usize>> = HashMap::default();
+        for (at, file) in given.all.iter().enumerate() {
+            let name = file.path.file_name().unwrap_or_default();
+            by_name.entry(name.to_owned()).or_default().push(at);
+            if let Ok(candidate) = &file.opened {
+                by_pid.entry(candidate.header.pid).or_default().push(at);
+            }
+        }
+        let named = given.all.iter().filter(|file| file.is_named);
+        Self {
+            profile_index,
+            clock_offset,
+            access,
+            named: named.map(|file| file.path.clone()).collect(),
+            beside: parent.unwrap_or(Path::new(".")).to_owned(),
+            mount_namespace: fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino()),
+            given,
+            by_name,
+            by_pid,
+            tries: Cell::new(MAX_TRIES),
+            untried: Cell::default(),
+            folders: RefCell::default(),
+            rejected: RefCell::default(),
+            opened: RefCell::default(),
+            open_files: RefCell::default(),
+        }
+    }
+
+    /// Finds the dump of each marker, and the processes of given files without a marker.
+    fn run(self) -> FoundDumps {
+        let mut groups = self.groups();
+        let mut claims = Claims::default();
+        for group in &mut groups {
+            if let Some(candidate) = self.certain(group) {
+                claims.add(&candidate.file, group);
+                group.chosen = Some(Ok(candidate.file));
+            }
+        }
+        self.choose(&mut groups, &mut claims);
+        let mut found = FoundDumps::default();
+        for group in groups {
+            match group.chosen {
+                Some(Ok(file)) => {
+                    let is_open = !self.open_in_process(group.first.pid, &group.identity).is_empty();
+                    if is_open {
+                        let incomplete = Diagnostic::new(Issue::DumpStillWritten);
+                        let incomplete = incomplete.in_file_called(printable(&group.first.path));
+                        found.diagnostics.push(incomplete.with("pid", group.first.pid));
+                    }
+                    if !is_open && !has_name_of(file.path(), group.first) {
+                        let renamed = Diagnostic::new(Issue::DumpRenamed).in_file(file.path());
+                        let renamed = renamed.with("pid", group.first.pid);
+                        found
+                            .diagnostics
+                            .push(renamed.with("path", printable(&group.first.path)));
+                    }
+                    found.add(file, group.first, &group.markers);
+                }
+                Some(Err(reason)) => {
+                    let missing = reason.in_file_called(printable(&group.first.path));
+                    found
+                        .missing
+                        .push((group.first.pid, missing.with("pid", group.first.pid)));
+                }
+                None => {}
+            }
+        }
+        self.add_unmarked(&mut found);
+        // Omissions come first.
+        let mut diagnostics = self.given.diagnostics;
+        if self.untried.get() > 0 {
+            let untried = Diagnostic::new(Issue::CandidatesNotCompared);
+            diagnostics.push(untried.times(self.untried.get() as u64));
+        }
+        diagnostics.append(&mut found.diagnostics);
+        found.diagnostics = diagnostics;
+        found.given = self.given.paths;
+        found
+    }
+
+    fn groups(&self) -> Vec<Group<'a>> {
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        let mut known: HashMap<(Pid, Identity<'a>), usize> = HashMap::default();
+        for (index, marker) in self.profile_index.markers.iter().enumerate() {
+            let identity = Identity {
+                path: &marker.path,
+                number: marker.file.filter(|file| file.inode != 0),
+                namespace: self.profile_index.mount_namespaces.get(&marker.pid).copied(),
+            };
+            let at = *known.entry((marker.pid, identity)).or_insert(groups.len());
+            match groups.get_mut(at) {
+                Some(group) => group.markers.push(index),
+                None => groups.push(Group {
+                    first: marker,
+                    identity,
+                    markers: vec![index],
+                    chosen: None,
+                }),
+            }
+        }
+        groups
+    }
+
+    /// Returns the file that was mapped: at the recorded path, or open in the process.
+    fn certain(&self, group: &Group<'_>) -> Option<Candidate> {
+        let recorded = Path::new(OsStr::from_bytes(&group.first.path));
+        let is_here = !self.is_elsewhere(group, recorded);
+        let at_path = is_here.then(|| recorded.to_owned());
+        let paths = at_path
+            .into_iter()
+            .chain(self.open_in_process(group.first.pid, &group.identity));
+        let mut opened = paths.filter_map(|path| self.open(&path).ok());
+        opened.find(|candidate| self.check(candidate, group).is_ok())
+    }
+
+    /// Returns the paths by which a running process has a marker's file open. The file may have been removed,
+    /// as by V8 with `--perf-prof-delete-file`, or be in a container.
+    fn open_in_process(&self, pid: Pid, identity: &Identity<'_>) -> Vec<PathBuf> {
+        let Some(number) = identity.number.filter(|_| !self.access.reach.is_confined()) else {
+            return Vec::new();
+        };
+        if !self.folders.borrow_mut().may_have(&process_folder(pid)) {
+            return Vec::new();
+        }
+        let mut open_files = self.open_files.borrow_mut();
+        let files = open_files.entry(pid).or_insert_with(|| open_files_of(pid));
+        files.get(&number.inode).cloned().unwrap_or_default()
+    }
+
+    /// Whether the recorded path means another file here than it did in the process: the mount namespaces or
+    /// the inodes differ.
+    fn is_elsewhere(&self, group: &Group<'_>, recorded: &Path) -> bool {
+        let Identity {
+            number, namespace, ..
+        } = group.identity;
+        if let (Some(ours), Some(theirs)) = (self.mount_namespace, namespace)
+            && ours != theirs
+        {
+            return true;
+        }
+        // The device is not compared: perf records another one on overlay file systems.
+        let Some(number) = number else { return false };
+        match self.open(recorded) {
+            Ok(candidate) => candidate.file.number().1 != number.inode,
+            Err(error) if error.issue == Issue::FileMissing => false,
+            Err(_) => fs::metadata(recorded).is_ok_and(|here| here.ino() != number.inode),
+        }
+    }
+
+    fn open(&self, path: &Path) -> Result<Candidate, Diagnostic> {
+        if !self.access.reach.has(path) || !self.folders.borrow_mut().may_have(path) {
+            return Err(Diagnostic::new(Issue::FileMissing));
+        }
+        if let Some(opened) = self.opened.borrow().get(path) {
+            return opened.clone();
+        }
+        let opened = Candidate::of(self.access.reach.open_recorded(path));
+        self.opened.borrow_mut().insert(path.to_owned(), opened.clone());
+        opened
+    }
+
+    /// Assigns the most likely file to each of `groups` without a file, or the reason why it is missing. A
+    /// file that may belong to several markers is assigned to the most likely one.
+    fn choose(&self, groups: &mut [Group<'a>], claims: &mut Claims<'a>) {
+        let mut pairs = Vec::new();
+        let mut rejected_files: Vec<Tried> = Vec::new();
+        for (at, group) in groups.iter().enumerate() {
+            let files = match group.chosen {
+                None => self.pairs(group, at, &mut pairs),
+                Some(_) => Tried::new(),
+            };
+            rejected_files.push(files);
+        }
+        pairs.sort_by_key(MatchCandidate::rank);
+        for pair in pairs {
+            let (Some(group), Some(rejected_files)) =
+                (groups.get_mut(pair.group), rejected_files.get_mut(pair.group))
+            else {
+                continue;
+            };
+            if group.chosen.is_some() {
+                continue;
+            }
+            match claims.check(&pair.file, group) {
+                Ok(()) => {
+                    claims.add(&pair.file, group);
+                    group.chosen = Some(Ok(pair.file));
+                }
+                Err(reason) => rejected_files.push((pair.file.path().to_owned(), reason)),
+            }
+        }
+        for (group, rejected_files) in groups.iter_mut().zip(rejected_files) {
+            if group.chosen.is_none() {
+                group.chosen = Some(Err(self.reject(rejected_files)));
+            }
+        }
+    }
+
+    /// Adds the files that may belong to a group's marker. Returns the rejected ones.
+    fn pairs(&self, group: &Group<'_>, at: usize, pairs: &mut Vec<MatchCandidate>) -> Tried {
+        let mut rejected_files = Tried::new();
+        for (order, (path, opened)) in self.candidates(group).into_iter().enumerate() {
+            let checked = opened.and_then(|candidate| {
+                self.check(&candidate, group)?;
+                Ok(candidate)
+            });
+            match checked {
+                Ok(candidate) => pairs.push(MatchCandidate {
+                    is_renamed: !has_name_of(&path, group.first),
+                    distance: self.distance(&candidate, group.first),
+                    order,
+                    group: at,
+                    file: candidate.file,
+                }),
+                Err(error) if error.issue == Issue::FileMissing => {}
+                Err(rejected) => rejected_files.push((path, rejected)),
+            }
+        }
+        rejected_files
+    }
+
+    /// Returns why a marker has none of the files that were rejected_files.
+    fn reject(&self, rejected_files: Tried) -> Diagnostic {
+        if rejected_files.is_empty() {
+            return Diagnostic::new(match self.access.reach.is_confined() {
+                true => Issue::DumpNotFoundConfined,
+                false => Issue::DumpNotFound,
+            });
+        }
+        let reasons = rejected_files.iter().take(MAX_REASONS);
+        let mut reasons: Vec<String> = reasons
+            .map(|(path, rejected)| {
+                format!("{}: {}: {}", shown(path), rejected.issue.id(), rejected.message())
+            })
+            .collect();
+        reasons.dedup();
+        let more = rejected_files.len().saturating_sub(MAX_REASONS);
+        if more > 0 {
+            reasons.push(format!("... ({more} more)"));
+        }
+        self.rejected
+            .borrow_mut()
+            .extend(rejected_files.into_iter().map(|(path, _)| path));
+        Diagnostic::new(Issue::DumpUnusable).with("tried", reasons.join("; "))
+    }
+
+    /// Time between a marker and the first record of a file in nanoseconds; 0 if unknown.
+    fn distance(&self, candidate: &Candidate, marker: &Marker) -> u64 {
+        match (candidate.first, self.clock_offset) {
+            (Some(first), Some(offset)) if marker.time != Time(0) => {
+                apply_offset(first, offset.into()).0.abs_diff(marker.time.0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Returns the files that may be the dump of a marker, the most likely ones first.
+    fn candidates(&self, group: &Group<'_>) -> Vec<(PathBuf, Result<Candidate, Diagnostic>)> {
+        let marker = group.first;
+        let recorded = Path::new(OsStr::from_bytes(&marker.path));
+        let name = OsStr::from_bytes(base_name(&marker.path));
+        let mut all = Vec::new();
+        let open = |path: PathBuf| {
+            let opened = self.open(&path);
+            (path, opened)
+        };
+        let is_elsewhere = self.is_elsewhere(group, recorded);
+        if !is_elsewhere {
+            all.push(open(recorded.to_owned()));
+        }
+        all.push(open(self.beside.join(name)));
+        let given = |places: Option<&Vec<usize>>| {
+            let places = self.within_tries(places.map_or(&[], Vec::as_slice)).iter();
+            let mut given: Vec<&UserFile> = places.filter_map(|&at| self.given.all.get(at)).collect();
+            // Containers produce several files of the same name: prefer the path most similar to the recorded
+            // one.
+            given.sort_by_key(|file| std::cmp::Reverse(common_end(&file.path, recorded)));
+            let pairs = given
+                .into_iter()
+                .map(|file| (file.path.clone(), file.opened.clone()));
+            pairs.collect::<Vec<_>>()
+        };
+        all.extend(given(self.by_name.get(name)));
+        let process = process_folder(marker.pid);
+        if self.folders.borrow_mut().may_have(&process) {
+            let root = process.join("root");
+            all.push(open(root.join(recorded.strip_prefix("/").unwrap_or(recorded))));
+        }
+        if is_elsewhere {
+            // On this machine, the recorded path is probably another file, so it comes after the others.
+            all.push(open(recorded.to_owned()));
+        }
+        // Renamed files still have the process ID in their headers.
+        let number = pid_in_name(name.as_bytes()).filter(|&number| number != marker.pid.0);
+        for pid in std::iter::once(marker.pid.0).chain(number) {
+            let mut renamed = given(self.by_pid.get(&pid));
+            renamed.retain(|(path, _)| !has_name_of(path, marker));
+            all.append(&mut renamed);
+        }
+        all
+    }
+
+    /// Returns as many of the given files as may still be rejected_files.
+    fn within_tries<'p>(&self, places: &'p [usize]) -> &'p [usize] {
+        let tries = self.tries.get();
+        self.tries.set(tries.saturating_sub(places.len()));
+        let (tried, untried) = places.split_at_checked(tries).unwrap_or((places, &[]));
+        self.untried.set(self.untried.get().saturating_add(untried.len()));
+        tried
+    }
+
+    /// Rejects a file that cannot be the dump of a marker.
+    fn check(&self, candidate: &Candidate, group: &Group<'_>) -> Result<(), Diagnostic> {
+        self.check_times(candidate, group.first.time)?;
+        // A file that the process has mapped is its own, whoever owns it.
+        let (_, inode) = candidate.file.number();
+        if group.identity.number.is_some_and(|number| number.inode == inode) {
+            return Ok(());
+        }
+        self.check_owner(candidate, group.first.pid)
+    }
+
+    /// Rejects a file with an untrusted owner, unless the user named the file.
+    fn check_owner(&self, candidate: &Candidate, pid: Pid) -> Result<(), Diagnostic> {
+        if self.named.contains(candidate.file.path()) {
+            return Ok(());
+        }
+        self.access.ownership.check(&candidate.file, pid)
+    }
+
+    /// Rejects a file that cannot have been written during the recording and mapped at `marked`, which is 0
+    /// if that was before the profile or is unknown.
+    fn check_times(&self, candidate: &Candidate, marked: Time) -> Result<(), Diagnostic> {
+        let Some(offset) = self.clock_offset else {
+            return Ok(());
+        };
+        let (_, end) = self.profile_index.times.unzip();
+        candidate.check_times(offset, end, Some(marked).filter(|&time| time != Time(0)))
+    }
+
+    /// Adds given files without a marker, for the process in their header. Files in folders are added only if
+    /// that process has no other dump.
+    fn add_unmarked(&self, found: &mut FoundDumps) {
+        let mut contents = Contents::default();
+        let mut used: HashSet<ContentId> = HashSet::default();
+        for dump in &found.dumps {
+            used.insert(contents.of(&dump.file));
+        }
+        let injected = self.injected();
+        let mut with_dump: HashSet<Pid> = found.dumps.iter().flat_map(|dump| &dump.pids).copied().collect();
+        for given in &self.given.all {
+            let candidate = match &given.opened {
+                Ok(candidate) => candidate,
+                Err(rejected) => {
+                    if given.is_named && !self.rejected.borrow().contains(&given.path) {
+                        found.diagnostics.push(rejected.clone().in_file(&given.path));
+                    }
+                    continue;
+                }
+            };
+            let content = contents.of(&candidate.file);
+            if used.contains(&content) {
+                continue;
+            }
+            let pid = Pid(candidate.header.pid);
+            let has_dump = with_dump.contains(&pid);
+            let checked = if injected.contains(&pid) {
+                Err(Diagnostic::new(Issue::ProcessAlreadyInjected).with("pid", pid))
+            } else if self.profile_index.processes.knows(pid) {
+                let in_time = self.check_times(candidate, Time(0));
+                in_time.and_then(|()| self.check_owner(candidate, pid))
+            } else {
+                Err(Diagnostic::new(Issue::UnknownProcess).with("pid", pid))
+            };
+            match checked {
+                Ok(()) if given.is_named || !has_dump => {
+                    let by_header = Diagnostic::new(Issue::DumpByHeader).in_file(candidate.file.path());
+                    found.diagnostics.push(by_header.with("pid", pid));
+                    if self
+                        .profile_index
+                        .processes
+                        .spaces_of(pid)
+                        .all(|(_, space)| space.maps.is_empty())
+                    {
+                        let unmapped = Diagnostic::new(Issue::ProcessWithoutMappings);
+                        found.diagnostics.push(unmapped.with("pid", pid));
+                    }
+                    used.insert(content);
+                    with_dump.insert(pid);
+                    found
+                        .dumps
+                        .push(FoundFile::of_process(candidate.file.clone(), pid));
+                }
+                Err(rejected) if given.is_named => {
+                    found.diagnostics.push(rejected.in_file(candidate.file.path()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the processes whose dump an earlier run used: those with its objects, and those that started
+    /// them. These have no objects themselves if no sample references their code.
+    fn injected(&self) -> HashSet<Pid> {
+        let processes = &self.profile_index.processes;
+        let maps = self.profile_index.injected.iter().filter(|map| map.is_dumped);
+        let own: HashSet<Pid> = maps.map(|map| map.pid).collect();
+        let mut all = own.clone();
+        for pid in own {
+            all.extend(processes.starters(pid));
+        }
+        all
+    }
+}
+
+impl FoundFile {
+    /// Creates the entry of a file without markers, of one process.
+    pub fn of_process(file: Arc<MappedFile>, pid: Pid) -> Self {
+        Self {
+            file,
+            pids: vec![pid],
+            pids_before: Vec::new(),
+            marked: None,
+            markers: Vec::new(),
+        }
+    }
+}
+
+impl FoundDumps {
+    /// Adds the file of a marker, or the marker to a file that is already there.
+    fn add(&mut self, file: Arc<MappedFile>, marker: &Marker, markers: &[usize]) {
+        let number = file.number();
+        let at = *self.by_number.entry(number).or_insert(self.dumps.len());
+        if at == self.dumps.len() {
+            self.dumps.push(FoundFile {
+                file,
+                pids: Vec::new(),
+                pids_before: Vec::new(),
+                marked: Some(marker.time).filter(|&time| time != Time(0)),
+                markers: Vec::new(),
+            });
+        }
+        let Some(dump) = self.dumps.get_mut(at) else {
+            return;
+        };
+        dump.markers.extend_from_slice(markers);
+        if self.by_pid.insert((at, marker.pid)) {
+            dump.pids.push(marker.pid);
+            if marker.time == Time(0) {
+                dump.pids_before.push(marker.pid);
+            }
+        }
+    }
+}
+
+/// Whether a file has the base name that the marker recorded.
+fn has_name_of(path: &Path, marker: &Marker) -> bool {
+    path.file_name() == Some(OsStr::from_bytes(base_name(&marker.path)))
+}
+
+/// Number of components that two paths have in common, counted from the end.
+fn common_end(one: &Path, other: &Path) -> usize {
+    let pairs = one.components().rev().zip(other.components().rev());
+    pairs.take_while(|(one, other)| one == other).count()
+}

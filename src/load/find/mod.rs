@@ -1,0 +1,17 @@
+//! Finding of runtime files, and of the processes that they belong to.
+//!
+//! [`jitdumps`] matches the dumps that a profile refers to with files ([`candidates`], [`claims`], [`dedup`]).
+//! [`perf_maps`] and [`logs`] find the others. [`access`] decides which files may be opened and used.
+
+pub mod access;
+mod candidates;
+mod claims;
+mod dedup;
+mod folders;
+pub mod jitdumps;
+pub mod logs;
+mod open;
+mod ownership;
+pub mod perf_maps;
+pub mod reach;
+mod running_processes;

@@ -1,0 +1,107 @@
+//! Opening of runtime files: those that the user named, and those in named folders.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::diagnostics::issues::CHECK_PATH;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::search::{files_below, shown};
+use crate::files::{MappedFile, OpenFile, Packing};
+use crate::hash::HashSet;
+use crate::load::find::access::Access;
+use crate::units::Pid;
+
+/// Maximum number of files in use when another runtime file is opened: more than the processes on any
+/// machine, and few enough to search in seconds.
+pub const MAX_FILES: usize = 50_000;
+
+/// Reads an opened runtime file, if it is not compressed and `check` accepts its first bytes.
+pub fn read_if(
+    opened: io::Result<OpenFile>,
+    check: impl FnOnce(&[u8]) -> Result<(), Diagnostic>,
+) -> Result<MappedFile, Diagnostic> {
+    if MappedFile::in_use() >= MAX_FILES {
+        return Err(Diagnostic::new(Issue::TooManyFiles).with("limit", MAX_FILES));
+    }
+    let file = opened.map_err(|cause| Diagnostic::unusable(&cause))?;
+    let start = file.start().map_err(|cause| Diagnostic::unusable(&cause))?;
+    if let Some(packing) = Packing::of(&start) {
+        return Err(Diagnostic::new(Issue::FileCompressed).with("program", packing.program()));
+    }
+    check(&start).map_err(Diagnostic::as_unused)?;
+    file.read().map_err(|cause| Diagnostic::unusable(&cause))
+}
+
+/// Opens the files that the user named, and files in named folders if their first bytes are `wanted` and
+/// their owners are trusted. Adds notes about the others that are `wanted` or unreadable.
+///
+/// Skips duplicates, and the file that was `opened` before.
+pub fn open_given(
+    paths: &[PathBuf],
+    opened: Option<&MappedFile>,
+    wanted: impl Fn(&[u8]) -> bool,
+    access: &Access,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<Vec<Arc<MappedFile>>, Diagnostic> {
+    let mut files = Vec::new();
+    let mut known: HashSet<(u64, u64)> = opened.into_iter().map(MappedFile::number).collect();
+    let mut add = |file: MappedFile| {
+        if known.insert(file.number()) {
+            files.push(Arc::new(file));
+        }
+    };
+    for path in paths {
+        let error = |cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH);
+        if !fs::metadata(path).map_err(error)?.is_dir() {
+            let file = access.reach.open_named(path, path).and_then(OpenFile::read);
+            add(file.map_err(error)?);
+            continue;
+        }
+        let mut unread = Unread::default();
+        for found in files_below(path, diagnostics) {
+            let file = access.reach.open_named(path, &found).and_then(|file| {
+                let is_wanted = wanted(&file.start()?);
+                is_wanted.then(|| file.read()).transpose()
+            });
+            let file = match file {
+                Ok(Some(file)) => file,
+                Ok(None) => continue,
+                Err(error) => {
+                    unread.add(&found, error);
+                    continue;
+                }
+            };
+            match access.ownership.check(&file, Pid(0)) {
+                Ok(()) => add(file),
+                Err(rejected) => diagnostics.push(rejected.in_file(&found)),
+            }
+        }
+        diagnostics.extend(unread.diagnostic(path));
+    }
+    Ok(files)
+}
+
+/// Files of a folder that cannot be read, so that their type is unknown.
+#[derive(Debug, Default)]
+struct Unread {
+    count: u64,
+    /// The first one and the error.
+    first: Option<(PathBuf, io::Error)>,
+}
+
+impl Unread {
+    fn add(&mut self, path: &Path, error: io::Error) {
+        self.count = self.count.saturating_add(1);
+        self.first.get_or_insert_with(|| (path.to_owned(), error));
+    }
+
+    fn diagnostic(self, folder: &Path) -> Option<Diagnostic> {
+        let (path, cause) = self.first?;
+        let unread = Diagnostic::new(Issue::FilesUnreadable)
+            .in_file(folder)
+            .times(self.count);
+        Some(unread.with("first", shown(&path)).caused_by(&cause))
+    }
+}

@@ -1,0 +1,54 @@
+//! Ownership checks of runtime files.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::mapped::is_trusted;
+use crate::files::{MappedFile, links};
+use crate::load::find::running_processes::process_folder;
+use crate::load::options::LoadOptions;
+use crate::units::Pid;
+
+/// Decides which files may be used. In folders such as `/tmp`, anybody can create files with the names of
+/// other users' runtime files, and false names would be shown as true. The owner of a symbolic link chooses
+/// its target, so links are checked too.
+#[derive(Clone, Copy, Debug)]
+pub struct Ownership {
+    profile_owner: u32,
+    is_blind: bool,
+}
+
+impl Ownership {
+    /// Creates the checks for a profile that belongs to the user ID `profile_owner`.
+    pub fn new(options: &LoadOptions, profile_owner: u32) -> Self {
+        Self {
+            profile_owner,
+            is_blind: options.force,
+        }
+    }
+
+    /// Rejects a file unless it and each link on its path belong to root, the current user, the owner of the
+    /// profile, or the owner of the process `pid` while that runs.
+    pub fn check(&self, file: &MappedFile, pid: Pid) -> Result<(), Diagnostic> {
+        if self.is_blind {
+            return Ok(());
+        }
+        if !self.has(file.owner(), pid) {
+            return Err(Diagnostic::new(Issue::OtherOwner).with("user", file.owner()));
+        }
+        let trace = links::trace(file.path()).map_err(|cause| Diagnostic::unusable(&cause))?;
+        if let Some(&owner) = trace.owners.iter().find(|&&owner| !self.has(owner, pid)) {
+            return Err(Diagnostic::new(Issue::LinkOwner).with("user", owner));
+        }
+        if trace.number != file.number() {
+            return Err(Diagnostic::new(Issue::FileReplaced));
+        }
+        Ok(())
+    }
+
+    fn has(&self, owner: u32, pid: Pid) -> bool {
+        let is_of_process = || fs::metadata(process_folder(pid)).is_ok_and(|process| process.uid() == owner);
+        is_trusted(owner) || owner == self.profile_owner || is_of_process()
+    }
+}

@@ -1,0 +1,434 @@
+//! Finding the perf maps of a profile's processes.
+//!
+//! A profile contains no reference to them. A runtime writes `/tmp/perf-PID.map` with its own process ID. In
+//! a container, this differs from the ID in the profile, but the name of a jitdump contains it as well.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::bytes::base_name;
+use crate::code::perf_map_symbols::{SymbolId, SymbolTable};
+use crate::code::profile_index::{IndexedProfile, ProfileIndex};
+use crate::diagnostics::issues::CHECK_PATH;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::MappedFile;
+use crate::files::search::{files_below, shown};
+use crate::hash::{HashMap, HashSet};
+use crate::load::find::access::Access;
+use crate::load::find::folders::Folders;
+use crate::load::find::jitdumps::FoundFile;
+use crate::load::find::open::read_if;
+use crate::load::find::running_processes::process_folder;
+use crate::load::options::LoadOptions;
+use crate::perf::feature::{self, ClockData};
+use crate::runtime::jitdump::marker;
+use crate::runtime::perf_map::{self, PerfMap, Symbol, pid_in_name};
+use crate::units::{Pid, Time};
+
+/// How far clocks may have been set back, which makes the map of a process look older than the process.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// A perf map that belongs to the profile.
+#[derive(Debug)]
+pub struct FoundMap {
+    /// Process ID in the profile.
+    pub pid: Pid,
+    /// The file.
+    pub file: MappedFile,
+}
+
+/// Result of the search.
+#[derive(Debug, Default)]
+pub struct FoundMaps {
+    /// Perf maps, at most one per process.
+    pub maps: Vec<FoundMap>,
+    /// All perf maps given by the user, used or not, including those in folders.
+    pub given: Vec<PathBuf>,
+    /// What to report of them.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Processes whose file system cannot be read, and which may have perf maps there.
+    pub unreadable: Vec<Pid>,
+}
+
+/// A perf map in use.
+#[derive(Debug)]
+pub struct UsedMap<'a> {
+    /// The file and its process.
+    pub found: &'a FoundMap,
+    /// Parsed content.
+    pub map: PerfMap<'a>,
+}
+
+impl UsedMap<'_> {
+    /// Returns the address ranges of its symbols.
+    pub fn table(&self) -> SymbolTable {
+        SymbolTable {
+            pid: self.found.pid,
+            ranges: self.map.symbols.iter().map(|symbol| symbol.range).collect(),
+        }
+    }
+}
+
+/// Returns a symbol of one of `maps`; `None` if the ID is invalid.
+pub fn symbol_of<'m>(maps: &'m [UsedMap<'_>], id: SymbolId) -> Option<Symbol<'m>> {
+    let used = maps.get(id.table as usize)?;
+    used.map.symbols.get(id.symbol as usize).copied()
+}
+
+/// Parses the maps that were found.
+pub fn read(found: &FoundMaps) -> Vec<UsedMap<'_>> {
+    let used = found.maps.iter().map(|found| UsedMap {
+        found,
+        map: perf_map::parse(&found.file),
+    });
+    used.collect()
+}
+
+/// Finds the perf maps of a profile's processes. Fails if a file that the user named cannot be read.
+pub fn find(
+    IndexedProfile { profile, index }: &IndexedProfile<'_>,
+    dumps: &[FoundFile],
+    options: &LoadOptions,
+    access: &Access,
+) -> Result<FoundMaps, Diagnostic> {
+    let mut found = FoundMaps::default();
+    let given = given(&options.perf_maps, &mut found.diagnostics)?;
+    found.given = given.iter().map(|file| file.path.clone()).collect();
+    let mut given_by_number: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    let mut given_by_place: HashMap<(u32, PathBuf), Vec<usize>> = HashMap::default();
+    for (at, file) in given.iter().enumerate() {
+        if let Some(number) = file.number {
+            given_by_number.entry(number).or_default().push(at);
+            let folder = file.path.parent().unwrap_or(Path::new("")).to_owned();
+            given_by_place.entry((number, folder)).or_default().push(at);
+        }
+    }
+    let parent = options.input.parent();
+    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+    let clock = profile.feature(feature::CLOCK_DATA);
+    let search = Search {
+        profile_index: index,
+        access,
+        names: Names::of(index),
+        given,
+        given_by_number,
+        given_by_place,
+        beside: parent.unwrap_or(Path::new(".")).to_owned(),
+        dump_folders: dump_folders(dumps),
+        folders: RefCell::default(),
+        clock: clock.and_then(|content| ClockData::parse(content, profile.endian)),
+    };
+    search.run(&mut found);
+    Ok(found)
+}
+
+/// A file that the user named, or a file in a folder that the user named.
+#[derive(Debug)]
+struct GivenMap {
+    path: PathBuf,
+    is_named: bool,
+    /// Process ID in its name.
+    number: Option<u32>,
+}
+
+fn given(paths: &[PathBuf], diagnostics: &mut Vec<Diagnostic>) -> Result<Vec<GivenMap>, Diagnostic> {
+    let mut given = Vec::new();
+    let number = |path: &Path| pid_in_name(path.file_name().unwrap_or_default().as_bytes());
+    for path in paths {
+        let metadata =
+            fs::metadata(path).map_err(|cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH))?;
+        if !metadata.is_dir() {
+            given.push(GivenMap {
+                path: path.clone(),
+                is_named: true,
+                number: number(path),
+            });
+            continue;
+        }
+        let below = files_below(path, diagnostics).into_iter().map(|path| GivenMap {
+            is_named: false,
+            number: number(&path),
+            path,
+        });
+        given.extend(below.filter(|file| file.number.is_some()));
+    }
+    Ok(given)
+}
+
+/// Folders of the jitdumps, by process.
+fn dump_folders(dumps: &[FoundFile]) -> BTreeMap<Pid, PathBuf> {
+    let folders = dumps.iter().filter_map(|dump| {
+        let folder = dump.file.path().parent()?;
+        Some(dump.pids.iter().map(|&pid| (pid, folder.to_owned())))
+    });
+    folders.flatten().collect()
+}
+
+/// Processes by the IDs in file names. In a container these differ from the IDs in the profile, but the names
+/// of jitdumps contain them.
+struct Names {
+    /// For each ID, the processes with a jitdump that has it in its name. If one of them has this ID in the
+    /// profile too, the others inherited the dump, and only that one counts.
+    by_number: BTreeMap<u32, Vec<Pid>>,
+    /// For each process, the other IDs in names of its jitdumps, and whether they are unique.
+    by_pid: BTreeMap<Pid, Vec<(u32, bool)>>,
+}
+
+impl Names {
+    fn of(profile_index: &ProfileIndex) -> Self {
+        let mut pairs: Vec<(u32, Pid)> = Vec::new();
+        for dump in &profile_index.markers {
+            let number = marker::pid_in_name(base_name(&dump.path));
+            pairs.extend(number.map(|number| (number, dump.pid)));
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut by_number: BTreeMap<u32, Vec<Pid>> = BTreeMap::new();
+        for (number, pid) in pairs {
+            by_number.entry(number).or_default().push(pid);
+        }
+        let mut by_pid: BTreeMap<Pid, Vec<(u32, bool)>> = BTreeMap::new();
+        for (&number, pids) in &mut by_number {
+            if pids.contains(&Pid(number)) {
+                *pids = vec![Pid(number)];
+                continue;
+            }
+            for &pid in &*pids {
+                by_pid.entry(pid).or_default().push((number, pids.len() == 1));
+            }
+        }
+        Self { by_number, by_pid }
+    }
+
+    /// Returns the processes whose files may have an ID in their names.
+    fn owners(&self, number: u32) -> Cow<'_, [Pid]> {
+        match self.by_number.get(&number) {
+            Some(pids) => Cow::Borrowed(pids),
+            None => Cow::Owned(vec![Pid(number)]),
+        }
+    }
+
+    /// Returns the IDs that file names may have for a process, its own first, and whether they are unique.
+    fn of_process(&self, pid: Pid) -> impl Iterator<Item = (u32, bool)> {
+        let own = (*self.owners(pid.0) == [pid]).then_some((pid.0, true));
+        let by_dump = self.by_pid.get(&pid).into_iter().flatten().copied();
+        own.into_iter().chain(by_dump)
+    }
+}
+
+/// A file that may be the perf map of a process.
+struct Place {
+    kind: PlaceKind,
+    path: PathBuf,
+}
+
+/// Where a candidate comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PlaceKind {
+    /// A file that the user named.
+    Named,
+    /// A folder that the user named, or the folder of the profile.
+    UserFiles,
+    /// `/tmp` of the process.
+    Process,
+    /// `/tmp`.
+    Temporary,
+}
+
+/// Whether a time is known and later than another by more than [`SLACK`].
+fn is_later(time: io::Result<SystemTime>, than: SystemTime) -> bool {
+    time.is_ok_and(|time| time > than + SLACK)
+}
+
+/// Folder with the perf maps of processes that have exited.
+const TEMPORARY: &str = "/tmp";
+
+/// A search for perf maps.
+struct Search<'a> {
+    profile_index: &'a ProfileIndex,
+    access: &'a Access,
+    names: Names,
+    given: Vec<GivenMap>,
+    /// Indices of the given maps, by process ID.
+    given_by_number: BTreeMap<u32, Vec<usize>>,
+    /// Indices of the given maps, by process ID and folder.
+    given_by_place: HashMap<(u32, PathBuf), Vec<usize>>,
+    /// Folder of the profile.
+    beside: PathBuf,
+    dump_folders: BTreeMap<Pid, PathBuf>,
+    /// Contents of the folders in which the maps of many processes are looked for.
+    folders: RefCell<Folders>,
+    /// A time on both the profile's clock and the wall clock.
+    clock: Option<ClockData>,
+}
+
+impl Search<'_> {
+    fn run(&self, found: &mut FoundMaps) {
+        let spaces = self.profile_index.processes.spaces().iter();
+        let mut pids: Vec<Pid> = spaces.map(|space| space.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let mut warned = HashSet::default();
+        for pid in pids {
+            for place in self.candidates(pid) {
+                match self.open(&place, pid) {
+                    Ok(file) => {
+                        found.maps.push(FoundMap { pid, file });
+                        break;
+                    }
+                    Err(error) if error.issue == Issue::FileMissing => {}
+                    Err(_) if place.kind == PlaceKind::Process => found.unreadable.push(pid),
+                    Err(rejected) => {
+                        let rejected = rejected.in_file(&place.path);
+                        if warned.insert(rejected.clone()) {
+                            found.diagnostics.push(rejected);
+                        }
+                    }
+                }
+            }
+        }
+        self.report_unused(found);
+    }
+
+    /// Returns the files that may be the map of a process, the most likely one first.
+    fn candidates(&self, pid: Pid) -> Vec<Place> {
+        let name = |number: u32| format!("perf-{number}.map");
+        let mut places = Vec::new();
+        let mut add = |kind, path| places.push(Place { kind, path });
+        let dump_folder = self.dump_folders.get(&pid).map(PathBuf::as_path);
+        let is_with_dump = |file: &GivenMap| dump_folder.is_some() && file.path.parent() == dump_folder;
+        let mut given: Vec<&GivenMap> = Vec::new();
+        for (number, is_unique) in self.names.of_process(pid) {
+            let files = if is_unique {
+                self.given_by_number.get(&number)
+            } else {
+                dump_folder.and_then(|folder| self.given_by_place.get(&(number, folder.to_owned())))
+            };
+            given.extend(files.into_iter().flatten().filter_map(|&at| self.given.get(at)));
+        }
+        // Containers produce several files of the same name: prefer the one beside the process's jitdump.
+        given.sort_by_key(|file| !file.is_named && !is_with_dump(file));
+        for file in given {
+            let kind = if file.is_named {
+                PlaceKind::Named
+            } else {
+                PlaceKind::UserFiles
+            };
+            add(kind, file.path.clone());
+        }
+        let mut folders = self.folders.borrow_mut();
+        for (number, _) in self.names.of_process(pid).filter(|&(_, is_unique)| is_unique) {
+            let beside = self.beside.join(name(number));
+            if folders.may_have(&beside) {
+                add(PlaceKind::UserFiles, beside);
+            }
+        }
+        if self.access.reach.is_confined() {
+            return places;
+        }
+        // A running process may have its own `/tmp`, and another ID there.
+        let is_running = folders.may_have(&process_folder(pid));
+        if let Some(number) = is_running.then(|| namespace_pid(pid)).flatten() {
+            let folder = process_folder(pid).join("root/tmp");
+            add(PlaceKind::Process, folder.join(name(number)));
+        }
+        // Here, process IDs from containers would mean other processes.
+        let temporary = Path::new(TEMPORARY).join(name(pid.0));
+        if folders.may_have(&temporary) {
+            add(PlaceKind::Temporary, temporary);
+        }
+        places
+    }
+
+    fn open(&self, place: &Place, pid: Pid) -> Result<MappedFile, Diagnostic> {
+        let file = read_if(self.access.reach.open_named(&place.path, &place.path), |_| Ok(()))?;
+        if file.is_empty() {
+            return Err(Diagnostic::new(Issue::FileMissing));
+        }
+        if place.kind != PlaceKind::Named {
+            self.access.ownership.check(&file, pid)?;
+        }
+        let is_found = matches!(place.kind, PlaceKind::Process | PlaceKind::Temporary);
+        let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
+        let is_after =
+            |end: SystemTime| fs::metadata(&place.path).is_ok_and(|it| is_later(it.created(), end));
+        if is_found && end.is_some_and(is_after) {
+            return Err(Diagnostic::new(Issue::PerfMapMadeLater).with("pid", pid));
+        }
+        let born = self.born(pid).filter(|_| place.kind != PlaceKind::Named);
+        if born.is_some_and(|born| file.modified() + SLACK < born) {
+            return Err(Diagnostic::new(Issue::PerfMapOlder).with("pid", pid));
+        }
+        Ok(file)
+    }
+
+    /// Start time of a process; `None` if it started before the profile or the time is unknown.
+    fn born(&self, pid: Pid) -> Option<SystemTime> {
+        let processes = &self.profile_index.processes;
+        let since = processes.space(processes.space_at(pid, Time(0))?)?.since;
+        (since != Time(0)).then(|| self.wall_clock(since))?
+    }
+
+    /// Wall clock time at a time of the profile, if known.
+    fn wall_clock(&self, time: Time) -> Option<SystemTime> {
+        let clock = self.clock?;
+        let earlier = clock.profile_clock.saturating_sub(time.0);
+        let later = time.0.saturating_sub(clock.profile_clock);
+        let wall_clock = clock.wall_clock.checked_add(later)?.checked_sub(earlier)?;
+        UNIX_EPOCH.checked_add(Duration::from_nanos(wall_clock))
+    }
+
+    /// Notes which given files are not used, and why. Files in folders are noted only if another one was
+    /// preferred.
+    fn report_unused(&self, found: &mut FoundMaps) {
+        let used: BTreeMap<Pid, &Path> = found.maps.iter().map(|map| (map.pid, map.file.path())).collect();
+        let used_paths: BTreeSet<&Path> = used.values().copied().collect();
+        let reported: BTreeSet<&str> = found
+            .diagnostics
+            .iter()
+            .filter_map(|it| it.file.as_deref())
+            .collect();
+        let mut unused = Vec::new();
+        for given in &self.given {
+            let name = shown(&given.path);
+            let owners = given
+                .number
+                .map(|number| self.names.owners(number))
+                .unwrap_or_default();
+            if used_paths.contains(&*given.path) || reported.contains(&*name) {
+                continue;
+            }
+            let preferred = match &owners[..] {
+                [pid] => used.get(pid).map(|path| (pid, path)),
+                _ => None,
+            };
+            let reason = match (preferred, &owners[..]) {
+                (Some((pid, path)), _) => Diagnostic::new(Issue::PerfMapSuperseded)
+                    .with("pid", pid)
+                    .with("path", shown(path)),
+                _ if !given.is_named => continue,
+                (_, []) => Diagnostic::new(Issue::PerfMapWithoutPid),
+                (_, [pid]) if self.profile_index.processes.knows(*pid) => {
+                    Diagnostic::new(Issue::PerfMapEmpty)
+                }
+                (_, [pid]) => Diagnostic::new(Issue::PerfMapUnknownProcess).with("pid", pid),
+                _ => Diagnostic::new(Issue::PerfMapAmbiguous),
+            };
+            unused.push(reason.in_file_called(name));
+        }
+        found.diagnostics.append(&mut unused);
+    }
+}
+
+/// ID of a running process in its own PID namespace.
+fn namespace_pid(pid: Pid) -> Option<u32> {
+    let status = fs::read_to_string(process_folder(pid).join("status")).ok()?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NStgid:"))?;
+    numbers.split_whitespace().next_back()?.parse().ok()
+}

@@ -1,0 +1,77 @@
+//! Restriction of the files that may be opened for a profile.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::files::OpenFile;
+use crate::files::stdio::is_standard;
+use crate::files::within::open_within;
+use crate::load::options::LoadOptions;
+
+/// Opens files for a profile.
+///
+/// By default, these are all files that it names. For a profile from others ([`LoadOptions::confine`]), they are
+/// only those in its folder and below: otherwise, its author could choose any file that its reader may read.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// Folder of the profile, in the forms that recorded paths may have; `None` if any file may be opened.
+    folders: Option<Vec<PathBuf>>,
+}
+
+impl Reach {
+    /// Creates the restriction for the input.
+    pub fn of(options: &LoadOptions) -> Self {
+        let folders = options.confine.then(|| {
+            if is_standard(&options.input) {
+                return Vec::new();
+            }
+            let given = parent(&options.input);
+            let mut folders: Vec<PathBuf> = given.canonicalize().into_iter().collect();
+            folders.push(given.to_owned());
+            folders
+        });
+        Self { folders }
+    }
+
+    /// Whether only files in the profile's folder may be opened, and no running process may be examined.
+    pub fn is_confined(&self) -> bool {
+        self.folders.is_some()
+    }
+
+    /// Whether a path that is recorded in the profile, or made from such a path, may be opened.
+    pub fn has(&self, path: &Path) -> bool {
+        !self.is_confined() || self.split(path).is_some()
+    }
+
+    /// Opens a path that is recorded in the profile, or made from such a path. Fails for files out of reach.
+    pub fn open_recorded(&self, path: &Path) -> io::Result<OpenFile> {
+        match self.split(path) {
+            _ if !self.is_confined() => OpenFile::open(path),
+            Some((folder, inside)) => open_within(folder, inside),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Splits a path into an allowed folder and the rest.
+    fn split<'p>(&self, path: &'p Path) -> Option<(&Path, &'p Path)> {
+        let mut folders = self.folders.iter().flatten();
+        folders.find_map(|folder| Some((&**folder, path.strip_prefix(folder).ok()?)))
+    }
+
+    /// Opens a file that the user named, or one in a folder that the user named; `root` is the named path.
+    pub fn open_named(&self, root: &Path, path: &Path) -> io::Result<OpenFile> {
+        if !self.is_confined() {
+            return OpenFile::open(path);
+        }
+        match path.strip_prefix(root) {
+            Ok(inside) if !inside.as_os_str().is_empty() => open_within(root, inside),
+            _ => open_within(parent(path), Path::new(path.file_name().unwrap_or_default())),
+        }
+    }
+}
+
+/// Folder of a file.
+fn parent(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}

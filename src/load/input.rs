@@ -1,0 +1,294 @@
+//! Opening the input: a file, folder or pipe, whose records may be compressed or damaged.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::diagnostics::issues::RECORD_FIRST;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::search::{files_below, shown};
+use crate::files::spool::{CopyError, copy_if, spool_error};
+use crate::files::stdio::is_standard;
+use crate::files::{MappedFile, OpenFile, Spool};
+use crate::load::find::reach::Reach;
+use crate::load::options::{InputKind, LoadOptions};
+use crate::perf::record::Records;
+use crate::perf::record::resync::{self, Damage, WholeRecords};
+use crate::perf::{Profile, compression, header, merge};
+use crate::runtime::mono::packed;
+use crate::runtime::xray;
+use crate::tally::Tally;
+use crate::threads;
+
+/// The files of the input.
+#[derive(Debug)]
+pub struct Input {
+    /// Name for messages.
+    pub name: String,
+    /// Type of the input.
+    pub kind: InputKind,
+    /// File with the header, and usually all records.
+    pub main: Arc<MappedFile>,
+    /// More files with records, written by `perf record --threads`, sorted by the number in their names.
+    pub parts: Vec<MappedFile>,
+    /// Folders with a copy of the kernel's code, written by `perf record --kcore`.
+    pub kernel_copies: Vec<PathBuf>,
+}
+
+/// The records of a profile after they were repaired, decompressed and merged into one file.
+#[derive(Debug)]
+pub struct RewrittenRecords {
+    /// File with the records and nothing else.
+    pub file: MappedFile,
+    /// Records that were left out, by file.
+    pub faults: Vec<(PathBuf, Tally<Issue>)>,
+    /// Damaged bytes that were skipped, by file.
+    pub damage: Vec<(PathBuf, Damage)>,
+}
+
+/// Opens the input: a file, a folder or a stream.
+pub fn open(options: &LoadOptions) -> Result<Input, Diagnostic> {
+    let path = &options.input;
+    let error = |cause| input_error(path, cause);
+    if is_standard(path) {
+        let stdin = io::stdin();
+        let file = stdin.as_fd().try_clone_to_owned().map_err(error)?.into();
+        return Ok(Input::of_file(
+            open_stream(file, Path::new("standard input"))?,
+            options,
+        ));
+    }
+    let kind = fs::metadata(path).map_err(error)?.file_type();
+    if kind.is_dir() {
+        return match options.input_kind {
+            Some(InputKind::MonoLog) => open_first(options, packed::is_log),
+            Some(InputKind::XrayTrace) => open_first(options, xray::is_trace),
+            Some(InputKind::Profile) | None => open_folder(options),
+        };
+    }
+    let file = if kind.is_file() || options.confine {
+        open_file(path, options)?
+    } else {
+        // Opening a FIFO may block, which is right for a file that the user named.
+        open_stream(File::open(path).map_err(error)?, path)?
+    };
+    Ok(Input::of_file(file, options))
+}
+
+fn input_error(path: &Path, cause: io::Error) -> Diagnostic {
+    Diagnostic::cannot_read_named(path, &cause, RECORD_FIRST)
+}
+
+/// Opens the first wanted file in a folder. The others are opened with the logs or traces that options name.
+fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Input, Diagnostic> {
+    let (folder, reach) = (&options.input, Reach::of(options));
+    let files = files_below(folder, &mut Vec::new());
+    let mut files = files
+        .into_iter()
+        .filter_map(|path| reach.open_named(folder, &path).ok());
+    match files.find(|file| file.start().is_ok_and(|start| is_wanted(&start))) {
+        Some(file) => Ok(Input::of_file(
+            file.read().map_err(|cause| input_error(folder, cause))?,
+            options,
+        )),
+        None => Err(input_error(folder, io::ErrorKind::NotFound.into())),
+    }
+}
+
+fn open_file(path: &Path, options: &LoadOptions) -> Result<MappedFile, Diagnostic> {
+    let file = Reach::of(options)
+        .open_named(path, path)
+        .and_then(OpenFile::read)
+        .map_err(|cause| input_error(path, cause))?;
+    // perf has the same rule: whoever writes a profile chooses the files that its reader opens.
+    if !file.is_trusted() && !options.force {
+        return Err(Diagnostic::new(Issue::ProfileOwner).in_file(path));
+    }
+    Ok(file)
+}
+
+/// Reads a stream to its end: jitdumps are complete only after the recorded programs have exited.
+fn open_stream(file: File, path: &Path) -> Result<MappedFile, Diagnostic> {
+    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        let file = OpenFile::of(file, path).and_then(OpenFile::read);
+        return file.map_err(|cause| input_error(path, cause));
+    }
+    let mut spool = Spool::create().map_err(spool_error)?;
+    copy_if(file, &mut spool, may_be_input).map_err(|error| match error {
+        CopyError::Read(cause) => input_error(path, cause),
+        CopyError::Write(cause) => spool_error(cause),
+    })?;
+    spool.map(path).map_err(spool_error)
+}
+
+/// Whether a stream may be a profile, log or trace, by its first bytes. These suffice to reject others.
+fn may_be_input(start: &[u8]) -> bool {
+    header::is_profile(start) || packed::is_log(start) || xray::header::has_plausible_version(start)
+}
+
+fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
+    let path = &options.input;
+    let mut input = Input::of_file(open_file(&path.join("data"), options)?, options);
+    let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut parts = Vec::new();
+    for entry in entries.map_err(|cause| input_error(path, cause))? {
+        let name = entry.file_name();
+        if name.as_bytes().starts_with(b"kcore_dir") {
+            if options.confine && entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                let cause = io::Error::other("a symbolic link");
+                return Err(input_error(&entry.path(), cause));
+            }
+            input.kernel_copies.push(entry.path());
+        }
+        let number = name.to_str().and_then(|name| name.strip_prefix("data."));
+        if let Some(number) = number.and_then(|number| number.parse::<u32>().ok())
+            && fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file())
+        {
+            parts.push((number, entry.path()));
+        }
+    }
+    parts.sort();
+    input.kernel_copies.sort();
+    for (_, path) in parts {
+        input.parts.push(open_file(&path, options)?);
+    }
+    Ok(input)
+}
+
+impl Input {
+    fn of_file(main: MappedFile, options: &LoadOptions) -> Self {
+        // The options may name the type; otherwise, the content shows it.
+        let kind = options.input_kind.unwrap_or_else(|| match &main[..] {
+            file if packed::is_log(file) => InputKind::MonoLog,
+            file if xray::is_trace(file) => InputKind::XrayTrace,
+            _ => InputKind::Profile,
+        });
+        Self {
+            name: match is_standard(&options.input) {
+                true => "standard input".into(),
+                false => shown(&options.input),
+            },
+            kind,
+            main: Arc::new(main),
+            parts: Vec::new(),
+            kernel_copies: Vec::new(),
+        }
+    }
+
+    /// Returns the main file if the input is of this type.
+    pub fn main_if(&self, kind: InputKind) -> Option<&Arc<MappedFile>> {
+        (self.kind == kind).then_some(&self.main)
+    }
+
+    /// Returns all files, the main one first.
+    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+        std::iter::once(&*self.main).chain(&self.parts)
+    }
+
+    /// Fails if one of the files has become shorter since it was opened.
+    pub fn check(&self) -> Result<(), Diagnostic> {
+        match self.files().find(|file| file.has_shrunk()) {
+            Some(file) => Err(Diagnostic::new(Issue::ProfileShrunk).in_file(file.path())),
+            None => Ok(()),
+        }
+    }
+
+    /// Merges the records of all files into one stream: aligned, decompressed and without damage.
+    pub fn expand(&self, profile: &Profile<'_>) -> Result<RewrittenRecords, Diagnostic> {
+        let streams = std::iter::once(profile.data).chain(self.parts.iter().map(|part| &part[..]));
+        let streams: Vec<(&Path, &[u8])> = self.files().map(MappedFile::path).zip(streams).collect();
+        let plain = threads::map(&streams, |&(path, stream)| Plain::of(stream, profile, path));
+        let plain: io::Result<Vec<Plain<'_>>> = plain.into_iter().collect();
+        let mut plain = plain.map_err(spool_error)?;
+        let starts = std::iter::once(profile.data_offset).chain(std::iter::repeat(0));
+        let (mut faults, mut damage) = (Vec::new(), Vec::new());
+        for ((part, start), &(path, _)) in plain.iter_mut().zip(starts).zip(&streams) {
+            let found = std::mem::take(&mut part.faults);
+            faults.push((path.to_owned(), found.offset_by(start)));
+            damage.push((path.to_owned(), part.damage.offset_by(start)));
+        }
+        if let [Plain { file: Some(_), .. }] = plain[..]
+            && let Some(file) = plain.pop().and_then(|part| part.file)
+        {
+            return Ok(RewrittenRecords { file, faults, damage });
+        }
+        let parts: Vec<&[u8]> = plain.iter().map(Plain::bytes).collect();
+        let merged = || {
+            let mut spool = Spool::create()?;
+            merge::merge(&parts, &profile.attrs, profile.endian, &mut spool)?;
+            spool.map(self.main.path())
+        };
+        Ok(RewrittenRecords {
+            file: merged().map_err(spool_error)?,
+            faults,
+            damage,
+        })
+    }
+
+    /// Repairs records that were damaged inside compressed ones.
+    pub fn repair(&self, profile: &Profile<'_>) -> Result<RewrittenRecords, Diagnostic> {
+        let path = self.main.path();
+        let (file, damage) = repair(profile.whole_records(), path).map_err(spool_error)?;
+        Ok(RewrittenRecords {
+            file,
+            faults: Vec::new(),
+            damage: vec![(path.to_owned(), damage)],
+        })
+    }
+}
+
+fn repair(records: WholeRecords<'_>, path: &Path) -> io::Result<(MappedFile, Damage)> {
+    let mut spool = Spool::create()?;
+    let damage = resync::repair(records, &mut spool)?;
+    Ok((spool.map(path)?, damage))
+}
+
+/// The records of one file, decompressed and without damage.
+struct Plain<'a> {
+    stream: &'a [u8],
+    /// Rewritten records, if some were compressed, damaged or of sizes that readers reject.
+    file: Option<MappedFile>,
+    faults: Tally<Issue>,
+    damage: Damage,
+}
+
+impl<'a> Plain<'a> {
+    fn of(stream: &'a [u8], profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
+        let endian = profile.endian;
+        let records = WholeRecords::new(stream, &profile.attrs, endian);
+        let mut walk = records.clone();
+        let mut is_compressed = false;
+        let mut has_refused = false;
+        for record in walk.by_ref() {
+            is_compressed |= record.is_compressed();
+            has_refused |= resync::needs_repair(&record, &profile.attrs, endian);
+        }
+        let mut plain = Self {
+            stream,
+            file: None,
+            faults: Tally::default(),
+            damage: walk.damage(),
+        };
+        if has_refused || !plain.damage.is_empty() {
+            plain.file = Some(repair(records, path)?.0);
+        }
+        if is_compressed {
+            let mut spool = Spool::create()?;
+            let faults = compression::expand(Records::new(plain.bytes(), 0, endian), endian, &mut spool)?;
+            // Offsets in repaired records do not count skipped bytes.
+            plain.faults = faults.offset_by(plain.damage.bytes);
+            plain.file = Some(spool.map(path)?);
+        }
+        if let Some(offset) = walk.undecoded() {
+            plain.faults.add(Issue::ProfileRecordsCut, offset);
+        }
+        Ok(plain)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.file.as_deref().unwrap_or(self.stream)
+    }
+}

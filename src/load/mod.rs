@@ -1,0 +1,33 @@
+//! Loading of a recording: from paths to a profile with the code of its processes over time.
+//!
+//! ```text
+//! options ─► [input]: files ─► [profile]: records without damage, and their index
+//!               └─► [find]: jitdumps, perf maps, logs and traces ─► [sources]: code, on the profile's clock
+//!                              └─► [`crate::trace`]: events and call chains for the profile
+//! ```
+//!
+//! All commands that read a profile start with `recording::load`.
+
+mod buffers;
+mod clocks;
+mod conflicts;
+mod diagnostics;
+mod file_code;
+mod find;
+mod input;
+mod options;
+mod pid_resolver;
+mod profile;
+mod progress;
+mod recording;
+mod runtimes;
+mod sources;
+
+pub use crate::trace::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
+pub(crate) use buffers::Buffers;
+pub(crate) use conflicts::{file_number, refuse_input_as_output};
+pub(crate) use find::perf_maps::{UsedMap, symbol_of};
+pub use options::{InputKind, LoadOptions};
+pub use progress::Progress;
+pub(crate) use recording::{Recording, load};
+pub(crate) use sources::{Sources, UsedFile, function_of};

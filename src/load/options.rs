@@ -1,0 +1,39 @@
+//! Options for loading a recording.
+
+use std::path::PathBuf;
+
+use crate::trace::options::TraceOptions;
+
+/// What to load, for [`inject`](crate::inject::inject) and [`timeline`](crate::timeline::timeline).
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// Path of the profile, or of a log or trace to convert to a profile; `-` is standard input.
+    pub input: PathBuf,
+    /// Type of the input; `None` detects it by content.
+    pub input_kind: Option<InputKind>,
+    /// Files and folders with jitdumps, in addition to those that are found automatically.
+    pub jitdumps: Vec<PathBuf>,
+    /// Files and folders with perf maps, in addition to those that are found automatically.
+    pub perf_maps: Vec<PathBuf>,
+    /// Logs of Mono's profiler and XRay traces.
+    pub trace: TraceOptions,
+    /// Nanoseconds to add to runtime times to get profile times, if known. Cycle counts are always converted
+    /// as the profile specifies.
+    pub clock_offset: Option<i64>,
+    /// Whether to read a profile and runtime files that belong to other users.
+    pub force: bool,
+    /// Whether to open files only in the folder of the profile and below, and to follow no symbolic links to
+    /// runtime files. Running processes and `/tmp` are not searched then.
+    pub confine: bool,
+}
+
+/// Type of the input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InputKind {
+    /// Profile.
+    Profile,
+    /// Log of Mono's profiler, which is converted to a profile.
+    MonoLog,
+    /// XRay trace, which is converted to a profile.
+    XrayTrace,
+}

@@ -1,0 +1,103 @@
+//! Reading of the profile: its records, complete and without damage, and their index.
+
+use crate::code::process::{AddressSpace, Processes};
+use crate::code::profile_index::{IndexedProfile, ProfileIndex};
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::Packing;
+use crate::load::buffers::{Buffers, keep};
+use crate::load::input::Input;
+use crate::perf::Profile;
+use crate::runtime::jitdump::marker;
+
+/// Parses and indexes the profile of the input. The index of the input shows whether records have to be
+/// decompressed, merged or repaired. If so, all later steps use the new records, which `buffers` keep.
+pub fn read<'a>(input: &'a Input, buffers: &'a Buffers) -> Result<IndexedProfile<'a>, Diagnostic> {
+    let path = input.main.path();
+    if let Some(packing) = Packing::of(&input.main) {
+        let packed = Diagnostic::new(Issue::ProfilePacked).in_file(path);
+        return Err(packed.with("program", packing.program()));
+    }
+    let profile = Profile::parse(&input.main).map_err(|error| error.in_file(path))?;
+    let mut recorded = IndexedProfile::new(profile, marker::dump_path);
+    if recorded.index.has_compressed || is_damaged(&recorded.index) || !input.parts.is_empty() {
+        let expanded = keep(&buffers.expanded, input.expand(&recorded.profile)?);
+        recorded = IndexedProfile::new(recorded.profile.with_records(&expanded.file), marker::dump_path);
+    }
+    if is_damaged(&recorded.index) {
+        let repaired = keep(&buffers.repaired, input.repair(&recorded.profile)?);
+        recorded = IndexedProfile::new(recorded.profile.with_records(&repaired.file), marker::dump_path);
+    }
+    if is_remapped(&recorded.index.processes) {
+        return Err(Diagnostic::new(Issue::ProfileRemapped).in_file(path));
+    }
+    Ok(recorded)
+}
+
+/// Whether there are records that readers reject, or that make them lose the boundaries of records.
+fn is_damaged(index: &ProfileIndex) -> bool {
+    index.has_damage || index.has_refused
+}
+
+/// Whether `perf inject --aslr` (perf 7.3) wrote the profile.
+///
+/// Its output has no mark, but each process gets new addresses from 2 MiB on, without gaps (`user_space_start` in
+/// tools/perf/util/aslr.c). Processes of 64-bit machines have their stack, libraries and vDSO much higher. Some
+/// addresses wrap around below 0 (those of files mapped at several addresses, such as Java's class archive).
+/// `testdata/cpython313-dwarf/aslr.data` is such a profile.
+fn is_remapped(processes: &Processes) -> bool {
+    const FIRST: u64 = 0x20_0000;
+    /// Addresses of libraries on 64-bit machines: RISC-V's Sv39 has the smallest address spaces, of 256 GiB.
+    const LIBRARIES: std::ops::Range<u64> = 1 << 37..1 << 63;
+    let mut first_maps = processes.iter().filter_map(|(id, space)| {
+        let (first, _) = processes.spaces_of(space.pid).next()?;
+        let maps = processes.spaces_of(space.pid).flat_map(|(_, space)| &space.maps);
+        // Only for the first address space of each process.
+        maps.take(if first == id { 1 } else { 0 }).next()
+    });
+    let starts = |space: &AddressSpace| {
+        space
+            .maps
+            .iter()
+            .any(|map| LIBRARIES.contains(&map.range.start.0))
+    };
+    first_maps.next().is_some_and(|map| map.range.start.0 == FIRST)
+        && first_maps.all(|map| map.range.start.0 == FIRST)
+        && !processes.spaces().iter().any(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::process::{Map, ProcessEvent};
+    use crate::perf::event::Backing;
+    use crate::units::{Address, AddressRange, Pid, Time};
+
+    fn is_remapped_with(starts: &[(u32, u64)]) -> bool {
+        let maps = starts.iter().map(|&(pid, start)| {
+            let map = Map {
+                time: Time(1),
+                range: AddressRange::new(Address(start), 0x1000).unwrap(),
+                backing: Backing::File,
+                record: 0,
+            };
+            ProcessEvent::Map(Pid(pid), map)
+        });
+        is_remapped(&Processes::new(maps.collect()))
+    }
+
+    #[test]
+    fn ordinary_address_spaces_are_not_taken_for_replaced_ones() {
+        const FIRST: u64 = 0x20_0000;
+        assert!(is_remapped_with(&[(1, FIRST), (1, FIRST + 0x2000), (2, FIRST)]));
+        assert!(!is_remapped_with(&[]));
+        // lld links programs to the same address, but their libraries are elsewhere.
+        assert!(!is_remapped_with(&[(1, FIRST), (1, 0x7fff_f7fc_1000)]));
+        assert!(!is_remapped_with(&[(1, FIRST), (2, 0x40_0000)]));
+        assert!(!is_remapped_with(&[
+            (1, FIRST),
+            (1, FIRST + 0x2000),
+            (2, FIRST),
+            (2, 0x3f_f7fc_1000)
+        ]));
+    }
+}

@@ -1,0 +1,208 @@
+//! A profile with the code of its processes.
+
+use std::path::{Path, PathBuf};
+
+use crate::code::profile_index::IndexedProfile;
+use crate::code::selection::Selector;
+use crate::code::timeline::Timeline;
+use crate::diagnostics::Diagnostic;
+use crate::files::MappedFile;
+use crate::load::buffers::{Buffers, keep};
+use crate::load::file_code;
+use crate::load::find::access::Access;
+use crate::load::find::logs::{open_logs, open_traces};
+use crate::load::find::perf_maps::{FoundMaps, UsedMap};
+use crate::load::find::{jitdumps, perf_maps};
+use crate::load::input::{self, Input};
+use crate::load::options::{InputKind, LoadOptions};
+use crate::load::profile;
+use crate::load::progress::Progress;
+use crate::load::sources::{Sources, machine_of};
+use crate::machine::Machine;
+use crate::runtime::jitdump::marker;
+use crate::tally::Tally;
+use crate::trace::aux_logs::AuxLogs;
+use crate::trace::{mono, xray};
+
+/// A profile with the code of its processes over time.
+#[derive(Debug)]
+pub struct Recording<'a> {
+    /// Files of the input.
+    pub input: &'a Input,
+    /// Buffers that the recording borrows from.
+    pub buffers: &'a Buffers,
+    /// The profile, with events and call chains from logs and traces.
+    pub profile: IndexedProfile<'a>,
+    /// Logs of Mono's profiler and XRay traces.
+    pub aux_logs: AuxLogs<'a>,
+    /// Runtime files with code.
+    pub sources: Sources<'a>,
+    /// Perf maps that were found.
+    pub found_maps: &'a FoundMaps,
+    /// Contents of the perf maps in use.
+    pub maps: Vec<UsedMap<'a>>,
+    /// Code of all processes over time.
+    pub timeline: Timeline,
+    /// Number of loads left to the symbols of the mapped files that contain them, so that stacks can be
+    /// unwound.
+    pub loads_in_files: u64,
+}
+
+/// Reads a profile, or makes one from logs and traces, and reads its runtime files. `buffers` must be empty.
+///
+/// The records are walked once for the index, and again after each step that rewrites them: decompression, merging
+/// and repair of damaged ones; call chains and events from logs and traces. Clocks without a fixed relation take one
+/// more walk, over the samples.
+pub fn load<'a>(
+    options: &LoadOptions,
+    buffers: &'a Buffers,
+    progress: &mut dyn Progress,
+) -> Result<Recording<'a>, Diagnostic> {
+    let input = keep(&buffers.input, input::open(options)?);
+    progress.input_ended();
+    let access = Access::new(options, input.main.owner());
+    let recorded = match input.kind {
+        InputKind::Profile => Some(profile::read(input, buffers)?),
+        InputKind::MonoLog | InputKind::XrayTrace => None,
+    };
+    let processes = recorded.as_ref().map(|recorded| &recorded.index.processes);
+    let logs = keep(
+        &buffers.logs,
+        open_logs(&options.trace, input, processes, &access)?,
+    );
+    let traces = keep(&buffers.traces, open_traces(&options.trace, input, &access)?);
+    let mut aux_logs = AuxLogs {
+        logs: mono::read(&logs.logs, logs.core.as_ref(), logs.diagnostics.clone())?,
+        traces: xray::read(
+            &options.trace,
+            options.clock_offset,
+            &traces.files,
+            traces.binary.as_ref(),
+            recorded.as_ref(),
+        )?,
+        losses: Tally::default(),
+        diagnostics: traces.diagnostics.clone(),
+    };
+    let (profile, mut sources) = match recorded {
+        Some(recorded) => add_logs(options, &access, recorded, &mut aux_logs, buffers)?,
+        None => make_profile(options, &access, &mut aux_logs, buffers)?,
+    };
+    sources.add_traces(&profile, &aux_logs.traces);
+    let mut events = sources.events(&profile.index);
+    let loads_in_files = match profile.profile.attrs.copies_stacks() {
+        true => file_code::remove(&profile.index.processes, &mut events),
+        false => 0,
+    };
+    let mut timeline = Timeline::new(&profile.index.processes, events);
+    let dumps = buffers.dumps.get().map_or(&[][..], |found| &found.dumps);
+    let found_maps = keep(&buffers.maps, perf_maps::find(&profile, dumps, options, &access)?);
+    let maps = perf_maps::read(found_maps);
+    let tables = maps.iter().map(UsedMap::table).collect();
+    timeline.add_symbols(&profile.index.processes, &profile.index.injected, tables);
+    Ok(Recording {
+        input,
+        buffers,
+        profile,
+        aux_logs,
+        sources,
+        found_maps,
+        maps,
+        timeline,
+        loads_in_files,
+    })
+}
+
+/// Reads the runtime files of a recorded profile, and adds the events and call chains of logs and traces to it.
+fn add_logs<'a>(
+    options: &LoadOptions,
+    access: &Access,
+    recorded: IndexedProfile<'a>,
+    aux_logs: &mut AuxLogs<'a>,
+    buffers: &'a Buffers,
+) -> Result<(IndexedProfile<'a>, Sources<'a>), Diagnostic> {
+    let dumps = keep(&buffers.dumps, jitdumps::find(&recorded, options, access)?);
+    let has_events = aux_logs.has_events(&options.trace);
+    let has_stacks = aux_logs.has_stacks(&options.trace);
+    let is_complete = !has_events && !has_stacks;
+    let core = aux_logs.logs.core.filter(|_| is_complete);
+    let mut sources = Sources::read(&recorded, dumps, &aux_logs.logs, core, options.clock_offset);
+    if is_complete {
+        return Ok((recorded, sources));
+    }
+    aux_logs.prepare(Some(&recorded), &sources.log_alignments());
+    let mut profile = recorded.profile;
+    if has_stacks {
+        let spliced = keep(
+            &buffers.spliced,
+            aux_logs.splice_stacks(&options.trace, &profile)?,
+        );
+        profile = profile.with_records(spliced);
+    }
+    if has_events {
+        let made = aux_logs.make_events(&options.trace, Some(&profile))?;
+        profile = keep(&buffers.synthesized, made).profile();
+    }
+    let profile = IndexedProfile::new(profile, marker::dump_path);
+    sources.update_logs(&profile, &aux_logs.logs);
+    Ok((profile, sources))
+}
+
+/// Makes a profile of logs and traces alone, and reads the runtime files of its processes.
+fn make_profile<'a>(
+    options: &LoadOptions,
+    access: &Access,
+    aux_logs: &mut AuxLogs<'a>,
+    buffers: &'a Buffers,
+) -> Result<(IndexedProfile<'a>, Sources<'a>), Diagnostic> {
+    aux_logs.prepare(None, &[]);
+    let made = aux_logs.make_events(&options.trace, None)?;
+    let made = keep(&buffers.synthesized, made);
+    let profile = IndexedProfile::new(made.profile(), marker::dump_path);
+    let dumps = keep(&buffers.dumps, jitdumps::find(&profile, options, access)?);
+    let logs = &aux_logs.logs;
+    let sources = Sources::read(&profile, dumps, logs, logs.core, options.clock_offset);
+    Ok((profile, sources))
+}
+
+impl Recording<'_> {
+    /// Returns all files that were read.
+    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+        let dumps = self
+            .buffers
+            .dumps
+            .get()
+            .into_iter()
+            .flat_map(|found| &found.dumps);
+        let maps = self.found_maps.maps.iter().map(|map| &map.file);
+        let files = self.input.files().chain(dumps.map(|dump| &*dump.file));
+        files.chain(maps).chain(self.aux_logs.files())
+    }
+
+    /// Returns the jitdumps and perf maps that the user named, used or not, including those in folders.
+    pub fn named_paths(&self) -> impl Iterator<Item = &Path> {
+        let dumps = self
+            .buffers
+            .dumps
+            .get()
+            .into_iter()
+            .flat_map(|found| &found.given);
+        dumps.chain(&self.found_maps.given).map(PathBuf::as_path)
+    }
+
+    /// Returns the machine that the profile was recorded on.
+    pub fn machine(&self) -> Machine {
+        machine_of(&self.profile)
+    }
+
+    /// Returns the selector of code in samples, with the state of the jitdumps of each address space.
+    pub fn selector(&self) -> Selector<'_> {
+        let IndexedProfile { profile, index } = &self.profile;
+        Selector {
+            profile,
+            processes: &index.processes,
+            timeline: &self.timeline,
+            dumps: self.sources.states(&index.processes),
+            doubts: self.sources.doubts(index.times),
+        }
+    }
+}

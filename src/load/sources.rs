@@ -1,0 +1,359 @@
+//! Runtime files in use, and their code events in a profile's processes and on its clock.
+
+use std::sync::Arc;
+
+use crate::code::clock::{Alignment, RuntimeClock};
+use crate::code::live_code::{LiveCode, RuntimeEvent};
+use crate::code::process::{AddressSpace, Processes};
+use crate::code::profile_index::{IndexedProfile, ProfileIndex};
+use crate::code::selection::{Doubts, DumpState};
+use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::MappedFile;
+use crate::hash::{HashMap, HashSet};
+use crate::load::clocks::Clocks;
+use crate::load::find::jitdumps::{FoundDumps, FoundFile};
+use crate::load::pid_resolver::PidResolver;
+use crate::machine::Machine;
+use crate::runtime::jitdump::Dump;
+use crate::runtime::named_code::SymbolOnlyCode;
+use crate::runtime::{CodeEvent, CodeFile, FunctionView};
+use crate::trace::mono::memory::Memory;
+use crate::trace::mono::{Logs, ReadLog};
+use crate::trace::xray::Traces;
+use crate::units::{Pid, Time};
+
+/// A runtime file in use.
+#[derive(Debug)]
+pub struct UsedFile<'a> {
+    /// The file and its processes.
+    pub found: FoundFile,
+    /// Functions and code events of the file.
+    pub code: CodeFile<'a>,
+    /// Conversion of its times to profile times.
+    pub alignment: Alignment,
+    /// Number of events whose process is ambiguous.
+    pub ownerless: u64,
+    /// Number of events not copied to processes that shared the file before the profile began: there are too
+    /// many.
+    pub uncopied: u64,
+}
+
+/// All runtime files of a profile's processes.
+#[derive(Debug, Default)]
+pub struct Sources<'a> {
+    /// Files in use: jitdumps, logs of Mono's profiler, and XRay traces.
+    pub used: Vec<UsedFile<'a>>,
+    /// Index of each log in `used`; `None` if it is not used.
+    logs: Vec<Option<usize>>,
+    /// Processes whose jitdump is missing or unusable.
+    unusable: Vec<Pid>,
+    /// What to report of the files as a whole.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> Sources<'a> {
+    /// Reads the runtime files that were found, and aligns their clocks with that of `profile`: all files at once,
+    /// by the files, the maps of the processes and the samples. The profile must not have any events of logs or
+    /// traces yet, because samples made from them are no evidence. `core` supplies code bytes of logs.
+    pub fn read(
+        profile: &IndexedProfile<'_>,
+        found: &'a FoundDumps,
+        logs: &Logs<'a>,
+        core: Option<&Memory>,
+        clock_offset: Option<i64>,
+    ) -> Self {
+        let mut sources = Self {
+            diagnostics: found.diagnostics.clone(),
+            ..Self::default()
+        };
+        sources.add_missing(&found.missing);
+        let machine = machine_of(profile);
+        let mut clocks = Clocks::of(profile, clock_offset);
+        for dump in &found.dumps {
+            match read_dump(dump, machine, &mut clocks) {
+                Ok(used) => sources.used.push(used),
+                Err(error) => {
+                    sources.unusable.extend(&dump.pids);
+                    sources
+                        .diagnostics
+                        .push(error.in_file(dump.file.path()).as_unused());
+                }
+            }
+        }
+        for log in &logs.all {
+            sources.add_log(log, core, profile, &mut clocks);
+        }
+        sources.settle(profile, &clocks);
+        sources
+    }
+
+    /// Returns the alignment of each log that is used.
+    pub fn log_alignments(&self) -> Vec<Option<Alignment>> {
+        let logs = self.logs.iter();
+        logs.map(|&used| Some(self.used.get(used?)?.alignment)).collect()
+    }
+
+    /// Reads the code of logs again, once events and call chains were made from them: these add synthetic symbols,
+    /// and functions that were called before the log mentions them.
+    pub fn update_logs(&mut self, profile: &IndexedProfile<'_>, logs: &Logs<'a>) {
+        for (log, used) in logs.all.iter().zip(std::mem::take(&mut self.logs)) {
+            let code = self.code_of(log, logs.core, profile);
+            if let Some(used) = used.and_then(|used| self.used.get_mut(used)) {
+                used.code = CodeFile::Named(code);
+            }
+        }
+    }
+
+    /// Adds functions of traces that have no code, as symbols that are never unloaded.
+    pub fn add_traces(&mut self, profile: &IndexedProfile<'_>, traces: &Traces<'_>) {
+        let code = traces.code(machine_of(profile));
+        let used = code.map(|(file, pid, code)| UsedFile::of_process(file, pid, code, Alignment::Same));
+        self.used.extend(used);
+    }
+
+    /// Reads the code of a log of Mono's profiler.
+    fn code_of(
+        &mut self,
+        log: &ReadLog<'a>,
+        core: Option<&Memory>,
+        profile: &IndexedProfile<'_>,
+    ) -> SymbolOnlyCode<'a> {
+        let code = log.code(&profile.index.processes, core, machine_of(profile));
+        if let Some(core) = core.filter(|_| !code.is_empty() && !code.has_code()) {
+            let without = Diagnostic::new(Issue::CoreWithoutCode).in_file(core.path());
+            self.diagnostics.push(without.with("log", log.name()));
+        }
+        code
+    }
+
+    fn add_log(
+        &mut self,
+        log: &ReadLog<'a>,
+        core: Option<&Memory>,
+        profile: &IndexedProfile<'_>,
+        clocks: &mut Clocks<'_>,
+    ) {
+        let code = self.code_of(log, core, profile);
+        let mut used = UsedFile::of_process(log.file, log.pid, code, Alignment::Same);
+        let (first, last) = log.index.times.unwrap_or_default();
+        let own_clock = RuntimeClock {
+            born: None,
+            distance_by_maps: None,
+            counts_cycles: false,
+            made: log.log.header().startup_ns.unwrap_or(first.0),
+            first,
+            last,
+        };
+        let index = match clocks.align(&used.found, &used.code, own_clock) {
+            Ok(alignment) => {
+                used.alignment = alignment;
+                self.used.push(used);
+                Some(self.used.len().saturating_sub(1))
+            }
+            Err(error) => {
+                let unused = error.in_file_called(log.name()).as_unused();
+                self.diagnostics.push(unused);
+                None
+            }
+        };
+        self.logs.push(index);
+    }
+}
+
+/// Machine that a profile was recorded on.
+pub fn machine_of(IndexedProfile { profile, .. }: &IndexedProfile<'_>) -> Machine {
+    Machine::of_profile(profile.architecture(), profile.endian)
+}
+
+fn read_dump<'a>(
+    found: &'a FoundFile,
+    machine: Machine,
+    clocks: &mut Clocks<'_>,
+) -> Result<UsedFile<'a>, Diagnostic> {
+    let dump = Dump::parse(&found.file, machine)?;
+    let own_clock = RuntimeClock {
+        born: None,
+        distance_by_maps: None,
+        counts_cycles: dump.header().counts_cycles(),
+        made: dump.header().time,
+        first: dump.first_time().unwrap_or_default(),
+        last: dump.events().last().map(|event| event.time).unwrap_or_default(),
+    };
+    let code = CodeFile::Jitdump(dump);
+    Ok(UsedFile {
+        alignment: clocks.align(found, &code, own_clock)?,
+        found: found.clone(),
+        code,
+        ownerless: 0,
+        uncopied: 0,
+    })
+}
+
+/// Maximum number of loads to copy to processes that had a dump mapped before the profile began. A server
+/// with 200 processes and 10,000 functions needs that many.
+const MAX_COPIES: usize = 1 << 21;
+
+impl<'a> Sources<'a> {
+    /// Adds warnings about processes with missing jitdumps: the first ones individually.
+    fn add_missing(&mut self, missing: &[(Pid, Diagnostic)]) {
+        /// More than that are missing only where a whole machine was recorded.
+        const MAX_LISTED: usize = 10;
+        self.unusable.extend(missing.iter().map(|&(pid, _)| pid));
+        let (listed, rest) = missing.split_at(missing.len().min(MAX_LISTED));
+        self.diagnostics
+            .extend(listed.iter().map(|(_, missing)| missing.clone()));
+        if !rest.is_empty() {
+            let more = Diagnostic::new(Issue::MoreDumpsMissing);
+            self.diagnostics.push(more.times(rest.len() as u64));
+        }
+    }
+
+    /// Returns the state of the jitdumps for each address space.
+    pub fn states(&self, processes: &Processes) -> Vec<DumpState> {
+        let mut by_pid: HashMap<Pid, DumpState> = HashMap::default();
+        by_pid.extend(self.unusable.iter().map(|&pid| (pid, DumpState::Unusable)));
+        let used = self.used.iter().flat_map(|used| &used.found.pids);
+        by_pid.extend(used.map(|&pid| (pid, DumpState::Read)));
+        let own = |space: &AddressSpace| by_pid.get(&space.pid).copied().unwrap_or_default();
+        let states = processes.iter().map(|(id, space)| {
+            let inherited = processes.all_ancestors(id).map(|(_, ancestor)| own(ancestor));
+            inherited.fold(own(space), DumpState::max)
+        });
+        states.collect()
+    }
+
+    /// Determines clock offsets that the files alone leave open, using the samples in their code.
+    fn settle(&mut self, IndexedProfile { profile, index }: &IndexedProfile<'_>, clocks: &Clocks<'_>) {
+        if !self.used.iter().any(|used| used.alignment.is_estimate()) {
+            return;
+        }
+        let processes = &index.processes;
+        let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
+        let mut events = Vec::new();
+        for (file, used) in (0u32..).zip(&self.used) {
+            if used.alignment.is_estimate() {
+                used.add_runtime_events(file, &owners, processes, &mut events);
+            }
+        }
+        let windows = LiveCode::new(events).windows(profile, processes);
+        let alignments = self.used.iter_mut().map(|used| &mut used.alignment);
+        let mut alignments: Vec<(u32, &mut Alignment)> = (0u32..).zip(alignments).collect();
+        Alignment::settle(&mut alignments, &clocks.profile, &windows);
+    }
+
+    /// Returns how certain the times of code are, for a profile with records from `span`.
+    pub fn doubts(&self, span: Option<(Time, Time)>) -> Doubts {
+        Doubts {
+            of_files: self.used.iter().map(|used| used.alignment.doubt()).collect(),
+            span,
+        }
+    }
+
+    /// Returns the code events of all files, with the address spaces and times of the profile.
+    pub fn events(&mut self, index: &ProfileIndex) -> Vec<PlacedEvent> {
+        let processes = &index.processes;
+        let (start, _) = index.times.unwrap_or_default();
+        let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
+        let mut events = Vec::new();
+        let mut copies_left = MAX_COPIES;
+        let earlier_copies = processes.earlier_copies();
+        for (file, used) in (0u32..).zip(&mut self.used) {
+            let header_pid = used.code.pid();
+            let owner_of = |pid| owners.of(&used.found, header_pid, pid, processes);
+            let creator = owner_of(header_pid);
+            let with_dump: HashSet<Pid> = used.found.pids_before.iter().copied().collect();
+            let others = creator.and_then(|pid| earlier_copies.get(&pid));
+            let others = others.map_or(&[][..], Vec::as_slice);
+            let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
+            (used.ownerless, used.uncopied) = (0, 0);
+            for event in used.code.events() {
+                let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
+                let Some(pid) = owner else {
+                    used.ownerless += 1;
+                    continue;
+                };
+                events.extend(used.place(file, event, pid, processes));
+                // Processes that were forked before the profile began have the code that existed then. These
+                // are the processes that have the dump mapped, and those whose maps show that they are
+                // copies.
+                if owner == creator && used.alignment.time(event.time) <= start {
+                    let count = with_dump.len().saturating_add(others.len());
+                    let Some(left) = copies_left.checked_sub(count) else {
+                        used.uncopied += 1;
+                        continue;
+                    };
+                    copies_left = left;
+                    let others = others.iter().filter(|other| !with_dump.contains(other));
+                    let copies = used.found.pids_before.iter().chain(others);
+                    let copies = copies.filter(|&&other| other != pid);
+                    events.extend(copies.filter_map(|&other| used.place(file, event, other, processes)));
+                }
+            }
+        }
+        events
+    }
+}
+
+/// Returns a function of one of `files`.
+pub fn function_of<'f>(files: &'f [UsedFile<'_>], id: FunctionId) -> Option<FunctionView<'f>> {
+    files.get(id.file as usize)?.code.function(id.function)
+}
+
+impl<'a> UsedFile<'a> {
+    /// Creates the entry of a log or trace of one process.
+    fn of_process(file: &Arc<MappedFile>, pid: Pid, code: SymbolOnlyCode<'a>, alignment: Alignment) -> Self {
+        Self {
+            found: FoundFile::of_process(file.clone(), pid),
+            code: CodeFile::Named(code),
+            alignment,
+            ownerless: 0,
+            uncopied: 0,
+        }
+    }
+
+    /// Adds the code events of a file, on the clock of its runtime.
+    fn add_runtime_events(
+        &self,
+        file: u32,
+        owners: &PidResolver,
+        processes: &Processes,
+        events: &mut Vec<RuntimeEvent>,
+    ) {
+        let header_pid = self.code.pid();
+        let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
+        for event in self.code.events() {
+            let owner_of = |pid| owners.of(&self.found, header_pid, pid, processes);
+            let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
+            let placed = self
+                .code
+                .range(event.function)
+                .and_then(|loaded_at| ranges(event, loaded_at));
+            if let (Some(pid), Some((range, left))) = (owner, placed) {
+                events.push(RuntimeEvent {
+                    file,
+                    pid,
+                    time: event.time,
+                    range,
+                    left,
+                });
+            }
+        }
+    }
+
+    fn place(&self, file: u32, event: &CodeEvent, pid: Pid, processes: &Processes) -> Option<PlacedEvent> {
+        let time = self.alignment.time(event.time);
+        let space = processes.space_at(pid, time)?;
+        let loaded_at = self.code.range(event.function)?;
+        // A FORK or exec record starts an address space. A reader drops earlier maps there, so code comes
+        // after it.
+        let since = processes.space(space)?.since;
+        let earliest = Time(since.0.saturating_add(1));
+        let time = time.clamp(earliest, Time::LAST.max(earliest));
+        let function = FunctionId {
+            file,
+            function: event.function,
+        };
+        PlacedEvent::new(event, function, loaded_at, space, time)
+    }
+}

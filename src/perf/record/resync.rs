@@ -1,0 +1,399 @@
+//! Skips damage in a profile and finds the next intact records.
+//!
+//! Records have no magic number, and only their sizes lead from one to the next. After a wrong size, a reader
+//! that trusts it reads garbage, or nothing. Each record is therefore validated. If it is invalid, reading
+//! resumes at the first byte from which records follow that pass all checks
+//! ([`crate::perf::record::validation`]). That can be any byte, since bytes may be missing or extra. It can be
+//! inside the previous record too: a record that lost bytes extends into the next ones.
+//!
+//! Limits: wrong values in fields that are not checked go unnoticed. Up to three intact records between two
+//! damaged ones are skipped, because they are too few to be recognized.
+//!
+//! Each byte is tried as the start of a record at most twice, inside a record and after it, and each try is
+//! bounded. Reading thus takes linear time for any file.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use crate::bytes::ByteOrder;
+use crate::perf::attr::Attrs;
+use crate::perf::record::validation::RecordValidator;
+use crate::perf::record::{HEADER_SIZE, Record, Records};
+use crate::units::Time;
+
+/// Skipped bytes between records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Damage {
+    /// Number of damaged areas.
+    pub places: u64,
+    /// Offset of the first damaged area, in bytes from the first record.
+    pub first_offset: u64,
+    /// Total number of skipped bytes.
+    pub bytes: u64,
+}
+
+impl Damage {
+    /// Whether no bytes were skipped.
+    pub fn is_empty(&self) -> bool {
+        self.places == 0
+    }
+
+    /// Returns the same damage with `distance` bytes added to its offset.
+    pub fn offset_by(mut self, distance: u64) -> Self {
+        self.first_offset = self.first_offset.saturating_add(distance);
+        self
+    }
+
+    fn add(&mut self, start: u64, end: u64) {
+        if self.is_empty() {
+            self.first_offset = start;
+        }
+        self.places = self.places.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(end.saturating_sub(start));
+    }
+}
+
+/// Iterates over records in file order and skips damaged ones.
+#[derive(Clone, Debug)]
+pub struct WholeRecords<'a> {
+    validator: RecordValidator<'a>,
+    records: Records<'a>,
+    /// A possible record and all bytes from its start. What follows may show that it is damaged.
+    held: Option<(Record<'a>, &'a [u8])>,
+    /// Time of the last record that has one.
+    last: Option<Time>,
+    has_ended: bool,
+    damage: Damage,
+}
+
+impl<'a> WholeRecords<'a> {
+    /// Iterates over `data`, the records of events `attrs`.
+    pub fn new(data: &'a [u8], attrs: &'a Attrs, endian: ByteOrder) -> Self {
+        Self {
+            validator: RecordValidator { attrs, endian },
+            records: Records::new(data, 0, endian),
+            held: None,
+            last: None,
+            has_ended: false,
+            damage: Damage::default(),
+        }
+    }
+
+    /// Returns the bytes skipped so far.
+    pub fn damage(&self) -> Damage {
+        self.damage
+    }
+
+    /// After the iteration: the offset of the end of the records, in bytes from the first one, if other bytes
+    /// follow. `None` if the records reach the end.
+    pub fn undecoded(&self) -> Option<u64> {
+        self.records.undecoded().map(|(offset, _)| offset)
+    }
+
+    /// Reads the next record if it is valid.
+    fn read(&mut self) -> Option<(Record<'a>, &'a [u8])> {
+        let (_, data) = self.records.undecoded()?;
+        let before = self.records.clone();
+        if let Some(record) = self.records.next()
+            && self.validator.is_record(&record, data, self.last)
+        {
+            return Some((record, data));
+        }
+        self.records = before;
+        None
+    }
+
+    /// Continues at the next of `places` in `data` where records start. `offset` is that of `data`, in bytes
+    /// from the first record. Returns whether there is one.
+    fn resync(&mut self, offset: u64, data: &'a [u8], mut places: Range<usize>) -> bool {
+        let starts_at = |at: &usize| {
+            let rest = data.get(*at..).unwrap_or_default();
+            self.validator.starts_at(rest, self.last)
+        };
+        let Some(distance) = places.find(starts_at) else {
+            return false;
+        };
+        let start = offset.saturating_add(distance as u64);
+        self.damage.add(offset, start);
+        let rest = data.get(distance..).unwrap_or_default();
+        self.records = Records::new(rest, start, self.validator.endian);
+        true
+    }
+
+    /// Whether a record before damage has lost bytes, so that other records start inside it. If so, reading
+    /// continues there.
+    fn is_torn(&mut self, record: &Record<'a>, data: &'a [u8]) -> bool {
+        let size = usize::try_from(record.len()).unwrap_or(usize::MAX);
+        self.resync(record.offset, data, HEADER_SIZE..size)
+    }
+}
+
+impl<'a> Iterator for WholeRecords<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        while !self.has_ended {
+            let next = self.read();
+            let rest = self.records.undecoded();
+            let is_followed = next.is_some() || rest.is_none();
+            let held = std::mem::replace(&mut self.held, next);
+            if let Some((record, data)) = held {
+                if is_followed || !self.is_torn(&record, data) {
+                    self.last = self.validator.time_of(&record).or(self.last);
+                    return Some(record);
+                }
+            } else if let (None, Some((offset, data))) = (next, rest) {
+                self.has_ended = !self.resync(offset, data, 1..data.len());
+            } else {
+                self.has_ended = next.is_none();
+            }
+        }
+        None
+    }
+}
+
+/// Whether readers reject an intact record unless [`repair`] rewrites it.
+pub fn needs_repair(record: &Record<'_>, attrs: &Attrs, endian: ByteOrder) -> bool {
+    record.is_misaligned() || attrs.missing_trailer(record, endian).is_some()
+}
+
+/// Writes the intact records, with sizes that readers accept. Returns the skipped bytes.
+pub fn repair(mut records: WholeRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
+    let RecordValidator { attrs, endian } = records.validator;
+    let mut repaired = Vec::new();
+    for record in records.by_ref() {
+        repaired.clear();
+        if let Some(size) = attrs.missing_trailer(&record, endian) {
+            record.write_with_trailer(&mut repaired, endian, size);
+        } else if record.is_misaligned() {
+            record.write_aligned(&mut repaired, endian);
+        } else {
+            out.write_all(record.bytes)?;
+            out.write_all(record.payload)?;
+        }
+        out.write_all(&repaired)?;
+    }
+    Ok(records.damage())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::attr::Attr;
+    use crate::perf::record;
+
+    const ORDER: ByteOrder = ByteOrder::Little;
+
+    /// Two events whose records have an ID, an address, a PID, a TID and a time.
+    fn attrs() -> Attrs {
+        let mut bytes = vec![0; 64];
+        bytes[4..8].copy_from_slice(&64u32.to_le_bytes());
+        bytes[24..32].copy_from_slice(&(1u64 << 16 | 0b111).to_le_bytes());
+        bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
+        let mut attrs = Attrs::default();
+        for id in [70, 71] {
+            attrs.push(Attr::parse(&bytes, ORDER), std::iter::once(id));
+        }
+        attrs
+    }
+
+    fn sample(number: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        record::write_header(&mut out, ORDER, record::SAMPLE, 2, 40);
+        for word in [70 + number % 2, 0x1000 + number, 5 | 5 << 32, 1_000_000 + number] {
+            ORDER.write_u64(&mut out, word);
+        }
+        out
+    }
+
+    const SIZE: usize = 40;
+
+    fn samples(count: u64) -> Vec<u8> {
+        (0..count).flat_map(sample).collect()
+    }
+
+    /// Returns the addresses of the samples that are read, the damage, and the offset of trailing bytes.
+    fn read(data: &[u8]) -> (Vec<u64>, Damage, Option<u64>) {
+        let attrs = attrs();
+        let mut walk = WholeRecords::new(data, &attrs, ORDER);
+        let addresses = walk
+            .by_ref()
+            .map(|record| ORDER.u64_at(record.bytes, 16).unwrap() - 0x1000)
+            .collect();
+        (addresses, walk.damage(), walk.undecoded())
+    }
+
+    fn without(count: u64, lost: &[u64]) -> Vec<u64> {
+        (0..count).filter(|number| !lost.contains(number)).collect()
+    }
+
+    #[test]
+    fn sound_records_are_read_and_nothing_is_told() {
+        assert_eq!(read(&samples(20)), (without(20, &[]), Damage::default(), None));
+    }
+
+    #[test]
+    fn records_behind_a_damaged_header_are_found_again() {
+        type Spoil = fn(&mut Vec<u8>, usize);
+        let spoil: [(Spoil, u64); 6] = [
+            (|data, at| data[at..at + 8].fill(0), 1),
+            (|data, at| data[at..at + 8].fill(0xff), 1),
+            // Sizes: zero, too small, not a multiple of 8, doubled.
+            (|data, at| data[at + 6] = 0, 1),
+            (|data, at| data[at + 6] = 16, 1),
+            (|data, at| data[at + 6] += 1, 1),
+            (|data, at| data[at + 6] *= 2, 1),
+        ];
+        for (number, (spoil, lost)) in spoil.into_iter().enumerate() {
+            let mut data = samples(20);
+            spoil(&mut data, 7 * SIZE);
+            let (found, damage, end) = read(&data);
+            assert_eq!(found, without(20, &[7]), "{number}");
+            assert_eq!((damage.places, damage.first_offset), (lost, 7 * SIZE as u64));
+            assert_eq!((damage.bytes, end), (SIZE as u64, None));
+        }
+    }
+
+    #[test]
+    fn missing_and_surplus_bytes_of_any_number_cost_only_the_records_they_are_in() {
+        for size in 1..SIZE {
+            let mut shorter = samples(20);
+            shorter.drain(7 * SIZE + 3..7 * SIZE + 3 + size);
+            let found = read(&shorter).0;
+            let rest = without(20, &[7, 8]);
+            assert!(
+                rest.iter().all(|number| found.contains(number)),
+                "{size}: {found:?}"
+            );
+            let mut longer = samples(20);
+            longer.splice(7 * SIZE..7 * SIZE, vec![0xa5; size]);
+            let (found, damage, _) = read(&longer);
+            assert_eq!(found, without(20, &[]), "{size}");
+            assert_eq!(damage.bytes, size as u64);
+        }
+    }
+
+    #[test]
+    fn a_record_that_lost_bytes_takes_none_of_the_next() {
+        for size in 1..=8 {
+            let mut data = samples(20);
+            let end = 8 * SIZE;
+            data.drain(end - size..end);
+            let (found, damage, _) = read(&data);
+            assert_eq!(found, without(20, &[7]), "{size}");
+            assert_eq!((damage.places, damage.bytes), (1, (SIZE - size) as u64));
+        }
+    }
+
+    #[test]
+    fn records_of_perf_that_say_they_are_longer_take_none_of_the_next() {
+        let index = [record::ID_INDEX, record::THREAD_MAP].map(|kind| {
+            let mut out = Vec::new();
+            let entries = if kind == record::ID_INDEX {
+                [0; 32].as_slice()
+            } else {
+                &[0; 24]
+            };
+            record::write_header(&mut out, ORDER, kind, 0, (16 + entries.len()) as u16);
+            ORDER.write_u64(&mut out, 1);
+            [&out, entries].concat()
+        });
+        let cpus = [74, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0].to_vec();
+        let [ids, threads] = index;
+        for (whole, sizes) in [
+            (ids, &[96, 800, 801][..]),
+            (threads, &[80, 800]),
+            (cpus, &[799, 17]),
+        ] {
+            for size in sizes {
+                let mut data = [&whole, &samples(30)[..]].concat();
+                assert_eq!(read_all(&data), 31);
+                data[6..8].copy_from_slice(&u16::to_le_bytes(*size));
+                assert_eq!(read_all(&data), 30, "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_be_of_a_type_to_come_is_followed_by_records() {
+        let mut data = samples(30);
+        data[7 * SIZE..7 * SIZE + 8].copy_from_slice(&[89, 0, 0, 0, 0, 0, SIZE as u8, 0]);
+        assert_eq!(read_all(&data), 30);
+        data[7 * SIZE + 6] = 3 * SIZE as u8 + 8;
+        assert_eq!(read_all(&data), 29);
+    }
+
+    #[test]
+    fn every_type_of_perf_is_found_behind_damage() {
+        for kind in record::USER_TYPE_START..=86 {
+            if kind == record::AUXTRACE {
+                continue;
+            }
+            let mut data = samples(10);
+            data.extend([0xff; 16]);
+            let start = data.len();
+            record::write_header(&mut data, ORDER, kind, 0, 80);
+            data.resize(start + 80, 0);
+            if kind == record::ID_INDEX || kind == record::THREAD_MAP {
+                data[start + 8] = if kind == record::ID_INDEX { 2 } else { 3 };
+            } else if matches!(kind, record::FINISHED_ROUND | record::FINISHED_INIT) {
+                data[start + 6] = 8;
+                data.truncate(start + 8);
+            }
+            data.extend(samples(10));
+            assert_eq!(read_all(&data), 21, "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_is_whole_stays_the_same_when_it_is_read_again() {
+        let mut data = samples(40);
+        for at in [3, 11, 25] {
+            data[at * SIZE + 4..at * SIZE + 30].fill(0x3a);
+        }
+        let attrs = attrs();
+        let mut once = Vec::new();
+        let damage = repair(WholeRecords::new(&data, &attrs, ORDER), &mut once).unwrap();
+        assert_eq!((damage.places, damage.first_offset), (3, 3 * SIZE as u64));
+        let mut twice = Vec::new();
+        assert!(
+            repair(WholeRecords::new(&once, &attrs, ORDER), &mut twice)
+                .unwrap()
+                .is_empty()
+        );
+        assert!(once == twice);
+    }
+
+    #[test]
+    fn a_file_that_ends_inside_a_record_is_cut_and_not_damaged() {
+        let data = samples(20);
+        let (found, damage, end) = read(&data[..data.len() - 9]);
+        assert_eq!(found, without(20, &[19]));
+        assert!(damage.is_empty());
+        assert_eq!(end, Some(19 * SIZE as u64));
+    }
+
+    #[test]
+    fn walks_are_linear_in_what_can_look_like_records() {
+        let round = [68, 0, 0, 0, 0, 0, 8, 0];
+        let chain: Vec<u8> = round.repeat(3).into_iter().chain([0; 8]).collect();
+        let jump = [81, 0, 0, 0, 0, 0, 0xf8, 0xff];
+        // Records of the maximum size, each followed by damage.
+        let torn = [&jump[..], &[0; 0xfff8]].concat();
+        for data in [
+            vec![0; 1 << 21],
+            chain.repeat(1 << 16),
+            jump.repeat(1 << 18),
+            torn.repeat(1 << 5),
+        ] {
+            let start = std::time::Instant::now();
+            let _ = read_all(&data);
+            assert!(start.elapsed().as_secs() < 5);
+        }
+    }
+
+    fn read_all(data: &[u8]) -> usize {
+        let attrs = attrs();
+        WholeRecords::new(data, &attrs, ORDER).count()
+    }
+}

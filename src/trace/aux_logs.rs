@@ -1,0 +1,122 @@
+//! Logs of Mono's profiler and XRay traces, and how their events and call stacks get into a profile.
+
+use crate::bytes::ByteOrder;
+use crate::code::clock::{Alignment, CLOCK_MONOTONIC};
+use crate::code::profile_index::IndexedProfile;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::MappedFile;
+use crate::perf::Profile;
+use crate::perf::synthesis::Origin;
+use crate::tally::Tally;
+use crate::trace::mono::Logs;
+use crate::trace::options::TraceOptions;
+use crate::trace::splice::splice;
+use crate::trace::synthesize::{Base, SynthesizedProfile, synthesize};
+use crate::trace::xray::Traces;
+use crate::trace::{mono, xray};
+
+/// Logs and traces in use.
+#[derive(Debug)]
+pub struct AuxLogs<'a> {
+    /// Logs of Mono's profiler.
+    pub logs: Logs<'a>,
+    /// XRay traces.
+    pub traces: Traces<'a>,
+    /// Data that the profile does not contain as it was logged.
+    pub losses: Tally<Issue>,
+    /// Messages about call chains.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl AuxLogs<'_> {
+    /// Returns all files that were read.
+    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+        self.logs.files().chain(self.traces.files())
+    }
+
+    /// Whether events are to be added to a profile.
+    pub fn has_events(&self, options: &TraceOptions) -> bool {
+        let of_logs = mono::wanted(options, true).is_none_or(|kinds| !kinds.is_empty());
+        let of_traces = xray::wanted(options, true).is_none_or(|kinds| !kinds.is_empty());
+        !self.logs.all.is_empty() && of_logs || !self.traces.all.is_empty() && of_traces
+    }
+
+    /// Whether call chains of a profile are to be replaced.
+    pub fn has_stacks(&self, options: &TraceOptions) -> bool {
+        let has_any = !self.logs.all.is_empty() || !self.traces.all.is_empty();
+        has_any && options.splice_stacks
+    }
+
+    /// Prepares the conversion of events and stacks, for a `recorded` profile if there is one. `alignments` has
+    /// those of the logs with its clock.
+    pub fn prepare(&mut self, recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Alignment>]) {
+        mono::prepare(recorded, alignments, &mut self.logs);
+    }
+
+    /// Makes a profile of the events, together with a recorded profile if there is one.
+    pub fn make_events(
+        &mut self,
+        options: &TraceOptions,
+        recorded: Option<&Profile<'_>>,
+    ) -> Result<SynthesizedProfile, Diagnostic> {
+        let is_beside = recorded.is_some();
+        let of_logs = mono::select_events(options, &mut self.logs, is_beside, 0);
+        let mut definitions = of_logs.definitions().to_vec();
+        let of_traces = xray::select_events(options, &self.traces, is_beside, definitions.len());
+        definitions.extend_from_slice(of_traces.definitions());
+        let clock_id = match self.traces.all.first() {
+            Some(trace) => trace.clock.id,
+            None => Some(CLOCK_MONOTONIC),
+        };
+        if !is_beside && !self.logs.all.is_empty() && clock_id != Some(CLOCK_MONOTONIC) {
+            self.traces
+                .diagnostics
+                .push(Diagnostic::new(Issue::XrayClockOfLogs));
+        }
+        let base = match recorded {
+            Some(profile) => Base::Recorded(profile),
+            None => Base::Nothing(Origin {
+                endian: ByteOrder::Little,
+                clock_id,
+                host: b"",
+                os_release: b"",
+                version: env!("CARGO_PKG_VERSION").as_bytes(),
+                architecture: match self.logs.all.is_empty() {
+                    true => self.traces.architecture(),
+                    false => mono::architecture(&self.logs.all),
+                },
+                command_line: &[b"jitinject"],
+            }),
+        };
+        let mut sources = mono::event_sources(&mut self.logs, &of_logs);
+        sources.extend(xray::event_sources(
+            &mut self.traces,
+            &of_traces,
+            options.sampling,
+        ));
+        let made = synthesize(&base, &definitions, sources)?;
+        self.losses = made.synthesized.losses.clone();
+        Ok(made)
+    }
+
+    /// Returns the records of a profile with call chains from logs and traces. Notes how many were found.
+    pub fn splice_stacks(
+        &mut self,
+        options: &TraceOptions,
+        profile: &Profile<'_>,
+    ) -> Result<MappedFile, Diagnostic> {
+        let mut sources = mono::stack_sources(&mut self.logs);
+        sources.extend(xray::stack_sources(&mut self.traces));
+        let names: Vec<String> = sources.iter().map(|source| source.name()).collect();
+        let (records, found) = splice(profile, sources)?;
+        self.diagnostics
+            .extend(names.iter().zip(found).map(|(name, found)| {
+                let replaced = Diagnostic::new(Issue::ChainsReplaced).with("source", name);
+                replaced.with("known", found.known).with("total", found.total)
+            }));
+        if !self.has_events(options) {
+            xray::count_records(&mut self.traces);
+        }
+        Ok(records)
+    }
+}

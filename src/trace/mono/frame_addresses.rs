@@ -1,0 +1,123 @@
+//! Addresses for the frames of a log's stacks.
+//!
+//! A method's frame gets the address of its code. Allocated types, collections and methods without code get synthetic
+//! symbols.
+
+use crate::code::process::Processes;
+use crate::hash::HashMap;
+use crate::runtime::RuntimeTime;
+use crate::runtime::mono::{Index, Method};
+use crate::trace::chain::Chain;
+use crate::trace::synthetic_symbols::{SyntheticSymbol, SyntheticSymbols};
+use crate::units::{Address, AddressRange, Pid};
+
+/// Code of a method.
+#[derive(Clone, Copy, Debug)]
+struct Code {
+    since: RuntimeTime,
+    /// Index among the log's functions.
+    function: u32,
+    range: AddressRange,
+}
+
+/// Addresses for the frames of a log.
+#[derive(Debug)]
+pub struct FrameAddresses {
+    /// Code of each method, in time order.
+    methods: HashMap<Method, Vec<Code>>,
+    /// Time of the first use of each function in a stack, by the function's index in the log.
+    first_uses: Vec<Option<RuntimeTime>>,
+    synthetic_symbols: SyntheticSymbols,
+    /// Synthetic symbols of methods, which saves looking up their names again.
+    by_method: HashMap<Method, Address>,
+}
+
+impl FrameAddresses {
+    /// Creates the addresses for a log of process `pid`, whose programs have addresses of 64 bits or 32.
+    pub fn new(index: &Index<'_>, processes: &Processes, pid: Pid, is_64: bool) -> Self {
+        let functions = index.code.functions();
+        let mut methods: HashMap<Method, Vec<Code>> = HashMap::default();
+        for (function, it) in (0u32..).zip(functions) {
+            for &(method, _) in &it.methods {
+                methods.entry(method).or_default().push(Code {
+                    since: it.time,
+                    function,
+                    range: it.range,
+                });
+            }
+        }
+        let spaces = processes.spaces_of(pid);
+        let maps = spaces.flat_map(|(_, space)| space.maps.iter().map(|map| map.range));
+        let taken = maps.chain(functions.iter().map(|function| function.range));
+        Self {
+            methods,
+            first_uses: vec![None; functions.len()],
+            synthetic_symbols: SyntheticSymbols::new(taken, is_64),
+            by_method: HashMap::default(),
+        }
+    }
+
+    fn find(&self, method: Method, time: RuntimeTime) -> Option<Code> {
+        let codes = self.methods.get(&method)?;
+        let after = codes.partition_point(|code| code.since <= time);
+        codes.get(after.saturating_sub(1)).copied()
+    }
+
+    /// Returns the addresses of a method's code at a time; `None` if it has no code.
+    pub fn code(&self, method: Method, time: RuntimeTime) -> Option<AddressRange> {
+        self.find(method, time).map(|code| code.range)
+    }
+
+    /// Returns the address of a method at a time: its code, or else its synthetic symbol.
+    fn method(&mut self, index: &Index<'_>, method: Method, time: RuntimeTime) -> Address {
+        if let Some(code) = self.find(method, time) {
+            if let Some(first_use) = self.first_uses.get_mut(code.function as usize) {
+                *first_use = Some(first_use.map_or(time, |earlier| earlier.min(time)));
+            }
+            return code.range.start;
+        }
+        if let Some(&address) = self.by_method.get(&method) {
+            return address;
+        }
+        let unnamed = || format!("[mono method {:#x}]", method.0).into_bytes();
+        let name = index.names.method(method, time);
+        let address = self
+            .synthetic_symbols
+            .address(&name.map_or_else(unnamed, <[u8]>::to_vec));
+        self.by_method.insert(method, address);
+        address
+    }
+
+    /// Appends methods to a call chain, innermost first, with their addresses at `time`. Returns `false` if the chain
+    /// is full before all are added.
+    #[must_use]
+    pub fn add_to(
+        &mut self,
+        chain: &mut Chain,
+        index: &Index<'_>,
+        methods: impl Iterator<Item = Method>,
+        time: RuntimeTime,
+    ) -> bool {
+        chain.add(methods.map(|method| self.method(index, method, time)))
+    }
+
+    /// Returns the address of the synthetic symbol with this name, which is added if needed.
+    pub fn named(&mut self, name: &[u8]) -> Address {
+        self.synthetic_symbols.address(name)
+    }
+
+    /// Returns whether there were more synthetic symbols than addresses for them.
+    pub fn is_full(&self) -> bool {
+        self.synthetic_symbols.is_full()
+    }
+
+    /// Returns the synthetic symbols.
+    pub fn synthetic_symbols(&self) -> &[SyntheticSymbol] {
+        self.synthetic_symbols.all()
+    }
+
+    /// Returns the time of the first use of a function of the log in a stack.
+    pub fn first_use(&self, function: u32) -> Option<RuntimeTime> {
+        self.first_uses.get(function as usize).copied().flatten()
+    }
+}

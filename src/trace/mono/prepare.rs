@@ -1,0 +1,61 @@
+//! Preparation of logs before their events are converted: clock alignment, threads of the profile, and frame addresses.
+
+use std::collections::BTreeSet;
+
+use crate::code::clock::Alignment;
+use crate::code::process::Processes;
+use crate::code::profile_index::IndexedProfile;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::hash::HashMap;
+use crate::trace::mono::frame_addresses::FrameAddresses;
+use crate::trace::mono::logs::Logs;
+use crate::trace::mono::threads::{Contents, Number, Threads, contents, synthetic_tids};
+use crate::trace::options::MonoEvent;
+use crate::trace::threads;
+
+/// What [`prepare`] found for a log.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    /// Kinds of events in the log that can be converted.
+    pub events: BTreeSet<MonoEvent>,
+    /// The log's threads, by the profile's thread IDs.
+    pub threads: Threads<'a>,
+    /// Conversion of the log's times to the profile's clock.
+    pub alignment: Alignment,
+    /// Addresses for the frames of its stacks.
+    pub places: FrameAddresses,
+}
+
+/// Prepares `logs` for the profile in `recorded`, if there is one. `alignments` has the clock alignment of each log that
+/// differs from the profile's.
+pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Alignment>], logs: &mut Logs<'_>) {
+    let nobody = Processes::default();
+    let pids = logs.all.iter().map(|log| log.pid).collect();
+    let known = recorded.map_or(HashMap::default(), |recorded| {
+        threads::threads(&recorded.profile, &pids)
+    });
+    let mut invented = synthetic_tids();
+    for (number, log) in logs.all.iter_mut().enumerate() {
+        let alignment = alignments.get(number).copied().flatten();
+        let alignment = alignment.unwrap_or(Alignment::Same);
+        let Contents { lifetimes, events } = contents(&log.log);
+        let processes = recorded.map_or(&nobody, |recorded| &recorded.index.processes);
+        let is_64 = log.log.header().pointer_size == 8;
+        let known = known.get(&log.pid).map_or(&[][..], Vec::as_slice);
+        let threads = Threads::new(lifetimes, known, log.pid, &alignment, &mut invented);
+        let ambiguous = threads
+            .iter()
+            .filter(|(_, number)| matches!(number, Number::Ambiguous(_)));
+        let count = ambiguous.count() as u64;
+        if count > 0 {
+            let ambiguous = Diagnostic::new(Issue::MonoAmbiguousThreads).in_file_called(log.name());
+            logs.diagnostics.push(ambiguous.times(count));
+        }
+        log.prepared = Some(Prepared {
+            events,
+            threads,
+            alignment,
+            places: FrameAddresses::new(&log.index, processes, log.pid, is_64),
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! Making of profiles from events, alone or added to what was recorded.
+
+use std::io;
+use std::path::Path;
+
+use crate::diagnostics::Diagnostic;
+use crate::files::spool::spool_error;
+use crate::files::{MappedFile, Spool};
+use crate::perf::Profile;
+use crate::perf::synthesis::{Definition, Origin, Synthesis, Synthesized};
+use crate::trace::merge::{Ahead, Merge};
+use crate::units::Time;
+
+/// Writer of a new profile's records.
+pub type Out<'p> = Synthesis<'p, Spool>;
+
+/// A log or trace to convert to events.
+pub trait EventSource {
+    /// Returns the time of the next event on the profile's clock, or `None` if there are no more.
+    fn next_time(&mut self) -> Option<Time>;
+
+    /// Writes what the profile lacks, as of `start` and before all events: threads, and mappings of files.
+    /// With `is_alone`, the profile has neither.
+    fn write_start(&self, out: &mut Out<'_>, start: Time, is_alone: bool) -> io::Result<()>;
+
+    /// Writes the records of the next event.
+    fn write_next(&mut self, out: &mut Out<'_>) -> io::Result<()>;
+
+    /// Counts what is incomplete when there are no more events.
+    fn finish(&mut self);
+}
+
+impl Ahead for Box<dyn EventSource + '_> {
+    type Time = Time;
+
+    fn time(&mut self) -> Option<Time> {
+        self.next_time()
+    }
+}
+
+/// A synthesized profile.
+#[derive(Debug)]
+pub struct SynthesizedProfile {
+    /// Everything but the records.
+    pub synthesized: Synthesized,
+    /// Records.
+    pub records: MappedFile,
+}
+
+impl SynthesizedProfile {
+    /// Returns the profile.
+    pub fn profile(&self) -> Profile<'_> {
+        self.synthesized.profile(&self.records)
+    }
+}
+
+/// What a new profile is made of.
+#[derive(Debug)]
+pub enum Base<'p, 'o> {
+    /// A recorded profile, with events added to it.
+    Recorded(&'p Profile<'p>),
+    /// Events alone.
+    Nothing(Origin<'o>),
+}
+
+/// Makes a profile of `sources`, whose events are `definitions`.
+pub fn synthesize(
+    base: &Base<'_, '_>,
+    definitions: &[Definition<'_>],
+    sources: Vec<Box<dyn EventSource + '_>>,
+) -> Result<SynthesizedProfile, Diagnostic> {
+    write(base, definitions, sources).map_err(spool_error)
+}
+
+fn write(
+    base: &Base<'_, '_>,
+    definitions: &[Definition<'_>],
+    mut sources: Vec<Box<dyn EventSource + '_>>,
+) -> io::Result<SynthesizedProfile> {
+    let spool = Spool::create()?;
+    let mut out = match base {
+        Base::Recorded(profile) => Synthesis::beside(profile, definitions, spool)?,
+        Base::Nothing(origin) => Synthesis::stand_alone(origin, definitions, spool),
+    };
+    let first = sources.iter_mut().filter_map(|source| source.next_time()).min();
+    // Before the first event, so that their order is unambiguous.
+    let start = Time(first.unwrap_or_default().0.saturating_sub(1));
+    for source in &sources {
+        source.write_start(&mut out, start, matches!(base, Base::Nothing(_)))?;
+    }
+    let mut merge = Merge::new(sources);
+    while let Some(source) = merge.next() {
+        source.write_next(&mut out)?;
+    }
+    merge.into_sources().iter_mut().for_each(|source| source.finish());
+    let (synthesized, spool) = out.finish()?;
+    Ok(SynthesizedProfile {
+        synthesized,
+        records: spool.map(Path::new("records"))?,
+    })
+}
