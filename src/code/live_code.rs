@@ -9,11 +9,9 @@
 use std::collections::BTreeMap;
 
 use crate::code::history::{Builder, History};
-use crate::code::process::Processes;
+use crate::code::process::SpaceId;
+use crate::code::samples::Samples;
 use crate::code::timeline::{Lookup, Timeline};
-use crate::perf::Profile;
-use crate::perf::record;
-use crate::perf::sample::Sample;
 use crate::runtime::RuntimeTime;
 use crate::units::{Address, AddressRange, Pid, Time};
 
@@ -100,31 +98,29 @@ impl LiveCode {
         }
     }
 
-    /// Returns the offsets that each address in the samples of `profile` allows.
-    pub fn windows(&self, profile: &Profile<'_>, processes: &Processes) -> Windows {
+    /// Returns the offsets that each address in the samples allows.
+    pub fn windows(&self, samples: Samples<'_>) -> Windows {
+        let processes = samples.processes;
         let maps = Timeline::new(processes, Vec::new());
         let mut windows = Windows::default();
         let mut looks = MAX_SCANNED;
-        for record in profile.records().filter(|record| record.kind == record::SAMPLE) {
-            let Some(attr) = profile.attrs.of(&record, profile.endian) else {
-                continue;
-            };
-            let sample = Sample::parse(&record, attr, profile.endian);
-            let time = profile.attrs.time_of(&record, profile.endian);
-            let (Some(pid), Some(time)) = (sample.pid, time) else {
+        for located in samples.all() {
+            let (Some(pid), Some(time)) = (located.pid, located.time) else {
                 continue;
             };
             let Some(code) = self.processes.get(&pid) else {
                 continue;
             };
-            let space = processes.space_at(pid, time);
             // Code inherited by a forked process is in the events of its parent, not in its own.
-            let own =
-                space.filter(|&space| processes.space(space).is_some_and(|space| space.parent.is_none()));
-            let Some(space) = own else { continue };
-            let ip = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER);
+            let is_own =
+                |&space: &SpaceId| processes.space(space).is_some_and(|space| space.parent.is_none());
+            let Some(space) = located.space.filter(is_own) else {
+                continue;
+            };
+            let ip = located.content.user_ip();
             // The kernel puts the sampled address before the callers, which are return addresses.
-            let callers = sample.callers().filter(|&caller| Some(caller) != ip);
+            let callers = located.content.sample.callers();
+            let callers = callers.filter(|&caller| Some(caller) != ip);
             let callers = callers.map(|caller| Address(caller.0.saturating_sub(1)));
             for address in ip.into_iter().chain(callers) {
                 if maps.at(space, address, time) == Lookup::File {

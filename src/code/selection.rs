@@ -1,21 +1,19 @@
 //! Second pass over a profile: finds the functions that samples hit and counts the samples by whether they have a
 //! name.
 
-use std::ops::Range;
-
 use crate::code::clock::Doubt;
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
-use crate::code::pieces::in_pieces;
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
 use crate::code::recent::{Found, Recent};
+use crate::code::samples::{Located, SampleFields, SampleRecord, Samples};
 use crate::code::timeline::{Code, Extent, Lookup, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::hash::{HashMap, HashSet};
 use crate::perf::Profile;
-use crate::perf::record::{self, Record};
+use crate::perf::record::Record;
 use crate::perf::sample::{Sample, deferred_callers};
-use crate::units::{Address, AddressRange, Pid, Time};
+use crate::units::{Address, AddressRange, Time};
 
 /// State of the dumps of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -285,9 +283,30 @@ impl<'a> Selector<'a> {
     /// read. `marks` must be those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
         let mut selection = Selection::nothing(self.processes, self.timeline, &self.doubts);
-        let walk = |piece: &_| self.walk_piece(piece);
-        in_pieces(marks, end, walk, |one| selection.merge(one), &mut progress);
+        self.samples().fold_chunks(
+            marks,
+            end,
+            || Walk {
+                selector: self,
+                selection: Selection::nothing(self.processes, self.timeline, &self.doubts),
+                recent: Recent::new(),
+            },
+            |walk, record| match record {
+                SampleRecord::Sample(sample) => walk.add(&sample),
+                SampleRecord::DeferredChain(chain) => walk.add_deferred(&chain),
+            },
+            |walk| selection.merge(walk.selection),
+            &mut progress,
+        );
         selection
+    }
+
+    /// Returns the samples of the profile.
+    pub fn samples(&self) -> Samples<'_> {
+        Samples {
+            profile: self.profile,
+            processes: self.processes,
+        }
     }
 
     /// Classifies a sample taken at `ip`, given the `lookup` result there. Returns `None` if it is not JIT code.
@@ -322,22 +341,6 @@ impl<'a> Selector<'a> {
         };
         time_bounds.into_iter().any(is_another).then_some(file)
     }
-
-    fn walk_piece(&self, piece: &Range<u64>) -> Selection {
-        let mut walk = Walk {
-            selector: self,
-            selection: Selection::nothing(self.processes, self.timeline, &self.doubts),
-            recent: Recent::new(),
-        };
-        for record in self.profile.records_between(piece.start, piece.end) {
-            match record.kind {
-                record::SAMPLE => walk.add(&record),
-                record::CALLCHAIN_DEFERRED => walk.add_deferred(&record),
-                _ => {}
-            }
-        }
-        walk.selection
-    }
 }
 
 fn set_mark(marks: &mut [bool], at: u32) {
@@ -363,24 +366,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn time_of(&self, record: &Record<'_>) -> Time {
-        let time = self
-            .selector
-            .profile
-            .attrs
-            .time_of(record, self.selector.profile.endian);
-        time.unwrap_or(Time::LAST)
-    }
-
     /// Adds the deferred call chain of an earlier sample.
-    fn add_deferred(&mut self, record: &Record<'_>) {
-        let endian = self.selector.profile.endian;
-        let attr = self.selector.profile.attrs.of(record, endian);
-        let pid = attr.and_then(|attr| attr.trailer_pid(record, endian));
-        let time = self.time_of(record);
-        let space = pid.and_then(|pid| self.selector.processes.space_at(pid, time));
-        if let Some(context) = space.and_then(|space| self.context(space, time)) {
-            for address in deferred_callers(record, endian) {
+    fn add_deferred(&mut self, chain: &Located<Record<'_>>) {
+        if let Some(context) = chain
+            .space
+            .and_then(|space| self.context(space, chain.lookup_time()))
+        {
+            for address in deferred_callers(&chain.content, self.selector.profile.endian) {
                 self.mark_frame(address, context);
             }
         }
@@ -396,24 +388,18 @@ impl Walk<'_> {
         })
     }
 
-    fn add(&mut self, record: &Record<'_>) {
-        let endian = self.selector.profile.endian;
-        let Some(attr) = self.selector.profile.attrs.of(record, endian) else {
-            return;
-        };
-        let sample = Sample::parse(record, attr, endian);
+    fn add(&mut self, located: &Located<SampleFields<'_>>) {
+        let SampleFields { record, sample } = &located.content;
         self.selection.samples.total += 1;
         self.selection.samples.cut += u64::from(sample.is_cut);
-        let pid = sample.pid.unwrap_or(Pid(0));
-        let time = self.time_of(record);
-        let Some(space) = self.selector.processes.space_at(pid, time) else {
+        let (Some(space), time) = (located.space, located.lookup_time()) else {
             return;
         };
         if let Some(of_space) = self.selection.spaces.get_mut(space.index()) {
             of_space.samples = of_space.samples.saturating_add(1);
         }
         let mut is_in_function = false;
-        if let Some(ip) = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER) {
+        if let Some(ip) = located.content.user_ip() {
             let (lookup, _) = self.find(space, ip, time);
             is_in_function = lookup.is_function();
             self.mark(space, ip, lookup);
@@ -423,7 +409,7 @@ impl Walk<'_> {
         if let Some(context) = self.context(space, time)
             && !record.is_of_guest()
         {
-            self.add_callers(&sample, context, is_in_function);
+            self.add_callers(sample, context, is_in_function);
         }
     }
 

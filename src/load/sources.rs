@@ -6,6 +6,7 @@ use crate::code::clock::{Alignment, RuntimeClock};
 use crate::code::live_code::{LiveCode, RuntimeEvent};
 use crate::code::process::{AddressSpace, Processes};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
+use crate::code::samples::Samples;
 use crate::code::selection::{Doubts, DumpState};
 use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
 use crate::diagnostics::{Diagnostic, Issue};
@@ -224,11 +225,11 @@ impl<'a> Sources<'a> {
     }
 
     /// Determines clock offsets that the files alone leave open, using the samples in their code.
-    fn settle(&mut self, IndexedProfile { profile, index }: &IndexedProfile<'_>, clocks: &Clocks<'_>) {
+    fn settle(&mut self, profile: &IndexedProfile<'_>, clocks: &Clocks<'_>) {
         if !self.used.iter().any(|used| used.alignment.is_estimate()) {
             return;
         }
-        let processes = &index.processes;
+        let processes = &profile.index.processes;
         let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
         let mut events = Vec::new();
         for (file, used) in (0u32..).zip(&self.used) {
@@ -236,7 +237,7 @@ impl<'a> Sources<'a> {
                 used.add_runtime_events(file, &owners, processes, &mut events);
             }
         }
-        let windows = LiveCode::new(events).windows(profile, processes);
+        let windows = LiveCode::new(events).windows(Samples::of(profile));
         let alignments = self.used.iter_mut().map(|used| &mut used.alignment);
         let mut alignments: Vec<(u32, &mut Alignment)> = (0u32..).zip(alignments).collect();
         Alignment::settle(&mut alignments, &clocks.profile, &windows);

@@ -2,16 +2,13 @@
 //! sampled address itself.
 
 use std::hash::Hash;
-use std::ops::Range;
 
-use crate::code::pieces::in_pieces;
 use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
+use crate::code::samples::{Located, SampleFields};
 use crate::code::selection::{Leaf, Selector};
 use crate::hash::{HashMap, HashSet};
 use crate::load::Progress;
-use crate::perf::record::{self, Record};
-use crate::perf::sample::Sample;
 use crate::units::{Pid, Time};
 
 /// Number of bins that the recording is divided into: more than the chart has columns on a wide screen, so that
@@ -122,42 +119,26 @@ impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
     /// Counts the samples of all records.
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> Counts {
         let mut counts = Counts::default();
-        let walk = |piece: &_| self.walk_piece(piece);
-        let merge = |one| counts.merge(one);
-        in_pieces(
+        self.selector.samples().fold_chunks(
             &profile_index.marks,
             profile_index.data_end,
-            walk,
-            merge,
+            Counts::default,
+            |counts, record| {
+                if let Some(sample) = record.sample() {
+                    self.add(&sample, counts);
+                }
+            },
+            |one| counts.merge(one),
             |bytes| progress.advance(bytes),
         );
         counts
     }
 
-    fn walk_piece(&self, piece: &Range<u64>) -> Counts {
-        let mut counts = Counts::default();
-        let records = self.selector.profile.records_between(piece.start, piece.end);
-        for record in records.filter(|record| record.kind == record::SAMPLE) {
-            self.add(&record, &mut counts);
-        }
-        counts
-    }
-
-    fn add(&self, record: &Record<'_>, counts: &mut Counts) {
-        let (profile, endian) = (self.selector.profile, self.selector.profile.endian);
-        let Some(attr) = profile.attrs.of(record, endian) else {
-            return;
-        };
-        let sample = Sample::parse(record, attr, endian);
-        let pid = sample.pid.unwrap_or(Pid(0));
-        let time = profile.attrs.time_of(record, endian).unwrap_or(Time::LAST);
+    fn add(&self, located: &Located<SampleFields<'_>>, counts: &mut Counts) {
+        let (pid, time) = (located.pid.unwrap_or(Pid(0)), located.lookup_time());
         let bin = self.span.bin(time);
         add(&mut counts.bins, (pid, Series::All, bin), 1);
-        let Some(space) = self.selector.processes.space_at(pid, time) else {
-            return;
-        };
-        let is_user = record.cpu_mode() == record::MISC_USER;
-        let Some(ip) = sample.ip.filter(|_| is_user) else {
+        let (Some(space), Some(ip)) = (located.space, located.content.user_ip()) else {
             return;
         };
         let lookup = self.selector.timeline.at(space, ip, time);
