@@ -232,8 +232,8 @@ impl ProfileIndex {
     }
 }
 
-/// Returns whether a map name is that of an injected object with code of a dump (`jitted-PID-NUMBER.so` or
-/// `jit-image-PID-ADDRESS.so`) or with code of a perf map (`jitted-PID-map-ADDRESS.so`); `None` for all other names.
+/// Returns whether a map name is that of an injected object with code of a dump (`jitted-PID-NUMBER*.so` or
+/// `jit-image-PID-ADDRESS*.so`) or with code of a perf map (`jitted-PID-map-ADDRESS*.so`); `None` for all other names.
 fn is_dumped(name: &[u8]) -> Option<bool> {
     let stem = base_name(name).strip_suffix(b".so")?;
     if stem.starts_with(b"jit-image-") {

@@ -1,22 +1,30 @@
-//! Writes objects into an output directory, atomically.
+//! Writes objects into a directory. Objects are named by their content, so a file in the directory never changes, and
+//! any number of profiles may refer to it.
+//!
+//! Objects are written under a hidden name and moved into the directory when all of them are complete, before the profile
+//! that refers to them is. So no profile ever refers to a missing object, and the objects of an earlier profile stay until
+//! the new one has replaced it. Then those that no profile refers to any more are removed. Runs that use a directory at the
+//! same time share a lock on it, and nothing is removed meanwhile.
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::staged::Committed;
 use crate::files::{Contents, MappedFile, StagedFolder};
-use crate::hash::{HashMap, HashSet};
+use crate::hash::HashSet;
 use crate::sparse::SparseBytes;
 use crate::units::BuildId;
 
 /// Whether the directory of objects is shared with other profiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ownership {
-    /// The directory belongs to one output and is replaced with it.
+    /// The directory belongs to one output, and has no objects of others.
     OfOutput,
     /// The directory may hold objects of other profiles, which are kept.
     Shared,
@@ -26,30 +34,14 @@ pub enum Ownership {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
+    ownership: Ownership,
     staged: StagedFolder,
-    /// Whether files are moved into an existing directory, instead of replacing all of it.
-    is_merged: bool,
-    /// Name stems given out, each with the number of objects that requested it.
-    names: HashMap<String, u32>,
     /// Number of bytes written so far, without holes.
     bytes_written: u64,
-    /// Names of the files written so far, if they have to be moved.
+    /// Paths of the files written so far, in the directory.
     written: Vec<String>,
-    /// Paths of the source files written so far.
-    sources: HashSet<String>,
-    /// Must be the last field: dropped when everything in the directory is gone.
-    _folder: RemovedIfEmpty,
-}
-
-/// A directory that is removed on drop if it is empty.
-#[derive(Debug)]
-struct RemovedIfEmpty(PathBuf);
-
-impl Drop for RemovedIfEmpty {
-    fn drop(&mut self) {
-        // Fails if the directory holds objects, which is intended.
-        let _ = fs::remove_dir(&self.0);
-    }
+    /// The same, and those of source directories.
+    names: HashSet<String>,
 }
 
 /// Prefix of the names of objects with one function or symbol. perf inject uses the same prefix.
@@ -59,41 +51,41 @@ pub const FUNCTION_PREFIX: &str = "jitted-";
 /// the first symbol of such a file for all of its code.
 pub const IMAGE_PREFIX: &str = "jit-image-";
 
+/// Number of hexadecimal digits of the build ID in the name of an object.
+const ID_DIGITS: usize = 16;
+
 /// Name of the subdirectory with source files.
 const SOURCES: &str = "sources";
 
 impl Store {
-    /// Starts a directory. With [`Ownership::OfOutput`], nothing of it is visible until [`Store::commit`].
+    /// Starts writing to a directory. It is not changed until [`Store::commit`].
     pub fn create(folder: &Path, ownership: Ownership) -> Result<Self, Diagnostic> {
         let error = folder_error(folder);
         let folder = absolute(folder, ownership).map_err(error)?;
-        let is_merged = ownership == Ownership::Shared;
-        if is_merged {
-            // Created at once, so that concurrent runs share one directory.
-            create_folder(&folder).map_err(error)?;
-        }
-        let removed_if_empty = RemovedIfEmpty(folder.clone());
-        if !is_merged && is_folder(&folder).map_err(error)? {
-            check_contents(&folder, &folder)?;
-        }
-        let target = if is_merged {
-            folder.join("objects")
-        } else {
-            folder.clone()
+        let hidden = match ownership {
+            // Its parent may belong to somebody else.
+            Ownership::Shared => {
+                create_folder(&folder).map_err(error)?;
+                folder.join("objects")
+            }
+            Ownership::OfOutput => {
+                if is_folder(&folder).map_err(error)? {
+                    check_contents(&folder)?;
+                }
+                folder.clone()
+            }
         };
         Ok(Self {
-            staged: StagedFolder::create(&target).map_err(error)?,
-            _folder: removed_if_empty,
+            staged: StagedFolder::create(&hidden).map_err(error)?,
             folder,
-            is_merged,
-            names: HashMap::default(),
+            ownership,
             bytes_written: 0,
             written: Vec::new(),
-            sources: HashSet::default(),
+            names: HashSet::default(),
         })
     }
 
-    /// Returns the path that the directory has after [`Store::commit`].
+    /// Returns the path of the directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -103,49 +95,46 @@ impl Store {
         self.bytes_written
     }
 
-    /// Returns a name for an object with `content`: `stem.so`, or `stem-N.so` if this run has used that already.
-    /// If a file in a shared directory has this name and other content, the file is kept and the new name includes
-    /// a part of the build ID.
-    pub fn name(&mut self, stem: &str, content: &SparseBytes, build_id: &BuildId) -> String {
-        let count = self.names.entry(stem.to_owned()).or_insert(0);
-        let stem = match *count {
-            0 => stem.to_owned(),
-            count => format!("{stem}-{count}"),
-        };
-        *count = count.saturating_add(1);
-        let name = format!("{stem}.so");
-        if self.is_merged && is_taken(&self.folder.join(&name), content) {
-            let BuildId([a, b, c, d, ..]) = build_id;
-            return format!("{stem}-{a:02x}{b:02x}{c:02x}{d:02x}.so");
-        }
-        name
+    /// Writes an object, unless that was done already. Returns its name: `STEM-BUILDID.so`, with the first digits of
+    /// the build ID.
+    pub fn write(
+        &mut self,
+        stem: &str,
+        content: &SparseBytes,
+        build_id: &BuildId,
+    ) -> Result<String, Diagnostic> {
+        let mut id = build_id.to_string();
+        id.truncate(ID_DIGITS);
+        let name = format!("{stem}-{id}.so");
+        self.write_file(&name, content)?;
+        Ok(name)
     }
 
-    /// Writes an object, or another file of the directory.
-    pub fn write(&mut self, name: &str, content: &SparseBytes) -> Result<(), Diagnostic> {
+    fn write_file(&mut self, name: &str, content: &SparseBytes) -> Result<(), Diagnostic> {
+        if !self.names.insert(name.to_owned()) {
+            return Ok(());
+        }
         let file = self.staged.create_file(name);
         file.and_then(|file| content.write_to(&file))
             .map_err(|cause| self.error(name, &cause))?;
         self.bytes_written = self.bytes_written.saturating_add(content.stored_size());
-        if self.is_merged {
-            self.written.push(name.to_owned());
-        }
+        self.written.push(name.to_owned());
         Ok(())
     }
 
     /// Writes the text of a source file, unless that was done already. `folder` and `name` are as for
     /// [`Store::source_path`].
     pub fn write_source(&mut self, folder: &str, name: &str, text: &[u8]) -> Result<(), Diagnostic> {
-        let path = format!("{SOURCES}/{folder}/{name}");
-        if !self.sources.insert(path.clone()) {
+        let folder = format!("{SOURCES}/{folder}");
+        let path = format!("{folder}/{name}");
+        if self.names.contains(&path) {
             return Ok(());
         }
         let made = self.staged.create_folder(SOURCES);
-        made.and_then(|()| self.staged.create_folder(&format!("{SOURCES}/{folder}")))
+        made.and_then(|()| self.staged.create_folder(&folder))
             .map_err(|cause| self.error(&path, &cause))?;
-        // The text may be in a mapping of a file that is being truncated. Reads from that part return zeros, but
-        // writing directly from it fails.
-        self.write(&path, &text.to_vec().into())
+        self.names.extend([SOURCES.to_owned(), folder]);
+        self.write_file(&path, &text.to_vec().into())
     }
 
     /// Returns the path for a source file. `folder` is derived from its original path and text, so that files with
@@ -154,30 +143,130 @@ impl Store {
         store.join(SOURCES).join(folder).join(name)
     }
 
-    /// Moves all objects into place.
-    pub fn commit(self) -> Result<Committed, Diagnostic> {
-        if self.is_merged {
-            let is_same =
-                |staged: &Path, target: &Path| match (MappedFile::open(staged), MappedFile::open(target)) {
-                    (Ok(staged), Ok(target)) => staged[..] == target[..],
-                    _ => false,
-                };
-            let moved = self.staged.move_files(&self.written, &self.folder, is_same);
-            return moved.map_err(|(path, cause)| Diagnostic::cannot_write(&path, &cause));
-        }
-        let folder = self.folder;
-        let error = folder_error(&folder);
-        // Checked before, but other programs may have added files since.
-        let ours = |replaced: &Path| match is_folder(replaced) {
-            Ok(_) => check_contents(replaced, &folder),
-            Err(cause) => Err(error(cause)),
+    /// Moves all files into the directory: all of them or none. Files that are there already are kept.
+    pub fn commit(self) -> Result<CommittedObjects, Diagnostic> {
+        let error = folder_error(&self.folder);
+        let is_new = !is_folder(&self.folder).map_err(error)?;
+        create_folder(&self.folder).map_err(error)?;
+        let mut committed = CommittedObjects {
+            lock: lock(&self.folder).map_err(error)?,
+            folder: self.folder,
+            ownership: self.ownership,
+            is_new,
+            names: self.names,
+            moved: Vec::new(),
         };
-        self.staged.commit(ours, error)
+        if self.ownership == Ownership::OfOutput {
+            // Checked before, but other programs may have added files since.
+            check_contents(&committed.folder)?;
+        }
+        let is_same =
+            |staged: &Path, target: &Path| match (MappedFile::open(staged), MappedFile::open(target)) {
+                (Ok(staged), Ok(target)) => staged[..] == target[..],
+                _ => false,
+            };
+        let moved = self.staged.move_files(&self.written, &committed.folder, is_same);
+        match moved {
+            Ok(moved) => committed.moved = moved,
+            Err((path, cause)) => {
+                // The first failure is reported.
+                let _ = committed.undo();
+                return Err(Diagnostic::cannot_write(&path, &cause));
+            }
+        }
+        Ok(committed)
     }
 
     fn error(&self, name: &str, cause: &io::Error) -> Diagnostic {
         Diagnostic::cannot_write(&self.folder.join(name), cause)
     }
+}
+
+/// Objects in place, before and after the profile that refers to them is.
+#[derive(Debug)]
+pub struct CommittedObjects {
+    folder: PathBuf,
+    ownership: Ownership,
+    /// Whether the directory did not exist before.
+    is_new: bool,
+    /// Paths of all files and directories of this run.
+    names: HashSet<String>,
+    /// Paths of the files that did not exist before.
+    moved: Vec<PathBuf>,
+    /// Shared lock on the directory, which other runs have as well.
+    lock: OwnedFd,
+}
+
+impl CommittedObjects {
+    /// Removes the files that this run has added. If other runs use the directory, which may refer to the same
+    /// files by now, nothing is removed.
+    pub fn undo(self) -> Result<(), Diagnostic> {
+        if !is_alone(&self.lock) {
+            return Ok(());
+        }
+        let remove =
+            |path: &PathBuf| fs::remove_file(path).map_err(|cause| Diagnostic::cannot_write(path, &cause));
+        let removed = self.moved.iter().try_for_each(remove);
+        let mut folders: Vec<&String> = self.names.iter().collect();
+        folders.sort_unstable();
+        // Directories with files of others or of earlier runs stay.
+        for folder in folders.into_iter().rev() {
+            let _ = fs::remove_dir(self.folder.join(folder));
+        }
+        if self.is_new {
+            let _ = fs::remove_dir(&self.folder);
+        }
+        removed
+    }
+
+    /// Removes the objects that are not of this run, if the directory belongs to its output, `is_current` returns
+    /// `true`, and no other run uses the directory. `is_current` is whether the output is still the one of this run.
+    pub fn remove_others(&self, is_current: impl FnOnce() -> bool) -> Result<(), Diagnostic> {
+        if self.ownership == Ownership::Shared || !is_alone(&self.lock) || !is_current() {
+            return Ok(());
+        }
+        remove_unless(&self.folder, |name| self.names.contains(name))
+    }
+}
+
+/// Removes the objects of an earlier output if the new output has none. Does nothing if the path is not a directory of
+/// objects, or if another run uses it; keeps files that others add meanwhile.
+pub fn remove_stale(folder: &Path) -> Result<(), Diagnostic> {
+    if !is_folder(folder).unwrap_or(false) {
+        return Ok(());
+    }
+    match lock(folder) {
+        Ok(lock) if is_alone(&lock) => remove_unless(folder, |_| false),
+        _ => Ok(()),
+    }
+}
+
+/// Removes the objects and source files in a directory, except those that `is_used` by their path in it. If nothing is
+/// left, the directory is removed as well. Does nothing if it holds other files.
+fn remove_unless(folder: &Path, is_used: impl Fn(&str) -> bool) -> Result<(), Diagnostic> {
+    let mut contents = check_contents(folder).unwrap_or_default();
+    if contents.is_empty() {
+        return Ok(());
+    }
+    let is_emptied = contents.retain(|path| !path.to_str().is_some_and(&is_used));
+    match contents.remove(folder, is_emptied) {
+        Err(cause) if cause.kind() != io::ErrorKind::DirectoryNotEmpty => Err(folder_error(folder)(cause)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes a shared lock on a directory: any number of runs use it, and none removes objects meanwhile.
+fn lock(folder: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = rustix::fs::openat(CWD, folder, flags, Mode::empty())?;
+    // Some file systems have no locks. Nothing is removed from directories on them.
+    let _ = rustix::fs::flock(&handle, FlockOperation::LockShared);
+    Ok(handle)
+}
+
+/// Whether no other run uses a directory, and none can start to until the lock is dropped.
+fn is_alone(lock: &OwnedFd) -> bool {
+    rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 /// The error of a folder for objects.
@@ -186,22 +275,6 @@ fn folder_error(folder: &Path) -> impl Fn(io::Error) -> Diagnostic + Copy {
         Diagnostic::new(Issue::ObjectFolder)
             .in_file(folder)
             .caused_by(&cause)
-    }
-}
-
-/// Removes the object directory of an earlier output if the new output has no objects. Does nothing if the path is
-/// not such a directory; keeps files that others add meanwhile.
-pub fn remove_stale(folder: &Path) -> Result<(), Diagnostic> {
-    if !is_folder(folder).unwrap_or(false) {
-        return Ok(());
-    }
-    let contents = check_contents(folder, folder).unwrap_or_default();
-    if contents.is_empty() {
-        return Ok(());
-    }
-    match contents.remove(folder) {
-        Err(cause) if cause.kind() != io::ErrorKind::DirectoryNotEmpty => Err(folder_error(folder)(cause)),
-        _ => Ok(()),
     }
 }
 
@@ -240,16 +313,14 @@ fn is_folder(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Checks that a directory that is to be replaced holds only objects and source files; returns these. Error
-/// messages use the path `called`.
-fn check_contents(folder: &Path, called: &Path) -> Result<Contents, Diagnostic> {
+/// Checks that a directory holds only objects and source files; returns these.
+fn check_contents(folder: &Path) -> Result<Contents, Diagnostic> {
     let prefixes = [FUNCTION_PREFIX, IMAGE_PREFIX];
     let is_object = |name: &[u8]| {
         prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && name.ends_with(b".so")
     };
     let mut walk = Walk {
         folder,
-        called,
         contents: Contents::default(),
     };
     let top = walk.add(Path::new(""), |name, kind| {
@@ -274,8 +345,6 @@ pub const SOURCE_FOLDER_LENGTH: usize = 16;
 /// Traversal of a directory that may only hold our own files.
 struct Walk<'a> {
     folder: &'a Path,
-    /// Path of the directory in error messages.
-    called: &'a Path,
     contents: Contents,
 }
 
@@ -287,14 +356,14 @@ impl Walk<'_> {
         mut is_ours: impl FnMut(&[u8], fs::FileType) -> bool,
     ) -> Result<Vec<PathBuf>, Diagnostic> {
         // Joining an empty path would add a slash.
-        let called: PathBuf = self.called.join(below).components().collect();
-        let error = folder_error(&called);
+        let path: PathBuf = self.folder.join(below).components().collect();
+        let error = folder_error(&path);
         let mut folders = Vec::new();
-        for entry in fs::read_dir(self.folder.join(below)).map_err(error)? {
+        for entry in fs::read_dir(&path).map_err(error)? {
             let entry = entry.map_err(error)?;
             let (name, kind) = (entry.file_name(), entry.file_type().map_err(error)?);
             if !is_ours(name.as_encoded_bytes(), kind) {
-                let foreign = Diagnostic::new(Issue::ObjectFolderForeign).in_file(&called);
+                let foreign = Diagnostic::new(Issue::ObjectFolderForeign).in_file(&path);
                 return Err(foreign.with("entry", printable(name.as_encoded_bytes())));
             }
             let path = below.join(name);
@@ -306,16 +375,5 @@ impl Walk<'_> {
             }
         }
         Ok(folders)
-    }
-}
-
-/// Returns whether a path exists and is not a file with this content.
-fn is_taken(path: &Path, content: &SparseBytes) -> bool {
-    let is_same_size = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == content.len();
-    match fs::symlink_metadata(path) {
-        Ok(metadata) => {
-            !is_same_size(metadata) || MappedFile::open(path).map_or(true, |found| !content.matches(&found))
-        }
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }

@@ -28,9 +28,17 @@ impl Contents {
         self.folders.push(path);
     }
 
-    /// Removes all entries and then the directory. Other files that were put there are kept, with the
-    /// directories they are in; this then fails with [`io::ErrorKind::DirectoryNotEmpty`].
-    pub fn remove(&self, folder: &Path) -> io::Result<()> {
+    /// Keeps only the entries for which `is_kept` returns `true`. Returns whether these are all.
+    pub fn retain(&mut self, is_kept: impl Fn(&Path) -> bool) -> bool {
+        let count = self.files.len() + self.folders.len();
+        self.files.retain(|path| is_kept(path));
+        self.folders.retain(|path| is_kept(path));
+        self.files.len() + self.folders.len() == count
+    }
+
+    /// Removes all entries, and then the directory itself if `with_folder` is set. Other files that were put there are
+    /// kept, with the directories they are in; this then fails with [`io::ErrorKind::DirectoryNotEmpty`].
+    pub fn remove(&self, folder: &Path, with_folder: bool) -> io::Result<()> {
         let mut removed = Ok(());
         for file in &self.files {
             removed = removed.and(fs::remove_file(folder.join(file)));
@@ -38,7 +46,10 @@ impl Contents {
         for below in self.folders.iter().rev() {
             removed = removed.and(fs::remove_dir(folder.join(below)));
         }
-        removed.and(fs::remove_dir(folder))
+        match with_folder {
+            true => removed.and(fs::remove_dir(folder)),
+            false => removed,
+        }
     }
 }
 
@@ -60,12 +71,12 @@ mod tests {
         for name in ["one", "a/two", "a/b/three"] {
             contents.add_file(name.into());
         }
-        let error = contents.remove(&root).unwrap_err();
+        let error = contents.remove(&root, true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::DirectoryNotEmpty);
         assert!(!root.join("one").exists() && !root.join("a/b/three").exists());
         fs::remove_file(root.join("a/b/other")).unwrap();
         // Missing entries do not stop the removal.
-        contents.remove(&root).unwrap_err();
+        contents.remove(&root, true).unwrap_err();
         assert!(!root.exists());
     }
 }

@@ -238,34 +238,35 @@ impl StagedFolder {
         }
     }
 
-    /// Moves files of the directory into another one on the same file system: all of them or none. A file
-    /// that exists there is kept; it must be the same by `is_same`, which gets both paths.
+    /// Moves files of the directory into another one on the same file system: all of them or none. A file that exists
+    /// there is kept if it is the same by `is_same`, which gets both paths, and replaced otherwise. Returns the paths
+    /// of the files that did not exist.
     pub fn move_files(
         self,
         names: &[String],
         folder: &Path,
         is_same: impl Fn(&Path, &Path) -> bool,
-    ) -> Result<Committed, (PathBuf, io::Error)> {
+    ) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
         let _uninterrupted = CommitGuard::begin();
-        let mut new = Vec::new();
+        let mut new: Vec<PathBuf> = Vec::new();
         for name in names {
-            let target = folder.join(name);
-            if let Err(error) = make_folders(folder, name) {
-                let _ = Committed::Files(new).undo();
-                return Err((target, error));
-            }
-            let staged = self.staged.join(name);
-            match rename_new(&staged, &target) {
-                Ok(()) => new.push(target),
-                Err(Errno::EXIST) if is_same(&staged, &target) => {}
+            let (staged, target) = (self.staged.join(name), folder.join(name));
+            let moved = make_folders(folder, name).and_then(|()| match rename_new(&staged, &target) {
+                Err(Errno::EXIST) if is_same(&staged, &target) => Ok(false),
+                Err(Errno::EXIST) => fs::rename(&staged, &target).map(|()| false),
+                other => Ok(other.map(|()| true)?),
+            });
+            match moved {
+                Ok(true) => new.push(target),
+                Ok(false) => {}
                 Err(error) => {
                     // The first failure is reported.
-                    let _ = Committed::Files(new).undo();
-                    return Err((target, error.into()));
+                    new.iter().for_each(|path| drop(fs::remove_file(path)));
+                    return Err((target, error));
                 }
             }
         }
-        Ok(Committed::Files(new))
+        Ok(new)
     }
 }
 
@@ -302,7 +303,7 @@ impl Drop for StagedFolder {
         // directory since its contents were listed are kept.
         let _ = match &self.replaced {
             None => fs::remove_dir_all(&self.staged),
-            Some(contents) => contents.remove(&self.staged),
+            Some(contents) => contents.remove(&self.staged, true),
         };
         cleanup::end(&self.staged);
     }
@@ -315,8 +316,6 @@ pub enum Committed {
     File(StagedFile),
     /// A directory, likewise.
     Folder(StagedFolder),
-    /// Files that did not exist before.
-    Files(Vec<PathBuf>),
 }
 
 impl Committed {
@@ -337,7 +336,6 @@ impl Committed {
                 folder.replaced = None;
                 Ok(())
             }
-            Self::Files(files) => files.iter().try_for_each(fs::remove_file),
         }
     }
 }

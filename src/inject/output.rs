@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::elf::store::{self, Ownership, Store};
+use crate::elf::store::{self, CommittedObjects, Ownership, Store};
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
 use crate::files::{CommitGuard, Contents, StagedFile, StagedFolder, stdio, stream};
@@ -244,9 +244,8 @@ impl Output {
         }
     }
 
-    /// Writes the profile, calls `report`, and commits the profile, the report and the objects if the input is
-    /// unchanged. On an error, none of them is committed. Returns the features that the pipe format cannot
-    /// hold.
+    /// Writes the profile, calls `report`, and commits the objects, the profile and the report if the input is
+    /// unchanged. On an error, none of them is committed. Returns the features that the pipe format cannot hold.
     ///
     /// Data in a stream cannot be taken back, so the report is made last there, and may fail alone.
     pub fn finish(
@@ -255,25 +254,35 @@ impl Output {
         buffers: &Buffers,
         report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Diagnostic>,
     ) -> Result<LeftOut, Diagnostic> {
+        let mut committed = CommittedOutputs::default();
+        let (path, folder) = (self.path.clone(), self.folder.clone());
+        let is_stream = matches!(self.target, Target::Stream(_));
         let is_stale = self.store.is_none() && self.ownership == Ownership::OfOutput;
-        let stale = is_stale.then(|| self.folder.clone());
-        let mut placed = CommittedOutputs::default();
-        match self.place(rewrite, buffers, report, &mut placed) {
+        match self.commit(rewrite, buffers, report, &mut committed) {
             Ok(left_out) => {
-                placed.done.clear();
-                stale.map_or(Ok(()), |folder| store::remove_stale(&folder))?;
+                committed.done.clear();
+                // A stream has the folder of an output of the default name, whose objects must stay.
+                let is_current = || match is_stream {
+                    true => !Path::new(DEFAULT_OUTPUT).exists(),
+                    false => committed.profile == file_number(&path),
+                };
+                match &committed.objects {
+                    Some(objects) => objects.remove_others(is_current)?,
+                    None if is_stale && is_current() => store::remove_stale(&folder)?,
+                    None => {}
+                }
                 Ok(left_out)
             }
-            Err(error) => placed.undo().and(Err(error)),
+            Err(error) => committed.undo().and(Err(error)),
         }
     }
 
-    fn place(
+    fn commit(
         self,
         rewrite: Rewrite<'_>,
         buffers: &Buffers,
         report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Diagnostic>,
-        placed: &mut CommittedOutputs,
+        committed: &mut CommittedOutputs,
     ) -> Result<LeftOut, Diagnostic> {
         let path = self.path.clone();
         let error = |cause| Diagnostic::cannot_write(&path, &cause);
@@ -281,24 +290,24 @@ impl Output {
         if let Target::Stream(stream) = &mut target {
             buffers.check_input()?;
             // A reader of the stream may open objects as soon as it has read their records.
-            placed.add_objects(self.store, &self.folder)?;
+            committed.objects = self.store.map(Store::commit).transpose()?;
             let written = write_stream(rewrite, stream);
             buffers.check_input()?;
             let left_out = written.map_err(error)?;
-            placed.done.clear();
-            placed.add_report(report(&left_out)?)?;
+            committed.add_report(report(&left_out)?)?;
             return Ok(left_out);
         }
         write_file(rewrite, target.file()).map_err(error)?;
         buffers.check_input()?;
         let left_out = LeftOut::new();
         let report = report(&left_out)?;
-        placed.uninterrupted = Some(CommitGuard::begin());
-        placed.add_objects(self.store, &self.folder)?;
+        committed.uninterrupted = Some(CommitGuard::begin());
+        committed.objects = self.store.map(Store::commit).transpose()?;
         if let Some(profile) = target.commit().map_err(error)? {
-            placed.done.push((self.path, profile));
+            committed.profile = file_number(&self.path);
+            committed.done.push((self.path, profile));
         }
-        placed.add_report(report)?;
+        committed.add_report(report)?;
         Ok(left_out)
     }
 }
@@ -306,20 +315,16 @@ impl Output {
 /// Outputs that are committed already. They belong together, so an error undoes all of them.
 #[derive(Default)]
 struct CommittedOutputs {
-    /// Committed outputs with their paths.
+    objects: Option<CommittedObjects>,
+    /// Other committed outputs with their paths.
     done: Vec<(PathBuf, Committed)>,
+    /// Device and inode of the profile.
+    profile: Option<(u64, u64)>,
     /// Last, so that replaced files are removed before it is dropped.
     uninterrupted: Option<CommitGuard>,
 }
 
 impl CommittedOutputs {
-    fn add_objects(&mut self, store: Option<Store>, folder: &Path) -> Result<(), Diagnostic> {
-        if let Some(store) = store {
-            self.done.push((folder.to_owned(), store.commit()?));
-        }
-        Ok(())
-    }
-
     fn add_report(&mut self, report: Option<StagedSummary>) -> Result<(), Diagnostic> {
         if let Some(report) = report {
             let path = report.path.clone();
@@ -336,7 +341,11 @@ impl CommittedOutputs {
                 .map_err(|cause| Diagnostic::cannot_write(&path, &cause))
         };
         let undone = self.done.into_iter().rev().map(undo);
-        undone.fold(Ok(()), Result::and)
+        let undone = undone.fold(Ok(()), Result::and);
+        match self.objects {
+            Some(objects) => undone.and(objects.undo()),
+            None => undone,
+        }
     }
 }
 

@@ -179,7 +179,7 @@ fn profiles_can_share_a_folder_of_objects() {
 }
 
 #[test]
-fn objects_of_other_profiles_keep_their_names() {
+fn other_files_in_a_folder_of_objects_stay() {
     let folder = scratch();
     let shared = folder.path().join("objects");
     std::fs::create_dir(&shared).unwrap();
@@ -291,19 +291,32 @@ fn objects_can_go_to_any_folder() {
     }
 }
 
-/// Opening a FIFO without a writer would block.
+/// The name of an object gives its content, so anything else of that name is damaged. Opening a FIFO without a writer
+/// would block.
 #[test]
-fn a_fifo_in_a_shared_folder_of_objects_does_not_block() {
+fn what_has_the_name_of_an_object_but_not_its_content_is_replaced() {
     let folder = scratch();
     let objects = folder.path().join("objects");
-    std::fs::create_dir(&objects).unwrap();
-    let pipe = objects.join("jitted-26234-1.so");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
-    assert!(made.success());
     let output = folder.path().join("out.data");
-    let more = ["--all", "--elf-dir", tools::text(&objects)];
-    inject(&capture::profile("php82"), &output, &more);
-    assert_eq!(std::fs::read_dir(&objects).unwrap().count(), 78 + 1);
+    let run = || {
+        let more = ["--all", "--elf-dir", tools::text(&objects)];
+        inject(&capture::profile("php82"), &output, &more);
+        let entries = std::fs::read_dir(&objects).unwrap();
+        let mut all: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        all.sort();
+        let read = |path| (std::fs::read(&path).unwrap(), path);
+        all.into_iter().map(read).collect::<Vec<_>>()
+    };
+    let expected = run();
+    assert_eq!(expected.len(), 78);
+    let [damaged, longer, pipe] = [0, 1, 2].map(|at: usize| &expected[at].1);
+    let size = expected[0].0.len();
+    std::fs::write(damaged, vec![0; size]).unwrap();
+    std::fs::write(longer, "somebody else's").unwrap();
+    std::fs::remove_file(pipe).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(pipe).status().unwrap();
+    assert!(made.success());
+    assert_eq!(run(), expected);
 }
 
 #[test]

@@ -267,22 +267,26 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
         );
         let found = State::of(folder.path());
         let profile = states.iter().position(|state| state.profile == found.profile);
-        let objects = states.iter().position(|state| state.objects == found.objects);
-        let (Some(profile), Some(objects)) = (profile, objects) else {
-            panic!("after {signal:?}: profile {profile:?}, objects {objects:?}");
+        let Some(profile) = profile else {
+            panic!("after {signal:?}: the profile is none of the two");
         };
+        let own = &states[profile].objects;
+        assert!(
+            own.iter().all(|object| found.objects.contains(object)),
+            "after {signal:?}: an object is missing"
+        );
         let left = left_over(folder.path());
         if signal == Signal::KILL {
-            // The profile and the folder of objects are not renamed at once.
-            between += usize::from(profile != objects);
+            // Objects are there before the profile, and removed after it.
+            between += usize::from(*own != found.objects);
             for path in left {
                 let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
             }
         } else {
-            assert_eq!(profile, objects, "after {signal:?}");
+            assert_eq!(own, &found.objects, "after {signal:?}");
             assert_eq!(left, Vec::<PathBuf>::new(), "after {signal:?}");
         }
-        if profile != objects || round % 10 == 9 {
+        if round % 10 == 9 {
             assert!(start(&inputs[profile]).status().unwrap().success());
         }
         now = profile;
@@ -290,7 +294,7 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
     // This happens at a few of a thousand moments, and at more if the machine is busy.
     assert!(
         between <= 1 + count / 20,
-        "{between} of {count} runs killed between the two renames"
+        "{between} of {count} runs killed between the objects and the profile"
     );
     assert!(ended < count, "all runs ended before the signal");
 }

@@ -272,7 +272,7 @@ fn callers_are_where_they_were_on_the_clock_of_the_log() {
     assert_eq!(shown[0].symbols(), ["Calls:Inner ()", "Calls:Outer ()"]);
     let file = &shown[0].frames[1].file;
     assert!(
-        file.ends_with("jitted-4711-0.so"),
+        file.contains("/jitted-4711-0-"),
         "not the code in which it ran: {file}"
     );
 }

@@ -1,6 +1,7 @@
 //! Outputs are new files, or streams that the user named. Anything else with the name of an output is replaced or
 //! refused, and never waited for.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
@@ -11,9 +12,10 @@ use std::time::Duration;
 use jitinject::diagnostics::Issue;
 use jitinject::inject::{InjectOptions, inject as inject_here};
 use jitinject::load::Progress;
+use rustix::fs::FlockOperation;
 
 use crate::support::scene::{Scene, left_over};
-use crate::support::{attempt, capture, inject, jitinject, objects_of, said, scratch, tools};
+use crate::support::{attempt, capture, inject, jitinject, model, objects_of, said, scratch, tools};
 
 /// Returns the commands that write a file, each with the option for it.
 fn writers(output: &Path, folder: &Path) -> [Command; 3] {
@@ -184,6 +186,57 @@ fn what_is_put_among_objects_meanwhile_is_not_deleted() {
         let _ = fs::remove_dir(objects.join("below"));
         scene.assert_unchanged("the old output is kept");
     }
+}
+
+/// Another run is about to write a profile that refers to objects in the same folder.
+#[test]
+fn objects_stay_while_another_run_uses_their_folder() {
+    let scene = Scene::new();
+    let folder = scene.folder.path().join("out.data.elf");
+    let old = objects_of(&scene.output);
+    let other = File::open(&folder).unwrap();
+    rustix::fs::flock(&other, FlockOperation::LockShared).unwrap();
+    inject(&scene.input, &scene.output, &[]);
+    let both = objects_of(&scene.output);
+    assert!(both.len() > old.len() && old.iter().all(|object| both.contains(object)));
+    drop(other);
+    inject(&scene.input, &scene.output, &[]);
+    let new = objects_of(&scene.output);
+    assert_eq!(both.len(), old.len() + new.len());
+    assert!(new.iter().all(|object| both.contains(object)));
+}
+
+#[test]
+fn runs_side_by_side_leave_a_profile_with_all_its_objects() {
+    let folder = scratch();
+    let output = folder.path().join("out.data");
+    let inputs = [capture::profile("php82"), capture::profile("wasmtime")];
+    let start = |input: &PathBuf| {
+        let mut command = jitinject();
+        command.args(["-q", "-i", tools::text(input), "-o", tools::text(&output)]);
+        command.spawn().unwrap()
+    };
+    for _ in 0..10 {
+        let runs: Vec<_> = inputs.iter().cycle().take(6).map(start).collect();
+        for mut run in runs {
+            assert!(run.wait().unwrap().success());
+        }
+        let parts = model::parse(&fs::read(&output).unwrap());
+        let names = parts
+            .records
+            .iter()
+            .filter_map(|record| model::map_name(record, parts.endian));
+        let objects: HashSet<PathBuf> = names
+            .filter(|name| name.contains("out.data.elf"))
+            .map(PathBuf::from)
+            .collect();
+        assert!(!objects.is_empty());
+        assert!(objects.iter().all(|object| object.exists()), "{objects:?}");
+    }
+    inject(&inputs[0], &output, &[]);
+    let left = objects_of(&output).len();
+    inject(&inputs[0], &folder.path().join("alone.data"), &[]);
+    assert_eq!(left, objects_of(&folder.path().join("alone.data")).len());
 }
 
 /// The same if the new output has no objects, so that those of the old one are removed.

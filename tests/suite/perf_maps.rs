@@ -12,7 +12,7 @@ use crate::support::dump::{DumpWriter, X86_64};
 use crate::support::perf_map_case::{CAPTURES, Case, REGION, SECOND, UNKNOWN, lines};
 use crate::support::shown::assert_named;
 use crate::support::{
-    attempt, capture, codes, diagnostics, inject, model, objects_of, scratch, shown, tools,
+    attempt, capture, codes, diagnostics, inject, model, objects_of, scratch, shown, stems_of, tools,
 };
 
 /// PHP wrote both files. Without the dump of a process, the map names the same functions.
@@ -519,7 +519,8 @@ fn figures_are_in_the_summary() {
         assert_eq!(run(&["--fail-under", percent]).status.code(), Some(status));
     }
     let objects = objects_of(&output);
-    let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-    let names: Vec<String> = objects.iter().map(name).collect();
-    assert_eq!(names, ["jitted-10-map-70000100.so", "jitted-10-map-70000200.so"]);
+    assert_eq!(
+        stems_of(&objects),
+        ["jitted-10-map-70000100", "jitted-10-map-70000200"]
+    );
 }

@@ -111,7 +111,10 @@ fn aux_data_stay_whole_and_their_index_leads_to_them() {
     const AUXTRACE: u32 = 71;
     const INDEX: u32 = 18;
     let folder = scratch();
-    let path = folder.path().join("jit-5000.dump");
+    // The new mapping is not as long as the marker that it replaces.
+    let dumps = folder.path().join("dumps");
+    std::fs::create_dir(&dumps).unwrap();
+    let path = dumps.join("jit-5000.dump");
     let mut dump = crate::support::dump::DumpWriter::new(ByteOrder::Little, 62, 5000);
     dump.load(1000, 0x7000_0000, 0, b"touched_by_no_sample", &[0x90; 64]);
     std::fs::write(&path, dump.bytes).unwrap();

@@ -164,6 +164,14 @@ pub fn object_maps(output: &Path) -> Vec<(u64, u64)> {
         .collect()
 }
 
+/// Returns the names of objects without the build IDs in them.
+pub fn stems_of(objects: &[PathBuf]) -> Vec<&str> {
+    let names = objects
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap());
+    names.map(|name| name.rsplit_once('-').unwrap().0).collect()
+}
+
 /// Returns the objects of an output, sorted by name.
 pub fn objects_of(output: &Path) -> Vec<PathBuf> {
     let mut folder = output.as_os_str().to_owned();

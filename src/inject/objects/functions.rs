@@ -523,8 +523,7 @@ impl<'a> ObjectWriter<'a> {
             [_] => format!("{FUNCTION_PREFIX}{pid}-{}", object.index),
             _ => format!("{IMAGE_PREFIX}{pid}-{:x}", job.range.start.0),
         };
-        let name = store.name(&stem, &object.bytes, &encoded.build_id);
-        store.write(&name, &object.bytes)?;
+        let name = store.write(&stem, &object.bytes, &encoded.build_id)?;
         for source in &object.sources {
             store.write_source(&source.folder, &source.name, source.text)?;
         }

@@ -48,8 +48,7 @@ pub fn write(
         let (bytes, build_id) =
             writer.encode(symbol, &name, store.folder(), &mut objects.faults, &mut buffers);
         let stem = format!("{FUNCTION_PREFIX}{pid}-map-{:x}", symbol.range.start.0);
-        let file = store.name(&stem, &bytes, &build_id);
-        store.write(&file, &bytes)?;
+        let file = store.write(&stem, &bytes, &build_id)?;
         objects.symbols += 1;
         let path = path_for_readers(&store.folder().join(file));
         for place in places {
