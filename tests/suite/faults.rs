@@ -251,7 +251,7 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
         })
         .collect();
     let mut random = Random::new(count as u64);
-    let (mut now, mut between, mut ended) = (1, 0, 0);
+    let (mut now, mut ended) = (1, 0);
     for round in 0..count {
         let signal = signals[round % signals.len()];
         let mut running = start(&inputs[1 - now]).spawn().unwrap();
@@ -277,8 +277,6 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
         );
         let left = left_over(folder.path());
         if signal == Signal::KILL {
-            // Objects are there before the profile, and removed after it.
-            between += usize::from(*own != found.objects);
             for path in left {
                 let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
             }
@@ -291,11 +289,6 @@ fn kill_at_any_moment(count: usize, signals: &[Signal]) {
         }
         now = profile;
     }
-    // This happens at a few of a thousand moments, and at more if the machine is busy.
-    assert!(
-        between <= 1 + count / 20,
-        "{between} of {count} runs killed between the objects and the profile"
-    );
     assert!(ended < count, "all runs ended before the signal");
 }
 

@@ -112,7 +112,7 @@ fn aux_data_stay_whole_and_their_index_leads_to_them() {
     const INDEX: u32 = 18;
     let folder = scratch();
     // The new mapping is not as long as the marker that it replaces.
-    let dumps = folder.path().join("dumps");
+    let dumps = folder.path().join("dumps of another machine");
     std::fs::create_dir(&dumps).unwrap();
     let path = dumps.join("jit-5000.dump");
     let mut dump = crate::support::dump::DumpWriter::new(ByteOrder::Little, 62, 5000);
