@@ -239,6 +239,26 @@ fn runs_side_by_side_leave_a_profile_with_all_its_objects() {
     assert_eq!(left, objects_of(&folder.path().join("alone.data")).len());
 }
 
+/// A stream has the folder of an output of the default name.
+#[test]
+fn a_stream_leaves_the_objects_of_the_profile_with_its_folder() {
+    let folder = scratch();
+    let profile = folder.path().join("perf.jit.data");
+    inject(&capture::profile("php82"), &profile, &[]);
+    let own = objects_of(&profile);
+    let stream = || {
+        let mut command = jitinject();
+        command.current_dir(&folder).args(["-q", "-o", "-", "-i"]);
+        let ran = command.arg(capture::profile("wasmtime")).output().unwrap();
+        assert!(ran.status.success());
+        objects_of(&profile)
+    };
+    let both = stream();
+    assert!(both.len() > own.len() && own.iter().all(|object| both.contains(object)));
+    fs::remove_file(&profile).unwrap();
+    assert_eq!(stream().len(), both.len() - own.len());
+}
+
 /// The same if the new output has no objects, so that those of the old one are removed.
 #[test]
 fn what_is_put_among_stale_objects_is_not_deleted() {
