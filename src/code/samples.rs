@@ -56,13 +56,13 @@ impl SampleFields<'_> {
     }
 }
 
-/// A record with addresses of code that a process executed.
-#[derive(Clone, Copy, Debug)]
-pub enum SampleRecord<'a> {
-    /// A sample.
-    Sample(Located<SampleFields<'a>>),
-    /// User callers of an earlier sample, recorded later (`perf record --call-graph fp,defer`).
-    DeferredChain(Located<Record<'a>>),
+/// Collects what it needs of samples.
+pub trait SampleVisitor {
+    /// Adds a sample.
+    fn sample(&mut self, sample: &Located<SampleFields<'_>>);
+
+    /// Adds the user callers of an earlier sample, recorded later (`perf record --call-graph fp,defer`).
+    fn deferred_chain(&mut self, _chain: &Located<Record<'_>>) {}
 }
 
 impl<T> Located<T> {
@@ -84,56 +84,62 @@ impl<'a> Samples<'a> {
     /// Iterates over all samples, in file order.
     pub fn all(self) -> impl Iterator<Item = Located<SampleFields<'a>>> {
         let records = self.profile.records();
-        records.filter_map(move |record| self.locate(record)?.sample())
+        let samples = records.filter(|record| record.kind == record::SAMPLE);
+        samples.filter_map(move |record| self.sample(record))
     }
 
-    /// Reads the first `end` bytes of the records in chunks, in several threads. For each chunk, `start` makes an
-    /// accumulator, and `add` adds the samples and deferred call chains to it. `merge` gets the accumulators in file
-    /// order, and `progress` the number of bytes just read. `marks` must be those of the same profile.
-    pub fn fold_chunks<T: Send>(
+    /// Reads the first `end` bytes of the records in chunks, in several threads. `start` makes a visitor for each
+    /// chunk. `merge` gets the visitors in file order, and `progress` the number of bytes just read. `marks` must be
+    /// those of the same profile.
+    pub fn visit<V: SampleVisitor + Send>(
         self,
         marks: &TimeMarks,
         end: u64,
-        start: impl Fn() -> T + Sync,
-        add: impl Fn(&mut T, SampleRecord<'a>) + Sync,
-        mut merge: impl FnMut(T),
+        start: impl Fn() -> V + Sync,
+        mut merge: impl FnMut(V),
         mut progress: impl FnMut(u64),
     ) {
-        let fold = |chunk: &Range<u64>| {
-            let mut accumulator = start();
+        let visit = |chunk: &Range<u64>| {
+            let mut visitor = start();
             for record in self.profile.records_between(chunk.start, chunk.end) {
-                if let Some(record) = self.locate(record) {
-                    add(&mut accumulator, record);
+                match record.kind {
+                    record::SAMPLE => {
+                        if let Some(sample) = self.sample(record) {
+                            visitor.sample(&sample);
+                        }
+                    }
+                    record::CALLCHAIN_DEFERRED => {
+                        if let Some(chain) = self.deferred_chain(record) {
+                            visitor.deferred_chain(&chain);
+                        }
+                    }
+                    _ => {}
                 }
             }
-            accumulator
+            visitor
         };
         for batch in chunks(marks, end).chunks(threads::count().saturating_mul(CHUNKS_OF_THREAD)) {
-            threads::map(batch, fold).into_iter().for_each(&mut merge);
+            threads::map(batch, visit).into_iter().for_each(&mut merge);
             let lengths = batch.iter().map(|chunk| chunk.end.saturating_sub(chunk.start));
             progress(lengths.sum());
         }
     }
 
     #[inline]
-    fn locate(self, record: Record<'a>) -> Option<SampleRecord<'a>> {
+    fn sample(self, record: Record<'a>) -> Option<Located<SampleFields<'a>>> {
         let Profile { attrs, endian, .. } = self.profile;
-        match record.kind {
-            record::SAMPLE => {
-                let sample = Sample::parse(&record, attrs.of(&record, *endian)?, *endian);
-                let fields = SampleFields { record, sample };
-                Some(SampleRecord::Sample(self.at(&record, sample.pid, fields)))
-            }
-            record::CALLCHAIN_DEFERRED => {
-                let pid = attrs.of(&record, *endian)?.trailer_pid(&record, *endian);
-                Some(SampleRecord::DeferredChain(self.at(&record, pid, record)))
-            }
-            _ => None,
-        }
+        let sample = Sample::parse(&record, attrs.of(&record, *endian)?, *endian);
+        Some(self.locate(&record, sample.pid, SampleFields { record, sample }))
+    }
+
+    fn deferred_chain(self, record: Record<'a>) -> Option<Located<Record<'a>>> {
+        let Profile { attrs, endian, .. } = self.profile;
+        let pid = attrs.of(&record, *endian)?.trailer_pid(&record, *endian);
+        Some(self.locate(&record, pid, record))
     }
 
     #[inline]
-    fn at<T>(self, record: &Record<'a>, pid: Option<Pid>, content: T) -> Located<T> {
+    fn locate<T>(self, record: &Record<'a>, pid: Option<Pid>, content: T) -> Located<T> {
         let time = self.profile.attrs.time_of(record, self.profile.endian);
         let space = self
             .processes
@@ -143,16 +149,6 @@ impl<'a> Samples<'a> {
             pid,
             time,
             space,
-        }
-    }
-}
-
-impl<'a> SampleRecord<'a> {
-    /// Returns the sample, if it is one.
-    pub fn sample(self) -> Option<Located<SampleFields<'a>>> {
-        match self {
-            Self::Sample(sample) => Some(sample),
-            Self::DeferredChain(_) => None,
         }
     }
 }

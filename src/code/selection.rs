@@ -6,7 +6,7 @@ use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
 use crate::code::recent::{Found, Recent};
-use crate::code::samples::{Located, SampleFields, SampleRecord, Samples};
+use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
 use crate::code::timeline::{Code, Extent, Lookup, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::hash::{HashMap, HashSet};
@@ -283,21 +283,13 @@ impl<'a> Selector<'a> {
     /// read. `marks` must be those of the same profile.
     pub fn walk(&self, marks: &TimeMarks, end: u64, mut progress: impl FnMut(u64)) -> Selection {
         let mut selection = Selection::nothing(self.processes, self.timeline, &self.doubts);
-        self.samples().fold_chunks(
-            marks,
-            end,
-            || Walk {
-                selector: self,
-                selection: Selection::nothing(self.processes, self.timeline, &self.doubts),
-                recent: Recent::new(),
-            },
-            |walk, record| match record {
-                SampleRecord::Sample(sample) => walk.add(&sample),
-                SampleRecord::DeferredChain(chain) => walk.add_deferred(&chain),
-            },
-            |walk| selection.merge(walk.selection),
-            &mut progress,
-        );
+        let walk = || Walk {
+            selector: self,
+            selection: Selection::nothing(self.processes, self.timeline, &self.doubts),
+            recent: Recent::new(),
+        };
+        let merge = |walk: Walk<'_>| selection.merge(walk.selection);
+        self.samples().visit(marks, end, walk, merge, &mut progress);
         selection
     }
 
@@ -365,30 +357,8 @@ struct Walk<'a> {
     recent: Recent,
 }
 
-impl Walk<'_> {
-    /// Adds the deferred call chain of an earlier sample.
-    fn add_deferred(&mut self, chain: &Located<Record<'_>>) {
-        if let Some(context) = chain
-            .space
-            .and_then(|space| self.context(space, chain.lookup_time()))
-        {
-            for address in deferred_callers(&chain.content, self.selector.profile.endian) {
-                self.mark_frame(address, context);
-            }
-        }
-    }
-
-    /// Returns the lookup context for frames; `None` if the address space never has JIT code.
-    fn context(&self, space: SpaceId, time: Time) -> Option<FrameContext> {
-        let code_bounds = self.selector.timeline.code_bounds(space);
-        (code_bounds.is_some() || self.selector.timeline.has_symbols(space)).then_some(FrameContext {
-            space,
-            time,
-            code_bounds,
-        })
-    }
-
-    fn add(&mut self, located: &Located<SampleFields<'_>>) {
+impl SampleVisitor for Walk<'_> {
+    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         self.selection.samples.total += 1;
         self.selection.samples.cut += u64::from(sample.is_cut);
@@ -411,6 +381,29 @@ impl Walk<'_> {
         {
             self.add_callers(sample, context, is_in_function);
         }
+    }
+
+    fn deferred_chain(&mut self, chain: &Located<Record<'_>>) {
+        if let Some(context) = chain
+            .space
+            .and_then(|space| self.context(space, chain.lookup_time()))
+        {
+            for address in deferred_callers(&chain.content, self.selector.profile.endian) {
+                self.mark_frame(address, context);
+            }
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// Returns the lookup context for frames; `None` if the address space never has JIT code.
+    fn context(&self, space: SpaceId, time: Time) -> Option<FrameContext> {
+        let code_bounds = self.selector.timeline.code_bounds(space);
+        (code_bounds.is_some() || self.selector.timeline.has_symbols(space)).then_some(FrameContext {
+            space,
+            time,
+            code_bounds,
+        })
     }
 
     /// Adds the call chain, branches, registers and stack of a sample. `is_in_stack` is whether the sampled address

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
-use crate::code::samples::{Located, SampleFields};
+use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{Leaf, Selector};
 use crate::hash::{HashMap, HashSet};
 use crate::load::Progress;
@@ -119,36 +119,43 @@ impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
     /// Counts the samples of all records.
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> Counts {
         let mut counts = Counts::default();
-        self.selector.samples().fold_chunks(
+        self.selector.samples().visit(
             &profile_index.marks,
             profile_index.data_end,
-            Counts::default,
-            |counts, record| {
-                if let Some(sample) = record.sample() {
-                    self.add(&sample, counts);
-                }
+            || Walk {
+                counter: self,
+                counts: Counts::default(),
             },
-            |one| counts.merge(one),
+            |walk| counts.merge(walk.counts),
             |bytes| progress.advance(bytes),
         );
         counts
     }
+}
 
-    fn add(&self, located: &Located<SampleFields<'_>>, counts: &mut Counts) {
+/// State while reading one chunk of the records.
+struct Walk<'a, T> {
+    counter: &'a Counter<'a, T>,
+    counts: Counts,
+}
+
+impl<T: Fn(Leaf) -> Option<u32>> SampleVisitor for Walk<'_, T> {
+    fn sample(&mut self, located: &Located<SampleFields<'_>>) {
+        let Self { counter, counts } = self;
         let (pid, time) = (located.pid.unwrap_or(Pid(0)), located.lookup_time());
-        let bin = self.span.bin(time);
+        let bin = counter.span.bin(time);
         add(&mut counts.bins, (pid, Series::All, bin), 1);
         let (Some(space), Some(ip)) = (located.space, located.content.user_ip()) else {
             return;
         };
-        let lookup = self.selector.timeline.at(space, ip, time);
-        let Some(leaf) = self.selector.classify_ip(space, ip, time, lookup) else {
+        let lookup = counter.selector.timeline.at(space, ip, time);
+        let Some(leaf) = counter.selector.classify_ip(space, ip, time, lookup) else {
             return;
         };
         let series = match leaf {
             Leaf::Function(_) | Leaf::Symbol(_) => {
                 add(&mut counts.code, (leaf, space), 1);
-                Series::Tier((self.tier)(leaf))
+                Series::Tier((counter.tier)(leaf))
             }
             Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => {
                 Series::Unnamed
