@@ -180,7 +180,7 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for character in String::from_utf8_lossy(name).chars() {
-        if steers_terminal(character) {
+        if is_terminal_control(character) {
             text.extend(character.escape_unicode());
         } else {
             text.push(character);
@@ -194,7 +194,7 @@ pub fn printable(name: &[u8]) -> String {
 ///
 /// The joiners U+200C and U+200D are excluded, because words of some scripts, JavaScript identifiers and
 /// emoji contain them.
-pub fn steers_terminal(character: char) -> bool {
+pub fn is_terminal_control(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
@@ -260,7 +260,7 @@ mod tests {
         // The standard library uses Unicode's tables to escape characters that have no glyph.
         for steering in (0..=0x10_ffff)
             .filter_map(char::from_u32)
-            .filter(|&it| steers_terminal(it))
+            .filter(|&it| is_terminal_control(it))
         {
             let is_plain = steering.escape_debug().count() == 1;
             assert!(!is_plain, "{:x}", u32::from(steering));

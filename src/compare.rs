@@ -16,14 +16,14 @@ pub const FORMAT: u32 = 1;
 
 /// Fields read from a summary.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
-pub struct Figures {
+pub struct ParsedSummary {
     format: u32,
     input: String,
     samples: SampleSummary,
     sampled_functions: Option<Vec<SampledFunction>>,
 }
 
-impl Figures {
+impl ParsedSummary {
     /// Reads a summary in JSON.
     pub fn parse(json: &[u8]) -> Result<Self, Diagnostic> {
         /// Field of all format versions.
@@ -56,9 +56,9 @@ pub struct Comparison {
     /// Format version, [`FORMAT`].
     pub format: u32,
     /// Figures of the first summary.
-    pub before: Side,
+    pub before: ProfileTotals,
     /// Figures of the second summary.
-    pub after: Side,
+    pub after: ProfileTotals,
     /// Changes of compilers, the largest first.
     pub tiers: Vec<Change>,
     /// Changes of functions, the largest first.
@@ -67,7 +67,7 @@ pub struct Comparison {
 
 /// Figures of one summary.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Side {
+pub struct ProfileTotals {
     /// Name of the profile.
     pub input: String,
     /// Number of all samples.
@@ -102,21 +102,21 @@ pub struct Change {
 }
 
 /// Compares two summaries.
-pub fn compare(before: &Figures, after: &Figures) -> Comparison {
+pub fn compare(before: &ParsedSummary, after: &ParsedSummary) -> Comparison {
     let mut functions = BTreeMap::new();
     let mut tiers = BTreeMap::new();
-    for (place, figures) in [before, after].into_iter().enumerate() {
+    for (side, figures) in [before, after].into_iter().enumerate() {
         for function in figures.functions() {
             let key = (&function.name[..], function.tier.as_deref());
-            add(&mut functions, key, place, function.samples);
-            add(&mut tiers, (function.tier_name(), None), place, function.samples);
+            add(&mut functions, key, side, function.samples);
+            add(&mut tiers, (function.tier_name(), None), side, function.samples);
         }
     }
     let totals = [before.samples.total, after.samples.total];
     Comparison {
         format: FORMAT,
-        before: Side::of(before),
-        after: Side::of(after),
+        before: ProfileTotals::of(before),
+        after: ProfileTotals::of(after),
         tiers: changes(tiers, totals),
         functions: changes(functions, totals),
     }
@@ -125,8 +125,8 @@ pub fn compare(before: &Figures, after: &Figures) -> Comparison {
 /// Name of a function and its compiler, or name of a compiler and `None`.
 type Key<'a> = (&'a str, Option<&'a str>);
 
-fn add<'a>(counts: &mut BTreeMap<Key<'a>, [u64; 2]>, key: Key<'a>, place: usize, samples: u64) {
-    if let Some(count) = counts.entry(key).or_default().get_mut(place) {
+fn add<'a>(counts: &mut BTreeMap<Key<'a>, [u64; 2]>, key: Key<'a>, side: usize, samples: u64) {
+    if let Some(count) = counts.entry(key).or_default().get_mut(side) {
         *count = count.saturating_add(samples);
     }
 }
@@ -142,7 +142,12 @@ fn changes(counts: BTreeMap<Key<'_>, [u64; 2]>, totals: [u64; 2]) -> Vec<Change>
         is_significant: is_significant([before, after], totals),
     };
     let mut changes: Vec<Change> = counts.into_iter().map(change).collect();
-    changes.sort_by(|one, other| other.points().abs().total_cmp(&one.points().abs()));
+    changes.sort_by(|one, other| {
+        other
+            .percentage_points()
+            .abs()
+            .total_cmp(&one.percentage_points().abs())
+    });
     changes
 }
 
@@ -166,8 +171,8 @@ fn is_significant(counts: [u64; 2], totals: [u64; 2]) -> bool {
     difference * difference > 9.0 * variance
 }
 
-impl Side {
-    fn of(figures: &Figures) -> Self {
+impl ProfileTotals {
+    fn of(figures: &ParsedSummary) -> Self {
         let samples = &figures.samples;
         Self {
             input: figures.input.clone(),
@@ -191,12 +196,12 @@ impl Side {
 
 impl Change {
     /// Change of the share, in percentage points of all samples.
-    pub fn points(&self) -> f64 {
+    pub fn percentage_points(&self) -> f64 {
         self.after_percent - self.before_percent
     }
 
     fn text(&self) -> String {
-        let (before, after, points) = (self.before_percent, self.after_percent, self.points());
+        let (before, after, points) = (self.before_percent, self.after_percent, self.percentage_points());
         let mark = if self.is_significant { '*' } else { ' ' };
         let tier = self.tier.as_ref();
         let name = self.name.clone() + &tier.map_or(String::new(), |tier| format!("  [{tier}]"));
@@ -210,7 +215,9 @@ impl Comparison {
     pub fn text(&self, least: f64) -> String {
         let mut text = format!("before  {}\nafter   {}\n", self.before.text(), self.after.text());
         for (what, changes) in [("tier", &self.tiers), ("function", &self.functions)] {
-            let shown = changes.iter().filter(|change| change.points().abs() >= least);
+            let shown = changes
+                .iter()
+                .filter(|change| change.percentage_points().abs() >= least);
             let lines: Vec<String> = shown.map(Change::text).collect();
             if !lines.is_empty() {
                 let _ = writeln!(
@@ -249,7 +256,10 @@ mod tests {
     }
 
     fn compared(before: &[u8], after: &[u8]) -> Comparison {
-        compare(&Figures::parse(before).unwrap(), &Figures::parse(after).unwrap())
+        compare(
+            &ParsedSummary::parse(before).unwrap(),
+            &ParsedSummary::parse(after).unwrap(),
+        )
     }
 
     #[test]
@@ -284,7 +294,7 @@ mod tests {
                 ("new", 0, 2, false)
             ]
         );
-        assert!((comparison.functions[0].points() - 20.0).abs() < 1e-9);
+        assert!((comparison.functions[0].percentage_points() - 20.0).abs() < 1e-9);
         let tiers: Vec<_> = comparison
             .tiers
             .iter()
@@ -298,7 +308,7 @@ mod tests {
     fn a_summary_is_equal_to_itself() {
         let one = summary(500, &[("f", None, 100)]);
         let comparison = compared(&one, &one);
-        assert_eq!(comparison.functions[0].points(), 0.0);
+        assert_eq!(comparison.functions[0].percentage_points(), 0.0);
         assert!(!comparison.functions[0].is_significant);
         assert!(
             comparison
@@ -318,7 +328,7 @@ mod tests {
 
     #[test]
     fn files_other_than_summaries_are_refused() {
-        let issue = |json: &[u8]| Figures::parse(json).unwrap_err().issue;
+        let issue = |json: &[u8]| ParsedSummary::parse(json).unwrap_err().issue;
         assert_eq!(issue(b"{}"), Issue::NotASummary);
         assert_eq!(issue(b"\x7fELF"), Issue::NotASummary);
         assert_eq!(issue(br#"{"format": 99}"#), Issue::SummaryFormat);

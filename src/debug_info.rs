@@ -225,11 +225,11 @@ impl DebugInfo<'_> {
             is_same
         });
         self.rows.dedup_by(|row, kept| {
-            let says_the_same = Row {
+            let with_same_offset = Row {
                 offset: row.offset,
                 ..*kept
             };
-            says_the_same == *row
+            with_same_offset == *row
         });
         dropped as u64
     }
@@ -241,7 +241,7 @@ impl DebugInfo<'_> {
         let functions = self.functions.len();
         let given: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
         let mut ranges_left = given.saturating_mul(2).saturating_add(MAX_RANGES);
-        let mut open = vec![Open::new(0)];
+        let mut open = vec![OpenCall::new(0)];
         if let Some(function) = open.first_mut() {
             function.free = Some(free_ranges(std::slice::from_ref(&(0..size))));
         }
@@ -258,13 +258,13 @@ impl DebugInfo<'_> {
             wanted.clear();
             wanted.append(&mut call.ranges);
             if let Some(caller) = open.last_mut().filter(|_| is_sound) {
-                take(caller.free(before), &wanted, &mut call.ranges);
+                take_free(caller.free(before), &wanted, &mut call.ranges);
             }
             if !call.ranges.is_empty()
                 && let Some(left) = ranges_left.checked_sub(call.ranges.len())
             {
                 ranges_left = left;
-                open.push(Open::new(kept));
+                open.push(OpenCall::new(kept));
                 self.calls.swap(kept, at);
                 kept = kept.saturating_add(1);
             }
@@ -276,14 +276,14 @@ impl DebugInfo<'_> {
 }
 
 /// A call, or the function itself, while the calls inside it are processed.
-struct Open {
+struct OpenCall {
     /// Index of the call.
     call: usize,
     /// Code that no inner call has taken yet; computed for the first inner call.
     free: Option<RangeMap<()>>,
 }
 
-impl Open {
+impl OpenCall {
     fn new(call: usize) -> Self {
         Self { call, free: None }
     }
@@ -311,7 +311,7 @@ fn free_ranges(ranges: &[Range<u32>]) -> RangeMap<()> {
 }
 
 /// Removes the free parts of `wanted` from the map; appends them to `taken`, sorted and merged.
-fn take(free: &mut RangeMap<()>, wanted: &[Range<u32>], taken: &mut Vec<Range<u32>>) {
+fn take_free(free: &mut RangeMap<()>, wanted: &[Range<u32>], taken: &mut Vec<Range<u32>>) {
     for wanted in wanted.iter().filter_map(address_range) {
         // The offsets were 32-bit integers before.
         free.remove(wanted, |piece, ()| {

@@ -31,13 +31,8 @@ impl SparseBytes {
     }
 
     /// Returns the size of the file, in bytes.
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.skipped().saturating_add(self.stored.len() as u64)
-    }
-
-    /// Returns whether the file is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Returns the number of stored bytes.
@@ -61,7 +56,7 @@ impl SparseBytes {
 
     /// Appends zeros up to an offset in the file, as a hole if there are at least as many as a page has.
     pub fn pad_to(&mut self, offset: u64) {
-        let zeros = offset.saturating_sub(self.len());
+        let zeros = offset.saturating_sub(self.size());
         if zeros >= MIN_HOLE {
             self.holes.push(Hole {
                 position: self.stored.len(),
@@ -101,7 +96,7 @@ impl SparseBytes {
     pub fn matches(&self, content: &[u8]) -> bool {
         let mut rest = content;
         let mut at = 0u64;
-        let mut is_same = content.len() as u64 == self.len();
+        let mut is_same = content.len() as u64 == self.size();
         for (offset, part) in self.parts() {
             let hole = offset.saturating_sub(at) as usize;
             let Some((zeros, after)) = rest.split_at_checked(hole) else {
@@ -127,7 +122,7 @@ impl SparseBytes {
             .last()
             .is_some_and(|hole| hole.position == self.stored.len());
         if ends_with_hole {
-            file.set_len(self.len())?;
+            file.set_len(self.size())?;
         }
         Ok(())
     }
@@ -175,7 +170,7 @@ mod tests {
     #[test]
     fn long_runs_of_zeros_take_neither_memory_nor_blocks() {
         let (sparse, dense) = sample();
-        assert_eq!(sparse.len(), dense.len() as u64);
+        assert_eq!(sparse.size(), dense.len() as u64);
         assert_eq!(sparse.stored_size(), 23);
         assert!(sparse.to_vec() == dense);
         let file = tempfile::NamedTempFile::new().unwrap();

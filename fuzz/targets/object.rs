@@ -3,7 +3,7 @@
 #![no_main]
 
 use jitinject::elf::eh_frame::{TableLayout, Tables};
-use jitinject::elf::object::{self, Code, Content, Function, PlacedTables};
+use jitinject::elf::object::{self, Code, ObjectContent, Function, PlacedTables};
 use jitinject::sparse::SparseBytes;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;
@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let tables = Tables::build(std::iter::empty(), layout).unwrap();
     let debug = [(".debug_info", info), (".debug_line", line)];
-    let content = Content {
+    let content = ObjectContent {
         machine,
         functions: &[Function {
             name,

@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
     let mut repaired = Vec::new();
     let mut profile_index = ProfileIndex::of(&profile, marker::dump_path);
     if profile_index.has_damage {
-        let damage = resync::repair(profile.whole_records(), &mut repaired).unwrap();
+        let damage = resync::repair(profile.intact_records(), &mut repaired).unwrap();
         let (before, kept) = (profile.data.len() as u64, repaired.len() as u64);
         profile = profile.with_records(&repaired);
         // A record may get an empty trailer, of up to six integers, and padding to a multiple of 8.
@@ -65,10 +65,10 @@ fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
     let _ = profile.attrs.time_of(record, endian);
     let _ = (Mmap::parse(record, endian), Fork::parse(record, endian));
     let _ = (
-        event::exec(record, endian),
+        event::exec_pid(record, endian),
         event::mount_namespace(record, endian),
     );
-    if let Some(attr) = profile.attrs.of(record, endian)
+    if let Some(attr) = profile.attrs.event_of(record, endian)
         && record.kind == record::SAMPLE
     {
         let sample = Sample::parse(record, attr, endian);

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use jitinject::elf::eh_frame::{EhFrame, Entries, TableLayout, Tables};
+use jitinject::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
 use jitinject::elf::object::TEXT_OFFSET;
 use jitinject::runtime::jitdump::unwinding::Unwinding;
 use jitinject::units::{Address, AddressRange};
@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| {
     let code = AddressRange::new(Address(CODE), size).unwrap();
     // The address that perf uses.
     let address = Address(code.start.0 + size.next_multiple_of(8));
-    let entries = Entries::read(EhFrame {
+    let entries = FdeIndex::read(EhFrame {
         section,
         address,
         endian,

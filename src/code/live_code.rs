@@ -106,7 +106,7 @@ impl LiveCode {
         let mut windows = Windows::default();
         let mut looks = MAX_SCANNED;
         for record in profile.records().filter(|record| record.kind == record::SAMPLE) {
-            let Some(attr) = profile.attrs.of(&record, profile.endian) else {
+            let Some(attr) = profile.attrs.event_of(&record, profile.endian) else {
                 continue;
             };
             let sample = Sample::parse(&record, attr, profile.endian);

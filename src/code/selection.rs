@@ -375,7 +375,7 @@ impl Walk<'_> {
     /// Adds the deferred call chain of an earlier sample.
     fn add_deferred(&mut self, record: &Record<'_>) {
         let endian = self.selector.profile.endian;
-        let attr = self.selector.profile.attrs.of(record, endian);
+        let attr = self.selector.profile.attrs.event_of(record, endian);
         let pid = attr.and_then(|attr| attr.trailer_pid(record, endian));
         let time = self.time_of(record);
         let space = pid.and_then(|pid| self.selector.processes.space_at(pid, time));
@@ -398,12 +398,12 @@ impl Walk<'_> {
 
     fn add(&mut self, record: &Record<'_>) {
         let endian = self.selector.profile.endian;
-        let Some(attr) = self.selector.profile.attrs.of(record, endian) else {
+        let Some(attr) = self.selector.profile.attrs.event_of(record, endian) else {
             return;
         };
         let sample = Sample::parse(record, attr, endian);
         self.selection.samples.total += 1;
-        self.selection.samples.cut += u64::from(sample.is_cut);
+        self.selection.samples.cut += u64::from(sample.is_truncated);
         let pid = sample.pid.unwrap_or(Pid(0));
         let time = self.time_of(record);
         let Some(space) = self.selector.processes.space_at(pid, time) else {
@@ -421,7 +421,7 @@ impl Walk<'_> {
             self.count(space, ip, time, lookup);
         }
         if let Some(context) = self.context(space, time)
-            && !record.is_of_guest()
+            && !record.is_guest()
         {
             self.add_callers(&sample, context, is_in_function);
         }

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::{MappedFile, SharedFolder};
+use crate::files::{InputFile, SharedFolder};
 use crate::units::BuildId;
 
 /// Name of the directory with the links.
@@ -56,7 +56,7 @@ impl BuildIdCache {
 
     /// Adds the object file at an absolute path. The link is created last, so that it never dangles.
     pub fn add(&mut self, build_id: &BuildId, path: &Path) -> Result<Added, Diagnostic> {
-        let object = MappedFile::open(path).map_err(|cause| error(path, &cause))?;
+        let object = InputFile::open(path).map_err(|cause| error(path, &cause))?;
         let name = build_id.to_string();
         let (first, rest) = name.split_at(2);
         let links = enter(&self.links, first.as_ref())?;
@@ -67,10 +67,10 @@ impl BuildIdCache {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let file_name = path.file_name().unwrap_or_default();
         let entry = enter(&enter(self.folder(folder)?, file_name)?, name.as_ref())?;
-        let put = entry.put(OBJECT, &object);
+        let put = entry.add_file(OBJECT, &object);
         put.map_err(|cause| error(&entry.path().join(OBJECT), &cause))?;
         let target: PathBuf = ["..", ".."].iter().map(OsStr::new).chain(names(path)).collect();
-        let linked = links.link(rest, &target.join(&name));
+        let linked = links.create_symlink(rest, &target.join(&name));
         linked.map_err(|cause| error(&link, &cause))?;
         Ok(if serves(&link, &object) {
             Added::New
@@ -106,7 +106,7 @@ fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
 
 fn enter(folder: &SharedFolder, name: &OsStr) -> Result<SharedFolder, Diagnostic> {
     folder
-        .enter(name)
+        .open_subfolder(name)
         .map_err(|cause| error(&folder.path().join(name), &cause))
 }
 
@@ -117,6 +117,6 @@ fn error(path: &Path, cause: &io::Error) -> Diagnostic {
 }
 
 /// Returns whether a link leads to a file with the same content.
-fn serves(link: &Path, object: &MappedFile) -> bool {
-    MappedFile::open(&link.join(OBJECT)).is_ok_and(|found| found[..] == object[..])
+fn serves(link: &Path, object: &InputFile) -> bool {
+    InputFile::open(&link.join(OBJECT)).is_ok_and(|found| found[..] == object[..])
 }

@@ -32,8 +32,8 @@ mod unit;
 use crate::debug_info::DebugInfo;
 use crate::machine::Machine;
 
-use abbreviations::Codes;
-use files::Files;
+use abbreviations::AbbreviationCodes;
+use files::FileTable;
 use strings::Strings;
 
 /// DWARF version to write.
@@ -48,7 +48,7 @@ pub enum Version {
 }
 
 impl Version {
-    fn number(self) -> u16 {
+    fn to_u16(self) -> u16 {
         match self {
             Self::Four => 4,
             Self::Five => 5,
@@ -118,9 +118,9 @@ pub struct Buffers {
     ranges: Vec<u8>,
     strings: Strings,
     /// Abbreviation codes in use, for `.debug_abbrev`.
-    codes: Codes,
+    codes: AbbreviationCodes,
     /// Files of the current unit.
-    files: Files,
+    files: FileTable,
     /// For each function of the current unit, the offset of its inlined entry in the unit; 0 if it has none.
     origins: Vec<u32>,
     /// Functions of the current unit that contain the next call, outermost first.
@@ -155,7 +155,7 @@ impl<'b, 's> Encoder<'b, 's> {
         let lengths = self.buffers.lengths();
         let codes = self.buffers.codes;
         self.buffers.files.collect(function.info, self.settings.version);
-        unit::put(function, &self.settings, self.buffers);
+        unit::write(function, &self.settings, self.buffers);
         let mut now = self.buffers.lengths().into_iter();
         if now.all(|length| length <= self.max_section) {
             return Ok(());
@@ -205,7 +205,7 @@ impl Buffers {
         }
         self.strings.clear(RETAINED_CAPACITY);
         self.line_strings.clear(RETAINED_CAPACITY);
-        self.codes = Codes::default();
+        self.codes = AbbreviationCodes::default();
     }
 
     /// Returns the lengths of the sections that grow with each unit.

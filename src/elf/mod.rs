@@ -19,7 +19,7 @@ pub mod build_id_cache;
 pub mod core_file;
 pub mod dwarf;
 pub mod eh_frame;
+pub mod executable;
 pub mod object;
-pub mod segments;
 pub mod store;
 mod text;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::staged::Committed;
-use crate::files::{Contents, MappedFile, StagedFolder};
+use crate::files::{FolderContents, InputFile, StagedFolder};
 use crate::hash::{HashMap, HashSet};
 use crate::sparse::SparseBytes;
 use crate::units::BuildId;
@@ -17,7 +17,7 @@ use crate::units::BuildId;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ownership {
     /// The directory belongs to one output and is replaced with it.
-    OfOutput,
+    Exclusive,
     /// The directory may hold objects of other profiles, which are kept.
     Shared,
 }
@@ -63,7 +63,7 @@ pub const IMAGE_PREFIX: &str = "jit-image-";
 const SOURCES: &str = "sources";
 
 impl Store {
-    /// Starts a directory. With [`Ownership::OfOutput`], nothing of it is visible until [`Store::commit`].
+    /// Starts a directory. With [`Ownership::Exclusive`], nothing of it is visible until [`Store::commit`].
     pub fn create(folder: &Path, ownership: Ownership) -> Result<Self, Diagnostic> {
         let error = folder_error(folder);
         let folder = absolute(folder, ownership).map_err(error)?;
@@ -158,7 +158,7 @@ impl Store {
     pub fn commit(self) -> Result<Committed, Diagnostic> {
         if self.is_merged {
             let is_same =
-                |staged: &Path, target: &Path| match (MappedFile::open(staged), MappedFile::open(target)) {
+                |staged: &Path, target: &Path| match (InputFile::open(staged), InputFile::open(target)) {
                     (Ok(staged), Ok(target)) => staged[..] == target[..],
                     _ => false,
                 };
@@ -241,16 +241,16 @@ fn is_folder(path: &Path) -> io::Result<bool> {
 }
 
 /// Checks that a directory that is to be replaced holds only objects and source files; returns these. Error
-/// messages use the path `called`.
-fn check_contents(folder: &Path, called: &Path) -> Result<Contents, Diagnostic> {
+/// messages use the path `shown_path`.
+fn check_contents(folder: &Path, shown_path: &Path) -> Result<FolderContents, Diagnostic> {
     let prefixes = [FUNCTION_PREFIX, IMAGE_PREFIX];
     let is_object = |name: &[u8]| {
         prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && name.ends_with(b".so")
     };
     let mut walk = Walk {
         folder,
-        called,
-        contents: Contents::default(),
+        shown_path,
+        contents: FolderContents::default(),
     };
     let top = walk.add(Path::new(""), |name, kind| {
         is_object(name) && kind.is_file() || name == SOURCES.as_bytes() && kind.is_dir()
@@ -275,8 +275,8 @@ pub const SOURCE_FOLDER_LENGTH: usize = 16;
 struct Walk<'a> {
     folder: &'a Path,
     /// Path of the directory in error messages.
-    called: &'a Path,
-    contents: Contents,
+    shown_path: &'a Path,
+    contents: FolderContents,
 }
 
 impl Walk<'_> {
@@ -287,14 +287,14 @@ impl Walk<'_> {
         mut is_ours: impl FnMut(&[u8], fs::FileType) -> bool,
     ) -> Result<Vec<PathBuf>, Diagnostic> {
         // Joining an empty path would add a slash.
-        let called: PathBuf = self.called.join(below).components().collect();
-        let error = folder_error(&called);
+        let shown_path: PathBuf = self.shown_path.join(below).components().collect();
+        let error = folder_error(&shown_path);
         let mut folders = Vec::new();
         for entry in fs::read_dir(self.folder.join(below)).map_err(error)? {
             let entry = entry.map_err(error)?;
             let (name, kind) = (entry.file_name(), entry.file_type().map_err(error)?);
             if !is_ours(name.as_encoded_bytes(), kind) {
-                let foreign = Diagnostic::new(Issue::ObjectFolderForeign).in_file(&called);
+                let foreign = Diagnostic::new(Issue::ObjectFolderForeign).in_file(&shown_path);
                 return Err(foreign.with("entry", printable(name.as_encoded_bytes())));
             }
             let path = below.join(name);
@@ -311,10 +311,10 @@ impl Walk<'_> {
 
 /// Returns whether a path exists and is not a file with this content.
 fn is_taken(path: &Path, content: &SparseBytes) -> bool {
-    let is_same_size = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == content.len();
+    let is_same_size = |metadata: fs::Metadata| metadata.is_file() && metadata.len() == content.size();
     match fs::symlink_metadata(path) {
         Ok(metadata) => {
-            !is_same_size(metadata) || MappedFile::open(path).map_or(true, |found| !content.matches(&found))
+            !is_same_size(metadata) || InputFile::open(path).map_or(true, |found| !content.matches(&found))
         }
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }

@@ -12,7 +12,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 const MAX_DEPTH: usize = 64;
 
 /// Returns a path without characters that a terminal interprets.
-pub fn shown(path: &Path) -> String {
+pub fn printable_path(path: &Path) -> String {
     printable(path.as_os_str().as_bytes())
 }
 

@@ -212,7 +212,7 @@ pub fn size(attr: &[u8], endian: ByteOrder) -> Option<usize> {
 /// tools/perf/util/header.c, all versions), even if the rest is 0; in a pipe it ignores the rest. Missing
 /// fields count as 0, so older versions can open recordings of newer ones without the trailing zeros.
 pub fn needed_size(attr: &[u8], endian: ByteOrder) -> usize {
-    let attr = declared(attr, endian);
+    let attr = within_declared_size(attr, endian);
     let zeros = attr.iter().rev().take_while(|&&byte| byte == 0).count();
     let needed = attr.len().saturating_sub(zeros);
     let mut published = PUBLISHED_SIZES.into_iter();
@@ -222,8 +222,8 @@ pub fn needed_size(attr: &[u8], endian: ByteOrder) -> usize {
 }
 
 /// Appends an attribute, truncated or zero-padded to `size` bytes.
-pub fn put(out: &mut Vec<u8>, endian: ByteOrder, attr: &[u8], size: usize) {
-    let attr = declared(attr, endian);
+pub fn write(out: &mut Vec<u8>, endian: ByteOrder, attr: &[u8], size: usize) {
+    let attr = within_declared_size(attr, endian);
     let start = out.len();
     write_padded(out, attr.get(..size).unwrap_or(attr), size);
     if let Some(attr) = out.get_mut(start..) {
@@ -232,7 +232,7 @@ pub fn put(out: &mut Vec<u8>, endian: ByteOrder, attr: &[u8], size: usize) {
 }
 
 /// The part of an attribute within its declared size.
-fn declared(attr: &[u8], endian: ByteOrder) -> &[u8] {
+fn within_declared_size(attr: &[u8], endian: ByteOrder) -> &[u8] {
     size(attr, endian)
         .and_then(|size| attr.get(..size))
         .unwrap_or(attr)
@@ -251,10 +251,10 @@ pub fn add_identifier(attr: &mut [u8], endian: ByteOrder) {
     };
     let mut word = Vec::new();
     endian.write_u64(&mut word, format | SampleFormat::IDENTIFIER.bits());
-    if let Some(place) = attr.get_mut(offset::SAMPLE_TYPE..)
-        && let Some(place) = place.get_mut(..word.len())
+    if let Some(field) = attr.get_mut(offset::SAMPLE_TYPE..)
+        && let Some(field) = field.get_mut(..word.len())
     {
-        place.copy_from_slice(&word);
+        field.copy_from_slice(&word);
     }
 }
 
@@ -329,7 +329,7 @@ impl Attrs {
     }
 
     /// Looks up the event ID of a record. `None` if records have no ID, or if the profile lists no IDs.
-    pub fn knows_id_of(&self, record: &Record<'_>, endian: ByteOrder) -> Option<IdMatch> {
+    pub fn check_id(&self, record: &Record<'_>, endian: ByteOrder) -> Option<IdMatch> {
         if self.by_id.is_empty() || record.kind >= record::USER_TYPE_START {
             return None;
         }
@@ -352,7 +352,7 @@ impl Attrs {
         if record.kind == record::SAMPLE || record.kind >= record::USER_TYPE_START {
             return None;
         }
-        let size = self.of(record, endian)?.trailer_size();
+        let size = self.event_of(record, endian)?.trailer_size();
         (size > 0 && in_trailer(record, size).is_none()).then_some(size)
     }
 
@@ -360,7 +360,7 @@ impl Attrs {
     /// ID has the same offset in the records of all events, since perf uses PERF_SAMPLE_IDENTIFIER where
     /// their formats differ.
     #[inline]
-    pub fn of(&self, record: &Record<'_>, endian: ByteOrder) -> Option<&Attr> {
+    pub fn event_of(&self, record: &Record<'_>, endian: ByteOrder) -> Option<&Attr> {
         let first = self.all.first()?;
         if self.all.len() == 1 || record.kind >= record::USER_TYPE_START {
             return Some(first);
@@ -396,7 +396,7 @@ impl Attrs {
         if !self.has_times {
             return Some(Time(record.offset.saturating_add(1)));
         }
-        let time = self.of(record, endian)?.time_of(record, endian);
+        let time = self.event_of(record, endian)?.time_of(record, endian);
         time.or_else(|| event::fork_time(record, endian))
     }
 }

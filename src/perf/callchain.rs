@@ -14,21 +14,21 @@ use crate::units::Address;
 /// and in samples with only the kernel part of a call chain.
 pub fn user_address(record: &Record<'_>, sample: &Sample<'_>) -> Option<Address> {
     let is_user = record.cpu_mode() == record::MISC_USER;
-    split(record, sample)
-        .and_then(|(_, leaf)| leaf)
+    split_at_user(record, sample)
+        .and_then(|(_, user)| user)
         .or(sample.ip.filter(|_| is_user))
 }
 
 /// Splits a call chain: the number of entries before the callers of the first user address, and that address,
 /// if any. The marker of a deferred user part is excluded: readers would append that part to the callers.
-fn split(record: &Record<'_>, sample: &Sample<'_>) -> Option<(usize, Option<Address>)> {
+fn split_at_user(record: &Record<'_>, sample: &Sample<'_>) -> Option<(usize, Option<Address>)> {
     sample.callchain_offset?;
     let mut is_user = record.cpu_mode() == record::MISC_USER;
     let mut count = 0_usize;
     for entry in sample.chain_entries() {
         match entry {
-            ChainEntry::Mark(USER_DEFERRED) => break,
-            ChainEntry::Mark(mark) => is_user = mark == PERF_CONTEXT_USER,
+            ChainEntry::Marker(USER_DEFERRED) => break,
+            ChainEntry::Marker(marker) => is_user = marker == PERF_CONTEXT_USER,
             ChainEntry::Address(address) if is_user => return Some((count.saturating_add(1), Some(address))),
             ChainEntry::Address(_) | ChainEntry::Cookie => {}
         }
@@ -49,24 +49,24 @@ pub fn write_with_callers(
 ) -> Option<()> {
     const WORD: usize = 8;
     let sample = Sample::parse(record, attr, endian);
-    if sample.is_cut {
+    if sample.is_truncated {
         return None;
     }
     let start = sample.callchain_offset?;
-    let (kept, leaf) = split(record, &sample)?;
+    let (kept, user) = split_at_user(record, &sample)?;
     // Samples with a stack copy have only the kernel part of the chain.
-    let added = match leaf {
+    let inserted = match user {
         Some(_) => None,
         None => Some(user_address(record, &sample)?),
     };
-    let marks = if added.is_some() { 2 } else { 0 };
-    let count = kept.checked_add(marks)?.checked_add(callers.len())?;
+    let inserted_entries = if inserted.is_some() { 2 } else { 0 };
+    let count = kept.checked_add(inserted_entries)?.checked_add(callers.len())?;
     let chain = start.checked_add(WORD)?;
-    let chain_end = chain.checked_add(sample.callchain.len().checked_mul(WORD)?)?;
+    let chain_end = chain.checked_add(sample.callchain.count().checked_mul(WORD)?)?;
     let stack = sample.stack_offset.unwrap_or(record.bytes.len());
-    let behind_chain = record.bytes.get(chain_end..stack)?;
-    let behind_stack = match sample.stack_offset {
-        Some(offset) => behind_stack(record.bytes.get(offset..)?, endian)?,
+    let after_chain = record.bytes.get(chain_end..stack)?;
+    let after_stack = match sample.stack_offset {
+        Some(offset) => after_stack(record.bytes.get(offset..)?, endian)?,
         None => &[],
     };
 
@@ -74,17 +74,17 @@ pub fn write_with_callers(
     out.extend_from_slice(record.bytes.get(..start)?);
     endian.write_u64(out, count as u64);
     out.extend_from_slice(record.bytes.get(chain..)?.get(..kept.checked_mul(WORD)?)?);
-    if let Some(leaf) = added {
+    if let Some(user) = inserted {
         endian.write_u64(out, PERF_CONTEXT_USER);
-        endian.write_u64(out, leaf.0);
+        endian.write_u64(out, user.0);
     }
     for caller in callers {
         endian.write_u64(out, caller.0);
     }
-    out.extend_from_slice(behind_chain);
+    out.extend_from_slice(after_chain);
     if sample.stack_offset.is_some() {
         endian.write_u64(out, 0);
-        out.extend_from_slice(behind_stack);
+        out.extend_from_slice(after_stack);
     }
     let size = out.len().saturating_sub(before);
     let Ok(size) = u16::try_from(size) else {
@@ -93,13 +93,13 @@ pub fn write_with_callers(
     };
     let mut header = Vec::with_capacity(HEADER_SIZE);
     record::write_header(&mut header, endian, record.kind, record.misc, size);
-    let place = before.checked_add(HEADER_SIZE)?;
-    out.get_mut(before..place)?.copy_from_slice(&header);
+    let header_end = before.checked_add(HEADER_SIZE)?;
+    out.get_mut(before..header_end)?.copy_from_slice(&header);
     Some(())
 }
 
 /// The bytes after a stack copy.
-fn behind_stack(bytes: &[u8], endian: ByteOrder) -> Option<&[u8]> {
+fn after_stack(bytes: &[u8], endian: ByteOrder) -> Option<&[u8]> {
     let mut reader = Reader::new(bytes, endian);
     let size = reader.u64()?;
     if size > 0 {

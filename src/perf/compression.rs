@@ -15,25 +15,25 @@ use crate::perf::record::{self, HEADER_SIZE, Record, Records, USER_TYPE_START};
 use crate::tally::Tally;
 
 /// Bytes of records that are compressed together.
-const CHUNK: usize = 512 << 10;
+const CHUNK_SIZE: usize = 512 << 10;
 
 /// Maximum size in bytes of what one compressed record expands to: the size of the buffer that perf's readers
 /// allocate (`comp_mmap_len` of the COMPRESSED feature). perf itself mostly writes this value, the size of a
 /// ring buffer of 128 pages with its header page.
 const MAX_EXPANDED: u32 = 528_384;
-const _: () = assert!(CHUNK < MAX_EXPANDED as usize);
+const _: () = assert!(CHUNK_SIZE < MAX_EXPANDED as usize);
 
-/// Limit for the decompressed size: this multiple of the compressed size plus [`ALWAYS`] bytes. Real records
+/// Limit for the decompressed size: this multiple of the compressed size plus [`MIN_BUDGET`] bytes. Real records
 /// compress 3 to 20 times, and up to 2,000 times if each has 64 kB of an idle stack: the difference from one
 /// to the next takes about 20 bytes. Crafted ones could fill any disk.
 const MAX_RATIO: u64 = 5000;
-const ALWAYS: u64 = 64 << 20;
+const MIN_BUDGET: u64 = 64 << 20;
 
 /// Magic number of a Zstandard frame.
 const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// Maximum of a record's size field.
-const MAX_RECORD: usize = u16::MAX as usize;
+const MAX_RECORD_SIZE: usize = u16::MAX as usize;
 
 /// Writes records with compressed ones decompressed. Returns what was left out, with offsets in bytes from
 /// the first of `records`.
@@ -43,7 +43,7 @@ pub fn expand(mut records: Records<'_>, endian: ByteOrder, out: &mut dyn Write) 
         context: DCtx::create(),
         endian,
         pending: Vec::new(),
-        budget: size.saturating_mul(MAX_RATIO).saturating_add(ALWAYS),
+        budget: size.saturating_mul(MAX_RATIO).saturating_add(MIN_BUDGET),
         hint: 0,
         has_begun: false,
         out,
@@ -87,9 +87,9 @@ struct Expander<'o> {
 
 impl Expander<'_> {
     fn expand(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let packed = packed(record, self.endian);
-        let is_start = is_start(packed);
-        if !is_start && !self.has_begun {
+        let compressed = compressed_bytes(record, self.endian);
+        let starts_stream = starts_stream(compressed);
+        if !starts_stream && !self.has_begun {
             self.faults.add(Issue::ProfileStreamContinues, record.offset);
             return Ok(());
         }
@@ -98,12 +98,12 @@ impl Expander<'_> {
             self.faults.add(Issue::ProfileTooLarge, record.offset);
             return Ok(());
         }
-        let mut decoded = self.decode(packed)?;
-        if is_start && decoded == Decoded::Nothing {
+        let mut decoded = self.decode(compressed)?;
+        if starts_stream && decoded == Decoded::Nothing {
             // The previous stream was truncated, and another one starts here.
             self.faults.add(Issue::ProfileRecordsCut, record.offset);
             self.reset()?;
-            decoded = self.decode(packed)?;
+            decoded = self.decode(compressed)?;
         }
         if decoded != Decoded::All {
             let fault = if self.budget == 0 {
@@ -118,12 +118,12 @@ impl Expander<'_> {
     }
 
     /// Decodes the next part of the stream.
-    fn decode(&mut self, packed: &[u8]) -> io::Result<Decoded> {
-        let mut input = InBuffer::around(packed);
+    fn decode(&mut self, compressed: &[u8]) -> io::Result<Decoded> {
+        let mut input = InBuffer::around(compressed);
         let mut decoded = Decoded::Nothing;
         loop {
             let before = self.pending.len();
-            self.pending.reserve(CHUNK);
+            self.pending.reserve(CHUNK_SIZE);
             let room = self.pending.capacity();
             let mut output = OutBuffer::around_pos(&mut self.pending, before);
             let result = self.context.decompress_stream(&mut output, &mut input);
@@ -136,11 +136,11 @@ impl Expander<'_> {
                 return Ok(decoded);
             };
             self.hint = hint;
-            if self.budget == 0 || !self.write_whole()? {
+            if self.budget == 0 || !self.write_complete()? {
                 return Ok(decoded);
             }
             // A full buffer may have been too small.
-            if input.pos() == packed.len() && after < room {
+            if input.pos() == compressed.len() && after < room {
                 return Ok(Decoded::All);
             }
         }
@@ -155,7 +155,7 @@ impl Expander<'_> {
     }
 
     /// Writes the complete records. Returns whether the rest can be the start of a record.
-    fn write_whole(&mut self) -> io::Result<bool> {
+    fn write_complete(&mut self) -> io::Result<bool> {
         let mut records = Records::new(&self.pending, 0, self.endian);
         while records.next().is_some() {}
         let Some((end, rest)) = records.undecoded() else {
@@ -164,11 +164,12 @@ impl Expander<'_> {
             return Ok(true);
         };
         let size = Reader::new(rest.get(6..).unwrap_or_default(), self.endian).u16();
-        let can_be = size.is_none_or(|size| usize::from(size) >= HEADER_SIZE) && rest.len() <= MAX_RECORD;
+        let may_be_record =
+            size.is_none_or(|size| usize::from(size) >= HEADER_SIZE) && rest.len() <= MAX_RECORD_SIZE;
         let end = usize::try_from(end).unwrap_or(0).min(self.pending.len());
         self.out.write_all(self.pending.get(..end).unwrap_or_default())?;
         self.pending.drain(..end);
-        Ok(can_be)
+        Ok(may_be_record)
     }
 }
 
@@ -181,12 +182,13 @@ enum Decoded {
 }
 
 /// Whether a part is the start of a stream, which is a frame or a skippable frame.
-fn is_start(packed: &[u8]) -> bool {
-    matches!(packed, [first, 0x2a, 0x4d, 0x18, ..] if first & 0xf0 == 0x50) || packed.starts_with(MAGIC)
+fn starts_stream(compressed: &[u8]) -> bool {
+    matches!(compressed, [first, 0x2a, 0x4d, 0x18, ..] if first & 0xf0 == 0x50)
+        || compressed.starts_with(MAGIC)
 }
 
 /// The compressed bytes of a record; all bytes if their size is invalid.
-fn packed<'a>(record: &Record<'a>, endian: ByteOrder) -> &'a [u8] {
+fn compressed_bytes<'a>(record: &Record<'a>, endian: ByteOrder) -> &'a [u8] {
     let mut body = record.body(endian);
     let sized = |body: &mut Reader<'a>| {
         let size = body.u64()?;
@@ -212,7 +214,7 @@ pub struct Compressor {
     endian: ByteOrder,
     /// Records that are not compressed yet.
     pending: Vec<u8>,
-    packed: Vec<u8>,
+    compressed: Vec<u8>,
 }
 
 impl Compressor {
@@ -225,7 +227,7 @@ impl Compressor {
             context,
             endian,
             pending: Vec::new(),
-            packed: Vec::new(),
+            compressed: Vec::new(),
         })
     }
 
@@ -236,7 +238,7 @@ impl Compressor {
         let mut walk = Records::new(records, 0, self.endian);
         for record in walk.by_ref() {
             if record.kind < USER_TYPE_START {
-                if self.pending.len().saturating_add(record.bytes.len()) > CHUNK {
+                if self.pending.len().saturating_add(record.bytes.len()) > CHUNK_SIZE {
                     written = written.saturating_add(self.flush(out)?);
                 }
                 self.pending.extend_from_slice(record.bytes);
@@ -245,7 +247,7 @@ impl Compressor {
             written = written.saturating_add(self.flush(out)?);
             out.write_all(record.bytes)?;
             out.write_all(record.payload)?;
-            written = written.saturating_add(record.len());
+            written = written.saturating_add(record.size());
         }
         Ok(written)
     }
@@ -258,13 +260,13 @@ impl Compressor {
         let mut input = InBuffer::around(&self.pending);
         let mut written = 0u64;
         loop {
-            self.packed.clear();
-            self.packed.reserve(MAX_RECORD);
-            let mut output = OutBuffer::around(&mut self.packed);
+            self.compressed.clear();
+            self.compressed.reserve(MAX_RECORD_SIZE);
+            let mut output = OutBuffer::around(&mut self.compressed);
             let flush = ZSTD_EndDirective::ZSTD_e_flush;
             let left = self.context.compress_stream2(&mut output, &mut input, flush);
             let left = left.map_err(error)?;
-            for part in self.packed.chunks(MAX_RECORD - HEADER_SIZE) {
+            for part in self.compressed.chunks(MAX_RECORD_SIZE - HEADER_SIZE) {
                 let mut header = Vec::with_capacity(HEADER_SIZE);
                 let size = u16::try_from(part.len().saturating_add(HEADER_SIZE)).unwrap_or(u16::MAX);
                 record::write_header(&mut header, self.endian, record::COMPRESSED, 0, size);
@@ -338,9 +340,9 @@ mod tests {
     #[test]
     fn what_was_compressed_comes_back() {
         let records = stream();
-        let packed = compressed(&records);
-        assert!(packed.len() < records.len() / 2);
-        let (back, faults) = expanded(&packed);
+        let compressed = compressed(&records);
+        assert!(compressed.len() < records.len() / 2);
+        let (back, faults) = expanded(&compressed);
         assert!(back == records && faults.is_empty());
     }
 
@@ -352,10 +354,10 @@ mod tests {
         for record in raw.by_ref().filter(|record| record.kind == record::SAMPLE) {
             plain.extend_from_slice(record.bytes);
         }
-        let packed = compressed(&plain);
+        let compressed = compressed(&plain);
         // The same stream in smaller parts, with size and padding.
         let mut parts = Vec::new();
-        for whole in Records::new(&packed, 0, ByteOrder::Little) {
+        for whole in Records::new(&compressed, 0, ByteOrder::Little) {
             for part in whole.bytes[HEADER_SIZE..].chunks(1001) {
                 let mut body = (part.len() as u64).to_le_bytes().to_vec();
                 body.extend_from_slice(part);
@@ -372,12 +374,12 @@ mod tests {
     #[test]
     fn damage_is_told_and_the_rest_comes_out() {
         let records = stream();
-        let mut packed = compressed(&records);
-        let walk = Records::new(&packed, 0, ByteOrder::Little);
+        let mut compressed = compressed(&records);
+        let walk = Records::new(&compressed, 0, ByteOrder::Little);
         let third = walk.filter(Record::is_compressed).nth(2).unwrap().offset as usize;
-        packed[third + HEADER_SIZE..][..8].fill(0xff);
-        packed.extend(record(record::FINISHED_ROUND, 0, 0));
-        let (back, faults) = expanded(&packed);
+        compressed[third + HEADER_SIZE..][..8].fill(0xff);
+        compressed.extend(record(record::FINISHED_ROUND, 0, 0));
+        let (back, faults) = expanded(&compressed);
         assert!(faults.count(Issue::ProfileUndecodable) > 0);
         let common = back.iter().zip(&records).take_while(|(one, other)| one == other);
         assert!(common.count() > 600_000, "the allocations of the records before");
@@ -389,8 +391,8 @@ mod tests {
     #[test]
     fn what_is_missing_of_a_stream_is_told() {
         let records = stream();
-        let packed = compressed(&records);
-        let walk = Records::new(&packed, 0, ByteOrder::Little);
+        let compressed = compressed(&records);
+        let walk = Records::new(&compressed, 0, ByteOrder::Little);
         let parts: Vec<&[u8]> = walk
             .filter(Record::is_compressed)
             .map(|part| part.bytes)
@@ -411,11 +413,11 @@ mod tests {
         assert_eq!(faults.count(Issue::ProfileRecordsCut), 1);
         assert!(back.len() > records.len() / 2);
         // A truncated stream followed by another one.
-        let (back, faults) = expanded(&[&short[..], &packed].concat());
+        let (back, faults) = expanded(&[&short[..], &compressed].concat());
         assert_eq!(faults.count(Issue::ProfileUndecodable), 0);
         assert!(back.ends_with(&records));
         // All parts except the first.
-        let (back, faults) = expanded(&packed[first.len()..]);
+        let (back, faults) = expanded(&compressed[first.len()..]);
         assert!(faults.count(Issue::ProfileStreamContinues) > 0);
         assert!(
             Records::new(&back, 0, ByteOrder::Little).all(|record| record.kind == record::FINISHED_ROUND)
@@ -438,16 +440,16 @@ mod tests {
     #[test]
     fn nothing_expands_without_end() {
         let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
-        let mut packed = Vec::new();
+        let mut compressed = Vec::new();
         let mut zeros = Vec::new();
         record::write_header(&mut zeros, ByteOrder::Little, record::SAMPLE, 0, u16::MAX);
-        zeros.resize(MAX_RECORD, 0);
+        zeros.resize(MAX_RECORD_SIZE, 0);
         for _ in 0..4000 {
-            compressor.write(&zeros, &mut packed).unwrap();
+            compressor.write(&zeros, &mut compressed).unwrap();
         }
-        compressor.flush(&mut packed).unwrap();
-        let (back, faults) = expanded(&packed);
+        compressor.flush(&mut compressed).unwrap();
+        let (back, faults) = expanded(&compressed);
         assert!(faults.count(Issue::ProfileTooLarge) > 0);
-        assert!((back.len() as u64) < ALWAYS + MAX_RATIO * packed.len() as u64 + CHUNK as u64);
+        assert!((back.len() as u64) < MIN_BUDGET + MAX_RATIO * compressed.len() as u64 + CHUNK_SIZE as u64);
     }
 }

@@ -79,7 +79,7 @@ pub fn write_string(out: &mut Vec<u8>, endian: ByteOrder, string: &[u8]) {
 
 /// An entry of a [`BUILD_ID`] section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FileBuildId<'a> {
+pub struct BuildIdEntry<'a> {
     /// Path of the file.
     pub name: &'a [u8],
     /// Build ID of the file.
@@ -87,18 +87,18 @@ pub struct FileBuildId<'a> {
 }
 
 /// Iterates over a [`BUILD_ID`] section, as written by perf's `write_buildid`.
-pub fn build_ids(content: &[u8], endian: ByteOrder) -> impl Iterator<Item = FileBuildId<'_>> {
+pub fn build_ids(content: &[u8], endian: ByteOrder) -> impl Iterator<Item = BuildIdEntry<'_>> {
     /// Size of the build ID if perf did not write one: that of SHA-1.
-    const USUAL: u8 = 20;
+    const SHA1_SIZE: u8 = 20;
     Records::new(content, 0, endian).filter_map(move |record| {
         let mut body = record.body(endian);
         let _pid = body.u32()?;
         let field = body.bytes(24)?;
         let size = match record.misc & PERF_RECORD_MISC_BUILD_ID_SIZE {
-            0 => USUAL,
-            _ => *field.get(usize::from(USUAL))?,
+            0 => SHA1_SIZE,
+            _ => *field.get(usize::from(SHA1_SIZE))?,
         };
-        Some(FileBuildId {
+        Some(BuildIdEntry {
             name: until_nul(body.rest()),
             build_id: field.get(..size.into())?,
         })

@@ -15,7 +15,7 @@ use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::units::Time;
 
 /// Bytes between two FINISHED_ROUND records, after which readers can release records that they have buffered.
-pub(super) const ROUND: u64 = 1 << 20;
+pub(super) const ROUND_SIZE: u64 = 1 << 20;
 
 /// Writes the records of `parts` by time, and those of the same time in the order of the parts. Records
 /// without a time follow their predecessor. If no record has a time, the parts are concatenated, with all
@@ -43,13 +43,13 @@ fn write_in_turn(parts: &[&[u8]], endian: ByteOrder, out: &mut dyn Write) -> io:
 }
 
 /// Sort key in the merged stream: time, index of the part, offset in the part.
-type Place = (Time, usize, u64);
+type MergeKey = (Time, usize, u64);
 
 /// Consecutive records of a part that are sorted by time.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// Key of the first record.
-    first: Place,
+    first: MergeKey,
     /// Offset of the end in the part.
     end: u64,
 }
@@ -91,23 +91,23 @@ fn add_runs<'a>(
 struct Cursor<'a> {
     records: Peekable<Records<'a>>,
     /// Key of the next record.
-    next: Place,
+    next: MergeKey,
 }
 
 impl Cursor<'_> {
     /// Skips all records before `limit`. Returns their size in bytes and whether there are more.
-    fn advance(&mut self, limit: Option<Place>, attrs: &Attrs, endian: ByteOrder) -> (u64, bool) {
-        let mut passed = 0u64;
+    fn advance(&mut self, limit: Option<MergeKey>, attrs: &Attrs, endian: ByteOrder) -> (u64, bool) {
+        let mut skipped = 0u64;
         while let Some(record) = self.records.peek() {
             let time = attrs.time_of(record, endian).unwrap_or(self.next.0);
             self.next = (time, self.next.1, record.offset);
             if limit.is_some_and(|limit| limit <= self.next) {
-                return (passed, true);
+                return (skipped, true);
             }
-            passed = passed.saturating_add(record.len());
+            skipped = skipped.saturating_add(record.size());
             self.records.next();
         }
-        (passed, false)
+        (skipped, false)
     }
 }
 
@@ -119,17 +119,17 @@ fn write_merged(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     runs.sort_unstable_by_key(|run| run.first);
-    let mut waiting = runs.iter().peekable();
+    let mut pending_runs = runs.iter().peekable();
     let mut cursors: Vec<Cursor<'_>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
-    let mut heap: BinaryHeap<Reverse<(Place, usize)>> = BinaryHeap::new();
-    let mut since_round = 0u64;
+    let mut heap: BinaryHeap<Reverse<(MergeKey, usize)>> = BinaryHeap::new();
+    let mut bytes_since_round = 0u64;
     loop {
         let is_due = |run: &&Run| {
-            let earliest = heap.peek().map(|&Reverse((place, _))| place);
+            let earliest = heap.peek().map(|&Reverse((key, _))| key);
             earliest.is_none_or(|earliest| run.first < earliest)
         };
-        if let Some(run) = waiting.next_if(is_due) {
+        if let Some(run) = pending_runs.next_if(is_due) {
             let cursor = Cursor {
                 records: Records::new(run.bytes(parts), run.first.2, endian).peekable(),
                 next: run.first,
@@ -146,17 +146,17 @@ fn write_merged(
             break;
         };
         let others = [
-            heap.peek().map(|&Reverse((place, _))| place),
-            waiting.peek().map(|run| run.first),
+            heap.peek().map(|&Reverse((key, _))| key),
+            pending_runs.peek().map(|run| run.first),
         ];
         let limit = others.into_iter().flatten().min();
         let Some(cursor) = cursors.get_mut(at) else {
             continue;
         };
-        let (passed, has_more) = cursor.advance(limit, attrs, endian);
+        let (skipped, has_more) = cursor.advance(limit, attrs, endian);
         let span = Run {
             first: (Time(0), part, start),
-            end: start.saturating_add(passed),
+            end: start.saturating_add(skipped),
         };
         out.write_all(span.bytes(parts))?;
         if has_more {
@@ -164,9 +164,9 @@ fn write_merged(
         } else {
             free.push(at);
         }
-        since_round = since_round.saturating_add(passed);
-        if since_round >= ROUND {
-            since_round = 0;
+        bytes_since_round = bytes_since_round.saturating_add(skipped);
+        if bytes_since_round >= ROUND_SIZE {
+            bytes_since_round = 0;
             write_round(endian, out)?;
         }
     }

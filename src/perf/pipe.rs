@@ -49,7 +49,7 @@ impl<'a> Head<'a> {
             if is_read.is_none() {
                 faults.add(Issue::ProfileFeatureLost, record.offset);
             }
-            head.records.push((record.offset, record.len()));
+            head.records.push((record.offset, record.size()));
         }
         if !build_ids.is_empty() {
             head.features.push(Feature {
@@ -62,7 +62,7 @@ impl<'a> Head<'a> {
     }
 
     fn add_attr(&mut self, record: &Record<'a>, endian: ByteOrder) -> Option<()> {
-        self.attr_entries.push(attr_of(record, endian)?);
+        self.attr_entries.push(read_attr(record, endian)?);
         Some(())
     }
 
@@ -117,7 +117,7 @@ pub fn write_build_ids(out: &mut Vec<u8>, endian: ByteOrder, table: &[u8]) {
 }
 
 /// Reads a [`record::HEADER_ATTR`] record: an attribute of its declared size, then IDs.
-pub fn attr_of<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<AttrEntry<'a>> {
+pub fn read_attr<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<AttrEntry<'a>> {
     let body = record.bytes.get(HEADER_SIZE..)?;
     let (attr, ids) = body.split_at_checked(attr::size(body, endian)?)?;
     Some(AttrEntry { attr, ids })
@@ -132,14 +132,14 @@ pub fn write_attr(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry<'_>) -
     let body_size = attr_size.checked_add(entry.ids.len())?;
     let size = u16::try_from(body_size.checked_add(HEADER_SIZE)?).ok()?;
     record::write_header(out, endian, record::HEADER_ATTR, 0, size);
-    attr::put(out, endian, entry.attr, attr_size);
+    attr::write(out, endian, entry.attr, attr_size);
     out.extend_from_slice(entry.ids);
     Some(())
 }
 
 /// Whether a feature section is valid in a pipe. The others describe a file, or perf itself omits them in
 /// pipes (FEAT_OPN in tools/perf/util/header.c).
-pub fn is_for_pipes(id: u8) -> bool {
+pub fn is_valid_in_pipe(id: u8) -> bool {
     !matches!(
         id,
         feature::BRANCH_STACK

@@ -6,10 +6,10 @@ use crate::bytes::{ByteOrder, Reader};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{FEATURE_WORDS, Header, PIPE_HEADER_SIZE, Section, Start};
+use crate::perf::header::{AnyHeader, FEATURE_WORDS, FileHeader, PIPE_HEADER_SIZE, Section};
 use crate::perf::pipe::Head;
 use crate::perf::record::Records;
-use crate::perf::record::resync::WholeRecords;
+use crate::perf::record::resync::IntactRecords;
 use crate::tally::Tally;
 
 /// How a profile is stored.
@@ -57,13 +57,13 @@ pub struct Profile<'a> {
 impl<'a> Profile<'a> {
     /// Opens a profile. Fails only if no record could be read.
     pub fn parse(file: &'a [u8]) -> Result<Self, Diagnostic> {
-        match Start::parse(file)? {
-            Start::File(header) => Self::parse_file(file, &header),
-            Start::Pipe(endian) => Self::parse_pipe(tail(file, PIPE_HEADER_SIZE), endian),
+        match AnyHeader::parse(file)? {
+            AnyHeader::File(header) => Self::parse_file(file, &header),
+            AnyHeader::Pipe(endian) => Self::parse_pipe(tail(file, PIPE_HEADER_SIZE), endian),
         }
     }
 
-    fn parse_file(file: &'a [u8], header: &Header) -> Result<Self, Diagnostic> {
+    fn parse_file(file: &'a [u8], header: &FileHeader) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
         let attr_entries = attr_entries(file, header, &mut faults)?;
         if header.data.offset > file.len() as u64 {
@@ -135,8 +135,8 @@ impl<'a> Profile<'a> {
     }
 
     /// Iterates over the records in file order and skips damaged ones.
-    pub fn whole_records(&self) -> WholeRecords<'_> {
-        WholeRecords::new(self.data, &self.attrs, self.endian)
+    pub fn intact_records(&self) -> IntactRecords<'_> {
+        IntactRecords::new(self.data, &self.attrs, self.endian)
     }
 
     /// Iterates over the records in file order.
@@ -179,7 +179,7 @@ fn tail(bytes: &[u8], offset: u64) -> &[u8] {
 
 fn attr_entries<'a>(
     file: &'a [u8],
-    header: &Header,
+    header: &FileHeader,
     faults: &mut Tally<Issue>,
 ) -> Result<Vec<AttrEntry<'a>>, Diagnostic> {
     /// Size in bytes of the section that locates the IDs, after each attribute.
@@ -215,7 +215,7 @@ fn attr_entries<'a>(
 }
 
 /// Reads the sections in the table after the records, which has an entry for each bit of the set.
-fn features<'a>(file: &'a [u8], header: &Header, faults: &mut Tally<Issue>) -> Vec<Feature<'a>> {
+fn features<'a>(file: &'a [u8], header: &FileHeader, faults: &mut Tally<Issue>) -> Vec<Feature<'a>> {
     let table_offset = header.data.end();
     let mut table = Reader::new(tail(file, table_offset), header.endian);
     // Sections could overlap; copies of them would be many times the size of the file.

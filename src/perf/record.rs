@@ -133,18 +133,13 @@ impl<'a> Record<'a> {
     }
 
     /// Returns the size in bytes of the record and its payload.
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         (self.bytes.len() as u64).saturating_add(self.payload.len() as u64)
-    }
-
-    /// Always false: a record has a header.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     /// Returns the offset of the next record, in bytes from the first one.
     pub fn end(&self) -> u64 {
-        self.offset.saturating_add(self.len())
+        self.offset.saturating_add(self.size())
     }
 
     /// Whether the record holds compressed records.
@@ -201,7 +196,7 @@ impl<'a> Record<'a> {
     }
 
     /// Whether the record belongs to a virtual machine, whose addresses are not those of this machine.
-    pub fn is_of_guest(&self) -> bool {
+    pub fn is_guest(&self) -> bool {
         matches!(self.cpu_mode(), MISC_GUEST_KERNEL | MISC_GUEST_USER)
     }
 }

@@ -27,7 +27,7 @@ use crate::units::{AddressRange, BuildId, Pid, Time};
 
 pub use definition::{Definition, Measure};
 pub use parts::Synthesized;
-pub use process::{Comm, Task, Thread, write_comm, write_exit, write_fork};
+pub use process::{Comm, Thread, ThreadStart, write_comm, write_fork};
 pub use sample::Sample;
 pub use stand_alone::Origin;
 pub use stream::Synthesis;
@@ -129,7 +129,7 @@ fn write_trailer(out: &mut Vec<u8>, endian: ByteOrder, thread: Thread, time: Tim
 }
 
 /// Appends a copy of an MMAP or MMAP2 record that maps only `range`, a part of the original range.
-pub fn write_part_of_mmap(
+pub fn write_clipped_mmap(
     out: &mut Vec<u8>,
     endian: ByteOrder,
     original: &Record<'_>,
@@ -139,12 +139,12 @@ pub fn write_part_of_mmap(
     /// End of the TID, in bytes from the start.
     const BEFORE: usize = 16;
     /// Start of the file's identity or name, in bytes from the start.
-    const BEHIND: usize = 40;
+    const AFTER: usize = 40;
     out.extend_from_slice(original.bytes.get(..BEFORE).unwrap_or_default());
     for word in [range.start.0, range.size(), file_offset] {
         endian.write_u64(out, word);
     }
-    out.extend_from_slice(original.bytes.get(BEHIND..).unwrap_or_default());
+    out.extend_from_slice(original.bytes.get(AFTER..).unwrap_or_default());
 }
 
 /// Appends an entry to a build ID table ([`super::feature::BUILD_ID`]), in the layout of perf's

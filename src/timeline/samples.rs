@@ -145,7 +145,7 @@ impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
 
     fn add(&self, record: &Record<'_>, counts: &mut Counts) {
         let (profile, endian) = (self.selector.profile, self.selector.profile.endian);
-        let Some(attr) = profile.attrs.of(record, endian) else {
+        let Some(attr) = profile.attrs.event_of(record, endian) else {
             return;
         };
         let sample = Sample::parse(record, attr, endian);

@@ -42,7 +42,7 @@ fn write_lists_header(out: &mut Vec<u8>, settings: &Settings<'_>) {
     const OFFSET_COUNT: u32 = 0;
     let endian = settings.machine.endian;
     endian.write_u32(out, 0);
-    endian.write_u16(out, settings.version.number());
+    endian.write_u16(out, settings.version.to_u16());
     out.extend_from_slice(&[settings.machine.address_size() as u8, SEGMENT_SIZE]);
     endian.write_u32(out, OFFSET_COUNT);
 }
@@ -55,7 +55,7 @@ pub fn finish_lists(out: &mut [u8], settings: &Settings<'_>) {
 }
 
 /// Appends the address range of a unit; `unit` is its offset in `.debug_info`.
-pub fn write_code(out: &mut Vec<u8>, unit: u32, address: u64, size: u32, settings: &Settings<'_>) {
+pub fn write_unit_range(out: &mut Vec<u8>, unit: u32, address: u64, size: u32, settings: &Settings<'_>) {
     const VERSION: u16 = 2;
     const SEGMENT_SIZE: u8 = 0;
     let machine = settings.machine;

@@ -7,7 +7,7 @@ use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
-use crate::elf::object::{self, Code, Content, Function, PlacedTables};
+use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
 use crate::elf::store::FUNCTION_PREFIX;
 use crate::inject::objects::source_paths::SourceFolders;
 use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
@@ -135,7 +135,7 @@ impl<'a> SymbolWriter<'a> {
             address_size: self.machine.address_size(),
         };
         let tables = Tables::build(std::iter::empty(), layout).unwrap_or_default();
-        let content = Content {
+        let content = ObjectContent {
             machine: self.machine,
             functions: &[function],
             address: symbol.range.start.0,

@@ -25,7 +25,7 @@ use crate::units::Time;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Damage {
     /// Number of damaged areas.
-    pub places: u64,
+    pub areas: u64,
     /// Offset of the first damaged area, in bytes from the first record.
     pub first_offset: u64,
     /// Total number of skipped bytes.
@@ -35,7 +35,7 @@ pub struct Damage {
 impl Damage {
     /// Whether no bytes were skipped.
     pub fn is_empty(&self) -> bool {
-        self.places == 0
+        self.areas == 0
     }
 
     /// Returns the same damage with `distance` bytes added to its offset.
@@ -48,31 +48,31 @@ impl Damage {
         if self.is_empty() {
             self.first_offset = start;
         }
-        self.places = self.places.saturating_add(1);
+        self.areas = self.areas.saturating_add(1);
         self.bytes = self.bytes.saturating_add(end.saturating_sub(start));
     }
 }
 
 /// Iterates over records in file order and skips damaged ones.
 #[derive(Clone, Debug)]
-pub struct WholeRecords<'a> {
+pub struct IntactRecords<'a> {
     validator: RecordValidator<'a>,
     records: Records<'a>,
     /// A possible record and all bytes from its start. What follows may show that it is damaged.
-    held: Option<(Record<'a>, &'a [u8])>,
+    candidate: Option<(Record<'a>, &'a [u8])>,
     /// Time of the last record that has one.
     last: Option<Time>,
     has_ended: bool,
     damage: Damage,
 }
 
-impl<'a> WholeRecords<'a> {
+impl<'a> IntactRecords<'a> {
     /// Iterates over `data`, the records of events `attrs`.
     pub fn new(data: &'a [u8], attrs: &'a Attrs, endian: ByteOrder) -> Self {
         Self {
             validator: RecordValidator { attrs, endian },
             records: Records::new(data, 0, endian),
-            held: None,
+            candidate: None,
             last: None,
             has_ended: false,
             damage: Damage::default(),
@@ -103,14 +103,14 @@ impl<'a> WholeRecords<'a> {
         None
     }
 
-    /// Continues at the next of `places` in `data` where records start. `offset` is that of `data`, in bytes
+    /// Continues at the next of `offsets` in `data` where records start. `offset` is that of `data`, in bytes
     /// from the first record. Returns whether there is one.
-    fn resync(&mut self, offset: u64, data: &'a [u8], mut places: Range<usize>) -> bool {
+    fn resync(&mut self, offset: u64, data: &'a [u8], mut offsets: Range<usize>) -> bool {
         let starts_at = |at: &usize| {
             let rest = data.get(*at..).unwrap_or_default();
             self.validator.starts_at(rest, self.last)
         };
-        let Some(distance) = places.find(starts_at) else {
+        let Some(distance) = offsets.find(starts_at) else {
             return false;
         };
         let start = offset.saturating_add(distance as u64);
@@ -122,13 +122,13 @@ impl<'a> WholeRecords<'a> {
 
     /// Whether a record before damage has lost bytes, so that other records start inside it. If so, reading
     /// continues there.
-    fn is_torn(&mut self, record: &Record<'a>, data: &'a [u8]) -> bool {
-        let size = usize::try_from(record.len()).unwrap_or(usize::MAX);
+    fn resync_inside(&mut self, record: &Record<'a>, data: &'a [u8]) -> bool {
+        let size = usize::try_from(record.size()).unwrap_or(usize::MAX);
         self.resync(record.offset, data, HEADER_SIZE..size)
     }
 }
 
-impl<'a> Iterator for WholeRecords<'a> {
+impl<'a> Iterator for IntactRecords<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
@@ -136,9 +136,9 @@ impl<'a> Iterator for WholeRecords<'a> {
             let next = self.read();
             let rest = self.records.undecoded();
             let is_followed = next.is_some() || rest.is_none();
-            let held = std::mem::replace(&mut self.held, next);
-            if let Some((record, data)) = held {
-                if is_followed || !self.is_torn(&record, data) {
+            let candidate = std::mem::replace(&mut self.candidate, next);
+            if let Some((record, data)) = candidate {
+                if is_followed || !self.resync_inside(&record, data) {
                     self.last = self.validator.time_of(&record).or(self.last);
                     return Some(record);
                 }
@@ -158,7 +158,7 @@ pub fn needs_repair(record: &Record<'_>, attrs: &Attrs, endian: ByteOrder) -> bo
 }
 
 /// Writes the intact records, with sizes that readers accept. Returns the skipped bytes.
-pub fn repair(mut records: WholeRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
+pub fn repair(mut records: IntactRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
     let RecordValidator { attrs, endian } = records.validator;
     let mut repaired = Vec::new();
     for record in records.by_ref() {
@@ -215,7 +215,7 @@ mod tests {
     /// Returns the addresses of the samples that are read, the damage, and the offset of trailing bytes.
     fn read(data: &[u8]) -> (Vec<u64>, Damage, Option<u64>) {
         let attrs = attrs();
-        let mut walk = WholeRecords::new(data, &attrs, ORDER);
+        let mut walk = IntactRecords::new(data, &attrs, ORDER);
         let addresses = walk
             .by_ref()
             .map(|record| ORDER.u64_at(record.bytes, 16).unwrap() - 0x1000)
@@ -249,7 +249,7 @@ mod tests {
             spoil(&mut data, 7 * SIZE);
             let (found, damage, end) = read(&data);
             assert_eq!(found, without(20, &[7]), "{number}");
-            assert_eq!((damage.places, damage.first_offset), (lost, 7 * SIZE as u64));
+            assert_eq!((damage.areas, damage.first_offset), (lost, 7 * SIZE as u64));
             assert_eq!((damage.bytes, end), (SIZE as u64, None));
         }
     }
@@ -281,7 +281,7 @@ mod tests {
             data.drain(end - size..end);
             let (found, damage, _) = read(&data);
             assert_eq!(found, without(20, &[7]), "{size}");
-            assert_eq!((damage.places, damage.bytes), (1, (SIZE - size) as u64));
+            assert_eq!((damage.areas, damage.bytes), (1, (SIZE - size) as u64));
         }
     }
 
@@ -353,11 +353,11 @@ mod tests {
         }
         let attrs = attrs();
         let mut once = Vec::new();
-        let damage = repair(WholeRecords::new(&data, &attrs, ORDER), &mut once).unwrap();
-        assert_eq!((damage.places, damage.first_offset), (3, 3 * SIZE as u64));
+        let damage = repair(IntactRecords::new(&data, &attrs, ORDER), &mut once).unwrap();
+        assert_eq!((damage.areas, damage.first_offset), (3, 3 * SIZE as u64));
         let mut twice = Vec::new();
         assert!(
-            repair(WholeRecords::new(&once, &attrs, ORDER), &mut twice)
+            repair(IntactRecords::new(&once, &attrs, ORDER), &mut twice)
                 .unwrap()
                 .is_empty()
         );
@@ -394,6 +394,6 @@ mod tests {
 
     fn read_all(data: &[u8]) -> usize {
         let attrs = attrs();
-        WholeRecords::new(data, &attrs, ORDER).count()
+        IntactRecords::new(data, &attrs, ORDER).count()
     }
 }

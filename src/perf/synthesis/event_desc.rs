@@ -8,9 +8,9 @@ use crate::perf::synthesis::{padded, write_padded};
 /// Reads the names of `count` events; `None` if the section is damaged or has a different number of events.
 pub(super) fn names(content: &[u8], endian: ByteOrder, count: usize) -> Option<Vec<&[u8]>> {
     let mut reader = Reader::new(content, endian);
-    let said = reader.u32()?;
+    let declared_count = reader.u32()?;
     let attr_size = reader.u32()?;
-    if usize::try_from(said).ok()? != count {
+    if usize::try_from(declared_count).ok()? != count {
         return None;
     }
     let mut names = Vec::new();

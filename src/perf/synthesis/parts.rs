@@ -11,12 +11,12 @@ use crate::tally::Tally;
 
 /// An attribute and its IDs.
 #[derive(Clone, Debug)]
-pub(super) struct OwnedEntry {
+pub(super) struct OwnedAttrEntry {
     pub attr: Vec<u8>,
     pub ids: Vec<u8>,
 }
 
-impl OwnedEntry {
+impl OwnedAttrEntry {
     pub fn borrow(&self) -> AttrEntry<'_> {
         AttrEntry {
             attr: &self.attr,
@@ -29,7 +29,7 @@ impl OwnedEntry {
 #[derive(Clone, Debug)]
 pub struct Synthesized {
     pub(super) endian: ByteOrder,
-    pub(super) attr_entries: Vec<OwnedEntry>,
+    pub(super) attr_entries: Vec<OwnedAttrEntry>,
     pub(super) features: Vec<Feature<'static>>,
     /// Problems found while reading the recording.
     pub(super) faults: Tally<Issue>,
@@ -40,7 +40,7 @@ pub struct Synthesized {
 impl Synthesized {
     /// Returns the profile as if it had been recorded. `records` are the records that were written.
     pub fn profile<'a>(&'a self, records: &'a [u8]) -> Profile<'a> {
-        let attr_entries: Vec<_> = self.attr_entries.iter().map(OwnedEntry::borrow).collect();
+        let attr_entries: Vec<_> = self.attr_entries.iter().map(OwnedAttrEntry::borrow).collect();
         let features = self.features.iter().map(borrow_feature);
         Profile {
             container: Container::File,
@@ -74,23 +74,27 @@ pub(super) fn copy_feature(feature: &Feature<'_>) -> Feature<'static> {
 
 /// Returns the attributes of a recording with `PERF_SAMPLE_IDENTIFIER`, all of the same size, and that size
 /// in bytes.
-pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<OwnedEntry>, usize) {
+pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<OwnedAttrEntry>, usize) {
     /// The kernel accepts attributes of at most a page. One large attribute must not enlarge all others.
-    const LARGEST: usize = 4096;
+    const MAX_SIZE: usize = 4096;
     let endian = recorded.endian;
-    let said = |entry: &AttrEntry<'_>| {
+    let declared_size = |entry: &AttrEntry<'_>| {
         let size = attr::size(entry.attr, endian).unwrap_or(attr::SIZE_VERSION_0);
-        let size = size.min(LARGEST);
+        let size = size.min(MAX_SIZE);
         entry.attr.get(..size).unwrap_or(entry.attr).len()
     };
-    let size = recorded.attr_entries.iter().map(said).max();
+    let size = recorded.attr_entries.iter().map(declared_size).max();
     let size = size.unwrap_or_default().max(attr::SIZE_VERSION_0);
     let entries = recorded.attr_entries.iter().map(|entry| {
-        let mut attr = entry.attr.get(..said(entry)).unwrap_or_default().to_vec();
+        let mut attr = entry
+            .attr
+            .get(..declared_size(entry))
+            .unwrap_or_default()
+            .to_vec();
         attr.resize(size, 0);
         attr::set_size(&mut attr, endian);
         attr::add_identifier(&mut attr, endian);
-        OwnedEntry {
+        OwnedAttrEntry {
             attr,
             ids: entry.ids.to_vec(),
         }

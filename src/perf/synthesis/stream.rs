@@ -6,11 +6,11 @@ use crate::bytes::ByteOrder;
 use crate::diagnostics::Issue;
 use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
-use crate::perf::merge::{ROUND, write_round};
+use crate::perf::merge::{ROUND_SIZE, write_round};
 use crate::perf::profile::Profile;
-use crate::perf::synthesis::definition::{AttrTemplate, Definition, IdAllocator, OwnEvent};
-use crate::perf::synthesis::parts::{OwnedEntry, Synthesized, copy_feature, with_identifiers};
-use crate::perf::synthesis::process::{Comm, Task, write_comm, write_exit, write_fork};
+use crate::perf::synthesis::definition::{AttrTemplate, Definition, IdAllocator, SyntheticEvent};
+use crate::perf::synthesis::parts::{OwnedAttrEntry, Synthesized, copy_feature, with_identifiers};
+use crate::perf::synthesis::process::{Comm, ThreadStart, write_comm, write_fork};
 use crate::perf::synthesis::recording::{Recording, Sink};
 use crate::perf::synthesis::sample::{Sample, write_sample};
 use crate::perf::synthesis::stand_alone::{self, Origin};
@@ -28,9 +28,9 @@ use crate::units::Time;
 pub struct Synthesis<'p, W> {
     sink: Sink<W>,
     endian: ByteOrder,
-    events: Vec<OwnEvent>,
+    events: Vec<SyntheticEvent>,
     /// The attributes of the recording, changed, then those of `events`.
-    attr_entries: Vec<OwnedEntry>,
+    attr_entries: Vec<OwnedAttrEntry>,
     features: Vec<Feature<'static>>,
     recording: Option<Recording<'p>>,
     /// Bytes of records written before the last FINISHED_ROUND record.
@@ -57,13 +57,13 @@ impl<'p, W: Write> Synthesis<'p, W> {
             has_times: true,
         };
         let mut ids = IdAllocator::new();
-        let nobody = Attrs::default();
+        let no_attrs = Attrs::default();
         let events = definitions
             .iter()
-            .map(|definition| OwnEvent::new(definition, ids.take(&nobody), &template));
+            .map(|definition| SyntheticEvent::new(definition, ids.take(&no_attrs), &template));
         let mut synthesis = Self::new(origin.endian, events.collect(), Vec::new(), out);
         synthesis.features = stand_alone::features(origin);
-        synthesis.describe_events(&[]);
+        synthesis.add_event_desc(&[]);
         synthesis
     }
 
@@ -89,23 +89,28 @@ impl<'p, W: Write> Synthesis<'p, W> {
         };
         let events = definitions
             .iter()
-            .map(|definition| OwnEvent::new(definition, ids.take(&recorded.attrs), &template));
+            .map(|definition| SyntheticEvent::new(definition, ids.take(&recorded.attrs), &template));
         let mut synthesis = Self::new(endian, events.collect(), entries, out);
         synthesis.features = recorded.features.iter().map(copy_feature).collect();
         let described = recorded.feature(feature::EVENT_DESC);
         match described.and_then(|content| event_desc::names(content, endian, recorded.attr_entries.len())) {
-            Some(names) => synthesis.describe_events(&names),
-            None => synthesis.announce_names()?,
+            Some(names) => synthesis.add_event_desc(&names),
+            None => synthesis.write_event_names()?,
         }
         synthesis.recording = Some(Recording::new(recorded, first_id.unwrap_or(0)));
         Ok(synthesis)
     }
 
-    fn new(endian: ByteOrder, events: Vec<OwnEvent>, mut attr_entries: Vec<OwnedEntry>, out: W) -> Self {
+    fn new(
+        endian: ByteOrder,
+        events: Vec<SyntheticEvent>,
+        mut attr_entries: Vec<OwnedAttrEntry>,
+        out: W,
+    ) -> Self {
         for event in &events {
             let mut ids = Vec::new();
             endian.write_u64(&mut ids, event.id);
-            attr_entries.push(OwnedEntry {
+            attr_entries.push(OwnedAttrEntry {
                 attr: event.attr_bytes.clone(),
                 ids,
             });
@@ -130,7 +135,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     }
 
     /// Adds the section with the names of all events. `recorded` are the names of the recorded ones.
-    fn describe_events(&mut self, recorded: &[&[u8]]) {
+    fn add_event_desc(&mut self, recorded: &[&[u8]]) {
         let own = self.events.iter().map(|event| &*event.name);
         let names: Vec<&[u8]> = recorded.iter().copied().chain(own).collect();
         let attr_size = self.attr_entries.first().map_or(0, |entry| entry.attr.len());
@@ -147,7 +152,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
 
     /// Names only the synthetic events. The recorded ones have no names; readers derive them from the
     /// attributes.
-    fn announce_names(&mut self) -> io::Result<()> {
+    fn write_event_names(&mut self) -> io::Result<()> {
         for event in &self.events {
             event_desc::write_event_name(&mut self.buffer, self.endian, event.id, &event.name);
         }
@@ -156,13 +161,15 @@ impl<'p, W: Write> Synthesis<'p, W> {
 
     /// Adds a sample. Fails with [`io::ErrorKind::InvalidInput`] if its event was not defined.
     pub fn sample(&mut self, sample: &Sample<'_>) -> io::Result<()> {
-        self.make_room(sample.time)?;
+        self.write_earlier(sample.time)?;
         let Some(event) = self.events.get(sample.event) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let cut = write_sample(&mut self.buffer, self.endian, sample, event);
-        for (is_cut, loss) in [(cut.chain, Issue::ChainCut), (cut.raw, Issue::EventDataCut)] {
-            self.sink.losses.add_many(loss, is_cut.into(), self.sink.written);
+        for (is_truncated, loss) in [(cut.chain, Issue::ChainCut), (cut.raw, Issue::EventDataCut)] {
+            self.sink
+                .losses
+                .add_many(loss, is_truncated.into(), self.sink.written);
         }
         let (first, last) = self.sample_times.unwrap_or((sample.time, sample.time));
         self.sample_times = Some((first.min(sample.time), last.max(sample.time)));
@@ -172,55 +179,52 @@ impl<'p, W: Write> Synthesis<'p, W> {
 
     /// Adds the name of a thread.
     pub fn comm(&mut self, comm: &Comm<'_>) -> io::Result<()> {
-        let is_cut = comm.name.len() > Comm::LONGEST;
+        let is_truncated = comm.name.len() > Comm::MAX_SIZE;
         self.sink
             .losses
-            .add_many(Issue::ThreadNameCut, is_cut.into(), self.sink.written);
-        self.put(comm.time, |out, endian, event| {
+            .add_many(Issue::ThreadNameCut, is_truncated.into(), self.sink.written);
+        self.write_record(comm.time, |out, endian, event| {
             write_comm(out, endian, comm, event)
         })
     }
 
     /// Adds the start of a thread.
-    pub fn fork(&mut self, task: &Task) -> io::Result<()> {
-        self.put(task.time, |out, endian, event| {
-            write_fork(out, endian, task, event)
-        })
-    }
-
-    /// Adds the end of a thread.
-    pub fn exit(&mut self, task: &Task) -> io::Result<()> {
-        self.put(task.time, |out, endian, event| {
-            write_exit(out, endian, task, event)
+    pub fn fork(&mut self, start: &ThreadStart) -> io::Result<()> {
+        self.write_record(start.time, |out, endian, event| {
+            write_fork(out, endian, start, event)
         })
     }
 
     /// Adds a mapping.
     pub fn map(&mut self, mapping: &Mapping<'_>) -> io::Result<()> {
-        self.put(mapping.time, |out, endian, event| {
+        self.write_record(mapping.time, |out, endian, event| {
             write_mmap2(out, endian, mapping, event)
         })
     }
 
     /// Adds a record other than a sample. It belongs to the first synthetic event.
-    fn put(&mut self, time: Time, put: impl FnOnce(&mut Vec<u8>, ByteOrder, Event<'_>)) -> io::Result<()> {
-        self.make_room(time)?;
-        let Some(OwnEvent { attr, id, .. }) = self.events.first() else {
+    fn write_record(
+        &mut self,
+        time: Time,
+        write: impl FnOnce(&mut Vec<u8>, ByteOrder, Event<'_>),
+    ) -> io::Result<()> {
+        self.write_earlier(time)?;
+        let Some(SyntheticEvent { attr, id, .. }) = self.events.first() else {
             return Ok(());
         };
-        put(&mut self.buffer, self.endian, Event { attr, id: *id });
+        write(&mut self.buffer, self.endian, Event { attr, id: *id });
         self.flush_buffer()
     }
 
     /// Writes the records that precede a synthetic record of this time.
-    fn make_room(&mut self, time: Time) -> io::Result<()> {
+    fn write_earlier(&mut self, time: Time) -> io::Result<()> {
         if time < self.latest {
             self.sink.losses.add(Issue::EventsOutOfOrder, self.sink.written);
         }
         self.latest = self.latest.max(time);
         match &mut self.recording {
             Some(recording) => recording.copy_until(time, &mut self.sink),
-            None if self.sink.written.saturating_sub(self.round_start) >= ROUND => self.finish_round(),
+            None if self.sink.written.saturating_sub(self.round_start) >= ROUND_SIZE => self.finish_round(),
             None => Ok(()),
         }
     }
@@ -579,7 +583,7 @@ mod tests {
         let found = again.records().find(|it| it.kind == record::SAMPLE).unwrap();
         assert_eq!(found.bytes.len(), data.len());
         let parsed = crate::perf::sample::Sample::parse(&found, &again.attrs.all()[0], ORDER);
-        assert!(!parsed.is_cut);
+        assert!(!parsed.is_truncated);
         assert!(parsed.stack.iter().map(|it| it.0).eq(0..words - 1));
 
         // A record of another type has no stack copy.
@@ -638,7 +642,7 @@ mod tests {
         let (synthesized, records) = synthesis.finish().unwrap();
         let again = synthesized.profile(&records);
         let rounds = again.records().filter(|it| it.kind == record::FINISHED_ROUND);
-        assert_eq!(rounds.count() as u64, records.len() as u64 / ROUND + 1);
+        assert_eq!(rounds.count() as u64, records.len() as u64 / ROUND_SIZE + 1);
         let ids: Vec<u8> = again.features.iter().map(|feature| feature.id).collect();
         assert_eq!(ids, [feature::NR_CPUS, feature::EVENT_DESC, feature::SAMPLE_TIME]);
     }

@@ -27,7 +27,7 @@ impl Memory {
             OpenFile::open(path).map_err(|cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH))?;
         let core = CoreFile::parse(&ReadCache::new(file.file())).map_err(|error| error.in_file(path))?;
         Ok(Self {
-            room: Cell::new(file.len()),
+            room: Cell::new(file.size()),
             core,
             file,
         })
