@@ -3,7 +3,7 @@
 #![no_main]
 
 use jitinject::elf::eh_frame::{TableLayout, Tables};
-use jitinject::elf::object::{self, Code, ObjectContent, Function, PlacedTables};
+use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
 use jitinject::sparse::SparseBytes;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;
