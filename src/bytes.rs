@@ -2,8 +2,6 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use byteorder::{BE, ByteOrder as _, LE};
-
 /// The endianness of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByteOrder {
@@ -21,44 +19,54 @@ impl ByteOrder {
         Self::Little
     };
 
+    /// Converts between little-endian bytes and this endianness.
+    fn swapped<const N: usize>(self, mut little: [u8; N]) -> [u8; N] {
+        if self == Self::Big {
+            little.reverse();
+        }
+        little
+    }
+
     /// Appends a 16-bit integer.
     pub fn write_u16(self, out: &mut Vec<u8>, value: u16) {
-        out.extend_from_slice(&match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        });
+        out.extend_from_slice(&self.swapped(value.to_le_bytes()));
     }
 
     /// Appends a 32-bit integer.
     pub fn write_u32(self, out: &mut Vec<u8>, value: u32) {
-        out.extend_from_slice(&match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        });
+        out.extend_from_slice(&self.swapped(value.to_le_bytes()));
     }
 
     /// Appends a 64-bit integer.
     pub fn write_u64(self, out: &mut Vec<u8>, value: u64) {
-        out.extend_from_slice(&match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        });
+        out.extend_from_slice(&self.swapped(value.to_le_bytes()));
     }
 
-    /// Overwrites the 32-bit integer at offset `at`. Does nothing if `bytes` is too short.
+    /// Overwrites the 16-bit integer at offset `at`. Does nothing if `bytes` is too short, here and below.
+    pub fn set_u16(self, bytes: &mut [u8], at: usize, value: u16) {
+        self.set(bytes, at, value.to_le_bytes());
+    }
+
+    /// Overwrites the 32-bit integer at offset `at`.
     pub fn set_u32(self, bytes: &mut [u8], at: usize, value: u32) {
-        if let Some(place) = bytes.get_mut(at..).and_then(|bytes| bytes.first_chunk_mut()) {
-            *place = match self {
-                Self::Little => value.to_le_bytes(),
-                Self::Big => value.to_be_bytes(),
-            };
+        self.set(bytes, at, value.to_le_bytes());
+    }
+
+    /// Overwrites the 64-bit integer at offset `at`.
+    pub fn set_u64(self, bytes: &mut [u8], at: usize, value: u64) {
+        self.set(bytes, at, value.to_le_bytes());
+    }
+
+    fn set<const N: usize>(self, bytes: &mut [u8], at: usize, little: [u8; N]) {
+        if let Some(field) = bytes.get_mut(at..).and_then(|bytes| bytes.first_chunk_mut()) {
+            *field = self.swapped(little);
         }
     }
 
     /// Sets the 32-bit length field at offset `at` to the number of bytes that follow the field.
     pub fn set_length(self, bytes: &mut [u8], at: usize) {
-        let behind = bytes.len().saturating_sub(at.saturating_add(4));
-        self.set_u32(bytes, at, behind as u32);
+        let length = bytes.len().saturating_sub(at.saturating_add(4));
+        self.set_u32(bytes, at, length as u32);
     }
 
     /// Returns the 32-bit integer at offset `at`; `None` if `bytes` is too short.
@@ -102,36 +110,31 @@ impl<'a> Reader<'a> {
         self.bytes(count).map(|_| ())
     }
 
+    /// Reads the next `N` bytes as those of a little-endian integer.
+    fn little<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (&integer, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(self.endian.swapped(integer))
+    }
+
     /// Reads the next byte.
     pub fn u8(&mut self) -> Option<u8> {
-        self.bytes(1)?.first().copied()
+        self.little().map(u8::from_le_bytes)
     }
 
     /// Reads the next 16-bit integer.
     pub fn u16(&mut self) -> Option<u16> {
-        let bytes = self.bytes(2)?;
-        Some(match self.endian {
-            ByteOrder::Little => LE::read_u16(bytes),
-            ByteOrder::Big => BE::read_u16(bytes),
-        })
+        self.little().map(u16::from_le_bytes)
     }
 
     /// Reads the next 32-bit integer.
     pub fn u32(&mut self) -> Option<u32> {
-        let bytes = self.bytes(4)?;
-        Some(match self.endian {
-            ByteOrder::Little => LE::read_u32(bytes),
-            ByteOrder::Big => BE::read_u32(bytes),
-        })
+        self.little().map(u32::from_le_bytes)
     }
 
     /// Reads the next 64-bit integer.
     pub fn u64(&mut self) -> Option<u64> {
-        let bytes = self.bytes(8)?;
-        Some(match self.endian {
-            ByteOrder::Little => LE::read_u64(bytes),
-            ByteOrder::Big => BE::read_u64(bytes),
-        })
+        self.little().map(u64::from_le_bytes)
     }
 
     /// Reads the bytes up to the next NUL, and skips the NUL; `None` without a NUL.
@@ -155,6 +158,11 @@ pub fn rsplit_once(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
 fn split_around(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
     let (before, rest) = bytes.split_at_checked(at)?;
     Some((before, rest.get(1..)?))
+}
+
+/// Returns the bytes from offset `start` to offset `end`; `None` if `bytes` is too short.
+pub fn slice(bytes: &[u8], start: u64, end: u64) -> Option<&[u8]> {
+    bytes.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
 }
 
 /// Appends `bytes`, padded with NULs to `size` bytes.

@@ -121,33 +121,31 @@ impl DebugInfo<'_> {
     /// Returns the call chain of the code at an offset: the innermost inlined call first, the function itself
     /// last. The debug information must be [normalised](Self::normalise).
     pub fn frames_at(&self, offset: u32) -> Vec<Frame> {
-        let holds = |call: &&InlinedCall| call.ranges.iter().any(|range| range.contains(&offset));
-        let calls: Vec<&InlinedCall> = self.calls.iter().filter(holds).collect();
+        let contains = |call: &&InlinedCall| call.ranges.iter().any(|range| range.contains(&offset));
+        let mut frames = Vec::new();
+        let mut function = 0;
+        for call in self.calls.iter().filter(contains) {
+            frames.push(Frame {
+                function,
+                file: self
+                    .functions
+                    .get(function as usize)
+                    .and_then(|caller| caller.file),
+                line: call.line,
+                column: call.column,
+            });
+            function = call.function;
+        }
         let rows = self.rows.partition_point(|row| row.offset <= offset);
         let row = self.rows.get(..rows).and_then(<[Row]>::last);
-        let mut place = row.map_or((None, 0, 0), |row| (row.file, row.line, row.column));
-        let mut frames = Vec::new();
-        for (depth, call) in calls.iter().enumerate().rev() {
-            let (file, line, column) = place;
-            frames.push(Frame {
-                function: call.function,
-                file,
-                line,
-                column,
-            });
-            let outer = depth.checked_sub(1).and_then(|outer| calls.get(outer));
-            let caller = self
-                .functions
-                .get(outer.map_or(0, |outer| outer.function as usize));
-            place = (caller.and_then(|caller| caller.file), call.line, call.column);
-        }
-        let (file, line, column) = place;
+        let (file, line, column) = row.map_or((None, 0, 0), |row| (row.file, row.line, row.column));
         frames.push(Frame {
-            function: 0,
+            function,
             file,
             line,
             column,
         });
+        frames.reverse();
         frames
     }
 

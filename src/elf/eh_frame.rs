@@ -435,11 +435,7 @@ impl Writer {
         // DW_CFA_nop is 0.
         self.out.resize(self.out.len().next_multiple_of(align), 0);
         let length = u32::try_from(self.out.len().checked_sub(offset)?.checked_sub(4)?).ok()?;
-        let mut bytes = Vec::with_capacity(4);
-        self.layout.endian.write_u32(&mut bytes, length);
-        self.out
-            .get_mut(offset..offset.checked_add(4)?)?
-            .copy_from_slice(&bytes);
+        self.layout.endian.set_u32(&mut self.out, offset, length);
         Some(offset)
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::files::staged::{FILE_MODE, FOLDER_MODE, NEW_FILE_FLAGS, create_beside};
+use crate::files::staged::{FILE_MODE, FOLDER_MODE, NEW_FILE_FLAGS, create_beside, ignore_existing};
 use crate::files::{CommitGuard, InputFile, cleanup};
 
 /// Flags for opening directories.
@@ -49,11 +49,9 @@ impl SharedFolder {
         let open = || rustix::fs::openat(&self.handle, name, flags, Mode::empty());
         let opened = match open() {
             Err(Errno::NOENT) => {
-                match rustix::fs::mkdirat(&self.handle, name, FOLDER_MODE) {
-                    // Another process may just have created it.
-                    Ok(()) | Err(Errno::EXIST) => open(),
-                    Err(error) => Err(error),
-                }
+                // Another process may just have created it.
+                ignore_existing(rustix::fs::mkdirat(&self.handle, name, FOLDER_MODE))?;
+                open()
             }
             other => other,
         };
@@ -68,12 +66,10 @@ impl SharedFolder {
     /// Uses a hard link if possible, which takes no space. Otherwise copies the file, as it does if the file
     /// belongs to another user, who could change it later.
     pub fn add_file(&self, name: &str, file: &InputFile) -> io::Result<()> {
-        if file.is_owned_by_user() {
-            match rustix::fs::linkat(CWD, file.path(), &self.handle, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::EXIST) => return Ok(()),
-                // File systems without hard links, or that reject this one, return various errors.
-                Err(_) => {}
-            }
+        let link = || rustix::fs::linkat(CWD, file.path(), &self.handle, name, AtFlags::empty());
+        // File systems without hard links, or that reject this one, return various errors.
+        if file.is_owned_by_user() && ignore_existing(link()).is_ok() {
+            return Ok(());
         }
         self.write_copy(name, file)
     }
@@ -83,10 +79,8 @@ impl SharedFolder {
         let make = |path: &Path| rustix::fs::openat(&self.handle, path, NEW_FILE_FLAGS, FILE_MODE);
         let (staged, copy) = create_beside(Path::new(name), make)?;
         let written = File::from(copy).write_all(content).and_then(|()| {
-            match rustix::fs::linkat(&self.handle, &staged, &self.handle, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::EXIST) => Ok(()),
-                Err(error) => Err(error.into()),
-            }
+            let linked = rustix::fs::linkat(&self.handle, &staged, &self.handle, name, AtFlags::empty());
+            Ok(ignore_existing(linked)?)
         });
         let removed = rustix::fs::unlinkat(&self.handle, &staged, AtFlags::empty());
         cleanup::unregister(&staged);
@@ -95,10 +89,11 @@ impl SharedFolder {
 
     /// Creates a symbolic link, unless the name is taken.
     pub fn create_symlink(&self, name: &str, target: &Path) -> io::Result<()> {
-        match rustix::fs::symlinkat(target, &self.handle, name) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        Ok(ignore_existing(rustix::fs::symlinkat(
+            target,
+            &self.handle,
+            name,
+        ))?)
     }
 }
 

@@ -31,6 +31,14 @@ pub(super) const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP
 /// Mode of a subdirectory, likewise.
 pub(super) const FOLDER_MODE: Mode = FILE_MODE.union(Mode::XUSR).union(Mode::XGRP).union(Mode::XOTH);
 
+/// Turns the error that a name is taken into success.
+pub(super) fn ignore_existing(created: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match created {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}
+
 /// Creates something next to `target` with `make`, under an unused hidden name.
 pub(super) fn create_beside<T>(
     target: &Path,
@@ -169,10 +177,8 @@ impl StagedFolder {
 
     /// Creates a subdirectory, unless it exists.
     pub fn create_folder(&self, name: &str) -> io::Result<()> {
-        match cleanup::modify(|| rustix::fs::mkdirat(&self.handle, name, FOLDER_MODE)) {
-            Err(Errno::EXIST) | Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let create = || rustix::fs::mkdirat(&self.handle, name, FOLDER_MODE);
+        Ok(ignore_existing(cleanup::modify(create))?)
     }
 
     /// Creates a file in the directory, readable by all who can enter the directory.

@@ -249,13 +249,8 @@ pub fn add_identifier(attr: &mut [u8], endian: ByteOrder) {
     let Some(format) = endian.u64_at(attr, offset::SAMPLE_TYPE) else {
         return;
     };
-    let mut word = Vec::new();
-    endian.write_u64(&mut word, format | SampleFormat::IDENTIFIER.bits());
-    if let Some(field) = attr.get_mut(offset::SAMPLE_TYPE..)
-        && let Some(field) = field.get_mut(..word.len())
-    {
-        field.copy_from_slice(&word);
-    }
+    let format = format | SampleFormat::IDENTIFIER.bits();
+    endian.set_u64(attr, offset::SAMPLE_TYPE, format);
 }
 
 /// Bytes from the start of `fields` to `field`; `None` if `format` does not have it.

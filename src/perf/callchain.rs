@@ -5,7 +5,7 @@ use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::perf::attr::Attr;
-use crate::perf::record::{self, HEADER_SIZE, Record};
+use crate::perf::record::{self, Record};
 use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
 use crate::units::Address;
 
@@ -91,10 +91,7 @@ pub fn write_with_callers(
         out.truncate(before);
         return None;
     };
-    let mut header = Vec::with_capacity(HEADER_SIZE);
-    record::write_header(&mut header, endian, record.kind, record.misc, size);
-    let header_end = before.checked_add(HEADER_SIZE)?;
-    out.get_mut(before..header_end)?.copy_from_slice(&header);
+    endian.set_u16(out.get_mut(before..)?, record::SIZE_OFFSET, size);
     Some(())
 }
 
@@ -113,25 +110,17 @@ fn after_stack(bytes: &[u8], endian: ByteOrder) -> Option<&[u8]> {
 mod tests {
     use super::*;
     use crate::perf::record::Records;
+    use crate::perf::testing;
     use linux_perf_event_reader::SampleFormat;
 
     const KERNEL: u64 = -128i64 as u64;
 
     fn attr(format: SampleFormat) -> Attr {
-        let mut bytes = vec![0; 128];
-        bytes[4..8].copy_from_slice(&128u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&format.bits().to_le_bytes());
-        Attr::parse(&bytes, ByteOrder::Little)
+        Attr::parse(&testing::attr(128, format.bits(), 0), ByteOrder::Little)
     }
 
     fn sample(misc: u16, words: &[u64]) -> Vec<u8> {
-        let mut out = Vec::new();
-        let size = HEADER_SIZE + 8 * words.len();
-        record::write_header(&mut out, ByteOrder::Little, record::SAMPLE, misc, size as u16);
-        for &word in words {
-            ByteOrder::Little.write_u64(&mut out, word);
-        }
-        out
+        testing::record(record::SAMPLE, misc, words)
     }
 
     fn spliced(format: SampleFormat, bytes: &[u8], callers: &[u64]) -> Option<Vec<u8>> {

@@ -163,7 +163,7 @@ impl Expander<'_> {
             self.pending.clear();
             return Ok(true);
         };
-        let size = Reader::new(rest.get(6..).unwrap_or_default(), self.endian).u16();
+        let size = Reader::new(rest.get(record::SIZE_OFFSET..).unwrap_or_default(), self.endian).u16();
         let may_be_record =
             size.is_none_or(|size| usize::from(size) >= HEADER_SIZE) && rest.len() <= MAX_RECORD_SIZE;
         let end = usize::try_from(end).unwrap_or(0).min(self.pending.len());
@@ -268,11 +268,11 @@ impl Compressor {
             let left = left.map_err(error)?;
             for part in self.compressed.chunks(MAX_RECORD_SIZE - HEADER_SIZE) {
                 let mut header = Vec::with_capacity(HEADER_SIZE);
-                let size = u16::try_from(part.len().saturating_add(HEADER_SIZE)).unwrap_or(u16::MAX);
+                let size = part.len().saturating_add(HEADER_SIZE);
                 record::write_header(&mut header, self.endian, record::COMPRESSED, 0, size);
                 out.write_all(&header)?;
                 out.write_all(part)?;
-                written = written.saturating_add(size.into());
+                written = written.saturating_add(size as u64);
             }
             if left == 0 {
                 self.pending.clear();
@@ -301,8 +301,7 @@ mod tests {
 
     fn record(kind: u32, size: usize, fill: u8) -> Vec<u8> {
         let mut out = Vec::new();
-        let total = (HEADER_SIZE + size) as u16;
-        record::write_header(&mut out, ByteOrder::Little, kind, 0, total);
+        record::write_header(&mut out, ByteOrder::Little, kind, 0, HEADER_SIZE + size);
         // Not too easy to compress.
         out.extend((0..size).map(|at| (at * at) as u8 ^ fill));
         out
@@ -362,7 +361,7 @@ mod tests {
                 let mut body = (part.len() as u64).to_le_bytes().to_vec();
                 body.extend_from_slice(part);
                 body.resize(body.len().next_multiple_of(8), 0);
-                let size = (HEADER_SIZE + body.len()) as u16;
+                let size = HEADER_SIZE + body.len();
                 record::write_header(&mut parts, ByteOrder::Little, record::COMPRESSED2, 0, size);
                 parts.extend(body);
             }
@@ -401,13 +400,7 @@ mod tests {
         let (last, first) = (parts.last().unwrap(), parts.first().unwrap());
         let cut = &last[..last.len() - 100];
         let mut short = parts[..parts.len() - 1].concat();
-        record::write_header(
-            &mut short,
-            ByteOrder::Little,
-            record::COMPRESSED,
-            0,
-            cut.len() as u16,
-        );
+        record::write_header(&mut short, ByteOrder::Little, record::COMPRESSED, 0, cut.len());
         short.extend_from_slice(&cut[HEADER_SIZE..]);
         let (back, faults) = expanded(&short);
         assert_eq!(faults.count(Issue::ProfileRecordsCut), 1);
@@ -425,7 +418,7 @@ mod tests {
         // A size that is too large.
         let mut part = Vec::new();
         let body = &parts[0][HEADER_SIZE..];
-        let size = (HEADER_SIZE + 8 + body.len()) as u16;
+        let size = HEADER_SIZE + 8 + body.len();
         record::write_header(&mut part, ByteOrder::Little, record::COMPRESSED2, 0, size);
         part.extend_from_slice(&u64::MAX.to_le_bytes());
         part.extend_from_slice(body);
@@ -442,7 +435,7 @@ mod tests {
         let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
         let mut compressed = Vec::new();
         let mut zeros = Vec::new();
-        record::write_header(&mut zeros, ByteOrder::Little, record::SAMPLE, 0, u16::MAX);
+        record::write_header(&mut zeros, ByteOrder::Little, record::SAMPLE, 0, MAX_RECORD_SIZE);
         zeros.resize(MAX_RECORD_SIZE, 0);
         for _ in 0..4000 {
             compressor.write(&zeros, &mut compressed).unwrap();

@@ -59,6 +59,16 @@ pub struct Feature<'a> {
     pub content: Cow<'a, [u8]>,
 }
 
+impl<'a> Feature<'a> {
+    /// Creates a section from its content.
+    pub fn new(id: u8, content: impl Into<Cow<'a, [u8]>>) -> Self {
+        Self {
+            id,
+            content: content.into(),
+        }
+    }
+}
+
 /// Reads a feature that is a single string, such as [`ARCH`].
 pub fn string(content: &[u8], endian: ByteOrder) -> Option<&[u8]> {
     let mut reader = Reader::new(content, endian);

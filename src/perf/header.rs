@@ -1,6 +1,6 @@
 //! The file header of a profile.
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::{self, ByteOrder, Reader};
 use crate::diagnostics::{Diagnostic, Issue};
 
 /// First eight bytes of a little-endian perf.data file.
@@ -46,9 +46,7 @@ impl Section {
 
     /// Returns the bytes of the section; `None` if the file does not contain all of them.
     pub fn slice(self, file: &[u8]) -> Option<&[u8]> {
-        let start = usize::try_from(self.offset).ok()?;
-        let end = usize::try_from(self.offset.checked_add(self.size)?).ok()?;
-        file.get(start..end)
+        bytes::slice(file, self.offset, self.offset.checked_add(self.size)?)
     }
 }
 

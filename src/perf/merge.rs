@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use std::io::{self, Write};
 use std::iter::Peekable;
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, slice};
 use crate::perf::attr::Attrs;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::units::Time;
@@ -58,10 +58,7 @@ impl Run {
     fn bytes<'a>(&self, parts: &[&'a [u8]]) -> &'a [u8] {
         let (_, part, start) = self.first;
         let part = parts.get(part).copied().unwrap_or_default();
-        match (usize::try_from(start), usize::try_from(self.end)) {
-            (Ok(start), Ok(end)) => part.get(start..end).unwrap_or_default(),
-            _ => &[],
-        }
+        slice(part, start, self.end).unwrap_or_default()
     }
 }
 
@@ -176,7 +173,7 @@ fn write_merged(
 /// Writes a FINISHED_ROUND record: all later records are at least as late as those before the previous one.
 pub(super) fn write_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     let mut round = Vec::with_capacity(HEADER_SIZE);
-    record::write_header(&mut round, endian, record::FINISHED_ROUND, 0, HEADER_SIZE as u16);
+    record::write_header(&mut round, endian, record::FINISHED_ROUND, 0, HEADER_SIZE);
     out.write_all(&round)
 }
 
@@ -184,27 +181,21 @@ pub(super) fn write_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<
 mod tests {
     use super::*;
     use crate::perf::attr::Attr;
+    use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL};
 
-    const ORDER: ByteOrder = ByteOrder::Little;
     /// A record type that needs no fields except these.
     const KIND: u32 = record::AUX;
-    const SIZE: usize = HEADER_SIZE + 16;
 
     /// An event whose records only have a time.
     fn attrs() -> Attrs {
-        let mut bytes = vec![0; 64];
-        bytes[4..8].copy_from_slice(&64u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&4u64.to_le_bytes());
-        bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
+        let bytes = testing::attr(64, 4, SAMPLE_ID_ALL);
         let mut attrs = Attrs::default();
         attrs.push(Attr::parse(&bytes, ORDER), std::iter::empty());
         attrs
     }
 
     fn put(out: &mut Vec<u8>, number: u64, time: u64) {
-        record::write_header(out, ORDER, KIND, 0, SIZE as u16);
-        ORDER.write_u64(out, number);
-        ORDER.write_u64(out, time);
+        out.extend(testing::record(KIND, 0, &[number, time]));
     }
 
     fn merged(parts: &[Vec<u8>]) -> Vec<(u64, u64)> {

@@ -34,5 +34,7 @@ pub mod profile;
 pub mod record;
 pub mod sample;
 pub mod synthesis;
+#[cfg(test)]
+mod testing;
 
 pub use profile::{Container, Profile};

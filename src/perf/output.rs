@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, slice};
 use crate::hash::HashSet;
 use crate::perf::attr;
 use crate::perf::compression::{self, Compressor};
@@ -100,10 +100,8 @@ impl<'a> Rewrite<'a> {
         let ratio = stream.records.checked_div(header.data.size).unwrap_or(1);
         let mut features = self.features(u32::try_from(ratio).unwrap_or(u32::MAX));
         if !auxtrace.is_empty() {
-            features.push(Feature {
-                id: feature::AUXTRACE,
-                content: feature::auxtrace_index(endian, &auxtrace).into(),
-            });
+            let index = feature::auxtrace_index(endian, &auxtrace);
+            features.push(Feature::new(feature::AUXTRACE, index));
         }
         // Quirk: perf on a little-endian machine finds out by the bit of HOSTNAME, which perf record always sets, how a
         // big-endian profile stores its feature bits. Without it, perf looks for build IDs that are not there, and since
@@ -113,10 +111,7 @@ impl<'a> Rewrite<'a> {
         if endian == ByteOrder::Big && !has_host {
             let mut content = Vec::new();
             feature::write_string(&mut content, endian, b"");
-            features.push(Feature {
-                id: feature::HOSTNAME,
-                content: content.into(),
-            });
+            features.push(Feature::new(feature::HOSTNAME, content));
         }
         features.sort_by_key(|feature| feature.id);
         write_features(&mut header, &features, out)?;
@@ -255,10 +250,8 @@ impl<'a> Rewrite<'a> {
             features.push(Feature { id: *id, content });
         }
         if let Some(level) = self.compression {
-            features.push(Feature {
-                id: feature::COMPRESSED,
-                content: compression::feature(self.profile.endian, level, ratio).into(),
-            });
+            let content = compression::feature(self.profile.endian, level, ratio);
+            features.push(Feature::new(feature::COMPRESSED, content));
         }
         features
     }
@@ -277,11 +270,11 @@ impl<'a> Rewrite<'a> {
         let mut copy = |stream: &mut Stream<'_, W>, from: u64, until: u64| -> io::Result<()> {
             let mut from = from;
             while let Some(&(at, size)) = auxtrace.next_if(|&&(at, _)| at < until) {
-                stream.write(byte_range(data, from, at))?;
+                stream.write(slice(data, from, at).unwrap_or_default())?;
                 offsets.push((stream.offset()?, size));
                 from = at;
             }
-            stream.write(byte_range(data, from, until))
+            stream.write(slice(data, from, until).unwrap_or_default())
         };
         for edit in &self.edits.edits {
             copy(stream, copied, edit.at)?;
@@ -375,13 +368,6 @@ fn write_attrs(profile: &Profile<'_>, header: &mut FileHeader, out: &mut Vec<u8>
     }
     header.attrs.size = (out.len() as u64).saturating_sub(header.attrs.offset);
     header.attr_size = (size as u64).saturating_add(16);
-}
-
-fn byte_range(data: &[u8], start: u64, end: u64) -> &[u8] {
-    match (usize::try_from(start), usize::try_from(end)) {
-        (Ok(start), Ok(end)) => data.get(start..end).unwrap_or_default(),
-        _ => &[],
-    }
 }
 
 /// Writes the feature table and the features in the order of their IDs, and sets their bits in the header.

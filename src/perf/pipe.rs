@@ -5,8 +5,6 @@
 //! build ID table ([`record::HEADER_BUILD_ID`]), and the formats of tracepoints after a
 //! [`record::HEADER_TRACING_DATA`] record.
 
-use std::borrow::Cow;
-
 use crate::bytes::{ByteOrder, write_padded};
 use crate::diagnostics::Issue;
 use crate::perf::attr;
@@ -52,10 +50,7 @@ impl<'a> Head<'a> {
             head.records.push((record.offset, record.size()));
         }
         if !build_ids.is_empty() {
-            head.features.push(Feature {
-                id: feature::BUILD_ID,
-                content: build_ids.into(),
-            });
+            head.features.push(Feature::new(feature::BUILD_ID, build_ids));
         }
         head.features.sort_by_key(|feature| feature.id);
         head
@@ -80,8 +75,7 @@ impl<'a> Head<'a> {
         if self.features.iter().any(|feature| feature.id == id) {
             return None;
         }
-        let content = Cow::Borrowed(content);
-        self.features.push(Feature { id, content });
+        self.features.push(Feature::new(id, content));
         Some(())
     }
 }
@@ -95,13 +89,7 @@ fn write_table_entry(out: &mut Vec<u8>, record: &Record<'_>, endian: ByteOrder) 
         .bytes
         .len()
         .saturating_sub(if is_padded { PADDING } else { 0 });
-    record::write_header(
-        out,
-        endian,
-        0,
-        record.misc,
-        u16::try_from(size).unwrap_or(u16::MAX),
-    );
+    record::write_header(out, endian, 0, record.misc, size);
     out.extend_from_slice(record.bytes.get(HEADER_SIZE..size).unwrap_or_default());
 }
 
@@ -131,7 +119,7 @@ pub fn write_attr(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry<'_>) -
     let attr_size = attr::needed_size(entry.attr, endian);
     let body_size = attr_size.checked_add(entry.ids.len())?;
     let size = u16::try_from(body_size.checked_add(HEADER_SIZE)?).ok()?;
-    record::write_header(out, endian, record::HEADER_ATTR, 0, size);
+    record::write_header(out, endian, record::HEADER_ATTR, 0, size.into());
     attr::write(out, endian, entry.attr, attr_size);
     out.extend_from_slice(entry.ids);
     Some(())
@@ -157,7 +145,7 @@ pub fn write_feature(out: &mut Vec<u8>, endian: ByteOrder, id: u8, content: &[u8
     if id >= LAST_FEATURE {
         return None;
     }
-    record::write_header(out, endian, record::HEADER_FEATURE, 0, size);
+    record::write_header(out, endian, record::HEADER_FEATURE, 0, size.into());
     endian.write_u64(out, id.into());
     out.extend_from_slice(content);
     Some(())
@@ -172,4 +160,23 @@ pub fn write_tracing_data(out: &mut Vec<u8>, endian: ByteOrder, content: &[u8]) 
     endian.write_u32(out, size);
     write_padded(out, content, padded);
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_ids_of_any_size_become_records_of_their_type() {
+        for size in 36 + 4..36 + 12 {
+            let mut table = Vec::new();
+            record::write_header(&mut table, ByteOrder::Little, 0, 0, size);
+            table.resize(size, b'a');
+            let mut out = Vec::new();
+            write_build_ids(&mut out, ByteOrder::Little, &table);
+            let found = Records::new(&out, 0, ByteOrder::Little).next().unwrap();
+            assert_eq!(found.kind, record::HEADER_BUILD_ID, "{size}");
+            assert_eq!(found.bytes.len(), size.next_multiple_of(8));
+        }
+    }
 }

@@ -1,7 +1,5 @@
 //! An opened profile.
 
-use std::borrow::Cow;
-
 use crate::bytes::{ByteOrder, Reader};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::perf::attr::{self, Attrs};
@@ -228,10 +226,7 @@ fn features<'a>(file: &'a [u8], header: &FileHeader, faults: &mut Tally<Issue>) 
         match content {
             Some(content) => {
                 bytes_left = bytes_left.saturating_sub(content.len());
-                features.push(Feature {
-                    id,
-                    content: Cow::Borrowed(content),
-                });
+                features.push(Feature::new(id, content));
             }
             None => faults.add(Issue::ProfileFeatureLost, table_offset),
         }

@@ -61,6 +61,9 @@ pub const COMPRESSED2: u32 = 83;
 /// Size of a record header in bytes: type, misc, size.
 pub const HEADER_SIZE: usize = 8;
 
+/// Offset of the size in a record header, in bytes.
+pub const SIZE_OFFSET: usize = 6;
+
 /// Record sizes are multiples of this many bytes.
 const ALIGNMENT: usize = 8;
 
@@ -163,29 +166,28 @@ impl<'a> Record<'a> {
     /// appended unchanged.
     pub fn write_aligned(&self, out: &mut Vec<u8>, endian: ByteOrder) {
         let size = self.bytes.len();
-        let aligned = u16::try_from(size.next_multiple_of(ALIGNMENT));
-        match aligned {
-            Ok(aligned) if self.is_misaligned() => {
-                write_header(out, endian, self.kind, self.misc, aligned);
-                let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
-                write_padded(out, body, usize::from(aligned).saturating_sub(HEADER_SIZE));
-            }
-            _ => out.extend_from_slice(self.bytes),
-        }
-        out.extend_from_slice(self.payload);
+        let aligned = if self.is_misaligned() {
+            size.next_multiple_of(ALIGNMENT)
+        } else {
+            size
+        };
+        self.write_padded(out, endian, aligned);
     }
 
     /// Appends the record with a zero trailer of `size` bytes, like that of perf's own records: no time, and
     /// the first event. A record that would become too large is appended unchanged.
     pub fn write_with_trailer(&self, out: &mut Vec<u8>, endian: ByteOrder, size: usize) {
-        let grown = self.bytes.len().saturating_add(size);
-        match u16::try_from(grown) {
-            Ok(grown) => {
-                write_header(out, endian, self.kind, self.misc, grown);
-                let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
-                write_padded(out, body, usize::from(grown).saturating_sub(HEADER_SIZE));
-            }
-            Err(_) => out.extend_from_slice(self.bytes),
+        self.write_padded(out, endian, self.bytes.len().saturating_add(size));
+    }
+
+    /// Appends the record, padded with zeros to `size` bytes unless that is too large.
+    fn write_padded(&self, out: &mut Vec<u8>, endian: ByteOrder, size: usize) {
+        if size <= usize::from(u16::MAX) {
+            write_header(out, endian, self.kind, self.misc, size);
+            let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
+            write_padded(out, body, size.saturating_sub(HEADER_SIZE));
+        } else {
+            out.extend_from_slice(self.bytes);
         }
         out.extend_from_slice(self.payload);
     }
@@ -201,11 +203,11 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Appends the header of a record of `size` bytes, including the header.
-pub fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: u16) {
+/// Appends the header of a record of `size` bytes, including the header; at most [`u16::MAX`].
+pub fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: usize) {
     endian.write_u32(out, kind);
     endian.write_u16(out, misc);
-    endian.write_u16(out, size);
+    endian.write_u16(out, u16::try_from(size).unwrap_or(u16::MAX));
 }
 
 /// Iterates over records in file order. Ends at the first truncated or invalid record.
@@ -268,7 +270,7 @@ mod tests {
 
     fn record(kind: u32, body: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        let size = (body.len() + HEADER_SIZE) as u16;
+        let size = body.len() + HEADER_SIZE;
         write_header(&mut out, ByteOrder::Little, kind, 0, size);
         out.extend_from_slice(body);
         out

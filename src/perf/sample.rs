@@ -167,10 +167,8 @@ impl<'a> Sample<'a> {
             self.pid = Some(Pid(body.u32()?));
             self.tid = Some(Tid(body.u32()?));
         }
-        if has(SampleFormat::TIME) {
-            body.skip(8)?;
-        }
         for field in [
+            SampleFormat::TIME,
             SampleFormat::ADDR,
             SampleFormat::ID,
             SampleFormat::STREAM_ID,
@@ -230,9 +228,7 @@ impl<'a> Sample<'a> {
         }
         Some(())
     }
-}
 
-impl<'a> Sample<'a> {
     /// Reads the raw data of an `offcpu-time` event, which replaces the sample's own fields as in perf
     /// (`__set_offcpu_sample` in tools/perf/util/evsel.c): PID and TID, time waited, call chain, cgroup.
     ///
@@ -288,16 +284,13 @@ pub fn fields_end(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> Fields
 
 /// Skips the fields after those with addresses.
 fn skip_rest(body: &mut Reader<'_>, attr: &Attr) -> Option<()> {
-    let has = |field| attr.sample_format.contains(field);
-    let has_weight = attr
-        .sample_format
-        .intersects(SampleFormat::WEIGHT | SampleFormat::WEIGHT_STRUCT);
-    for is_there in [
-        has_weight,
-        has(SampleFormat::DATA_SRC),
-        has(SampleFormat::TRANSACTION),
+    let has = |field| attr.sample_format.intersects(field);
+    for field in [
+        SampleFormat::WEIGHT | SampleFormat::WEIGHT_STRUCT,
+        SampleFormat::DATA_SRC,
+        SampleFormat::TRANSACTION,
     ] {
-        body.skip(if is_there { 8 } else { 0 })?;
+        body.skip(if has(field) { 8 } else { 0 })?;
     }
     if has(SampleFormat::REGS_INTR) && body.u64()? != 0 {
         body.skip(u64::from(attr.interrupt_registers.count_ones()).checked_mul(8)?)?;
@@ -355,27 +348,19 @@ fn skip_read(body: &mut Reader<'_>, format: ReadFormat) -> Option<()> {
 mod tests {
     use super::*;
     use crate::perf::record::{self, Records};
+    use crate::perf::testing;
     use crate::units::Time;
 
     /// An attribute with these values of sample_type, read_format and sample_regs_user.
     fn attr(sample_type: u64, read_format: u64, registers: u64) -> Attr {
-        let mut bytes = vec![0; 128];
-        bytes[4..8].copy_from_slice(&128u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
+        let mut bytes = testing::attr(128, sample_type, 0);
         bytes[32..40].copy_from_slice(&read_format.to_le_bytes());
         bytes[80..88].copy_from_slice(&registers.to_le_bytes());
         Attr::parse(&bytes, ByteOrder::Little)
     }
 
     fn sample_record(body: &[u64]) -> Vec<u8> {
-        let mut out = Vec::new();
-        ByteOrder::Little.write_u32(&mut out, record::SAMPLE);
-        ByteOrder::Little.write_u16(&mut out, 2);
-        ByteOrder::Little.write_u16(&mut out, (8 + body.len() * 8) as u16);
-        for &word in body {
-            ByteOrder::Little.write_u64(&mut out, word);
-        }
-        out
+        testing::record(record::SAMPLE, record::MISC_USER, body)
     }
 
     fn numbers(addresses: Addresses<'_>) -> Vec<u64> {

@@ -68,18 +68,9 @@ pub fn write_mmap2(out: &mut Vec<u8>, endian: ByteOrder, mapping: &Mapping<'_>, 
     /// Size in bytes without the name and the trailer.
     const FIXED: usize = 72;
     let name_size = padded(mapping.name.len(), 8);
-    let size = FIXED
-        .saturating_add(name_size)
-        .saturating_add(event.attr.trailer_size());
-    let build_id_misc = mapping.build_id.map_or(0, |_| record::MISC_MMAP_BUILD_ID);
-    let size = u16::try_from(size).unwrap_or(u16::MAX);
-    record::write_header(
-        out,
-        endian,
-        record::MMAP2,
-        record::MISC_USER | build_id_misc,
-        size,
-    );
+    let misc = record::MISC_USER | mapping.build_id.map_or(0, |_| record::MISC_MMAP_BUILD_ID);
+    let size = FIXED.saturating_add(name_size);
+    write_header(out, endian, record::MMAP2, misc, size, event);
     endian.write_u32(out, mapping.pid.0);
     endian.write_u32(out, mapping.pid.0);
     endian.write_u64(out, mapping.range.start.0);
@@ -102,6 +93,12 @@ pub fn write_mmap2(out: &mut Vec<u8>, endian: ByteOrder, mapping: &Mapping<'_>, 
     endian.write_u32(out, MAP_PRIVATE);
     write_padded(out, mapping.name, name_size);
     write_trailer(out, endian, Thread::first_of(mapping.pid), mapping.time, event);
+}
+
+/// Appends the header of a record of `size` bytes and a trailer.
+fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: usize, event: Event<'_>) {
+    let size = size.saturating_add(event.attr.trailer_size());
+    record::write_header(out, endian, kind, misc, size);
 }
 
 /// Appends the trailer of records other than samples, which profiles with `sample_id_all` have: all since
@@ -153,7 +150,7 @@ pub fn write_build_id_entry(out: &mut Vec<u8>, endian: ByteOrder, build_id: &Bui
     const FIXED: usize = 8 + 4 + 24;
     const ANY_PID: u32 = u32::MAX;
     let name_size = padded(name.len(), 64);
-    let size = u16::try_from(name_size.saturating_add(FIXED)).unwrap_or(u16::MAX);
+    let size = name_size.saturating_add(FIXED);
     let misc = record::MISC_USER | PERF_RECORD_MISC_BUILD_ID_SIZE;
     record::write_header(out, endian, 0, misc, size);
     endian.write_u32(out, ANY_PID);
@@ -172,20 +169,14 @@ mod tests {
     use super::*;
     use crate::perf::event::Mmap;
     use crate::perf::record::Records;
+    use crate::perf::testing;
     use crate::units::Address;
-
-    fn attr(sample_type: u64, flags: u64) -> Attr {
-        let mut bytes = vec![0; 128];
-        bytes[4..8].copy_from_slice(&128u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
-        bytes[40..48].copy_from_slice(&flags.to_le_bytes());
-        Attr::parse(&bytes, ByteOrder::Little)
-    }
 
     #[test]
     fn a_made_map_reads_back_with_time_and_id_where_the_event_has_them() {
         let format = SampleFormat::TID | SampleFormat::TIME | SampleFormat::CPU | SampleFormat::IDENTIFIER;
-        let attr = attr(format.bits(), 1 << 18);
+        let attr = testing::attr(128, format.bits(), testing::SAMPLE_ID_ALL);
+        let attr = Attr::parse(&attr, ByteOrder::Little);
         let range = AddressRange::new(Address(0x7000), 0x123).unwrap();
         let mapping = Mapping {
             pid: Pid(5),

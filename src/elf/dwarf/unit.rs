@@ -218,11 +218,10 @@ impl UnitWriter<'_> {
         self.location(&location);
     }
 
-    fn finish(self) {
-        let mut unit = self;
-        unit.end_children();
-        let endian = unit.settings.machine.endian;
-        endian.set_length(&mut unit.buffers.info, unit.start);
+    fn finish(mut self) {
+        self.end_children();
+        let endian = self.settings.machine.endian;
+        endian.set_length(&mut self.buffers.info, self.start);
     }
 
     /// Starts an entry.

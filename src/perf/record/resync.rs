@@ -181,15 +181,11 @@ mod tests {
     use super::*;
     use crate::perf::attr::Attr;
     use crate::perf::record;
-
-    const ORDER: ByteOrder = ByteOrder::Little;
+    use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL};
 
     /// Two events whose records have an ID, an address, a PID, a TID and a time.
     fn attrs() -> Attrs {
-        let mut bytes = vec![0; 64];
-        bytes[4..8].copy_from_slice(&64u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&(1u64 << 16 | 0b111).to_le_bytes());
-        bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
+        let bytes = testing::attr(64, 1 << 16 | 0b111, SAMPLE_ID_ALL);
         let mut attrs = Attrs::default();
         for id in [70, 71] {
             attrs.push(Attr::parse(&bytes, ORDER), std::iter::once(id));
@@ -198,12 +194,8 @@ mod tests {
     }
 
     fn sample(number: u64) -> Vec<u8> {
-        let mut out = Vec::new();
-        record::write_header(&mut out, ORDER, record::SAMPLE, 2, 40);
-        for word in [70 + number % 2, 0x1000 + number, 5 | 5 << 32, 1_000_000 + number] {
-            ORDER.write_u64(&mut out, word);
-        }
-        out
+        let words = [70 + number % 2, 0x1000 + number, 5 | 5 << 32, 1_000_000 + number];
+        testing::record(record::SAMPLE, record::MISC_USER, &words)
     }
 
     const SIZE: usize = 40;
@@ -294,7 +286,7 @@ mod tests {
             } else {
                 &[0; 24]
             };
-            record::write_header(&mut out, ORDER, kind, 0, (16 + entries.len()) as u16);
+            record::write_header(&mut out, ORDER, kind, 0, 16 + entries.len());
             ORDER.write_u64(&mut out, 1);
             [&out, entries].concat()
         });

@@ -78,8 +78,7 @@ impl<'p> IdInserter<'p> {
                 .map_or(Outcome::TooLarge, |()| Outcome::StackCut);
         }
         let body = record.bytes.get(HEADER_SIZE..).unwrap_or_default();
-        let size = u16::try_from(grown).unwrap_or(u16::MAX);
-        record::write_header(out, endian, record.kind, record.misc, size);
+        record::write_header(out, endian, record.kind, record.misc, grown);
         if is_sample {
             endian.write_u64(out, id);
             out.extend_from_slice(body);
@@ -129,13 +128,7 @@ impl<'p> IdInserter<'p> {
         let kept = stack.bytes(less)?;
         stack.skip(SIZE as u64)?;
         let copied = stack.u64()?;
-        record::write_header(
-            out,
-            endian,
-            record.kind,
-            record.misc,
-            u16::try_from(record.bytes.len()).ok()?,
-        );
+        record::write_header(out, endian, record.kind, record.misc, record.bytes.len());
         endian.write_u64(out, id);
         out.extend_from_slice(before);
         endian.write_u64(out, less);

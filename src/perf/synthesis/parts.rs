@@ -1,7 +1,5 @@
 //! The parts of a profile other than its records: attributes, IDs and features.
 
-use std::borrow::Cow;
-
 use crate::bytes::ByteOrder;
 use crate::diagnostics::Issue;
 use crate::perf::attr::{self, Attrs};
@@ -41,7 +39,8 @@ impl Synthesized {
     /// Returns the profile as if it had been recorded. `records` are the records that were written.
     pub fn profile<'a>(&'a self, records: &'a [u8]) -> Profile<'a> {
         let attr_entries: Vec<_> = self.attr_entries.iter().map(OwnedAttrEntry::borrow).collect();
-        let features = self.features.iter().map(borrow_feature);
+        let features = self.features.iter();
+        let features = features.map(|feature| Feature::new(feature.id, &*feature.content));
         Profile {
             container: Container::File,
             endian: self.endian,
@@ -56,20 +55,9 @@ impl Synthesized {
     }
 }
 
-/// Borrows a feature without copying its content.
-fn borrow_feature<'a>(feature: &'a Feature<'_>) -> Feature<'a> {
-    Feature {
-        id: feature.id,
-        content: Cow::Borrowed(&*feature.content),
-    }
-}
-
 /// Copies a feature.
 pub(super) fn copy_feature(feature: &Feature<'_>) -> Feature<'static> {
-    Feature {
-        id: feature.id,
-        content: Cow::Owned(feature.content.to_vec()),
-    }
+    Feature::new(feature.id, feature.content.to_vec())
 }
 
 /// Returns the attributes of a recording with `PERF_SAMPLE_IDENTIFIER`, all of the same size, and that size

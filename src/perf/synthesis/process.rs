@@ -2,7 +2,7 @@
 
 use crate::bytes::{ByteOrder, until_nul};
 use crate::perf::record;
-use crate::perf::synthesis::{Event, padded, write_padded, write_trailer};
+use crate::perf::synthesis::{Event, padded, write_header, write_padded, write_trailer};
 use crate::units::{Pid, Tid, Time};
 
 /// A thread of a process.
@@ -82,10 +82,4 @@ pub fn write_fork(out: &mut Vec<u8>, endian: ByteOrder, start: &ThreadStart, eve
     endian.write_u64(out, time.0);
     // The kernel records the running thread, which is the parent.
     write_trailer(out, endian, parent, time, event);
-}
-
-/// Appends the header of a record of `size` bytes and a trailer.
-fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: usize, event: Event<'_>) {
-    let size = size.saturating_add(event.attr.trailer_size());
-    record::write_header(out, endian, kind, misc, u16::try_from(size).unwrap_or(u16::MAX));
 }

@@ -77,13 +77,7 @@ pub(super) fn write_sample(
         size
     };
 
-    record::write_header(
-        out,
-        endian,
-        record::SAMPLE,
-        record::MISC_USER,
-        u16::try_from(size).unwrap_or(u16::MAX),
-    );
+    record::write_header(out, endian, record::SAMPLE, record::MISC_USER, size);
     endian.write_u64(out, event.id);
     endian.write_u64(out, chain.first().map_or(0, |address| address.0));
     endian.write_u32(out, sample.thread.pid.0);

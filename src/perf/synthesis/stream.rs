@@ -143,10 +143,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
         let events = events.map(|(entry, name)| (&*entry.attr, &*entry.ids, name));
         let content = event_desc::content(self.endian, attr_size, events);
         self.features.retain(|feature| feature.id != feature::EVENT_DESC);
-        self.features.push(Feature {
-            id: feature::EVENT_DESC,
-            content: content.into(),
-        });
+        self.features.push(Feature::new(feature::EVENT_DESC, content));
         self.features.sort_by_key(|feature| feature.id);
     }
 
@@ -274,18 +271,16 @@ impl<'p, W: Write> Synthesis<'p, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::attr;
     use crate::perf::profile::{AttrEntry, Container};
     use crate::perf::record;
     use crate::perf::synthesis::definition::Measure;
     use crate::perf::synthesis::process::Thread;
+    use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL, attr};
     use crate::units::{Address, Pid, Tid};
 
-    const ORDER: ByteOrder = ByteOrder::Little;
     const TID: u64 = 1 << 1;
     const TIME: u64 = 1 << 2;
     const ID: u64 = 1 << 6;
-    const HAS_TRAILER: u64 = 1 << 18;
     const ORIGIN: Origin<'static> = Origin {
         endian: ORDER,
         clock_id: None,
@@ -300,21 +295,8 @@ mod tests {
         measure: Measure::Count,
     }];
 
-    fn attr(size: usize, sample_type: u64, flags: u64) -> Vec<u8> {
-        let mut bytes = vec![0; size];
-        ORDER.set_u32(&mut bytes, 4, size as u32);
-        bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
-        bytes[40..48].copy_from_slice(&flags.to_le_bytes());
-        bytes
-    }
-
     fn record(kind: u32, words: &[u64]) -> Vec<u8> {
-        let mut out = Vec::new();
-        record::write_header(&mut out, ORDER, kind, 0, (8 + 8 * words.len()) as u16);
-        for &word in words {
-            ORDER.write_u64(&mut out, word);
-        }
-        out
+        testing::record(kind, 0, words)
     }
 
     fn profile<'a>(attr_entries: Vec<AttrEntry<'a>>, data: &'a [u8]) -> Profile<'a> {
@@ -366,7 +348,7 @@ mod tests {
 
     #[test]
     fn records_of_our_own_stand_before_the_first_that_is_later() {
-        let attr = attr(64, TIME, HAS_TRAILER);
+        let attr = attr(64, TIME, SAMPLE_ID_ALL);
         let entries = vec![AttrEntry {
             attr: &attr,
             ids: &[],
@@ -427,7 +409,7 @@ mod tests {
 
     #[test]
     fn where_records_have_no_times_ours_have_none_and_stand_behind_them() {
-        let attr = attr(64, TID, HAS_TRAILER);
+        let attr = attr(64, TID, SAMPLE_ID_ALL);
         let entries = vec![AttrEntry {
             attr: &attr,
             ids: &[],
@@ -446,7 +428,10 @@ mod tests {
 
     #[test]
     fn ids_inside_of_records_are_the_identifiers_too() {
-        let attrs = [attr(72, TIME | ID, HAS_TRAILER), attr(64, TIME | ID, HAS_TRAILER)];
+        let attrs = [
+            attr(72, TIME | ID, SAMPLE_ID_ALL),
+            attr(64, TIME | ID, SAMPLE_ID_ALL),
+        ];
         let ids = [3u64.to_le_bytes(), 4u64.to_le_bytes()];
         let entries = attrs.iter().zip(&ids).map(|(attr, ids)| AttrEntry { attr, ids });
         let data = [
@@ -478,7 +463,7 @@ mod tests {
         let sizes = again
             .attr_entries
             .iter()
-            .map(|entry| (entry.attr.len(), attr::size(entry.attr, ORDER)));
+            .map(|entry| (entry.attr.len(), crate::perf::attr::size(entry.attr, ORDER)));
         assert!(sizes.into_iter().all(|size| size == (72, Some(72))));
     }
 
@@ -509,7 +494,7 @@ mod tests {
     #[test]
     fn a_single_events_identifiers_are_corrected_where_they_are_no_events() {
         const IDENTIFIER: u64 = 1 << 16;
-        let attr = attr(64, TIME | IDENTIFIER, HAS_TRAILER);
+        let attr = attr(64, TIME | IDENTIFIER, SAMPLE_ID_ALL);
         let ids = 3u64.to_le_bytes();
         let entries = vec![AttrEntry {
             attr: &attr,
@@ -541,7 +526,7 @@ mod tests {
 
     #[test]
     fn perfs_own_records_and_what_can_not_be_read_keep_their_bytes() {
-        let attr = attr(64, TIME, HAS_TRAILER);
+        let attr = attr(64, TIME, SAMPLE_ID_ALL);
         let entries = vec![AttrEntry {
             attr: &attr,
             ids: &[],
@@ -564,7 +549,7 @@ mod tests {
     #[test]
     fn the_largest_sample_gives_a_word_of_its_stack_for_the_identifier() {
         const STACK_USER: u64 = 1 << 13;
-        let attr = attr(64, TIME | STACK_USER, HAS_TRAILER);
+        let attr = attr(64, TIME | STACK_USER, SAMPLE_ID_ALL);
         let entries = || {
             vec![AttrEntry {
                 attr: &attr,
@@ -596,7 +581,7 @@ mod tests {
 
     #[test]
     fn names_stand_in_the_section_of_names_if_all_events_have_one() {
-        let attr = attr(64, TIME, HAS_TRAILER);
+        let attr = attr(64, TIME, SAMPLE_ID_ALL);
         let entries = || {
             vec![AttrEntry {
                 attr: &attr,
@@ -617,10 +602,8 @@ mod tests {
         assert!(update.bytes.windows(15).any(|bytes| bytes == b"mono/exception/"));
 
         let one = std::iter::once((&*attr, &[][..], &b"cycles"[..]));
-        recorded.features.push(Feature {
-            id: feature::EVENT_DESC,
-            content: event_desc::content(ORDER, 64, one).into(),
-        });
+        let content = event_desc::content(ORDER, 64, one);
+        recorded.features.push(Feature::new(feature::EVENT_DESC, content));
         let (synthesized, records) = merged(&recorded, &[]);
         assert!(records.is_empty());
         let expected = vec![b"cycles".to_vec(), b"mono/exception/".to_vec()];
