@@ -334,7 +334,9 @@ fn tables_of(view: &FunctionView<'_>) -> Tables {
         endian: ByteOrder::Little,
         address_size: 8,
     });
-    let entries = entries.of(code).map(|entry| (entry, object::TEXT_OFFSET));
+    let entries = entries
+        .overlapping(code)
+        .map(|entry| (entry, object::TEXT_OFFSET));
     let layout = TableLayout {
         eh_frame: 0x1000,
         endian: ByteOrder::Little,

@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next `N` bytes as those of a little-endian integer.
-    fn little<const N: usize>(&mut self) -> Option<[u8; N]> {
+    fn le_bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (&integer, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;
         Some(self.endian.swapped(integer))
@@ -119,22 +119,22 @@ impl<'a> Reader<'a> {
 
     /// Reads the next byte.
     pub fn u8(&mut self) -> Option<u8> {
-        self.little().map(u8::from_le_bytes)
+        self.le_bytes().map(u8::from_le_bytes)
     }
 
     /// Reads the next 16-bit integer.
     pub fn u16(&mut self) -> Option<u16> {
-        self.little().map(u16::from_le_bytes)
+        self.le_bytes().map(u16::from_le_bytes)
     }
 
     /// Reads the next 32-bit integer.
     pub fn u32(&mut self) -> Option<u32> {
-        self.little().map(u32::from_le_bytes)
+        self.le_bytes().map(u32::from_le_bytes)
     }
 
     /// Reads the next 64-bit integer.
     pub fn u64(&mut self) -> Option<u64> {
-        self.little().map(u64::from_le_bytes)
+        self.le_bytes().map(u64::from_le_bytes)
     }
 
     /// Reads the bytes up to the next NUL, and skips the NUL; `None` without a NUL.

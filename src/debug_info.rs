@@ -237,13 +237,13 @@ impl DebugInfo<'_> {
             return 0;
         }
         let functions = self.functions.len();
-        let given: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
-        let mut ranges_left = given.saturating_mul(2).saturating_add(MAX_RANGES);
+        let range_count: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
+        let mut ranges_left = range_count.saturating_mul(2).saturating_add(MAX_RANGES);
         let mut open = vec![OpenCall::new(0)];
         if let Some(function) = open.first_mut() {
             function.free = Some(free_ranges(std::slice::from_ref(&(0..size))));
         }
-        let mut wanted = Vec::new();
+        let mut claimed = Vec::new();
         let mut kept = 0;
         for at in 0..self.calls.len() {
             let (before, rest) = self.calls.split_at_mut(at);
@@ -253,10 +253,10 @@ impl DebugInfo<'_> {
             let is_sound =
                 depth < open.len() && call.depth < MAX_DEPTH && (call.function as usize) < functions;
             open.truncate(depth.saturating_add(1));
-            wanted.clear();
-            wanted.append(&mut call.ranges);
+            claimed.clear();
+            claimed.append(&mut call.ranges);
             if let Some(caller) = open.last_mut().filter(|_| is_sound) {
-                take_free(caller.free(before), &wanted, &mut call.ranges);
+                take_free(caller.free(before), &claimed, &mut call.ranges);
             }
             if !call.ranges.is_empty()
                 && let Some(left) = ranges_left.checked_sub(call.ranges.len())
@@ -308,11 +308,11 @@ fn free_ranges(ranges: &[Range<u32>]) -> RangeMap<()> {
     free
 }
 
-/// Removes the free parts of `wanted` from the map; appends them to `taken`, sorted and merged.
-fn take_free(free: &mut RangeMap<()>, wanted: &[Range<u32>], taken: &mut Vec<Range<u32>>) {
-    for wanted in wanted.iter().filter_map(address_range) {
+/// Removes the free parts of `claimed` from the map; appends them to `taken`, sorted and merged.
+fn take_free(free: &mut RangeMap<()>, claimed: &[Range<u32>], taken: &mut Vec<Range<u32>>) {
+    for range in claimed.iter().filter_map(address_range) {
         // The offsets were 32-bit integers before.
-        free.remove(wanted, |piece, ()| {
+        free.remove(range, |piece, ()| {
             taken.push(piece.start.0 as u32..piece.end.0 as u32)
         });
     }

@@ -72,8 +72,8 @@ impl SparseBytes {
     /// few stored bytes.
     pub fn overwrite(&mut self, position: usize, bytes: &[u8]) {
         let rest = self.stored.get_mut(position..);
-        if let Some(place) = rest.and_then(|rest| rest.get_mut(..bytes.len())) {
-            place.copy_from_slice(bytes);
+        if let Some(old) = rest.and_then(|rest| rest.get_mut(..bytes.len())) {
+            old.copy_from_slice(bytes);
         }
     }
 

@@ -36,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
         functions: &[Function {
             name,
             code,
-            address: code.start(has_lead_in),
+            address: code.text_address(has_lead_in),
         }],
         address,
         time,
@@ -54,7 +54,7 @@ fuzz_target!(|input: &[u8]| {
     let bytes = bytes.to_vec();
     let found = read_back::object(&bytes);
     assert_eq!(found.build_id, encoded.build_id.0);
-    assert_eq!(found.place, (code.start(has_lead_in), code.size()));
+    assert_eq!(found.place, (code.text_address(has_lead_in), code.size()));
     if let Code::Known(code) = code {
         assert_eq!(found.text, code);
     }

@@ -73,7 +73,7 @@ fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
     {
         let sample = Sample::parse(record, attr, endian);
         let most = record.bytes.len();
-        assert!(sample.callers().count() <= most);
+        assert!(sample.chain_addresses().count() <= most);
         assert!(sample.branches.iter().count() <= most);
         assert!(sample.stack.iter().count() <= most);
     }
@@ -81,7 +81,7 @@ fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
 
 /// Returns the records up to byte `end` that are not part of a pipe's head.
 fn records<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
-    let head = &profile.head_records;
+    let head = &profile.header_records;
     let records = profile.records_between(0, end);
     let records = records.filter(|record| head.binary_search_by_key(&record.offset, |it| it.0).is_err());
     records.map(|record| record.bytes).collect()
@@ -127,7 +127,7 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
         name: b"own/",
         measure: Measure::Bytes,
     }];
-    let mut synthesis = Synthesis::beside(profile, &definitions, Vec::new()).unwrap();
+    let mut synthesis = Synthesis::with_recording(profile, &definitions, Vec::new()).unwrap();
     for time in times {
         let sample = synthesis::Sample {
             event: 0,
@@ -146,7 +146,7 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
     let is_own = |record: &Record<'_>| record.kind == record::SAMPLE && record.bytes.ends_with(OWN);
     let own = again.records().filter(is_own).count();
     let others: Vec<_> = again.records().filter(|record| !is_own(record)).collect();
-    let head = &profile.head_records;
+    let head = &profile.header_records;
     let before = profile.records();
     let before: Vec<_> = before
         .filter(|record| !is_own(record) && head.binary_search_by_key(&record.offset, |it| it.0).is_err())

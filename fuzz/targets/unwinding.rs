@@ -33,12 +33,12 @@ fuzz_target!(|input: &[u8]| {
         endian,
         address_size,
     });
-    let mut wanted: Vec<AddressRange> = entries.of(code).map(|entry| entry.range).collect();
+    let mut wanted: Vec<AddressRange> = entries.overlapping(code).map(|entry| entry.range).collect();
     wanted.reverse();
     assert!(wanted.is_sorted_by(|a, b| a.end <= b.start));
     let lay_out = |base: u64| {
         let placed = entries
-            .of(code)
+            .overlapping(code)
             .map(|entry| (entry, moved(entry.range.start.0, base)));
         let layout = TableLayout {
             eh_frame: base + DISTANCE,

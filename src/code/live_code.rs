@@ -124,7 +124,7 @@ impl LiveCode {
             let Some(space) = own else { continue };
             let ip = sample.ip.filter(|_| record.cpu_mode() == record::MISC_USER);
             // The kernel puts the sampled address before the callers, which are return addresses.
-            let callers = sample.callers().filter(|&caller| Some(caller) != ip);
+            let callers = sample.chain_addresses().filter(|&caller| Some(caller) != ip);
             let callers = callers.map(|caller| Address(caller.0.saturating_sub(1)));
             for address in ip.into_iter().chain(callers) {
                 if maps.at(space, address, time) == Lookup::File {

@@ -430,7 +430,7 @@ impl Walk<'_> {
     /// Adds the call chain, branches, registers and stack of a sample. `is_in_stack` is whether the sampled address
     /// is in a function.
     fn add_callers(&mut self, sample: &Sample<'_>, context: FrameContext, mut is_in_stack: bool) {
-        for address in sample.callers() {
+        for address in sample.chain_addresses() {
             is_in_stack |= self.mark_frame(address, context);
         }
         self.selection.samples.with_named_frame += u64::from(is_in_stack);

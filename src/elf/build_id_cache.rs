@@ -61,18 +61,22 @@ impl BuildIdCache {
         let (first, rest) = name.split_at(2);
         let links = enter(&self.links, first.as_ref())?;
         let link = links.path().join(rest);
-        if serves(&link, &object) {
+        if has_content(&link, &object) {
             return Ok(Added::Present);
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
         let file_name = path.file_name().unwrap_or_default();
         let entry = enter(&enter(self.folder(folder)?, file_name)?, name.as_ref())?;
-        let put = entry.add_file(OBJECT, &object);
-        put.map_err(|cause| error(&entry.path().join(OBJECT), &cause))?;
-        let target: PathBuf = ["..", ".."].iter().map(OsStr::new).chain(names(path)).collect();
+        let added = entry.add_file(OBJECT, &object);
+        added.map_err(|cause| error(&entry.path().join(OBJECT), &cause))?;
+        let target: PathBuf = ["..", ".."]
+            .iter()
+            .map(OsStr::new)
+            .chain(components(path))
+            .collect();
         let linked = links.create_symlink(rest, &target.join(&name));
         linked.map_err(|cause| error(&link, &cause))?;
-        Ok(if serves(&link, &object) {
+        Ok(if has_content(&link, &object) {
             Added::New
         } else {
             Added::Occupied
@@ -86,9 +90,9 @@ impl BuildIdCache {
         match self.folder {
             Some((_, ref folder)) => Ok(folder),
             None => {
-                let mut names = names(path);
-                let first = enter(&self.root, names.next().unwrap_or(OsStr::new(".")))?;
-                let folder = names.try_fold(first, |folder, name| enter(&folder, name))?;
+                let mut components = components(path);
+                let first = enter(&self.root, components.next().unwrap_or(OsStr::new(".")))?;
+                let folder = components.try_fold(first, |folder, name| enter(&folder, name))?;
                 let (_, folder) = self.folder.insert((path.to_owned(), folder));
                 Ok(folder)
             }
@@ -97,7 +101,7 @@ impl BuildIdCache {
 }
 
 /// Returns the normal components of an absolute path.
-fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
+fn components(path: &Path) -> impl Iterator<Item = &OsStr> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
         _ => None,
@@ -117,6 +121,6 @@ fn error(path: &Path, cause: &io::Error) -> Diagnostic {
 }
 
 /// Returns whether a link leads to a file with the same content.
-fn serves(link: &Path, object: &InputFile) -> bool {
+fn has_content(link: &Path, object: &InputFile) -> bool {
     InputFile::open(&link.join(OBJECT)).is_ok_and(|found| found[..] == object[..])
 }

@@ -64,11 +64,11 @@ impl CoreFile {
     }
 
     /// Returns the file offset of an address range; `None` unless a single segment contains all of it.
-    pub fn offset(&self, range: AddressRange) -> Option<u64> {
-        let behind = self
+    pub fn file_offset(&self, range: AddressRange) -> Option<u64> {
+        let next = self
             .segments
             .partition_point(|(segment, _)| segment.start <= range.start);
-        let &(segment, offset) = self.segments.get(behind.checked_sub(1)?)?;
+        let &(segment, offset) = self.segments.get(next.checked_sub(1)?)?;
         let start = range.start.0.checked_sub(segment.start.0)?;
         (range.end <= segment.end).then(|| offset.checked_add(start))?
     }
@@ -108,7 +108,7 @@ mod tests {
 
     fn bytes(file: &[u8], start: u64, size: u64) -> Option<&[u8]> {
         let core = CoreFile::parse(file).unwrap();
-        let offset = core.offset(AddressRange::new(Address(start), size).unwrap())?;
+        let offset = core.file_offset(AddressRange::new(Address(start), size).unwrap())?;
         Some(&file[offset as usize..(offset + size) as usize])
     }
 

@@ -34,7 +34,7 @@ use crate::machine::Machine;
 
 use abbreviations::AbbreviationCodes;
 use files::FileTable;
-use strings::Strings;
+use strings::StringTable;
 
 /// DWARF version to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -114,9 +114,9 @@ pub struct Buffers {
     aranges: Vec<u8>,
     info: Vec<u8>,
     line: Vec<u8>,
-    line_strings: Strings,
+    line_strings: StringTable,
     ranges: Vec<u8>,
-    strings: Strings,
+    strings: StringTable,
     /// Abbreviation codes in use, for `.debug_abbrev`.
     codes: AbbreviationCodes,
     /// Files of the current unit.
@@ -174,7 +174,7 @@ impl<'b, 's> Encoder<'b, 's> {
     pub fn finish(self) -> Sections<'b> {
         let buffers = self.buffers;
         buffers.codes.write_table(&mut buffers.abbreviations);
-        ranges::finish_lists(&mut buffers.ranges, &self.settings);
+        ranges::finish_range_lists(&mut buffers.ranges, &self.settings);
         let ranges = match self.settings.version {
             Version::Four => ".debug_ranges",
             Version::Five => ".debug_rnglists",

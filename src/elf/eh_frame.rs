@@ -92,15 +92,15 @@ impl<'a> FdeIndex<'a> {
     /// depend on the number of entries in the range.
     pub fn max_size_of(&self, code: AddressRange) -> u64 {
         let first = self.sorted.partition_point(|entry| entry.range.end <= code.start);
-        let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
+        let end = self.sorted.partition_point(|entry| entry.range.start < code.end);
         let size = |at: usize| self.sizes.get(at).copied().unwrap_or_default();
-        size(behind).saturating_sub(size(first))
+        size(end).saturating_sub(size(first))
     }
 
     /// Returns the entries for addresses in `code`, by descending address.
-    pub fn of(&self, code: AddressRange) -> impl Iterator<Item = Fde<'a>> {
-        let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
-        let before = self.sorted.get(..behind).unwrap_or_default();
+    pub fn overlapping(&self, code: AddressRange) -> impl Iterator<Item = Fde<'a>> {
+        let end = self.sorted.partition_point(|entry| entry.range.start < code.end);
+        let before = self.sorted.get(..end).unwrap_or_default();
         let overlapping = before.iter().rev();
         overlapping
             .take_while(move |entry| entry.range.overlaps(code))
@@ -427,10 +427,10 @@ impl Writer {
     }
 
     /// Appends a padded entry with its length; returns its offset.
-    fn entry(&mut self, put: impl FnOnce(&mut Self) -> Option<()>) -> Option<usize> {
+    fn entry(&mut self, write: impl FnOnce(&mut Self) -> Option<()>) -> Option<usize> {
         let offset = self.out.len();
         self.u32(0);
-        put(self)?;
+        write(self)?;
         let align = usize::try_from(self.layout.address_size).ok()?;
         // DW_CFA_nop is 0.
         self.out.resize(self.out.len().next_multiple_of(align), 0);

@@ -71,7 +71,7 @@ pub struct Function<'a> {
     pub name: &'a [u8],
     /// Machine code.
     pub code: Code<'a>,
-    /// Address in the object. That of the first function is a result of [`Code::start`].
+    /// Address in the object. That of the first function is a result of [`Code::text_address`].
     pub address: u64,
 }
 
@@ -122,7 +122,7 @@ impl Code<'_> {
 
     /// Returns the address of the first function in an object with this kind of code. `has_lead_in` is whether the
     /// [`LEAD_IN`] bytes before the function are free in its process.
-    pub fn start(&self, has_lead_in: bool) -> u64 {
+    pub fn text_address(&self, has_lead_in: bool) -> u64 {
         match self {
             Self::Known(_) if has_lead_in => LEAD_IN,
             Self::Known(_) => TEXT_OFFSET,

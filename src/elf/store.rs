@@ -140,8 +140,9 @@ impl Store {
         if !self.sources.insert(path.clone()) {
             return Ok(());
         }
-        let made = self.staged.create_folder(SOURCES);
-        made.and_then(|()| self.staged.create_folder(&format!("{SOURCES}/{folder}")))
+        let created = self.staged.create_folder(SOURCES);
+        created
+            .and_then(|()| self.staged.create_folder(&format!("{SOURCES}/{folder}")))
             .map_err(|cause| self.error(&path, &cause))?;
         // The text may be in a mapping of a file that is being truncated. Reads from that part return zeros, but
         // writing directly from it fails.

@@ -30,9 +30,9 @@ fn lock() -> MutexGuard<'static, Unfinished> {
 /// Creates something at `path` and registers it as unfinished.
 pub(super) fn create<T, E>(path: &Path, create: impl FnOnce(&Path) -> Result<T, E>) -> Result<T, E> {
     let mut unfinished = lock();
-    let made = create(path)?;
+    let created = create(path)?;
     unfinished.paths.push(path.to_owned());
-    Ok(made)
+    Ok(created)
 }
 
 /// Modifies unfinished output.

@@ -19,7 +19,7 @@ impl CompressionFormat {
     const ALL: [Self; 5] = [Self::Gzip, Self::Zstd, Self::Xz, Self::Bzip2, Self::Lz4];
 
     /// Detects the format by the first bytes of a file.
-    pub fn of(file: &[u8]) -> Option<Self> {
+    pub fn detect(file: &[u8]) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|format| file.starts_with(format.magic()))

@@ -93,11 +93,11 @@ impl OpenFile {
             .read(true)
             .custom_flags(flags.bits() as i32)
             .open(path)?;
-        Self::of(file, path)
+        Self::from_file(file, path)
     }
 
     /// Wraps an open file. `path` is its name in messages. Rejects anything but regular files.
-    pub fn of(file: File, path: &Path) -> io::Result<Self> {
+    pub fn from_file(file: File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         refuse_irregular(&metadata)?;
         Ok(Self {
@@ -109,7 +109,7 @@ impl OpenFile {
 
     /// Reads the first 4 KiB of the file, or all of it if it is smaller, to decide whether to read it. Later
     /// reads may return other bytes.
-    pub fn start(&self) -> io::Result<Vec<u8>> {
+    pub fn read_start(&self) -> io::Result<Vec<u8>> {
         self.read_part(0, START_SIZE)
     }
 
@@ -159,7 +159,7 @@ impl OpenFile {
 
 impl InputFile {
     /// Returns the number of files that this process has read and still uses.
-    pub fn in_use() -> usize {
+    pub fn live_count() -> usize {
         LIVE_FILES.load(Ordering::Relaxed)
     }
 
@@ -423,7 +423,7 @@ mod tests {
         for left in [0, 1, 5_000] {
             let file = file(&[7; 100_000]);
             let open = OpenFile::open(file.path()).unwrap();
-            assert_eq!(open.start().unwrap(), [7; START_SIZE as usize]);
+            assert_eq!(open.read_start().unwrap(), [7; START_SIZE as usize]);
             file.as_file().set_len(left).unwrap();
             let read = open.read().unwrap();
             assert_eq!(read[..], vec![7; left as usize]);

@@ -49,7 +49,7 @@ pub(super) fn create_beside<T>(
         let hidden = format!(".jitinject-{}-{attempt}.tmp", std::process::id());
         let path = target.with_file_name(hidden);
         match cleanup::create(&path, &make) {
-            Ok(made) => return Ok((path, made)),
+            Ok(created) => return Ok((path, created)),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }

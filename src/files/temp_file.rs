@@ -30,12 +30,12 @@ impl From<CopyError> for io::Error {
     }
 }
 
-/// Copies a whole stream if `wanted` accepts its first bytes, otherwise only these: the stream may be
+/// Copies a whole stream if `accepts` returns true for its first bytes, otherwise only these: the stream may be
 /// endless.
 pub fn copy_if(
     mut from: impl Read,
     to: &mut impl Write,
-    wanted: impl FnOnce(&[u8]) -> bool,
+    accepts: impl FnOnce(&[u8]) -> bool,
 ) -> Result<(), CopyError> {
     let mut buffer = Vec::new();
     let mut read = |buffer: &mut Vec<u8>, size| {
@@ -47,7 +47,7 @@ pub fn copy_if(
     };
     read(&mut buffer, START_SIZE)?;
     to.write_all(&buffer).map_err(CopyError::Write)?;
-    if !wanted(&buffer) {
+    if !accepts(&buffer) {
         return Ok(());
     }
     while read(&mut buffer, COPY_SIZE)? > 0 {

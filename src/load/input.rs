@@ -89,7 +89,7 @@ fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Inp
     let mut files = files
         .into_iter()
         .filter_map(|path| reach.open_named(folder, &path).ok());
-    match files.find(|file| file.start().is_ok_and(|start| is_wanted(&start))) {
+    match files.find(|file| file.read_start().is_ok_and(|start| is_wanted(&start))) {
         Some(file) => Ok(Input::of_file(
             file.read().map_err(|cause| input_error(folder, cause))?,
             options,
@@ -113,7 +113,7 @@ fn open_file(path: &Path, options: &LoadOptions) -> Result<InputFile, Diagnostic
 /// Reads a stream to its end: jitdumps are complete only after the recorded programs have exited.
 fn open_stream(file: File, path: &Path) -> Result<InputFile, Diagnostic> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        let file = OpenFile::of(file, path).and_then(OpenFile::read);
+        let file = OpenFile::from_file(file, path).and_then(OpenFile::read);
         return file.map_err(|cause| input_error(path, cause));
     }
     let mut temp_file = TempFile::create().map_err(temp_file_error)?;

@@ -13,7 +13,7 @@ use crate::runtime::jitdump::marker;
 /// decompressed, merged or repaired. If so, all later steps use the new records, which `buffers` keep.
 pub fn read<'a>(input: &'a Input, buffers: &'a Buffers) -> Result<IndexedProfile<'a>, Diagnostic> {
     let path = input.main.path();
-    if let Some(format) = CompressionFormat::of(&input.main) {
+    if let Some(format) = CompressionFormat::detect(&input.main) {
         let packed = Diagnostic::new(Issue::ProfilePacked).in_file(path);
         return Err(packed.with("program", format.program()));
     }

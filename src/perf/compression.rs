@@ -235,8 +235,7 @@ impl Compressor {
     /// records may be buffered until [`Compressor::flush`].
     pub fn write(&mut self, records: &[u8], out: &mut dyn Write) -> io::Result<u64> {
         let mut written = 0u64;
-        let mut walk = Records::new(records, 0, self.endian);
-        for record in walk.by_ref() {
+        for record in Records::new(records, 0, self.endian) {
             if record.kind < USER_TYPE_START {
                 if self.pending.len().saturating_add(record.bytes.len()) > CHUNK_SIZE {
                     written = written.saturating_add(self.flush(out)?);

@@ -70,7 +70,7 @@ impl<'a> Feature<'a> {
 }
 
 /// Reads a feature that is a single string, such as [`ARCH`].
-pub fn string(content: &[u8], endian: ByteOrder) -> Option<&[u8]> {
+pub fn read_string(content: &[u8], endian: ByteOrder) -> Option<&[u8]> {
     let mut reader = Reader::new(content, endian);
     let size = reader.u32()?;
     Some(until_nul(reader.bytes(size.into())?))
@@ -139,10 +139,10 @@ impl ClockData {
 
 /// Returns the content of an [`AUXTRACE`] section: for each record with AUX data, its offset in the file and
 /// its size in bytes without the data. The layout is that of `auxtrace_index__write` in perf.
-pub fn auxtrace_index(endian: ByteOrder, places: &[(u64, u64)]) -> Vec<u8> {
+pub fn auxtrace_index(endian: ByteOrder, entries: &[(u64, u64)]) -> Vec<u8> {
     let mut content = Vec::new();
-    endian.write_u64(&mut content, places.len() as u64);
-    for &(offset, size) in places {
+    endian.write_u64(&mut content, entries.len() as u64);
+    for &(offset, size) in entries {
         endian.write_u64(&mut content, offset);
         endian.write_u64(&mut content, size);
     }

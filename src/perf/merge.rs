@@ -22,7 +22,7 @@ pub(super) const ROUND_SIZE: u64 = 1 << 20;
 /// samples after the records about processes. Truncated records are dropped.
 pub fn merge(parts: &[&[u8]], attrs: &Attrs, endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     if !attrs.has_times() {
-        return write_in_turn(parts, endian, out);
+        return concatenate(parts, endian, out);
     }
     let mut runs = Vec::new();
     for (part, data) in parts.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn merge(parts: &[&[u8]], attrs: &Attrs, endian: ByteOrder, out: &mut dyn Wr
     write_merged(runs, attrs, endian, parts, out)
 }
 
-fn write_in_turn(parts: &[&[u8]], endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+fn concatenate(parts: &[&[u8]], endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     for are_samples in [false, true] {
         let records = parts.iter().flat_map(|part| Records::new(part, 0, endian));
         for record in records.filter(|record| (record.kind == record::SAMPLE) == are_samples) {
@@ -71,8 +71,8 @@ fn add_runs<'a>(
 ) {
     let mut last = None;
     for record in records {
-        let own = attrs.time_of(&record, endian);
-        let time = own.or(last).unwrap_or_default();
+        let recorded = attrs.time_of(&record, endian);
+        let time = recorded.or(last).unwrap_or_default();
         match runs.last_mut() {
             Some(run) if last.is_some_and(|last| last <= time) => run.end = record.end(),
             _ => runs.push(Run {
@@ -164,14 +164,14 @@ fn write_merged(
         bytes_since_round = bytes_since_round.saturating_add(skipped);
         if bytes_since_round >= ROUND_SIZE {
             bytes_since_round = 0;
-            write_round(endian, out)?;
+            write_finished_round(endian, out)?;
         }
     }
-    write_round(endian, out)
+    write_finished_round(endian, out)
 }
 
 /// Writes a FINISHED_ROUND record: all later records are at least as late as those before the previous one.
-pub(super) fn write_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_finished_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     let mut round = Vec::with_capacity(HEADER_SIZE);
     record::write_header(&mut round, endian, record::FINISHED_ROUND, 0, HEADER_SIZE);
     out.write_all(&round)

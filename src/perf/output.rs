@@ -79,7 +79,7 @@ impl<'a> Rewrite<'a> {
     /// features.
     pub fn write_file(mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
         let endian = self.profile.endian;
-        for (at, skip) in self.head_records() {
+        for (at, skip) in self.header_records() {
             self.edits.push(at, skip, |_| {});
         }
         let mut header = FileHeader {
@@ -129,10 +129,10 @@ impl<'a> Rewrite<'a> {
         let mut omitted = OmittedFeatures::new();
         write_pipe_header(&mut head, endian);
         match self.profile.container {
-            Container::File => self.write_head(&mut head, &mut omitted)?,
+            Container::File => self.write_header_records(&mut head, &mut omitted)?,
             Container::Pipe => {
-                self.write_lost_attrs(&mut head)?;
-                self.edit_head();
+                self.write_missing_attrs(&mut head)?;
+                self.edit_header_records();
             }
         }
         out.write_all(&head)?;
@@ -147,7 +147,7 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Appends the records for the sections of a file, in the order of perf record.
-    fn write_head(&mut self, head: &mut Vec<u8>, omitted: &mut OmittedFeatures) -> io::Result<()> {
+    fn write_header_records(&mut self, head: &mut Vec<u8>, omitted: &mut OmittedFeatures) -> io::Result<()> {
         let endian = self.profile.endian;
         for entry in &self.profile.attr_entries {
             write_attr_record(head, endian, entry)?;
@@ -173,16 +173,16 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Returns offset and size of a pipe's header records within the intact records.
-    fn head_records(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+    fn header_records(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let end = self.data_end;
-        let records = self.profile.head_records.iter().copied();
+        let records = self.profile.header_records.iter().copied();
         records.take_while(move |&(at, _)| at < end)
     }
 
     /// Appends the attributes whose records in the pipe are damaged. Readers need them before all other
     /// records.
-    fn write_lost_attrs(&self, head: &mut Vec<u8>) -> io::Result<()> {
-        let records = self.head_records();
+    fn write_missing_attrs(&self, head: &mut Vec<u8>) -> io::Result<()> {
+        let records = self.header_records();
         let records = records.filter_map(|(at, _)| self.profile.records_from(at).next());
         let attrs = records.filter(|record| record.kind == record::HEADER_ATTR);
         let left: HashSet<&[u8]> = attrs
@@ -197,10 +197,10 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Replaces the COMPRESSED feature in a pipe and shortens its attributes to their needed size.
-    fn edit_head(&mut self) {
+    fn edit_header_records(&mut self) {
         let endian = self.profile.endian;
         let mut end = 0;
-        for (at, size) in self.head_records() {
+        for (at, size) in self.header_records() {
             let is_contiguous = at == end;
             if is_contiguous {
                 end = at.saturating_add(size);

@@ -19,7 +19,7 @@ const LAST_FEATURE: u8 = 32;
 
 /// The contents of a pipe's header records.
 #[derive(Clone, Debug, Default)]
-pub struct Head<'a> {
+pub struct PipeHeader<'a> {
     /// Attributes.
     pub attr_entries: Vec<AttrEntry<'a>>,
     /// Feature sections in the order of their IDs.
@@ -28,7 +28,7 @@ pub struct Head<'a> {
     pub records: Vec<(u64, u64)>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> PipeHeader<'a> {
     /// Collects the header records of a pipe.
     pub fn read(records: Records<'a>, endian: ByteOrder, faults: &mut Tally<Issue>) -> Self {
         let mut head = Self::default();

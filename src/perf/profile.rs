@@ -5,7 +5,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
 use crate::perf::header::{AnyHeader, FEATURE_WORDS, FileHeader, PIPE_HEADER_SIZE, Section};
-use crate::perf::pipe::Head;
+use crate::perf::pipe::PipeHeader;
 use crate::perf::record::Records;
 use crate::perf::record::resync::IntactRecords;
 use crate::tally::Tally;
@@ -47,7 +47,7 @@ pub struct Profile<'a> {
     pub features: Vec<Feature<'a>>,
     /// Offset from the first record and size, in bytes, of the records that hold attributes and features in a
     /// pipe.
-    pub head_records: Vec<(u64, u64)>,
+    pub header_records: Vec<(u64, u64)>,
     /// Problems found while reading.
     pub faults: Tally<Issue>,
 }
@@ -86,14 +86,14 @@ impl<'a> Profile<'a> {
             data,
             data_offset: header.data.offset,
             features,
-            head_records: Vec::new(),
+            header_records: Vec::new(),
             faults,
         })
     }
 
     fn parse_pipe(data: &'a [u8], endian: ByteOrder) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
-        let head = Head::read(Records::new(data, 0, endian), endian, &mut faults);
+        let head = PipeHeader::read(Records::new(data, 0, endian), endian, &mut faults);
         faults = faults.offset_by(PIPE_HEADER_SIZE);
         if head.attr_entries.is_empty() {
             return Err(Diagnostic::new(Issue::ProfileNoAttrs));
@@ -106,7 +106,7 @@ impl<'a> Profile<'a> {
             data,
             data_offset: PIPE_HEADER_SIZE,
             features: head.features,
-            head_records: head.records,
+            header_records: head.records,
             faults,
         })
     }
@@ -120,8 +120,8 @@ impl<'a> Profile<'a> {
         };
         if profile.container == Container::Pipe {
             let mut unused = Tally::default();
-            let head = Head::read(profile.records(), profile.endian, &mut unused);
-            profile.head_records = head.records;
+            let head = PipeHeader::read(profile.records(), profile.endian, &mut unused);
+            profile.header_records = head.records;
             // There may be more attributes and features after damage.
             profile.features = head.features;
             if head.attr_entries.len() > profile.attr_entries.len() {
@@ -164,7 +164,7 @@ impl<'a> Profile<'a> {
 
     /// Returns the recorded architecture, as named by `uname -m`.
     pub fn architecture(&self) -> Option<&[u8]> {
-        feature::string(self.feature(feature::ARCH)?, self.endian)
+        feature::read_string(self.feature(feature::ARCH)?, self.endian)
     }
 }
 
@@ -196,10 +196,10 @@ fn attr_entries<'a>(
     let mut ids_left = file.len();
     let mut entries = Vec::new();
     for entry in section.chunks_exact(entry_size) {
-        let (attr, place) = entry
+        let (attr, ids_section) = entry
             .split_at_checked(entry_size.saturating_sub(IDS))
             .unwrap_or_default();
-        let ids = Section::read(&mut Reader::new(place, header.endian))
+        let ids = Section::read(&mut Reader::new(ids_section, header.endian))
             .and_then(|section| section.slice(file))
             .filter(|ids| ids.len() <= ids_left);
         if ids.is_none() {

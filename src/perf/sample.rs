@@ -118,7 +118,7 @@ impl<'a> Sample<'a> {
     }
 
     /// Iterates over the addresses of the call chain, without context markers and cookies.
-    pub fn callers(&self) -> impl Iterator<Item = Address> + use<'a> {
+    pub fn chain_addresses(&self) -> impl Iterator<Item = Address> + use<'a> {
         self.chain_entries().filter_map(|entry| match entry {
             ChainEntry::Address(address) => Some(address),
             ChainEntry::Marker(_) | ChainEntry::Cookie => None,
@@ -267,11 +267,11 @@ pub enum FieldsEnd {
 
 /// Finds the end of a sample's fields. The kernel writes nothing after them.
 pub fn fields_end(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> FieldsEnd {
-    let known = SampleFormat::all().contains(attr.sample_format)
+    let is_known = SampleFormat::all().contains(attr.sample_format)
         && ReadFormat::all().bits() | READ_FORMAT_LOST | attr.read_format.bits() == ReadFormat::all().bits() | READ_FORMAT_LOST
         // Samples without branches may lack the index nevertheless.
         && attr.branch_format & PERF_SAMPLE_BRANCH_HW_INDEX == 0;
-    if !known {
+    if !is_known {
         return FieldsEnd::Unknown;
     }
     let mut body = record.body(endian);

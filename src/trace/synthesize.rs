@@ -79,7 +79,7 @@ fn write(
 ) -> io::Result<SynthesizedProfile> {
     let temp_file = TempFile::create()?;
     let mut out = match base {
-        Base::Recorded(profile) => Synthesis::beside(profile, definitions, temp_file)?,
+        Base::Recorded(profile) => Synthesis::with_recording(profile, definitions, temp_file)?,
         Base::Nothing(origin) => Synthesis::stand_alone(origin, definitions, temp_file),
     };
     let first = sources.iter_mut().filter_map(|source| source.next_time()).min();

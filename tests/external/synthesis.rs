@@ -293,7 +293,7 @@ fn what_perf_shows_of_a_recording_does_not_change_with_events_beside_it() {
         let bytes = fs::read(&original).unwrap();
         let recorded = Profile::parse(&bytes).unwrap();
         let times = times_across(&recorded);
-        let mut synthesis = Synthesis::beside(&recorded, &DEFINITIONS, Vec::new()).unwrap();
+        let mut synthesis = Synthesis::with_recording(&recorded, &DEFINITIONS, Vec::new()).unwrap();
         add(&mut synthesis, &times);
         let (synthesized, records) = synthesis.finish().unwrap();
         assert!(synthesized.losses.is_empty(), "{name}");
@@ -358,7 +358,7 @@ fn linux_perf_data_reads_events_beside_a_recording() {
         let bytes = fs::read(capture::profile(name)).unwrap();
         let recorded = Profile::parse(&bytes).unwrap();
         let times = times_across(&recorded);
-        let mut synthesis = Synthesis::beside(&recorded, &DEFINITIONS, Vec::new()).unwrap();
+        let mut synthesis = Synthesis::with_recording(&recorded, &DEFINITIONS, Vec::new()).unwrap();
         add(&mut synthesis, &times);
         let (synthesized, records) = synthesis.finish().unwrap();
         let (merged, _) = write(&synthesized, &records, folder.path());

@@ -44,7 +44,7 @@ fn an_entry_of_a_huge_cie_is_not_read() {
             endian: ByteOrder::Little,
             address_size: 8,
         });
-        assert_eq!(entries.of(code).count(), usize::from(is_read), "{size}");
+        assert_eq!(entries.overlapping(code).count(), usize::from(is_read), "{size}");
     }
 }
 
@@ -64,7 +64,7 @@ fn an_entry_for_2_gib_is_refused() {
             endian: ByteOrder::Little,
             address_size: 8,
         });
-        let placed = entries.of(code).map(|entry| (entry, 0x40));
+        let placed = entries.overlapping(code).map(|entry| (entry, 0x40));
         let layout = TableLayout {
             eh_frame: 0x2000,
             endian: ByteOrder::Little,
@@ -87,7 +87,7 @@ fn an_entry_in_front_of_the_code_comes_first_in_the_index() {
     });
     let code = AddressRange::new(Address(0x1000), 0x100).unwrap();
     let laid_out = |base: u64| {
-        let placed = entries.of(code).map(|entry| {
+        let placed = entries.overlapping(code).map(|entry| {
             let distance = entry.range.start.0.wrapping_sub(code.start.0);
             (entry, base.wrapping_add(distance))
         });

@@ -62,12 +62,12 @@ impl FileTable {
             return;
         }
         let path_of = |used: &UsedFile| info.files.get(used.file as usize).map(|file| &file.path);
-        let known = recent_position(&self.used, |used| path_of(used) == Some(&source.path));
-        let at = known.unwrap_or(self.used.len() as u32);
+        let position = recent_position(&self.used, |used| path_of(used) == Some(&source.path));
+        let at = position.unwrap_or(self.used.len() as u32);
         if let Some(index) = self.indices.get_mut(file as usize) {
             *index = Some(version.first_file().saturating_add(at));
         }
-        if known.is_none() {
+        if position.is_none() {
             let directory = self.directory(file, source, info);
             self.used.push(UsedFile { file, directory });
         }
@@ -78,9 +78,9 @@ impl FileTable {
         let (Some(directory_path), _) = split(&source.path) else {
             return 0;
         };
-        let is_same = |&known: &u32| directory_of(info, known) == Some(directory_path);
+        let is_same = |&other: &u32| directory_of(info, other) == Some(directory_path);
         match recent_position(&self.directories, is_same) {
-            Some(known) => known.saturating_add(1),
+            Some(position) => position.saturating_add(1),
             None => {
                 self.directories.push(file);
                 self.directories.len() as u32
@@ -128,7 +128,7 @@ impl FileTable {
 /// Returns the index of the last match among the last [`LOOK_BACK`] items of a list.
 fn recent_position<T>(list: &[T], matches: impl Fn(&T) -> bool) -> Option<u32> {
     let mut last = list.iter().enumerate().rev().take(LOOK_BACK);
-    let (at, _) = last.find(|(_, thing)| matches(thing))?;
+    let (at, _) = last.find(|(_, item)| matches(item))?;
     Some(at as u32)
 }
 

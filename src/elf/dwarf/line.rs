@@ -4,7 +4,7 @@ use gimli::constants as dw;
 
 use crate::debug_info::{DebugInfo, Row, SourceFile};
 use crate::elf::dwarf::files::{FileTable, split};
-use crate::elf::dwarf::strings::Strings;
+use crate::elf::dwarf::strings::StringTable;
 use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, write_address};
 use crate::elf::text::write_path;
 
@@ -46,8 +46,8 @@ pub fn write_program(
     endian.write_u32(line, 0);
     write_parameters(line);
     match settings.version {
-        Version::Four => write_file_table(line, files, function.info),
-        Version::Five => write_files_5(line, line_strings, files, function.info, settings),
+        Version::Four => write_file_table_v4(line, files, function.info),
+        Version::Five => write_file_table_v5(line, line_strings, files, function.info, settings),
     }
     endian.set_length(line, header);
     write_rows(line, files, function, settings);
@@ -72,7 +72,7 @@ fn write_parameters(out: &mut Vec<u8>) {
 }
 
 /// Appends directories and files in DWARF 4 format. Relative paths are resolved against the unit's directory.
-fn write_file_table(out: &mut Vec<u8>, files: &FileTable, info: &DebugInfo<'_>) {
+fn write_file_table_v4(out: &mut Vec<u8>, files: &FileTable, info: &DebugInfo<'_>) {
     for directory in files.directories(info) {
         write_path(out, directory);
         out.push(0);
@@ -90,9 +90,9 @@ fn write_file_table(out: &mut Vec<u8>, files: &FileTable, info: &DebugInfo<'_>) 
 }
 
 /// Appends directories and files in DWARF 5 format.
-fn write_files_5(
+fn write_file_table_v5(
     out: &mut Vec<u8>,
-    strings: &mut Strings,
+    strings: &mut StringTable,
     files: &FileTable,
     info: &DebugInfo<'_>,
     settings: &Settings<'_>,
@@ -113,7 +113,7 @@ fn write_files_5(
     }
 
     // Strings end at the first NUL, so text that contains one is left out.
-    let text = |file: &SourceFile<'_>, strings: &mut Strings| match file.text {
+    let text = |file: &SourceFile<'_>, strings: &mut StringTable| match file.text {
         Some(text) if strings.is_nul_free(text) => Some(strings.add_text(text)),
         _ => None,
     };
@@ -130,8 +130,8 @@ fn write_files_5(
         endian.write_u32(out, strings.add(|out| write_path(out, split(&file.path).1)));
         leb128::write_unsigned(out, directory.into());
         if has_text {
-            let place = text(file, strings).unwrap_or_else(|| strings.add(|_| {}));
-            endian.write_u32(out, place);
+            let offset = text(file, strings).unwrap_or_else(|| strings.add(|_| {}));
+            endian.write_u32(out, offset);
         }
     }
 }
@@ -155,9 +155,9 @@ fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>,
     // A row without a file keeps the previous one.
     let mut file = settings.version.first_file();
     let mut write_row = |out: &mut Vec<u8>, row: &Row, ends_prologue: bool| {
-        let known = files.index(row.file);
-        file = known.unwrap_or(file);
-        let (line, column) = known.map_or((0, 0), |_| (row.line, row.column));
+        let index = files.index(row.file);
+        file = index.unwrap_or(file);
+        let (line, column) = index.map_or((0, 0), |_| (row.line, row.column));
         if row.discriminator != 0 {
             let length = leb128_length(row.discriminator);
             write_extended(out, dw::DW_LNE_set_discriminator, length);

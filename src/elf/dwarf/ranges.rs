@@ -7,7 +7,7 @@ use gimli::constants as dw;
 use crate::elf::dwarf::{Settings, Version, leb128, write_address};
 
 /// Appends the ranges of a call, in bytes from the start of its unit's code; returns their offset.
-pub fn write_list(out: &mut Vec<u8>, ranges: &[Range<u32>], settings: &Settings<'_>) -> u32 {
+pub fn write_range_list(out: &mut Vec<u8>, ranges: &[Range<u32>], settings: &Settings<'_>) -> u32 {
     let machine = settings.machine;
     match settings.version {
         Version::Four => {
@@ -22,7 +22,7 @@ pub fn write_list(out: &mut Vec<u8>, ranges: &[Range<u32>], settings: &Settings<
         }
         Version::Five => {
             if out.is_empty() {
-                write_lists_header(out, settings);
+                write_rnglists_header(out, settings);
             }
             let offset = out.len() as u32;
             for range in ranges {
@@ -37,7 +37,7 @@ pub fn write_list(out: &mut Vec<u8>, ranges: &[Range<u32>], settings: &Settings<
 }
 
 /// Appends the header for all lists of a section; all units share one table.
-fn write_lists_header(out: &mut Vec<u8>, settings: &Settings<'_>) {
+fn write_rnglists_header(out: &mut Vec<u8>, settings: &Settings<'_>) {
     const SEGMENT_SIZE: u8 = 0;
     const OFFSET_COUNT: u32 = 0;
     let endian = settings.machine.endian;
@@ -48,7 +48,7 @@ fn write_lists_header(out: &mut Vec<u8>, settings: &Settings<'_>) {
 }
 
 /// Writes the size of the lists into the header, once they are complete.
-pub fn finish_lists(out: &mut [u8], settings: &Settings<'_>) {
+pub fn finish_range_lists(out: &mut [u8], settings: &Settings<'_>) {
     if settings.version == Version::Five {
         settings.machine.endian.set_length(out, 0);
     }

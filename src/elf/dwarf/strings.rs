@@ -6,7 +6,7 @@ use crate::hash::{HashMap, RandomState};
 
 /// A section of NUL-terminated strings without duplicates.
 #[derive(Debug, Default)]
-pub struct Strings {
+pub struct StringTable {
     /// Content of the section.
     pub bytes: Vec<u8>,
     /// Offset of each string. The key is its hash, or the next free integer after it if strings collide.
@@ -27,7 +27,7 @@ struct CachedText {
     offset: Option<u32>,
 }
 
-impl Strings {
+impl StringTable {
     /// Returns the offset of the string that `write` appends; the string must not contain a NUL.
     pub fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> u32 {
         let start = self.bytes.len();
@@ -54,11 +54,11 @@ impl Strings {
         while let Some((_, key)) = self.keys.pop_if(|&mut (start, _)| start >= length) {
             self.offsets.remove(&key);
         }
-        self.forget_texts();
+        self.clear_text_cache();
     }
 
     /// Returns whether a text contains no NUL. Each text is scanned only once, so it must stay in memory until
-    /// [`Strings::forget_texts`].
+    /// [`StringTable::clear_text_cache`].
     pub fn is_nul_free(&mut self, text: &[u8]) -> bool {
         self.text(text).has_no_nul
     }
@@ -82,7 +82,7 @@ impl Strings {
     }
 
     /// Discards the cached facts about texts, since their memory may be reused.
-    pub fn forget_texts(&mut self) {
+    pub fn clear_text_cache(&mut self) {
         self.texts.clear();
     }
 
@@ -94,7 +94,7 @@ impl Strings {
         self.offsets.clear();
         self.keys.clear();
         self.keys.shrink_to(kept / ENTRY_SIZE);
-        self.forget_texts();
+        self.clear_text_cache();
         self.offsets.shrink_to(kept / ENTRY_SIZE);
     }
 }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_same_string_stands_there_once() {
-        let mut strings = Strings::default();
+        let mut strings = StringTable::default();
         let mut add = |text: &[u8]| strings.add(|out| out.extend_from_slice(text));
         assert_eq!([add(b"one"), add(b""), add(b"two"), add(b"")], [0, 4, 5, 4]);
         assert_eq!([add(b"on"), add(b"one"), add(b"two")], [9, 0, 5]);
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn strings_that_were_taken_back_are_not_found() {
-        let mut strings = Strings::default();
-        let add = |strings: &mut Strings, text: &[u8]| strings.add(|out| out.extend_from_slice(text));
+        let mut strings = StringTable::default();
+        let add = |strings: &mut StringTable, text: &[u8]| strings.add(|out| out.extend_from_slice(text));
         add(&mut strings, b"stays");
         add(&mut strings, b"goes");
         add(&mut strings, b"goes too");

@@ -211,7 +211,7 @@ impl UnitWriter<'_> {
         match range {
             Some(range) => self.code_range(range.start, range.end.wrapping_sub(range.start)),
             None => {
-                let list = ranges::write_list(&mut self.buffers.ranges, &call.ranges, self.settings);
+                let list = ranges::write_range_list(&mut self.buffers.ranges, &call.ranges, self.settings);
                 self.u32(list);
             }
         }
@@ -323,7 +323,7 @@ fn language(path: &[u8]) -> Option<dw::DwLang> {
         ("zig", dw::DW_LANG_Zig),
         ("f90", dw::DW_LANG_Fortran90),
     ];
-    let (_, ending) = rsplit_once(path, b'.')?;
-    let known = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == ending);
-    known.map(|&(_, language)| language)
+    let (_, extension) = rsplit_once(path, b'.')?;
+    let language = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == extension);
+    language.map(|&(_, language)| language)
 }

@@ -136,7 +136,7 @@ struct MemberFaults {
 impl Job<'_> {
     /// Address of the first function in the object.
     fn start(&self) -> u64 {
-        self.code.start(self.has_lead_in)
+        self.code.text_address(self.has_lead_in)
     }
 
     /// Address of a function in the object.
@@ -313,14 +313,18 @@ impl<'a> ObjectWriter<'a> {
         match unwinding.placement {
             Placement::At(_) => {
                 let entries = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
-                entries.map_or(Vec::new(), |entries| entries.of(code).map(with_offset).collect())
+                entries.map_or(Vec::new(), |entries| {
+                    entries.overlapping(code).map(with_offset).collect()
+                })
             }
             Placement::BehindCode(distance) => {
                 let behind = code.size().next_multiple_of(8).saturating_add(distance);
                 let address = Address(code.start.0.wrapping_add(behind));
                 let entries = FdeIndex::read(eh_frame(&unwinding, address, machine));
                 // The table belongs to this function alone, so it does not apply to the code after it.
-                let clipped = entries.of(code).map(|entry| entry.truncated_at(code.end));
+                let clipped = entries
+                    .overlapping(code)
+                    .map(|entry| entry.truncated_at(code.end));
                 clipped.map(with_offset).collect()
             }
         }

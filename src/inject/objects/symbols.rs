@@ -84,7 +84,7 @@ impl<'a> SymbolWriter<'a> {
     fn file_offset(&self, symbol: Symbol<'a>, place: &PlacedSymbol) -> u64 {
         let into_symbol = place.range.start.0.saturating_sub(symbol.range.start.0);
         let code = Code::Unknown(symbol.range.size());
-        code.file_offset(code.start(false).saturating_add(into_symbol))
+        code.file_offset(code.text_address(false).saturating_add(into_symbol))
     }
 
     /// Name of a symbol, followed by its compiler if requested.
@@ -108,7 +108,7 @@ impl<'a> SymbolWriter<'a> {
         let function = Function {
             name,
             code,
-            address: code.start(false),
+            address: code.text_address(false),
         };
         let lines = &self.input.lines;
         let mut encoder = Encoder::new(buffers, lines.settings(self.machine));

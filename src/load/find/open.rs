@@ -22,12 +22,12 @@ pub fn read_if(
     opened: io::Result<OpenFile>,
     check: impl FnOnce(&[u8]) -> Result<(), Diagnostic>,
 ) -> Result<InputFile, Diagnostic> {
-    if InputFile::in_use() >= MAX_FILES {
+    if InputFile::live_count() >= MAX_FILES {
         return Err(Diagnostic::new(Issue::TooManyFiles).with("limit", MAX_FILES));
     }
     let file = opened.map_err(|cause| Diagnostic::unusable(&cause))?;
-    let start = file.start().map_err(|cause| Diagnostic::unusable(&cause))?;
-    if let Some(format) = CompressionFormat::of(&start) {
+    let start = file.read_start().map_err(|cause| Diagnostic::unusable(&cause))?;
+    if let Some(format) = CompressionFormat::detect(&start) {
         return Err(Diagnostic::new(Issue::FileCompressed).with("program", format.program()));
     }
     check(&start).map_err(Diagnostic::as_unused)?;
@@ -62,7 +62,7 @@ pub fn open_given(
         let mut unread = Unread::default();
         for found in files_below(path, diagnostics) {
             let file = access.reach.open_named(path, &found).and_then(|file| {
-                let is_wanted = wanted(&file.start()?);
+                let is_wanted = wanted(&file.read_start()?);
                 is_wanted.then(|| file.read()).transpose()
             });
             let file = match file {

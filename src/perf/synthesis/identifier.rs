@@ -67,9 +67,9 @@ impl<'p> IdInserter<'p> {
         let Some(attr) = attr.filter(|attr| lacks_id(attr) && (is_sample || attr.has_trailer)) else {
             return Outcome::Unchanged;
         };
-        let known = attr.id_of(record, endian);
-        let known = known.filter(|&id| self.profile.attrs.by_id(id).is_some());
-        let id = known.unwrap_or(self.first_id);
+        let id = attr.id_of(record, endian);
+        let id = id.filter(|&id| self.profile.attrs.by_id(id).is_some());
+        let id = id.unwrap_or(self.first_id);
         let grown = record.bytes.len().saturating_add(SIZE);
         if grown > MAX_RECORD_SIZE {
             let written = is_sample.then(|| self.write_with_smaller_stack(out, record, attr, id));
@@ -99,14 +99,14 @@ impl<'p> IdInserter<'p> {
         if id.is_none_or(|id| id == 0 || attrs.by_id(id).is_some()) {
             return Outcome::Unchanged;
         }
-        let (before, behind) = if record.kind == record::SAMPLE {
+        let (before, after) = if record.kind == record::SAMPLE {
             (HEADER_SIZE, HEADER_SIZE.saturating_add(SIZE))
         } else {
             (record.bytes.len().saturating_sub(SIZE), record.bytes.len())
         };
         out.extend_from_slice(record.bytes.get(..before).unwrap_or_default());
         endian.write_u64(out, self.first_id);
-        out.extend_from_slice(record.bytes.get(behind..).unwrap_or_default());
+        out.extend_from_slice(record.bytes.get(after..).unwrap_or_default());
         Outcome::Rewritten
     }
 

@@ -49,7 +49,7 @@ impl Synthesized {
             data: records,
             data_offset: 0,
             features: features.collect(),
-            head_records: Vec::new(),
+            header_records: Vec::new(),
             faults: self.faults.clone(),
         }
     }

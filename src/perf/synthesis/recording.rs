@@ -49,7 +49,7 @@ impl<'p> Recording<'p> {
             profile,
             records: profile.records(),
             next: None,
-            head: profile.head_records.iter().peekable(),
+            head: profile.header_records.iter().peekable(),
             ids: IdInserter::new(profile, first_id),
             buffer: Vec::new(),
         }

@@ -6,7 +6,7 @@ use crate::bytes::ByteOrder;
 use crate::diagnostics::Issue;
 use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
-use crate::perf::merge::{ROUND_SIZE, write_round};
+use crate::perf::merge::{ROUND_SIZE, write_finished_round};
 use crate::perf::profile::Profile;
 use crate::perf::synthesis::definition::{AttrTemplate, Definition, IdAllocator, SyntheticEvent};
 use crate::perf::synthesis::parts::{OwnedAttrEntry, Synthesized, copy_feature, with_identifiers};
@@ -71,7 +71,11 @@ impl<'p, W: Write> Synthesis<'p, W> {
     ///
     /// Recorded records keep their order and their bytes, except for an ID that several events need. Header
     /// records of a pipe become header sections.
-    pub fn beside(recorded: &'p Profile<'p>, definitions: &[Definition<'_>], out: W) -> io::Result<Self> {
+    pub fn with_recording(
+        recorded: &'p Profile<'p>,
+        definitions: &[Definition<'_>],
+        out: W,
+    ) -> io::Result<Self> {
         let endian = recorded.endian;
         let mut ids = IdAllocator::new();
         let (mut entries, attr_size) = with_identifiers(recorded);
@@ -136,8 +140,8 @@ impl<'p, W: Write> Synthesis<'p, W> {
 
     /// Adds the section with the names of all events. `recorded` are the names of the recorded ones.
     fn add_event_desc(&mut self, recorded: &[&[u8]]) {
-        let own = self.events.iter().map(|event| &*event.name);
-        let names: Vec<&[u8]> = recorded.iter().copied().chain(own).collect();
+        let synthetic = self.events.iter().map(|event| &*event.name);
+        let names: Vec<&[u8]> = recorded.iter().copied().chain(synthetic).collect();
         let attr_size = self.attr_entries.first().map_or(0, |entry| entry.attr.len());
         let events = self.attr_entries.iter().zip(names);
         let events = events.map(|(entry, name)| (&*entry.attr, &*entry.ids, name));
@@ -227,7 +231,7 @@ impl<'p, W: Write> Synthesis<'p, W> {
     }
 
     fn finish_round(&mut self) -> io::Result<()> {
-        write_round(self.endian, &mut self.buffer)?;
+        write_finished_round(self.endian, &mut self.buffer)?;
         self.flush_buffer()?;
         self.round_start = self.sink.written;
         Ok(())
@@ -308,7 +312,7 @@ mod tests {
             data,
             data_offset: 0,
             features: Vec::new(),
-            head_records: Vec::new(),
+            header_records: Vec::new(),
             faults: Tally::default(),
         }
     }
@@ -330,7 +334,7 @@ mod tests {
 
     /// A recording with synthetic samples at these times.
     fn merged<'p>(recorded: &'p Profile<'p>, times: &[u64]) -> (Synthesized, Vec<u8>) {
-        let mut synthesis = Synthesis::beside(recorded, &DEFINITIONS, Vec::new()).unwrap();
+        let mut synthesis = Synthesis::with_recording(recorded, &DEFINITIONS, Vec::new()).unwrap();
         for &time in times {
             synthesis.sample(&sample(time)).unwrap();
         }

@@ -40,7 +40,7 @@ impl Memory {
 
     /// Returns the bytes at some addresses, if the file has all of them.
     pub fn bytes(&self, range: AddressRange) -> Option<Vec<u8>> {
-        let offset = self.core.offset(range)?;
+        let offset = self.core.file_offset(range)?;
         let room = self.room.get().checked_sub(range.size())?;
         let bytes = self.file.read_part(offset, range.size()).ok()?;
         self.room.set(room);
