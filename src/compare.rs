@@ -211,13 +211,13 @@ impl Change {
 }
 
 impl Comparison {
-    /// Returns the text for a terminal, with changes of at least `least` percentage points.
-    pub fn text(&self, least: f64) -> String {
+    /// Returns the text for a terminal, with changes of at least `threshold` percentage points.
+    pub fn text(&self, threshold: f64) -> String {
         let mut text = format!("before  {}\nafter   {}\n", self.before.text(), self.after.text());
         for (what, changes) in [("tier", &self.tiers), ("function", &self.functions)] {
             let shown = changes
                 .iter()
-                .filter(|change| change.percentage_points().abs() >= least);
+                .filter(|change| change.percentage_points().abs() >= threshold);
             let lines: Vec<String> = shown.map(Change::text).collect();
             if !lines.is_empty() {
                 let _ = writeln!(
@@ -230,7 +230,7 @@ impl Comparison {
             let hidden = changes.len() - lines.len();
             if hidden > 0 {
                 let hidden = summary::count(hidden as u64, what);
-                let _ = writeln!(text, "\n{hidden} changed by less than {least}");
+                let _ = writeln!(text, "\n{hidden} changed by less than {threshold}");
             }
         }
         text.push_str("\nPercent of all samples. * is more than chance makes of so many samples (three standard deviations).\n");

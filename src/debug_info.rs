@@ -93,7 +93,7 @@ impl<'a> From<&'a [u8]> for SourceFile<'a> {
     }
 }
 
-/// Counts of what was dropped to make debug information consistent.
+/// Counts of items dropped to make debug information consistent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
     /// Rows outside the function.

@@ -94,22 +94,22 @@ impl SparseBytes {
 
     /// Returns whether the file equals `content`.
     pub fn matches(&self, content: &[u8]) -> bool {
+        if content.len() as u64 != self.size() {
+            return false;
+        }
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
         let mut rest = content;
-        let mut at = 0u64;
-        let mut is_same = content.len() as u64 == self.size();
+        let mut end = 0u64;
         for (offset, part) in self.parts() {
-            let hole = offset.saturating_sub(at) as usize;
-            let Some((zeros, after)) = rest.split_at_checked(hole) else {
+            let hole = offset.saturating_sub(end) as usize;
+            let after_hole = rest.split_at_checked(hole).filter(|(hole, _)| is_zero(hole));
+            let Some(after) = after_hole.and_then(|(_, after)| after.strip_prefix(part)) else {
                 return false;
             };
-            is_same = is_same && zeros.iter().all(|&byte| byte == 0) && after.starts_with(part);
-            if !is_same {
-                return false;
-            }
-            rest = after.get(part.len()..).unwrap_or_default();
-            at = offset.saturating_add(part.len() as u64);
+            rest = after;
+            end = offset.saturating_add(part.len() as u64);
         }
-        is_same && rest.iter().all(|&byte| byte == 0)
+        is_zero(rest)
     }
 
     /// Writes the content to an empty file.

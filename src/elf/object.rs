@@ -285,6 +285,20 @@ fn load_segment(content: &ObjectContent<'_>) -> ProgramHeader {
     }
 }
 
+/// Returns the segment of a single section.
+fn read_only_segment(kind: elf::ProgramType, section: &SectionHeader) -> ProgramHeader {
+    ProgramHeader {
+        p_type: kind,
+        p_flags: elf::PF_R,
+        p_offset: section.sh_offset,
+        p_vaddr: section.sh_addr,
+        p_paddr: section.sh_addr,
+        p_filesz: section.sh_size,
+        p_memsz: section.sh_size,
+        p_align: section.sh_addralign,
+    }
+}
+
 /// Appends a symbol's name. Readers ignore symbols without a name, so these are named after their process address.
 fn write_symbol_name(out: &mut Vec<u8>, name: &[u8], address: u64) {
     if name.is_empty() {
@@ -360,17 +374,9 @@ impl Writer<'_> {
             sh_addralign: ALIGN,
             ..SectionHeader::default()
         };
+        let segment = read_only_segment(elf::PT_NOTE, &section);
         self.section(".note.gnu.build-id", section);
-        ProgramHeader {
-            p_type: elf::PT_NOTE,
-            p_flags: elf::PF_R,
-            p_offset: offset,
-            p_vaddr: 0,
-            p_paddr: 0,
-            p_filesz: NOTE_SIZE,
-            p_memsz: NOTE_SIZE,
-            p_align: ALIGN,
-        }
+        segment
     }
 
     /// Adds the code, with zeros between functions; returns the section's index.
@@ -422,18 +428,9 @@ impl Writer<'_> {
             sh_addralign: 4,
             ..frame.clone()
         };
+        let segment = read_only_segment(elf::PT_GNU_EH_FRAME, &header);
         self.section(".eh_frame", frame);
         self.section(".eh_frame_hdr", header);
-        let segment = ProgramHeader {
-            p_type: elf::PT_GNU_EH_FRAME,
-            p_flags: elf::PF_R,
-            p_offset: header_offset,
-            p_vaddr: header_address,
-            p_paddr: header_address,
-            p_filesz: header_size,
-            p_memsz: header_size,
-            p_align: 4,
-        };
         (offset, segment)
     }
 

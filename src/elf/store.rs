@@ -181,7 +181,7 @@ impl Store {
     }
 }
 
-/// The error of a folder for objects.
+/// Returns a function that makes the diagnostic for the object directory.
 fn folder_error(folder: &Path) -> impl Fn(io::Error) -> Diagnostic + Copy {
     move |cause| {
         Diagnostic::new(Issue::ObjectFolder)

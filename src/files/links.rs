@@ -1,4 +1,4 @@
-//! Finds the owners of the links in a path, who control where it leads.
+//! Resolves a path and collects the owners of its symbolic links, who control its target.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 /// Maximum number of links that the kernel follows (`MAXSYMLINKS`).
 const MAX_LINKS: u32 = 40;
 
-/// The target of a path.
+/// A path with all links resolved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolvedPath {
     /// User IDs of the owners of the links in the path.

@@ -39,8 +39,8 @@ pub fn is_stream(path: &Path) -> bool {
     }
 }
 
-/// Whether a path, as written, is one that the system uses for open files. Links in these directories cannot
-/// be planted; links in others can, wherever they lead.
+/// Whether a path, as written, is in a directory of the system for open files. Other users cannot create links
+/// there, as they can in other directories.
 fn is_open_file(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(path);
     let names: Option<Vec<&str>> = folder
@@ -95,7 +95,7 @@ fn no_reader_error(error: Errno) -> io::Error {
     }
 }
 
-/// Rejects anything that another user may have put there.
+/// Rejects anything that another user may have created.
 fn refuse_untrusted(found: &Metadata) -> io::Result<()> {
     let (kind, owner) = (found.file_type(), found.uid());
     if !kind.is_fifo() && !kind.is_char_device() {

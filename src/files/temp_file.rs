@@ -16,9 +16,9 @@ const COPY_SIZE: u64 = 1 << 20;
 /// Which side of a copy failed.
 #[derive(Debug)]
 pub enum CopyError {
-    /// What is read.
+    /// Reading failed.
     Read(io::Error),
-    /// What is written.
+    /// Writing failed.
     Write(io::Error),
 }
 
@@ -62,7 +62,7 @@ pub struct TempFile {
     file: BufWriter<File>,
 }
 
-/// The error of temporary files.
+/// Returns the diagnostic for a failed temporary file.
 pub fn temp_file_error(cause: io::Error) -> Diagnostic {
     let folder = TempFile::folder();
     Diagnostic::new(Issue::TemporaryFiles)

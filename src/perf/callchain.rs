@@ -1,4 +1,4 @@
-//! Replaces the callers in samples, where another source has a better stack than the kernel's frame pointer
+//! Replaces the callers in samples, if another source has better ones than the kernel's frame pointer
 //! unwinding.
 
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;

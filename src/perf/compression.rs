@@ -35,8 +35,8 @@ const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Maximum of a record's size field.
 const MAX_RECORD_SIZE: usize = u16::MAX as usize;
 
-/// Writes records with compressed ones decompressed. Returns what was left out, with offsets in bytes from
-/// the first of `records`.
+/// Writes records; decompresses compressed ones. Returns the damage that was skipped, with offsets in bytes
+/// from the first of `records`.
 pub fn expand(mut records: Records<'_>, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Tally<Issue>> {
     let size = records.undecoded().map_or(0, |(_, rest)| rest.len() as u64);
     let mut expander = Expander {

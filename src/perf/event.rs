@@ -71,7 +71,7 @@ impl<'a> Mmap<'a> {
         })
     }
 
-    /// Classifies the memory behind the mapping by its name.
+    /// Classifies the mapped memory by the name of the mapping.
     pub fn backing(&self) -> Backing {
         // Names that the kernel gives to memory without a file (mm/mmap.c, perf_event_mmap_event in
         // kernel/events/core.c), and perf's lists of them (is_anon_memory and is_no_dso_memory in
@@ -107,13 +107,13 @@ impl FileId {
     }
 }
 
-/// Kind of memory behind a mapping.
+/// Kind of mapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// Memory without a file. JIT compilers put code there, and perf looks up its symbols in
+    /// Memory without a file. JIT compilers write code there, and perf looks up its symbols in
     /// `/tmp/perf-PID.map`.
     Anonymous,
-    /// Memory with a file that only serves to share it. JIT compilers put code there too.
+    /// Memory with a file that only serves to share it. JIT compilers write code there, too.
     Shared,
     /// A file.
     File,

@@ -53,7 +53,8 @@ pub const TIME_CONV: u32 = 79;
 pub const HEADER_FEATURE: u32 = 80;
 /// `PERF_RECORD_COMPRESSED`: compressed records.
 pub const COMPRESSED: u32 = 81;
-/// `PERF_RECORD_FINISHED_INIT`: the end of the records about what existed before the recording.
+/// `PERF_RECORD_FINISHED_INIT`: the end of the records about processes and mappings older than the
+/// recording.
 pub const FINISHED_INIT: u32 = 82;
 /// `PERF_RECORD_COMPRESSED2`: as COMPRESSED, with its size and padding (`perf record -z` since Linux 6.16).
 pub const COMPRESSED2: u32 = 83;

@@ -151,7 +151,7 @@ impl<'a> Sample<'a> {
     }
 
     /// Order and size of the fields are those of `perf_output_sample` in Linux' kernel/events/core.c.
-    // Inlined so that `fields_end` does not pay for what it does not use.
+    // Inlined, so that `fields_end` does not store fields that it never reads.
     #[inline(always)]
     fn read_fields(&mut self, body: &mut Reader<'a>, attr: &Attr, endian: ByteOrder) -> Option<()> {
         let size = body.rest().len().saturating_add(HEADER_SIZE);

@@ -1,4 +1,4 @@
-//! Validates records by facts that hold for all of them, to distinguish records from other bytes.
+//! Distinguishes records from other bytes by properties that all records have.
 //!
 //! There are two checks. [`RecordValidator::is_record`] checks the next record, and must accept every record
 //! of an intact profile. [`RecordValidator::starts_at`] checks whether records start at an offset after

@@ -11,7 +11,7 @@ use crate::perf::synthesis::identifier::{IdInserter, Outcome};
 use crate::tally::Tally;
 use crate::units::Time;
 
-/// Output for records, with a count of what was lost.
+/// Output for records, with counts of lost data.
 #[derive(Debug)]
 pub(super) struct Sink<W> {
     pub out: W,
