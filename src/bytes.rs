@@ -183,7 +183,7 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
 
 /// Converts a name from a file to a single line of text that is safe to print.
 ///
-/// Bytes that are not UTF-8 are replaced, and characters that [control a terminal](steers_terminal) are
+/// Bytes that are not UTF-8 are replaced, and characters that [control a terminal](is_terminal_control) are
 /// escaped.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
