@@ -20,6 +20,7 @@ impl ByteOrder {
     };
 
     /// Converts between little-endian bytes and this endianness.
+    #[inline]
     fn swapped<const N: usize>(self, mut little: [u8; N]) -> [u8; N] {
         if self == Self::Big {
             little.reverse();
@@ -111,6 +112,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next `N` bytes as those of a little-endian integer.
+    #[inline]
     fn le_bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (&integer, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;

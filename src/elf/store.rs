@@ -213,10 +213,8 @@ fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
         // `.`, `..` and the like
         return fs::canonicalize(folder);
     };
-    let parent = match folder.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = folder.parent().filter(|parent| *parent != Path::new(""));
+    let parent = parent.unwrap_or(Path::new("."));
     if ownership == Ownership::Shared {
         fs::create_dir_all(parent)?;
     }

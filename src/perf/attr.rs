@@ -3,6 +3,7 @@
 //! Only the fields that determine the layout of records are read. No value is rejected, so that events of
 //! unknown types, clocks and sizes work like all others.
 
+use linux_perf_event_reader::constants::{PERF_COUNT_SW_BPF_OUTPUT, PERF_TYPE_SOFTWARE};
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 
 use crate::bytes::{ByteOrder, Reader, write_padded};
@@ -60,9 +61,6 @@ pub(super) mod offset {
     pub const CLOCKID: usize = 92;
     pub const SAMPLE_REGS_INTR: usize = 96;
 }
-
-const PERF_TYPE_SOFTWARE: u32 = 1;
-const PERF_COUNT_SW_BPF_OUTPUT: u64 = 10;
 
 /// Size in bytes of the first published `struct perf_event_attr`, also meant by a size of 0.
 pub const SIZE_VERSION_0: usize = 64;
@@ -191,11 +189,8 @@ fn in_trailer(record: &Record<'_>, from_end: usize) -> Option<usize> {
 }
 
 fn is_bpf_output(attr: &[u8], endian: ByteOrder) -> bool {
-    let (kind, config) = (
-        endian.u32_at(attr, offset::TYPE),
-        endian.u64_at(attr, offset::CONFIG),
-    );
-    (kind, config) == (Some(PERF_TYPE_SOFTWARE), Some(PERF_COUNT_SW_BPF_OUTPUT))
+    endian.u32_at(attr, offset::TYPE) == Some(PERF_TYPE_SOFTWARE)
+        && endian.u64_at(attr, offset::CONFIG) == Some(PERF_COUNT_SW_BPF_OUTPUT)
 }
 
 /// Returns the declared size of an attribute in bytes; `None` if it is truncated or its size is impossible.

@@ -190,16 +190,11 @@ fn starts_stream(compressed: &[u8]) -> bool {
 /// The compressed bytes of a record; all bytes if their size is invalid.
 fn compressed_bytes<'a>(record: &Record<'a>, endian: ByteOrder) -> &'a [u8] {
     let mut body = record.body(endian);
-    let sized = |body: &mut Reader<'a>| {
-        let size = body.u64()?;
-        body.bytes(size)
-    };
-    if record.kind == record::COMPRESSED2 {
-        let mut whole = body;
-        return sized(&mut body).unwrap_or_else(|| {
-            let _ = whole.u64();
-            whole.rest()
-        });
+    if record.kind == record::COMPRESSED2
+        && let Some(size) = body.u64()
+        && let Some(bytes) = body.bytes(size)
+    {
+        return bytes;
     }
     body.rest()
 }

@@ -54,14 +54,6 @@ struct Run {
     end: u64,
 }
 
-impl Run {
-    fn bytes<'a>(&self, parts: &[&'a [u8]]) -> &'a [u8] {
-        let (_, part, start) = self.first;
-        let part = parts.get(part).copied().unwrap_or_default();
-        slice(part, start, self.end).unwrap_or_default()
-    }
-}
-
 fn add_runs<'a>(
     runs: &mut Vec<Run>,
     part: usize,
@@ -115,6 +107,10 @@ fn write_merged(
     parts: &[&[u8]],
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let bytes = |part: usize, start, end| {
+        let part = parts.get(part).copied().unwrap_or_default();
+        slice(part, start, end).unwrap_or_default()
+    };
     runs.sort_unstable_by_key(|run| run.first);
     let mut pending_runs = runs.iter().peekable();
     let mut cursors: Vec<Cursor<'_>> = Vec::new();
@@ -127,8 +123,9 @@ fn write_merged(
             earliest.is_none_or(|earliest| run.first < earliest)
         };
         if let Some(run) = pending_runs.next_if(is_due) {
+            let (_, part, start) = run.first;
             let cursor = Cursor {
-                records: Records::new(run.bytes(parts), run.first.2, endian).peekable(),
+                records: Records::new(bytes(part, start, run.end), start, endian).peekable(),
                 next: run.first,
             };
             let at = free.pop().unwrap_or(cursors.len());
@@ -151,11 +148,7 @@ fn write_merged(
             continue;
         };
         let (skipped, has_more) = cursor.advance(limit, attrs, endian);
-        let span = Run {
-            first: (Time(0), part, start),
-            end: start.saturating_add(skipped),
-        };
-        out.write_all(span.bytes(parts))?;
+        out.write_all(bytes(part, start, start.saturating_add(skipped)))?;
         if has_more {
             heap.push(Reverse((cursor.next, at)));
         } else {

@@ -35,7 +35,7 @@ impl<'a> PipeHeader<'a> {
         let mut build_ids = Vec::new();
         for record in records {
             let is_read = match record.kind {
-                record::HEADER_ATTR => head.add_attr(&record, endian),
+                record::HEADER_ATTR => read_attr(&record, endian).map(|entry| head.attr_entries.push(entry)),
                 record::HEADER_FEATURE => head.add_feature(&record, endian),
                 record::HEADER_TRACING_DATA => head.add(feature::TRACING_DATA, record.payload),
                 record::HEADER_BUILD_ID => {
@@ -54,11 +54,6 @@ impl<'a> PipeHeader<'a> {
         }
         head.features.sort_by_key(|feature| feature.id);
         head
-    }
-
-    fn add_attr(&mut self, record: &Record<'a>, endian: ByteOrder) -> Option<()> {
-        self.attr_entries.push(read_attr(record, endian)?);
-        Some(())
     }
 
     fn add_feature(&mut self, record: &Record<'a>, endian: ByteOrder) -> Option<()> {
