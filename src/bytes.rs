@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_both_orders_and_stops_at_the_end() {
+    fn reads_both_byte_orders_and_stops_at_the_end() {
         let bytes = [1, 2, 3, 4, 5, 6, 7, 8, b'a', 0, b'b'];
         let mut reader = Reader::new(&bytes, ByteOrder::Little);
         assert_eq!(reader.u16(), Some(0x0201));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn printable_escapes_what_steers_a_terminal() {
+    fn printable_escapes_terminal_controls() {
         assert_eq!(printable(b"JS:*eat /a b.js:1:2"), "JS:*eat /a b.js:1:2");
         assert_eq!(printable(b"\x1b[31mred\n"), "\\u{1b}[31mred\\u{a}");
         assert_eq!(printable("grö\u{9f}e".as_bytes()), "grö\\u{9f}e");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_steers_is_never_what_rust_would_print() {
+    fn terminal_controls_are_characters_that_rust_escapes() {
         // The standard library uses Unicode's tables to escape characters that have no glyph.
         for steering in (0..=0x10_ffff)
             .filter_map(char::from_u32)

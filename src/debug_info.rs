@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_sorted_and_the_last_of_an_offset_holds() {
+    fn rows_are_sorted_and_the_last_one_at_an_offset_wins() {
         let mut info = DebugInfo {
             files: vec![SourceFile::default()],
             rows: vec![
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_lie_in_their_callers_and_beside_each_other() {
+    fn inlined_calls_are_within_their_callers_and_do_not_overlap() {
         let mut info = DebugInfo {
             calls: vec![
                 call(0, &[10..20, 30..40]),
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frames_at_an_offset_are_those_of_the_calls_around_it() {
+    fn frames_at_an_offset_are_the_enclosing_inlined_calls() {
         let function = |file, line| SourceFunction {
             file: Some(file),
             line,

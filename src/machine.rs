@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_both_classes_takes_its_class_from_addresses_and_the_profile() {
+    fn the_class_of_an_ambiguous_machine_id_depends_on_addresses_and_the_profile() {
         let (low, high) = (0x7000_0000, 0x7f_0000_0000);
         for (id, profile, code_end, is_64) in [
             (62, "x86_64", low, true),

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_last_holds_and_what_goes_is_told() {
+    fn later_values_win_and_removed_ones_are_reported() {
         let mut map = RangeMap::default();
         let mut gone = Vec::new();
         map.insert(range(0, 100), 'a', |_, _| unreachable!());

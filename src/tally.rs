@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_places_are_kept_each_once() {
+    fn the_lowest_offsets_are_kept_without_duplicates() {
         let mut tally = Tally::default();
         for offset in [90, 10, 20, 10, 70, 30, 80, 40] {
             tally.add('a', offset);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_runs_once_it_was_started() {
+    fn a_spawned_thread_runs() {
         let (sender, receiver) = mpsc::channel();
         spawn("test", move || {
             sender.send(thread::current().name().map(str::to_owned)).unwrap()
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_without_room_are_an_error() {
+    fn threads_without_memory_are_an_error() {
         assert!(check_memory(usize::MAX / 2).is_err());
     }
 }

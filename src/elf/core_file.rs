@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn small_segments_hide_nothing_of_large_ones() {
+    fn small_segments_do_not_hide_large_ones() {
         let file = core(&[
             (0x1002, b"x"),
             (0x1000, b"memory"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cut_file_still_has_is_found() {
+    fn memory_in_a_truncated_file_is_found() {
         let mut file = core(&[(0x1000, b"memory")]);
         file.truncate(file.len() - 2);
         assert_eq!(bytes(&file, 0x1000, 4), Some(&b"memo"[..]));

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_unit_that_is_too_large() {
+    fn a_unit_that_is_too_large_leaves_no_trace() {
         let long = [b'x'; 200];
         let (small, large) = (info(b"a.js", b"inlined"), info(&long, &long));
         for version in [Version::Four, Version::Five] {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_a_second_name_and_a_copy_is_whole() {
+    fn files_are_linked_or_copied() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, file) = folder_and_file(dir.path());
         folder.add_file("same", &file).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays() {
+    fn existing_files_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, file) = folder_and_file(dir.path());
         let other = dir.path().join("other");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_no_folders() {
+    fn links_are_not_entered() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, _) = folder_and_file(dir.path());
         symlink(dir.path(), folder.path().join("link")).unwrap();

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_listed_stays() {
+    fn unlisted_files_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         fs::create_dir_all(root.join("a/b")).unwrap();

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_stays_when_the_file_changes() {
+    fn contents_do_not_change_with_the_file() {
         let file = file(&[7; 100_000]);
         let read = InputFile::open(file.path()).unwrap();
         file.as_file().write_all_at(&[8; 200_000], 0).unwrap();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_while_it_is_read_ends_there() {
+    fn a_file_truncated_while_it_is_read_ends_there() {
         for left in [0, 1, 5_000] {
             let file = file(&[7; 100_000]);
             let open = OpenFile::open(file.path()).unwrap();

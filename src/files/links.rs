@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_where_the_kernel_says() {
+    fn paths_resolve_as_in_the_kernel() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         let me = fs::metadata(&root).unwrap().uid();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_the_kernel_are_nobodys() {
+    fn links_of_the_kernel_have_no_owner() {
         for path in [
             "/proc/self/exe",
             "/proc/self/root/proc/version",

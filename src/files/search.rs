@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_searched_to_a_depth_and_what_is_deeper_is_told() {
+    fn folders_are_searched_to_a_limited_depth() {
         let root = tempfile::tempdir().unwrap();
         let mut folder = root.path().to_owned();
         let mut expected = vec![folder.join("file")];

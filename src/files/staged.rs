@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_replaced_and_given_back_with_and_without_flags() {
+    fn files_are_replaced_and_restored_with_and_without_flags() {
         for (is_replaced, has_flags) in [(false, false), (false, true), (true, false), (true, true)] {
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("target");
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_the_place_of_a_file_stays() {
+    fn a_folder_with_the_name_of_a_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         let file = StagedFile::create(&target).unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_replaced_and_given_back_with_and_without_flags() {
+    fn folders_are_replaced_and_restored_with_and_without_flags() {
         for (is_replaced, has_flags) in [(false, false), (false, true), (true, false), (true, true)] {
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("target");
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_ours_has_its_name_again() {
+    fn a_foreign_folder_gets_its_name_back() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         fs::create_dir(&target).unwrap();

@@ -124,7 +124,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn open_files_are_called_by_what_the_user_wrote() {
+    fn paths_of_open_files_are_recognized_as_written() {
         for path in [
             "/dev/stdout",
             "/dev/fd/1",

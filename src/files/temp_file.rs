@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_wanted_is_not_read_to_its_end() {
+    fn unaccepted_streams_are_not_read_to_their_end() {
         let mut copied = Vec::new();
         copy_if(io::repeat(0), &mut copied, |start| start.contains(&1)).unwrap();
         assert_eq!(copied.len() as u64, START_SIZE);

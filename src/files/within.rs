@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_what_is_in_the_folder_and_follows_no_link() {
+    fn opens_files_in_the_folder_and_follows_no_link() {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("folder");
         fs::create_dir_all(folder.join("deep")).unwrap();

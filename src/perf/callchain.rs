@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_first_user_address_is_replaced_and_all_else_kept() {
+    fn only_entries_after_the_first_user_address_are_replaced() {
         let format = SampleFormat::IP | SampleFormat::CALLCHAIN | SampleFormat::RAW;
         let raw = 4 | 0x6161_6161 << 32;
         let bytes = sample(
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_part_that_comes_later_is_not_added_to_callers() {
+    fn a_deferred_user_part_is_not_appended_to_callers() {
         const DEFERRED: u64 = -640i64 as u64;
         const COOKIE: u64 = 0x2_0000_0000_0007;
         let format = SampleFormat::IP | SampleFormat::CALLCHAIN;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_the_stack_makes_place_for_callers() {
+    fn a_stack_copy_is_removed_for_callers() {
         let format = SampleFormat::IP | SampleFormat::CALLCHAIN | SampleFormat::STACK_USER;
         let bytes = sample(record::MISC_USER, &[0x10, 0, 16, 1, 2, 16]);
         let expected = sample(record::MISC_USER, &[0x10, 3, PERF_CONTEXT_USER, 0x10, 0x20, 0]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_without_user_address_chain_or_room_stay() {
+    fn samples_without_user_address_chain_or_space_are_unchanged() {
         let format = SampleFormat::IP | SampleFormat::CALLCHAIN;
         assert_eq!(
             spliced(format, &sample(1, &[0xffff_1000, 1, 0xffff_1000]), &[0x20]),

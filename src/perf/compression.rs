@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compressed_comes_back() {
+    fn compressed_records_decompress_to_the_same_bytes() {
         let records = stream();
         let compressed = compressed(&records);
         assert!(compressed.len() < records.len() / 2);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_and_the_rest_comes_out() {
+    fn damage_is_counted_and_the_rest_is_decompressed() {
         let records = stream();
         let mut compressed = compressed(&records);
         let walk = Records::new(&compressed, 0, ByteOrder::Little);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_of_a_stream_is_told() {
+    fn missing_parts_of_a_stream_are_counted() {
         let records = stream();
         let compressed = compressed(&records);
         let walk = Records::new(&compressed, 0, ByteOrder::Little);
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_expands_without_end() {
+    fn decompressed_size_is_limited() {
         let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
         let mut compressed = Vec::new();
         let mut zeros = Vec::new();

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_code_is_put_into_is_told_from_files() {
+    fn memory_for_code_is_distinguished_from_files() {
         for (name, backing) in [
             (&b"//anon"[..], Backing::Anonymous),
             (b"/memfd:doublemapper (deleted)", Backing::Shared),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_thread_is_not_that_of_its_process() {
+    fn a_process_ends_with_its_first_thread() {
         let ends = |kind, tid| {
             let mut bytes = Vec::new();
             for word in [kind, 24 << 16, 5, 1, tid, 1] {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_thread_is_no_fork() {
+    fn a_new_thread_is_not_a_fork() {
         let mut bytes = Vec::new();
         for word in [record::FORK, 24 << 16, 5, 5, 6, 5] {
             ByteOrder::Little.write_u32(&mut bytes, word);

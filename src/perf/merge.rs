@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_several_parts_come_in_the_order_of_time() {
+    fn records_of_several_parts_are_merged_by_time() {
         let mut parts = vec![Vec::new(); 3];
         let mut expected = Vec::new();
         // A part with the records of two CPUs, ten of each in turn.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn records_without_a_time_stay_behind_the_one_before_them() {
+    fn records_without_a_time_follow_their_predecessor() {
         let mut first = Vec::new();
         put(&mut first, 1, 10);
         record::write_header(&mut first, ORDER, 78, 0, 8);

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_behind_an_auxtrace_record_belong_to_it() {
+    fn data_after_an_auxtrace_record_belong_to_it() {
         let mut data = record(AUXTRACE, &5u64.to_le_bytes());
         data.extend_from_slice(b"12345");
         data.extend(record(COMM, b"next"));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_too_short_for_the_size_of_its_data_ends_the_walk() {
+    fn a_record_too_short_for_its_data_size_ends_the_iteration() {
         for kind in [AUXTRACE, HEADER_TRACING_DATA] {
             let data = [record(kind, b""), record(COMM, b"next")].concat();
             let mut records = Records::new(&data, 0, ByteOrder::Little);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_record_ends_the_walk_and_is_reported() {
+    fn a_truncated_record_ends_the_iteration() {
         let mut data = record(COMM, b"whole");
         let cut = record(COMM, b"cut off");
         data.extend_from_slice(&cut[..10]);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_lie_end_the_walk() {
+    fn invalid_sizes_end_the_iteration() {
         for size in [0u16, 1, 7] {
             let mut data = record(COMM, b"");
             data[6..8].copy_from_slice(&size.to_le_bytes());

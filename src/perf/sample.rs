@@ -370,7 +370,7 @@ mod tests {
     const PID_7: u64 = 7 | (8 << 32);
 
     #[test]
-    fn every_field_before_the_stack_is_passed_in_order() {
+    fn every_field_before_the_stack_is_read_in_order() {
         let format = SampleFormat::IDENTIFIER
             | SampleFormat::IP
             | SampleFormat::TID
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_lie_cut_the_sample_but_keep_what_stands_before() {
+    fn invalid_lengths_truncate_the_sample_and_keep_earlier_fields() {
         let format = SampleFormat::IP | SampleFormat::TID | SampleFormat::CALLCHAIN;
         let attr = attr(format.bits(), 0, 0);
         for count in [3, 1 << 61, u64::MAX] {

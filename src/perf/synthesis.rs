@@ -173,7 +173,7 @@ mod tests {
     use crate::units::Address;
 
     #[test]
-    fn a_made_map_reads_back_with_time_and_id_where_the_event_has_them() {
+    fn a_synthetic_mapping_reads_back_with_time_and_id() {
         let format = SampleFormat::TID | SampleFormat::TIME | SampleFormat::CPU | SampleFormat::IDENTIFIER;
         let attr = testing::attr(128, format.bits(), testing::SAMPLE_ID_ALL);
         let attr = Attr::parse(&attr, ByteOrder::Little);

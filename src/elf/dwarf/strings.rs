@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_string_stands_there_once() {
+    fn equal_strings_are_stored_once() {
         let mut strings = StringTable::default();
         let mut add = |text: &[u8]| strings.add(|out| out.extend_from_slice(text));
         assert_eq!([add(b"one"), add(b""), add(b"two"), add(b"")], [0, 4, 5, 4]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_that_were_taken_back_are_not_found() {
+    fn truncated_strings_are_not_found() {
         let mut strings = StringTable::default();
         let add = |strings: &mut StringTable, text: &[u8]| strings.add(|out| out.extend_from_slice(text));
         add(&mut strings, b"stays");

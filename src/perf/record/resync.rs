@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn sound_records_are_read_and_nothing_is_told() {
+    fn intact_records_are_read_without_damage() {
         assert_eq!(read(&samples(20)), (without(20, &[]), Damage::default(), None));
     }
 
     #[test]
-    fn records_behind_a_damaged_header_are_found_again() {
+    fn records_after_a_damaged_header_are_found() {
         type Spoil = fn(&mut Vec<u8>, usize);
         let spoil: [(Spoil, u64); 6] = [
             (|data, at| data[at..at + 8].fill(0), 1),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_surplus_bytes_of_any_number_cost_only_the_records_they_are_in() {
+    fn missing_and_extra_bytes_cost_only_their_own_records() {
         for size in 1..SIZE {
             let mut shorter = samples(20);
             shorter.drain(7 * SIZE + 3..7 * SIZE + 3 + size);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_lost_bytes_takes_none_of_the_next() {
+    fn a_record_that_lost_bytes_ends_before_the_next_one() {
         for size in 1..=8 {
             let mut data = samples(20);
             let end = 8 * SIZE;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_perf_that_say_they_are_longer_take_none_of_the_next() {
+    fn perfs_records_with_too_large_sizes_end_before_the_next_one() {
         let index = [record::ID_INDEX, record::THREAD_MAP].map(|kind| {
             let mut out = Vec::new();
             let entries = if kind == record::ID_INDEX {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_of_a_type_to_come_is_followed_by_records() {
+    fn records_of_future_types_must_be_followed_by_records() {
         let mut data = samples(30);
         data[7 * SIZE..7 * SIZE + 8].copy_from_slice(&[89, 0, 0, 0, 0, 0, SIZE as u8, 0]);
         assert_eq!(read_all(&data), 30);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_perf_is_found_behind_damage() {
+    fn every_type_of_perf_is_found_after_damage() {
         for kind in record::USER_TYPE_START..=86 {
             if kind == record::AUXTRACE {
                 continue;
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_stays_the_same_when_it_is_read_again() {
+    fn repaired_records_need_no_repair() {
         let mut data = samples(40);
         for at in [3, 11, 25] {
             data[at * SIZE + 4..at * SIZE + 30].fill(0x3a);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_ends_inside_a_record_is_cut_and_not_damaged() {
+    fn a_file_that_ends_inside_a_record_is_truncated_and_not_damaged() {
         let data = samples(20);
         let (found, damage, end) = read(&data[..data.len() - 9]);
         assert_eq!(found, without(20, &[19]));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_are_linear_in_what_can_look_like_records() {
+    fn resynchronization_takes_linear_time() {
         let round = [68, 0, 0, 0, 0, 0, 8, 0];
         let chain: Vec<u8> = round.repeat(3).into_iter().chain([0; 8]).collect();
         let jump = [81, 0, 0, 0, 0, 0, 0xf8, 0xff];

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_sample_reads_back_in_both_orders() {
+    fn a_synthetic_sample_reads_back_in_both_byte_orders() {
         let chain = [Address(0x1000), Address(0x2000)];
         for endian in BOTH_ORDERS {
             for (measure, raw) in [(Measure::Count, &b""[..]), (Measure::Bytes, b"12345")] {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_for_a_record_is_cut_and_told() {
+    fn oversized_chains_and_data_are_truncated() {
         let endian = ByteOrder::Little;
         let event = event(endian, Measure::Bytes);
         let many = vec![Address(1); 10_000];

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_our_own_stand_before_the_first_that_is_later() {
+    fn synthetic_records_precede_the_first_later_record() {
         let attr = attr(64, TIME, SAMPLE_ID_ALL);
         let entries = vec![AttrEntry {
             attr: &attr,
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_a_record_is_cut_and_counted() {
+    fn oversized_parts_are_truncated_and_counted() {
         let definitions = [Definition {
             name: b"xray/custom/",
             measure: Measure::Bytes,
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn where_records_have_no_times_ours_have_none_and_stand_behind_them() {
+    fn without_times_synthetic_records_follow_the_recorded_ones() {
         let attr = attr(64, TID, SAMPLE_ID_ALL);
         let entries = vec![AttrEntry {
             attr: &attr,
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_inside_of_records_are_the_identifiers_too() {
+    fn ids_inside_records_become_identifiers() {
         let attrs = [
             attr(72, TIME | ID, SAMPLE_ID_ALL),
             attr(64, TIME | ID, SAMPLE_ID_ALL),
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_events_identifiers_are_corrected_where_they_are_no_events() {
+    fn unknown_identifiers_of_a_single_event_are_corrected() {
         const IDENTIFIER: u64 = 1 << 16;
         let attr = attr(64, TIME | IDENTIFIER, SAMPLE_ID_ALL);
         let ids = 3u64.to_le_bytes();
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn perfs_own_records_and_what_can_not_be_read_keep_their_bytes() {
+    fn perfs_own_records_and_unreadable_bytes_are_unchanged() {
         let attr = attr(64, TIME, SAMPLE_ID_ALL);
         let entries = vec![AttrEntry {
             attr: &attr,
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_sample_gives_a_word_of_its_stack_for_the_identifier() {
+    fn the_largest_sample_loses_a_stack_word_to_the_identifier() {
         const STACK_USER: u64 = 1 << 13;
         let attr = attr(64, TIME | STACK_USER, SAMPLE_ID_ALL);
         let entries = || {
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_in_the_section_of_names_if_all_events_have_one() {
+    fn event_desc_has_names_if_all_events_have_one() {
         let attr = attr(64, TIME, SAMPLE_ID_ALL);
         let entries = || {
             vec![AttrEntry {
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_stream_of_our_own_has_rounds() {
+    fn a_long_synthetic_stream_has_rounds() {
         let mut synthesis = Synthesis::stand_alone(&ORIGIN, &DEFINITIONS, Vec::new());
         for time in 0..40_000 {
             synthesis.sample(&sample(time)).unwrap();
