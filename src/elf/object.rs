@@ -42,7 +42,7 @@ use crate::bytes::ByteOrder;
 use crate::elf::attributes;
 use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
-use crate::elf::text::write_escaped;
+use crate::elf::escape::write_escaped;
 use crate::machine::Machine;
 use crate::sparse::SparseBytes;
 use crate::units::BuildId;

@@ -283,8 +283,8 @@ pub fn feature(endian: ByteOrder, level: i32, ratio: u32) -> Vec<u8> {
     const ZSTD: u32 = 1;
     const VERSION: u32 = 0;
     let mut content = Vec::new();
-    for number in [VERSION, ZSTD, level.unsigned_abs(), ratio, MAX_EXPANDED] {
-        endian.write_u32(&mut content, number);
+    for field in [VERSION, ZSTD, level.unsigned_abs(), ratio, MAX_EXPANDED] {
+        endian.write_u32(&mut content, field);
     }
     content
 }
@@ -320,10 +320,10 @@ mod tests {
     /// Many records of the kernel with some of perf's own among them.
     fn stream() -> Vec<u8> {
         let mut records = Vec::new();
-        for number in 0..2000usize {
-            let size = number * 37 % 3000;
-            records.extend(record(record::SAMPLE, size, number as u8));
-            if number % 300 == 299 {
+        for field in 0..2000usize {
+            let size = field * 37 % 3000;
+            records.extend(record(record::SAMPLE, size, field as u8));
+            if field % 300 == 299 {
                 records.extend(record(record::FINISHED_ROUND, 0, 0));
             }
         }

@@ -10,12 +10,12 @@
 mod definition;
 mod event_desc;
 mod identifier;
-mod parts;
 mod process;
 mod recording;
 mod sample;
 mod stand_alone;
 mod stream;
+mod synthesized;
 
 use linux_perf_event_reader::SampleFormat;
 use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
@@ -26,11 +26,11 @@ use crate::perf::record::{self, Record};
 use crate::units::{AddressRange, BuildId, Pid, Time};
 
 pub use definition::{Definition, Measure};
-pub use parts::Synthesized;
 pub use process::{Comm, Thread, ThreadStart, write_comm, write_fork};
 pub use sample::Sample;
 pub use stand_alone::Origin;
 pub use stream::Synthesis;
+pub use synthesized::Synthesized;
 
 /// A mapping for an MMAP2 record.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use crate::debug_info::{DebugInfo, Row, SourceFile};
 use crate::elf::dwarf::files::{FileTable, split};
 use crate::elf::dwarf::strings::StringTable;
 use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, write_address};
-use crate::elf::text::write_path;
+use crate::elf::escape::write_path;
 
 /// Smallest line increment of a special opcode, and number of increments.
 const LINE_BASE: i8 = -5;

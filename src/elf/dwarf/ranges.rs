@@ -69,8 +69,8 @@ pub fn write_unit_range(out: &mut Vec<u8>, unit: u32, address: u64, size: u32, s
     // The header is padded to the alignment of the first pair. There is one pair, and a terminating pair of zeros.
     let pair = address_size.saturating_mul(2);
     out.resize(start.saturating_add(12usize.next_multiple_of(pair)), 0);
-    for number in [address, size.into(), 0, 0] {
-        write_address(out, number, machine);
+    for word in [address, size.into(), 0, 0] {
+        write_address(out, word, machine);
     }
     endian.set_length(out, start);
 }

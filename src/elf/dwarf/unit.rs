@@ -8,7 +8,7 @@ use crate::elf::dwarf::abbreviations::{
     CHILDREN, COLUMN, EntryKind, FILE, LANGUAGE, LINE, LINES, LINKAGE_NAME, NAME, RANGES,
 };
 use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, line, ranges, write_address};
-use crate::elf::text::{write_escaped, write_path};
+use crate::elf::escape::{write_escaped, write_path};
 
 /// Appends everything about a function, whose files are collected.
 pub fn write(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) {
