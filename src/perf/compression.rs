@@ -320,10 +320,10 @@ mod tests {
     /// Many records of the kernel with some of perf's own among them.
     fn stream() -> Vec<u8> {
         let mut records = Vec::new();
-        for field in 0..2000usize {
-            let size = field * 37 % 3000;
-            records.extend(record(record::SAMPLE, size, field as u8));
-            if field % 300 == 299 {
+        for number in 0..2000usize {
+            let size = number * 37 % 3000;
+            records.extend(record(record::SAMPLE, size, number as u8));
+            if number % 300 == 299 {
                 records.extend(record(record::FINISHED_ROUND, 0, 0));
             }
         }
