@@ -358,12 +358,12 @@ impl Writer<'_> {
     fn note(&mut self, build_id: &BuildId) -> ProgramHeader {
         const ALIGN: u64 = 4;
         let offset = self.align(ALIGN);
-        for number in [
+        for word in [
             NOTE_NAME.len() as u32,
             BuildId::SIZE as u32,
             elf::NT_GNU_BUILD_ID.0,
         ] {
-            self.endian.write_u32(self.out.stored_mut(), number);
+            self.endian.write_u32(self.out.stored_mut(), word);
         }
         self.out.extend_from_slice(NOTE_NAME);
         self.out.extend_from_slice(&build_id.0);

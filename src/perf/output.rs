@@ -185,11 +185,11 @@ impl<'a> Rewrite<'a> {
         let records = self.header_records();
         let records = records.filter_map(|(at, _)| self.profile.records_from(at).next());
         let attrs = records.filter(|record| record.kind == record::HEADER_ATTR);
-        let left: HashSet<&[u8]> = attrs
+        let intact: HashSet<&[u8]> = attrs
             .filter_map(|record| record.bytes.get(HEADER_SIZE..))
             .collect();
         for entry in &self.profile.attr_entries {
-            if !left.contains(&*[entry.attr, entry.ids].concat()) {
+            if !intact.contains(&*[entry.attr, entry.ids].concat()) {
                 write_attr_record(head, self.profile.endian, entry)?;
             }
         }

@@ -133,15 +133,16 @@ pub fn write_clipped_mmap(
     range: AddressRange,
     file_offset: u64,
 ) {
-    /// End of the TID, in bytes from the start.
-    const BEFORE: usize = 16;
-    /// Start of the file's identity or name, in bytes from the start.
-    const AFTER: usize = 40;
-    out.extend_from_slice(original.bytes.get(..BEFORE).unwrap_or_default());
-    for word in [range.start.0, range.size(), file_offset] {
-        endian.write_u64(out, word);
+    /// Offset of the start address, which size and file offset follow, in bytes.
+    const START: usize = record::HEADER_SIZE + 8;
+    let start = out.len().saturating_add(START);
+    out.extend_from_slice(original.bytes);
+    for (at, word) in (start..)
+        .step_by(8)
+        .zip([range.start.0, range.size(), file_offset])
+    {
+        endian.set_u64(out, at, word);
     }
-    out.extend_from_slice(original.bytes.get(AFTER..).unwrap_or_default());
 }
 
 /// Appends an entry to a build ID table ([`super::feature::BUILD_ID`]), in the layout of perf's

@@ -99,14 +99,13 @@ impl<'p> IdInserter<'p> {
         if id.is_none_or(|id| id == 0 || attrs.by_id(id).is_some()) {
             return Outcome::Unchanged;
         }
-        let (before, after) = if record.kind == record::SAMPLE {
-            (HEADER_SIZE, HEADER_SIZE.saturating_add(SIZE))
-        } else {
-            (record.bytes.len().saturating_sub(SIZE), record.bytes.len())
+        let id_offset = match record.kind {
+            record::SAMPLE => HEADER_SIZE,
+            _ => record.bytes.len().saturating_sub(SIZE),
         };
-        out.extend_from_slice(record.bytes.get(..before).unwrap_or_default());
-        endian.write_u64(out, self.first_id);
-        out.extend_from_slice(record.bytes.get(after..).unwrap_or_default());
+        let at = out.len().saturating_add(id_offset);
+        out.extend_from_slice(record.bytes);
+        endian.set_u64(out, at, self.first_id);
         Outcome::Rewritten
     }
 
