@@ -142,12 +142,7 @@ fn changes(counts: BTreeMap<Key<'_>, [u64; 2]>, totals: [u64; 2]) -> Vec<Change>
         is_significant: is_significant([before, after], totals),
     };
     let mut changes: Vec<Change> = counts.into_iter().map(change).collect();
-    changes.sort_by(|one, other| {
-        other
-            .percentage_points()
-            .abs()
-            .total_cmp(&one.percentage_points().abs())
-    });
+    changes.sort_by(|one, other| other.points().abs().total_cmp(&one.points().abs()));
     changes
 }
 
@@ -196,12 +191,12 @@ impl ProfileTotals {
 
 impl Change {
     /// Change of the share, in percentage points of all samples.
-    pub fn percentage_points(&self) -> f64 {
+    pub fn points(&self) -> f64 {
         self.after_percent - self.before_percent
     }
 
     fn text(&self) -> String {
-        let (before, after, points) = (self.before_percent, self.after_percent, self.percentage_points());
+        let (before, after, points) = (self.before_percent, self.after_percent, self.points());
         let mark = if self.is_significant { '*' } else { ' ' };
         let tier = self.tier.as_ref();
         let name = self.name.clone() + &tier.map_or(String::new(), |tier| format!("  [{tier}]"));
@@ -215,9 +210,7 @@ impl Comparison {
     pub fn text(&self, threshold: f64) -> String {
         let mut text = format!("before  {}\nafter   {}\n", self.before.text(), self.after.text());
         for (what, changes) in [("tier", &self.tiers), ("function", &self.functions)] {
-            let shown = changes
-                .iter()
-                .filter(|change| change.percentage_points().abs() >= threshold);
+            let shown = changes.iter().filter(|change| change.points().abs() >= threshold);
             let lines: Vec<String> = shown.map(Change::text).collect();
             if !lines.is_empty() {
                 let _ = writeln!(
@@ -294,7 +287,7 @@ mod tests {
                 ("new", 0, 2, false)
             ]
         );
-        assert!((comparison.functions[0].percentage_points() - 20.0).abs() < 1e-9);
+        assert!((comparison.functions[0].points() - 20.0).abs() < 1e-9);
         let tiers: Vec<_> = comparison
             .tiers
             .iter()
@@ -308,7 +301,7 @@ mod tests {
     fn a_summary_is_equal_to_itself() {
         let one = summary(500, &[("f", None, 100)]);
         let comparison = compared(&one, &one);
-        assert_eq!(comparison.functions[0].percentage_points(), 0.0);
+        assert_eq!(comparison.functions[0].points(), 0.0);
         assert!(!comparison.functions[0].is_significant);
         assert!(
             comparison

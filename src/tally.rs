@@ -12,7 +12,7 @@ pub const MAX_OFFSETS: usize = 5;
 /// The number of faults of each kind, with the lowest offsets.
 #[derive(Clone, Debug)]
 pub struct Tally<K> {
-    counters: BTreeMap<K, Counter>,
+    kinds: BTreeMap<K, Counter>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct FaultCount {
 impl<K> Default for Tally<K> {
     fn default() -> Self {
         Self {
-            counters: BTreeMap::new(),
+            kinds: BTreeMap::new(),
         }
     }
 }
@@ -50,30 +50,23 @@ impl<K: Ord + Copy> Tally<K> {
         if count == 0 {
             return;
         }
-        let counter = self.counters.entry(kind).or_default();
-        counter.count = counter.count.saturating_add(count);
-        counter.add_offset(offset);
+        let entry = self.kinds.entry(kind).or_default();
+        entry.count = entry.count.saturating_add(count);
+        entry.add_offset(offset);
     }
 
     /// Adds the counts and offsets of another tally.
     pub fn merge(&mut self, other: &Self) {
-        for (&kind, others) in &other.counters {
-            let counter = self.counters.entry(kind).or_default();
-            counter.count = counter.count.saturating_add(others.count);
-            others
-                .offsets
-                .iter()
-                .for_each(|&offset| counter.add_offset(offset));
+        for (&kind, others) in &other.kinds {
+            let entry = self.kinds.entry(kind).or_default();
+            entry.count = entry.count.saturating_add(others.count);
+            others.offsets.iter().for_each(|&offset| entry.add_offset(offset));
         }
     }
 
     /// Returns the tally with `distance` bytes added to every offset.
     pub fn offset_by(mut self, distance: u64) -> Self {
-        for offset in self
-            .counters
-            .values_mut()
-            .flat_map(|counter| &mut counter.offsets)
-        {
+        for offset in self.kinds.values_mut().flat_map(|entry| &mut entry.offsets) {
             *offset = offset.saturating_add(distance);
         }
         self
@@ -81,27 +74,27 @@ impl<K: Ord + Copy> Tally<K> {
 
     /// Returns the number of faults of one kind.
     pub fn count(&self, kind: K) -> u64 {
-        self.counters.get(&kind).map_or(0, |counter| counter.count)
+        self.kinds.get(&kind).map_or(0, |entry| entry.count)
     }
 
     /// Returns the lowest offsets of one kind, sorted and without duplicates; at most [`MAX_OFFSETS`].
     pub fn offsets(&self, kind: K) -> &[u64] {
-        self.counters.get(&kind).map_or(&[], |counter| &counter.offsets)
+        self.kinds.get(&kind).map_or(&[], |entry| &entry.offsets)
     }
 
     /// Returns whether no fault was counted.
     pub fn is_empty(&self) -> bool {
-        self.counters.is_empty()
+        self.kinds.is_empty()
     }
 
     /// Returns the kinds that occurred, in the order of `K`.
     pub fn iter(&self) -> impl Iterator<Item = (K, FaultCount)> + '_ {
-        self.counters.iter().map(|(&kind, counter)| {
-            let entry = FaultCount {
-                count: counter.count,
-                first_offset: counter.offsets.first().copied().unwrap_or_default(),
+        self.kinds.iter().map(|(&kind, entry)| {
+            let count = FaultCount {
+                count: entry.count,
+                first_offset: entry.offsets.first().copied().unwrap_or_default(),
             };
-            (kind, entry)
+            (kind, count)
         })
     }
 }

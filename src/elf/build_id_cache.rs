@@ -69,12 +69,9 @@ impl BuildIdCache {
         let entry = enter(&enter(self.folder(folder)?, file_name)?, name.as_ref())?;
         let added = entry.add_file(OBJECT, &object);
         added.map_err(|cause| error(&entry.path().join(OBJECT), &cause))?;
-        let target: PathBuf = ["..", ".."]
-            .iter()
-            .map(OsStr::new)
-            .chain(components(path))
-            .collect();
-        let linked = links.create_symlink(rest, &target.join(&name));
+        let target: PathBuf = components(path).collect();
+        let target = Path::new("../..").join(target).join(&name);
+        let linked = links.create_symlink(rest, &target);
         linked.map_err(|cause| error(&link, &cause))?;
         Ok(if has_content(&link, &object) {
             Added::New

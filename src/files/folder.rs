@@ -89,11 +89,8 @@ impl SharedFolder {
 
     /// Creates a symbolic link, unless the name is taken.
     pub fn create_symlink(&self, name: &str, target: &Path) -> io::Result<()> {
-        Ok(ignore_existing(rustix::fs::symlinkat(
-            target,
-            &self.handle,
-            name,
-        ))?)
+        let created = rustix::fs::symlinkat(target, &self.handle, name);
+        Ok(ignore_existing(created)?)
     }
 }
 

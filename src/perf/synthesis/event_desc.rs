@@ -50,13 +50,8 @@ pub(super) fn write_event_name(out: &mut Vec<u8>, endian: ByteOrder, id: u64, na
     const NAME: u64 = 2;
     const FIXED: usize = HEADER_SIZE + 16;
     let name_size = padded(name.len(), 8);
-    record::write_header(
-        out,
-        endian,
-        record::EVENT_UPDATE,
-        0,
-        FIXED.saturating_add(name_size),
-    );
+    let size = FIXED.saturating_add(name_size);
+    record::write_header(out, endian, record::EVENT_UPDATE, 0, size);
     endian.write_u64(out, NAME);
     endian.write_u64(out, id);
     write_padded(out, name, name_size);

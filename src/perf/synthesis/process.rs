@@ -57,14 +57,8 @@ pub fn write_comm(out: &mut Vec<u8>, endian: ByteOrder, comm: &Comm<'_>, event: 
     let name = name.get(..Comm::MAX_SIZE).unwrap_or(name);
     let name_size = padded(name.len(), 8);
     let misc = if comm.is_exec { record::MISC_COMM_EXEC } else { 0 };
-    write_header(
-        out,
-        endian,
-        record::COMM,
-        misc,
-        FIXED.saturating_add(name_size),
-        event,
-    );
+    let size = FIXED.saturating_add(name_size);
+    write_header(out, endian, record::COMM, misc, size, event);
     endian.write_u32(out, comm.thread.pid.0);
     endian.write_u32(out, comm.thread.tid.0);
     write_padded(out, name, name_size);

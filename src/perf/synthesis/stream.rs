@@ -184,27 +184,27 @@ impl<'p, W: Write> Synthesis<'p, W> {
         self.sink
             .losses
             .add_many(Issue::ThreadNameCut, is_truncated.into(), self.sink.written);
-        self.write_record(comm.time, |out, endian, event| {
+        self.add_record(comm.time, |out, endian, event| {
             write_comm(out, endian, comm, event)
         })
     }
 
     /// Adds the start of a thread.
     pub fn fork(&mut self, start: &ThreadStart) -> io::Result<()> {
-        self.write_record(start.time, |out, endian, event| {
+        self.add_record(start.time, |out, endian, event| {
             write_fork(out, endian, start, event)
         })
     }
 
     /// Adds a mapping.
     pub fn map(&mut self, mapping: &Mapping<'_>) -> io::Result<()> {
-        self.write_record(mapping.time, |out, endian, event| {
+        self.add_record(mapping.time, |out, endian, event| {
             write_mmap2(out, endian, mapping, event)
         })
     }
 
     /// Adds a record other than a sample. It belongs to the first synthetic event.
-    fn write_record(
+    fn add_record(
         &mut self,
         time: Time,
         write: impl FnOnce(&mut Vec<u8>, ByteOrder, Event<'_>),
