@@ -40,8 +40,8 @@ use jitinject::code::selection::{Doubts, DumpState, Selector};
 use jitinject::code::timeline::{FunctionId, PlacedEvent, Timeline};
 use jitinject::debug_info::DebugInfo;
 use jitinject::elf::dwarf::{self, Buffers, Encoder, FunctionUnit, Sections, Settings};
-use jitinject::elf::eh_frame::{EhFrame, Entries, TableLayout, Tables};
-use jitinject::elf::object::{self, Content, PlacedTables};
+use jitinject::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
+use jitinject::elf::object::{self, ObjectContent, PlacedTables};
 use jitinject::machine::Machine;
 use jitinject::perf::Profile;
 use jitinject::perf::compression::{self, Compressor};
@@ -328,13 +328,15 @@ fn unwinding_of_function(bencher: Bencher<'_, '_>) {
 fn tables_of(view: &FunctionView<'_>) -> Tables {
     let code = view.range;
     let behind = Address(code.start.0 + code.size().next_multiple_of(8));
-    let entries = Entries::read(EhFrame {
+    let entries = FdeIndex::read(EhFrame {
         section: view.unwinding.unwrap().eh_frame,
         address: behind,
         endian: ByteOrder::Little,
         address_size: 8,
     });
-    let entries = entries.of(code).map(|entry| (entry, object::TEXT_OFFSET));
+    let entries = entries
+        .overlapping(code)
+        .map(|entry| (entry, object::TEXT_OFFSET));
     let layout = TableLayout {
         eh_frame: 0x1000,
         endian: ByteOrder::Little,
@@ -351,7 +353,7 @@ fn object_of_function(bencher: Bencher<'_, '_>) {
     let info = dump.sources(&view).info.unwrap();
     let mut buffers = Buffers::default();
     let (debug, tables) = (dwarf_of(&view, &info, &mut buffers), tables_of(&view));
-    let function = Content {
+    let function = ObjectContent {
         machine: machine(),
         functions: &[object::Function {
             name: view.name,

@@ -6,8 +6,8 @@
 use jitinject::debug_info::{DebugInfo, Row, SourceFile, SourceFunction};
 use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Settings, Version};
 use jitinject::elf::eh_frame::{TableLayout, Tables};
-use jitinject::elf::object::{self, Code, Content, Function, PlacedTables, TEXT_OFFSET};
-use jitinject::files::staged::write_whole;
+use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
+use jitinject::files::staged::write_atomically;
 use jitinject::machine::Machine;
 use jitinject::sparse::SparseBytes;
 
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         address_size: machine.address_size(),
     };
     let tables = Tables::build(std::iter::empty(), layout).ok_or("too far")?;
-    let content = Content {
+    let content = ObjectContent {
         machine,
         functions: &[function],
         address: 0x7f00_0000_1000,
@@ -79,6 +79,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut bytes = SparseBytes::default();
     object::encode(&content, &mut bytes);
-    write_whole(path.as_ref(), &bytes.to_vec())?;
+    write_atomically(path.as_ref(), &bytes.to_vec())?;
     Ok(())
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use jitinject::bytes::printable;
-use jitinject::files::MappedFile;
+use jitinject::files::InputFile;
 use jitinject::machine::Machine;
 use jitinject::runtime::Change;
 use jitinject::runtime::jitdump::Dump;
@@ -13,7 +13,7 @@ use jitinject::runtime::jitdump::Dump;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: read_jitdump JITDUMP")?;
     // Mapped, because dumps have hundreds of megabytes, little of which is read.
-    let file = MappedFile::open(Path::new(&path))?;
+    let file = InputFile::open(Path::new(&path))?;
     // The machine is a fallback: some runtimes do not write theirs.
     let dump = Dump::parse(&file, Machine::host())?;
     for event in dump.events() {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use jitinject::files::MappedFile;
+use jitinject::files::InputFile;
 use jitinject::files::staged::StagedFile;
 use jitinject::perf::Profile;
 use jitinject::perf::output::{Edits, Rewrite};
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut argument = || arguments.next().ok_or(usage);
     let (input, output, pid) = (argument()?, argument()?, Pid(argument()?.parse()?));
 
-    let file = MappedFile::open(Path::new(&input))?;
+    let file = InputFile::open(Path::new(&input))?;
     let profile = Profile::parse(&file)?;
     let mut edits = Edits::default();
     let mut data_end = 0;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // The attribute of the event defines the fields of a sample.
         let attr = profile
             .attrs
-            .of(&record, profile.endian)
+            .event_of(&record, profile.endian)
             .filter(|_| record.kind == record::SAMPLE);
         let sample = attr.map(|attr| Sample::parse(&record, attr, profile.endian));
         if sample.is_some_and(|sample| sample.pid != Some(pid)) {

@@ -9,7 +9,7 @@ use std::path::Path;
 use jitinject::bytes::printable;
 use jitinject::code::process::{ProcessEvent, Processes};
 use jitinject::code::timeline::{FunctionId, Lookup, PlacedEvent, Timeline};
-use jitinject::files::MappedFile;
+use jitinject::files::InputFile;
 use jitinject::machine::Machine;
 use jitinject::runtime::jitdump::Dump;
 use jitinject::units::{Address, Pid, Time};
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .next()
         .map_or(Ok(Time::LAST), |time| time.parse().map(Time))?;
 
-    let file = MappedFile::open(Path::new(&path))?;
+    let file = InputFile::open(Path::new(&path))?;
     let dump = Dump::parse(&file, Machine::host())?;
     // Without a profile's process events, assume one process that exists all the time.
     let pid = Pid(dump.header().pid);

@@ -21,44 +21,55 @@ impl ByteOrder {
         Self::Little
     };
 
+    /// Converts between little-endian bytes and this endianness.
+    #[inline]
+    fn swapped<const N: usize>(self, mut little: [u8; N]) -> [u8; N] {
+        if self == Self::Big {
+            little.reverse();
+        }
+        little
+    }
+
     /// Appends a 16-bit integer.
     pub fn write_u16(self, out: &mut Vec<u8>, value: u16) {
-        out.extend_from_slice(&match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        });
+        out.extend_from_slice(&self.swapped(value.to_le_bytes()));
     }
 
     /// Appends a 32-bit integer.
     pub fn write_u32(self, out: &mut Vec<u8>, value: u32) {
-        out.extend_from_slice(&match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        });
+        out.extend_from_slice(&self.swapped(value.to_le_bytes()));
     }
 
     /// Appends a 64-bit integer.
     pub fn write_u64(self, out: &mut Vec<u8>, value: u64) {
-        out.extend_from_slice(&match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        });
+        out.extend_from_slice(&self.swapped(value.to_le_bytes()));
     }
 
-    /// Overwrites the 32-bit integer at offset `at`. Does nothing if `bytes` is too short.
+    /// Overwrites the 16-bit integer at offset `at`. Does nothing if `bytes` is too short, here and below.
+    pub fn set_u16(self, bytes: &mut [u8], at: usize, value: u16) {
+        self.set(bytes, at, value.to_le_bytes());
+    }
+
+    /// Overwrites the 32-bit integer at offset `at`.
     pub fn set_u32(self, bytes: &mut [u8], at: usize, value: u32) {
-        if let Some(place) = bytes.get_mut(at..).and_then(|bytes| bytes.first_chunk_mut()) {
-            *place = match self {
-                Self::Little => value.to_le_bytes(),
-                Self::Big => value.to_be_bytes(),
-            };
+        self.set(bytes, at, value.to_le_bytes());
+    }
+
+    /// Overwrites the 64-bit integer at offset `at`.
+    pub fn set_u64(self, bytes: &mut [u8], at: usize, value: u64) {
+        self.set(bytes, at, value.to_le_bytes());
+    }
+
+    fn set<const N: usize>(self, bytes: &mut [u8], at: usize, little: [u8; N]) {
+        if let Some(field) = bytes.get_mut(at..).and_then(|bytes| bytes.first_chunk_mut()) {
+            *field = self.swapped(little);
         }
     }
 
     /// Sets the 32-bit length field at offset `at` to the number of bytes that follow the field.
     pub fn set_length(self, bytes: &mut [u8], at: usize) {
-        let behind = bytes.len().saturating_sub(at.saturating_add(4));
-        self.set_u32(bytes, at, behind as u32);
+        let length = bytes.len().saturating_sub(at.saturating_add(4));
+        self.set_u32(bytes, at, length as u32);
     }
 
     /// Returns the 32-bit integer at offset `at`; `None` if `bytes` is too short.
@@ -157,6 +168,11 @@ fn split_around(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
     Some((before, rest.get(1..)?))
 }
 
+/// Returns the bytes from offset `start` to offset `end`; `None` if `bytes` is too short.
+pub fn slice(bytes: &[u8], start: u64, end: u64) -> Option<&[u8]> {
+    bytes.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
+}
+
 /// Appends `bytes`, padded with NULs to `size` bytes.
 pub fn write_padded(out: &mut Vec<u8>, bytes: &[u8], size: usize) {
     out.extend_from_slice(bytes);
@@ -175,12 +191,12 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
 
 /// Converts a name from a file to a single line of text that is safe to print.
 ///
-/// Bytes that are not UTF-8 are replaced, and characters that [control a terminal](steers_terminal) are
+/// Bytes that are not UTF-8 are replaced, and characters that [control a terminal](is_terminal_control) are
 /// escaped.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for character in String::from_utf8_lossy(name).chars() {
-        if steers_terminal(character) {
+        if is_terminal_control(character) {
             text.extend(character.escape_unicode());
         } else {
             text.push(character);
@@ -194,7 +210,7 @@ pub fn printable(name: &[u8]) -> String {
 ///
 /// The joiners U+200C and U+200D are excluded, because words of some scripts, JavaScript identifiers and
 /// emoji contain them.
-pub fn steers_terminal(character: char) -> bool {
+pub fn is_terminal_control(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
@@ -218,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_both_orders_and_stops_at_the_end() {
+    fn reads_both_byte_orders_and_stops_at_the_end() {
         let bytes = [1, 2, 3, 4, 5, 6, 7, 8, b'a', 0, b'b'];
         let mut reader = Reader::new(&bytes, ByteOrder::Little);
         assert_eq!(reader.u16(), Some(0x0201));
@@ -233,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn printable_escapes_what_steers_a_terminal() {
+    fn printable_escapes_terminal_controls() {
         assert_eq!(printable(b"JS:*eat /a b.js:1:2"), "JS:*eat /a b.js:1:2");
         assert_eq!(printable(b"\x1b[31mred\n"), "\\u{1b}[31mred\\u{a}");
         assert_eq!(printable("grö\u{9f}e".as_bytes()), "grö\\u{9f}e");
@@ -256,11 +272,11 @@ mod tests {
     }
 
     #[test]
-    fn what_steers_is_never_what_rust_would_print() {
+    fn terminal_controls_are_characters_that_rust_escapes() {
         // The standard library uses Unicode's tables to escape characters that have no glyph.
         for steering in (0..=0x10_ffff)
             .filter_map(char::from_u32)
-            .filter(|&it| steers_terminal(it))
+            .filter(|&it| is_terminal_control(it))
         {
             let is_plain = steering.escape_debug().count() == 1;
             assert!(!is_plain, "{:x}", u32::from(steering));

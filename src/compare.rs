@@ -16,14 +16,14 @@ pub const FORMAT: u32 = 1;
 
 /// Fields read from a summary.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
-pub struct Figures {
+pub struct ParsedSummary {
     format: u32,
     input: String,
     samples: SampleSummary,
     sampled_functions: Option<Vec<SampledFunction>>,
 }
 
-impl Figures {
+impl ParsedSummary {
     /// Reads a summary in JSON.
     pub fn parse(json: &[u8]) -> Result<Self, Diagnostic> {
         /// Field of all format versions.
@@ -56,9 +56,9 @@ pub struct Comparison {
     /// Format version, [`FORMAT`].
     pub format: u32,
     /// Figures of the first summary.
-    pub before: Side,
+    pub before: ProfileTotals,
     /// Figures of the second summary.
-    pub after: Side,
+    pub after: ProfileTotals,
     /// Changes of compilers, the largest first.
     pub tiers: Vec<Change>,
     /// Changes of functions, the largest first.
@@ -67,7 +67,7 @@ pub struct Comparison {
 
 /// Figures of one summary.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Side {
+pub struct ProfileTotals {
     /// Name of the profile.
     pub input: String,
     /// Number of all samples.
@@ -102,21 +102,21 @@ pub struct Change {
 }
 
 /// Compares two summaries.
-pub fn compare(before: &Figures, after: &Figures) -> Comparison {
+pub fn compare(before: &ParsedSummary, after: &ParsedSummary) -> Comparison {
     let mut functions = BTreeMap::new();
     let mut tiers = BTreeMap::new();
-    for (place, figures) in [before, after].into_iter().enumerate() {
+    for (side, figures) in [before, after].into_iter().enumerate() {
         for function in figures.functions() {
             let key = (&function.name[..], function.tier.as_deref());
-            add(&mut functions, key, place, function.samples);
-            add(&mut tiers, (function.tier_name(), None), place, function.samples);
+            add(&mut functions, key, side, function.samples);
+            add(&mut tiers, (function.tier_name(), None), side, function.samples);
         }
     }
     let totals = [before.samples.total, after.samples.total];
     Comparison {
         format: FORMAT,
-        before: Side::of(before),
-        after: Side::of(after),
+        before: ProfileTotals::of(before),
+        after: ProfileTotals::of(after),
         tiers: changes(tiers, totals),
         functions: changes(functions, totals),
     }
@@ -125,8 +125,8 @@ pub fn compare(before: &Figures, after: &Figures) -> Comparison {
 /// Name of a function and its compiler, or name of a compiler and `None`.
 type Key<'a> = (&'a str, Option<&'a str>);
 
-fn add<'a>(counts: &mut BTreeMap<Key<'a>, [u64; 2]>, key: Key<'a>, place: usize, samples: u64) {
-    if let Some(count) = counts.entry(key).or_default().get_mut(place) {
+fn add<'a>(counts: &mut BTreeMap<Key<'a>, [u64; 2]>, key: Key<'a>, side: usize, samples: u64) {
+    if let Some(count) = counts.entry(key).or_default().get_mut(side) {
         *count = count.saturating_add(samples);
     }
 }
@@ -166,8 +166,8 @@ fn is_significant(counts: [u64; 2], totals: [u64; 2]) -> bool {
     difference * difference > 9.0 * variance
 }
 
-impl Side {
-    fn of(figures: &Figures) -> Self {
+impl ProfileTotals {
+    fn of(figures: &ParsedSummary) -> Self {
         let samples = &figures.samples;
         Self {
             input: figures.input.clone(),
@@ -206,11 +206,11 @@ impl Change {
 }
 
 impl Comparison {
-    /// Returns the text for a terminal, with changes of at least `least` percentage points.
-    pub fn text(&self, least: f64) -> String {
+    /// Returns the text for a terminal, with changes of at least `threshold` percentage points.
+    pub fn text(&self, threshold: f64) -> String {
         let mut text = format!("before  {}\nafter   {}\n", self.before.text(), self.after.text());
         for (what, changes) in [("tier", &self.tiers), ("function", &self.functions)] {
-            let shown = changes.iter().filter(|change| change.points().abs() >= least);
+            let shown = changes.iter().filter(|change| change.points().abs() >= threshold);
             let lines: Vec<String> = shown.map(Change::text).collect();
             if !lines.is_empty() {
                 let _ = writeln!(
@@ -223,7 +223,7 @@ impl Comparison {
             let hidden = changes.len() - lines.len();
             if hidden > 0 {
                 let hidden = summary::count(hidden as u64, what);
-                let _ = writeln!(text, "\n{hidden} changed by less than {least}");
+                let _ = writeln!(text, "\n{hidden} changed by less than {threshold}");
             }
         }
         text.push_str("\nPercent of all samples. * is more than chance makes of so many samples (three standard deviations).\n");
@@ -249,7 +249,10 @@ mod tests {
     }
 
     fn compared(before: &[u8], after: &[u8]) -> Comparison {
-        compare(&Figures::parse(before).unwrap(), &Figures::parse(after).unwrap())
+        compare(
+            &ParsedSummary::parse(before).unwrap(),
+            &ParsedSummary::parse(after).unwrap(),
+        )
     }
 
     #[test]
@@ -318,7 +321,7 @@ mod tests {
 
     #[test]
     fn files_other_than_summaries_are_refused() {
-        let issue = |json: &[u8]| Figures::parse(json).unwrap_err().issue;
+        let issue = |json: &[u8]| ParsedSummary::parse(json).unwrap_err().issue;
         assert_eq!(issue(b"{}"), Issue::NotASummary);
         assert_eq!(issue(b"\x7fELF"), Issue::NotASummary);
         assert_eq!(issue(br#"{"format": 99}"#), Issue::SummaryFormat);

@@ -93,7 +93,7 @@ impl<'a> From<&'a [u8]> for SourceFile<'a> {
     }
 }
 
-/// Counts of what was dropped to make debug information consistent.
+/// Counts of items dropped to make debug information consistent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
     /// Rows outside the function.
@@ -121,33 +121,31 @@ impl DebugInfo<'_> {
     /// Returns the call chain of the code at an offset: the innermost inlined call first, the function itself
     /// last. The debug information must be [normalised](Self::normalise).
     pub fn frames_at(&self, offset: u32) -> Vec<Frame> {
-        let holds = |call: &&InlinedCall| call.ranges.iter().any(|range| range.contains(&offset));
-        let calls: Vec<&InlinedCall> = self.calls.iter().filter(holds).collect();
+        let contains = |call: &&InlinedCall| call.ranges.iter().any(|range| range.contains(&offset));
+        let mut frames = Vec::new();
+        let mut function = 0;
+        for call in self.calls.iter().filter(contains) {
+            frames.push(Frame {
+                function,
+                file: self
+                    .functions
+                    .get(function as usize)
+                    .and_then(|caller| caller.file),
+                line: call.line,
+                column: call.column,
+            });
+            function = call.function;
+        }
         let rows = self.rows.partition_point(|row| row.offset <= offset);
         let row = self.rows.get(..rows).and_then(<[Row]>::last);
-        let mut place = row.map_or((None, 0, 0), |row| (row.file, row.line, row.column));
-        let mut frames = Vec::new();
-        for (depth, call) in calls.iter().enumerate().rev() {
-            let (file, line, column) = place;
-            frames.push(Frame {
-                function: call.function,
-                file,
-                line,
-                column,
-            });
-            let outer = depth.checked_sub(1).and_then(|outer| calls.get(outer));
-            let caller = self
-                .functions
-                .get(outer.map_or(0, |outer| outer.function as usize));
-            place = (caller.and_then(|caller| caller.file), call.line, call.column);
-        }
-        let (file, line, column) = place;
+        let (file, line, column) = row.map_or((None, 0, 0), |row| (row.file, row.line, row.column));
         frames.push(Frame {
-            function: 0,
+            function,
             file,
             line,
             column,
         });
+        frames.reverse();
         frames
     }
 
@@ -225,11 +223,11 @@ impl DebugInfo<'_> {
             is_same
         });
         self.rows.dedup_by(|row, kept| {
-            let says_the_same = Row {
+            let with_same_offset = Row {
                 offset: row.offset,
                 ..*kept
             };
-            says_the_same == *row
+            with_same_offset == *row
         });
         dropped as u64
     }
@@ -239,13 +237,13 @@ impl DebugInfo<'_> {
             return 0;
         }
         let functions = self.functions.len();
-        let given: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
-        let mut ranges_left = given.saturating_mul(2).saturating_add(MAX_RANGES);
-        let mut open = vec![Open::new(0)];
+        let range_count: usize = self.calls.iter().map(|call| call.ranges.len()).sum();
+        let mut ranges_left = range_count.saturating_mul(2).saturating_add(MAX_RANGES);
+        let mut open = vec![OpenCall::new(0)];
         if let Some(function) = open.first_mut() {
             function.free = Some(free_ranges(std::slice::from_ref(&(0..size))));
         }
-        let mut wanted = Vec::new();
+        let mut claimed = Vec::new();
         let mut kept = 0;
         for at in 0..self.calls.len() {
             let (before, rest) = self.calls.split_at_mut(at);
@@ -255,16 +253,16 @@ impl DebugInfo<'_> {
             let is_sound =
                 depth < open.len() && call.depth < MAX_DEPTH && (call.function as usize) < functions;
             open.truncate(depth.saturating_add(1));
-            wanted.clear();
-            wanted.append(&mut call.ranges);
+            claimed.clear();
+            claimed.append(&mut call.ranges);
             if let Some(caller) = open.last_mut().filter(|_| is_sound) {
-                take(caller.free(before), &wanted, &mut call.ranges);
+                take_free(caller.free(before), &claimed, &mut call.ranges);
             }
             if !call.ranges.is_empty()
                 && let Some(left) = ranges_left.checked_sub(call.ranges.len())
             {
                 ranges_left = left;
-                open.push(Open::new(kept));
+                open.push(OpenCall::new(kept));
                 self.calls.swap(kept, at);
                 kept = kept.saturating_add(1);
             }
@@ -276,14 +274,14 @@ impl DebugInfo<'_> {
 }
 
 /// A call, or the function itself, while the calls inside it are processed.
-struct Open {
+struct OpenCall {
     /// Index of the call.
     call: usize,
     /// Code that no inner call has taken yet; computed for the first inner call.
     free: Option<RangeMap<()>>,
 }
 
-impl Open {
+impl OpenCall {
     fn new(call: usize) -> Self {
         Self { call, free: None }
     }
@@ -310,11 +308,11 @@ fn free_ranges(ranges: &[Range<u32>]) -> RangeMap<()> {
     free
 }
 
-/// Removes the free parts of `wanted` from the map; appends them to `taken`, sorted and merged.
-fn take(free: &mut RangeMap<()>, wanted: &[Range<u32>], taken: &mut Vec<Range<u32>>) {
-    for wanted in wanted.iter().filter_map(address_range) {
+/// Removes the free parts of `claimed` from the map; appends them to `taken`, sorted and merged.
+fn take_free(free: &mut RangeMap<()>, claimed: &[Range<u32>], taken: &mut Vec<Range<u32>>) {
+    for range in claimed.iter().filter_map(address_range) {
         // The offsets were 32-bit integers before.
-        free.remove(wanted, |piece, ()| {
+        free.remove(range, |piece, ()| {
             taken.push(piece.start.0 as u32..piece.end.0 as u32)
         });
     }
@@ -355,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_sorted_and_the_last_of_an_offset_holds() {
+    fn rows_are_sorted_and_the_last_one_at_an_offset_wins() {
         let mut info = DebugInfo {
             files: vec![SourceFile::default()],
             rows: vec![
@@ -373,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_lie_in_their_callers_and_beside_each_other() {
+    fn inlined_calls_are_within_their_callers_and_do_not_overlap() {
         let mut info = DebugInfo {
             calls: vec![
                 call(0, &[10..20, 30..40]),
@@ -418,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frames_at_an_offset_are_those_of_the_calls_around_it() {
+    fn frames_at_an_offset_are_the_enclosing_inlined_calls() {
         let function = |file, line| SourceFunction {
             file: Some(file),
             line,

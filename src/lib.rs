@@ -60,7 +60,7 @@
 //! # for value in [0x1000, 0x1000, code.len() as u64, 0] { long(&mut file, value) } // vma, address, size, index
 //! # file.extend_from_slice(name);
 //! # file.extend_from_slice(&code);
-//! // `file` holds the bytes of a jitdump; `files::MappedFile::open` reads one.
+//! // `file` holds the bytes of a jitdump; `files::InputFile::open` reads one.
 //! let dump = Dump::parse(&file, Machine::host())?;
 //! for event in dump.events() {
 //!     let function = dump.function(event.function).expect("an event is about a function");

@@ -8,7 +8,7 @@ use crate::bytes::ByteOrder;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine {
     /// ELF machine ID (`e_machine`).
-    pub number: elf::Machine,
+    pub id: elf::Machine,
     /// Whether addresses have 64 bits.
     pub is_64: bool,
     /// Endianness.
@@ -44,14 +44,10 @@ const END_OF_32_BITS: u64 = 1 << 32;
 
 impl Machine {
     /// Creates a machine from an ELF machine ID. If the ID leaves the class open, the machine is 64-bit.
-    pub fn new(number: u32, endian: ByteOrder) -> Self {
-        let number = elf::Machine(u16::try_from(number).unwrap_or(0));
-        let is_64 = class(number).unwrap_or(true);
-        Self {
-            number,
-            is_64,
-            endian,
-        }
+    pub fn new(id: u32, endian: ByteOrder) -> Self {
+        let id = elf::Machine(u16::try_from(id).unwrap_or(0));
+        let is_64 = is_64_bit(id).unwrap_or(true);
+        Self { id, is_64, endian }
     }
 
     /// Returns the machine of a file written by a runtime, which has only the ELF machine ID and the
@@ -67,20 +63,20 @@ impl Machine {
     /// As a consequence, 32-bit code on a 64-bit MIPS kernel is treated as 64-bit code, whose instruction set
     /// includes the 32-bit one. x32 and N32 share the machine IDs of the 64-bit ABIs and are not
     /// distinguished from them.
-    pub fn of_file(number: u32, endian: ByteOrder, recorded: Self, code_end: u64) -> Self {
-        let declared = Self::new(number, endian);
-        let number = match declared.number {
-            elf::EM_NONE => recorded.number,
-            number => number,
+    pub fn of_file(id: u32, endian: ByteOrder, recorded: Self, code_end: u64) -> Self {
+        let declared = Self::new(id, endian);
+        let id = match declared.id {
+            elf::EM_NONE => recorded.id,
+            id => id,
         };
-        let by_evidence = || match number {
+        let is_64_by_evidence = || match id {
             _ if code_end > END_OF_32_BITS => true,
-            _ if number == recorded.number => recorded.is_64,
-            _ => !matches!(number, elf::EM_MIPS | elf::EM_RISCV),
+            _ if id == recorded.id => recorded.is_64,
+            _ => !matches!(id, elf::EM_MIPS | elf::EM_RISCV),
         };
         Self {
-            number,
-            is_64: class(number).unwrap_or_else(by_evidence),
+            id,
+            is_64: is_64_bit(id).unwrap_or_else(is_64_by_evidence),
             endian,
         }
     }
@@ -90,19 +86,15 @@ impl Machine {
         // armv7l, armv8b and many more
         let name = if name.starts_with(b"arm") { b"arm" } else { name };
         let is_named = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
-        let &(number, is_64, _) = MACHINES.iter().find(|(_, _, names)| is_named(names))?;
-        Some(Self {
-            number,
-            is_64,
-            endian,
-        })
+        let &(id, is_64, _) = MACHINES.iter().find(|(_, _, names)| is_named(names))?;
+        Some(Self { id, is_64, endian })
     }
 
     /// Returns the machine that a profile was recorded on. If its architecture is missing or unknown, returns
     /// the host.
     pub fn of_profile(architecture: Option<&[u8]>, endian: ByteOrder) -> Self {
-        let noted = architecture.and_then(|name| Self::of_architecture(name, endian));
-        noted.unwrap_or_else(Self::host)
+        let recorded = architecture.and_then(|name| Self::of_architecture(name, endian));
+        recorded.unwrap_or_else(Self::host)
     }
 
     /// Returns the machine that this program runs on.
@@ -122,7 +114,7 @@ impl Machine {
     /// use.
     pub fn flags(&self) -> elf::FileFlags {
         let none = elf::FileFlags(0);
-        match (self.number, self.endian) {
+        match (self.id, self.endian) {
             (elf::EM_ARM, ByteOrder::Little) => elf::EF_ARM_EABI_VER5,
             // Since ARMv6, only data is big-endian; instructions are not.
             (elf::EM_ARM, ByteOrder::Big) => elf::EF_ARM_EABI_VER5 | elf::EF_ARM_BE8,
@@ -141,8 +133,8 @@ impl Machine {
 
 /// Returns whether a machine ID implies 64-bit addresses; `None` if it leaves that open. Unknown machines are
 /// 64-bit.
-fn class(number: elf::Machine) -> Option<bool> {
-    let mut classes = MACHINES.iter().filter(|row| row.0 == number).map(|row| row.1);
+fn is_64_bit(id: elf::Machine) -> Option<bool> {
+    let mut classes = MACHINES.iter().filter(|row| row.0 == id).map(|row| row.1);
     let first = classes.next().unwrap_or(true);
     classes.all(|other| other == first).then_some(first)
 }
@@ -158,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_both_classes_takes_its_class_from_addresses_and_the_profile() {
+    fn the_class_of_an_ambiguous_machine_id_depends_on_addresses_and_the_profile() {
         let (low, high) = (0x7000_0000, 0x7f_0000_0000);
-        for (number, profile, code_end, is_64) in [
+        for (id, profile, code_end, is_64) in [
             (62, "x86_64", low, true),
             (3, "x86_64", low, false),
             (8, "x86_64", low, false),
@@ -183,13 +175,13 @@ mod tests {
             // unknown machine ID
             (54321, "i686", low, true),
         ] {
-            let machine = Machine::of_file(number, ORDER, recorded(profile), code_end);
-            assert_eq!(machine.is_64, is_64, "{number}, {profile}, {code_end:#x}");
-            let expected = match number {
-                0 => recorded(profile).number.0.into(),
-                number => number,
+            let machine = Machine::of_file(id, ORDER, recorded(profile), code_end);
+            assert_eq!(machine.is_64, is_64, "{id}, {profile}, {code_end:#x}");
+            let expected = match id {
+                0 => recorded(profile).id.0.into(),
+                id => id,
             };
-            assert_eq!(u32::from(machine.number.0), expected);
+            assert_eq!(u32::from(machine.id.0), expected);
         }
     }
 
@@ -197,6 +189,6 @@ mod tests {
     fn this_machine_is_known() {
         let host = Machine::host();
         assert_eq!(host.is_64, cfg!(target_pointer_width = "64"));
-        assert_eq!(host.number == elf::EM_X86_64, cfg!(target_arch = "x86_64"));
+        assert_eq!(host.id == elf::EM_X86_64, cfg!(target_arch = "x86_64"));
     }
 }

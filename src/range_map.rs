@@ -22,10 +22,10 @@ impl<V> Default for RangeMap<V> {
 }
 
 impl<V: Copy> RangeMap<V> {
-    /// Inserts a value for a range. Values that are replaced are passed to `gone`, each with the range that
+    /// Inserts a value for a range. Values that are replaced are passed to `on_removed`, each with the range that
     /// it lost.
-    pub fn insert(&mut self, range: AddressRange, value: V, gone: impl FnMut(AddressRange, V)) {
-        self.remove(range, gone);
+    pub fn insert(&mut self, range: AddressRange, value: V, on_removed: impl FnMut(AddressRange, V)) {
+        self.remove(range, on_removed);
         self.pieces.insert(range.start, (range.end, value));
     }
 
@@ -40,9 +40,12 @@ impl<V: Copy> RangeMap<V> {
         (address < end).then_some(value)
     }
 
-    /// Removes the values in a range and passes them to `gone`, each with the range that it lost.
-    pub fn remove(&mut self, range: AddressRange, mut gone: impl FnMut(AddressRange, V)) {
-        while let Some((piece, value)) = self.last_overlapping(range) {
+    /// Removes the values in a range and passes them to `on_removed`, each with the range that it lost.
+    pub fn remove(&mut self, range: AddressRange, mut on_removed: impl FnMut(AddressRange, V)) {
+        while let Some((&start, &(end, value))) = self.pieces.range(..range.end).next_back()
+            && end > range.start
+        {
+            let piece = AddressRange { start, end };
             self.pieces.remove(&piece.start);
             if piece.end > range.end {
                 self.pieces.insert(range.end, (piece.end, value));
@@ -51,14 +54,9 @@ impl<V: Copy> RangeMap<V> {
                 self.pieces.insert(piece.start, (range.start, value));
             }
             if let Some(removed) = piece.intersection(range) {
-                gone(removed, value);
+                on_removed(removed, value);
             }
         }
-    }
-
-    fn last_overlapping(&self, range: AddressRange) -> Option<(AddressRange, V)> {
-        let (&start, &(end, value)) = self.pieces.range(..range.end).next_back()?;
-        (end > range.start).then_some((AddressRange { start, end }, value))
     }
 
     /// Iterates over the pieces that overlap a range, clipped to it, from the highest address down.
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_last_holds_and_what_goes_is_told() {
+    fn later_values_win_and_removed_ones_are_reported() {
         let mut map = RangeMap::default();
         let mut gone = Vec::new();
         map.insert(range(0, 100), 'a', |_, _| unreachable!());

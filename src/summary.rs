@@ -363,8 +363,8 @@ impl Unnamed {
 }
 
 /// Formats a number and a noun with a regular plural.
-pub fn count(number: u64, what: &str) -> String {
-    count_of(number, what, &format!("{what}s"))
+pub fn count(number: u64, noun: &str) -> String {
+    count_of(number, noun, &format!("{noun}s"))
 }
 
 /// Formats a number and a noun.

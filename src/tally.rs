@@ -7,24 +7,24 @@
 use std::collections::BTreeMap;
 
 /// Maximum number of offsets kept for each kind.
-pub const MAX_PLACES: usize = 5;
+pub const MAX_OFFSETS: usize = 5;
 
 /// The number of faults of each kind, with the lowest offsets.
 #[derive(Clone, Debug)]
 pub struct Tally<K> {
-    met: BTreeMap<K, Met>,
+    kinds: BTreeMap<K, Counter>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Met {
+struct Counter {
     count: u64,
-    /// The lowest offsets, sorted, at most [`MAX_PLACES`].
-    places: Vec<u64>,
+    /// The lowest offsets, sorted, at most [`MAX_OFFSETS`].
+    offsets: Vec<u64>,
 }
 
 /// An entry of a [`Tally`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct FaultCount {
     /// Number of faults of this kind.
     pub count: u64,
     /// Lowest file offset of such a fault, in bytes.
@@ -33,7 +33,9 @@ pub struct Seen {
 
 impl<K> Default for Tally<K> {
     fn default() -> Self {
-        Self { met: BTreeMap::new() }
+        Self {
+            kinds: BTreeMap::new(),
+        }
     }
 }
 
@@ -48,23 +50,23 @@ impl<K: Ord + Copy> Tally<K> {
         if count == 0 {
             return;
         }
-        let met = self.met.entry(kind).or_default();
-        met.count = met.count.saturating_add(count);
-        met.keep(offset);
+        let entry = self.kinds.entry(kind).or_default();
+        entry.count = entry.count.saturating_add(count);
+        entry.add_offset(offset);
     }
 
     /// Adds the counts and offsets of another tally.
     pub fn merge(&mut self, other: &Self) {
-        for (&kind, others) in &other.met {
-            let met = self.met.entry(kind).or_default();
-            met.count = met.count.saturating_add(others.count);
-            others.places.iter().for_each(|&offset| met.keep(offset));
+        for (&kind, others) in &other.kinds {
+            let entry = self.kinds.entry(kind).or_default();
+            entry.count = entry.count.saturating_add(others.count);
+            others.offsets.iter().for_each(|&offset| entry.add_offset(offset));
         }
     }
 
     /// Returns the tally with `distance` bytes added to every offset.
     pub fn offset_by(mut self, distance: u64) -> Self {
-        for offset in self.met.values_mut().flat_map(|met| &mut met.places) {
+        for offset in self.kinds.values_mut().flat_map(|entry| &mut entry.offsets) {
             *offset = offset.saturating_add(distance);
         }
         self
@@ -72,37 +74,37 @@ impl<K: Ord + Copy> Tally<K> {
 
     /// Returns the number of faults of one kind.
     pub fn count(&self, kind: K) -> u64 {
-        self.met.get(&kind).map_or(0, |met| met.count)
+        self.kinds.get(&kind).map_or(0, |entry| entry.count)
     }
 
-    /// Returns the lowest offsets of one kind, sorted and without duplicates; at most [`MAX_PLACES`].
-    pub fn places(&self, kind: K) -> &[u64] {
-        self.met.get(&kind).map_or(&[], |met| &met.places)
+    /// Returns the lowest offsets of one kind, sorted and without duplicates; at most [`MAX_OFFSETS`].
+    pub fn offsets(&self, kind: K) -> &[u64] {
+        self.kinds.get(&kind).map_or(&[], |entry| &entry.offsets)
     }
 
     /// Returns whether no fault was counted.
     pub fn is_empty(&self) -> bool {
-        self.met.is_empty()
+        self.kinds.is_empty()
     }
 
     /// Returns the kinds that occurred, in the order of `K`.
-    pub fn iter(&self) -> impl Iterator<Item = (K, Seen)> + '_ {
-        self.met.iter().map(|(&kind, met)| {
-            let seen = Seen {
-                count: met.count,
-                first_offset: met.places.first().copied().unwrap_or_default(),
+    pub fn iter(&self) -> impl Iterator<Item = (K, FaultCount)> + '_ {
+        self.kinds.iter().map(|(&kind, entry)| {
+            let count = FaultCount {
+                count: entry.count,
+                first_offset: entry.offsets.first().copied().unwrap_or_default(),
             };
-            (kind, seen)
+            (kind, count)
         })
     }
 }
 
-impl Met {
-    fn keep(&mut self, offset: u64) {
-        let at = self.places.partition_point(|&before| before < offset);
-        if at < MAX_PLACES && self.places.get(at) != Some(&offset) {
-            self.places.insert(at, offset);
-            self.places.truncate(MAX_PLACES);
+impl Counter {
+    fn add_offset(&mut self, offset: u64) {
+        let at = self.offsets.partition_point(|&before| before < offset);
+        if at < MAX_OFFSETS && self.offsets.get(at) != Some(&offset) {
+            self.offsets.insert(at, offset);
+            self.offsets.truncate(MAX_OFFSETS);
         }
     }
 }
@@ -112,19 +114,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_places_are_kept_each_once() {
+    fn the_lowest_offsets_are_kept_without_duplicates() {
         let mut tally = Tally::default();
         for offset in [90, 10, 20, 10, 70, 30, 80, 40] {
             tally.add('a', offset);
         }
         assert_eq!(tally.count('a'), 8);
-        assert_eq!(tally.places('a'), [10, 20, 30, 40, 70]);
-        assert!(tally.places('b').is_empty());
+        assert_eq!(tally.offsets('a'), [10, 20, 30, 40, 70]);
+        assert!(tally.offsets('b').is_empty());
         let mut other = Tally::default();
         other.add('a', 5);
         other.add('a', 75);
         tally.merge(&other);
         assert_eq!(tally.count('a'), 10);
-        assert_eq!(tally.offset_by(100).places('a'), [105, 110, 120, 130, 140]);
+        assert_eq!(tally.offset_by(100).offsets('a'), [105, 110, 120, 130, 140]);
     }
 }

@@ -13,11 +13,11 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Stack size of a thread in bytes.
-const STACK: usize = 2 << 20;
+const STACK_SIZE: usize = 2 << 20;
 
 /// Memory in bytes that a thread needs to start: its stack, and what it allocates before its code runs.
 /// Rust's library panics if it cannot allocate the stack of its signal handler.
-const ROOM: usize = STACK + (1 << 20);
+const THREAD_MEMORY: usize = STACK_SIZE + (1 << 20);
 
 static POOL: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
 
@@ -32,8 +32,8 @@ pub fn start() -> Result<(), &'static str> {
 
 fn pool() -> io::Result<ThreadPool> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    make_sure_of_room(processors)?;
-    let pool = ThreadPoolBuilder::new().stack_size(STACK).build();
+    check_memory(processors)?;
+    let pool = ThreadPoolBuilder::new().stack_size(STACK_SIZE).build();
     let pool = pool.map_err(io::Error::other)?;
     // Returns when all threads have started.
     pool.broadcast(|_| ());
@@ -42,9 +42,11 @@ fn pool() -> io::Result<ThreadPool> {
 
 /// Starts a separate thread. Fails if it cannot be started.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    make_sure_of_room(1)?;
+    check_memory(1)?;
     let (started, has_started) = mpsc::channel::<()>();
-    let builder = thread::Builder::new().name(name.to_owned()).stack_size(STACK);
+    let builder = thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(STACK_SIZE);
     builder.spawn(move || {
         drop(started);
         work();
@@ -54,8 +56,8 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()>
     Ok(())
 }
 
-fn make_sure_of_room(threads: usize) -> io::Result<()> {
-    MmapMut::map_anon(ROOM.saturating_mul(threads)).map(drop)
+fn check_memory(threads: usize) -> io::Result<()> {
+    MmapMut::map_anon(THREAD_MEMORY.saturating_mul(threads)).map(drop)
 }
 
 /// Where parallel work runs.
@@ -63,7 +65,7 @@ enum Workers {
     /// In the current rayon pool, a caller's or this one, because this is one of its threads.
     Current,
     /// In this pool.
-    Own(&'static ThreadPool),
+    Pool(&'static ThreadPool),
     /// In this thread only.
     None,
 }
@@ -76,7 +78,7 @@ impl Workers {
         // The reason was returned by the first call.
         let _ = start();
         match POOL.get() {
-            Some(Ok(pool)) => Self::Own(pool),
+            Some(Ok(pool)) => Self::Pool(pool),
             _ => Self::None,
         }
     }
@@ -87,7 +89,7 @@ impl Workers {
 pub fn count() -> usize {
     match Workers::get() {
         Workers::Current => rayon::current_num_threads(),
-        Workers::Own(pool) => pool.current_num_threads(),
+        Workers::Pool(pool) => pool.current_num_threads(),
         Workers::None => 1,
     }
 }
@@ -104,10 +106,10 @@ pub fn map_with<T: Sync, S, R: Send>(
     make: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, &T) -> R + Sync,
 ) -> Vec<R> {
-    let share = || items.par_iter().map_init(&make, &work).collect();
+    let in_parallel = || items.par_iter().map_init(&make, &work).collect();
     match Workers::get() {
-        Workers::Current => share(),
-        Workers::Own(pool) => pool.install(share),
+        Workers::Current => in_parallel(),
+        Workers::Pool(pool) => pool.install(in_parallel),
         Workers::None => {
             let mut value = make();
             items.iter().map(|item| work(&mut value, item)).collect()
@@ -120,7 +122,7 @@ pub fn map_with<T: Sync, S, R: Send>(
 pub fn map_mut<T: Send, R: Send>(items: &mut [T], work: impl Fn(&mut T) -> R + Sync) -> Vec<R> {
     match Workers::get() {
         Workers::Current => items.par_iter_mut().map(&work).collect(),
-        Workers::Own(pool) => pool.install(|| items.par_iter_mut().map(&work).collect()),
+        Workers::Pool(pool) => pool.install(|| items.par_iter_mut().map(&work).collect()),
         Workers::None => items.iter_mut().map(work).collect(),
     }
 }
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_runs_once_it_was_started() {
+    fn a_spawned_thread_runs() {
         let (sender, receiver) = mpsc::channel();
         spawn("test", move || {
             sender.send(thread::current().name().map(str::to_owned)).unwrap()
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_without_room_are_an_error() {
-        assert!(make_sure_of_room(usize::MAX / 2).is_err());
+    fn threads_without_memory_are_an_error() {
+        assert!(check_memory(usize::MAX / 2).is_err());
     }
 }

@@ -325,7 +325,7 @@ fn order_choice(endian: ByteOrder) -> u8 {
 /// Returns the targets' index of a machine.
 fn machine_choice(machine: Machine) -> u8 {
     (0..8)
-        .find(|&at| jitinject_fuzz::choices::Choices::new(&[at, 0]).machine().number == machine.number)
+        .find(|&at| jitinject_fuzz::choices::Choices::new(&[at, 0]).machine().id == machine.id)
         .unwrap_or(0)
 }
 

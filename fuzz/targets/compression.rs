@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
     let mut plain = Vec::new();
     compression::expand(Records::new(packed, 0, endian), endian, &mut plain).unwrap();
     let whole = Records::new(&plain, 0, endian)
-        .map(|record| record.len())
+        .map(|record| record.size())
         .sum::<u64>();
     let plain = &plain[..whole as usize];
     if plain.len() > LARGE {

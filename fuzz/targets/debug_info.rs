@@ -33,7 +33,7 @@ fuzz_target!(|input: &[u8]| {
     let machine = choices.machine();
     let code = vec![0x90; 1 + usize::from(choices.u16() % 0x1000)];
     let content = choices.rest();
-    let mut writer = DumpWriter::new(machine.endian, machine.number.0.into(), 1);
+    let mut writer = DumpWriter::new(machine.endian, machine.id.0.into(), 1);
     writer.record(kind, 1, &with_address(content, machine.endian));
     writer.load(1, ADDRESS, 0, name, &code);
     let dump = Dump::parse(&writer.bytes, machine).unwrap();

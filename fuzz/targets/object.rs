@@ -3,7 +3,7 @@
 #![no_main]
 
 use jitinject::elf::eh_frame::{TableLayout, Tables};
-use jitinject::elf::object::{self, Code, Content, Function, PlacedTables};
+use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
 use jitinject::sparse::SparseBytes;
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::read_back;
@@ -31,12 +31,12 @@ fuzz_target!(|input: &[u8]| {
     };
     let tables = Tables::build(std::iter::empty(), layout).unwrap();
     let debug = [(".debug_info", info), (".debug_line", line)];
-    let content = Content {
+    let content = ObjectContent {
         machine,
         functions: &[Function {
             name,
             code,
-            address: code.start(has_lead_in),
+            address: code.text_address(has_lead_in),
         }],
         address,
         time,
@@ -54,7 +54,7 @@ fuzz_target!(|input: &[u8]| {
     let bytes = bytes.to_vec();
     let found = read_back::object(&bytes);
     assert_eq!(found.build_id, encoded.build_id.0);
-    assert_eq!(found.place, (code.start(has_lead_in), code.size()));
+    assert_eq!(found.place, (code.text_address(has_lead_in), code.size()));
     if let Code::Known(code) = code {
         assert_eq!(found.text, code);
     }

@@ -9,8 +9,8 @@ use jitinject::code::profile_index::ProfileIndex;
 use jitinject::diagnostics::Issue;
 use jitinject::perf::event::{self, Fork, Mmap};
 use jitinject::perf::output::{Edits, Rewrite};
-use jitinject::perf::record::{self, Record};
 use jitinject::perf::record::resync;
+use jitinject::perf::record::{self, Record};
 use jitinject::perf::sample::Sample;
 use jitinject::perf::synthesis::{self, Definition, Measure, Synthesis, Thread};
 use jitinject::perf::{Container, Profile};
@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
     let mut repaired = Vec::new();
     let mut profile_index = ProfileIndex::of(&profile, marker::dump_path);
     if profile_index.has_damage {
-        let damage = resync::repair(profile.whole_records(), &mut repaired).unwrap();
+        let damage = resync::repair(profile.intact_records(), &mut repaired).unwrap();
         let (before, kept) = (profile.data.len() as u64, repaired.len() as u64);
         profile = profile.with_records(&repaired);
         // A record may get an empty trailer, of up to six integers, and padding to a multiple of 8.
@@ -65,15 +65,15 @@ fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
     let _ = profile.attrs.time_of(record, endian);
     let _ = (Mmap::parse(record, endian), Fork::parse(record, endian));
     let _ = (
-        event::exec(record, endian),
+        event::exec_pid(record, endian),
         event::mount_namespace(record, endian),
     );
-    if let Some(attr) = profile.attrs.of(record, endian)
+    if let Some(attr) = profile.attrs.event_of(record, endian)
         && record.kind == record::SAMPLE
     {
         let sample = Sample::parse(record, attr, endian);
         let most = record.bytes.len();
-        assert!(sample.callers().count() <= most);
+        assert!(sample.chain_addresses().count() <= most);
         assert!(sample.branches.iter().count() <= most);
         assert!(sample.stack.iter().count() <= most);
     }
@@ -81,7 +81,7 @@ fn look_into(profile: &Profile<'_>, record: &Record<'_>) {
 
 /// Returns the records up to byte `end` that are not part of a pipe's head.
 fn records<'a>(profile: &Profile<'a>, end: u64) -> Vec<&'a [u8]> {
-    let head = &profile.head_records;
+    let head = &profile.header_records;
     let records = profile.records_between(0, end);
     let records = records.filter(|record| head.binary_search_by_key(&record.offset, |it| it.0).is_err());
     records.map(|record| record.bytes).collect()
@@ -127,7 +127,7 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
         name: b"own/",
         measure: Measure::Bytes,
     }];
-    let mut synthesis = Synthesis::beside(profile, &definitions, Vec::new()).unwrap();
+    let mut synthesis = Synthesis::with_recording(profile, &definitions, Vec::new()).unwrap();
     for time in times {
         let sample = synthesis::Sample {
             event: 0,
@@ -146,7 +146,7 @@ fn check_synthesis(profile: &Profile<'_>, times: [Time; 4]) {
     let is_own = |record: &Record<'_>| record.kind == record::SAMPLE && record.bytes.ends_with(OWN);
     let own = again.records().filter(is_own).count();
     let others: Vec<_> = again.records().filter(|record| !is_own(record)).collect();
-    let head = &profile.head_records;
+    let head = &profile.header_records;
     let before = profile.records();
     let before: Vec<_> = before
         .filter(|record| !is_own(record) && head.binary_search_by_key(&record.offset, |it| it.0).is_err())

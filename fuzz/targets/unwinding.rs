@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use jitinject::elf::eh_frame::{EhFrame, Entries, TableLayout, Tables};
+use jitinject::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
 use jitinject::elf::object::TEXT_OFFSET;
 use jitinject::runtime::jitdump::unwinding::Unwinding;
 use jitinject::units::{Address, AddressRange};
@@ -27,18 +27,18 @@ fuzz_target!(|input: &[u8]| {
     let code = AddressRange::new(Address(CODE), size).unwrap();
     // The address that perf uses.
     let address = Address(code.start.0 + size.next_multiple_of(8));
-    let entries = Entries::read(EhFrame {
+    let entries = FdeIndex::read(EhFrame {
         section,
         address,
         endian,
         address_size,
     });
-    let mut wanted: Vec<AddressRange> = entries.of(code).map(|entry| entry.range).collect();
+    let mut wanted: Vec<AddressRange> = entries.overlapping(code).map(|entry| entry.range).collect();
     wanted.reverse();
     assert!(wanted.is_sorted_by(|a, b| a.end <= b.start));
     let lay_out = |base: u64| {
         let placed = entries
-            .of(code)
+            .overlapping(code)
             .map(|entry| (entry, moved(entry.range.start.0, base)));
         let layout = TableLayout {
             eh_frame: base + DISTANCE,

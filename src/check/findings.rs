@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::diagnostics::rules::Rule;
-use crate::tally::{MAX_PLACES, Tally};
+use crate::tally::{MAX_OFFSETS, Tally};
 
 /// Maximum number of characters kept of a name.
 pub const MAX_SHOWN_NAME: usize = 200;
@@ -53,7 +53,7 @@ pub struct Finding {
     pub rule: &'static Rule,
     /// Number of violations.
     pub count: u64,
-    /// The first places, [`MAX_PLACES`] at most, in file order.
+    /// The first places, [`MAX_OFFSETS`] at most, in file order.
     pub places: Vec<Place>,
 }
 
@@ -61,9 +61,9 @@ impl Finding {
     /// Keeps a place if it is among the first.
     fn keep(&mut self, offset: u64, describe: impl FnOnce() -> Place) {
         let at = self.places.partition_point(|place| place.offset <= offset);
-        if at < MAX_PLACES {
+        if at < MAX_OFFSETS {
             self.places.insert(at, Place { offset, ..describe() });
-            self.places.truncate(MAX_PLACES);
+            self.places.truncate(MAX_OFFSETS);
         }
     }
 }
@@ -109,7 +109,7 @@ impl Findings {
             };
             let finding = self.entry(rule);
             finding.count = finding.count.saturating_add(seen.count);
-            for &offset in faults.places(fault) {
+            for &offset in faults.offsets(fault) {
                 finding.keep(offset, || Place::at(record));
             }
         }

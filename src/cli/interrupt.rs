@@ -48,7 +48,7 @@ pub fn listen() -> io::Result<FirstInterrupt> {
                 continue;
             }
             is_ending.store(true, Ordering::Relaxed);
-            cleanup::remove();
+            cleanup::remove_all();
             // Only returns for signals that do not end the program.
             let _ = low_level::emulate_default_handler(signal);
         }

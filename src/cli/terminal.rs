@@ -7,7 +7,7 @@ use anstream::{AutoStream, ColorChoice as Colors};
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use clap::error::ContextValue;
-use jitinject::bytes::{printable, steers_terminal};
+use jitinject::bytes::{is_terminal_control, printable};
 use jitinject::diagnostics::{Diagnostic, Issue, Severity};
 use jitinject::files::stdio;
 use jitinject::summary::count;
@@ -179,7 +179,7 @@ fn print_to<W: Write>(
 ) -> Result<(), Diagnostic> {
     /// Size of the output buffer in bytes.
     const PIECE: usize = 64 << 10;
-    if stdio::output_was_closed() {
+    if stdio::stdout_was_closed() {
         return Err(Diagnostic::new(Issue::StdoutClosed));
     }
     let mut output = BufWriter::with_capacity(PIECE, stream);
@@ -203,7 +203,7 @@ impl<F: Formatter> Formatter for PrintableJson<F> {
             return self.0.write_string_fragment(writer, fragment);
         }
         let mut rest = fragment;
-        while let Some(at) = rest.find(steers_terminal) {
+        while let Some(at) = rest.find(is_terminal_control) {
             let (before, behind) = rest.split_at(at);
             self.0.write_string_fragment(writer, before)?;
             let mut behind = behind.chars();
@@ -306,7 +306,7 @@ mod tests {
             }
             let written = String::from_utf8(out).unwrap();
             assert!(
-                !written.replace('\n', "").contains(steers_terminal),
+                !written.replace('\n', "").contains(is_terminal_control),
                 "{written:?}"
             );
             assert_eq!(

@@ -119,7 +119,7 @@ impl LiveCode {
             };
             let ip = located.content.user_ip();
             // The kernel puts the sampled address before the callers, which are return addresses.
-            let callers = located.content.sample.callers();
+            let callers = located.content.sample.chain_addresses();
             let callers = callers.filter(|&caller| Some(caller) != ip);
             let callers = callers.map(|caller| Address(caller.0.saturating_sub(1)));
             for address in ip.into_iter().chain(callers) {

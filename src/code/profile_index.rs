@@ -40,7 +40,7 @@ pub struct ProfileIndex {
     pub time_conversion: Option<TimeConversion>,
     /// Time of the earliest sample.
     pub first_sample: Option<Time>,
-    /// Earliest and latest record time, without zero and the placeholder [`sample::SUMMED_AT_END`]; `None` if records
+    /// Earliest and latest record time, without zero and the placeholder [`sample::OFF_CPU_SUMMARY_TIME`]; `None` if records
     /// have no times.
     pub times: Option<(Time, Time)>,
     /// Inode of the mount namespace of each process, if it was recorded.
@@ -76,7 +76,7 @@ pub struct Marker {
     /// Path of the file in the mount namespace of the process.
     pub path: Vec<u8>,
     /// Device and inode of the file, if recorded.
-    pub file: Option<event::FileNumber>,
+    pub file: Option<event::FileId>,
     /// Offset of its record from the first record, in bytes.
     pub record: u64,
 }
@@ -105,7 +105,7 @@ impl ProfileIndex {
     pub fn of(profile: &Profile<'_>, marked_path: impl Fn(&[u8]) -> Option<&[u8]>) -> Self {
         let mut index = Self::default();
         let mut events = Vec::new();
-        let mut records = profile.whole_records();
+        let mut records = profile.intact_records();
         for record in records.by_ref() {
             let time = profile.attrs.time_of(&record, profile.endian);
             index.marks.pass(&record, time);
@@ -144,7 +144,7 @@ impl ProfileIndex {
     ) {
         let endian = profile.endian;
         self.has_refused |= needs_repair(record, &profile.attrs, endian);
-        let is_time = |time: &Time| *time != Time(0) && *time < sample::SUMMED_AT_END;
+        let is_time = |time: &Time| *time != Time(0) && *time < sample::OFF_CPU_SUMMARY_TIME;
         if let Some(time) = time.filter(is_time).filter(|_| profile.attrs.has_times()) {
             let (first, last) = self.times.unwrap_or((time, time));
             self.times = Some((first.min(time), last.max(time)));
@@ -154,7 +154,7 @@ impl ProfileIndex {
             record::SAMPLE => {
                 let first = self.first_sample.unwrap_or(time);
                 self.first_sample = Some(first.min(time));
-                let attr = profile.attrs.of(record, endian);
+                let attr = profile.attrs.event_of(record, endian);
                 self.see(attr.and_then(|attr| attr.sample_pid(record, endian)));
             }
             record::MMAP | record::MMAP2 => {
@@ -162,7 +162,7 @@ impl ProfileIndex {
                     return;
                 };
                 if self.map_event_id.is_none() {
-                    let attr = profile.attrs.of(record, endian);
+                    let attr = profile.attrs.event_of(record, endian);
                     self.map_event_id = attr.and_then(|attr| attr.id_of(record, endian));
                 }
                 if let Some(path) = marked_path(mmap.name) {
@@ -195,8 +195,8 @@ impl ProfileIndex {
                     |Fork {
                          child,
                          parent,
-                         was_earlier,
-                     }| match was_earlier {
+                         is_synthesized,
+                     }| match is_synthesized {
                         true => ProcessEvent::Earlier {
                             pid: child,
                             parent,
@@ -207,12 +207,12 @@ impl ProfileIndex {
                 ));
             }
             record::COMM => {
-                self.see(event::named(record, endian));
-                events.extend(event::exec(record, endian).map(|pid| ProcessEvent::Exec(pid, time)));
+                self.see(event::comm_pid(record, endian));
+                events.extend(event::exec_pid(record, endian).map(|pid| ProcessEvent::Exec(pid, time)));
             }
             // An EXIT record without a time could be of any process that had this ID.
             record::EXIT if time != Time(0) => {
-                events.extend(event::exit(record, endian).map(|pid| ProcessEvent::Exit(pid, time)));
+                events.extend(event::exited_pid(record, endian).map(|pid| ProcessEvent::Exit(pid, time)));
             }
             record::NAMESPACES => {
                 self.mount_namespaces
@@ -328,7 +328,7 @@ impl InsertionPoints<'_> {
             found.is_none_or(|found| found < time)
         };
         while let Some(record) = self.records.next_if(is_earlier) {
-            self.position = record.offset.saturating_add(record.len());
+            self.position = record.offset.saturating_add(record.size());
         }
         self.position.min(end)
     }

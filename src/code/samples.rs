@@ -128,13 +128,13 @@ impl<'a> Samples<'a> {
     #[inline]
     fn sample(self, record: Record<'a>) -> Option<Located<SampleFields<'a>>> {
         let Profile { attrs, endian, .. } = self.profile;
-        let sample = Sample::parse(&record, attrs.of(&record, *endian)?, *endian);
+        let sample = Sample::parse(&record, attrs.event_of(&record, *endian)?, *endian);
         Some(self.locate(&record, sample.pid, SampleFields { record, sample }))
     }
 
     fn deferred_chain(self, record: Record<'a>) -> Option<Located<Record<'a>>> {
         let Profile { attrs, endian, .. } = self.profile;
-        let pid = attrs.of(&record, *endian)?.trailer_pid(&record, *endian);
+        let pid = attrs.event_of(&record, *endian)?.trailer_pid(&record, *endian);
         Some(self.locate(&record, pid, record))
     }
 

@@ -361,7 +361,7 @@ impl SampleVisitor for Walk<'_> {
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let SampleFields { record, sample } = &located.content;
         self.selection.samples.total += 1;
-        self.selection.samples.cut += u64::from(sample.is_cut);
+        self.selection.samples.cut += u64::from(sample.is_truncated);
         let (Some(space), time) = (located.space, located.lookup_time()) else {
             return;
         };
@@ -377,7 +377,7 @@ impl SampleVisitor for Walk<'_> {
             self.count(space, ip, time, lookup);
         }
         if let Some(context) = self.context(space, time)
-            && !record.is_of_guest()
+            && !record.is_guest()
         {
             self.add_callers(sample, context, is_in_function);
         }
@@ -409,7 +409,7 @@ impl Walk<'_> {
     /// Adds the call chain, branches, registers and stack of a sample. `is_in_stack` is whether the sampled address
     /// is in a function.
     fn add_callers(&mut self, sample: &Sample<'_>, context: FrameContext, mut is_in_stack: bool) {
-        for address in sample.callers() {
+        for address in sample.chain_addresses() {
             is_in_stack |= self.mark_frame(address, context);
         }
         self.selection.samples.with_named_frame += u64::from(is_in_stack);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use jitinject::compare::{Figures, compare};
+use jitinject::compare::{ParsedSummary, compare};
 use jitinject::diagnostics::Diagnostic;
-use jitinject::files::spool::copy_if;
+use jitinject::files::temp_file::copy_if;
 
 use crate::cli::terminal;
 use crate::commands::inject::percent;
@@ -53,11 +53,11 @@ impl CompareArguments {
     }
 }
 
-fn read(path: &Path) -> Result<Figures, Diagnostic> {
+fn read(path: &Path) -> Result<ParsedSummary, Diagnostic> {
     let mut json = Vec::new();
     let may_be_object = |start: &[u8]| start.trim_ascii_start().starts_with(b"{");
     File::open(path)
         .and_then(|file| Ok(copy_if(file, &mut json, may_be_object)?))
         .map_err(|cause| Diagnostic::cannot_read(path, &cause))?;
-    Figures::parse(&json).map_err(|error| error.in_file(path))
+    ParsedSummary::parse(&json).map_err(|error| error.in_file(path))
 }

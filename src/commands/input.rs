@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use jitinject::diagnostics::Issue;
-use jitinject::files::spool::copy_if;
 use jitinject::files::stdio::is_standard;
-use jitinject::files::{MappedFile, Spool};
+use jitinject::files::temp_file::copy_if;
+use jitinject::files::{InputFile, TempFile};
 use jitinject::runtime::FileKind;
 use jitinject::runtime::mono::packed;
 use jitinject::tally::Tally;
@@ -16,7 +16,7 @@ use jitinject::tally::Tally;
 /// An open file.
 pub struct Opened {
     /// Content, decompressed if necessary.
-    pub file: MappedFile,
+    pub file: InputFile,
     /// Compression, if there is any.
     pub packed: Option<Packed>,
 }
@@ -34,30 +34,30 @@ impl Opened {
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = match is_standard(path) {
             true => {
-                let mut spool = Spool::create()?;
+                let mut temp_file = TempFile::create()?;
                 let may_be_one = |start: &[u8]| FileKind::of_named(start, base_name(path)).is_some();
-                copy_if(io::stdin().lock(), &mut spool, may_be_one)?;
-                spool.map(path)?
+                copy_if(io::stdin().lock(), &mut temp_file, may_be_one)?;
+                temp_file.map(path)?
             }
-            false => MappedFile::open(path)?,
+            false => InputFile::open(path)?,
         };
         Self::of(file)
     }
 
     /// Decompresses an open file.
-    pub fn of(file: MappedFile) -> io::Result<Self> {
+    pub fn of(file: InputFile) -> io::Result<Self> {
         if !packed::is_packed(&file) {
             return Ok(Self { file, packed: None });
         }
         let size = file.len() as u64;
-        let mut spool = Spool::create()?;
-        let unpacked = packed::unpack(&file, packed::largest(size), &mut spool)?;
+        let mut temp_file = TempFile::create()?;
+        let unpacked = packed::unpack(&file, packed::largest(size), &mut temp_file)?;
         let has_shrunk = file.has_shrunk();
         let packed = Packed {
             size,
             faults: unpacked.faults,
         };
-        let file = spool.map(file.path())?;
+        let file = temp_file.map(file.path())?;
         match has_shrunk {
             true => Err(io::Error::other("it became shorter while it was read")),
             false => Ok(Self {

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jitinject::diagnostics::Diagnostic;
-use jitinject::files::search::shown;
-use jitinject::files::staged::write_whole;
+use jitinject::files::search::printable_path;
+use jitinject::files::staged::write_atomically;
 use jitinject::files::stdio::is_standard;
 use jitinject::load::LoadOptions;
 use jitinject::timeline::{DEFAULT_OUTPUT, Values, html, timeline};
@@ -75,7 +75,7 @@ impl TimelineArguments {
         if is_standard(&self.output) {
             print(|output| output.write_all(page.as_bytes()))?;
         } else {
-            write_whole(&self.output, page.as_bytes())
+            write_atomically(&self.output, page.as_bytes())
                 .map_err(|cause| Diagnostic::cannot_write(&self.output, &cause))?;
         }
         if !self.quiet {
@@ -108,7 +108,7 @@ impl TimelineArguments {
             ),
         };
         if !is_standard(&self.output) && !values.processes.is_empty() {
-            let _ = writeln!(text, "next: open {} in a browser", shown(&self.output));
+            let _ = writeln!(text, "next: open {} in a browser", printable_path(&self.output));
         }
         text
     }

@@ -15,7 +15,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::bytes::printable;
-use crate::files::search::shown;
+use crate::files::search::printable_path;
 use crate::tally::Tally;
 
 pub use issues::Issue;
@@ -180,7 +180,7 @@ impl Diagnostic {
         file: Option<&Path>,
         has_offsets: bool,
     ) -> impl Iterator<Item = Self> + use<'t> {
-        let file = file.map(shown);
+        let file = file.map(printable_path);
         tally.iter().map(move |(issue, seen)| Self {
             count: seen.count,
             file: file.clone(),
@@ -197,7 +197,7 @@ impl Diagnostic {
 
     /// Names the file that it is about.
     pub fn in_file(self, path: &Path) -> Self {
-        self.in_file_called(shown(path))
+        self.in_file_called(printable_path(path))
     }
 
     /// Names the file that it is about, as it is to be printed.

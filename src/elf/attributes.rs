@@ -44,7 +44,7 @@ const RISCV_32: &str = "rv32i2p0_m2p0_a2p0_f2p0_d2p0_c2p0_v1p0_zba1p0_zbb1p0_zbc
 /// Returns the attributes section for a machine; `None` for machines other than ARM and RISC-V.
 pub fn section(machine: Machine) -> Option<Section> {
     let endian = machine.endian;
-    match machine.number {
+    match machine.id {
         elf::EM_ARM => Some((
             ".ARM.attributes",
             elf::SHT_ARM_ATTRIBUTES,

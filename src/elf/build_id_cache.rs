@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::{MappedFile, SharedFolder};
+use crate::files::{InputFile, SharedFolder};
 use crate::units::BuildId;
 
 /// Name of the directory with the links.
@@ -56,23 +56,24 @@ impl BuildIdCache {
 
     /// Adds the object file at an absolute path. The link is created last, so that it never dangles.
     pub fn add(&mut self, build_id: &BuildId, path: &Path) -> Result<Added, Diagnostic> {
-        let object = MappedFile::open(path).map_err(|cause| error(path, &cause))?;
+        let object = InputFile::open(path).map_err(|cause| error(path, &cause))?;
         let name = build_id.to_string();
         let (first, rest) = name.split_at(2);
         let links = enter(&self.links, first.as_ref())?;
         let link = links.path().join(rest);
-        if serves(&link, &object) {
+        if has_content(&link, &object) {
             return Ok(Added::Present);
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
         let file_name = path.file_name().unwrap_or_default();
         let entry = enter(&enter(self.folder(folder)?, file_name)?, name.as_ref())?;
-        let put = entry.put(OBJECT, &object);
-        put.map_err(|cause| error(&entry.path().join(OBJECT), &cause))?;
-        let target: PathBuf = ["..", ".."].iter().map(OsStr::new).chain(names(path)).collect();
-        let linked = links.link(rest, &target.join(&name));
+        let added = entry.add_file(OBJECT, &object);
+        added.map_err(|cause| error(&entry.path().join(OBJECT), &cause))?;
+        let target: PathBuf = components(path).collect();
+        let target = Path::new("../..").join(target).join(&name);
+        let linked = links.create_symlink(rest, &target);
         linked.map_err(|cause| error(&link, &cause))?;
-        Ok(if serves(&link, &object) {
+        Ok(if has_content(&link, &object) {
             Added::New
         } else {
             Added::Occupied
@@ -86,9 +87,9 @@ impl BuildIdCache {
         match self.folder {
             Some((_, ref folder)) => Ok(folder),
             None => {
-                let mut names = names(path);
-                let first = enter(&self.root, names.next().unwrap_or(OsStr::new(".")))?;
-                let folder = names.try_fold(first, |folder, name| enter(&folder, name))?;
+                let mut components = components(path);
+                let first = enter(&self.root, components.next().unwrap_or(OsStr::new(".")))?;
+                let folder = components.try_fold(first, |folder, name| enter(&folder, name))?;
                 let (_, folder) = self.folder.insert((path.to_owned(), folder));
                 Ok(folder)
             }
@@ -97,7 +98,7 @@ impl BuildIdCache {
 }
 
 /// Returns the normal components of an absolute path.
-fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
+fn components(path: &Path) -> impl Iterator<Item = &OsStr> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
         _ => None,
@@ -106,7 +107,7 @@ fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
 
 fn enter(folder: &SharedFolder, name: &OsStr) -> Result<SharedFolder, Diagnostic> {
     folder
-        .enter(name)
+        .open_subfolder(name)
         .map_err(|cause| error(&folder.path().join(name), &cause))
 }
 
@@ -117,6 +118,6 @@ fn error(path: &Path, cause: &io::Error) -> Diagnostic {
 }
 
 /// Returns whether a link leads to a file with the same content.
-fn serves(link: &Path, object: &MappedFile) -> bool {
-    MappedFile::open(&link.join(OBJECT)).is_ok_and(|found| found[..] == object[..])
+fn has_content(link: &Path, object: &InputFile) -> bool {
+    InputFile::open(&link.join(OBJECT)).is_ok_and(|found| found[..] == object[..])
 }

@@ -64,11 +64,11 @@ impl CoreFile {
     }
 
     /// Returns the file offset of an address range; `None` unless a single segment contains all of it.
-    pub fn offset(&self, range: AddressRange) -> Option<u64> {
-        let behind = self
+    pub fn file_offset(&self, range: AddressRange) -> Option<u64> {
+        let next = self
             .segments
             .partition_point(|(segment, _)| segment.start <= range.start);
-        let &(segment, offset) = self.segments.get(behind.checked_sub(1)?)?;
+        let &(segment, offset) = self.segments.get(next.checked_sub(1)?)?;
         let start = range.start.0.checked_sub(segment.start.0)?;
         (range.end <= segment.end).then(|| offset.checked_add(start))?
     }
@@ -108,7 +108,7 @@ mod tests {
 
     fn bytes(file: &[u8], start: u64, size: u64) -> Option<&[u8]> {
         let core = CoreFile::parse(file).unwrap();
-        let offset = core.offset(AddressRange::new(Address(start), size).unwrap())?;
+        let offset = core.file_offset(AddressRange::new(Address(start), size).unwrap())?;
         Some(&file[offset as usize..(offset + size) as usize])
     }
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn small_segments_hide_nothing_of_large_ones() {
+    fn small_segments_do_not_hide_large_ones() {
         let file = core(&[
             (0x1002, b"x"),
             (0x1000, b"memory"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cut_file_still_has_is_found() {
+    fn memory_in_a_truncated_file_is_found() {
         let mut file = core(&[(0x1000, b"memory")]);
         file.truncate(file.len() - 2);
         assert_eq!(bytes(&file, 0x1000, 4), Some(&b"memo"[..]));

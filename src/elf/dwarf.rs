@@ -32,9 +32,9 @@ mod unit;
 use crate::debug_info::DebugInfo;
 use crate::machine::Machine;
 
-use abbreviations::Codes;
-use files::Files;
-use strings::Strings;
+use abbreviations::AbbreviationCodes;
+use files::FileTable;
+use strings::StringTable;
 
 /// DWARF version to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,7 +48,7 @@ pub enum Version {
 }
 
 impl Version {
-    fn number(self) -> u16 {
+    fn to_u16(self) -> u16 {
         match self {
             Self::Four => 4,
             Self::Five => 5,
@@ -114,13 +114,13 @@ pub struct Buffers {
     aranges: Vec<u8>,
     info: Vec<u8>,
     line: Vec<u8>,
-    line_strings: Strings,
+    line_strings: StringTable,
     ranges: Vec<u8>,
-    strings: Strings,
+    strings: StringTable,
     /// Abbreviation codes in use, for `.debug_abbrev`.
-    codes: Codes,
+    codes: AbbreviationCodes,
     /// Files of the current unit.
-    files: Files,
+    files: FileTable,
     /// For each function of the current unit, the offset of its inlined entry in the unit; 0 if it has none.
     origins: Vec<u32>,
     /// Functions of the current unit that contain the next call, outermost first.
@@ -155,7 +155,7 @@ impl<'b, 's> Encoder<'b, 's> {
         let lengths = self.buffers.lengths();
         let codes = self.buffers.codes;
         self.buffers.files.collect(function.info, self.settings.version);
-        unit::put(function, &self.settings, self.buffers);
+        unit::write(function, &self.settings, self.buffers);
         let mut now = self.buffers.lengths().into_iter();
         if now.all(|length| length <= self.max_section) {
             return Ok(());
@@ -174,7 +174,7 @@ impl<'b, 's> Encoder<'b, 's> {
     pub fn finish(self) -> Sections<'b> {
         let buffers = self.buffers;
         buffers.codes.write_table(&mut buffers.abbreviations);
-        ranges::finish_lists(&mut buffers.ranges, &self.settings);
+        ranges::finish_range_lists(&mut buffers.ranges, &self.settings);
         let ranges = match self.settings.version {
             Version::Four => ".debug_ranges",
             Version::Five => ".debug_rnglists",
@@ -205,7 +205,7 @@ impl Buffers {
         }
         self.strings.clear(RETAINED_CAPACITY);
         self.line_strings.clear(RETAINED_CAPACITY);
-        self.codes = Codes::default();
+        self.codes = AbbreviationCodes::default();
     }
 
     /// Returns the lengths of the sections that grow with each unit.
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_unit_that_is_too_large() {
+    fn a_unit_that_is_too_large_leaves_no_trace() {
         let long = [b'x'; 200];
         let (small, large) = (info(b"a.js", b"inlined"), info(&long, &long));
         for version in [Version::Four, Version::Five] {

@@ -28,7 +28,7 @@ pub struct EhFrame<'a> {
 
 /// Unwinding entry of a function (FDE) with its common part (CIE).
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct Fde<'a> {
     /// Addresses that the entry applies to.
     pub range: AddressRange,
     /// Unwinding instructions.
@@ -51,14 +51,14 @@ struct Cie<'a> {
 
 /// The entries of an `.eh_frame` section, searchable by address.
 #[derive(Clone, Debug, Default)]
-pub struct Entries<'a> {
+pub struct FdeIndex<'a> {
     /// Entries by ascending address; they don't overlap.
-    sorted: Vec<Entry<'a>>,
+    sorted: Vec<Fde<'a>>,
     /// For each entry, the maximum size of all entries before it in bytes; then the size of all.
     sizes: Vec<u64>,
 }
 
-impl<'a> Entries<'a> {
+impl<'a> FdeIndex<'a> {
     /// Reads all valid entries of a section.
     pub fn read(frame: EhFrame<'a>) -> Self {
         let mut sorted = Vec::new();
@@ -68,16 +68,16 @@ impl<'a> Entries<'a> {
             sorted.extend(frame.entry(offset, content, &mut cies));
             offset = next;
         }
-        sorted.sort_by_key(|entry: &Entry<'_>| entry.range);
+        sorted.sort_by_key(|entry: &Fde<'_>| entry.range);
         // Unwinders find one entry for an address. Entries overlap only in damaged sections; the one with the
         // lowest address is kept.
         let mut end = Address(0);
         sorted.retain(|entry| {
-            let is_behind = entry.range.start >= end;
-            if is_behind {
+            let is_disjoint = entry.range.start >= end;
+            if is_disjoint {
                 end = entry.range.end;
             }
-            is_behind
+            is_disjoint
         });
         let mut size = 0u64;
         let mut sizes = vec![0];
@@ -92,15 +92,15 @@ impl<'a> Entries<'a> {
     /// depend on the number of entries in the range.
     pub fn max_size_of(&self, code: AddressRange) -> u64 {
         let first = self.sorted.partition_point(|entry| entry.range.end <= code.start);
-        let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
+        let end = self.sorted.partition_point(|entry| entry.range.start < code.end);
         let size = |at: usize| self.sizes.get(at).copied().unwrap_or_default();
-        size(behind).saturating_sub(size(first))
+        size(end).saturating_sub(size(first))
     }
 
     /// Returns the entries for addresses in `code`, by descending address.
-    pub fn of(&self, code: AddressRange) -> impl Iterator<Item = Entry<'a>> {
-        let behind = self.sorted.partition_point(|entry| entry.range.start < code.end);
-        let before = self.sorted.get(..behind).unwrap_or_default();
+    pub fn overlapping(&self, code: AddressRange) -> impl Iterator<Item = Fde<'a>> {
+        let end = self.sorted.partition_point(|entry| entry.range.start < code.end);
+        let before = self.sorted.get(..end).unwrap_or_default();
         let overlapping = before.iter().rev();
         overlapping
             .take_while(move |entry| entry.range.overlaps(code))
@@ -111,7 +111,7 @@ impl<'a> Entries<'a> {
 /// CIEs are a few dozen bytes long. Longer ones are considered invalid, because they would be written repeatedly.
 const MAX_CIE_SIZE: usize = 512;
 
-impl Entry<'_> {
+impl Fde<'_> {
     /// Returns the maximum size of the entry with its CIE, its index entry and padding, in bytes.
     fn max_size(&self) -> u64 {
         const FIELDS: u64 = 64;
@@ -124,7 +124,7 @@ impl Entry<'_> {
     }
 
     /// Returns the entry, shortened to addresses below `end`.
-    pub fn until(mut self, end: Address) -> Self {
+    pub fn truncated_at(mut self, end: Address) -> Self {
         self.range.end = self.range.end.min(end);
         self
     }
@@ -151,7 +151,7 @@ impl<'a> EhFrame<'a> {
         offset: usize,
         content: &'a [u8],
         cies: &mut HashMap<usize, Option<Cie<'a>>>,
-    ) -> Option<Entry<'a>> {
+    ) -> Option<Fde<'a>> {
         let mut reader = Reader::new(content, self.endian);
         let back_to_cie = usize::try_from(reader.u32()?).ok()?;
         if back_to_cie == 0 {
@@ -171,8 +171,8 @@ impl<'a> EhFrame<'a> {
             reader.skip(size)?;
         }
         let instructions = reader.rest();
-        can_be_moved(instructions, self)?;
-        Some(Entry {
+        check_relocatable(instructions, self)?;
+        Some(Fde {
             range: AddressRange::new(start, size.0)?,
             instructions,
             cie,
@@ -181,8 +181,8 @@ impl<'a> EhFrame<'a> {
 
     /// Returns the address of byte `read` in the content of the entry at `offset`.
     fn position(self, offset: usize, read: usize) -> Option<Address> {
-        let behind_length = u64::try_from(offset.checked_add(4)?.checked_add(read)?).ok()?;
-        Some(Address(self.address.0.wrapping_add(behind_length)))
+        let position = u64::try_from(offset.checked_add(4)?.checked_add(read)?).ok()?;
+        Some(Address(self.address.0.wrapping_add(position)))
     }
 
     fn cie(self, content: &'a [u8]) -> Option<Cie<'a>> {
@@ -213,7 +213,7 @@ impl<'a> EhFrame<'a> {
             return None;
         }
         let instructions = reader.rest();
-        can_be_moved(instructions, self)?;
+        check_relocatable(instructions, self)?;
         Some(Cie {
             version,
             augmentation,
@@ -270,7 +270,7 @@ impl<'a> EhFrame<'a> {
 
 /// Returns `Some` if the instructions are valid at any address, as all except `DW_CFA_set_loc` are. Returns `None`
 /// for unsupported instructions as well.
-fn can_be_moved(instructions: &[u8], frame: EhFrame<'_>) -> Option<()> {
+fn check_relocatable(instructions: &[u8], frame: EhFrame<'_>) -> Option<()> {
     let mut reader = Reader::new(instructions, frame.endian);
     while let Some(byte) = reader.u8() {
         // The two highest bits are an opcode of their own, with an operand in the others.
@@ -370,7 +370,7 @@ impl Tables {
     ///
     /// Tables without entries are useful, too: libunwind gives up on a function without an `.eh_frame_hdr`, but
     /// follows the frame pointer if the header has no entry for it.
-    pub fn build<'a>(entries: impl Iterator<Item = (Entry<'a>, u64)>, layout: TableLayout) -> Option<Self> {
+    pub fn build<'a>(entries: impl Iterator<Item = (Fde<'a>, u64)>, layout: TableLayout) -> Option<Self> {
         let mut writer = Writer {
             out: Vec::new(),
             layout,
@@ -427,19 +427,15 @@ impl Writer {
     }
 
     /// Appends a padded entry with its length; returns its offset.
-    fn entry(&mut self, put: impl FnOnce(&mut Self) -> Option<()>) -> Option<usize> {
+    fn entry(&mut self, write: impl FnOnce(&mut Self) -> Option<()>) -> Option<usize> {
         let offset = self.out.len();
         self.u32(0);
-        put(self)?;
+        write(self)?;
         let align = usize::try_from(self.layout.address_size).ok()?;
         // DW_CFA_nop is 0.
         self.out.resize(self.out.len().next_multiple_of(align), 0);
         let length = u32::try_from(self.out.len().checked_sub(offset)?.checked_sub(4)?).ok()?;
-        let mut bytes = Vec::with_capacity(4);
-        self.layout.endian.write_u32(&mut bytes, length);
-        self.out
-            .get_mut(offset..offset.checked_add(4)?)?
-            .copy_from_slice(&bytes);
+        self.layout.endian.set_u32(&mut self.out, offset, length);
         Some(offset)
     }
 
@@ -460,7 +456,7 @@ impl Writer {
         entry.unwrap_or_default()
     }
 
-    fn fde(&mut self, entry: &Entry<'_>, cie: usize, start: u64) -> Option<usize> {
+    fn fde(&mut self, entry: &Fde<'_>, cie: usize, start: u64) -> Option<usize> {
         // Sizes are encoded like pointers, so they are signed.
         let size = i32::try_from(entry.range.size()).ok()?;
         self.entry(|writer| {

@@ -5,7 +5,7 @@
 //!                                   ├─ [dwarf]: line tables and inlined calls        written atomically
 //!                                   ├─ [eh_frame]: unwinding tables, rebuilt
 //!                                   ├─ [attributes]: CPU features for disassemblers
-//!                                   └─ [text]: names, safe to print
+//!                                   └─ [escape]: names that are safe to print
 //! ```
 //!
 //! [build_id_cache] stores the same objects where readers find them by build ID.
@@ -19,7 +19,7 @@ pub mod build_id_cache;
 pub mod core_file;
 pub mod dwarf;
 pub mod eh_frame;
+mod escape;
+pub mod executable;
 pub mod object;
-pub mod segments;
 pub mod store;
-mod text;

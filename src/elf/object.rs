@@ -42,14 +42,14 @@ use crate::bytes::ByteOrder;
 use crate::elf::attributes;
 use crate::elf::dwarf;
 use crate::elf::eh_frame::Tables;
-use crate::elf::text::write_escaped;
+use crate::elf::escape::write_escaped;
 use crate::machine::Machine;
 use crate::sparse::SparseBytes;
 use crate::units::BuildId;
 
 /// Content of an object.
 #[derive(Clone, Copy, Debug)]
-pub struct Content<'a> {
+pub struct ObjectContent<'a> {
     /// Target machine.
     pub machine: Machine,
     /// Functions, by ascending address. Either the code of all is known, or of none.
@@ -71,7 +71,7 @@ pub struct Function<'a> {
     pub name: &'a [u8],
     /// Machine code.
     pub code: Code<'a>,
-    /// Address in the object. That of the first function is a result of [`Code::start`].
+    /// Address in the object. That of the first function is a result of [`Code::text_address`].
     pub address: u64,
 }
 
@@ -81,7 +81,7 @@ impl Function<'_> {
     }
 }
 
-impl<'a> Content<'a> {
+impl<'a> ObjectContent<'a> {
     /// Returns the first function's code; all others are known if and only if this one is.
     fn first_code(&self) -> Code<'a> {
         self.functions
@@ -122,7 +122,7 @@ impl Code<'_> {
 
     /// Returns the address of the first function in an object with this kind of code. `has_lead_in` is whether the
     /// [`LEAD_IN`] bytes before the function are free in its process.
-    pub fn start(&self, has_lead_in: bool) -> u64 {
+    pub fn text_address(&self, has_lead_in: bool) -> u64 {
         match self {
             Self::Known(_) if has_lead_in => LEAD_IN,
             Self::Known(_) => TEXT_OFFSET,
@@ -183,7 +183,7 @@ const NOTE_SIZE: u64 = 12 + NOTE_NAME.len() as u64 + BuildId::SIZE as u64;
 
 /// Encodes an object into `out`, whose previous content is discarded. The same content always gives the same
 /// bytes.
-pub fn encode(content: &Content<'_>, out: &mut SparseBytes) -> Encoded {
+pub fn encode(content: &ObjectContent<'_>, out: &mut SparseBytes) -> Encoded {
     out.clear();
     let mut writer = Writer {
         encoder: encoder(content.machine),
@@ -193,15 +193,15 @@ pub fn encode(content: &Content<'_>, out: &mut SparseBytes) -> Encoded {
         names: vec![0],
     };
     let text = writer.text(content);
-    let segments = writer.set_aside_segments();
+    let segments = writer.reserve_program_headers();
     let build_id = build_id(content);
     let note = writer.note(&build_id);
     let (tables_offset, tables) = writer.tables(content.tables);
     for (name, bytes) in debug_sections(content) {
-        writer.unloaded(name, elf::SHT_PROGBITS, bytes);
+        writer.unloaded_section(name, elf::SHT_PROGBITS, bytes);
     }
     if let Some((name, kind, bytes)) = attributes::section(content.machine) {
-        writer.unloaded(name, kind, &bytes);
+        writer.unloaded_section(name, kind, &bytes);
     }
     writer.symbols(content, text);
     let load = load_segment(content);
@@ -213,7 +213,7 @@ pub fn encode(content: &Content<'_>, out: &mut SparseBytes) -> Encoded {
 }
 
 /// Returns the DWARF sections that are not empty.
-fn debug_sections<'a>(content: &Content<'a>) -> impl Iterator<Item = dwarf::Section<'a>> {
+fn debug_sections<'a>(content: &ObjectContent<'a>) -> impl Iterator<Item = dwarf::Section<'a>> {
     let sections = content.debug.iter().copied();
     sections.filter(|(_, bytes)| !bytes.is_empty())
 }
@@ -223,19 +223,19 @@ fn encoder(machine: Machine) -> Encoder<Endianness> {
         ByteOrder::Little => Endianness::Little,
         ByteOrder::Big => Endianness::Big,
     };
-    Encoder::new(endian, machine.is_64, machine.number)
+    Encoder::new(endian, machine.is_64, machine.id)
 }
 
 /// Returns the SHA-1 of everything that defines the object. Each part is preceded by its length, so that different
 /// objects cannot share an ID.
-fn build_id(content: &Content<'_>) -> BuildId {
+fn build_id(content: &ObjectContent<'_>) -> BuildId {
     let mut hash = Sha1::new();
     let mut part = |bytes: &[u8]| {
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     };
     let machine = content.machine;
-    part(&machine.number.0.to_le_bytes());
+    part(&machine.id.0.to_le_bytes());
     part(&[
         u8::from(machine.is_64),
         u8::from(machine.endian == ByteOrder::Big),
@@ -264,7 +264,7 @@ fn build_id(content: &Content<'_>) -> BuildId {
 }
 
 /// Returns the segment of the ELF header and the code, or the bare address range of code that is not in the file.
-fn load_segment(content: &Content<'_>) -> ProgramHeader {
+fn load_segment(content: &ObjectContent<'_>) -> ProgramHeader {
     let code = content.first_code();
     let (address, file_size, size) = match code {
         Code::Known(_) => {
@@ -285,6 +285,20 @@ fn load_segment(content: &Content<'_>) -> ProgramHeader {
     }
 }
 
+/// Returns the segment of a single section.
+fn read_only_segment(kind: elf::ProgramType, section: &SectionHeader) -> ProgramHeader {
+    ProgramHeader {
+        p_type: kind,
+        p_flags: elf::PF_R,
+        p_offset: section.sh_offset,
+        p_vaddr: section.sh_addr,
+        p_paddr: section.sh_addr,
+        p_filesz: section.sh_size,
+        p_memsz: section.sh_size,
+        p_align: section.sh_addralign,
+    }
+}
+
 /// Appends a symbol's name. Readers ignore symbols without a name, so these are named after their process address.
 fn write_symbol_name(out: &mut Vec<u8>, name: &[u8], address: u64) {
     if name.is_empty() {
@@ -298,7 +312,7 @@ fn write_symbol_name(out: &mut Vec<u8>, name: &[u8], address: u64) {
 const SEGMENTS: usize = 3;
 
 /// Space reserved for the program headers.
-struct SegmentsPlace {
+struct ReservedHeaders {
     /// Offset in the file.
     offset: u64,
     /// Index in the stored bytes, which exclude holes.
@@ -317,39 +331,39 @@ struct Writer<'o> {
 impl Writer<'_> {
     /// Adds a section; returns its index.
     fn section(&mut self, name: &str, mut header: SectionHeader) -> u32 {
-        let number = self.sections.len() as u32;
+        let index = self.sections.len() as u32;
         header.sh_name = self.names.len() as u32;
         self.names.extend_from_slice(name.as_bytes());
         self.names.push(0);
         self.sections.push(header);
-        number
+        index
     }
 
     fn align(&mut self, to: u64) -> u64 {
-        let offset = self.out.len().next_multiple_of(to);
+        let offset = self.out.size().next_multiple_of(to);
         self.out.pad_to(offset);
         offset
     }
 
     /// Reserves space for the program headers.
-    fn set_aside_segments(&mut self) -> SegmentsPlace {
+    fn reserve_program_headers(&mut self) -> ReservedHeaders {
         let offset = self.align(self.encoder.address_size());
         let position = self.out.stored_size() as usize;
         let size = self.encoder.program_header_size().saturating_mul(SEGMENTS as u64);
         self.out.pad_to(offset.saturating_add(size));
-        SegmentsPlace { offset, position }
+        ReservedHeaders { offset, position }
     }
 
     /// Adds the build ID note; returns its program header.
     fn note(&mut self, build_id: &BuildId) -> ProgramHeader {
         const ALIGN: u64 = 4;
         let offset = self.align(ALIGN);
-        for number in [
+        for word in [
             NOTE_NAME.len() as u32,
             BuildId::SIZE as u32,
             elf::NT_GNU_BUILD_ID.0,
         ] {
-            self.endian.write_u32(self.out.stored_mut(), number);
+            self.endian.write_u32(self.out.stored_mut(), word);
         }
         self.out.extend_from_slice(NOTE_NAME);
         self.out.extend_from_slice(&build_id.0);
@@ -360,21 +374,13 @@ impl Writer<'_> {
             sh_addralign: ALIGN,
             ..SectionHeader::default()
         };
+        let segment = read_only_segment(elf::PT_NOTE, &section);
         self.section(".note.gnu.build-id", section);
-        ProgramHeader {
-            p_type: elf::PT_NOTE,
-            p_flags: elf::PF_R,
-            p_offset: offset,
-            p_vaddr: 0,
-            p_paddr: 0,
-            p_filesz: NOTE_SIZE,
-            p_memsz: NOTE_SIZE,
-            p_align: ALIGN,
-        }
+        segment
     }
 
     /// Adds the code, with zeros between functions; returns the section's index.
-    fn text(&mut self, content: &Content<'_>) -> u32 {
+    fn text(&mut self, content: &ObjectContent<'_>) -> u32 {
         self.out.pad_to(TEXT_OFFSET);
         let mut kind = elf::SHT_NOBITS;
         for function in content.functions {
@@ -422,26 +428,17 @@ impl Writer<'_> {
             sh_addralign: 4,
             ..frame.clone()
         };
+        let segment = read_only_segment(elf::PT_GNU_EH_FRAME, &header);
         self.section(".eh_frame", frame);
         self.section(".eh_frame_hdr", header);
-        let segment = ProgramHeader {
-            p_type: elf::PT_GNU_EH_FRAME,
-            p_flags: elf::PF_R,
-            p_offset: header_offset,
-            p_vaddr: header_address,
-            p_paddr: header_address,
-            p_filesz: header_size,
-            p_memsz: header_size,
-            p_align: 4,
-        };
         (offset, segment)
     }
 
     /// Adds a section that is not loaded.
-    fn unloaded(&mut self, name: &str, kind: elf::SectionType, content: &[u8]) {
+    fn unloaded_section(&mut self, name: &str, kind: elf::SectionType, content: &[u8]) {
         let header = SectionHeader {
             sh_type: kind,
-            sh_offset: self.out.len(),
+            sh_offset: self.out.size(),
             sh_size: content.len() as u64,
             sh_addralign: 1,
             ..SectionHeader::default()
@@ -452,7 +449,7 @@ impl Writer<'_> {
 
     /// Adds the symbol table with one symbol per function. The symbols are local, because a runtime may give many
     /// functions the same name.
-    fn symbols(&mut self, content: &Content<'_>, text: u32) {
+    fn symbols(&mut self, content: &ObjectContent<'_>, text: u32) {
         let symtab_offset = self.align(self.encoder.address_size());
         self.encoder.null_symbol(self.out.stored_mut());
         let mut names = vec![0];
@@ -471,7 +468,7 @@ impl Writer<'_> {
             let address = content.address.wrapping_add(into_code);
             write_symbol_name(&mut names, function.name, address);
         }
-        let strtab_offset = self.out.len();
+        let strtab_offset = self.out.size();
         self.out.extend_from_slice(&names);
         // The string table is the next section. The first symbol is the null symbol.
         let strtab = (self.sections.len() as u32).saturating_add(1);
@@ -482,29 +479,29 @@ impl Writer<'_> {
             ..self.encoder.symtab_section_header(strtab, locals)
         };
         self.section(".symtab", symtab);
-        self.strings(".strtab", strtab_offset);
+        self.string_table(".strtab", strtab_offset);
     }
 
     /// Adds a string table that starts at `offset` and ends at the current end of the file.
-    fn strings(&mut self, name: &str, offset: u64) -> u32 {
+    fn string_table(&mut self, name: &str, offset: u64) -> u32 {
         let header = SectionHeader {
             sh_offset: offset,
-            sh_size: self.out.len().saturating_sub(offset),
+            sh_size: self.out.size().saturating_sub(offset),
             ..self.encoder.strtab_section_header()
         };
         self.section(name, header)
     }
 
     /// Adds the section names and all headers.
-    fn finish(mut self, machine: Machine, place: SegmentsPlace, segments: &[ProgramHeader; SEGMENTS]) {
-        let names_offset = self.out.len();
-        let shstrtab = self.strings(".shstrtab", names_offset);
+    fn finish(mut self, machine: Machine, reserved: ReservedHeaders, segments: &[ProgramHeader; SEGMENTS]) {
+        let names_offset = self.out.size();
+        let shstrtab = self.string_table(".shstrtab", names_offset);
         self.out.extend_from_slice(&self.names);
         if let Some(header) = self.sections.last_mut() {
             header.sh_size = self.names.len() as u64;
         }
         let layout = FileHeaderLayout {
-            e_phoff: place.offset,
+            e_phoff: reserved.offset,
             segment_num: SEGMENTS as u32,
             e_shoff: self.align(self.encoder.address_size()),
             section_num: self.sections.len() as u32,
@@ -517,7 +514,7 @@ impl Writer<'_> {
         let mut head = Vec::new();
         let file_header = FileHeader {
             e_type: elf::ET_DYN,
-            e_machine: machine.number,
+            e_machine: machine.id,
             e_flags: machine.flags(),
             ..FileHeader::default()
         };
@@ -529,6 +526,6 @@ impl Writer<'_> {
         for segment in segments {
             self.encoder.program_header(&mut head, segment);
         }
-        self.out.overwrite(place.position, &head);
+        self.out.overwrite(reserved.position, &head);
     }
 }

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::{Contents, MappedFile, StagedFolder};
+use crate::files::{FolderContents, InputFile, StagedFolder};
 use crate::hash::HashSet;
 use crate::sparse::SparseBytes;
 use crate::units::BuildId;
@@ -25,7 +25,7 @@ use crate::units::BuildId;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ownership {
     /// The directory belongs to one output, and has no objects of others.
-    OfOutput,
+    Exclusive,
     /// The directory may hold objects of other profiles, which are kept.
     Shared,
 }
@@ -68,7 +68,7 @@ impl Store {
                 create_folder(&folder).map_err(error)?;
                 folder.join("objects")
             }
-            Ownership::OfOutput => {
+            Ownership::Exclusive => {
                 if is_folder(&folder).map_err(error)? {
                     check_contents(&folder)?;
                 }
@@ -156,15 +156,15 @@ impl Store {
             names: self.names,
             moved: Vec::new(),
         };
-        if self.ownership == Ownership::OfOutput {
+        if self.ownership == Ownership::Exclusive {
             // Checked before, but other programs may have added files since.
             check_contents(&committed.folder)?;
         }
-        let is_same =
-            |staged: &Path, target: &Path| match (MappedFile::open(staged), MappedFile::open(target)) {
-                (Ok(staged), Ok(target)) => staged[..] == target[..],
-                _ => false,
-            };
+        let is_same = |staged: &Path, target: &Path| match (InputFile::open(staged), InputFile::open(target))
+        {
+            (Ok(staged), Ok(target)) => staged[..] == target[..],
+            _ => false,
+        };
         let moved = self.staged.move_files(&self.written, &committed.folder, is_same);
         match moved {
             Ok(moved) => committed.moved = moved,
@@ -285,10 +285,8 @@ fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
         // `.`, `..` and the like
         return fs::canonicalize(folder);
     };
-    let parent = match folder.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = folder.parent().filter(|parent| *parent != Path::new(""));
+    let parent = parent.unwrap_or(Path::new("."));
     if ownership == Ownership::Shared {
         fs::create_dir_all(parent)?;
     }
@@ -314,14 +312,14 @@ fn is_folder(path: &Path) -> io::Result<bool> {
 }
 
 /// Checks that a directory holds only objects and source files; returns these.
-fn check_contents(folder: &Path) -> Result<Contents, Diagnostic> {
+fn check_contents(folder: &Path) -> Result<FolderContents, Diagnostic> {
     let prefixes = [FUNCTION_PREFIX, IMAGE_PREFIX];
     let is_object = |name: &[u8]| {
         prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && name.ends_with(b".so")
     };
     let mut walk = Walk {
         folder,
-        contents: Contents::default(),
+        contents: FolderContents::default(),
     };
     let top = walk.add(Path::new(""), |name, kind| {
         is_object(name) && kind.is_file() || name == SOURCES.as_bytes() && kind.is_dir()
@@ -345,7 +343,7 @@ pub const SOURCE_FOLDER_LENGTH: usize = 16;
 /// Traversal of a directory that may only hold our own files.
 struct Walk<'a> {
     folder: &'a Path,
-    contents: Contents,
+    contents: FolderContents,
 }
 
 impl Walk<'_> {

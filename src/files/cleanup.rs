@@ -1,6 +1,6 @@
 //! Removes unfinished output when the program ends early.
 //!
-//! A thread that waits for signals calls [`remove`] on a signal to end. From then on, other threads can
+//! A thread that waits for signals calls [`remove_all`] on a signal to end. From then on, other threads can
 //! neither create output nor rename it to its target: they block until the program exits, which is soon.
 //! Several renames that belong together are protected by a [`CommitGuard`].
 
@@ -12,37 +12,37 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 struct Unfinished {
     paths: Vec<PathBuf>,
     /// Number of [`CommitGuard`]s.
-    uninterrupted: u32,
+    guards: u32,
 }
 
 static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
     paths: Vec::new(),
-    uninterrupted: 0,
+    guards: 0,
 });
 
 /// Notified when a [`CommitGuard`] is dropped.
-static SETTLED: Condvar = Condvar::new();
+static GUARD_DROPPED: Condvar = Condvar::new();
 
 fn lock() -> MutexGuard<'static, Unfinished> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Creates something at `path` and registers it as unfinished.
-pub(super) fn make<T, E>(path: &Path, make: impl FnOnce(&Path) -> Result<T, E>) -> Result<T, E> {
+pub(super) fn create<T, E>(path: &Path, create: impl FnOnce(&Path) -> Result<T, E>) -> Result<T, E> {
     let mut unfinished = lock();
-    let made = make(path)?;
+    let created = create(path)?;
     unfinished.paths.push(path.to_owned());
-    Ok(made)
+    Ok(created)
 }
 
 /// Modifies unfinished output.
-pub(super) fn change<T>(change: impl FnOnce() -> T) -> T {
+pub(super) fn modify<T>(modify: impl FnOnce() -> T) -> T {
     let _unfinished = lock();
-    change()
+    modify()
 }
 
 /// Unregisters output that is finished or removed.
-pub(super) fn end(path: &Path) {
+pub(super) fn unregister(path: &Path) {
     let mut unfinished = lock();
     unfinished.paths.retain(|other| other != path);
 }
@@ -54,7 +54,7 @@ pub struct CommitGuard(());
 impl CommitGuard {
     /// Delays the end of the program until this is dropped. There may be several guards.
     pub fn begin() -> Self {
-        lock().uninterrupted += 1;
+        lock().guards += 1;
         Self(())
     }
 }
@@ -62,30 +62,32 @@ impl CommitGuard {
 impl Drop for CommitGuard {
     fn drop(&mut self) {
         let mut unfinished = lock();
-        unfinished.uninterrupted = unfinished.uninterrupted.saturating_sub(1);
-        SETTLED.notify_all();
+        unfinished.guards = unfinished.guards.saturating_sub(1);
+        GUARD_DROPPED.notify_all();
     }
 }
 
 /// Removes all unfinished output before the program exits. From then on, threads that create output block.
-pub fn remove() {
+pub fn remove_all() {
     let mut unfinished = lock();
-    while unfinished.uninterrupted > 0 {
-        unfinished = SETTLED.wait(unfinished).unwrap_or_else(PoisonError::into_inner);
+    while unfinished.guards > 0 {
+        unfinished = GUARD_DROPPED
+            .wait(unfinished)
+            .unwrap_or_else(PoisonError::into_inner);
     }
     remove_paths(&unfinished.paths);
     std::mem::forget(unfinished);
 }
 
-/// As [`remove`], but does nothing if it would have to wait, since the calling thread itself may hold the
+/// As [`remove_all`], but does nothing if it would have to wait, since the calling thread itself may hold the
 /// lock or a guard.
-pub fn try_remove() {
+pub fn try_remove_all() {
     let unfinished = match UNFINISHED.try_lock() {
         Ok(unfinished) => unfinished,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return,
     };
-    if unfinished.uninterrupted == 0 {
+    if unfinished.guards == 0 {
         remove_paths(&unfinished.paths);
         std::mem::forget(unfinished);
     }

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::files::staged::{NEW_FILE, OPEN_FILE, OPEN_FOLDER, make_beside};
-use crate::files::{CommitGuard, MappedFile, cleanup};
+use crate::files::staged::{FILE_MODE, FOLDER_MODE, NEW_FILE_FLAGS, create_beside, ignore_existing};
+use crate::files::{CommitGuard, InputFile, cleanup};
 
 /// Flags for opening directories.
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// An open directory.
 #[derive(Debug)]
@@ -31,10 +31,10 @@ impl SharedFolder {
     /// missing.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(OPEN_FOLDER.bits()).create(path)?;
+        builder.recursive(true).mode(FOLDER_MODE.bits()).create(path)?;
         Ok(Self {
             path: path.to_owned(),
-            handle: rustix::fs::openat(CWD, path, FOLDER, Mode::empty())?,
+            handle: rustix::fs::openat(CWD, path, FOLDER_FLAGS, Mode::empty())?,
         })
     }
 
@@ -44,16 +44,14 @@ impl SharedFolder {
     }
 
     /// Opens a subdirectory, and creates it if it is missing. Does not follow a link.
-    pub fn enter(&self, name: &OsStr) -> io::Result<Self> {
-        let flags = FOLDER.union(OFlags::NOFOLLOW);
+    pub fn open_subfolder(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = FOLDER_FLAGS.union(OFlags::NOFOLLOW);
         let open = || rustix::fs::openat(&self.handle, name, flags, Mode::empty());
         let opened = match open() {
             Err(Errno::NOENT) => {
-                match rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER) {
-                    // Another process may just have created it.
-                    Ok(()) | Err(Errno::EXIST) => open(),
-                    Err(error) => Err(error),
-                }
+                // Another process may just have created it.
+                ignore_existing(rustix::fs::mkdirat(&self.handle, name, FOLDER_MODE))?;
+                open()
             }
             other => other,
         };
@@ -67,38 +65,32 @@ impl SharedFolder {
     ///
     /// Uses a hard link if possible, which takes no space. Otherwise copies the file, as it does if the file
     /// belongs to another user, who could change it later.
-    pub fn put(&self, name: &str, file: &MappedFile) -> io::Result<()> {
-        if file.is_own() {
-            match rustix::fs::linkat(CWD, file.path(), &self.handle, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::EXIST) => return Ok(()),
-                // File systems without hard links, or that reject this one, return various errors.
-                Err(_) => {}
-            }
+    pub fn add_file(&self, name: &str, file: &InputFile) -> io::Result<()> {
+        let link = || rustix::fs::linkat(CWD, file.path(), &self.handle, name, AtFlags::empty());
+        // File systems without hard links, or that reject this one, return various errors.
+        if file.is_owned_by_user() && ignore_existing(link()).is_ok() {
+            return Ok(());
         }
         self.write_copy(name, file)
     }
 
     fn write_copy(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let _uninterrupted = CommitGuard::begin();
-        let make = |path: &Path| rustix::fs::openat(&self.handle, path, NEW_FILE, OPEN_FILE);
-        let (staged, copy) = make_beside(Path::new(name), make)?;
+        let _guard = CommitGuard::begin();
+        let make = |path: &Path| rustix::fs::openat(&self.handle, path, NEW_FILE_FLAGS, FILE_MODE);
+        let (staged, copy) = create_beside(Path::new(name), make)?;
         let written = File::from(copy).write_all(content).and_then(|()| {
-            match rustix::fs::linkat(&self.handle, &staged, &self.handle, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::EXIST) => Ok(()),
-                Err(error) => Err(error.into()),
-            }
+            let linked = rustix::fs::linkat(&self.handle, &staged, &self.handle, name, AtFlags::empty());
+            Ok(ignore_existing(linked)?)
         });
         let removed = rustix::fs::unlinkat(&self.handle, &staged, AtFlags::empty());
-        cleanup::end(&staged);
+        cleanup::unregister(&staged);
         written.and(removed.map_err(io::Error::from))
     }
 
     /// Creates a symbolic link, unless the name is taken.
-    pub fn link(&self, name: &str, target: &Path) -> io::Result<()> {
-        match rustix::fs::symlinkat(target, &self.handle, name) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+    pub fn create_symlink(&self, name: &str, target: &Path) -> io::Result<()> {
+        let created = rustix::fs::symlinkat(target, &self.handle, name);
+        Ok(ignore_existing(created)?)
     }
 }
 
@@ -108,17 +100,17 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, symlink};
 
-    fn folder_and_file(dir: &Path) -> (SharedFolder, MappedFile) {
+    fn folder_and_file(dir: &Path) -> (SharedFolder, InputFile) {
         fs::write(dir.join("file"), "content").unwrap();
         let folder = SharedFolder::create(&dir.join("a/b")).unwrap();
-        (folder, MappedFile::open(&dir.join("file")).unwrap())
+        (folder, InputFile::open(&dir.join("file")).unwrap())
     }
 
     #[test]
-    fn a_file_gets_a_second_name_and_a_copy_is_whole() {
+    fn files_are_linked_or_copied() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, file) = folder_and_file(dir.path());
-        folder.put("same", &file).unwrap();
+        folder.add_file("same", &file).unwrap();
         folder.write_copy("copy", &file).unwrap();
         for (name, links) in [("same", 2), ("copy", 1)] {
             let path = dir.path().join("a/b").join(name);
@@ -129,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays() {
+    fn existing_files_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, file) = folder_and_file(dir.path());
         let other = dir.path().join("other");
@@ -137,9 +129,9 @@ mod tests {
         symlink(&other, folder.path().join("linked")).unwrap();
         symlink("nowhere", folder.path().join("dangling")).unwrap();
         for name in ["linked", "dangling"] {
-            folder.put(name, &file).unwrap();
+            folder.add_file(name, &file).unwrap();
             folder.write_copy(name, &file).unwrap();
-            folder.link(name, Path::new("elsewhere")).unwrap();
+            folder.create_symlink(name, Path::new("elsewhere")).unwrap();
         }
         assert_eq!(fs::read(&other).unwrap(), b"somebody else's");
         let target = fs::read_link(folder.path().join("dangling")).unwrap();
@@ -148,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn links_are_no_folders() {
+    fn links_are_not_entered() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, _) = folder_and_file(dir.path());
         symlink(dir.path(), folder.path().join("link")).unwrap();
-        assert!(folder.enter(OsStr::new("link")).is_err());
-        assert!(folder.enter(OsStr::new("new")).is_ok());
-        assert!(folder.enter(OsStr::new("new")).is_ok());
+        assert!(folder.open_subfolder(OsStr::new("link")).is_err());
+        assert!(folder.open_subfolder(OsStr::new("new")).is_ok());
+        assert!(folder.open_subfolder(OsStr::new("new")).is_ok());
     }
 }

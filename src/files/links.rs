@@ -1,4 +1,4 @@
-//! Finds the owners of the links in a path, who control where it leads.
+//! Resolves a path and collects the owners of its symbolic links, who control its target.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -13,19 +13,19 @@ use rustix::io::Errno;
 /// Maximum number of links that the kernel follows (`MAXSYMLINKS`).
 const MAX_LINKS: u32 = 40;
 
-/// The target of a path.
+/// A path with all links resolved.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Trace {
+pub struct ResolvedPath {
     /// User IDs of the owners of the links in the path.
-    pub owners: BTreeSet<u32>,
+    pub link_owners: BTreeSet<u32>,
     /// Device and inode of the target.
-    pub number: (u64, u64),
+    pub file_id: (u64, u64),
 }
 
 /// Follows a path as the kernel does. Links in `/proc` belong to the kernel and can lead into other mount
 /// namespaces: their owners are left out.
-pub fn trace(path: &Path) -> io::Result<Trace> {
-    let mut owners = BTreeSet::new();
+pub fn resolve(path: &Path) -> io::Result<ResolvedPath> {
+    let mut link_owners = BTreeSet::new();
     let mut left = MAX_LINKS;
     // The resolved path. The only links in it are the kernel's.
     let mut at = PathBuf::from(".");
@@ -38,13 +38,13 @@ pub fn trace(path: &Path) -> io::Result<Trace> {
             continue;
         }
         left = left.checked_sub(1).ok_or(Errno::LOOP)?;
-        owners.insert(found.uid());
+        link_owners.insert(found.uid());
         steps.extend(self::steps(&fs::read_link(&next)?));
     }
     let end = fs::metadata(&at)?;
-    Ok(Trace {
-        owners,
-        number: (end.dev(), end.ino()),
+    Ok(ResolvedPath {
+        link_owners,
+        file_id: (end.dev(), end.ino()),
     })
 }
 
@@ -60,13 +60,13 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn number(path: &Path) -> (u64, u64) {
+    fn file_id(path: &Path) -> (u64, u64) {
         let found = fs::metadata(path).unwrap();
         (found.dev(), found.ino())
     }
 
     #[test]
-    fn a_path_leads_where_the_kernel_says() {
+    fn paths_resolve_as_in_the_kernel() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         let me = fs::metadata(&root).unwrap().uid();
@@ -84,15 +84,15 @@ mod tests {
             ("file", true),
         ] {
             let path = root.join(path);
-            let trace = trace(&path).unwrap();
-            assert_eq!(trace.number, number(&path), "{path:?}");
-            let owners: Vec<u32> = trace.owners.into_iter().collect();
-            assert_eq!(owners, vec![me; usize::from(is_linked)], "{path:?}");
+            let resolve = resolve(&path).unwrap();
+            assert_eq!(resolve.file_id, file_id(&path), "{path:?}");
+            let link_owners: Vec<u32> = resolve.link_owners.into_iter().collect();
+            assert_eq!(link_owners, vec![me; usize::from(is_linked)], "{path:?}");
         }
         for path in ["circle", "missing", "a/missing/../b"] {
             let path = root.join(path);
             assert_eq!(
-                trace(&path).map_err(|error| error.kind()).map(|_| ()),
+                resolve(&path).map_err(|error| error.kind()).map(|_| ()),
                 fs::metadata(&path).map_err(|error| error.kind()).map(|_| ()),
                 "{path:?}"
             );
@@ -100,15 +100,19 @@ mod tests {
     }
 
     #[test]
-    fn links_of_the_kernel_are_nobodys() {
+    fn links_of_the_kernel_have_no_owner() {
         for path in [
             "/proc/self/exe",
             "/proc/self/root/proc/version",
             "/proc/thread-self/cwd",
         ] {
             let path = Path::new(path);
-            let found = trace(path).unwrap();
-            assert_eq!((found.owners.len(), found.number), (0, number(path)), "{path:?}");
+            let found = resolve(path).unwrap();
+            assert_eq!(
+                (found.link_owners.len(), found.file_id),
+                (0, file_id(path)),
+                "{path:?}"
+            );
         }
     }
 }

@@ -1,23 +1,23 @@
 //! Opens files safely, even in directories that others can write to, and writes output atomically.
 
 pub mod cleanup;
-pub mod contents;
+pub mod compression_format;
 pub mod folder;
+pub mod folder_contents;
+pub mod input_file;
 pub mod links;
-pub mod mapped;
 pub mod out_of_memory;
-pub mod packing;
 pub mod search;
-pub mod spool;
 pub mod staged;
 pub mod stdio;
 pub mod stream;
+pub mod temp_file;
 pub mod within;
 
 pub use cleanup::CommitGuard;
-pub use contents::Contents;
+pub use compression_format::CompressionFormat;
 pub use folder::SharedFolder;
-pub use mapped::{MappedFile, OpenFile};
-pub use packing::Packing;
-pub use spool::Spool;
+pub use folder_contents::FolderContents;
+pub use input_file::{InputFile, OpenFile};
 pub use staged::{StagedFile, StagedFolder};
+pub use temp_file::TempFile;

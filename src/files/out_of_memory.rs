@@ -60,7 +60,7 @@ fn give_up(size: usize) -> ! {
             io::stderr(),
             "jitinject: error: out of memory: {size} bytes more could not be had; what was there before is unchanged"
         );
-        cleanup::try_remove();
+        cleanup::try_remove_all();
     } else if !IS_THIS_THREAD.get() {
         // Another thread is about to exit.
         thread::sleep(Duration::from_secs(5));

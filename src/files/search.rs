@@ -12,7 +12,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 const MAX_DEPTH: usize = 64;
 
 /// Returns a path without characters that a terminal interprets.
-pub fn shown(path: &Path) -> String {
+pub fn printable_path(path: &Path) -> String {
     printable(path.as_os_str().as_bytes())
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_searched_to_a_depth_and_what_is_deeper_is_told() {
+    fn folders_are_searched_to_a_limited_depth() {
         let root = tempfile::tempdir().unwrap();
         let mut folder = root.path().to_owned();
         let mut expected = vec![folder.join("file")];

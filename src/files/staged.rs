@@ -12,36 +12,44 @@ use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::files::cleanup::{self, CommitGuard};
-use crate::files::contents::Contents;
+use crate::files::folder_contents::FolderContents;
 use crate::files::stream;
 
 /// How many names are tried for a new file. Other users may have taken some on purpose.
-const ATTEMPTS: u32 = 1000;
+const MAX_ATTEMPTS: u32 = 1000;
 
 /// Flags for creating a file where nothing exists, not even a symbolic link.
-pub(super) const NEW_FILE: OFlags = OFlags::WRONLY
+pub(super) const NEW_FILE_FLAGS: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
 /// Mode of a file in a directory: readable by all who can enter the directory.
-pub(super) const OPEN_FILE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
+pub(super) const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// Mode of a subdirectory, likewise.
-pub(super) const OPEN_FOLDER: Mode = OPEN_FILE.union(Mode::XUSR).union(Mode::XGRP).union(Mode::XOTH);
+pub(super) const FOLDER_MODE: Mode = FILE_MODE.union(Mode::XUSR).union(Mode::XGRP).union(Mode::XOTH);
+
+/// Turns the error that a name is taken into success.
+pub(super) fn ignore_existing(created: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match created {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}
 
 /// Creates something next to `target` with `make`, under an unused hidden name.
-pub(super) fn make_beside<T>(
+pub(super) fn create_beside<T>(
     target: &Path,
     make: impl Fn(&Path) -> rustix::io::Result<T>,
 ) -> io::Result<(PathBuf, T)> {
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..MAX_ATTEMPTS {
         // Does not contain the target's name, which may have the maximum length.
         let hidden = format!(".jitinject-{}-{attempt}.tmp", std::process::id());
         let path = target.with_file_name(hidden);
-        match cleanup::make(&path, &make) {
-            Ok(made) => return Ok((path, made)),
+        match cleanup::create(&path, &make) {
+            Ok(created) => return Ok((path, created)),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
@@ -50,7 +58,7 @@ pub(super) fn make_beside<T>(
 }
 
 /// Writes a file atomically, or writes to a stream.
-pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     if stream::is_stream(path) {
         return stream::open(path)?.write_all(content);
     }
@@ -74,8 +82,8 @@ impl StagedFile {
             return Err(io::Error::other("there is a folder of that name"));
         }
         let mode = Mode::RUSR | Mode::WUSR;
-        let make = |path: &Path| rustix::fs::openat(CWD, path, NEW_FILE, mode);
-        let (staged, file) = make_beside(target, make)?;
+        let make = |path: &Path| rustix::fs::openat(CWD, path, NEW_FILE_FLAGS, mode);
+        let (staged, file) = create_beside(target, make)?;
         Ok(Self {
             target: target.to_owned(),
             staged,
@@ -90,8 +98,8 @@ impl StagedFile {
 
     /// Renames the file to its target. The returned value keeps the file or link that it replaces.
     pub fn commit(self) -> io::Result<Committed> {
-        let _uninterrupted = CommitGuard::begin();
-        match write_in_place(&self.staged, &self.target) {
+        let _guard = CommitGuard::begin();
+        match rename_or_exchange(&self.staged, &self.target) {
             // NFS and some other file systems do not support the flags.
             Err(Errno::INVAL) => self.replace()?,
             other => other?,
@@ -105,21 +113,21 @@ impl StagedFile {
 
     /// Replaces the target with a plain rename, after making a second link to the old file.
     fn replace(&self) -> io::Result<()> {
-        let old = make_beside(&self.target, |path| rustix::fs::link(&self.target, path));
+        let old = create_beside(&self.target, |path| rustix::fs::link(&self.target, path));
         let renamed = fs::rename(&self.staged, &self.target);
         if let Ok((old, ())) = old {
             match renamed {
                 Ok(()) => fs::rename(&old, &self.staged)?,
                 Err(_) => fs::remove_file(&old)?,
             }
-            cleanup::end(&old);
+            cleanup::unregister(&old);
         }
         renamed
     }
 }
 
 /// Renames `staged` to `target`. If `target` exists, it gets the name `staged`.
-fn write_in_place(staged: &Path, target: &Path) -> rustix::io::Result<()> {
+fn rename_or_exchange(staged: &Path, target: &Path) -> rustix::io::Result<()> {
     match rustix::fs::renameat_with(CWD, staged, CWD, target, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) => exchange(staged, target),
         other => other,
@@ -134,7 +142,7 @@ impl Drop for StagedFile {
     fn drop(&mut self) {
         // Nothing can be done if the file cannot be removed.
         let _ = fs::remove_file(&self.staged);
-        cleanup::end(&self.staged);
+        cleanup::unregister(&self.staged);
     }
 }
 
@@ -146,18 +154,18 @@ pub struct StagedFolder {
     staged: PathBuf,
     handle: OwnedFd,
     /// Contents of the directory that this one replaced.
-    replaced: Option<Contents>,
+    replaced: Option<FolderContents>,
 }
 
 impl StagedFolder {
     /// Creates the directory for `target`. Other users cannot enter it.
     pub fn create(target: &Path) -> io::Result<Self> {
-        let (staged, ()) = make_beside(target, |path| rustix::fs::mkdirat(CWD, path, Mode::RWXU))?;
+        let (staged, ()) = create_beside(target, |path| rustix::fs::mkdirat(CWD, path, Mode::RWXU))?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::openat(CWD, &staged, flags, Mode::empty());
         let handle = handle.inspect_err(|_| {
             let _ = fs::remove_dir(&staged);
-            cleanup::end(&staged);
+            cleanup::unregister(&staged);
         })?;
         Ok(Self {
             target: target.to_owned(),
@@ -169,41 +177,39 @@ impl StagedFolder {
 
     /// Creates a subdirectory, unless it exists.
     pub fn create_folder(&self, name: &str) -> io::Result<()> {
-        match cleanup::change(|| rustix::fs::mkdirat(&self.handle, name, OPEN_FOLDER)) {
-            Err(Errno::EXIST) | Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let create = || rustix::fs::mkdirat(&self.handle, name, FOLDER_MODE);
+        Ok(ignore_existing(cleanup::modify(create))?)
     }
 
     /// Creates a file in the directory, readable by all who can enter the directory.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
-        let open = || rustix::fs::openat(&self.handle, name, NEW_FILE, OPEN_FILE);
-        Ok(cleanup::change(open)?.into())
+        let open = || rustix::fs::openat(&self.handle, name, NEW_FILE_FLAGS, FILE_MODE);
+        Ok(cleanup::modify(open)?.into())
     }
 
     /// Renames the directory to its target. If the target exists, it is moved to a private name first, and
-    /// `ours` must recognize it as a directory of jitinject's and return its contents. The returned value
-    /// keeps it. If `ours` fails, the target gets its name back. `error` converts I/O errors.
+    /// `check_replaced` must recognize it as a directory of jitinject's and return its contents. The returned value
+    /// keeps it. If `check_replaced` fails, the target gets its name back. `error` converts I/O errors.
     pub fn commit<E>(
         mut self,
-        ours: impl FnOnce(&Path) -> Result<Contents, E>,
+        check_replaced: impl FnOnce(&Path) -> Result<FolderContents, E>,
         error: impl Fn(io::Error) -> E,
     ) -> Result<Committed, E> {
-        let _uninterrupted = CommitGuard::begin();
-        let put = match write_in_place(&self.staged, &self.target) {
+        let _guard = CommitGuard::begin();
+        let renamed = match rename_or_exchange(&self.staged, &self.target) {
             // NFS and some other file systems do not support the flags.
             Err(Errno::INVAL) => self.exchange_in_steps(),
             other => other.map_err(io::Error::from),
         };
-        put.map_err(&error)?;
+        renamed.map_err(&error)?;
         if fs::symlink_metadata(&self.staged).is_err() {
-            self.replaced = Some(Contents::default());
+            self.replaced = Some(FolderContents::default());
             return Ok(Committed::Folder(self));
         }
-        match ours(&self.staged) {
+        match check_replaced(&self.staged) {
             Ok(contents) => self.replaced = Some(contents),
             Err(reason) => {
-                self.give_back().map_err(error)?;
+                self.exchange_back().map_err(error)?;
                 return Err(reason);
             }
         }
@@ -211,7 +217,7 @@ impl StagedFolder {
     }
 
     /// Exchanges the two names again.
-    fn give_back(&self) -> io::Result<()> {
+    fn exchange_back(&self) -> io::Result<()> {
         match exchange(&self.staged, &self.target) {
             Err(Errno::INVAL) => self.exchange_in_steps(),
             other => Ok(other?),
@@ -220,9 +226,9 @@ impl StagedFolder {
 
     fn exchange_in_steps(&self) -> io::Result<()> {
         let make = |path: &Path| rustix::fs::mkdirat(CWD, path, Mode::RWXU);
-        let (old, ()) = make_beside(&self.target, make)?;
+        let (old, ()) = create_beside(&self.target, make)?;
         // Must not be cleaned up: from here on, it holds the only copy of the old directory, or nothing.
-        cleanup::end(&old);
+        cleanup::unregister(&old);
         let has_old = fs::symlink_metadata(&self.target).is_ok();
         if has_old {
             fs::rename(&self.target, &old)?;
@@ -251,7 +257,7 @@ impl StagedFolder {
         let mut new: Vec<PathBuf> = Vec::new();
         for name in names {
             let (staged, target) = (self.staged.join(name), folder.join(name));
-            let moved = make_folders(folder, name).and_then(|()| match rename_new(&staged, &target) {
+            let moved = create_parents(folder, name).and_then(|()| match rename_new(&staged, &target) {
                 Err(Errno::EXIST) if is_same(&staged, &target) => Ok(false),
                 Err(Errno::EXIST) => fs::rename(&staged, &target).map(|()| false),
                 other => Ok(other.map(|()| true)?),
@@ -281,14 +287,14 @@ fn rename_new(from: &Path, target: &Path) -> rustix::io::Result<()> {
 
 /// Creates the missing parent directories of `name` below `folder`. Existing ones must be directories, not
 /// links.
-fn make_folders(folder: &Path, name: &str) -> io::Result<()> {
+fn create_parents(folder: &Path, name: &str) -> io::Result<()> {
     let mut path = folder.to_owned();
     let Some((folders, _)) = name.rsplit_once('/') else {
         return Ok(());
     };
     for component in folders.split('/') {
         path.push(component);
-        match rustix::fs::mkdirat(CWD, &path, OPEN_FOLDER) {
+        match rustix::fs::mkdirat(CWD, &path, FOLDER_MODE) {
             Ok(()) => {}
             Err(Errno::EXIST) if fs::symlink_metadata(&path)?.is_dir() => {}
             Err(error) => return Err(error.into()),
@@ -305,7 +311,7 @@ impl Drop for StagedFolder {
             None => fs::remove_dir_all(&self.staged),
             Some(contents) => contents.remove(&self.staged, true),
         };
-        cleanup::end(&self.staged);
+        cleanup::unregister(&self.staged);
     }
 }
 
@@ -329,7 +335,7 @@ impl Committed {
             Self::Folder(mut folder) => {
                 let had_name = fs::symlink_metadata(&folder.staged).is_ok();
                 match had_name {
-                    true => folder.give_back()?,
+                    true => folder.exchange_back()?,
                     false => fs::rename(&folder.target, &folder.staged)?,
                 }
                 // The new directory is removed with everything in it.
@@ -354,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_replaced_and_given_back_with_and_without_flags() {
+    fn files_are_replaced_and_restored_with_and_without_flags() {
         for (is_replaced, has_flags) in [(false, false), (false, true), (true, false), (true, true)] {
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("target");
@@ -384,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_the_place_of_a_file_stays() {
+    fn a_folder_with_the_name_of_a_file_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         let file = StagedFile::create(&target).unwrap();
@@ -397,12 +403,12 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_replaced_and_given_back_with_and_without_flags() {
+    fn folders_are_replaced_and_restored_with_and_without_flags() {
         for (is_replaced, has_flags) in [(false, false), (false, true), (true, false), (true, true)] {
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("target");
-            let ours = |_: &Path| {
-                let mut contents = Contents::default();
+            let check_replaced = |_: &Path| {
+                let mut contents = FolderContents::default();
                 contents.add_file("old".into());
                 Ok(contents)
             };
@@ -414,10 +420,10 @@ mod tests {
                 let mut staged = StagedFolder::create(&target).unwrap();
                 staged.create_file("new").unwrap();
                 let committed = if has_flags {
-                    staged.commit(ours, |error: io::Error| error).unwrap()
+                    staged.commit(check_replaced, |error: io::Error| error).unwrap()
                 } else {
                     staged.exchange_in_steps().unwrap();
-                    staged.replaced = Some(ours(&staged.staged).unwrap());
+                    staged.replaced = Some(check_replaced(&staged.staged).unwrap());
                     Committed::Folder(staged)
                 };
                 assert_eq!(names(&target), ["new"]);
@@ -434,15 +440,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_ours_has_its_name_again() {
+    fn a_foreign_folder_gets_its_name_back() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         fs::create_dir(&target).unwrap();
         fs::write(target.join("precious"), "").unwrap();
         let staged = StagedFolder::create(&target).unwrap();
         staged.create_file("new").unwrap();
-        let ours = |_: &Path| Err(io::ErrorKind::Other.into());
-        staged.commit(ours, |error: io::Error| error).unwrap_err();
+        let check_replaced = |_: &Path| Err(io::ErrorKind::Other.into());
+        staged
+            .commit(check_replaced, |error: io::Error| error)
+            .unwrap_err();
         assert_eq!(names(&target), ["precious"]);
         assert_eq!(names(folder.path()), ["target"]);
     }

@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::files::mapped::is_trusted;
+use crate::files::input_file::is_trusted;
 use crate::files::stdio;
 
 /// How long to wait for a reader of a FIFO, which may be started just after the program: `jitinject -o fifo &
 /// perf report -i fifo`.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two attempts to open a FIFO.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Flags for opening streams, without waiting for a reader or acquiring a controlling terminal.
-const WRITE: OFlags = OFlags::WRONLY
+const WRITE_FLAGS: OFlags = OFlags::WRONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
@@ -39,8 +39,8 @@ pub fn is_stream(path: &Path) -> bool {
     }
 }
 
-/// Whether a path, as written, is one that the system uses for open files. Links in these directories cannot
-/// be planted; links in others can, wherever they lead.
+/// Whether a path, as written, is in a directory of the system for open files. Other users cannot create links
+/// there, as they can in other directories.
 fn is_open_file(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(path);
     let names: Option<Vec<&str>> = folder
@@ -59,44 +59,44 @@ fn is_open_file(path: &Path) -> bool {
 
 /// Opens a stream for writing.
 pub fn open(path: &Path) -> io::Result<File> {
-    if path == Path::new("/dev/stdout") && stdio::output_was_closed() {
+    if path == Path::new("/dev/stdout") && stdio::stdout_was_closed() {
         return Err(io::Error::other("standard output is closed"));
     }
     let found = fs::symlink_metadata(path)?;
     if found.is_symlink() && is_open_file(path) {
-        let file: File = rustix::fs::openat(CWD, path, WRITE, Mode::empty())
-            .map_err(without_reader)?
+        let file: File = rustix::fs::openat(CWD, path, WRITE_FLAGS, Mode::empty())
+            .map_err(no_reader_error)?
             .into();
-        return blocking(file);
+        return set_blocking(file);
     }
     // Opening a device may have side effects.
-    refuse_strange(&found)?;
+    refuse_untrusted(&found)?;
     let file = open_waiting(path)?;
-    refuse_strange(&file.metadata()?)?;
-    blocking(file)
+    refuse_untrusted(&file.metadata()?)?;
+    set_blocking(file)
 }
 
 /// Opens a stream without following a link. Waits some time for the reader of a FIFO.
 fn open_waiting(path: &Path) -> io::Result<File> {
     let start = Instant::now();
     loop {
-        match rustix::fs::openat(CWD, path, WRITE | OFlags::NOFOLLOW, Mode::empty()) {
-            Err(Errno::NXIO) if start.elapsed() < PATIENCE => sleep(PAUSE),
-            other => return Ok(other.map_err(without_reader)?.into()),
+        match rustix::fs::openat(CWD, path, WRITE_FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
+            Err(Errno::NXIO) if start.elapsed() < READER_TIMEOUT => sleep(RETRY_INTERVAL),
+            other => return Ok(other.map_err(no_reader_error)?.into()),
         }
     }
 }
 
 /// Replaces ENXIO ("no such device or address"), which means that a FIFO has no reader.
-fn without_reader(error: Errno) -> io::Error {
+fn no_reader_error(error: Errno) -> io::Error {
     match error {
         Errno::NXIO => io::Error::other("nothing reads from it"),
         error => error.into(),
     }
 }
 
-/// Rejects anything that another user may have put there.
-fn refuse_strange(found: &Metadata) -> io::Result<()> {
+/// Rejects anything that another user may have created.
+fn refuse_untrusted(found: &Metadata) -> io::Result<()> {
     let (kind, owner) = (found.file_type(), found.uid());
     if !kind.is_fifo() && !kind.is_char_device() {
         return Err(io::Error::other(
@@ -112,7 +112,7 @@ fn refuse_strange(found: &Metadata) -> io::Result<()> {
 }
 
 /// Makes writes wait for the reader.
-fn blocking(file: File) -> io::Result<File> {
+fn set_blocking(file: File) -> io::Result<File> {
     let flags = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
     Ok(file)
@@ -124,7 +124,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn open_files_are_called_by_what_the_user_wrote() {
+    fn paths_of_open_files_are_recognized_as_written() {
         for path in [
             "/dev/stdout",
             "/dev/fd/1",

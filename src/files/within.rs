@@ -26,7 +26,7 @@ pub fn open_within(folder: &Path, inside: &Path) -> io::Result<OpenFile> {
             Errno::NXIO => io::Error::other("not a regular file"),
             error => error.into(),
         })?;
-    OpenFile::of(File::from(file), &folder.join(inside))
+    OpenFile::from_file(File::from(file), &folder.join(inside))
 }
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_what_is_in_the_folder_and_follows_no_link() {
+    fn opens_files_in_the_folder_and_follows_no_link() {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("folder");
         fs::create_dir_all(folder.join("deep")).unwrap();
@@ -48,7 +48,7 @@ mod tests {
         symlink("/proc/self/root", folder.join("root")).unwrap();
         let open = |inside: &str| open_within(&folder, Path::new(inside));
         for inside in ["deep/file", "deep/../deep/file", "./deep/file"] {
-            assert_eq!(open(inside).unwrap().start().unwrap(), b"inside", "{inside}");
+            assert_eq!(open(inside).unwrap().read_start().unwrap(), b"inside", "{inside}");
         }
         let file = open("deep/file").unwrap().read().unwrap();
         assert_eq!(file.path(), folder.join("deep/file"));

@@ -178,7 +178,7 @@ fn reduce(edits: &mut Edits, profile: &Profile<'_>, reduced: &Reduced) {
         for part in &reduced.parts {
             let into_map = part.start.0.saturating_sub(map.range.start.0);
             let file_offset = map.file_offset.wrapping_add(into_map);
-            synthesis::write_part_of_mmap(out, profile.endian, &record, *part, file_offset);
+            synthesis::write_clipped_mmap(out, profile.endian, &record, *part, file_offset);
         }
     });
 }

@@ -12,11 +12,11 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::store::{self, CommittedObjects, Ownership, Store};
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
-use crate::files::{CommitGuard, Contents, StagedFile, StagedFolder, stdio, stream};
+use crate::files::{CommitGuard, FolderContents, StagedFile, StagedFolder, stdio, stream};
 use crate::inject::options::InjectOptions;
 use crate::inject::summary_file::StagedSummary;
-use crate::load::{Buffers, Recording, file_number, refuse_input_as_output};
-use crate::perf::output::{LeftOut, Rewrite};
+use crate::load::{Buffers, Recording, path_file_id, refuse_input_as_output};
+use crate::perf::output::{OmittedFeatures, Rewrite};
 
 /// Refuses outputs that would overwrite an input or another output.
 pub fn refuse_conflicts(options: &InjectOptions, recording: &Recording<'_>) -> Result<(), Diagnostic> {
@@ -53,7 +53,7 @@ pub fn refuse_conflicts(options: &InjectOptions, recording: &Recording<'_>) -> R
 
 /// Whether two paths mean the same file or folder, existing or not.
 fn is_same(one: &Path, other: &Path) -> bool {
-    match (file_number(one), file_number(other)) {
+    match (path_file_id(one), path_file_id(other)) {
         (Some(one), Some(other)) => one == other,
         (None, None) => match (std::path::absolute(one), std::path::absolute(other)) {
             (Ok(one), Ok(other)) => one == other,
@@ -159,13 +159,13 @@ impl Target {
 
 /// Lists the contents of a profile folder that is to be replaced. Fails if it is not one, or has other
 /// contents.
-fn profile_contents(folder: &Path) -> io::Result<Contents> {
+fn profile_contents(folder: &Path) -> io::Result<FolderContents> {
     let strange = || io::Error::other(Diagnostic::new(Issue::OutputFolderForeign));
     if !fs::symlink_metadata(folder)?.is_dir() {
         return Err(strange());
     }
     let is_part = |name: &[u8]| name == DATA.as_bytes() || name.starts_with(b"data.");
-    let mut contents = Contents::default();
+    let mut contents = FolderContents::default();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let (name, kind) = (entry.file_name(), entry.file_type()?);
@@ -216,7 +216,7 @@ impl Output {
         if is_standard(&options.output) && io::stdout().is_terminal() {
             return Err(Diagnostic::new(Issue::StdoutIsTerminal));
         }
-        if leads_to_standard_output(&options.output) && stdio::output_was_closed() {
+        if leads_to_standard_output(&options.output) && stdio::stdout_was_closed() {
             return Err(Diagnostic::new(Issue::StdoutClosed));
         }
         let target = Target::create(&options.output, kernel_copies)
@@ -227,7 +227,7 @@ impl Output {
             folder: elf_dir(options),
             ownership: match options.elf_dir {
                 Some(_) => Ownership::Shared,
-                None => Ownership::OfOutput,
+                None => Ownership::Exclusive,
             },
             store: None,
         })
@@ -252,19 +252,19 @@ impl Output {
         self,
         rewrite: Rewrite<'_>,
         buffers: &Buffers,
-        report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Diagnostic>,
-    ) -> Result<LeftOut, Diagnostic> {
+        report: impl FnOnce(&OmittedFeatures) -> Result<Option<StagedSummary>, Diagnostic>,
+    ) -> Result<OmittedFeatures, Diagnostic> {
         let mut committed = CommittedOutputs::default();
         let (path, folder) = (self.path.clone(), self.folder.clone());
         let is_stream = matches!(self.target, Target::Stream(_));
-        let is_stale = self.store.is_none() && self.ownership == Ownership::OfOutput;
+        let is_stale = self.store.is_none() && self.ownership == Ownership::Exclusive;
         match self.commit(rewrite, buffers, report, &mut committed) {
             Ok(left_out) => {
                 committed.done.clear();
                 // A stream has the folder of an output of the default name, whose objects must stay.
                 let is_current = || match is_stream {
                     true => !Path::new(DEFAULT_OUTPUT).exists(),
-                    false => committed.profile == file_number(&path),
+                    false => committed.profile == path_file_id(&path),
                 };
                 match &committed.objects {
                     Some(objects) => objects.remove_others(is_current)?,
@@ -281,9 +281,9 @@ impl Output {
         self,
         rewrite: Rewrite<'_>,
         buffers: &Buffers,
-        report: impl FnOnce(&LeftOut) -> Result<Option<StagedSummary>, Diagnostic>,
+        report: impl FnOnce(&OmittedFeatures) -> Result<Option<StagedSummary>, Diagnostic>,
         committed: &mut CommittedOutputs,
-    ) -> Result<LeftOut, Diagnostic> {
+    ) -> Result<OmittedFeatures, Diagnostic> {
         let path = self.path.clone();
         let error = |cause| Diagnostic::cannot_write(&path, &cause);
         let mut target = self.target;
@@ -299,12 +299,12 @@ impl Output {
         }
         write_file(rewrite, target.file()).map_err(error)?;
         buffers.check_input()?;
-        let left_out = LeftOut::new();
+        let left_out = OmittedFeatures::new();
         let report = report(&left_out)?;
         committed.uninterrupted = Some(CommitGuard::begin());
         committed.objects = self.store.map(Store::commit).transpose()?;
         if let Some(profile) = target.commit().map_err(error)? {
-            committed.profile = file_number(&self.path);
+            committed.profile = path_file_id(&self.path);
             committed.done.push((self.path, profile));
         }
         committed.add_report(report)?;
@@ -355,7 +355,7 @@ fn write_file(rewrite: Rewrite<'_>, file: &mut File) -> io::Result<()> {
     writer.flush()
 }
 
-fn write_stream(rewrite: Rewrite<'_>, stream: &mut File) -> io::Result<LeftOut> {
+fn write_stream(rewrite: Rewrite<'_>, stream: &mut File) -> io::Result<OmittedFeatures> {
     let mut writer = BufWriter::with_capacity(1 << 16, stream);
     let left_out = rewrite.write_pipe(&mut writer)?;
     writer.flush()?;

@@ -3,7 +3,7 @@
 use crate::code::clock::Alignment;
 use crate::code::selection::{Selection, SpaceCounts};
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::shown;
+use crate::files::search::printable_path;
 use crate::hash::{HashMap, HashSet};
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
@@ -59,9 +59,9 @@ impl Run<'_> {
         let has_objects = !self.objects.placed.is_empty();
         Summary {
             format: FORMAT,
-            input: shown(&self.options.load.input),
-            output: shown(&self.options.output),
-            elf_dir: has_objects.then(|| shown(&output::elf_dir(self.options))),
+            input: printable_path(&self.options.load.input),
+            output: printable_path(&self.options.output),
+            elf_dir: has_objects.then(|| printable_path(&output::elf_dir(self.options))),
             build_id_cache: self.build_id_cache(),
             dumps: self.recording.sources.used.iter().map(dump_summary).collect(),
             functions: FunctionSummary {
@@ -84,7 +84,7 @@ impl Run<'_> {
     fn build_id_cache(&self) -> Option<CacheSummary> {
         let filled = self.cached?;
         Some(CacheSummary {
-            path: shown(self.options.build_id_cache.as_deref()?),
+            path: printable_path(self.options.build_id_cache.as_deref()?),
             objects: filled.added + filled.present,
             added: filled.added,
         })
@@ -262,7 +262,7 @@ fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
             CodeFile::Jitdump(_) => FileKind::Jitdump,
             CodeFile::Named(ref code) => code.source,
         },
-        path: shown(used.found.file.path()),
+        path: printable_path(used.found.file.path()),
         pids: used.found.pids.iter().map(|pid| pid.0).collect(),
         functions: loads.count() as u64,
         same_clock: used.alignment == Alignment::Same,
@@ -272,7 +272,7 @@ fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
 
 fn map_summary(used: &UsedMap<'_>) -> PerfMapSummary {
     PerfMapSummary {
-        path: shown(used.found.file.path()),
+        path: printable_path(used.found.file.path()),
         pid: used.found.pid.0,
         symbols: used.map.symbols.len() as u64,
     }

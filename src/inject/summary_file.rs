@@ -45,7 +45,7 @@ impl SummaryOutput {
         let Some(path) = &options.summary else {
             return Ok(Self(None));
         };
-        if is_standard(path) && stdio::output_was_closed() {
+        if is_standard(path) && stdio::stdout_was_closed() {
             return Err(Diagnostic::new(Issue::StdoutClosed));
         }
         let target = match is_standard(path) {

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use crate::diagnostics::Diagnostic;
-use crate::files::MappedFile;
+use crate::files::InputFile;
 use crate::load::find::jitdumps::FoundDumps;
 use crate::load::find::logs::{OpenLogs, OpenTraces};
 use crate::load::find::perf_maps::FoundMaps;
@@ -25,7 +25,7 @@ pub struct Buffers {
     /// XRay traces and the instrumented binary.
     pub traces: OnceCell<OpenTraces>,
     /// Records with call chains from logs and traces.
-    pub spliced: OnceCell<MappedFile>,
+    pub spliced: OnceCell<InputFile>,
     /// Profile with events from logs and traces.
     pub synthesized: OnceCell<SynthesizedProfile>,
     /// Jitdumps.

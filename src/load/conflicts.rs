@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::shown;
+use crate::files::search::printable_path;
 use crate::files::stdio::is_standard;
 use crate::load::options::LoadOptions;
 use crate::load::recording::Recording;
@@ -23,21 +23,21 @@ pub fn refuse_input_as_output<'o>(
     let named: Vec<&Path> = recording.named_paths().chain(input_path).chain(core).collect();
     let files: Vec<_> = recording.files().collect();
     for output in outputs {
-        let Some(number) = file_number(output) else {
+        let Some(id) = path_file_id(output) else {
             continue;
         };
-        let files = files.iter().map(|file| (file.number(), file.path()));
-        let named = named.iter().filter_map(|path| Some((file_number(path)?, *path)));
-        if let Some((_, input)) = files.chain(named).find(|&(input, _)| input == number) {
+        let files = files.iter().map(|file| (file.file_id(), file.path()));
+        let named = named.iter().filter_map(|path| Some((path_file_id(path)?, *path)));
+        if let Some((_, input)) = files.chain(named).find(|&(input, _)| input == id) {
             let same = Diagnostic::new(Issue::OutputIsInput).in_file(output);
-            return Err(same.with("input", shown(input)));
+            return Err(same.with("input", printable_path(input)));
         }
     }
     Ok(())
 }
 
 /// Device and inode of a file; `None` if it is missing or a character device such as `/dev/null`.
-pub fn file_number(path: &Path) -> Option<(u64, u64)> {
+pub fn path_file_id(path: &Path) -> Option<(u64, u64)> {
     let metadata = if is_standard(path) {
         File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata()
     } else {

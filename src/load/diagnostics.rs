@@ -2,8 +2,8 @@
 
 use crate::code::clock::Alignment;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
-use crate::files::search::shown;
+use crate::files::InputFile;
+use crate::files::search::printable_path;
 use crate::hash::HashSet;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::recording::Recording;
@@ -52,7 +52,7 @@ impl Recording<'_> {
                 let damaged = Diagnostic::new(Issue::ProfileDamage)
                     .in_file(path)
                     .at(damage.first_offset);
-                damaged.times(damage.places).with("bytes", damage.bytes)
+                damaged.times(damage.areas).with("bytes", damage.bytes)
             }));
         }
         let lost = (profile.data.len() as u64).saturating_sub(index.data_end);
@@ -77,8 +77,13 @@ impl Recording<'_> {
     pub fn clocks(&self) -> Vec<String> {
         let used = self.sources.used.iter();
         let other = used.filter(|used| used.alignment != Alignment::Same);
-        let clocks =
-            other.map(|used| format!("{}: clock: {}", shown(used.found.file.path()), used.alignment));
+        let clocks = other.map(|used| {
+            format!(
+                "{}: clock: {}",
+                printable_path(used.found.file.path()),
+                used.alignment
+            )
+        });
         clocks.collect()
     }
 
@@ -119,7 +124,7 @@ impl Recording<'_> {
 }
 
 /// Reports a file of a runtime that was truncated while it was read.
-fn shrunk(file: &MappedFile) -> Option<Diagnostic> {
+fn shrunk(file: &InputFile) -> Option<Diagnostic> {
     file.has_shrunk()
         .then(|| Diagnostic::new(Issue::FileShrunk).in_file(file.path()))
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use crate::diagnostics::issues::RECORD_FIRST;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::{files_below, shown};
-use crate::files::spool::{CopyError, copy_if, spool_error};
+use crate::files::search::{files_below, printable_path};
 use crate::files::stdio::is_standard;
-use crate::files::{MappedFile, OpenFile, Spool};
+use crate::files::temp_file::{CopyError, copy_if, temp_file_error};
+use crate::files::{InputFile, OpenFile, TempFile};
 use crate::load::find::reach::Reach;
 use crate::load::options::{InputKind, LoadOptions};
 use crate::perf::record::Records;
-use crate::perf::record::resync::{self, Damage, WholeRecords};
+use crate::perf::record::resync::{self, Damage, IntactRecords};
 use crate::perf::{Profile, compression, header, merge};
 use crate::runtime::mono::packed;
 use crate::runtime::xray;
@@ -31,9 +31,9 @@ pub struct Input {
     /// Type of the input.
     pub kind: InputKind,
     /// File with the header, and usually all records.
-    pub main: Arc<MappedFile>,
+    pub main: Arc<InputFile>,
     /// More files with records, written by `perf record --threads`, sorted by the number in their names.
-    pub parts: Vec<MappedFile>,
+    pub parts: Vec<InputFile>,
     /// Folders with a copy of the kernel's code, written by `perf record --kcore`.
     pub kernel_copies: Vec<PathBuf>,
 }
@@ -42,7 +42,7 @@ pub struct Input {
 #[derive(Debug)]
 pub struct RewrittenRecords {
     /// File with the records and nothing else.
-    pub file: MappedFile,
+    pub file: InputFile,
     /// Records that were left out, by file.
     pub faults: Vec<(PathBuf, Tally<Issue>)>,
     /// Damaged bytes that were skipped, by file.
@@ -89,7 +89,7 @@ fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Inp
     let mut files = files
         .into_iter()
         .filter_map(|path| reach.open_named(folder, &path).ok());
-    match files.find(|file| file.start().is_ok_and(|start| is_wanted(&start))) {
+    match files.find(|file| file.read_start().is_ok_and(|start| is_wanted(&start))) {
         Some(file) => Ok(Input::of_file(
             file.read().map_err(|cause| input_error(folder, cause))?,
             options,
@@ -98,7 +98,7 @@ fn open_first(options: &LoadOptions, is_wanted: fn(&[u8]) -> bool) -> Result<Inp
     }
 }
 
-fn open_file(path: &Path, options: &LoadOptions) -> Result<MappedFile, Diagnostic> {
+fn open_file(path: &Path, options: &LoadOptions) -> Result<InputFile, Diagnostic> {
     let file = Reach::of(options)
         .open_named(path, path)
         .and_then(OpenFile::read)
@@ -111,17 +111,17 @@ fn open_file(path: &Path, options: &LoadOptions) -> Result<MappedFile, Diagnosti
 }
 
 /// Reads a stream to its end: jitdumps are complete only after the recorded programs have exited.
-fn open_stream(file: File, path: &Path) -> Result<MappedFile, Diagnostic> {
+fn open_stream(file: File, path: &Path) -> Result<InputFile, Diagnostic> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        let file = OpenFile::of(file, path).and_then(OpenFile::read);
+        let file = OpenFile::from_file(file, path).and_then(OpenFile::read);
         return file.map_err(|cause| input_error(path, cause));
     }
-    let mut spool = Spool::create().map_err(spool_error)?;
-    copy_if(file, &mut spool, may_be_input).map_err(|error| match error {
+    let mut temp_file = TempFile::create().map_err(temp_file_error)?;
+    copy_if(file, &mut temp_file, may_be_input).map_err(|error| match error {
         CopyError::Read(cause) => input_error(path, cause),
-        CopyError::Write(cause) => spool_error(cause),
+        CopyError::Write(cause) => temp_file_error(cause),
     })?;
-    spool.map(path).map_err(spool_error)
+    temp_file.map(path).map_err(temp_file_error)
 }
 
 /// Whether a stream may be a profile, log or trace, by its first bytes. These suffice to reject others.
@@ -159,7 +159,7 @@ fn open_folder(options: &LoadOptions) -> Result<Input, Diagnostic> {
 }
 
 impl Input {
-    fn of_file(main: MappedFile, options: &LoadOptions) -> Self {
+    fn of_file(main: InputFile, options: &LoadOptions) -> Self {
         // The options may name the type; otherwise, the content shows it.
         let kind = options.input_kind.unwrap_or_else(|| match &main[..] {
             file if packed::is_log(file) => InputKind::MonoLog,
@@ -169,7 +169,7 @@ impl Input {
         Self {
             name: match is_standard(&options.input) {
                 true => "standard input".into(),
-                false => shown(&options.input),
+                false => printable_path(&options.input),
             },
             kind,
             main: Arc::new(main),
@@ -179,12 +179,12 @@ impl Input {
     }
 
     /// Returns the main file if the input is of this type.
-    pub fn main_if(&self, kind: InputKind) -> Option<&Arc<MappedFile>> {
+    pub fn main_if(&self, kind: InputKind) -> Option<&Arc<InputFile>> {
         (self.kind == kind).then_some(&self.main)
     }
 
     /// Returns all files, the main one first.
-    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
         std::iter::once(&*self.main).chain(&self.parts)
     }
 
@@ -199,10 +199,10 @@ impl Input {
     /// Merges the records of all files into one stream: aligned, decompressed and without damage.
     pub fn expand(&self, profile: &Profile<'_>) -> Result<RewrittenRecords, Diagnostic> {
         let streams = std::iter::once(profile.data).chain(self.parts.iter().map(|part| &part[..]));
-        let streams: Vec<(&Path, &[u8])> = self.files().map(MappedFile::path).zip(streams).collect();
+        let streams: Vec<(&Path, &[u8])> = self.files().map(InputFile::path).zip(streams).collect();
         let plain = threads::map(&streams, |&(path, stream)| Plain::of(stream, profile, path));
         let plain: io::Result<Vec<Plain<'_>>> = plain.into_iter().collect();
-        let mut plain = plain.map_err(spool_error)?;
+        let mut plain = plain.map_err(temp_file_error)?;
         let starts = std::iter::once(profile.data_offset).chain(std::iter::repeat(0));
         let (mut faults, mut damage) = (Vec::new(), Vec::new());
         for ((part, start), &(path, _)) in plain.iter_mut().zip(starts).zip(&streams) {
@@ -217,12 +217,12 @@ impl Input {
         }
         let parts: Vec<&[u8]> = plain.iter().map(Plain::bytes).collect();
         let merged = || {
-            let mut spool = Spool::create()?;
-            merge::merge(&parts, &profile.attrs, profile.endian, &mut spool)?;
-            spool.map(self.main.path())
+            let mut temp_file = TempFile::create()?;
+            merge::merge(&parts, &profile.attrs, profile.endian, &mut temp_file)?;
+            temp_file.map(self.main.path())
         };
         Ok(RewrittenRecords {
-            file: merged().map_err(spool_error)?,
+            file: merged().map_err(temp_file_error)?,
             faults,
             damage,
         })
@@ -231,7 +231,7 @@ impl Input {
     /// Repairs records that were damaged inside compressed ones.
     pub fn repair(&self, profile: &Profile<'_>) -> Result<RewrittenRecords, Diagnostic> {
         let path = self.main.path();
-        let (file, damage) = repair(profile.whole_records(), path).map_err(spool_error)?;
+        let (file, damage) = repair(profile.intact_records(), path).map_err(temp_file_error)?;
         Ok(RewrittenRecords {
             file,
             faults: Vec::new(),
@@ -240,17 +240,17 @@ impl Input {
     }
 }
 
-fn repair(records: WholeRecords<'_>, path: &Path) -> io::Result<(MappedFile, Damage)> {
-    let mut spool = Spool::create()?;
-    let damage = resync::repair(records, &mut spool)?;
-    Ok((spool.map(path)?, damage))
+fn repair(records: IntactRecords<'_>, path: &Path) -> io::Result<(InputFile, Damage)> {
+    let mut temp_file = TempFile::create()?;
+    let damage = resync::repair(records, &mut temp_file)?;
+    Ok((temp_file.map(path)?, damage))
 }
 
 /// The records of one file, decompressed and without damage.
 struct Plain<'a> {
     stream: &'a [u8],
     /// Rewritten records, if some were compressed, damaged or of sizes that readers reject.
-    file: Option<MappedFile>,
+    file: Option<InputFile>,
     faults: Tally<Issue>,
     damage: Damage,
 }
@@ -258,7 +258,7 @@ struct Plain<'a> {
 impl<'a> Plain<'a> {
     fn of(stream: &'a [u8], profile: &Profile<'_>, path: &Path) -> io::Result<Self> {
         let endian = profile.endian;
-        let records = WholeRecords::new(stream, &profile.attrs, endian);
+        let records = IntactRecords::new(stream, &profile.attrs, endian);
         let mut walk = records.clone();
         let mut is_compressed = false;
         let mut has_refused = false;
@@ -276,11 +276,11 @@ impl<'a> Plain<'a> {
             plain.file = Some(repair(records, path)?.0);
         }
         if is_compressed {
-            let mut spool = Spool::create()?;
-            let faults = compression::expand(Records::new(plain.bytes(), 0, endian), endian, &mut spool)?;
+            let mut temp_file = TempFile::create()?;
+            let faults = compression::expand(Records::new(plain.bytes(), 0, endian), endian, &mut temp_file)?;
             // Offsets in repaired records do not count skipped bytes.
             plain.faults = faults.offset_by(plain.damage.bytes);
-            plain.file = Some(spool.map(path)?);
+            plain.file = Some(temp_file.map(path)?);
         }
         if let Some(offset) = walk.undecoded() {
             plain.faults.add(Issue::ProfileRecordsCut, offset);

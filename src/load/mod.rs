@@ -25,7 +25,7 @@ mod sources;
 
 pub use crate::trace::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEvent};
 pub(crate) use buffers::Buffers;
-pub(crate) use conflicts::{file_number, refuse_input_as_output};
+pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 pub(crate) use find::perf_maps::{UsedMap, symbol_of};
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;

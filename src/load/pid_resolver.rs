@@ -28,8 +28,8 @@ impl PidResolver {
     pub fn new<'a>(dumps: impl Iterator<Item = &'a FoundFile> + Clone, processes: &Processes) -> Self {
         let with_dump: HashSet<Pid> = dumps.clone().flat_map(|dump| &dump.pids).copied().collect();
         let pairs = dumps.clone().flat_map(|dump| {
-            let number = dump.file.number();
-            dump.pids.iter().map(move |&pid| (number, pid))
+            let file_id = dump.file.file_id();
+            dump.pids.iter().map(move |&pid| (file_id, pid))
         });
         let mapped = pairs.collect();
         let firsts: HashSet<Pid> = dumps.filter_map(|dump| dump.pids.first()).copied().collect();
@@ -56,7 +56,7 @@ impl PidResolver {
         let Some((&first, others)) = dump.pids.split_first() else {
             return Some(says);
         };
-        if self.mapped.contains(&(dump.file.number(), says)) {
+        if self.mapped.contains(&(dump.file.file_id(), says)) {
             return Some(says);
         }
         if pid == header_pid {
@@ -81,7 +81,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::code::process::ProcessEvent;
-    use crate::files::MappedFile;
+    use crate::files::InputFile;
     use crate::units::Time;
 
     fn processes(forks: &[(u32, u32)]) -> Processes {
@@ -96,7 +96,7 @@ mod tests {
     fn dump(pids: &[u32]) -> FoundFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         FoundFile {
-            file: Arc::new(MappedFile::open(file.path()).unwrap()),
+            file: Arc::new(InputFile::open(file.path()).unwrap()),
             pids: pids.iter().copied().map(Pid).collect(),
             pids_before: Vec::new(),
             marked: None,

@@ -3,7 +3,7 @@
 use crate::code::process::{AddressSpace, Processes};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::Packing;
+use crate::files::CompressionFormat;
 use crate::load::buffers::{Buffers, keep};
 use crate::load::input::Input;
 use crate::perf::Profile;
@@ -13,9 +13,9 @@ use crate::runtime::jitdump::marker;
 /// decompressed, merged or repaired. If so, all later steps use the new records, which `buffers` keep.
 pub fn read<'a>(input: &'a Input, buffers: &'a Buffers) -> Result<IndexedProfile<'a>, Diagnostic> {
     let path = input.main.path();
-    if let Some(packing) = Packing::of(&input.main) {
+    if let Some(format) = CompressionFormat::detect(&input.main) {
         let packed = Diagnostic::new(Issue::ProfilePacked).in_file(path);
-        return Err(packed.with("program", packing.program()));
+        return Err(packed.with("program", format.program()));
     }
     let profile = Profile::parse(&input.main).map_err(|error| error.in_file(path))?;
     let mut recorded = IndexedProfile::new(profile, marker::dump_path);

@@ -6,7 +6,7 @@ use crate::code::profile_index::IndexedProfile;
 use crate::code::selection::Selector;
 use crate::code::timeline::Timeline;
 use crate::diagnostics::Diagnostic;
-use crate::files::MappedFile;
+use crate::files::InputFile;
 use crate::load::buffers::{Buffers, keep};
 use crate::load::file_code;
 use crate::load::find::access::Access;
@@ -166,7 +166,7 @@ fn make_profile<'a>(
 
 impl Recording<'_> {
     /// Returns all files that were read.
-    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
         let dumps = self
             .buffers
             .dumps

@@ -10,7 +10,7 @@ use crate::code::samples::Samples;
 use crate::code::selection::{Doubts, DumpState};
 use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
+use crate::files::InputFile;
 use crate::hash::{HashMap, HashSet};
 use crate::load::clocks::Clocks;
 use crate::load::find::jitdumps::{FoundDumps, FoundFile};
@@ -303,7 +303,7 @@ pub fn function_of<'f>(files: &'f [UsedFile<'_>], id: FunctionId) -> Option<Func
 
 impl<'a> UsedFile<'a> {
     /// Creates the entry of a log or trace of one process.
-    fn of_process(file: &Arc<MappedFile>, pid: Pid, code: SymbolOnlyCode<'a>, alignment: Alignment) -> Self {
+    fn of_process(file: &Arc<InputFile>, pid: Pid, code: SymbolOnlyCode<'a>, alignment: Alignment) -> Self {
         Self {
             found: FoundFile::of_process(file.clone(), pid),
             code: CodeFile::Named(code),

@@ -3,6 +3,7 @@
 //! Only the fields that determine the layout of records are read. No value is rejected, so that events of
 //! unknown types, clocks and sizes work like all others.
 
+use linux_perf_event_reader::constants::{PERF_COUNT_SW_BPF_OUTPUT, PERF_TYPE_SOFTWARE};
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 
 use crate::bytes::{ByteOrder, Reader, write_padded};
@@ -60,9 +61,6 @@ pub(super) mod offset {
     pub const CLOCKID: usize = 92;
     pub const SAMPLE_REGS_INTR: usize = 96;
 }
-
-const PERF_TYPE_SOFTWARE: u32 = 1;
-const PERF_COUNT_SW_BPF_OUTPUT: u64 = 10;
 
 /// Size in bytes of the first published `struct perf_event_attr`, also meant by a size of 0.
 pub const SIZE_VERSION_0: usize = 64;
@@ -191,11 +189,8 @@ fn in_trailer(record: &Record<'_>, from_end: usize) -> Option<usize> {
 }
 
 fn is_bpf_output(attr: &[u8], endian: ByteOrder) -> bool {
-    let (kind, config) = (
-        endian.u32_at(attr, offset::TYPE),
-        endian.u64_at(attr, offset::CONFIG),
-    );
-    (kind, config) == (Some(PERF_TYPE_SOFTWARE), Some(PERF_COUNT_SW_BPF_OUTPUT))
+    endian.u32_at(attr, offset::TYPE) == Some(PERF_TYPE_SOFTWARE)
+        && endian.u64_at(attr, offset::CONFIG) == Some(PERF_COUNT_SW_BPF_OUTPUT)
 }
 
 /// Returns the declared size of an attribute in bytes; `None` if it is truncated or its size is impossible.
@@ -212,7 +207,7 @@ pub fn size(attr: &[u8], endian: ByteOrder) -> Option<usize> {
 /// tools/perf/util/header.c, all versions), even if the rest is 0; in a pipe it ignores the rest. Missing
 /// fields count as 0, so older versions can open recordings of newer ones without the trailing zeros.
 pub fn needed_size(attr: &[u8], endian: ByteOrder) -> usize {
-    let attr = declared(attr, endian);
+    let attr = within_declared_size(attr, endian);
     let zeros = attr.iter().rev().take_while(|&&byte| byte == 0).count();
     let needed = attr.len().saturating_sub(zeros);
     let mut published = PUBLISHED_SIZES.into_iter();
@@ -222,8 +217,8 @@ pub fn needed_size(attr: &[u8], endian: ByteOrder) -> usize {
 }
 
 /// Appends an attribute, truncated or zero-padded to `size` bytes.
-pub fn put(out: &mut Vec<u8>, endian: ByteOrder, attr: &[u8], size: usize) {
-    let attr = declared(attr, endian);
+pub fn write(out: &mut Vec<u8>, endian: ByteOrder, attr: &[u8], size: usize) {
+    let attr = within_declared_size(attr, endian);
     let start = out.len();
     write_padded(out, attr.get(..size).unwrap_or(attr), size);
     if let Some(attr) = out.get_mut(start..) {
@@ -232,7 +227,7 @@ pub fn put(out: &mut Vec<u8>, endian: ByteOrder, attr: &[u8], size: usize) {
 }
 
 /// The part of an attribute within its declared size.
-fn declared(attr: &[u8], endian: ByteOrder) -> &[u8] {
+fn within_declared_size(attr: &[u8], endian: ByteOrder) -> &[u8] {
     size(attr, endian)
         .and_then(|size| attr.get(..size))
         .unwrap_or(attr)
@@ -249,13 +244,8 @@ pub fn add_identifier(attr: &mut [u8], endian: ByteOrder) {
     let Some(format) = endian.u64_at(attr, offset::SAMPLE_TYPE) else {
         return;
     };
-    let mut word = Vec::new();
-    endian.write_u64(&mut word, format | SampleFormat::IDENTIFIER.bits());
-    if let Some(place) = attr.get_mut(offset::SAMPLE_TYPE..)
-        && let Some(place) = place.get_mut(..word.len())
-    {
-        place.copy_from_slice(&word);
-    }
+    let format = format | SampleFormat::IDENTIFIER.bits();
+    endian.set_u64(attr, offset::SAMPLE_TYPE, format);
 }
 
 /// Bytes from the start of `fields` to `field`; `None` if `format` does not have it.
@@ -329,7 +319,7 @@ impl Attrs {
     }
 
     /// Looks up the event ID of a record. `None` if records have no ID, or if the profile lists no IDs.
-    pub fn knows_id_of(&self, record: &Record<'_>, endian: ByteOrder) -> Option<IdMatch> {
+    pub fn check_id(&self, record: &Record<'_>, endian: ByteOrder) -> Option<IdMatch> {
         if self.by_id.is_empty() || record.kind >= record::USER_TYPE_START {
             return None;
         }
@@ -352,7 +342,7 @@ impl Attrs {
         if record.kind == record::SAMPLE || record.kind >= record::USER_TYPE_START {
             return None;
         }
-        let size = self.of(record, endian)?.trailer_size();
+        let size = self.event_of(record, endian)?.trailer_size();
         (size > 0 && in_trailer(record, size).is_none()).then_some(size)
     }
 
@@ -360,7 +350,7 @@ impl Attrs {
     /// ID has the same offset in the records of all events, since perf uses PERF_SAMPLE_IDENTIFIER where
     /// their formats differ.
     #[inline]
-    pub fn of(&self, record: &Record<'_>, endian: ByteOrder) -> Option<&Attr> {
+    pub fn event_of(&self, record: &Record<'_>, endian: ByteOrder) -> Option<&Attr> {
         let first = self.all.first()?;
         if self.all.len() == 1 || record.kind >= record::USER_TYPE_START {
             return Some(first);
@@ -396,7 +386,7 @@ impl Attrs {
         if !self.has_times {
             return Some(Time(record.offset.saturating_add(1)));
         }
-        let time = self.of(record, endian)?.time_of(record, endian);
+        let time = self.event_of(record, endian)?.time_of(record, endian);
         time.or_else(|| event::fork_time(record, endian))
     }
 }

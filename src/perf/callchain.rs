@@ -1,11 +1,11 @@
-//! Replaces the callers in samples, where another source has a better stack than the kernel's frame pointer
+//! Replaces the callers in samples, if another source has better ones than the kernel's frame pointer
 //! unwinding.
 
 use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::perf::attr::Attr;
-use crate::perf::record::{self, HEADER_SIZE, Record};
+use crate::perf::record::{self, Record};
 use crate::perf::sample::{ChainEntry, Sample, USER_DEFERRED};
 use crate::units::Address;
 
@@ -14,21 +14,21 @@ use crate::units::Address;
 /// and in samples with only the kernel part of a call chain.
 pub fn user_address(record: &Record<'_>, sample: &Sample<'_>) -> Option<Address> {
     let is_user = record.cpu_mode() == record::MISC_USER;
-    split(record, sample)
-        .and_then(|(_, leaf)| leaf)
+    split_at_user(record, sample)
+        .and_then(|(_, user)| user)
         .or(sample.ip.filter(|_| is_user))
 }
 
 /// Splits a call chain: the number of entries before the callers of the first user address, and that address,
 /// if any. The marker of a deferred user part is excluded: readers would append that part to the callers.
-fn split(record: &Record<'_>, sample: &Sample<'_>) -> Option<(usize, Option<Address>)> {
+fn split_at_user(record: &Record<'_>, sample: &Sample<'_>) -> Option<(usize, Option<Address>)> {
     sample.callchain_offset?;
     let mut is_user = record.cpu_mode() == record::MISC_USER;
     let mut count = 0_usize;
     for entry in sample.chain_entries() {
         match entry {
-            ChainEntry::Mark(USER_DEFERRED) => break,
-            ChainEntry::Mark(mark) => is_user = mark == PERF_CONTEXT_USER,
+            ChainEntry::Marker(USER_DEFERRED) => break,
+            ChainEntry::Marker(marker) => is_user = marker == PERF_CONTEXT_USER,
             ChainEntry::Address(address) if is_user => return Some((count.saturating_add(1), Some(address))),
             ChainEntry::Address(_) | ChainEntry::Cookie => {}
         }
@@ -49,24 +49,24 @@ pub fn write_with_callers(
 ) -> Option<()> {
     const WORD: usize = 8;
     let sample = Sample::parse(record, attr, endian);
-    if sample.is_cut {
+    if sample.is_truncated {
         return None;
     }
     let start = sample.callchain_offset?;
-    let (kept, leaf) = split(record, &sample)?;
+    let (kept, user) = split_at_user(record, &sample)?;
     // Samples with a stack copy have only the kernel part of the chain.
-    let added = match leaf {
+    let inserted = match user {
         Some(_) => None,
         None => Some(user_address(record, &sample)?),
     };
-    let marks = if added.is_some() { 2 } else { 0 };
-    let count = kept.checked_add(marks)?.checked_add(callers.len())?;
+    let inserted_entries = if inserted.is_some() { 2 } else { 0 };
+    let count = kept.checked_add(inserted_entries)?.checked_add(callers.len())?;
     let chain = start.checked_add(WORD)?;
-    let chain_end = chain.checked_add(sample.callchain.len().checked_mul(WORD)?)?;
+    let chain_end = chain.checked_add(sample.callchain.count().checked_mul(WORD)?)?;
     let stack = sample.stack_offset.unwrap_or(record.bytes.len());
-    let behind_chain = record.bytes.get(chain_end..stack)?;
-    let behind_stack = match sample.stack_offset {
-        Some(offset) => behind_stack(record.bytes.get(offset..)?, endian)?,
+    let after_chain = record.bytes.get(chain_end..stack)?;
+    let after_stack = match sample.stack_offset {
+        Some(offset) => after_stack(record.bytes.get(offset..)?, endian)?,
         None => &[],
     };
 
@@ -74,32 +74,29 @@ pub fn write_with_callers(
     out.extend_from_slice(record.bytes.get(..start)?);
     endian.write_u64(out, count as u64);
     out.extend_from_slice(record.bytes.get(chain..)?.get(..kept.checked_mul(WORD)?)?);
-    if let Some(leaf) = added {
+    if let Some(user) = inserted {
         endian.write_u64(out, PERF_CONTEXT_USER);
-        endian.write_u64(out, leaf.0);
+        endian.write_u64(out, user.0);
     }
     for caller in callers {
         endian.write_u64(out, caller.0);
     }
-    out.extend_from_slice(behind_chain);
+    out.extend_from_slice(after_chain);
     if sample.stack_offset.is_some() {
         endian.write_u64(out, 0);
-        out.extend_from_slice(behind_stack);
+        out.extend_from_slice(after_stack);
     }
     let size = out.len().saturating_sub(before);
     let Ok(size) = u16::try_from(size) else {
         out.truncate(before);
         return None;
     };
-    let mut header = Vec::with_capacity(HEADER_SIZE);
-    record::write_header(&mut header, endian, record.kind, record.misc, size);
-    let place = before.checked_add(HEADER_SIZE)?;
-    out.get_mut(before..place)?.copy_from_slice(&header);
+    endian.set_u16(out.get_mut(before..)?, record::SIZE_OFFSET, size);
     Some(())
 }
 
 /// The bytes after a stack copy.
-fn behind_stack(bytes: &[u8], endian: ByteOrder) -> Option<&[u8]> {
+fn after_stack(bytes: &[u8], endian: ByteOrder) -> Option<&[u8]> {
     let mut reader = Reader::new(bytes, endian);
     let size = reader.u64()?;
     if size > 0 {
@@ -113,25 +110,17 @@ fn behind_stack(bytes: &[u8], endian: ByteOrder) -> Option<&[u8]> {
 mod tests {
     use super::*;
     use crate::perf::record::Records;
+    use crate::perf::testing;
     use linux_perf_event_reader::SampleFormat;
 
     const KERNEL: u64 = -128i64 as u64;
 
     fn attr(format: SampleFormat) -> Attr {
-        let mut bytes = vec![0; 128];
-        bytes[4..8].copy_from_slice(&128u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&format.bits().to_le_bytes());
-        Attr::parse(&bytes, ByteOrder::Little)
+        Attr::parse(&testing::attr(128, format.bits(), 0), ByteOrder::Little)
     }
 
     fn sample(misc: u16, words: &[u64]) -> Vec<u8> {
-        let mut out = Vec::new();
-        let size = HEADER_SIZE + 8 * words.len();
-        record::write_header(&mut out, ByteOrder::Little, record::SAMPLE, misc, size as u16);
-        for &word in words {
-            ByteOrder::Little.write_u64(&mut out, word);
-        }
-        out
+        testing::record(record::SAMPLE, misc, words)
     }
 
     fn spliced(format: SampleFormat, bytes: &[u8], callers: &[u64]) -> Option<Vec<u8>> {
@@ -144,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_first_user_address_is_replaced_and_all_else_kept() {
+    fn only_entries_after_the_first_user_address_are_replaced() {
         let format = SampleFormat::IP | SampleFormat::CALLCHAIN | SampleFormat::RAW;
         let raw = 4 | 0x6161_6161 << 32;
         let bytes = sample(
@@ -178,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_part_that_comes_later_is_not_added_to_callers() {
+    fn a_deferred_user_part_is_not_appended_to_callers() {
         const DEFERRED: u64 = -640i64 as u64;
         const COOKIE: u64 = 0x2_0000_0000_0007;
         let format = SampleFormat::IP | SampleFormat::CALLCHAIN;
@@ -191,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_the_stack_makes_place_for_callers() {
+    fn a_stack_copy_is_removed_for_callers() {
         let format = SampleFormat::IP | SampleFormat::CALLCHAIN | SampleFormat::STACK_USER;
         let bytes = sample(record::MISC_USER, &[0x10, 0, 16, 1, 2, 16]);
         let expected = sample(record::MISC_USER, &[0x10, 3, PERF_CONTEXT_USER, 0x10, 0x20, 0]);
@@ -199,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_without_user_address_chain_or_room_stay() {
+    fn samples_without_user_address_chain_or_space_are_unchanged() {
         let format = SampleFormat::IP | SampleFormat::CALLCHAIN;
         assert_eq!(
             spliced(format, &sample(1, &[0xffff_1000, 1, 0xffff_1000]), &[0x20]),

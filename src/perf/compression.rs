@@ -15,35 +15,35 @@ use crate::perf::record::{self, HEADER_SIZE, Record, Records, USER_TYPE_START};
 use crate::tally::Tally;
 
 /// Bytes of records that are compressed together.
-const CHUNK: usize = 512 << 10;
+const CHUNK_SIZE: usize = 512 << 10;
 
 /// Maximum size in bytes of what one compressed record expands to: the size of the buffer that perf's readers
 /// allocate (`comp_mmap_len` of the COMPRESSED feature). perf itself mostly writes this value, the size of a
 /// ring buffer of 128 pages with its header page.
 const MAX_EXPANDED: u32 = 528_384;
-const _: () = assert!(CHUNK < MAX_EXPANDED as usize);
+const _: () = assert!(CHUNK_SIZE < MAX_EXPANDED as usize);
 
-/// Limit for the decompressed size: this multiple of the compressed size plus [`ALWAYS`] bytes. Real records
+/// Limit for the decompressed size: this multiple of the compressed size plus [`MIN_BUDGET`] bytes. Real records
 /// compress 3 to 20 times, and up to 2,000 times if each has 64 kB of an idle stack: the difference from one
 /// to the next takes about 20 bytes. Crafted ones could fill any disk.
 const MAX_RATIO: u64 = 5000;
-const ALWAYS: u64 = 64 << 20;
+const MIN_BUDGET: u64 = 64 << 20;
 
 /// Magic number of a Zstandard frame.
 const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// Maximum of a record's size field.
-const MAX_RECORD: usize = u16::MAX as usize;
+const MAX_RECORD_SIZE: usize = u16::MAX as usize;
 
-/// Writes records with compressed ones decompressed. Returns what was left out, with offsets in bytes from
-/// the first of `records`.
+/// Writes records; decompresses compressed ones. Returns the damage that was skipped, with offsets in bytes
+/// from the first of `records`.
 pub fn expand(mut records: Records<'_>, endian: ByteOrder, out: &mut dyn Write) -> io::Result<Tally<Issue>> {
     let size = records.undecoded().map_or(0, |(_, rest)| rest.len() as u64);
     let mut expander = Expander {
         context: DCtx::create(),
         endian,
         pending: Vec::new(),
-        budget: size.saturating_mul(MAX_RATIO).saturating_add(ALWAYS),
+        budget: size.saturating_mul(MAX_RATIO).saturating_add(MIN_BUDGET),
         hint: 0,
         has_begun: false,
         out,
@@ -87,9 +87,9 @@ struct Expander<'o> {
 
 impl Expander<'_> {
     fn expand(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let packed = packed(record, self.endian);
-        let is_start = is_start(packed);
-        if !is_start && !self.has_begun {
+        let compressed = compressed_bytes(record, self.endian);
+        let starts_stream = starts_stream(compressed);
+        if !starts_stream && !self.has_begun {
             self.faults.add(Issue::ProfileStreamContinues, record.offset);
             return Ok(());
         }
@@ -98,12 +98,12 @@ impl Expander<'_> {
             self.faults.add(Issue::ProfileTooLarge, record.offset);
             return Ok(());
         }
-        let mut decoded = self.decode(packed)?;
-        if is_start && decoded == Decoded::Nothing {
+        let mut decoded = self.decode(compressed)?;
+        if starts_stream && decoded == Decoded::Nothing {
             // The previous stream was truncated, and another one starts here.
             self.faults.add(Issue::ProfileRecordsCut, record.offset);
             self.reset()?;
-            decoded = self.decode(packed)?;
+            decoded = self.decode(compressed)?;
         }
         if decoded != Decoded::All {
             let fault = if self.budget == 0 {
@@ -118,12 +118,12 @@ impl Expander<'_> {
     }
 
     /// Decodes the next part of the stream.
-    fn decode(&mut self, packed: &[u8]) -> io::Result<Decoded> {
-        let mut input = InBuffer::around(packed);
+    fn decode(&mut self, compressed: &[u8]) -> io::Result<Decoded> {
+        let mut input = InBuffer::around(compressed);
         let mut decoded = Decoded::Nothing;
         loop {
             let before = self.pending.len();
-            self.pending.reserve(CHUNK);
+            self.pending.reserve(CHUNK_SIZE);
             let room = self.pending.capacity();
             let mut output = OutBuffer::around_pos(&mut self.pending, before);
             let result = self.context.decompress_stream(&mut output, &mut input);
@@ -136,11 +136,11 @@ impl Expander<'_> {
                 return Ok(decoded);
             };
             self.hint = hint;
-            if self.budget == 0 || !self.write_whole()? {
+            if self.budget == 0 || !self.write_complete()? {
                 return Ok(decoded);
             }
             // A full buffer may have been too small.
-            if input.pos() == packed.len() && after < room {
+            if input.pos() == compressed.len() && after < room {
                 return Ok(Decoded::All);
             }
         }
@@ -155,7 +155,7 @@ impl Expander<'_> {
     }
 
     /// Writes the complete records. Returns whether the rest can be the start of a record.
-    fn write_whole(&mut self) -> io::Result<bool> {
+    fn write_complete(&mut self) -> io::Result<bool> {
         let mut records = Records::new(&self.pending, 0, self.endian);
         while records.next().is_some() {}
         let Some((end, rest)) = records.undecoded() else {
@@ -163,12 +163,13 @@ impl Expander<'_> {
             self.pending.clear();
             return Ok(true);
         };
-        let size = Reader::new(rest.get(6..).unwrap_or_default(), self.endian).u16();
-        let can_be = size.is_none_or(|size| usize::from(size) >= HEADER_SIZE) && rest.len() <= MAX_RECORD;
+        let size = Reader::new(rest.get(record::SIZE_OFFSET..).unwrap_or_default(), self.endian).u16();
+        let may_be_record =
+            size.is_none_or(|size| usize::from(size) >= HEADER_SIZE) && rest.len() <= MAX_RECORD_SIZE;
         let end = usize::try_from(end).unwrap_or(0).min(self.pending.len());
         self.out.write_all(self.pending.get(..end).unwrap_or_default())?;
         self.pending.drain(..end);
-        Ok(can_be)
+        Ok(may_be_record)
     }
 }
 
@@ -181,23 +182,19 @@ enum Decoded {
 }
 
 /// Whether a part is the start of a stream, which is a frame or a skippable frame.
-fn is_start(packed: &[u8]) -> bool {
-    matches!(packed, [first, 0x2a, 0x4d, 0x18, ..] if first & 0xf0 == 0x50) || packed.starts_with(MAGIC)
+fn starts_stream(compressed: &[u8]) -> bool {
+    matches!(compressed, [first, 0x2a, 0x4d, 0x18, ..] if first & 0xf0 == 0x50)
+        || compressed.starts_with(MAGIC)
 }
 
 /// The compressed bytes of a record; all bytes if their size is invalid.
-fn packed<'a>(record: &Record<'a>, endian: ByteOrder) -> &'a [u8] {
+fn compressed_bytes<'a>(record: &Record<'a>, endian: ByteOrder) -> &'a [u8] {
     let mut body = record.body(endian);
-    let sized = |body: &mut Reader<'a>| {
-        let size = body.u64()?;
-        body.bytes(size)
-    };
-    if record.kind == record::COMPRESSED2 {
-        let mut whole = body;
-        return sized(&mut body).unwrap_or_else(|| {
-            let _ = whole.u64();
-            whole.rest()
-        });
+    if record.kind == record::COMPRESSED2
+        && let Some(size) = body.u64()
+        && let Some(bytes) = body.bytes(size)
+    {
+        return bytes;
     }
     body.rest()
 }
@@ -212,7 +209,7 @@ pub struct Compressor {
     endian: ByteOrder,
     /// Records that are not compressed yet.
     pending: Vec<u8>,
-    packed: Vec<u8>,
+    compressed: Vec<u8>,
 }
 
 impl Compressor {
@@ -225,7 +222,7 @@ impl Compressor {
             context,
             endian,
             pending: Vec::new(),
-            packed: Vec::new(),
+            compressed: Vec::new(),
         })
     }
 
@@ -233,10 +230,9 @@ impl Compressor {
     /// records may be buffered until [`Compressor::flush`].
     pub fn write(&mut self, records: &[u8], out: &mut dyn Write) -> io::Result<u64> {
         let mut written = 0u64;
-        let mut walk = Records::new(records, 0, self.endian);
-        for record in walk.by_ref() {
+        for record in Records::new(records, 0, self.endian) {
             if record.kind < USER_TYPE_START {
-                if self.pending.len().saturating_add(record.bytes.len()) > CHUNK {
+                if self.pending.len().saturating_add(record.bytes.len()) > CHUNK_SIZE {
                     written = written.saturating_add(self.flush(out)?);
                 }
                 self.pending.extend_from_slice(record.bytes);
@@ -245,7 +241,7 @@ impl Compressor {
             written = written.saturating_add(self.flush(out)?);
             out.write_all(record.bytes)?;
             out.write_all(record.payload)?;
-            written = written.saturating_add(record.len());
+            written = written.saturating_add(record.size());
         }
         Ok(written)
     }
@@ -258,19 +254,19 @@ impl Compressor {
         let mut input = InBuffer::around(&self.pending);
         let mut written = 0u64;
         loop {
-            self.packed.clear();
-            self.packed.reserve(MAX_RECORD);
-            let mut output = OutBuffer::around(&mut self.packed);
+            self.compressed.clear();
+            self.compressed.reserve(MAX_RECORD_SIZE);
+            let mut output = OutBuffer::around(&mut self.compressed);
             let flush = ZSTD_EndDirective::ZSTD_e_flush;
             let left = self.context.compress_stream2(&mut output, &mut input, flush);
             let left = left.map_err(error)?;
-            for part in self.packed.chunks(MAX_RECORD - HEADER_SIZE) {
+            for part in self.compressed.chunks(MAX_RECORD_SIZE - HEADER_SIZE) {
                 let mut header = Vec::with_capacity(HEADER_SIZE);
-                let size = u16::try_from(part.len().saturating_add(HEADER_SIZE)).unwrap_or(u16::MAX);
+                let size = part.len().saturating_add(HEADER_SIZE);
                 record::write_header(&mut header, self.endian, record::COMPRESSED, 0, size);
                 out.write_all(&header)?;
                 out.write_all(part)?;
-                written = written.saturating_add(size.into());
+                written = written.saturating_add(size as u64);
             }
             if left == 0 {
                 self.pending.clear();
@@ -287,8 +283,8 @@ pub fn feature(endian: ByteOrder, level: i32, ratio: u32) -> Vec<u8> {
     const ZSTD: u32 = 1;
     const VERSION: u32 = 0;
     let mut content = Vec::new();
-    for number in [VERSION, ZSTD, level.unsigned_abs(), ratio, MAX_EXPANDED] {
-        endian.write_u32(&mut content, number);
+    for field in [VERSION, ZSTD, level.unsigned_abs(), ratio, MAX_EXPANDED] {
+        endian.write_u32(&mut content, field);
     }
     content
 }
@@ -299,8 +295,7 @@ mod tests {
 
     fn record(kind: u32, size: usize, fill: u8) -> Vec<u8> {
         let mut out = Vec::new();
-        let total = (HEADER_SIZE + size) as u16;
-        record::write_header(&mut out, ByteOrder::Little, kind, 0, total);
+        record::write_header(&mut out, ByteOrder::Little, kind, 0, HEADER_SIZE + size);
         // Not too easy to compress.
         out.extend((0..size).map(|at| (at * at) as u8 ^ fill));
         out
@@ -336,11 +331,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compressed_comes_back() {
+    fn compressed_records_decompress_to_the_same_bytes() {
         let records = stream();
-        let packed = compressed(&records);
-        assert!(packed.len() < records.len() / 2);
-        let (back, faults) = expanded(&packed);
+        let compressed = compressed(&records);
+        assert!(compressed.len() < records.len() / 2);
+        let (back, faults) = expanded(&compressed);
         assert!(back == records && faults.is_empty());
     }
 
@@ -352,15 +347,15 @@ mod tests {
         for record in raw.by_ref().filter(|record| record.kind == record::SAMPLE) {
             plain.extend_from_slice(record.bytes);
         }
-        let packed = compressed(&plain);
+        let compressed = compressed(&plain);
         // The same stream in smaller parts, with size and padding.
         let mut parts = Vec::new();
-        for whole in Records::new(&packed, 0, ByteOrder::Little) {
+        for whole in Records::new(&compressed, 0, ByteOrder::Little) {
             for part in whole.bytes[HEADER_SIZE..].chunks(1001) {
                 let mut body = (part.len() as u64).to_le_bytes().to_vec();
                 body.extend_from_slice(part);
                 body.resize(body.len().next_multiple_of(8), 0);
-                let size = (HEADER_SIZE + body.len()) as u16;
+                let size = HEADER_SIZE + body.len();
                 record::write_header(&mut parts, ByteOrder::Little, record::COMPRESSED2, 0, size);
                 parts.extend(body);
             }
@@ -370,14 +365,14 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_and_the_rest_comes_out() {
+    fn damage_is_counted_and_the_rest_is_decompressed() {
         let records = stream();
-        let mut packed = compressed(&records);
-        let walk = Records::new(&packed, 0, ByteOrder::Little);
+        let mut compressed = compressed(&records);
+        let walk = Records::new(&compressed, 0, ByteOrder::Little);
         let third = walk.filter(Record::is_compressed).nth(2).unwrap().offset as usize;
-        packed[third + HEADER_SIZE..][..8].fill(0xff);
-        packed.extend(record(record::FINISHED_ROUND, 0, 0));
-        let (back, faults) = expanded(&packed);
+        compressed[third + HEADER_SIZE..][..8].fill(0xff);
+        compressed.extend(record(record::FINISHED_ROUND, 0, 0));
+        let (back, faults) = expanded(&compressed);
         assert!(faults.count(Issue::ProfileUndecodable) > 0);
         let common = back.iter().zip(&records).take_while(|(one, other)| one == other);
         assert!(common.count() > 600_000, "the allocations of the records before");
@@ -387,10 +382,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_of_a_stream_is_told() {
+    fn missing_parts_of_a_stream_are_counted() {
         let records = stream();
-        let packed = compressed(&records);
-        let walk = Records::new(&packed, 0, ByteOrder::Little);
+        let compressed = compressed(&records);
+        let walk = Records::new(&compressed, 0, ByteOrder::Little);
         let parts: Vec<&[u8]> = walk
             .filter(Record::is_compressed)
             .map(|part| part.bytes)
@@ -399,23 +394,17 @@ mod tests {
         let (last, first) = (parts.last().unwrap(), parts.first().unwrap());
         let cut = &last[..last.len() - 100];
         let mut short = parts[..parts.len() - 1].concat();
-        record::write_header(
-            &mut short,
-            ByteOrder::Little,
-            record::COMPRESSED,
-            0,
-            cut.len() as u16,
-        );
+        record::write_header(&mut short, ByteOrder::Little, record::COMPRESSED, 0, cut.len());
         short.extend_from_slice(&cut[HEADER_SIZE..]);
         let (back, faults) = expanded(&short);
         assert_eq!(faults.count(Issue::ProfileRecordsCut), 1);
         assert!(back.len() > records.len() / 2);
         // A truncated stream followed by another one.
-        let (back, faults) = expanded(&[&short[..], &packed].concat());
+        let (back, faults) = expanded(&[&short[..], &compressed].concat());
         assert_eq!(faults.count(Issue::ProfileUndecodable), 0);
         assert!(back.ends_with(&records));
         // All parts except the first.
-        let (back, faults) = expanded(&packed[first.len()..]);
+        let (back, faults) = expanded(&compressed[first.len()..]);
         assert!(faults.count(Issue::ProfileStreamContinues) > 0);
         assert!(
             Records::new(&back, 0, ByteOrder::Little).all(|record| record.kind == record::FINISHED_ROUND)
@@ -423,7 +412,7 @@ mod tests {
         // A size that is too large.
         let mut part = Vec::new();
         let body = &parts[0][HEADER_SIZE..];
-        let size = (HEADER_SIZE + 8 + body.len()) as u16;
+        let size = HEADER_SIZE + 8 + body.len();
         record::write_header(&mut part, ByteOrder::Little, record::COMPRESSED2, 0, size);
         part.extend_from_slice(&u64::MAX.to_le_bytes());
         part.extend_from_slice(body);
@@ -436,18 +425,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_expands_without_end() {
+    fn decompressed_size_is_limited() {
         let mut compressor = Compressor::new(1, ByteOrder::Little).unwrap();
-        let mut packed = Vec::new();
+        let mut compressed = Vec::new();
         let mut zeros = Vec::new();
-        record::write_header(&mut zeros, ByteOrder::Little, record::SAMPLE, 0, u16::MAX);
-        zeros.resize(MAX_RECORD, 0);
+        record::write_header(&mut zeros, ByteOrder::Little, record::SAMPLE, 0, MAX_RECORD_SIZE);
+        zeros.resize(MAX_RECORD_SIZE, 0);
         for _ in 0..4000 {
-            compressor.write(&zeros, &mut packed).unwrap();
+            compressor.write(&zeros, &mut compressed).unwrap();
         }
-        compressor.flush(&mut packed).unwrap();
-        let (back, faults) = expanded(&packed);
+        compressor.flush(&mut compressed).unwrap();
+        let (back, faults) = expanded(&compressed);
         assert!(faults.count(Issue::ProfileTooLarge) > 0);
-        assert!((back.len() as u64) < ALWAYS + MAX_RATIO * packed.len() as u64 + CHUNK as u64);
+        assert!((back.len() as u64) < MIN_BUDGET + MAX_RATIO * compressed.len() as u64 + CHUNK_SIZE as u64);
     }
 }

@@ -16,7 +16,7 @@ pub struct Mmap<'a> {
     /// Offset of the mapping in the file, in bytes (`pgoff`).
     pub file_offset: u64,
     /// Device and inode of the file; `None` if the record has none.
-    pub file: Option<FileNumber>,
+    pub file: Option<FileId>,
     /// Build ID of the file, if the record has one instead of device and inode.
     pub build_id: Option<&'a [u8]>,
     /// Path of the file, or a placeholder: `//anon`, `[heap]`, `/memfd:name (deleted)`.
@@ -25,7 +25,7 @@ pub struct Mmap<'a> {
 
 /// The device and inode of a mapped file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct FileNumber {
+pub struct FileId {
     /// Major number of the device.
     pub major: u32,
     /// Minor number of the device.
@@ -54,7 +54,7 @@ impl<'a> Mmap<'a> {
                 let _protection = body.u32()?;
                 let _flags = body.u32()?;
                 match record.misc & record::MISC_MMAP_BUILD_ID {
-                    0 => (FileNumber::read(&mut Reader::new(identity, endian)), None),
+                    0 => (FileId::read(&mut Reader::new(identity, endian)), None),
                     _ => (None, build_id(identity)),
                 }
             }
@@ -71,7 +71,7 @@ impl<'a> Mmap<'a> {
         })
     }
 
-    /// Classifies the memory behind the mapping by its name.
+    /// Classifies the mapped memory by the name of the mapping.
     pub fn backing(&self) -> Backing {
         // Names that the kernel gives to memory without a file (mm/mmap.c, perf_event_mmap_event in
         // kernel/events/core.c), and perf's lists of them (is_anon_memory and is_no_dso_memory in
@@ -97,7 +97,7 @@ fn build_id(identity: &[u8]) -> Option<&[u8]> {
     rest.get(3..)?.get(..size.into())
 }
 
-impl FileNumber {
+impl FileId {
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             major: reader.u32()?,
@@ -107,13 +107,13 @@ impl FileNumber {
     }
 }
 
-/// Kind of memory behind a mapping.
+/// Kind of mapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// Memory without a file. JIT compilers put code there, and perf looks up its symbols in
+    /// Memory without a file. JIT compilers write code there, and perf looks up its symbols in
     /// `/tmp/perf-PID.map`.
     Anonymous,
-    /// Memory with a file that only serves to share it. JIT compilers put code there too.
+    /// Memory with a file that only serves to share it. JIT compilers write code there, too.
     Shared,
     /// A file.
     File,
@@ -128,7 +128,7 @@ pub struct Fork {
     pub parent: Pid,
     /// Whether the child existed before the recording, so that it may have executed another program in the
     /// meantime. perf makes such records (`perf_event__synthesize_fork`, tools/perf/util/synthetic-events.c).
-    pub was_earlier: bool,
+    pub is_synthesized: bool,
 }
 
 impl Fork {
@@ -143,7 +143,7 @@ impl Fork {
         (child != parent).then_some(Self {
             child,
             parent,
-            was_earlier: record.misc & record::MISC_FORK_EXEC != 0,
+            is_synthesized: record.misc & record::MISC_FORK_EXEC != 0,
         })
     }
 }
@@ -185,18 +185,18 @@ pub fn fork_time(record: &Record<'_>, endian: ByteOrder) -> Option<Time> {
 }
 
 /// Returns the process of a [`record::COMM`] record; `None` for other types.
-pub fn named(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
+pub fn comm_pid(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
     (record.kind == record::COMM).then(|| record.body(endian).u32().map(Pid))?
 }
 
 /// Returns the process of a [`record::COMM`] record that marks the execution of another program.
-pub fn exec(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
-    named(record, endian).filter(|_| record.misc & record::MISC_COMM_EXEC != 0)
+pub fn exec_pid(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
+    comm_pid(record, endian).filter(|_| record.misc & record::MISC_COMM_EXEC != 0)
 }
 
 /// Returns the process that ends with a [`record::EXIT`] record: a process ends with its first thread, which
 /// has the PID as its TID.
-pub fn exit(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
+pub fn exited_pid(record: &Record<'_>, endian: ByteOrder) -> Option<Pid> {
     match (record.kind, thread_change(record, endian)?) {
         (record::EXIT, (pid, tid, _)) if pid.0 == tid => Some(pid),
         _ => None,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_code_is_put_into_is_told_from_files() {
+    fn memory_for_code_is_distinguished_from_files() {
         for (name, backing) in [
             (&b"//anon"[..], Backing::Anonymous),
             (b"/memfd:doublemapper (deleted)", Backing::Shared),
@@ -318,13 +318,13 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_thread_is_not_that_of_its_process() {
+    fn a_process_ends_with_its_first_thread() {
         let ends = |kind, tid| {
             let mut bytes = Vec::new();
             for word in [kind, 24 << 16, 5, 1, tid, 1] {
                 ByteOrder::Little.write_u32(&mut bytes, word);
             }
-            parse_one(&bytes, |record| exit(record, ByteOrder::Little))
+            parse_one(&bytes, |record| exited_pid(record, ByteOrder::Little))
         };
         assert_eq!(ends(record::EXIT, 5), Some(Pid(5)));
         assert_eq!(ends(record::EXIT, 6), None);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_thread_is_no_fork() {
+    fn a_new_thread_is_not_a_fork() {
         let mut bytes = Vec::new();
         for word in [record::FORK, 24 << 16, 5, 5, 6, 5] {
             ByteOrder::Little.write_u32(&mut bytes, word);
@@ -343,13 +343,13 @@ mod tests {
         let expected = Fork {
             child: Pid(9),
             parent: Pid(5),
-            was_earlier: false,
+            is_synthesized: false,
         };
         assert_eq!(parse_one(&bytes, fork), Some(expected));
         // The upper byte of `misc`.
         bytes[5] = (record::MISC_FORK_EXEC >> 8) as u8;
         let expected = Fork {
-            was_earlier: true,
+            is_synthesized: true,
             ..expected
         };
         assert_eq!(parse_one(&bytes, fork), Some(expected));

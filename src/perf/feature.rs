@@ -59,8 +59,18 @@ pub struct Feature<'a> {
     pub content: Cow<'a, [u8]>,
 }
 
+impl<'a> Feature<'a> {
+    /// Creates a section from its content.
+    pub fn new(id: u8, content: impl Into<Cow<'a, [u8]>>) -> Self {
+        Self {
+            id,
+            content: content.into(),
+        }
+    }
+}
+
 /// Reads a feature that is a single string, such as [`ARCH`].
-pub fn string(content: &[u8], endian: ByteOrder) -> Option<&[u8]> {
+pub fn read_string(content: &[u8], endian: ByteOrder) -> Option<&[u8]> {
     let mut reader = Reader::new(content, endian);
     let size = reader.u32()?;
     Some(until_nul(reader.bytes(size.into())?))
@@ -79,7 +89,7 @@ pub fn write_string(out: &mut Vec<u8>, endian: ByteOrder, string: &[u8]) {
 
 /// An entry of a [`BUILD_ID`] section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FileBuildId<'a> {
+pub struct BuildIdEntry<'a> {
     /// Path of the file.
     pub name: &'a [u8],
     /// Build ID of the file.
@@ -87,18 +97,18 @@ pub struct FileBuildId<'a> {
 }
 
 /// Iterates over a [`BUILD_ID`] section, as written by perf's `write_buildid`.
-pub fn build_ids(content: &[u8], endian: ByteOrder) -> impl Iterator<Item = FileBuildId<'_>> {
+pub fn build_ids(content: &[u8], endian: ByteOrder) -> impl Iterator<Item = BuildIdEntry<'_>> {
     /// Size of the build ID if perf did not write one: that of SHA-1.
-    const USUAL: u8 = 20;
+    const SHA1_SIZE: u8 = 20;
     Records::new(content, 0, endian).filter_map(move |record| {
         let mut body = record.body(endian);
         let _pid = body.u32()?;
         let field = body.bytes(24)?;
         let size = match record.misc & PERF_RECORD_MISC_BUILD_ID_SIZE {
-            0 => USUAL,
-            _ => *field.get(usize::from(USUAL))?,
+            0 => SHA1_SIZE,
+            _ => *field.get(usize::from(SHA1_SIZE))?,
         };
-        Some(FileBuildId {
+        Some(BuildIdEntry {
             name: until_nul(body.rest()),
             build_id: field.get(..size.into())?,
         })
@@ -129,10 +139,10 @@ impl ClockData {
 
 /// Returns the content of an [`AUXTRACE`] section: for each record with AUX data, its offset in the file and
 /// its size in bytes without the data. The layout is that of `auxtrace_index__write` in perf.
-pub fn auxtrace_index(endian: ByteOrder, places: &[(u64, u64)]) -> Vec<u8> {
+pub fn auxtrace_index(endian: ByteOrder, entries: &[(u64, u64)]) -> Vec<u8> {
     let mut content = Vec::new();
-    endian.write_u64(&mut content, places.len() as u64);
-    for &(offset, size) in places {
+    endian.write_u64(&mut content, entries.len() as u64);
+    for &(offset, size) in entries {
         endian.write_u64(&mut content, offset);
         endian.write_u64(&mut content, size);
     }

@@ -1,6 +1,6 @@
 //! The file header of a profile.
 
-use crate::bytes::{ByteOrder, Reader};
+use crate::bytes::{self, ByteOrder, Reader};
 use crate::diagnostics::{Diagnostic, Issue};
 
 /// First eight bytes of a little-endian perf.data file.
@@ -46,24 +46,22 @@ impl Section {
 
     /// Returns the bytes of the section; `None` if the file does not contain all of them.
     pub fn slice(self, file: &[u8]) -> Option<&[u8]> {
-        let start = usize::try_from(self.offset).ok()?;
-        let end = usize::try_from(self.offset.checked_add(self.size)?).ok()?;
-        file.get(start..end)
+        bytes::slice(file, self.offset, self.offset.checked_add(self.size)?)
     }
 }
 
 /// The header of either kind of profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Start {
+pub enum AnyHeader {
     /// The header of a regular file.
-    File(Header),
+    File(FileHeader),
     /// The header of a pipe with its endianness. Records start at byte [`PIPE_HEADER_SIZE`].
     Pipe(ByteOrder),
 }
 
 /// The file header (`struct perf_file_header`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header {
+pub struct FileHeader {
     /// Endianness of the file.
     pub endian: ByteOrder,
     /// Size in bytes of an entry of `attrs`: an attribute and the section of its IDs.
@@ -76,7 +74,7 @@ pub struct Header {
     pub features: [u64; FEATURE_WORDS],
 }
 
-impl Start {
+impl AnyHeader {
     /// Reads the header.
     pub fn parse(file: &[u8]) -> Result<Self, Diagnostic> {
         let too_short = || Diagnostic::new(Issue::ProfileTooShort).with("size", file.len());
@@ -96,7 +94,7 @@ impl Start {
         if size < FILE_HEADER_SIZE {
             return Err(Diagnostic::new(Issue::ProfileHeaderSize).with("size", size));
         }
-        let header = Header::parse(&mut reader, endian);
+        let header = FileHeader::parse(&mut reader, endian);
         header.map(Self::File).ok_or_else(too_short)
     }
 }
@@ -114,7 +112,7 @@ fn magic(endian: ByteOrder) -> &'static [u8; 8] {
     }
 }
 
-impl Header {
+impl FileHeader {
     fn parse(reader: &mut Reader<'_>, endian: ByteOrder) -> Option<Self> {
         let attr_size = reader.u64()?;
         let attrs = Section::read(reader)?;
@@ -134,7 +132,7 @@ impl Header {
     }
 
     /// Appends the header in the layout that perf writes.
-    pub fn put(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(magic(self.endian));
         let event_types = Section::default();
         for word in [FILE_HEADER_SIZE, self.attr_size] {

@@ -9,20 +9,20 @@ use std::collections::BinaryHeap;
 use std::io::{self, Write};
 use std::iter::Peekable;
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, slice};
 use crate::perf::attr::Attrs;
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
 use crate::units::Time;
 
 /// Bytes between two FINISHED_ROUND records, after which readers can release records that they have buffered.
-pub(super) const ROUND: u64 = 1 << 20;
+pub(super) const ROUND_SIZE: u64 = 1 << 20;
 
 /// Writes the records of `parts` by time, and those of the same time in the order of the parts. Records
 /// without a time follow their predecessor. If no record has a time, the parts are concatenated, with all
 /// samples after the records about processes. Truncated records are dropped.
 pub fn merge(parts: &[&[u8]], attrs: &Attrs, endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     if !attrs.has_times() {
-        return write_in_turn(parts, endian, out);
+        return concatenate(parts, endian, out);
     }
     let mut runs = Vec::new();
     for (part, data) in parts.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn merge(parts: &[&[u8]], attrs: &Attrs, endian: ByteOrder, out: &mut dyn Wr
     write_merged(runs, attrs, endian, parts, out)
 }
 
-fn write_in_turn(parts: &[&[u8]], endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+fn concatenate(parts: &[&[u8]], endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     for are_samples in [false, true] {
         let records = parts.iter().flat_map(|part| Records::new(part, 0, endian));
         for record in records.filter(|record| (record.kind == record::SAMPLE) == are_samples) {
@@ -43,26 +43,15 @@ fn write_in_turn(parts: &[&[u8]], endian: ByteOrder, out: &mut dyn Write) -> io:
 }
 
 /// Sort key in the merged stream: time, index of the part, offset in the part.
-type Place = (Time, usize, u64);
+type MergeKey = (Time, usize, u64);
 
 /// Consecutive records of a part that are sorted by time.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// Key of the first record.
-    first: Place,
+    first: MergeKey,
     /// Offset of the end in the part.
     end: u64,
-}
-
-impl Run {
-    fn bytes<'a>(&self, parts: &[&'a [u8]]) -> &'a [u8] {
-        let (_, part, start) = self.first;
-        let part = parts.get(part).copied().unwrap_or_default();
-        match (usize::try_from(start), usize::try_from(self.end)) {
-            (Ok(start), Ok(end)) => part.get(start..end).unwrap_or_default(),
-            _ => &[],
-        }
-    }
 }
 
 fn add_runs<'a>(
@@ -74,8 +63,8 @@ fn add_runs<'a>(
 ) {
     let mut last = None;
     for record in records {
-        let own = attrs.time_of(&record, endian);
-        let time = own.or(last).unwrap_or_default();
+        let recorded = attrs.time_of(&record, endian);
+        let time = recorded.or(last).unwrap_or_default();
         match runs.last_mut() {
             Some(run) if last.is_some_and(|last| last <= time) => run.end = record.end(),
             _ => runs.push(Run {
@@ -91,23 +80,23 @@ fn add_runs<'a>(
 struct Cursor<'a> {
     records: Peekable<Records<'a>>,
     /// Key of the next record.
-    next: Place,
+    next: MergeKey,
 }
 
 impl Cursor<'_> {
     /// Skips all records before `limit`. Returns their size in bytes and whether there are more.
-    fn advance(&mut self, limit: Option<Place>, attrs: &Attrs, endian: ByteOrder) -> (u64, bool) {
-        let mut passed = 0u64;
+    fn advance(&mut self, limit: Option<MergeKey>, attrs: &Attrs, endian: ByteOrder) -> (u64, bool) {
+        let mut skipped = 0u64;
         while let Some(record) = self.records.peek() {
             let time = attrs.time_of(record, endian).unwrap_or(self.next.0);
             self.next = (time, self.next.1, record.offset);
             if limit.is_some_and(|limit| limit <= self.next) {
-                return (passed, true);
+                return (skipped, true);
             }
-            passed = passed.saturating_add(record.len());
+            skipped = skipped.saturating_add(record.size());
             self.records.next();
         }
-        (passed, false)
+        (skipped, false)
     }
 }
 
@@ -118,20 +107,25 @@ fn write_merged(
     parts: &[&[u8]],
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let bytes = |part: usize, start, end| {
+        let part = parts.get(part).copied().unwrap_or_default();
+        slice(part, start, end).unwrap_or_default()
+    };
     runs.sort_unstable_by_key(|run| run.first);
-    let mut waiting = runs.iter().peekable();
+    let mut pending_runs = runs.iter().peekable();
     let mut cursors: Vec<Cursor<'_>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
-    let mut heap: BinaryHeap<Reverse<(Place, usize)>> = BinaryHeap::new();
-    let mut since_round = 0u64;
+    let mut heap: BinaryHeap<Reverse<(MergeKey, usize)>> = BinaryHeap::new();
+    let mut bytes_since_round = 0u64;
     loop {
         let is_due = |run: &&Run| {
-            let earliest = heap.peek().map(|&Reverse((place, _))| place);
+            let earliest = heap.peek().map(|&Reverse((key, _))| key);
             earliest.is_none_or(|earliest| run.first < earliest)
         };
-        if let Some(run) = waiting.next_if(is_due) {
+        if let Some(run) = pending_runs.next_if(is_due) {
+            let (_, part, start) = run.first;
             let cursor = Cursor {
-                records: Records::new(run.bytes(parts), run.first.2, endian).peekable(),
+                records: Records::new(bytes(part, start, run.end), start, endian).peekable(),
                 next: run.first,
             };
             let at = free.pop().unwrap_or(cursors.len());
@@ -146,37 +140,33 @@ fn write_merged(
             break;
         };
         let others = [
-            heap.peek().map(|&Reverse((place, _))| place),
-            waiting.peek().map(|run| run.first),
+            heap.peek().map(|&Reverse((key, _))| key),
+            pending_runs.peek().map(|run| run.first),
         ];
         let limit = others.into_iter().flatten().min();
         let Some(cursor) = cursors.get_mut(at) else {
             continue;
         };
-        let (passed, has_more) = cursor.advance(limit, attrs, endian);
-        let span = Run {
-            first: (Time(0), part, start),
-            end: start.saturating_add(passed),
-        };
-        out.write_all(span.bytes(parts))?;
+        let (skipped, has_more) = cursor.advance(limit, attrs, endian);
+        out.write_all(bytes(part, start, start.saturating_add(skipped)))?;
         if has_more {
             heap.push(Reverse((cursor.next, at)));
         } else {
             free.push(at);
         }
-        since_round = since_round.saturating_add(passed);
-        if since_round >= ROUND {
-            since_round = 0;
-            write_round(endian, out)?;
+        bytes_since_round = bytes_since_round.saturating_add(skipped);
+        if bytes_since_round >= ROUND_SIZE {
+            bytes_since_round = 0;
+            write_finished_round(endian, out)?;
         }
     }
-    write_round(endian, out)
+    write_finished_round(endian, out)
 }
 
 /// Writes a FINISHED_ROUND record: all later records are at least as late as those before the previous one.
-pub(super) fn write_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_finished_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<()> {
     let mut round = Vec::with_capacity(HEADER_SIZE);
-    record::write_header(&mut round, endian, record::FINISHED_ROUND, 0, HEADER_SIZE as u16);
+    record::write_header(&mut round, endian, record::FINISHED_ROUND, 0, HEADER_SIZE);
     out.write_all(&round)
 }
 
@@ -184,27 +174,21 @@ pub(super) fn write_round(endian: ByteOrder, out: &mut dyn Write) -> io::Result<
 mod tests {
     use super::*;
     use crate::perf::attr::Attr;
+    use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL};
 
-    const ORDER: ByteOrder = ByteOrder::Little;
     /// A record type that needs no fields except these.
     const KIND: u32 = record::AUX;
-    const SIZE: usize = HEADER_SIZE + 16;
 
     /// An event whose records only have a time.
     fn attrs() -> Attrs {
-        let mut bytes = vec![0; 64];
-        bytes[4..8].copy_from_slice(&64u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&4u64.to_le_bytes());
-        bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
+        let bytes = testing::attr(64, 4, SAMPLE_ID_ALL);
         let mut attrs = Attrs::default();
         attrs.push(Attr::parse(&bytes, ORDER), std::iter::empty());
         attrs
     }
 
     fn put(out: &mut Vec<u8>, number: u64, time: u64) {
-        record::write_header(out, ORDER, KIND, 0, SIZE as u16);
-        ORDER.write_u64(out, number);
-        ORDER.write_u64(out, time);
+        out.extend(testing::record(KIND, 0, &[number, time]));
     }
 
     fn merged(parts: &[Vec<u8>]) -> Vec<(u64, u64)> {
@@ -220,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_several_parts_come_in_the_order_of_time() {
+    fn records_of_several_parts_are_merged_by_time() {
         let mut parts = vec![Vec::new(); 3];
         let mut expected = Vec::new();
         // A part with the records of two CPUs, ten of each in turn.
@@ -236,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn records_without_a_time_stay_behind_the_one_before_them() {
+    fn records_without_a_time_follow_their_predecessor() {
         let mut first = Vec::new();
         put(&mut first, 1, 10);
         record::write_header(&mut first, ORDER, 78, 0, 8);

@@ -9,7 +9,7 @@
 //! ([`compression`]), damaged ([`record::resync`]) or split over several files ([`merge`]); they are decompressed,
 //! repaired and merged first.
 //!
-//! Reading keeps every byte: a [`Profile`] borrows the mapped file, and a [`record::Record`] is a slice of it
+//! Reading keeps every byte: a [`Profile`] borrows the file's bytes, and a [`record::Record`] is a slice of them
 //! with its offset. The views in [`event`] and [`sample`] decode only what JIT symbolization needs;
 //! everything else passes through unchanged. [`output`] writes the same parts again, with records added,
 //! replaced or removed. [`synthesis`] makes a profile, or records in one, from events that perf did not
@@ -34,5 +34,7 @@ pub mod profile;
 pub mod record;
 pub mod sample;
 pub mod synthesis;
+#[cfg(test)]
+mod testing;
 
 pub use profile::{Container, Profile};

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use crate::bytes::ByteOrder;
+use crate::bytes::{ByteOrder, slice};
 use crate::hash::HashSet;
 use crate::perf::attr;
 use crate::perf::compression::{self, Compressor};
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, Header, Section, write_pipe_header};
+use crate::perf::header::{FEATURE_WORDS, FILE_HEADER_SIZE, FileHeader, Section, write_pipe_header};
 use crate::perf::pipe;
 use crate::perf::profile::{AttrEntry, Container, Profile};
 use crate::perf::record::{self, HEADER_SIZE, Record};
@@ -31,19 +31,19 @@ struct Edit {
 }
 
 impl Edits {
-    /// Inserts what `put` appends before the record at offset `at`, after earlier insertions there.
-    pub fn insert(&mut self, at: u64, put: impl FnOnce(&mut Vec<u8>)) {
-        self.push(at, 0, put);
+    /// Inserts what `write` appends before the record at offset `at`, after earlier insertions there.
+    pub fn insert(&mut self, at: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        self.push(at, 0, write);
     }
 
-    /// Replaces a record with what `put` appends. If that is nothing, the record is removed.
-    pub fn replace(&mut self, record: &Record<'_>, put: impl FnOnce(&mut Vec<u8>)) {
-        self.push(record.offset, record.len(), put);
+    /// Replaces a record with what `write` appends. If that is nothing, the record is removed.
+    pub fn replace(&mut self, record: &Record<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.push(record.offset, record.size(), write);
     }
 
-    fn push(&mut self, at: u64, skip: u64, put: impl FnOnce(&mut Vec<u8>)) {
+    fn push(&mut self, at: u64, skip: u64, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
-        put(&mut self.bytes);
+        write(&mut self.bytes);
         let end = self.bytes.len();
         self.edits.push(Edit { at, skip, start, end });
     }
@@ -72,17 +72,17 @@ pub struct Rewrite<'a> {
 }
 
 /// IDs of the feature sections that were left out because a pipe cannot hold them.
-pub type LeftOut = Vec<u8>;
+pub type OmittedFeatures = Vec<u8>;
 
 impl<'a> Rewrite<'a> {
     /// Writes the profile as a file, in the layout of perf: header, IDs, attributes, records, feature table,
     /// features.
     pub fn write_file(mut self, out: &mut (impl Write + Seek)) -> io::Result<()> {
         let endian = self.profile.endian;
-        for (at, skip) in self.head_records() {
+        for (at, skip) in self.header_records() {
             self.edits.push(at, skip, |_| {});
         }
-        let mut header = Header {
+        let mut header = FileHeader {
             endian,
             attr_size: 0,
             attrs: Section::default(),
@@ -100,10 +100,8 @@ impl<'a> Rewrite<'a> {
         let ratio = stream.records.checked_div(header.data.size).unwrap_or(1);
         let mut features = self.features(u32::try_from(ratio).unwrap_or(u32::MAX));
         if !auxtrace.is_empty() {
-            features.push(Feature {
-                id: feature::AUXTRACE,
-                content: feature::auxtrace_index(endian, &auxtrace).into(),
-            });
+            let index = feature::auxtrace_index(endian, &auxtrace);
+            features.push(Feature::new(feature::AUXTRACE, index));
         }
         // Quirk: perf on a little-endian machine finds out by the bit of HOSTNAME, which perf record always sets, how a
         // big-endian profile stores its feature bits. Without it, perf looks for build IDs that are not there, and since
@@ -113,31 +111,28 @@ impl<'a> Rewrite<'a> {
         if endian == ByteOrder::Big && !has_host {
             let mut content = Vec::new();
             feature::write_string(&mut content, endian, b"");
-            features.push(Feature {
-                id: feature::HOSTNAME,
-                content: content.into(),
-            });
+            features.push(Feature::new(feature::HOSTNAME, content));
         }
         features.sort_by_key(|feature| feature.id);
         write_features(&mut header, &features, out)?;
         let mut start = Vec::new();
-        header.put(&mut start);
+        header.write(&mut start);
         out.seek(SeekFrom::Start(0))?;
         out.write_all(&start)
     }
 
     /// Writes the profile for a pipe, in which everything is a record. Fails with
     /// [`io::ErrorKind::InvalidData`] if an attribute has more IDs than fit into a record.
-    pub fn write_pipe(mut self, out: &mut dyn Write) -> io::Result<LeftOut> {
+    pub fn write_pipe(mut self, out: &mut dyn Write) -> io::Result<OmittedFeatures> {
         let endian = self.profile.endian;
         let mut head = Vec::new();
-        let mut left_out = LeftOut::new();
+        let mut omitted = OmittedFeatures::new();
         write_pipe_header(&mut head, endian);
         match self.profile.container {
-            Container::File => self.write_head(&mut head, &mut left_out)?,
+            Container::File => self.write_header_records(&mut head, &mut omitted)?,
             Container::Pipe => {
-                self.write_lost_attrs(&mut head)?;
-                self.edit_head();
+                self.write_missing_attrs(&mut head)?;
+                self.edit_header_records();
             }
         }
         out.write_all(&head)?;
@@ -148,11 +143,11 @@ impl<'a> Rewrite<'a> {
             pipe::write_build_ids(&mut records, endian, &self.build_ids);
             out.write_all(&records)?;
         }
-        Ok(left_out)
+        Ok(omitted)
     }
 
     /// Appends the records for the sections of a file, in the order of perf record.
-    fn write_head(&mut self, head: &mut Vec<u8>, left_out: &mut LeftOut) -> io::Result<()> {
+    fn write_header_records(&mut self, head: &mut Vec<u8>, omitted: &mut OmittedFeatures) -> io::Result<()> {
         let endian = self.profile.endian;
         for entry in &self.profile.attr_entries {
             write_attr_record(head, endian, entry)?;
@@ -160,9 +155,9 @@ impl<'a> Rewrite<'a> {
         for Feature { id, content } in self
             .features(1)
             .into_iter()
-            .filter(|it| pipe::is_for_pipes(it.id))
+            .filter(|it| pipe::is_valid_in_pipe(it.id))
         {
-            let put = match id {
+            let written = match id {
                 feature::TRACING_DATA => pipe::write_tracing_data(head, endian, &content),
                 feature::BUILD_ID => {
                     pipe::write_build_ids(head, endian, &content);
@@ -170,31 +165,31 @@ impl<'a> Rewrite<'a> {
                 }
                 _ => pipe::write_feature(head, endian, id, &content),
             };
-            if put.is_none() {
-                left_out.push(id);
+            if written.is_none() {
+                omitted.push(id);
             }
         }
         Ok(())
     }
 
     /// Returns offset and size of a pipe's header records within the intact records.
-    fn head_records(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+    fn header_records(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let end = self.data_end;
-        let records = self.profile.head_records.iter().copied();
+        let records = self.profile.header_records.iter().copied();
         records.take_while(move |&(at, _)| at < end)
     }
 
     /// Appends the attributes whose records in the pipe are damaged. Readers need them before all other
     /// records.
-    fn write_lost_attrs(&self, head: &mut Vec<u8>) -> io::Result<()> {
-        let records = self.head_records();
+    fn write_missing_attrs(&self, head: &mut Vec<u8>) -> io::Result<()> {
+        let records = self.header_records();
         let records = records.filter_map(|(at, _)| self.profile.records_from(at).next());
         let attrs = records.filter(|record| record.kind == record::HEADER_ATTR);
-        let left: HashSet<&[u8]> = attrs
+        let intact: HashSet<&[u8]> = attrs
             .filter_map(|record| record.bytes.get(HEADER_SIZE..))
             .collect();
         for entry in &self.profile.attr_entries {
-            if !left.contains(&*[entry.attr, entry.ids].concat()) {
+            if !intact.contains(&*[entry.attr, entry.ids].concat()) {
                 write_attr_record(head, self.profile.endian, entry)?;
             }
         }
@@ -202,12 +197,12 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Replaces the COMPRESSED feature in a pipe and shortens its attributes to their needed size.
-    fn edit_head(&mut self) {
+    fn edit_header_records(&mut self) {
         let endian = self.profile.endian;
         let mut end = 0;
-        for (at, size) in self.head_records() {
-            let is_leading = at == end;
-            if is_leading {
+        for (at, size) in self.header_records() {
+            let is_contiguous = at == end;
+            if is_contiguous {
                 end = at.saturating_add(size);
             }
             let Some(record) = self.profile.records_from(at).next() else {
@@ -219,7 +214,7 @@ impl<'a> Rewrite<'a> {
                 }
                 record::HEADER_ATTR => {
                     let mut shorter = Vec::new();
-                    let entry = pipe::attr_of(&record, endian);
+                    let entry = pipe::read_attr(&record, endian);
                     if entry
                         .and_then(|entry| pipe::write_attr(&mut shorter, endian, &entry))
                         .is_some()
@@ -255,10 +250,8 @@ impl<'a> Rewrite<'a> {
             features.push(Feature { id: *id, content });
         }
         if let Some(level) = self.compression {
-            features.push(Feature {
-                id: feature::COMPRESSED,
-                content: compression::feature(self.profile.endian, level, ratio).into(),
-            });
+            let content = compression::feature(self.profile.endian, level, ratio);
+            features.push(Feature::new(feature::COMPRESSED, content));
         }
         features
     }
@@ -271,17 +264,17 @@ impl<'a> Rewrite<'a> {
     ) -> io::Result<Vec<(u64, u64)>> {
         self.edits.sort();
         let data = self.profile.data;
-        let mut places = Vec::new();
+        let mut offsets = Vec::new();
         let mut auxtrace = self.auxtrace.iter().peekable();
         let mut copied = 0;
         let mut copy = |stream: &mut Stream<'_, W>, from: u64, until: u64| -> io::Result<()> {
             let mut from = from;
             while let Some(&(at, size)) = auxtrace.next_if(|&&(at, _)| at < until) {
-                stream.write(span(data, from, at))?;
-                places.push((stream.place()?, size));
+                stream.write(slice(data, from, at).unwrap_or_default())?;
+                offsets.push((stream.offset()?, size));
                 from = at;
             }
-            stream.write(span(data, from, until))
+            stream.write(slice(data, from, until).unwrap_or_default())
         };
         for edit in &self.edits.edits {
             copy(stream, copied, edit.at)?;
@@ -289,14 +282,14 @@ impl<'a> Rewrite<'a> {
             copied = copied.max(edit.at.saturating_add(edit.skip));
         }
         copy(stream, copied, self.data_end)?;
-        stream.place()?;
-        Ok(places)
+        stream.offset()?;
+        Ok(offsets)
     }
 }
 
 /// Bytes per write. Writing hundreds of megabytes at once takes two to ten times as long on ext4 as in
 /// pieces.
-const PIECE: usize = 1 << 20;
+const WRITE_SIZE: usize = 1 << 20;
 
 /// The output of the records.
 struct Stream<'o, W: ?Sized> {
@@ -326,7 +319,7 @@ impl<'o, W: Write + ?Sized> Stream<'o, W> {
         let written = match &mut self.compressor {
             Some(compressor) => compressor.write(records, &mut self.out)?,
             None => {
-                for piece in records.chunks(PIECE) {
+                for piece in records.chunks(WRITE_SIZE) {
                     self.out.write_all(piece)?;
                 }
                 size
@@ -338,7 +331,7 @@ impl<'o, W: Write + ?Sized> Stream<'o, W> {
     }
 
     /// Returns the offset in the output of the next record, if that is one of perf's own.
-    fn place(&mut self) -> io::Result<u64> {
+    fn offset(&mut self) -> io::Result<u64> {
         if let Some(compressor) = &mut self.compressor {
             let written = compressor.flush(&mut self.out)?;
             self.written = self.written.saturating_add(written);
@@ -355,10 +348,10 @@ fn write_attr_record(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry<'_>
 
 /// Appends the IDs and then the attributes, and sets their offsets in the header. All attributes get the same
 /// size, since perf locates the next one by the declared size of an attribute.
-fn write_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
-    let mut places = Vec::new();
+fn write_attrs(profile: &Profile<'_>, header: &mut FileHeader, out: &mut Vec<u8>) {
+    let mut offsets = Vec::new();
     for entry in &profile.attr_entries {
-        places.push(Section {
+        offsets.push(Section {
             offset: out.len() as u64,
             size: entry.ids.len() as u64,
         });
@@ -368,8 +361,8 @@ fn write_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
     let sizes = entries.map(|entry| attr::needed_size(entry.attr, profile.endian));
     let size = sizes.max().unwrap_or(0);
     header.attrs.offset = out.len() as u64;
-    for (entry, ids) in profile.attr_entries.iter().zip(places) {
-        attr::put(out, profile.endian, entry.attr, size);
+    for (entry, ids) in profile.attr_entries.iter().zip(offsets) {
+        attr::write(out, profile.endian, entry.attr, size);
         profile.endian.write_u64(out, ids.offset);
         profile.endian.write_u64(out, ids.size);
     }
@@ -377,15 +370,8 @@ fn write_attrs(profile: &Profile<'_>, header: &mut Header, out: &mut Vec<u8>) {
     header.attr_size = (size as u64).saturating_add(16);
 }
 
-fn span(data: &[u8], start: u64, end: u64) -> &[u8] {
-    match (usize::try_from(start), usize::try_from(end)) {
-        (Ok(start), Ok(end)) => data.get(start..end).unwrap_or_default(),
-        _ => &[],
-    }
-}
-
 /// Writes the feature table and the features in the order of their IDs, and sets their bits in the header.
-fn write_features(header: &mut Header, features: &[Feature<'_>], out: &mut dyn Write) -> io::Result<()> {
+fn write_features(header: &mut FileHeader, features: &[Feature<'_>], out: &mut dyn Write) -> io::Result<()> {
     /// Size of a table entry in bytes: offset and size.
     const ENTRY: u64 = 16;
     let table_size = ENTRY.saturating_mul(features.len() as u64);
@@ -432,8 +418,8 @@ mod tests {
         }
         let profile = Profile::parse(&bytes).unwrap();
         let mut repaired = Vec::new();
-        let damage = resync::repair(profile.whole_records(), &mut repaired).unwrap();
-        assert_eq!(damage.places, 1);
+        let damage = resync::repair(profile.intact_records(), &mut repaired).unwrap();
+        assert_eq!(damage.areas, 1);
         let profile = profile.with_records(&repaired);
         let rewrite = Rewrite {
             profile: &profile,

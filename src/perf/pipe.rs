@@ -5,8 +5,6 @@
 //! build ID table ([`record::HEADER_BUILD_ID`]), and the formats of tracepoints after a
 //! [`record::HEADER_TRACING_DATA`] record.
 
-use std::borrow::Cow;
-
 use crate::bytes::{ByteOrder, write_padded};
 use crate::diagnostics::Issue;
 use crate::perf::attr;
@@ -21,7 +19,7 @@ const LAST_FEATURE: u8 = 32;
 
 /// The contents of a pipe's header records.
 #[derive(Clone, Debug, Default)]
-pub struct Head<'a> {
+pub struct PipeHeader<'a> {
     /// Attributes.
     pub attr_entries: Vec<AttrEntry<'a>>,
     /// Feature sections in the order of their IDs.
@@ -30,14 +28,14 @@ pub struct Head<'a> {
     pub records: Vec<(u64, u64)>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> PipeHeader<'a> {
     /// Collects the header records of a pipe.
     pub fn read(records: Records<'a>, endian: ByteOrder, faults: &mut Tally<Issue>) -> Self {
         let mut head = Self::default();
         let mut build_ids = Vec::new();
         for record in records {
             let is_read = match record.kind {
-                record::HEADER_ATTR => head.add_attr(&record, endian),
+                record::HEADER_ATTR => read_attr(&record, endian).map(|entry| head.attr_entries.push(entry)),
                 record::HEADER_FEATURE => head.add_feature(&record, endian),
                 record::HEADER_TRACING_DATA => head.add(feature::TRACING_DATA, record.payload),
                 record::HEADER_BUILD_ID => {
@@ -49,21 +47,13 @@ impl<'a> Head<'a> {
             if is_read.is_none() {
                 faults.add(Issue::ProfileFeatureLost, record.offset);
             }
-            head.records.push((record.offset, record.len()));
+            head.records.push((record.offset, record.size()));
         }
         if !build_ids.is_empty() {
-            head.features.push(Feature {
-                id: feature::BUILD_ID,
-                content: build_ids.into(),
-            });
+            head.features.push(Feature::new(feature::BUILD_ID, build_ids));
         }
         head.features.sort_by_key(|feature| feature.id);
         head
-    }
-
-    fn add_attr(&mut self, record: &Record<'a>, endian: ByteOrder) -> Option<()> {
-        self.attr_entries.push(attr_of(record, endian)?);
-        Some(())
     }
 
     fn add_feature(&mut self, record: &Record<'a>, endian: ByteOrder) -> Option<()> {
@@ -80,8 +70,7 @@ impl<'a> Head<'a> {
         if self.features.iter().any(|feature| feature.id == id) {
             return None;
         }
-        let content = Cow::Borrowed(content);
-        self.features.push(Feature { id, content });
+        self.features.push(Feature::new(id, content));
         Some(())
     }
 }
@@ -95,13 +84,7 @@ fn write_table_entry(out: &mut Vec<u8>, record: &Record<'_>, endian: ByteOrder) 
         .bytes
         .len()
         .saturating_sub(if is_padded { PADDING } else { 0 });
-    record::write_header(
-        out,
-        endian,
-        0,
-        record.misc,
-        u16::try_from(size).unwrap_or(u16::MAX),
-    );
+    record::write_header(out, endian, 0, record.misc, size);
     out.extend_from_slice(record.bytes.get(HEADER_SIZE..size).unwrap_or_default());
 }
 
@@ -117,7 +100,7 @@ pub fn write_build_ids(out: &mut Vec<u8>, endian: ByteOrder, table: &[u8]) {
 }
 
 /// Reads a [`record::HEADER_ATTR`] record: an attribute of its declared size, then IDs.
-pub fn attr_of<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<AttrEntry<'a>> {
+pub fn read_attr<'a>(record: &Record<'a>, endian: ByteOrder) -> Option<AttrEntry<'a>> {
     let body = record.bytes.get(HEADER_SIZE..)?;
     let (attr, ids) = body.split_at_checked(attr::size(body, endian)?)?;
     Some(AttrEntry { attr, ids })
@@ -131,15 +114,15 @@ pub fn write_attr(out: &mut Vec<u8>, endian: ByteOrder, entry: &AttrEntry<'_>) -
     let attr_size = attr::needed_size(entry.attr, endian);
     let body_size = attr_size.checked_add(entry.ids.len())?;
     let size = u16::try_from(body_size.checked_add(HEADER_SIZE)?).ok()?;
-    record::write_header(out, endian, record::HEADER_ATTR, 0, size);
-    attr::put(out, endian, entry.attr, attr_size);
+    record::write_header(out, endian, record::HEADER_ATTR, 0, size.into());
+    attr::write(out, endian, entry.attr, attr_size);
     out.extend_from_slice(entry.ids);
     Some(())
 }
 
 /// Whether a feature section is valid in a pipe. The others describe a file, or perf itself omits them in
 /// pipes (FEAT_OPN in tools/perf/util/header.c).
-pub fn is_for_pipes(id: u8) -> bool {
+pub fn is_valid_in_pipe(id: u8) -> bool {
     !matches!(
         id,
         feature::BRANCH_STACK
@@ -157,7 +140,7 @@ pub fn write_feature(out: &mut Vec<u8>, endian: ByteOrder, id: u8, content: &[u8
     if id >= LAST_FEATURE {
         return None;
     }
-    record::write_header(out, endian, record::HEADER_FEATURE, 0, size);
+    record::write_header(out, endian, record::HEADER_FEATURE, 0, size.into());
     endian.write_u64(out, id.into());
     out.extend_from_slice(content);
     Some(())
@@ -172,4 +155,23 @@ pub fn write_tracing_data(out: &mut Vec<u8>, endian: ByteOrder, content: &[u8]) 
     endian.write_u32(out, size);
     write_padded(out, content, padded);
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_ids_of_any_size_become_records_of_their_type() {
+        for size in 36 + 4..36 + 12 {
+            let mut table = Vec::new();
+            record::write_header(&mut table, ByteOrder::Little, 0, 0, size);
+            table.resize(size, b'a');
+            let mut out = Vec::new();
+            write_build_ids(&mut out, ByteOrder::Little, &table);
+            let found = Records::new(&out, 0, ByteOrder::Little).next().unwrap();
+            assert_eq!(found.kind, record::HEADER_BUILD_ID, "{size}");
+            assert_eq!(found.bytes.len(), size.next_multiple_of(8));
+        }
+    }
 }

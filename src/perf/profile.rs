@@ -1,15 +1,13 @@
 //! An opened profile.
 
-use std::borrow::Cow;
-
 use crate::bytes::{ByteOrder, Reader};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::perf::attr::{self, Attrs};
 use crate::perf::feature::{self, Feature};
-use crate::perf::header::{FEATURE_WORDS, Header, PIPE_HEADER_SIZE, Section, Start};
-use crate::perf::pipe::Head;
+use crate::perf::header::{AnyHeader, FEATURE_WORDS, FileHeader, PIPE_HEADER_SIZE, Section};
+use crate::perf::pipe::PipeHeader;
 use crate::perf::record::Records;
-use crate::perf::record::resync::WholeRecords;
+use crate::perf::record::resync::IntactRecords;
 use crate::tally::Tally;
 
 /// How a profile is stored.
@@ -49,7 +47,7 @@ pub struct Profile<'a> {
     pub features: Vec<Feature<'a>>,
     /// Offset from the first record and size, in bytes, of the records that hold attributes and features in a
     /// pipe.
-    pub head_records: Vec<(u64, u64)>,
+    pub header_records: Vec<(u64, u64)>,
     /// Problems found while reading.
     pub faults: Tally<Issue>,
 }
@@ -57,13 +55,13 @@ pub struct Profile<'a> {
 impl<'a> Profile<'a> {
     /// Opens a profile. Fails only if no record could be read.
     pub fn parse(file: &'a [u8]) -> Result<Self, Diagnostic> {
-        match Start::parse(file)? {
-            Start::File(header) => Self::parse_file(file, &header),
-            Start::Pipe(endian) => Self::parse_pipe(tail(file, PIPE_HEADER_SIZE), endian),
+        match AnyHeader::parse(file)? {
+            AnyHeader::File(header) => Self::parse_file(file, &header),
+            AnyHeader::Pipe(endian) => Self::parse_pipe(tail(file, PIPE_HEADER_SIZE), endian),
         }
     }
 
-    fn parse_file(file: &'a [u8], header: &Header) -> Result<Self, Diagnostic> {
+    fn parse_file(file: &'a [u8], header: &FileHeader) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
         let attr_entries = attr_entries(file, header, &mut faults)?;
         if header.data.offset > file.len() as u64 {
@@ -88,14 +86,14 @@ impl<'a> Profile<'a> {
             data,
             data_offset: header.data.offset,
             features,
-            head_records: Vec::new(),
+            header_records: Vec::new(),
             faults,
         })
     }
 
     fn parse_pipe(data: &'a [u8], endian: ByteOrder) -> Result<Self, Diagnostic> {
         let mut faults = Tally::default();
-        let head = Head::read(Records::new(data, 0, endian), endian, &mut faults);
+        let head = PipeHeader::read(Records::new(data, 0, endian), endian, &mut faults);
         faults = faults.offset_by(PIPE_HEADER_SIZE);
         if head.attr_entries.is_empty() {
             return Err(Diagnostic::new(Issue::ProfileNoAttrs));
@@ -108,7 +106,7 @@ impl<'a> Profile<'a> {
             data,
             data_offset: PIPE_HEADER_SIZE,
             features: head.features,
-            head_records: head.records,
+            header_records: head.records,
             faults,
         })
     }
@@ -122,8 +120,8 @@ impl<'a> Profile<'a> {
         };
         if profile.container == Container::Pipe {
             let mut unused = Tally::default();
-            let head = Head::read(profile.records(), profile.endian, &mut unused);
-            profile.head_records = head.records;
+            let head = PipeHeader::read(profile.records(), profile.endian, &mut unused);
+            profile.header_records = head.records;
             // There may be more attributes and features after damage.
             profile.features = head.features;
             if head.attr_entries.len() > profile.attr_entries.len() {
@@ -135,8 +133,8 @@ impl<'a> Profile<'a> {
     }
 
     /// Iterates over the records in file order and skips damaged ones.
-    pub fn whole_records(&self) -> WholeRecords<'_> {
-        WholeRecords::new(self.data, &self.attrs, self.endian)
+    pub fn intact_records(&self) -> IntactRecords<'_> {
+        IntactRecords::new(self.data, &self.attrs, self.endian)
     }
 
     /// Iterates over the records in file order.
@@ -166,7 +164,7 @@ impl<'a> Profile<'a> {
 
     /// Returns the recorded architecture, as named by `uname -m`.
     pub fn architecture(&self) -> Option<&[u8]> {
-        feature::string(self.feature(feature::ARCH)?, self.endian)
+        feature::read_string(self.feature(feature::ARCH)?, self.endian)
     }
 }
 
@@ -179,7 +177,7 @@ fn tail(bytes: &[u8], offset: u64) -> &[u8] {
 
 fn attr_entries<'a>(
     file: &'a [u8],
-    header: &Header,
+    header: &FileHeader,
     faults: &mut Tally<Issue>,
 ) -> Result<Vec<AttrEntry<'a>>, Diagnostic> {
     /// Size in bytes of the section that locates the IDs, after each attribute.
@@ -198,10 +196,10 @@ fn attr_entries<'a>(
     let mut ids_left = file.len();
     let mut entries = Vec::new();
     for entry in section.chunks_exact(entry_size) {
-        let (attr, place) = entry
+        let (attr, ids_section) = entry
             .split_at_checked(entry_size.saturating_sub(IDS))
             .unwrap_or_default();
-        let ids = Section::read(&mut Reader::new(place, header.endian))
+        let ids = Section::read(&mut Reader::new(ids_section, header.endian))
             .and_then(|section| section.slice(file))
             .filter(|ids| ids.len() <= ids_left);
         if ids.is_none() {
@@ -215,7 +213,7 @@ fn attr_entries<'a>(
 }
 
 /// Reads the sections in the table after the records, which has an entry for each bit of the set.
-fn features<'a>(file: &'a [u8], header: &Header, faults: &mut Tally<Issue>) -> Vec<Feature<'a>> {
+fn features<'a>(file: &'a [u8], header: &FileHeader, faults: &mut Tally<Issue>) -> Vec<Feature<'a>> {
     let table_offset = header.data.end();
     let mut table = Reader::new(tail(file, table_offset), header.endian);
     // Sections could overlap; copies of them would be many times the size of the file.
@@ -228,10 +226,7 @@ fn features<'a>(file: &'a [u8], header: &Header, faults: &mut Tally<Issue>) -> V
         match content {
             Some(content) => {
                 bytes_left = bytes_left.saturating_sub(content.len());
-                features.push(Feature {
-                    id,
-                    content: Cow::Borrowed(content),
-                });
+                features.push(Feature::new(id, content));
             }
             None => faults.add(Issue::ProfileFeatureLost, table_offset),
         }

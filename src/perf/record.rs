@@ -53,13 +53,17 @@ pub const TIME_CONV: u32 = 79;
 pub const HEADER_FEATURE: u32 = 80;
 /// `PERF_RECORD_COMPRESSED`: compressed records.
 pub const COMPRESSED: u32 = 81;
-/// `PERF_RECORD_FINISHED_INIT`: the end of the records about what existed before the recording.
+/// `PERF_RECORD_FINISHED_INIT`: the end of the records about processes and mappings older than the
+/// recording.
 pub const FINISHED_INIT: u32 = 82;
 /// `PERF_RECORD_COMPRESSED2`: as COMPRESSED, with its size and padding (`perf record -z` since Linux 6.16).
 pub const COMPRESSED2: u32 = 83;
 
 /// Size of a record header in bytes: type, misc, size.
 pub const HEADER_SIZE: usize = 8;
+
+/// Offset of the size in a record header, in bytes.
+pub const SIZE_OFFSET: usize = 6;
 
 /// Record sizes are multiples of this many bytes.
 const ALIGNMENT: usize = 8;
@@ -133,18 +137,13 @@ impl<'a> Record<'a> {
     }
 
     /// Returns the size in bytes of the record and its payload.
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         (self.bytes.len() as u64).saturating_add(self.payload.len() as u64)
-    }
-
-    /// Always false: a record has a header.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     /// Returns the offset of the next record, in bytes from the first one.
     pub fn end(&self) -> u64 {
-        self.offset.saturating_add(self.len())
+        self.offset.saturating_add(self.size())
     }
 
     /// Whether the record holds compressed records.
@@ -168,29 +167,28 @@ impl<'a> Record<'a> {
     /// appended unchanged.
     pub fn write_aligned(&self, out: &mut Vec<u8>, endian: ByteOrder) {
         let size = self.bytes.len();
-        let aligned = u16::try_from(size.next_multiple_of(ALIGNMENT));
-        match aligned {
-            Ok(aligned) if self.is_misaligned() => {
-                write_header(out, endian, self.kind, self.misc, aligned);
-                let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
-                write_padded(out, body, usize::from(aligned).saturating_sub(HEADER_SIZE));
-            }
-            _ => out.extend_from_slice(self.bytes),
-        }
-        out.extend_from_slice(self.payload);
+        let aligned = if self.is_misaligned() {
+            size.next_multiple_of(ALIGNMENT)
+        } else {
+            size
+        };
+        self.write_padded(out, endian, aligned);
     }
 
     /// Appends the record with a zero trailer of `size` bytes, like that of perf's own records: no time, and
     /// the first event. A record that would become too large is appended unchanged.
     pub fn write_with_trailer(&self, out: &mut Vec<u8>, endian: ByteOrder, size: usize) {
-        let grown = self.bytes.len().saturating_add(size);
-        match u16::try_from(grown) {
-            Ok(grown) => {
-                write_header(out, endian, self.kind, self.misc, grown);
-                let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
-                write_padded(out, body, usize::from(grown).saturating_sub(HEADER_SIZE));
-            }
-            Err(_) => out.extend_from_slice(self.bytes),
+        self.write_padded(out, endian, self.bytes.len().saturating_add(size));
+    }
+
+    /// Appends the record, padded with zeros to `size` bytes unless that is too large.
+    fn write_padded(&self, out: &mut Vec<u8>, endian: ByteOrder, size: usize) {
+        if size <= usize::from(u16::MAX) {
+            write_header(out, endian, self.kind, self.misc, size);
+            let body = self.bytes.get(HEADER_SIZE..).unwrap_or_default();
+            write_padded(out, body, size.saturating_sub(HEADER_SIZE));
+        } else {
+            out.extend_from_slice(self.bytes);
         }
         out.extend_from_slice(self.payload);
     }
@@ -201,16 +199,16 @@ impl<'a> Record<'a> {
     }
 
     /// Whether the record belongs to a virtual machine, whose addresses are not those of this machine.
-    pub fn is_of_guest(&self) -> bool {
+    pub fn is_guest(&self) -> bool {
         matches!(self.cpu_mode(), MISC_GUEST_KERNEL | MISC_GUEST_USER)
     }
 }
 
-/// Appends the header of a record of `size` bytes, including the header.
-pub fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: u16) {
+/// Appends the header of a record of `size` bytes, including the header; at most [`u16::MAX`].
+pub fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: usize) {
     endian.write_u32(out, kind);
     endian.write_u16(out, misc);
-    endian.write_u16(out, size);
+    endian.write_u16(out, u16::try_from(size).unwrap_or(u16::MAX));
 }
 
 /// Iterates over records in file order. Ends at the first truncated or invalid record.
@@ -273,14 +271,14 @@ mod tests {
 
     fn record(kind: u32, body: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        let size = (body.len() + HEADER_SIZE) as u16;
+        let size = body.len() + HEADER_SIZE;
         write_header(&mut out, ByteOrder::Little, kind, 0, size);
         out.extend_from_slice(body);
         out
     }
 
     #[test]
-    fn the_data_behind_an_auxtrace_record_belong_to_it() {
+    fn data_after_an_auxtrace_record_belong_to_it() {
         let mut data = record(AUXTRACE, &5u64.to_le_bytes());
         data.extend_from_slice(b"12345");
         data.extend(record(COMM, b"next"));
@@ -294,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_too_short_for_the_size_of_its_data_ends_the_walk() {
+    fn a_record_too_short_for_its_data_size_ends_the_iteration() {
         for kind in [AUXTRACE, HEADER_TRACING_DATA] {
             let data = [record(kind, b""), record(COMM, b"next")].concat();
             let mut records = Records::new(&data, 0, ByteOrder::Little);
@@ -304,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_record_ends_the_walk_and_is_reported() {
+    fn a_truncated_record_ends_the_iteration() {
         let mut data = record(COMM, b"whole");
         let cut = record(COMM, b"cut off");
         data.extend_from_slice(&cut[..10]);
@@ -315,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_lie_end_the_walk() {
+    fn invalid_sizes_end_the_iteration() {
         for size in [0u16, 1, 7] {
             let mut data = record(COMM, b"");
             data[6..8].copy_from_slice(&size.to_le_bytes());

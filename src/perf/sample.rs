@@ -13,7 +13,7 @@ use crate::units::{Address, Pid, Tid, Time};
 /// `PERF_FORMAT_LOST`, which linux-perf-event-reader lacks.
 const READ_FORMAT_LOST: u64 = 1 << 4;
 
-/// `PERF_SAMPLE_BRANCH_COUNTERS`, which it lacks too: the branches are followed by one number for each of
+/// `PERF_SAMPLE_BRANCH_COUNTERS`, which it lacks too: the branches are followed by a counter for each of
 /// them.
 const BRANCH_COUNTERS: u64 = 1 << 19;
 
@@ -41,15 +41,15 @@ pub struct Sample<'a> {
     /// Offset in the record, in bytes, of the size of the stack copy.
     pub stack_offset: Option<usize>,
     /// Whether the record ends before its last field. The fields before the cut are set.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
-/// Numbers in a sample that are or could be code addresses.
+/// Words in a sample that are or could be code addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses<'a> {
     bytes: &'a [u8],
     endian: ByteOrder,
-    /// Bytes per number: 4 in the stack of a 32-bit process, else 8.
+    /// Bytes per word: 4 in the stack of a 32-bit process, else 8.
     width: usize,
 }
 
@@ -58,34 +58,29 @@ impl<'a> Addresses<'a> {
         Self { bytes, endian, width }
     }
 
-    /// Returns how many numbers there are.
-    pub fn len(&self) -> usize {
+    /// Returns the number of words.
+    pub fn count(&self) -> usize {
         self.bytes.chunks_exact(self.width).len()
     }
 
-    /// Whether there are no numbers.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Iterates over the numbers in the order of the record.
+    /// Iterates over the words in the order of the record.
     pub fn iter(self) -> impl Iterator<Item = Address> + use<'a> {
         let Self { bytes, endian, width } = self;
         bytes.chunks_exact(width).filter_map(move |chunk| {
             let mut reader = Reader::new(chunk, endian);
-            let number = if width == 4 {
+            let word = if width == 4 {
                 reader.u32().map(u64::from)
             } else {
                 reader.u64()
             };
-            number.map(Address)
+            word.map(Address)
         })
     }
 }
 
 /// The lowest context marker of a call chain (`PERF_CONTEXT_MAX`). Context markers such as
 /// `PERF_CONTEXT_USER` separate the parts of the chain.
-const CONTEXT_MARKS: u64 = -4095i64 as u64;
+const FIRST_CONTEXT_MARKER: u64 = -4095i64 as u64;
 
 /// Context marker for a user part that follows in a later [`super::record::CALLCHAIN_DEFERRED`] record with
 /// the same cookie (`PERF_CONTEXT_USER_DEFERRED`, `perf record --call-graph fp,defer` since Linux 6.19).
@@ -93,7 +88,7 @@ pub const USER_DEFERRED: u64 = -640i64 as u64;
 
 /// Time of the first of the samples that `perf record --off-cpu` appends at the end, each with the total time
 /// that a thread waited at one address (`OFF_CPU_TIMESTAMP`). It only sorts them after all other samples.
-pub const SUMMED_AT_END: Time = Time(u64::MAX << 32);
+pub const OFF_CPU_SUMMARY_TIME: Time = Time(u64::MAX << 32);
 
 /// An entry of a call chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +96,7 @@ pub enum ChainEntry {
     /// A code address.
     Address(Address),
     /// A context marker, which applies to the entries after it.
-    Mark(u64),
+    Marker(u64),
     /// The cookie after [`USER_DEFERRED`].
     Cookie,
 }
@@ -116,17 +111,17 @@ impl<'a> Sample<'a> {
             }
             is_cookie = address.0 == USER_DEFERRED;
             match address.0 {
-                CONTEXT_MARKS.. => ChainEntry::Mark(address.0),
+                FIRST_CONTEXT_MARKER.. => ChainEntry::Marker(address.0),
                 _ => ChainEntry::Address(address),
             }
         })
     }
 
     /// Iterates over the addresses of the call chain, without context markers and cookies.
-    pub fn callers(&self) -> impl Iterator<Item = Address> + use<'a> {
+    pub fn chain_addresses(&self) -> impl Iterator<Item = Address> + use<'a> {
         self.chain_entries().filter_map(|entry| match entry {
             ChainEntry::Address(address) => Some(address),
-            ChainEntry::Mark(_) | ChainEntry::Cookie => None,
+            ChainEntry::Marker(_) | ChainEntry::Cookie => None,
         })
     }
 
@@ -142,21 +137,23 @@ impl<'a> Sample<'a> {
             registers: none,
             stack: none,
             stack_offset: None,
-            is_cut: false,
+            is_truncated: false,
         }
     }
 
     /// Reads a sample of an event. Never fails: fields that are missing or invalid are left empty.
     pub fn parse(record: &Record<'a>, attr: &Attr, endian: ByteOrder) -> Self {
         let mut sample = Self::empty(endian);
-        sample.is_cut = sample.fill(&mut record.body(endian), attr, endian).is_none();
+        sample.is_truncated = sample
+            .read_fields(&mut record.body(endian), attr, endian)
+            .is_none();
         sample
     }
 
     /// Order and size of the fields are those of `perf_output_sample` in Linux' kernel/events/core.c.
-    // Inlined so that `end` does not pay for what it does not use.
+    // Inlined, so that `fields_end` does not store fields that it never reads.
     #[inline(always)]
-    fn fill(&mut self, body: &mut Reader<'a>, attr: &Attr, endian: ByteOrder) -> Option<()> {
+    fn read_fields(&mut self, body: &mut Reader<'a>, attr: &Attr, endian: ByteOrder) -> Option<()> {
         let size = body.rest().len().saturating_add(HEADER_SIZE);
         let offset = |body: &Reader<'a>| size.checked_sub(body.rest().len());
         let has = |field| attr.sample_format.contains(field);
@@ -170,10 +167,8 @@ impl<'a> Sample<'a> {
             self.pid = Some(Pid(body.u32()?));
             self.tid = Some(Tid(body.u32()?));
         }
-        if has(SampleFormat::TIME) {
-            body.skip(8)?;
-        }
         for field in [
+            SampleFormat::TIME,
             SampleFormat::ADDR,
             SampleFormat::ID,
             SampleFormat::STREAM_ID,
@@ -233,9 +228,7 @@ impl<'a> Sample<'a> {
         }
         Some(())
     }
-}
 
-impl<'a> Sample<'a> {
     /// Reads the raw data of an `offcpu-time` event, which replaces the sample's own fields as in perf
     /// (`__set_offcpu_sample` in tools/perf/util/evsel.c): PID and TID, time waited, call chain, cgroup.
     ///
@@ -263,7 +256,7 @@ impl<'a> Sample<'a> {
 
 /// Where the fields of a sample end in its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum FieldsEnd {
     /// At this offset in the record, in bytes.
     At(usize),
     /// After the end of the record.
@@ -273,34 +266,31 @@ pub enum End {
 }
 
 /// Finds the end of a sample's fields. The kernel writes nothing after them.
-pub fn end(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> End {
-    let known = SampleFormat::all().contains(attr.sample_format)
+pub fn fields_end(record: &Record<'_>, attr: &Attr, endian: ByteOrder) -> FieldsEnd {
+    let is_known = SampleFormat::all().contains(attr.sample_format)
         && ReadFormat::all().bits() | READ_FORMAT_LOST | attr.read_format.bits() == ReadFormat::all().bits() | READ_FORMAT_LOST
         // Samples without branches may lack the index nevertheless.
         && attr.branch_format & PERF_SAMPLE_BRANCH_HW_INDEX == 0;
-    if !known {
-        return End::Unknown;
+    if !is_known {
+        return FieldsEnd::Unknown;
     }
     let mut body = record.body(endian);
-    let filled = Sample::empty(endian).fill(&mut body, attr, endian);
-    if filled.and_then(|()| skip_last(&mut body, attr)).is_none() {
-        return End::Outside;
+    let filled = Sample::empty(endian).read_fields(&mut body, attr, endian);
+    if filled.and_then(|()| skip_rest(&mut body, attr)).is_none() {
+        return FieldsEnd::Outside;
     }
-    End::At(record.bytes.len().saturating_sub(body.rest().len()))
+    FieldsEnd::At(record.bytes.len().saturating_sub(body.rest().len()))
 }
 
 /// Skips the fields after those with addresses.
-fn skip_last(body: &mut Reader<'_>, attr: &Attr) -> Option<()> {
-    let has = |field| attr.sample_format.contains(field);
-    let has_weight = attr
-        .sample_format
-        .intersects(SampleFormat::WEIGHT | SampleFormat::WEIGHT_STRUCT);
-    for is_there in [
-        has_weight,
-        has(SampleFormat::DATA_SRC),
-        has(SampleFormat::TRANSACTION),
+fn skip_rest(body: &mut Reader<'_>, attr: &Attr) -> Option<()> {
+    let has = |field| attr.sample_format.intersects(field);
+    for field in [
+        SampleFormat::WEIGHT | SampleFormat::WEIGHT_STRUCT,
+        SampleFormat::DATA_SRC,
+        SampleFormat::TRANSACTION,
     ] {
-        body.skip(if is_there { 8 } else { 0 })?;
+        body.skip(if has(field) { 8 } else { 0 })?;
     }
     if has(SampleFormat::REGS_INTR) && body.u64()? != 0 {
         body.skip(u64::from(attr.interrupt_registers.count_ones()).checked_mul(8)?)?;
@@ -333,7 +323,7 @@ pub fn deferred_callers<'a>(
         body.bytes(count.checked_mul(8)?)
     };
     let chain = Addresses::new(chain().unwrap_or_default(), endian, 8);
-    chain.iter().filter(|address| address.0 < CONTEXT_MARKS)
+    chain.iter().filter(|address| address.0 < FIRST_CONTEXT_MARKER)
 }
 
 /// Skips the value of a counter or of its group.
@@ -358,27 +348,19 @@ fn skip_read(body: &mut Reader<'_>, format: ReadFormat) -> Option<()> {
 mod tests {
     use super::*;
     use crate::perf::record::{self, Records};
+    use crate::perf::testing;
     use crate::units::Time;
 
     /// An attribute with these values of sample_type, read_format and sample_regs_user.
     fn attr(sample_type: u64, read_format: u64, registers: u64) -> Attr {
-        let mut bytes = vec![0; 128];
-        bytes[4..8].copy_from_slice(&128u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
+        let mut bytes = testing::attr(128, sample_type, 0);
         bytes[32..40].copy_from_slice(&read_format.to_le_bytes());
         bytes[80..88].copy_from_slice(&registers.to_le_bytes());
         Attr::parse(&bytes, ByteOrder::Little)
     }
 
     fn sample_record(body: &[u64]) -> Vec<u8> {
-        let mut out = Vec::new();
-        ByteOrder::Little.write_u32(&mut out, record::SAMPLE);
-        ByteOrder::Little.write_u16(&mut out, 2);
-        ByteOrder::Little.write_u16(&mut out, (8 + body.len() * 8) as u16);
-        for &word in body {
-            ByteOrder::Little.write_u64(&mut out, word);
-        }
-        out
+        testing::record(record::SAMPLE, record::MISC_USER, body)
     }
 
     fn numbers(addresses: Addresses<'_>) -> Vec<u64> {
@@ -388,7 +370,7 @@ mod tests {
     const PID_7: u64 = 7 | (8 << 32);
 
     #[test]
-    fn every_field_before_the_stack_is_passed_in_order() {
+    fn every_field_before_the_stack_is_read_in_order() {
         let format = SampleFormat::IDENTIFIER
             | SampleFormat::IP
             | SampleFormat::TID
@@ -412,7 +394,7 @@ mod tests {
         ]);
         let record = Records::new(&bytes, 0, ByteOrder::Little).next().unwrap();
         let sample = Sample::parse(&record, &attr, ByteOrder::Little);
-        assert!(!sample.is_cut);
+        assert!(!sample.is_truncated);
         assert_eq!(sample.ip, Some(Address(0x1000)));
         assert_eq!(sample.pid, Some(Pid(7)));
         assert_eq!(numbers(sample.callchain), [0x1000, 0x2000]);
@@ -434,14 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_lie_cut_the_sample_but_keep_what_stands_before() {
+    fn invalid_lengths_truncate_the_sample_and_keep_earlier_fields() {
         let format = SampleFormat::IP | SampleFormat::TID | SampleFormat::CALLCHAIN;
         let attr = attr(format.bits(), 0, 0);
         for count in [3, 1 << 61, u64::MAX] {
             let bytes = sample_record(&[0x1000, PID_7, count, 0x2000]);
             let record = Records::new(&bytes, 0, ByteOrder::Little).next().unwrap();
             let sample = Sample::parse(&record, &attr, ByteOrder::Little);
-            assert!(sample.is_cut);
+            assert!(sample.is_truncated);
             assert_eq!(sample.pid, Some(Pid(7)));
             assert!(numbers(sample.callchain).is_empty());
         }

@@ -10,12 +10,12 @@
 mod definition;
 mod event_desc;
 mod identifier;
-mod parts;
 mod process;
 mod recording;
 mod sample;
 mod stand_alone;
 mod stream;
+mod synthesized;
 
 use linux_perf_event_reader::SampleFormat;
 use linux_perf_event_reader::constants::PERF_RECORD_MISC_BUILD_ID_SIZE;
@@ -26,11 +26,11 @@ use crate::perf::record::{self, Record};
 use crate::units::{AddressRange, BuildId, Pid, Time};
 
 pub use definition::{Definition, Measure};
-pub use parts::Synthesized;
-pub use process::{Comm, Task, Thread, write_comm, write_exit, write_fork};
+pub use process::{Comm, Thread, ThreadStart, write_comm, write_fork};
 pub use sample::Sample;
 pub use stand_alone::Origin;
 pub use stream::Synthesis;
+pub use synthesized::Synthesized;
 
 /// A mapping for an MMAP2 record.
 #[derive(Clone, Copy, Debug)]
@@ -68,18 +68,9 @@ pub fn write_mmap2(out: &mut Vec<u8>, endian: ByteOrder, mapping: &Mapping<'_>, 
     /// Size in bytes without the name and the trailer.
     const FIXED: usize = 72;
     let name_size = padded(mapping.name.len(), 8);
-    let size = FIXED
-        .saturating_add(name_size)
-        .saturating_add(event.attr.trailer_size());
-    let build_id_misc = mapping.build_id.map_or(0, |_| record::MISC_MMAP_BUILD_ID);
-    let size = u16::try_from(size).unwrap_or(u16::MAX);
-    record::write_header(
-        out,
-        endian,
-        record::MMAP2,
-        record::MISC_USER | build_id_misc,
-        size,
-    );
+    let misc = record::MISC_USER | mapping.build_id.map_or(0, |_| record::MISC_MMAP_BUILD_ID);
+    let size = FIXED.saturating_add(name_size);
+    write_header(out, endian, record::MMAP2, misc, size, event);
     endian.write_u32(out, mapping.pid.0);
     endian.write_u32(out, mapping.pid.0);
     endian.write_u64(out, mapping.range.start.0);
@@ -102,6 +93,12 @@ pub fn write_mmap2(out: &mut Vec<u8>, endian: ByteOrder, mapping: &Mapping<'_>, 
     endian.write_u32(out, MAP_PRIVATE);
     write_padded(out, mapping.name, name_size);
     write_trailer(out, endian, Thread::first_of(mapping.pid), mapping.time, event);
+}
+
+/// Appends the header of a record of `size` bytes and a trailer.
+fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: usize, event: Event<'_>) {
+    let size = size.saturating_add(event.attr.trailer_size());
+    record::write_header(out, endian, kind, misc, size);
 }
 
 /// Appends the trailer of records other than samples, which profiles with `sample_id_all` have: all since
@@ -129,22 +126,23 @@ fn write_trailer(out: &mut Vec<u8>, endian: ByteOrder, thread: Thread, time: Tim
 }
 
 /// Appends a copy of an MMAP or MMAP2 record that maps only `range`, a part of the original range.
-pub fn write_part_of_mmap(
+pub fn write_clipped_mmap(
     out: &mut Vec<u8>,
     endian: ByteOrder,
     original: &Record<'_>,
     range: AddressRange,
     file_offset: u64,
 ) {
-    /// End of the TID, in bytes from the start.
-    const BEFORE: usize = 16;
-    /// Start of the file's identity or name, in bytes from the start.
-    const BEHIND: usize = 40;
-    out.extend_from_slice(original.bytes.get(..BEFORE).unwrap_or_default());
-    for word in [range.start.0, range.size(), file_offset] {
-        endian.write_u64(out, word);
+    /// Offset of the start address, which size and file offset follow, in bytes.
+    const START: usize = record::HEADER_SIZE + 8;
+    let start = out.len().saturating_add(START);
+    out.extend_from_slice(original.bytes);
+    for (at, word) in (start..)
+        .step_by(8)
+        .zip([range.start.0, range.size(), file_offset])
+    {
+        endian.set_u64(out, at, word);
     }
-    out.extend_from_slice(original.bytes.get(BEHIND..).unwrap_or_default());
 }
 
 /// Appends an entry to a build ID table ([`super::feature::BUILD_ID`]), in the layout of perf's
@@ -153,7 +151,7 @@ pub fn write_build_id_entry(out: &mut Vec<u8>, endian: ByteOrder, build_id: &Bui
     const FIXED: usize = 8 + 4 + 24;
     const ANY_PID: u32 = u32::MAX;
     let name_size = padded(name.len(), 64);
-    let size = u16::try_from(name_size.saturating_add(FIXED)).unwrap_or(u16::MAX);
+    let size = name_size.saturating_add(FIXED);
     let misc = record::MISC_USER | PERF_RECORD_MISC_BUILD_ID_SIZE;
     record::write_header(out, endian, 0, misc, size);
     endian.write_u32(out, ANY_PID);
@@ -172,20 +170,14 @@ mod tests {
     use super::*;
     use crate::perf::event::Mmap;
     use crate::perf::record::Records;
+    use crate::perf::testing;
     use crate::units::Address;
 
-    fn attr(sample_type: u64, flags: u64) -> Attr {
-        let mut bytes = vec![0; 128];
-        bytes[4..8].copy_from_slice(&128u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
-        bytes[40..48].copy_from_slice(&flags.to_le_bytes());
-        Attr::parse(&bytes, ByteOrder::Little)
-    }
-
     #[test]
-    fn a_made_map_reads_back_with_time_and_id_where_the_event_has_them() {
+    fn a_synthetic_mapping_reads_back_with_time_and_id() {
         let format = SampleFormat::TID | SampleFormat::TIME | SampleFormat::CPU | SampleFormat::IDENTIFIER;
-        let attr = attr(format.bits(), 1 << 18);
+        let attr = testing::attr(128, format.bits(), testing::SAMPLE_ID_ALL);
+        let attr = Attr::parse(&attr, ByteOrder::Little);
         let range = AddressRange::new(Address(0x7000), 0x123).unwrap();
         let mapping = Mapping {
             pid: Pid(5),

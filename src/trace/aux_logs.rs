@@ -4,7 +4,7 @@ use crate::bytes::ByteOrder;
 use crate::code::clock::{Alignment, CLOCK_MONOTONIC};
 use crate::code::profile_index::IndexedProfile;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
+use crate::files::InputFile;
 use crate::perf::Profile;
 use crate::perf::synthesis::Origin;
 use crate::tally::Tally;
@@ -30,7 +30,7 @@ pub struct AuxLogs<'a> {
 
 impl AuxLogs<'_> {
     /// Returns all files that were read.
-    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
         self.logs.files().chain(self.traces.files())
     }
 
@@ -104,7 +104,7 @@ impl AuxLogs<'_> {
         &mut self,
         options: &TraceOptions,
         profile: &Profile<'_>,
-    ) -> Result<MappedFile, Diagnostic> {
+    ) -> Result<InputFile, Diagnostic> {
         let mut sources = mono::stack_sources(&mut self.logs);
         sources.extend(xray::stack_sources(&mut self.traces));
         let names: Vec<String> = sources.iter().map(|source| source.name()).collect();

@@ -71,6 +71,6 @@ mod tests {
         }
         let stack = calls.follow(Stack::EMPTY, Step::Enter(MAX_STACKS), 7, &mut losses);
         assert_eq!(calls.functions(stack).count(), 0);
-        assert_eq!(losses.places(Issue::TooManyStacks).last(), Some(&7));
+        assert_eq!(losses.offsets(Issue::TooManyStacks).last(), Some(&7));
     }
 }

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::diagnostics::Diagnostic;
-use crate::files::spool::spool_error;
-use crate::files::{MappedFile, Spool};
+use crate::files::temp_file::temp_file_error;
+use crate::files::{InputFile, TempFile};
 use crate::hash::HashMap;
 use crate::perf::record::Record;
 use crate::perf::sample::Sample;
@@ -63,7 +63,7 @@ pub struct Found {
 pub fn splice(
     profile: &Profile<'_>,
     sources: Vec<Box<dyn StackSource + '_>>,
-) -> Result<(MappedFile, Vec<Found>), Diagnostic> {
+) -> Result<(InputFile, Vec<Found>), Diagnostic> {
     let mut all = Splice {
         profile,
         places: (0..)
@@ -74,7 +74,7 @@ pub fn splice(
     };
     all.collect();
     all.sources.iter_mut().for_each(Spliced::find);
-    let records = all.rewrite().map_err(spool_error)?;
+    let records = all.rewrite().map_err(temp_file_error)?;
     Ok((records, all.sources.iter().map(|source| source.found).collect()))
 }
 
@@ -119,7 +119,7 @@ impl<'s> Splice<'_, 's> {
         let Profile { attrs, endian, .. } = self.profile;
         for record in self.profile.records() {
             let Some(attr) = attrs
-                .of(&record, *endian)
+                .event_of(&record, *endian)
                 .filter(|_| record.kind == record::SAMPLE)
             else {
                 continue;
@@ -136,26 +136,26 @@ impl<'s> Splice<'_, 's> {
     }
 
     /// Copies all records, with new call chains where they are known.
-    fn rewrite(&mut self) -> io::Result<MappedFile> {
-        let mut spool = Spool::create()?;
+    fn rewrite(&mut self) -> io::Result<InputFile> {
+        let mut temp_file = TempFile::create()?;
         let mut buffer = Vec::new();
         let mut chain = Chain::default();
         for record in self.profile.records() {
             buffer.clear();
             if record.kind == record::SAMPLE && self.put(&record, &mut chain, &mut buffer).is_some() {
-                spool.write_all(&buffer)?;
+                temp_file.write_all(&buffer)?;
             } else {
-                spool.write_all(record.bytes)?;
-                spool.write_all(record.payload)?;
+                temp_file.write_all(record.bytes)?;
+                temp_file.write_all(record.payload)?;
             }
         }
-        spool.map(Path::new("records"))
+        temp_file.map(Path::new("records"))
     }
 
     /// Appends a sample with its new call chain to `out`; `None` if that is unknown.
     fn put(&mut self, record: &Record<'_>, chain: &mut Chain, out: &mut Vec<u8>) -> Option<()> {
         let Profile { attrs, endian, .. } = self.profile;
-        let attr = attrs.of(record, *endian)?;
+        let attr = attrs.event_of(record, *endian)?;
         let (spliced, leaf) = self.source(record, &Sample::parse(record, attr, *endian))?;
         let place = spliced.done;
         spliced.done = place.saturating_add(1);

@@ -4,15 +4,15 @@ use std::io;
 use std::path::Path;
 
 use crate::diagnostics::Diagnostic;
-use crate::files::spool::spool_error;
-use crate::files::{MappedFile, Spool};
+use crate::files::temp_file::temp_file_error;
+use crate::files::{InputFile, TempFile};
 use crate::perf::Profile;
 use crate::perf::synthesis::{Definition, Origin, Synthesis, Synthesized};
 use crate::trace::merge::{Ahead, Merge};
 use crate::units::Time;
 
 /// Writer of a new profile's records.
-pub type Out<'p> = Synthesis<'p, Spool>;
+pub type Out<'p> = Synthesis<'p, TempFile>;
 
 /// A log or trace to convert to events.
 pub trait EventSource {
@@ -44,7 +44,7 @@ pub struct SynthesizedProfile {
     /// Everything but the records.
     pub synthesized: Synthesized,
     /// Records.
-    pub records: MappedFile,
+    pub records: InputFile,
 }
 
 impl SynthesizedProfile {
@@ -69,7 +69,7 @@ pub fn synthesize(
     definitions: &[Definition<'_>],
     sources: Vec<Box<dyn EventSource + '_>>,
 ) -> Result<SynthesizedProfile, Diagnostic> {
-    write(base, definitions, sources).map_err(spool_error)
+    write(base, definitions, sources).map_err(temp_file_error)
 }
 
 fn write(
@@ -77,10 +77,10 @@ fn write(
     definitions: &[Definition<'_>],
     mut sources: Vec<Box<dyn EventSource + '_>>,
 ) -> io::Result<SynthesizedProfile> {
-    let spool = Spool::create()?;
+    let temp_file = TempFile::create()?;
     let mut out = match base {
-        Base::Recorded(profile) => Synthesis::beside(profile, definitions, spool)?,
-        Base::Nothing(origin) => Synthesis::stand_alone(origin, definitions, spool),
+        Base::Recorded(profile) => Synthesis::with_recording(profile, definitions, temp_file)?,
+        Base::Nothing(origin) => Synthesis::stand_alone(origin, definitions, temp_file),
     };
     let first = sources.iter_mut().filter_map(|source| source.next_time()).min();
     // Before the first event, so that their order is unambiguous.
@@ -93,9 +93,9 @@ fn write(
         source.write_next(&mut out)?;
     }
     merge.into_sources().iter_mut().for_each(|source| source.finish());
-    let (synthesized, spool) = out.finish()?;
+    let (synthesized, temp_file) = out.finish()?;
     Ok(SynthesizedProfile {
         synthesized,
-        records: spool.map(Path::new("records"))?,
+        records: temp_file.map(Path::new("records"))?,
     })
 }

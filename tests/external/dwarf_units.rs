@@ -2,7 +2,7 @@
 
 use jitinject::elf::dwarf::{Buffers, Encoder, FunctionUnit, Sections, Version};
 use jitinject::elf::eh_frame::Tables;
-use jitinject::elf::object::{self, Code, Content, Function, PlacedTables, TEXT_OFFSET};
+use jitinject::elf::object::{self, Code, Function, ObjectContent, PlacedTables, TEXT_OFFSET};
 use jitinject::sparse::SparseBytes;
 
 use crate::support::dwarf_units::{INLINED, SIZE, UNITS, address, info, name, settings, shuffled};
@@ -16,7 +16,7 @@ const STEP: usize = 17;
 fn check_object(sections: &Sections<'_>) {
     let code = vec![0; UNITS as usize * SIZE as usize];
     let tables = Tables::default();
-    let object = Content {
+    let object = ObjectContent {
         machine: settings(Version::Four).machine,
         functions: &[Function {
             name: b"all",

@@ -9,7 +9,7 @@ use jitinject::code::profile_index::ProfileIndex;
 use jitinject::perf::Profile;
 use jitinject::perf::output::{Edits, Rewrite};
 use jitinject::perf::synthesis::{
-    Comm, Definition, Mapping, Measure, Origin, Sample, Synthesis, Synthesized, Task, Thread,
+    Comm, Definition, Mapping, Measure, Origin, Sample, Synthesis, Synthesized, Thread, ThreadStart,
 };
 use jitinject::runtime::jitdump::marker;
 use jitinject::units::{Address, AddressRange, Pid, Tid, Time};
@@ -84,12 +84,12 @@ fn add(synthesis: &mut Synthesis<'_, Vec<u8>>, times: &[u64]) {
         is_code: true,
     };
     synthesis.map(&mapping).unwrap();
-    let task = Task {
+    let start = ThreadStart {
         thread: THREAD,
         parent: first,
         time,
     };
-    synthesis.fork(&task).unwrap();
+    synthesis.fork(&start).unwrap();
     synthesis.comm(&comm(THREAD, b"Finalizer", false)).unwrap();
     for (number, &time) in (0..).zip(times) {
         let sample = Sample {
@@ -103,8 +103,6 @@ fn add(synthesis: &mut Synthesis<'_, Vec<u8>>, times: &[u64]) {
         };
         synthesis.sample(&sample).unwrap();
     }
-    let time = Time(times[times.len() - 1]);
-    synthesis.exit(&Task { time, ..task }).unwrap();
 }
 
 /// Returns the lines that perf must print for the samples: a line each, and one for each frame.
@@ -295,7 +293,7 @@ fn what_perf_shows_of_a_recording_does_not_change_with_events_beside_it() {
         let bytes = fs::read(&original).unwrap();
         let recorded = Profile::parse(&bytes).unwrap();
         let times = times_across(&recorded);
-        let mut synthesis = Synthesis::beside(&recorded, &DEFINITIONS, Vec::new()).unwrap();
+        let mut synthesis = Synthesis::with_recording(&recorded, &DEFINITIONS, Vec::new()).unwrap();
         add(&mut synthesis, &times);
         let (synthesized, records) = synthesis.finish().unwrap();
         assert!(synthesized.losses.is_empty(), "{name}");
@@ -360,7 +358,7 @@ fn linux_perf_data_reads_events_beside_a_recording() {
         let bytes = fs::read(capture::profile(name)).unwrap();
         let recorded = Profile::parse(&bytes).unwrap();
         let times = times_across(&recorded);
-        let mut synthesis = Synthesis::beside(&recorded, &DEFINITIONS, Vec::new()).unwrap();
+        let mut synthesis = Synthesis::with_recording(&recorded, &DEFINITIONS, Vec::new()).unwrap();
         add(&mut synthesis, &times);
         let (synthesized, records) = synthesis.finish().unwrap();
         let (merged, _) = write(&synthesized, &records, folder.path());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::files::MappedFile;
+use jitinject::files::InputFile;
 use jitinject::inject::InjectOptions;
 use jitinject::perf::Profile;
 use jitinject::perf::output::{Edits, Rewrite};
@@ -38,7 +38,7 @@ fn fails(folder: &Path, input: &Path, output: &Path, expected: &Diagnostic) -> S
 
 /// Returns why a file cannot be used as a jitdump.
 fn rejection(path: &Path) -> Diagnostic {
-    match MappedFile::open(path) {
+    match InputFile::open(path) {
         Ok(file) => Header::parse(&file).unwrap_err(),
         Err(cause) => Diagnostic::cannot_read(path, &cause),
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Output;
 
-use jitinject::bytes::{ByteOrder, steers_terminal};
+use jitinject::bytes::{ByteOrder, is_terminal_control};
 use jitinject::check::rules::{self, Severity};
 use jitinject::diagnostics;
 use serde_json::Value;
@@ -436,7 +436,7 @@ fn names_cannot_steer_the_terminal_and_colors_can_be_asked_for() {
     std::fs::write(&path, &dump.bytes).unwrap();
     let path = path.to_str().unwrap();
     let output = run(&[path]);
-    let steers = |character| character != '\n' && steers_terminal(character);
+    let steers = |character| character != '\n' && is_terminal_control(character);
     assert!(!printed(&output).contains(steers), "{:?}", printed(&output));
     assert!(printed(&output).contains("JD050") && printed(&output).contains("bad\\u{1b}[2J"));
     assert!(printed(&output).contains("name\\u{7f}\\u{9b}2J\\u{202e}\\u{2066}"));

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use jitinject::bytes::ByteOrder;
 use jitinject::check::check;
-use jitinject::files::MappedFile;
+use jitinject::files::InputFile;
 use jitinject::runtime::FileKind;
 use jitinject::tally::Tally;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use crate::support::{codes, jitinject, said, scratch};
 fn assert_unreadable(said: &str, path: &Path, kind: ErrorKind) {
     assert_eq!(codes(said), ["JI400"], "{said}");
     assert!(reports(said, "JI400", path.to_str().unwrap()), "{said}");
-    let cause = MappedFile::open(path).unwrap_err();
+    let cause = InputFile::open(path).unwrap_err();
     assert_eq!(cause.kind(), kind);
     assert!(said.contains(&cause.to_string()), "{said}");
 }

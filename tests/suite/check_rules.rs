@@ -267,7 +267,7 @@ fn whatever_is_damaged_is_checked_to_its_end() {
                 damaged[at] ^= bits;
                 let report = check(kind, &damaged, b"jit-1.dump", &Tally::default());
                 let places = report.findings.iter().map(|finding| finding.places.len());
-                assert!(places.max().unwrap_or(0) <= jitinject::tally::MAX_PLACES);
+                assert!(places.max().unwrap_or(0) <= jitinject::tally::MAX_OFFSETS);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use jitinject::bytes::{ByteOrder, steers_terminal};
+use jitinject::bytes::{ByteOrder, is_terminal_control};
 use jitinject::diagnostics::{Diagnostic, Issue};
 use serde_json::Value;
 
@@ -103,7 +103,7 @@ fn hostile_names() -> Vec<Vec<u8>> {
 /// Returns whether a text has no characters that control a terminal, except line feeds.
 fn is_harmless(text: &str) -> bool {
     let mut lines = text.lines().flat_map(str::chars);
-    !lines.any(steers_terminal)
+    !lines.any(is_terminal_control)
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jitinject::diagnostics::Issue;
 use jitinject::runtime::mono::{Log, packed};
-use jitinject::tally::Seen;
+use jitinject::tally::FaultCount;
 
 use crate::mono::{events, real, report};
 use crate::support::capture;
@@ -63,7 +63,7 @@ fn damage_costs_no_more_than_the_buffer_it_is_in() {
             events.faults()
         );
         let faults: Vec<_> = events.faults().iter().filter(|(it, _)| *it == fault).collect();
-        assert_eq!(faults, [(fault, Seen { count, first_offset })], "{name}");
+        assert_eq!(faults, [(fault, FaultCount { count, first_offset })], "{name}");
         let others = events.faults().iter().count() - 1;
         // A buffer with too large a size ends with its events, where the next one starts.
         assert_eq!(others, 0, "{name}: {:?}", events.faults());
@@ -230,7 +230,7 @@ fn counts_and_strings_and_numbers_that_lie_end_their_buffer_only() {
             faults,
             [(
                 fault,
-                Seen {
+                FaultCount {
                     count: 1,
                     first_offset
                 }

@@ -254,7 +254,7 @@ fn the_records_of_all_recordings_have_their_trailers() {
         for record in profile.records() {
             let missing = profile.attrs.missing_trailer(&record, profile.endian);
             assert_eq!(missing, None, "{name}: {record:?}");
-            let attr = profile.attrs.of(&record, profile.endian).unwrap();
+            let attr = profile.attrs.event_of(&record, profile.endian).unwrap();
             seen += u32::from(attr.has_trailer && record.kind != SAMPLE && record.kind < USER_TYPE_START);
         }
     }

@@ -1,7 +1,7 @@
 //! Unwinding tables.
 
 use jitinject::bytes::ByteOrder;
-use jitinject::elf::eh_frame::{EhFrame, Entries, TableLayout, Tables};
+use jitinject::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
 use jitinject::units::{Address, AddressRange};
 
 /// Returns an `.eh_frame` with an entry for each range, given as absolute start address and size.
@@ -38,13 +38,13 @@ fn an_entry_of_a_huge_cie_is_not_read() {
         let back = u32::from_le_bytes(plain[20..24].try_into().unwrap()) + more;
         section.extend_from_slice(&back.to_le_bytes());
         section.extend_from_slice(&plain[24..]);
-        let entries = Entries::read(EhFrame {
+        let entries = FdeIndex::read(EhFrame {
             section: &section,
             address: Address(0x9000),
             endian: ByteOrder::Little,
             address_size: 8,
         });
-        assert_eq!(entries.of(code).count(), usize::from(is_read), "{size}");
+        assert_eq!(entries.overlapping(code).count(), usize::from(is_read), "{size}");
     }
 }
 
@@ -58,13 +58,13 @@ fn an_entry_for_2_gib_is_refused() {
         (u64::from(u32::MAX), false),
     ] {
         let section = eh_frame(&[(0x1000, size)]);
-        let entries = Entries::read(EhFrame {
+        let entries = FdeIndex::read(EhFrame {
             section: &section,
             address: Address(0x9000),
             endian: ByteOrder::Little,
             address_size: 8,
         });
-        let placed = entries.of(code).map(|entry| (entry, 0x40));
+        let placed = entries.overlapping(code).map(|entry| (entry, 0x40));
         let layout = TableLayout {
             eh_frame: 0x2000,
             endian: ByteOrder::Little,
@@ -79,7 +79,7 @@ fn an_entry_for_2_gib_is_refused() {
 #[test]
 fn an_entry_in_front_of_the_code_comes_first_in_the_index() {
     let section = eh_frame(&[(0x0ff0, 0x20), (0x1010, 0x10), (0x1080, 0x20)]);
-    let entries = Entries::read(EhFrame {
+    let entries = FdeIndex::read(EhFrame {
         section: &section,
         address: Address(0x9000),
         endian: ByteOrder::Little,
@@ -87,7 +87,7 @@ fn an_entry_in_front_of_the_code_comes_first_in_the_index() {
     });
     let code = AddressRange::new(Address(0x1000), 0x100).unwrap();
     let laid_out = |base: u64| {
-        let placed = entries.of(code).map(|entry| {
+        let placed = entries.overlapping(code).map(|entry| {
             let distance = entry.range.start.0.wrapping_sub(code.start.0);
             (entry, base.wrapping_add(distance))
         });

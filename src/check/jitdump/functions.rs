@@ -1,6 +1,6 @@
 //! Checks of a single LOAD record.
 
-use crate::bytes::steers_terminal;
+use crate::bytes::is_terminal_control;
 use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::names::is_encoded_twice;
 use crate::diagnostics::rules::jitdump as rules;
@@ -37,7 +37,7 @@ pub(super) fn check(dump: &Dump<'_>, offset: u64, load: &Load<'_>, findings: &mu
         Ok(name) => {
             if is_encoded_twice(name) {
                 add(&rules::ENCODED_TWICE, nothing_more);
-            } else if name.contains(steers_terminal) {
+            } else if name.contains(is_terminal_control) {
                 add(&rules::CONTROL_CHARACTERS, nothing_more);
             }
         }

@@ -16,7 +16,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
     if let Some(place) = function.debug_info2 {
         let faults = dump.sources(&view).faults;
         // If DEBUG_INFO2 has no lines, the faults include those of DEBUG_INFO.
-        let is_own = |fault: Issue| faults.places(fault).contains(&place.offset);
+        let is_own = |fault: Issue| faults.offsets(fault).contains(&place.offset);
         findings.add_faults(&faults, |fault| {
             Some((rule_of(fault).filter(|_| is_own(fault))?, ""))
         });

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use jitinject::check::{self, Report};
 use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::files::MappedFile;
-use jitinject::files::search::{files_below, shown};
+use jitinject::files::InputFile;
+use jitinject::files::search::{files_below, printable_path};
 use jitinject::files::stdio::is_standard;
 use jitinject::runtime::FileKind;
 
@@ -29,7 +29,7 @@ pub fn all(paths: &[PathBuf]) -> impl Iterator<Item = Checked> {
         let checked: Box<dyn Iterator<Item = Checked>> = match !is_standard(path) && is_folder() {
             true => Box::new(below(path)),
             false => Box::new(std::iter::once(Checked {
-                path: shown(path),
+                path: printable_path(path),
                 result: check_named(path),
             })),
         };
@@ -45,12 +45,12 @@ fn below(folder: &Path) -> impl Iterator<Item = Checked> {
     let mut found = files.into_iter().filter_map(|path| {
         let result = check_found(&path)?;
         Some(Checked {
-            path: shown(&path),
+            path: printable_path(&path),
             result,
         })
     });
     let first = found.next().unwrap_or_else(|| Checked {
-        path: shown(folder),
+        path: printable_path(folder),
         result: Err(Diagnostic::new(Issue::NotAFolderOfFiles).in_file(folder)),
     });
     std::iter::once(first).chain(found)
@@ -59,7 +59,7 @@ fn below(folder: &Path) -> impl Iterator<Item = Checked> {
 fn check_found(path: &Path) -> Option<Result<Report, Diagnostic>> {
     let name = base_name(path);
     let has_name = FileKind::of_name(name).is_some();
-    let file = match MappedFile::open(path) {
+    let file = match InputFile::open(path) {
         Ok(file) => file,
         Err(error) => return has_name.then(|| Err(Diagnostic::cannot_read(path, &error))),
     };

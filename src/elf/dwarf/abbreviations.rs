@@ -9,7 +9,7 @@ use crate::elf::dwarf::leb128;
 
 /// Kind of an entry, in the upper bits of its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum EntryKind {
     /// Compile unit.
     Unit = 0,
     /// Function with code.
@@ -44,16 +44,16 @@ const FLAG_BITS: u32 = 5;
 
 /// Condition for an attribute.
 #[derive(Clone, Copy)]
-enum When {
+enum Presence {
     Always,
     With(u8),
     Without(u8),
 }
 
-use When::{Always, With, Without};
+use Presence::{Always, With, Without};
 
 /// Attributes of a kind of entry, in order.
-type Attributes = &'static [(When, dw::DwAt, dw::DwForm)];
+type Attributes = &'static [(Presence, dw::DwAt, dw::DwForm)];
 
 const UNIT: Attributes = &[
     (Always, dw::DW_AT_producer, dw::DW_FORM_strp),
@@ -94,7 +94,7 @@ const CALL: Attributes = &[
     (With(COLUMN), dw::DW_AT_call_column, dw::DW_FORM_udata),
 ];
 
-impl Kind {
+impl EntryKind {
     const ALL: [Self; 4] = [Self::Unit, Self::Function, Self::Inlined, Self::Call];
 
     /// Returns the abbreviation code: below 128 to fit into one byte, and not 0, because units always have
@@ -104,7 +104,7 @@ impl Kind {
     }
 
     /// Returns the tag and the attributes.
-    fn content(self) -> (dw::DwTag, Attributes) {
+    fn tag_and_attributes(self) -> (dw::DwTag, Attributes) {
         match self {
             Self::Unit => (dw::DW_TAG_compile_unit, UNIT),
             Self::Function => (dw::DW_TAG_subprogram, FUNCTION),
@@ -114,19 +114,19 @@ impl Kind {
     }
 
     /// Appends the abbreviation for these flags.
-    fn put(self, flags: u8, out: &mut Vec<u8>) {
-        let (tag, attributes) = self.content();
+    fn write_abbreviation(self, flags: u8, out: &mut Vec<u8>) {
+        let (tag, attributes) = self.tag_and_attributes();
         let has_children = self != Self::Inlined && flags & CHILDREN != 0;
         leb128::write_unsigned(out, self.code(flags).into());
         leb128::write_unsigned(out, tag.0.into());
         out.push(has_children.into());
-        for &(when, name, form) in attributes {
-            let is_there = match when {
+        for &(presence, name, form) in attributes {
+            let is_present = match presence {
                 Always => true,
                 With(flag) => flags & flag != 0,
                 Without(flag) => flags & flag == 0,
             };
-            if is_there {
+            if is_present {
                 leb128::write_unsigned(out, name.0.into());
                 leb128::write_unsigned(out, form.0.into());
             }
@@ -137,11 +137,11 @@ impl Kind {
 
 /// Set of abbreviation codes in use, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Codes(u128);
+pub struct AbbreviationCodes(u128);
 
-impl Codes {
+impl AbbreviationCodes {
     /// Returns the code of an entry and adds it to the set.
-    pub fn of(&mut self, kind: Kind, flags: u8) -> u8 {
+    pub fn of(&mut self, kind: EntryKind, flags: u8) -> u8 {
         let code = kind.code(flags);
         self.0 |= 1 << code;
         code
@@ -152,10 +152,10 @@ impl Codes {
         if self.0 == 0 {
             return;
         }
-        for kind in Kind::ALL {
+        for kind in EntryKind::ALL {
             let is_used = |&flags: &u8| self.0 >> kind.code(flags) & 1 != 0;
             for flags in (0..1 << FLAG_BITS).filter(is_used) {
-                kind.put(flags, out);
+                kind.write_abbreviation(flags, out);
             }
         }
         out.push(0);

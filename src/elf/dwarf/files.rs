@@ -7,9 +7,9 @@ use crate::elf::dwarf::Version;
 /// The files that a function's lines, calls and declarations refer to, by their index in the unit. The first one
 /// is the function's own file, or that of its first line.
 #[derive(Debug, Default)]
-pub struct Files {
+pub struct FileTable {
     /// For each file of the debug information, its index in the unit.
-    numbers: Vec<Option<u32>>,
+    indices: Vec<Option<u32>>,
     used: Vec<UsedFile>,
     /// For each directory, the first file in it, as an index into the debug information.
     directories: Vec<u32>,
@@ -28,11 +28,11 @@ struct UsedFile {
 /// once, and duplicates do no harm.
 const LOOK_BACK: usize = 4;
 
-impl Files {
+impl FileTable {
     /// Collects the files of a function and assigns their indices.
     pub fn collect(&mut self, info: &DebugInfo<'_>, version: Version) {
-        self.numbers.clear();
-        self.numbers.resize(info.files.len(), None);
+        self.indices.clear();
+        self.indices.resize(info.files.len(), None);
         self.used.clear();
         self.directories.clear();
         let declared = info.functions.first().and_then(|function| function.file);
@@ -58,16 +58,16 @@ impl Files {
         else {
             return;
         };
-        if self.number(Some(file)).is_some() {
+        if self.index(Some(file)).is_some() {
             return;
         }
         let path_of = |used: &UsedFile| info.files.get(used.file as usize).map(|file| &file.path);
-        let known = recent_position(&self.used, |used| path_of(used) == Some(&source.path));
-        let at = known.unwrap_or(self.used.len() as u32);
-        if let Some(number) = self.numbers.get_mut(file as usize) {
-            *number = Some(version.first_file().saturating_add(at));
+        let position = recent_position(&self.used, |used| path_of(used) == Some(&source.path));
+        let at = position.unwrap_or(self.used.len() as u32);
+        if let Some(index) = self.indices.get_mut(file as usize) {
+            *index = Some(version.first_file().saturating_add(at));
         }
-        if known.is_none() {
+        if position.is_none() {
             let directory = self.directory(file, source, info);
             self.used.push(UsedFile { file, directory });
         }
@@ -75,12 +75,12 @@ impl Files {
 
     /// Returns the index of a file's directory.
     fn directory(&mut self, file: u32, source: &SourceFile<'_>, info: &DebugInfo<'_>) -> u32 {
-        let (Some(wanted), _) = split(&source.path) else {
+        let (Some(directory_path), _) = split(&source.path) else {
             return 0;
         };
-        let is_wanted = |&known: &u32| directory_of(info, known) == Some(wanted);
-        match recent_position(&self.directories, is_wanted) {
-            Some(known) => known.saturating_add(1),
+        let is_same = |&other: &u32| directory_of(info, other) == Some(directory_path);
+        match recent_position(&self.directories, is_same) {
+            Some(position) => position.saturating_add(1),
             None => {
                 self.directories.push(file);
                 self.directories.len() as u32
@@ -89,8 +89,8 @@ impl Files {
     }
 
     /// Returns the index of a file in the unit, if it has one.
-    pub fn number(&self, file: Option<u32>) -> Option<u32> {
-        self.numbers.get(file? as usize).copied().flatten()
+    pub fn index(&self, file: Option<u32>) -> Option<u32> {
+        self.indices.get(file? as usize).copied().flatten()
     }
 
     /// Returns the path of the first file.
@@ -126,9 +126,9 @@ impl Files {
 }
 
 /// Returns the index of the last match among the last [`LOOK_BACK`] items of a list.
-fn recent_position<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> Option<u32> {
+fn recent_position<T>(list: &[T], matches: impl Fn(&T) -> bool) -> Option<u32> {
     let mut last = list.iter().enumerate().rev().take(LOOK_BACK);
-    let (at, _) = last.find(|(_, thing)| is_it(thing))?;
+    let (at, _) = last.find(|(_, item)| matches(item))?;
     Some(at as u32)
 }
 

@@ -3,10 +3,10 @@
 use gimli::constants as dw;
 
 use crate::debug_info::{DebugInfo, Row, SourceFile};
-use crate::elf::dwarf::files::{Files, split};
-use crate::elf::dwarf::strings::Strings;
+use crate::elf::dwarf::files::{FileTable, split};
+use crate::elf::dwarf::strings::StringTable;
 use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, write_address};
-use crate::elf::text::write_path;
+use crate::elf::escape::write_path;
 
 /// Smallest line increment of a special opcode, and number of increments.
 const LINE_BASE: i8 = -5;
@@ -20,7 +20,11 @@ const OPERANDS: [u8; OPCODE_BASE as usize - 1] = [0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 
 
 /// Appends the line program of a function, whose files are collected; returns its offset, or `None` if there are
 /// no files.
-pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) -> Option<u32> {
+pub fn write_program(
+    function: &FunctionUnit<'_>,
+    settings: &Settings<'_>,
+    buffers: &mut Buffers,
+) -> Option<u32> {
     let Buffers {
         line,
         line_strings,
@@ -33,7 +37,7 @@ pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut B
     let endian = settings.machine.endian;
     let start = line.len();
     endian.write_u32(line, 0);
-    endian.write_u16(line, settings.version.number());
+    endian.write_u16(line, settings.version.to_u16());
     if settings.version == Version::Five {
         const SEGMENT_SIZE: u8 = 0;
         line.extend_from_slice(&[settings.machine.address_size() as u8, SEGMENT_SIZE]);
@@ -42,8 +46,8 @@ pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut B
     endian.write_u32(line, 0);
     write_parameters(line);
     match settings.version {
-        Version::Four => write_file_table(line, files, function.info),
-        Version::Five => write_files_5(line, line_strings, files, function.info, settings),
+        Version::Four => write_file_table_v4(line, files, function.info),
+        Version::Five => write_file_table_v5(line, line_strings, files, function.info, settings),
     }
     endian.set_length(line, header);
     write_rows(line, files, function, settings);
@@ -68,7 +72,7 @@ fn write_parameters(out: &mut Vec<u8>) {
 }
 
 /// Appends directories and files in DWARF 4 format. Relative paths are resolved against the unit's directory.
-fn write_file_table(out: &mut Vec<u8>, files: &Files, info: &DebugInfo<'_>) {
+fn write_file_table_v4(out: &mut Vec<u8>, files: &FileTable, info: &DebugInfo<'_>) {
     for directory in files.directories(info) {
         write_path(out, directory);
         out.push(0);
@@ -86,10 +90,10 @@ fn write_file_table(out: &mut Vec<u8>, files: &Files, info: &DebugInfo<'_>) {
 }
 
 /// Appends directories and files in DWARF 5 format.
-fn write_files_5(
+fn write_file_table_v5(
     out: &mut Vec<u8>,
-    strings: &mut Strings,
-    files: &Files,
+    strings: &mut StringTable,
+    files: &FileTable,
     info: &DebugInfo<'_>,
     settings: &Settings<'_>,
 ) {
@@ -109,13 +113,13 @@ fn write_files_5(
     }
 
     // Strings end at the first NUL, so text that contains one is left out.
-    let text = |file: &SourceFile<'_>, strings: &mut Strings| match file.text {
-        Some(text) if strings.can_add(text) => Some(strings.add_text(text)),
+    let text = |file: &SourceFile<'_>, strings: &mut StringTable| match file.text {
+        Some(text) if strings.is_nul_free(text) => Some(strings.add_text(text)),
         _ => None,
     };
     let has_text = files
         .iter(info)
-        .any(|(file, _)| file.text.is_some_and(|text| strings.can_add(text)));
+        .any(|(file, _)| file.text.is_some_and(|text| strings.is_nul_free(text)));
     let directory_index = (dw::DW_LNCT_directory_index, dw::DW_FORM_udata);
     let source = (dw::DW_LNCT_LLVM_source, dw::DW_FORM_line_strp);
     let formats = [path, directory_index, source];
@@ -126,14 +130,14 @@ fn write_files_5(
         endian.write_u32(out, strings.add(|out| write_path(out, split(&file.path).1)));
         leb128::write_unsigned(out, directory.into());
         if has_text {
-            let place = text(file, strings).unwrap_or_else(|| strings.add(|_| {}));
-            endian.write_u32(out, place);
+            let offset = text(file, strings).unwrap_or_else(|| strings.add(|_| {}));
+            endian.write_u32(out, offset);
         }
     }
 }
 
 /// Appends the sequence of a function's rows.
-fn write_rows(out: &mut Vec<u8>, files: &Files, function: &FunctionUnit<'_>, settings: &Settings<'_>) {
+fn write_rows(out: &mut Vec<u8>, files: &FileTable, function: &FunctionUnit<'_>, settings: &Settings<'_>) {
     let info = function.info;
     let Some(first) = info.rows.first() else { return };
     let machine = settings.machine;
@@ -151,9 +155,9 @@ fn write_rows(out: &mut Vec<u8>, files: &Files, function: &FunctionUnit<'_>, set
     // A row without a file keeps the previous one.
     let mut file = settings.version.first_file();
     let mut write_row = |out: &mut Vec<u8>, row: &Row, ends_prologue: bool| {
-        let known = files.number(row.file);
-        file = known.unwrap_or(file);
-        let (line, column) = known.map_or((0, 0), |_| (row.line, row.column));
+        let index = files.index(row.file);
+        file = index.unwrap_or(file);
+        let (line, column) = index.map_or((0, 0), |_| (row.line, row.column));
         if row.discriminator != 0 {
             let length = leb128_length(row.discriminator);
             write_extended(out, dw::DW_LNE_set_discriminator, length);

@@ -5,14 +5,14 @@ use gimli::constants as dw;
 use crate::bytes::rsplit_once;
 use crate::debug_info::{InlinedCall, SourceFunction};
 use crate::elf::dwarf::abbreviations::{
-    CHILDREN, COLUMN, FILE, Kind, LANGUAGE, LINE, LINES, LINKAGE_NAME, NAME, RANGES,
+    CHILDREN, COLUMN, EntryKind, FILE, LANGUAGE, LINE, LINES, LINKAGE_NAME, NAME, RANGES,
 };
 use crate::elf::dwarf::{Buffers, FunctionUnit, Settings, Version, leb128, line, ranges, write_address};
-use crate::elf::text::{write_escaped, write_path};
+use crate::elf::escape::{write_escaped, write_path};
 
 /// Appends everything about a function, whose files are collected.
-pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) {
-    let lines = line::put(function, settings, buffers);
+pub fn write(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut Buffers) {
+    let lines = line::write_program(function, settings, buffers);
     let path = buffers.files.first(function.info);
     let language = language(path.unwrap_or(function.symbol));
     let start = buffers.info.len();
@@ -30,7 +30,7 @@ pub fn put(function: &FunctionUnit<'_>, settings: &Settings<'_>, buffers: &mut B
     writer.calls();
     writer.finish();
     let address = function.address;
-    ranges::write_code(
+    ranges::write_unit_range(
         &mut buffers.aranges,
         start as u32,
         address,
@@ -52,7 +52,7 @@ struct UnitWriter<'u> {
 }
 
 /// A source location as attributes.
-struct Place {
+struct SourceLocation {
     /// Flags of the attributes that are present.
     flags: u8,
     file: u32,
@@ -68,7 +68,7 @@ impl UnitWriter<'_> {
         let address_size = self.settings.machine.address_size() as u8;
         let out = &mut self.buffers.info;
         endian.write_u32(out, 0);
-        endian.write_u16(out, self.settings.version.number());
+        endian.write_u16(out, self.settings.version.to_u16());
         match self.settings.version {
             Version::Four => {
                 endian.write_u32(out, ABBREVIATIONS);
@@ -91,16 +91,16 @@ impl UnitWriter<'_> {
             None => write_escaped(out, self.function.symbol),
         });
         let directory = strings.add(|out| write_path(out, self.settings.directory));
-        self.entry(Kind::Unit, flags);
-        self.number(producer);
-        self.number(name);
+        self.entry(EntryKind::Unit, flags);
+        self.u32(producer);
+        self.u32(name);
         if let Some(language) = language {
             self.leb128(language.0.into());
         }
-        self.number(directory);
-        self.code(0, self.function.size);
+        self.u32(directory);
+        self.code_range(0, self.function.size);
         if let Some(lines) = lines {
-            self.number(lines);
+            self.u32(lines);
         }
     }
 
@@ -129,17 +129,18 @@ impl UnitWriter<'_> {
 
     fn inlined_function(&mut self, function: &SourceFunction<'_>, name: &[u8]) {
         let has_name = !name.is_empty();
-        let place = self.declaration(function);
-        let flags = flag(NAME, has_name) | flag(LINKAGE_NAME, has_name && self.names_linkage) | place.flags;
-        self.entry(Kind::Inlined, flags);
+        let location = self.declaration(function);
+        let flags =
+            flag(NAME, has_name) | flag(LINKAGE_NAME, has_name && self.names_linkage) | location.flags;
+        self.entry(EntryKind::Inlined, flags);
         if has_name {
-            let name = self.name(name);
+            let name = self.string(name);
             if self.names_linkage {
-                self.number(name);
+                self.u32(name);
             }
-            self.number(name);
+            self.u32(name);
         }
-        self.place(&place);
+        self.location(&location);
         self.buffers.info.push(dw::DW_INL_inlined.0);
     }
 
@@ -147,23 +148,23 @@ impl UnitWriter<'_> {
     fn function(&mut self) {
         let function = self.function;
         let declared = function.info.functions.first();
-        let linkage_name = self.name(function.symbol);
+        let linkage_name = self.string(function.symbol);
         let name = declared
             .map(|declared| declared.name)
             .filter(|name| !name.is_empty());
-        let name = name.map_or(linkage_name, |name| self.name(name));
-        let place = declared.map_or(Place::NONE, |declared| self.declaration(declared));
+        let name = name.map_or(linkage_name, |name| self.string(name));
+        let location = declared.map_or(SourceLocation::NONE, |declared| self.declaration(declared));
         let has_linkage_name = name != linkage_name || self.names_linkage;
         let flags = flag(CHILDREN, !function.info.calls.is_empty())
             | flag(LINKAGE_NAME, has_linkage_name)
-            | place.flags;
-        self.entry(Kind::Function, flags);
+            | location.flags;
+        self.entry(EntryKind::Function, flags);
         if has_linkage_name {
-            self.number(linkage_name);
+            self.u32(linkage_name);
         }
-        self.number(name);
-        self.place(&place);
-        self.code(0, function.size);
+        self.u32(name);
+        self.location(&location);
+        self.code_range(0, function.size);
     }
 
     /// Writes the inlined calls in the function.
@@ -196,36 +197,35 @@ impl UnitWriter<'_> {
         let info = self.function.info;
         let caller = self.buffers.callers.last();
         let caller = caller.and_then(|&caller| info.functions.get(caller as usize));
-        let file = self.buffers.files.number(caller.and_then(|caller| caller.file));
-        let place = Place::new(file, call.line, call.column);
+        let file = self.buffers.files.index(caller.and_then(|caller| caller.file));
+        let location = SourceLocation::new(file, call.line, call.column);
         let range = match &call.ranges[..] {
             [range] => Some(range),
             _ => None,
         };
-        let flags = flag(CHILDREN, has_calls) | flag(RANGES, range.is_none()) | place.flags;
+        let flags = flag(CHILDREN, has_calls) | flag(RANGES, range.is_none()) | location.flags;
         let origin = self.buffers.origins.get(call.function as usize);
         let origin = origin.copied().unwrap_or(0);
-        self.entry(Kind::Call, flags);
-        self.number(origin);
+        self.entry(EntryKind::Call, flags);
+        self.u32(origin);
         match range {
-            Some(range) => self.code(range.start, range.end.wrapping_sub(range.start)),
+            Some(range) => self.code_range(range.start, range.end.wrapping_sub(range.start)),
             None => {
-                let list = ranges::write_list(&mut self.buffers.ranges, &call.ranges, self.settings);
-                self.number(list);
+                let list = ranges::write_range_list(&mut self.buffers.ranges, &call.ranges, self.settings);
+                self.u32(list);
             }
         }
-        self.place(&place);
+        self.location(&location);
     }
 
-    fn finish(self) {
-        let mut unit = self;
-        unit.end_children();
-        let endian = unit.settings.machine.endian;
-        endian.set_length(&mut unit.buffers.info, unit.start);
+    fn finish(mut self) {
+        self.end_children();
+        let endian = self.settings.machine.endian;
+        endian.set_length(&mut self.buffers.info, self.start);
     }
 
     /// Starts an entry.
-    fn entry(&mut self, kind: Kind, flags: u8) {
+    fn entry(&mut self, kind: EntryKind, flags: u8) {
         let code = self.buffers.codes.of(kind, flags);
         self.buffers.info.push(code);
     }
@@ -235,7 +235,7 @@ impl UnitWriter<'_> {
     }
 
     /// Writes a 32-bit integer.
-    fn number(&mut self, value: u32) {
+    fn u32(&mut self, value: u32) {
         self.settings
             .machine
             .endian
@@ -247,35 +247,39 @@ impl UnitWriter<'_> {
     }
 
     /// Writes the address of an offset in the function, and a size.
-    fn code(&mut self, offset: u32, size: u32) {
+    fn code_range(&mut self, offset: u32, size: u32) {
         let address = self.function.address.wrapping_add(offset.into());
         write_address(&mut self.buffers.info, address, self.settings.machine);
         self.leb128(size.into());
     }
 
     /// Returns the offset of a name in `.debug_str`; functions may share it.
-    fn name(&mut self, name: &[u8]) -> u32 {
+    fn string(&mut self, name: &[u8]) -> u32 {
         self.buffers.strings.add(|out| write_escaped(out, name))
     }
 
     /// Returns a function's declaration; line and column mean nothing without a file.
-    fn declaration(&self, function: &SourceFunction<'_>) -> Place {
-        match self.buffers.files.number(function.file) {
-            Some(file) => Place::new(Some(file), function.line, function.column),
-            None => Place::NONE,
+    fn declaration(&self, function: &SourceFunction<'_>) -> SourceLocation {
+        match self.buffers.files.index(function.file) {
+            Some(file) => SourceLocation::new(Some(file), function.line, function.column),
+            None => SourceLocation::NONE,
         }
     }
 
-    fn place(&mut self, place: &Place) {
-        for (flag, value) in [(FILE, place.file), (LINE, place.line), (COLUMN, place.column)] {
-            if place.flags & flag != 0 {
+    fn location(&mut self, location: &SourceLocation) {
+        for (flag, value) in [
+            (FILE, location.file),
+            (LINE, location.line),
+            (COLUMN, location.column),
+        ] {
+            if location.flags & flag != 0 {
                 self.leb128(value.into());
             }
         }
     }
 }
 
-impl Place {
+impl SourceLocation {
     const NONE: Self = Self {
         flags: 0,
         file: 0,
@@ -319,7 +323,7 @@ fn language(path: &[u8]) -> Option<dw::DwLang> {
         ("zig", dw::DW_LANG_Zig),
         ("f90", dw::DW_LANG_Fortran90),
     ];
-    let (_, ending) = rsplit_once(path, b'.')?;
-    let known = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == ending);
-    known.map(|&(_, language)| language)
+    let (_, extension) = rsplit_once(path, b'.')?;
+    let language = LANGUAGES.iter().find(|(known, _)| known.as_bytes() == extension);
+    language.map(|&(_, language)| language)
 }

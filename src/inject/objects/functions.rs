@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::code::timeline::CodeMapping;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
-use crate::elf::eh_frame::{EhFrame, Entries, Entry, TableLayout, Tables};
-use crate::elf::object::{self, Code, Content, Encoded, Function, LEAD_IN, PlacedTables};
+use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, TableLayout, Tables};
+use crate::elf::object::{self, Code, Encoded, Function, LEAD_IN, ObjectContent, PlacedTables};
 use crate::elf::store::{FUNCTION_PREFIX, IMAGE_PREFIX, Store};
 use crate::hash::{HashMap, HashSet};
 use crate::inject::objects::free_addresses::FreeAddresses;
@@ -81,7 +81,7 @@ pub fn write(
 struct ObjectWriter<'a> {
     input: &'a Input<'a>,
     /// Unwinding tables shared by many functions, by the address of the bytes in the mapped file.
-    shared_entries: HashMap<usize, Entries<'a>>,
+    shared_entries: HashMap<usize, FdeIndex<'a>>,
     faults: Tally<Issue>,
     line_faults: Vec<Tally<Issue>>,
     source_folders: SourceFolders,
@@ -136,7 +136,7 @@ struct MemberFaults {
 impl Job<'_> {
     /// Address of the first function in the object.
     fn start(&self) -> u64 {
-        self.code.start(self.has_lead_in)
+        self.code.text_address(self.has_lead_in)
     }
 
     /// Address of a function in the object.
@@ -251,7 +251,7 @@ impl<'a> ObjectWriter<'a> {
                 let frame = eh_frame(&unwinding, address, machine);
                 self.shared_entries
                     .entry(key)
-                    .or_insert_with(|| Entries::read(frame));
+                    .or_insert_with(|| FdeIndex::read(frame));
             }
         }
         let bytes = members
@@ -304,23 +304,27 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Returns the unwinding entries of a function, each with its offset from the start of the code in bytes.
-    fn entries(&self, member: &CodeMapping, machine: Machine) -> Vec<(Entry<'a>, u64)> {
+    fn entries(&self, member: &CodeMapping, machine: Machine) -> Vec<(Fde<'a>, u64)> {
         let view = self.view(member);
         let Some((code, unwinding)) = view.and_then(|view| Some((view.range, view.unwinding?))) else {
             return Vec::new();
         };
-        let with_offset = |entry: Entry<'a>| (entry, entry.range.start.0.wrapping_sub(code.start.0));
+        let with_offset = |entry: Fde<'a>| (entry, entry.range.start.0.wrapping_sub(code.start.0));
         match unwinding.placement {
             Placement::At(_) => {
                 let entries = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
-                entries.map_or(Vec::new(), |entries| entries.of(code).map(with_offset).collect())
+                entries.map_or(Vec::new(), |entries| {
+                    entries.overlapping(code).map(with_offset).collect()
+                })
             }
             Placement::BehindCode(distance) => {
                 let behind = code.size().next_multiple_of(8).saturating_add(distance);
                 let address = Address(code.start.0.wrapping_add(behind));
-                let entries = Entries::read(eh_frame(&unwinding, address, machine));
+                let entries = FdeIndex::read(eh_frame(&unwinding, address, machine));
                 // The table belongs to this function alone, so it does not apply to the code after it.
-                let clipped = entries.of(code).map(|entry| entry.until(code.end));
+                let clipped = entries
+                    .overlapping(code)
+                    .map(|entry| entry.truncated_at(code.end));
                 clipped.map(with_offset).collect()
             }
         }
@@ -328,7 +332,7 @@ impl<'a> ObjectWriter<'a> {
 
     /// Returns the unwinding entries of an object with their addresses in it, and the number of functions
     /// that have entries.
-    fn object_entries(&self, job: &Job<'_>) -> (Vec<(Entry<'a>, u64)>, u64) {
+    fn object_entries(&self, job: &Job<'_>) -> (Vec<(Fde<'a>, u64)>, u64) {
         let mut entries = Vec::new();
         let mut with_entry = 0;
         for member in job.members {
@@ -485,7 +489,7 @@ impl<'a> ObjectWriter<'a> {
         });
         let faults = faults.collect();
         let text_size = encoder.text_size();
-        let content = Content {
+        let content = ObjectContent {
             machine: job.machine,
             functions: &functions,
             address: job.range.start.0,

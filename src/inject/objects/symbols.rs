@@ -7,7 +7,7 @@ use crate::code::perf_map_symbols::PlacedSymbol;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{TableLayout, Tables};
-use crate::elf::object::{self, Code, Content, Function, PlacedTables};
+use crate::elf::object::{self, Code, Function, ObjectContent, PlacedTables};
 use crate::elf::store::FUNCTION_PREFIX;
 use crate::inject::objects::source_paths::SourceFolders;
 use crate::inject::objects::{Input, Objects, PlacedObject, TABLE_ALIGN, path_for_readers};
@@ -83,7 +83,7 @@ impl<'a> SymbolWriter<'a> {
     fn file_offset(&self, symbol: Symbol<'a>, place: &PlacedSymbol) -> u64 {
         let into_symbol = place.range.start.0.saturating_sub(symbol.range.start.0);
         let code = Code::Unknown(symbol.range.size());
-        code.file_offset(code.start(false).saturating_add(into_symbol))
+        code.file_offset(code.text_address(false).saturating_add(into_symbol))
     }
 
     /// Name of a symbol, followed by its compiler if requested.
@@ -107,7 +107,7 @@ impl<'a> SymbolWriter<'a> {
         let function = Function {
             name,
             code,
-            address: code.start(false),
+            address: code.text_address(false),
         };
         let lines = &self.input.lines;
         let mut encoder = Encoder::new(buffers, lines.settings(self.machine));
@@ -134,7 +134,7 @@ impl<'a> SymbolWriter<'a> {
             address_size: self.machine.address_size(),
         };
         let tables = Tables::build(std::iter::empty(), layout).unwrap_or_default();
-        let content = Content {
+        let content = ObjectContent {
             machine: self.machine,
             functions: &[function],
             address: symbol.range.start.0,

@@ -12,7 +12,7 @@ use crate::code::process::Processes;
 use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::files_below;
-use crate::files::{MappedFile, OpenFile};
+use crate::files::{InputFile, OpenFile};
 use crate::hash::HashSet;
 use crate::load::find::open::{MAX_FILES, read_if};
 use crate::load::find::reach::Reach;
@@ -29,7 +29,7 @@ const SLACK: u64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The file.
-    pub file: Arc<MappedFile>,
+    pub file: Arc<InputFile>,
     /// Header of the file.
     pub header: Header,
     /// Time of the first record.

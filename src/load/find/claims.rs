@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::bytes::printable;
 use crate::code::profile_index::Marker;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
+use crate::files::InputFile;
 use crate::hash::HashMap;
 use crate::load::find::dedup::{ContentId, Contents};
-use crate::perf::event::FileNumber;
+use crate::perf::event::FileId;
 use crate::units::Pid;
 
 /// What identifies the file of a marker.
@@ -17,7 +17,7 @@ pub struct Identity<'a> {
     /// Path in the mount namespace of the process.
     pub path: &'a [u8],
     /// Device and inode of the file, if recorded.
-    pub number: Option<FileNumber>,
+    pub file_id: Option<FileId>,
     /// Inode of the mount namespace, if recorded.
     pub namespace: Option<u64>,
 }
@@ -25,7 +25,7 @@ pub struct Identity<'a> {
 impl Identity<'_> {
     /// Whether both may be the same file.
     fn is_like(&self, other: &Identity<'_>) -> bool {
-        match (self.number, other.number) {
+        match (self.file_id, other.file_id) {
             (Some(one), Some(other)) => one == other,
             _ => self.has_path_of(other),
         }
@@ -45,7 +45,7 @@ pub struct Group<'a> {
     /// Indices of the markers.
     pub markers: Vec<usize>,
     /// The file, or why it is missing; `None` until this is decided.
-    pub chosen: Option<Result<Arc<MappedFile>, Diagnostic>>,
+    pub chosen: Option<Result<Arc<InputFile>, Diagnostic>>,
 }
 
 /// Assigned contents of files, with the identity and the process of the first marker of each.
@@ -57,14 +57,14 @@ pub struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     /// Assigns a file to a group of markers.
-    pub fn add(&mut self, file: &Arc<MappedFile>, group: &Group<'a>) {
+    pub fn add(&mut self, file: &Arc<InputFile>, group: &Group<'a>) {
         let claim = (group.identity, group.first.pid);
         self.claims.entry(self.contents.of(file)).or_insert(claim);
     }
 
     /// Rejects a file that belongs to another marker, or is a copy of such a file. One process may have two
     /// dumps of one name, if two runtimes in it write to different folders.
-    pub fn check(&mut self, file: &Arc<MappedFile>, group: &Group<'_>) -> Result<(), Diagnostic> {
+    pub fn check(&mut self, file: &Arc<InputFile>, group: &Group<'_>) -> Result<(), Diagnostic> {
         let Some((identity, pid)) = self.claims.get(&self.contents.of(file)) else {
             return Ok(());
         };
@@ -92,7 +92,7 @@ pub struct MatchCandidate {
     /// Index of the group.
     pub group: usize,
     /// The file.
-    pub file: Arc<MappedFile>,
+    pub file: Arc<InputFile>,
 }
 
 impl MatchCandidate {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sha1::{Digest, Sha1};
 
-use crate::files::MappedFile;
+use crate::files::InputFile;
 use crate::hash::HashMap;
 
 /// Number of bytes at the start of files to compare first: a jitdump header, which is unique due to its
@@ -18,7 +18,7 @@ type Look = (usize, [u8; START]);
 /// one has the same length and start.
 #[derive(Debug, Default)]
 pub struct Contents {
-    by_number: HashMap<(u64, u64), ContentId>,
+    by_file_id: HashMap<(u64, u64), ContentId>,
     by_look: HashMap<Look, Alike>,
     count: usize,
 }
@@ -31,14 +31,14 @@ pub struct ContentId(usize);
 #[derive(Debug, Default)]
 struct Alike {
     /// First file, until its content is hashed.
-    unread: Option<(Arc<MappedFile>, ContentId)>,
+    unread: Option<(Arc<InputFile>, ContentId)>,
     by_hash: HashMap<[u8; 20], ContentId>,
 }
 
 impl Contents {
     /// Returns the ID of a file's content.
-    pub fn of(&mut self, file: &Arc<MappedFile>) -> ContentId {
-        if let Some(&known) = self.by_number.get(&file.number()) {
+    pub fn of(&mut self, file: &Arc<InputFile>) -> ContentId {
+        if let Some(&known) = self.by_file_id.get(&file.file_id()) {
             return known;
         }
         let new = ContentId(self.count);
@@ -55,18 +55,18 @@ impl Contents {
         if content == new {
             self.count += 1;
         }
-        self.by_number.insert(file.number(), content);
+        self.by_file_id.insert(file.file_id(), content);
         content
     }
 }
 
-fn look(file: &MappedFile) -> Look {
+fn look(file: &InputFile) -> Look {
     let mut start = [0; START];
     start.iter_mut().zip(&file[..]).for_each(|(to, &from)| *to = from);
     (file.len(), start)
 }
 
-fn hash(file: &MappedFile) -> [u8; 20] {
+fn hash(file: &InputFile) -> [u8; 20] {
     Sha1::digest(&file[..]).into()
 }
 
@@ -76,10 +76,10 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    fn file(folder: &Path, name: &str, content: &[u8]) -> Arc<MappedFile> {
+    fn file(folder: &Path, name: &str, content: &[u8]) -> Arc<InputFile> {
         let path = folder.join(name);
         fs::write(&path, content).unwrap();
-        Arc::new(MappedFile::open(&path).unwrap())
+        Arc::new(InputFile::open(&path).unwrap())
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
 use crate::code::profile_index::{IndexedProfile, Marker, ProfileIndex};
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
-use crate::files::search::shown;
+use crate::files::InputFile;
+use crate::files::search::printable_path;
 use crate::hash::{HashMap, HashSet};
 use crate::load::find::access::Access;
 use crate::load::find::candidates::{Candidate, Filter, UserFile, UserFiles};
@@ -34,7 +34,7 @@ use crate::units::{Pid, Time};
 #[derive(Clone, Debug)]
 pub struct FoundFile {
     /// The file.
-    pub file: Arc<MappedFile>,
+    pub file: Arc<InputFile>,
     /// Processes that mapped it, the first one first.
     pub pids: Vec<Pid>,
     /// Processes that had it mapped before the profile began.
@@ -57,7 +57,7 @@ pub struct FoundDumps {
     /// All files given as jitdumps, used or not, including those in folders.
     pub given: Vec<PathBuf>,
     /// Indices of the dumps by device and inode, and the processes of each.
-    by_number: HashMap<(u64, u64), usize>,
+    by_file_id: HashMap<(u64, u64), usize>,
     by_pid: HashSet<(usize, Pid)>,
 }
 
@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
         for (index, marker) in self.profile_index.markers.iter().enumerate() {
             let identity = Identity {
                 path: &marker.path,
-                number: marker.file.filter(|file| file.inode != 0),
+                file_id: marker.file.filter(|file| file.inode != 0),
                 namespace: self.profile_index.mount_namespaces.get(&marker.pid).copied(),
             };
             let at = *known.entry((marker.pid, identity)).or_insert(groups.len());
@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
     /// Returns the paths by which a running process has a marker's file open. The file may have been removed,
     /// as by V8 with `--perf-prof-delete-file`, or be in a container.
     fn open_in_process(&self, pid: Pid, identity: &Identity<'_>) -> Vec<PathBuf> {
-        let Some(number) = identity.number.filter(|_| !self.access.reach.is_confined()) else {
+        let Some(file_id) = identity.file_id.filter(|_| !self.access.reach.is_confined()) else {
             return Vec::new();
         };
         if !self.folders.borrow_mut().may_have(&process_folder(pid)) {
@@ -256,14 +256,14 @@ impl<'a> Search<'a> {
         }
         let mut open_files = self.open_files.borrow_mut();
         let files = open_files.entry(pid).or_insert_with(|| open_files_of(pid));
-        files.get(&number.inode).cloned().unwrap_or_default()
+        files.get(&file_id.inode).cloned().unwrap_or_default()
     }
 
     /// Whether the recorded path means another file here than it did in the process: the mount namespaces or
     /// the inodes differ.
     fn is_elsewhere(&self, group: &Group<'_>, recorded: &Path) -> bool {
         let Identity {
-            number, namespace, ..
+            file_id, namespace, ..
         } = group.identity;
         if let (Some(ours), Some(theirs)) = (self.mount_namespace, namespace)
             && ours != theirs
@@ -271,11 +271,11 @@ impl<'a> Search<'a> {
             return true;
         }
         // The device is not compared: perf records another one on overlay file systems.
-        let Some(number) = number else { return false };
+        let Some(file_id) = file_id else { return false };
         match self.open(recorded) {
-            Ok(candidate) => candidate.file.number().1 != number.inode,
+            Ok(candidate) => candidate.file.file_id().1 != file_id.inode,
             Err(error) if error.issue == Issue::FileMissing => false,
-            Err(_) => fs::metadata(recorded).is_ok_and(|here| here.ino() != number.inode),
+            Err(_) => fs::metadata(recorded).is_ok_and(|here| here.ino() != file_id.inode),
         }
     }
 
@@ -362,7 +362,12 @@ impl<'a> Search<'a> {
         let reasons = rejected_files.iter().take(MAX_REASONS);
         let mut reasons: Vec<String> = reasons
             .map(|(path, rejected)| {
-                format!("{}: {}: {}", shown(path), rejected.issue.id(), rejected.message())
+                format!(
+                    "{}: {}: {}",
+                    printable_path(path),
+                    rejected.issue.id(),
+                    rejected.message()
+                )
             })
             .collect();
         reasons.dedup();
@@ -445,8 +450,8 @@ impl<'a> Search<'a> {
     fn check(&self, candidate: &Candidate, group: &Group<'_>) -> Result<(), Diagnostic> {
         self.check_times(candidate, group.first.time)?;
         // A file that the process has mapped is its own, whoever owns it.
-        let (_, inode) = candidate.file.number();
-        if group.identity.number.is_some_and(|number| number.inode == inode) {
+        let (_, inode) = candidate.file.file_id();
+        if group.identity.file_id.is_some_and(|id| id.inode == inode) {
             return Ok(());
         }
         self.check_owner(candidate, group.first.pid)
@@ -547,7 +552,7 @@ impl<'a> Search<'a> {
 
 impl FoundFile {
     /// Creates the entry of a file without markers, of one process.
-    pub fn of_process(file: Arc<MappedFile>, pid: Pid) -> Self {
+    pub fn of_process(file: Arc<InputFile>, pid: Pid) -> Self {
         Self {
             file,
             pids: vec![pid],
@@ -560,9 +565,9 @@ impl FoundFile {
 
 impl FoundDumps {
     /// Adds the file of a marker, or the marker to a file that is already there.
-    fn add(&mut self, file: Arc<MappedFile>, marker: &Marker, markers: &[usize]) {
-        let number = file.number();
-        let at = *self.by_number.entry(number).or_insert(self.dumps.len());
+    fn add(&mut self, file: Arc<InputFile>, marker: &Marker, markers: &[usize]) {
+        let file_id = file.file_id();
+        let at = *self.by_file_id.entry(file_id).or_insert(self.dumps.len());
         if at == self.dumps.len() {
             self.dumps.push(FoundFile {
                 file,

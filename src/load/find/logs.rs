@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::code::process::Processes;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
-use crate::files::spool::spool_error;
+use crate::files::InputFile;
+use crate::files::temp_file::temp_file_error;
 use crate::load::find::access::Access;
 use crate::load::find::open::open_given;
 use crate::load::input::Input;
@@ -53,7 +53,7 @@ pub fn open_logs(
     };
     let own = input.main_if(InputKind::MonoLog);
     if let Some(file) = own {
-        let log = OpenLog::unpack(file.clone()).map_err(spool_error)?;
+        let log = OpenLog::unpack(file.clone()).map_err(temp_file_error)?;
         let pid = log
             .header_pid(options)
             .map_err(|error| error.in_file(file.path()))?;
@@ -80,7 +80,7 @@ impl OpenLogs {
     fn add(
         &mut self,
         options: &TraceOptions,
-        file: Arc<MappedFile>,
+        file: Arc<InputFile>,
         processes: Option<&Processes>,
     ) -> Result<(), Diagnostic> {
         let path = file.path().to_owned();
@@ -88,7 +88,7 @@ impl OpenLogs {
             self.left_out = self.left_out.saturating_add(1);
             return Ok(());
         }
-        let log = OpenLog::unpack(file).map_err(spool_error)?;
+        let log = OpenLog::unpack(file).map_err(temp_file_error)?;
         match log.header_pid(options) {
             Err(error) => self.diagnostics.push(error.in_file(&path).as_unused()),
             Ok(pid) if processes.is_none_or(|processes| processes.knows(pid)) => self.logs.push(log.of(pid)),
@@ -108,7 +108,7 @@ impl OpenLogs {
 #[derive(Debug, Default)]
 pub struct OpenTraces {
     /// The traces.
-    pub files: Vec<Arc<MappedFile>>,
+    pub files: Vec<Arc<InputFile>>,
     /// The instrumented binary, if the user named one.
     pub binary: Option<Binary>,
     /// What to report of them.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::{files_below, shown};
-use crate::files::{MappedFile, OpenFile, Packing};
+use crate::files::search::{files_below, printable_path};
+use crate::files::{CompressionFormat, InputFile, OpenFile};
 use crate::hash::HashSet;
 use crate::load::find::access::Access;
 use crate::units::Pid;
@@ -21,14 +21,14 @@ pub const MAX_FILES: usize = 50_000;
 pub fn read_if(
     opened: io::Result<OpenFile>,
     check: impl FnOnce(&[u8]) -> Result<(), Diagnostic>,
-) -> Result<MappedFile, Diagnostic> {
-    if MappedFile::in_use() >= MAX_FILES {
+) -> Result<InputFile, Diagnostic> {
+    if InputFile::live_count() >= MAX_FILES {
         return Err(Diagnostic::new(Issue::TooManyFiles).with("limit", MAX_FILES));
     }
     let file = opened.map_err(|cause| Diagnostic::unusable(&cause))?;
-    let start = file.start().map_err(|cause| Diagnostic::unusable(&cause))?;
-    if let Some(packing) = Packing::of(&start) {
-        return Err(Diagnostic::new(Issue::FileCompressed).with("program", packing.program()));
+    let start = file.read_start().map_err(|cause| Diagnostic::unusable(&cause))?;
+    if let Some(format) = CompressionFormat::detect(&start) {
+        return Err(Diagnostic::new(Issue::FileCompressed).with("program", format.program()));
     }
     check(&start).map_err(Diagnostic::as_unused)?;
     file.read().map_err(|cause| Diagnostic::unusable(&cause))
@@ -40,15 +40,15 @@ pub fn read_if(
 /// Skips duplicates, and the file that was `opened` before.
 pub fn open_given(
     paths: &[PathBuf],
-    opened: Option<&MappedFile>,
+    opened: Option<&InputFile>,
     wanted: impl Fn(&[u8]) -> bool,
     access: &Access,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Vec<Arc<MappedFile>>, Diagnostic> {
+) -> Result<Vec<Arc<InputFile>>, Diagnostic> {
     let mut files = Vec::new();
-    let mut known: HashSet<(u64, u64)> = opened.into_iter().map(MappedFile::number).collect();
-    let mut add = |file: MappedFile| {
-        if known.insert(file.number()) {
+    let mut known: HashSet<(u64, u64)> = opened.into_iter().map(InputFile::file_id).collect();
+    let mut add = |file: InputFile| {
+        if known.insert(file.file_id()) {
             files.push(Arc::new(file));
         }
     };
@@ -62,7 +62,7 @@ pub fn open_given(
         let mut unread = Unread::default();
         for found in files_below(path, diagnostics) {
             let file = access.reach.open_named(path, &found).and_then(|file| {
-                let is_wanted = wanted(&file.start()?);
+                let is_wanted = wanted(&file.read_start()?);
                 is_wanted.then(|| file.read()).transpose()
             });
             let file = match file {
@@ -102,6 +102,6 @@ impl Unread {
         let unread = Diagnostic::new(Issue::FilesUnreadable)
             .in_file(folder)
             .times(self.count);
-        Some(unread.with("first", shown(&path)).caused_by(&cause))
+        Some(unread.with("first", printable_path(&path)).caused_by(&cause))
     }
 }

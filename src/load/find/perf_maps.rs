@@ -17,8 +17,8 @@ use crate::code::perf_map_symbols::{SymbolId, SymbolTable};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
-use crate::files::search::{files_below, shown};
+use crate::files::InputFile;
+use crate::files::search::{files_below, printable_path};
 use crate::hash::{HashMap, HashSet};
 use crate::load::find::access::Access;
 use crate::load::find::folders::Folders;
@@ -40,7 +40,7 @@ pub struct FoundMap {
     /// Process ID in the profile.
     pub pid: Pid,
     /// The file.
-    pub file: MappedFile,
+    pub file: InputFile,
 }
 
 /// Result of the search.
@@ -346,7 +346,7 @@ impl Search<'_> {
         places
     }
 
-    fn open(&self, place: &Place, pid: Pid) -> Result<MappedFile, Diagnostic> {
+    fn open(&self, place: &Place, pid: Pid) -> Result<InputFile, Diagnostic> {
         let file = read_if(self.access.reach.open_named(&place.path, &place.path), |_| Ok(()))?;
         if file.is_empty() {
             return Err(Diagnostic::new(Issue::FileMissing));
@@ -396,7 +396,7 @@ impl Search<'_> {
             .collect();
         let mut unused = Vec::new();
         for given in &self.given {
-            let name = shown(&given.path);
+            let name = printable_path(&given.path);
             let owners = given
                 .number
                 .map(|number| self.names.owners(number))
@@ -411,7 +411,7 @@ impl Search<'_> {
             let reason = match (preferred, &owners[..]) {
                 (Some((pid, path)), _) => Diagnostic::new(Issue::PerfMapSuperseded)
                     .with("pid", pid)
-                    .with("path", shown(path)),
+                    .with("path", printable_path(path)),
                 _ if !given.is_named => continue,
                 (_, []) => Diagnostic::new(Issue::PerfMapWithoutPid),
                 (_, [pid]) if self.profile_index.processes.knows(*pid) => {

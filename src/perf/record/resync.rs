@@ -25,7 +25,7 @@ use crate::units::Time;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Damage {
     /// Number of damaged areas.
-    pub places: u64,
+    pub areas: u64,
     /// Offset of the first damaged area, in bytes from the first record.
     pub first_offset: u64,
     /// Total number of skipped bytes.
@@ -35,7 +35,7 @@ pub struct Damage {
 impl Damage {
     /// Whether no bytes were skipped.
     pub fn is_empty(&self) -> bool {
-        self.places == 0
+        self.areas == 0
     }
 
     /// Returns the same damage with `distance` bytes added to its offset.
@@ -48,31 +48,31 @@ impl Damage {
         if self.is_empty() {
             self.first_offset = start;
         }
-        self.places = self.places.saturating_add(1);
+        self.areas = self.areas.saturating_add(1);
         self.bytes = self.bytes.saturating_add(end.saturating_sub(start));
     }
 }
 
 /// Iterates over records in file order and skips damaged ones.
 #[derive(Clone, Debug)]
-pub struct WholeRecords<'a> {
+pub struct IntactRecords<'a> {
     validator: RecordValidator<'a>,
     records: Records<'a>,
     /// A possible record and all bytes from its start. What follows may show that it is damaged.
-    held: Option<(Record<'a>, &'a [u8])>,
+    candidate: Option<(Record<'a>, &'a [u8])>,
     /// Time of the last record that has one.
     last: Option<Time>,
     has_ended: bool,
     damage: Damage,
 }
 
-impl<'a> WholeRecords<'a> {
+impl<'a> IntactRecords<'a> {
     /// Iterates over `data`, the records of events `attrs`.
     pub fn new(data: &'a [u8], attrs: &'a Attrs, endian: ByteOrder) -> Self {
         Self {
             validator: RecordValidator { attrs, endian },
             records: Records::new(data, 0, endian),
-            held: None,
+            candidate: None,
             last: None,
             has_ended: false,
             damage: Damage::default(),
@@ -103,14 +103,14 @@ impl<'a> WholeRecords<'a> {
         None
     }
 
-    /// Continues at the next of `places` in `data` where records start. `offset` is that of `data`, in bytes
+    /// Continues at the next of `offsets` in `data` where records start. `offset` is that of `data`, in bytes
     /// from the first record. Returns whether there is one.
-    fn resync(&mut self, offset: u64, data: &'a [u8], mut places: Range<usize>) -> bool {
+    fn resync(&mut self, offset: u64, data: &'a [u8], mut offsets: Range<usize>) -> bool {
         let starts_at = |at: &usize| {
             let rest = data.get(*at..).unwrap_or_default();
             self.validator.starts_at(rest, self.last)
         };
-        let Some(distance) = places.find(starts_at) else {
+        let Some(distance) = offsets.find(starts_at) else {
             return false;
         };
         let start = offset.saturating_add(distance as u64);
@@ -122,13 +122,13 @@ impl<'a> WholeRecords<'a> {
 
     /// Whether a record before damage has lost bytes, so that other records start inside it. If so, reading
     /// continues there.
-    fn is_torn(&mut self, record: &Record<'a>, data: &'a [u8]) -> bool {
-        let size = usize::try_from(record.len()).unwrap_or(usize::MAX);
+    fn resync_inside(&mut self, record: &Record<'a>, data: &'a [u8]) -> bool {
+        let size = usize::try_from(record.size()).unwrap_or(usize::MAX);
         self.resync(record.offset, data, HEADER_SIZE..size)
     }
 }
 
-impl<'a> Iterator for WholeRecords<'a> {
+impl<'a> Iterator for IntactRecords<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
@@ -136,9 +136,9 @@ impl<'a> Iterator for WholeRecords<'a> {
             let next = self.read();
             let rest = self.records.undecoded();
             let is_followed = next.is_some() || rest.is_none();
-            let held = std::mem::replace(&mut self.held, next);
-            if let Some((record, data)) = held {
-                if is_followed || !self.is_torn(&record, data) {
+            let candidate = std::mem::replace(&mut self.candidate, next);
+            if let Some((record, data)) = candidate {
+                if is_followed || !self.resync_inside(&record, data) {
                     self.last = self.validator.time_of(&record).or(self.last);
                     return Some(record);
                 }
@@ -158,7 +158,7 @@ pub fn needs_repair(record: &Record<'_>, attrs: &Attrs, endian: ByteOrder) -> bo
 }
 
 /// Writes the intact records, with sizes that readers accept. Returns the skipped bytes.
-pub fn repair(mut records: WholeRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
+pub fn repair(mut records: IntactRecords<'_>, out: &mut dyn Write) -> io::Result<Damage> {
     let RecordValidator { attrs, endian } = records.validator;
     let mut repaired = Vec::new();
     for record in records.by_ref() {
@@ -181,15 +181,11 @@ mod tests {
     use super::*;
     use crate::perf::attr::Attr;
     use crate::perf::record;
-
-    const ORDER: ByteOrder = ByteOrder::Little;
+    use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL};
 
     /// Two events whose records have an ID, an address, a PID, a TID and a time.
     fn attrs() -> Attrs {
-        let mut bytes = vec![0; 64];
-        bytes[4..8].copy_from_slice(&64u32.to_le_bytes());
-        bytes[24..32].copy_from_slice(&(1u64 << 16 | 0b111).to_le_bytes());
-        bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
+        let bytes = testing::attr(64, 1 << 16 | 0b111, SAMPLE_ID_ALL);
         let mut attrs = Attrs::default();
         for id in [70, 71] {
             attrs.push(Attr::parse(&bytes, ORDER), std::iter::once(id));
@@ -198,12 +194,8 @@ mod tests {
     }
 
     fn sample(number: u64) -> Vec<u8> {
-        let mut out = Vec::new();
-        record::write_header(&mut out, ORDER, record::SAMPLE, 2, 40);
-        for word in [70 + number % 2, 0x1000 + number, 5 | 5 << 32, 1_000_000 + number] {
-            ORDER.write_u64(&mut out, word);
-        }
-        out
+        let words = [70 + number % 2, 0x1000 + number, 5 | 5 << 32, 1_000_000 + number];
+        testing::record(record::SAMPLE, record::MISC_USER, &words)
     }
 
     const SIZE: usize = 40;
@@ -215,7 +207,7 @@ mod tests {
     /// Returns the addresses of the samples that are read, the damage, and the offset of trailing bytes.
     fn read(data: &[u8]) -> (Vec<u64>, Damage, Option<u64>) {
         let attrs = attrs();
-        let mut walk = WholeRecords::new(data, &attrs, ORDER);
+        let mut walk = IntactRecords::new(data, &attrs, ORDER);
         let addresses = walk
             .by_ref()
             .map(|record| ORDER.u64_at(record.bytes, 16).unwrap() - 0x1000)
@@ -228,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn sound_records_are_read_and_nothing_is_told() {
+    fn intact_records_are_read_without_damage() {
         assert_eq!(read(&samples(20)), (without(20, &[]), Damage::default(), None));
     }
 
     #[test]
-    fn records_behind_a_damaged_header_are_found_again() {
+    fn records_after_a_damaged_header_are_found() {
         type Spoil = fn(&mut Vec<u8>, usize);
         let spoil: [(Spoil, u64); 6] = [
             (|data, at| data[at..at + 8].fill(0), 1),
@@ -249,13 +241,13 @@ mod tests {
             spoil(&mut data, 7 * SIZE);
             let (found, damage, end) = read(&data);
             assert_eq!(found, without(20, &[7]), "{number}");
-            assert_eq!((damage.places, damage.first_offset), (lost, 7 * SIZE as u64));
+            assert_eq!((damage.areas, damage.first_offset), (lost, 7 * SIZE as u64));
             assert_eq!((damage.bytes, end), (SIZE as u64, None));
         }
     }
 
     #[test]
-    fn missing_and_surplus_bytes_of_any_number_cost_only_the_records_they_are_in() {
+    fn missing_and_extra_bytes_cost_only_their_own_records() {
         for size in 1..SIZE {
             let mut shorter = samples(20);
             shorter.drain(7 * SIZE + 3..7 * SIZE + 3 + size);
@@ -274,19 +266,19 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_lost_bytes_takes_none_of_the_next() {
+    fn a_record_that_lost_bytes_ends_before_the_next_one() {
         for size in 1..=8 {
             let mut data = samples(20);
             let end = 8 * SIZE;
             data.drain(end - size..end);
             let (found, damage, _) = read(&data);
             assert_eq!(found, without(20, &[7]), "{size}");
-            assert_eq!((damage.places, damage.bytes), (1, (SIZE - size) as u64));
+            assert_eq!((damage.areas, damage.bytes), (1, (SIZE - size) as u64));
         }
     }
 
     #[test]
-    fn records_of_perf_that_say_they_are_longer_take_none_of_the_next() {
+    fn perfs_records_with_too_large_sizes_end_before_the_next_one() {
         let index = [record::ID_INDEX, record::THREAD_MAP].map(|kind| {
             let mut out = Vec::new();
             let entries = if kind == record::ID_INDEX {
@@ -294,7 +286,7 @@ mod tests {
             } else {
                 &[0; 24]
             };
-            record::write_header(&mut out, ORDER, kind, 0, (16 + entries.len()) as u16);
+            record::write_header(&mut out, ORDER, kind, 0, 16 + entries.len());
             ORDER.write_u64(&mut out, 1);
             [&out, entries].concat()
         });
@@ -315,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_of_a_type_to_come_is_followed_by_records() {
+    fn records_of_future_types_must_be_followed_by_records() {
         let mut data = samples(30);
         data[7 * SIZE..7 * SIZE + 8].copy_from_slice(&[89, 0, 0, 0, 0, 0, SIZE as u8, 0]);
         assert_eq!(read_all(&data), 30);
@@ -324,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_perf_is_found_behind_damage() {
+    fn every_type_of_perf_is_found_after_damage() {
         for kind in record::USER_TYPE_START..=86 {
             if kind == record::AUXTRACE {
                 continue;
@@ -346,18 +338,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_stays_the_same_when_it_is_read_again() {
+    fn repaired_records_need_no_repair() {
         let mut data = samples(40);
         for at in [3, 11, 25] {
             data[at * SIZE + 4..at * SIZE + 30].fill(0x3a);
         }
         let attrs = attrs();
         let mut once = Vec::new();
-        let damage = repair(WholeRecords::new(&data, &attrs, ORDER), &mut once).unwrap();
-        assert_eq!((damage.places, damage.first_offset), (3, 3 * SIZE as u64));
+        let damage = repair(IntactRecords::new(&data, &attrs, ORDER), &mut once).unwrap();
+        assert_eq!((damage.areas, damage.first_offset), (3, 3 * SIZE as u64));
         let mut twice = Vec::new();
         assert!(
-            repair(WholeRecords::new(&once, &attrs, ORDER), &mut twice)
+            repair(IntactRecords::new(&once, &attrs, ORDER), &mut twice)
                 .unwrap()
                 .is_empty()
         );
@@ -365,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_ends_inside_a_record_is_cut_and_not_damaged() {
+    fn a_file_that_ends_inside_a_record_is_truncated_and_not_damaged() {
         let data = samples(20);
         let (found, damage, end) = read(&data[..data.len() - 9]);
         assert_eq!(found, without(20, &[19]));
@@ -374,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_are_linear_in_what_can_look_like_records() {
+    fn resynchronization_takes_linear_time() {
         let round = [68, 0, 0, 0, 0, 0, 8, 0];
         let chain: Vec<u8> = round.repeat(3).into_iter().chain([0; 8]).collect();
         let jump = [81, 0, 0, 0, 0, 0, 0xf8, 0xff];
@@ -394,6 +386,6 @@ mod tests {
 
     fn read_all(data: &[u8]) -> usize {
         let attrs = attrs();
-        WholeRecords::new(data, &attrs, ORDER).count()
+        IntactRecords::new(data, &attrs, ORDER).count()
     }
 }

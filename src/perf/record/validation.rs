@@ -1,4 +1,4 @@
-//! Validates records by facts that hold for all of them, to distinguish records from other bytes.
+//! Distinguishes records from other bytes by properties that all records have.
 //!
 //! There are two checks. [`RecordValidator::is_record`] checks the next record, and must accept every record
 //! of an intact profile. [`RecordValidator::starts_at`] checks whether records start at an offset after
@@ -17,7 +17,7 @@
 use crate::bytes::ByteOrder;
 use crate::perf::attr::{Attrs, IdMatch};
 use crate::perf::record::{self, HEADER_SIZE, Record, Records};
-use crate::perf::sample::{self, End};
+use crate::perf::sample::{self, FieldsEnd};
 use crate::units::Time;
 
 /// The kernel's last type in Linux 7.3.
@@ -25,8 +25,8 @@ const LAST_KERNEL_TYPE: u32 = record::CALLCHAIN_DEFERRED;
 /// perf's last type in Linux 7.3 (`PERF_RECORD_SCHEDSTAT_DOMAIN`).
 const LAST_USER_TYPE: u32 = 86;
 /// Types up to these may be added by later versions; there has been about one a year.
-const LAST_KERNEL_TYPE_TO_COME: u32 = 31;
-const LAST_USER_TYPE_TO_COME: u32 = 95;
+const MAX_FUTURE_KERNEL_TYPE: u32 = 31;
+const MAX_FUTURE_USER_TYPE: u32 = 95;
 
 /// perf's types whose sizes need not be multiples of 8 bytes.
 const UNALIGNED_TYPES: [u32; 6] = [
@@ -40,7 +40,7 @@ const UNALIGNED_TYPES: [u32; 6] = [
 
 /// Maximum distance between the times of neighboring records, in nanoseconds or cycles: an hour or less. Ring
 /// buffers of several CPUs are written in turn, so times also go back.
-const NEAR: u64 = 3_600_000_000_000;
+const MAX_TIME_DISTANCE: u64 = 3_600_000_000_000;
 
 /// Total weight of records that makes a start credible. A record with a known ID has weight 2, as has one
 /// with a nearby time if there are no IDs; all others have weight 1.
@@ -56,24 +56,24 @@ pub struct RecordValidator<'a> {
 }
 
 /// Properties of a record that several checks use.
-struct Look {
+struct RecordFacts {
     /// Result of looking up its event ID.
     id: Option<IdMatch>,
     /// End of its fields, if it is a sample.
-    end: End,
+    end: FieldsEnd,
 }
 
 impl RecordValidator<'_> {
-    fn look(&self, record: &Record<'_>) -> Look {
-        let id = self.attrs.knows_id_of(record, self.endian);
+    fn facts(&self, record: &Record<'_>) -> RecordFacts {
+        let id = self.attrs.check_id(record, self.endian);
         let is_sample = record.kind == record::SAMPLE;
         // The layout of an unknown event is unknown.
         let is_clear = id != Some(IdMatch::Unknown) || self.attrs.all().len() == 1;
-        let end = match self.attrs.of(record, self.endian) {
-            Some(attr) if is_sample && is_clear => sample::end(record, attr, self.endian),
-            _ => End::Unknown,
+        let end = match self.attrs.event_of(record, self.endian) {
+            Some(attr) if is_sample && is_clear => sample::fields_end(record, attr, self.endian),
+            _ => FieldsEnd::Unknown,
         };
-        Look { id, end }
+        RecordFacts { id, end }
     }
 
     /// Returns the time of a record; `None` if it has none.
@@ -86,7 +86,7 @@ impl RecordValidator<'_> {
     }
 
     /// Whether an intact profile can have such a record. `near` is the time of an earlier record.
-    fn is_possible(&self, record: &Record<'_>, look: &Look, near: Option<Time>) -> bool {
+    fn is_possible(&self, record: &Record<'_>, facts: &RecordFacts, near: Option<Time>) -> bool {
         let size = record.bytes.len();
         if size < record::fixed_size(record.kind) {
             return false;
@@ -94,25 +94,25 @@ impl RecordValidator<'_> {
         match record.kind {
             record::FINISHED_ROUND | record::FINISHED_INIT => size == HEADER_SIZE,
             record::USER_TYPE_START.. => {
-                record.kind <= LAST_USER_TYPE_TO_COME
+                record.kind <= MAX_FUTURE_USER_TYPE
                     && (size.is_multiple_of(8) || UNALIGNED_TYPES.contains(&record.kind))
             }
             0 => false,
             kind => {
                 let is_known = kind <= LAST_KERNEL_TYPE;
-                let may_come = || kind <= LAST_KERNEL_TYPE_TO_COME && self.is_marked(record, look, near);
-                size.is_multiple_of(8) && look.end != End::Outside && (is_known || may_come())
+                let is_future = || kind <= MAX_FUTURE_KERNEL_TYPE && self.has_evidence(record, facts, near);
+                size.is_multiple_of(8) && facts.end != FieldsEnd::Outside && (is_known || is_future())
             }
         }
     }
 
     /// Whether a record has a known event ID or, without IDs, a time close to `near`.
-    fn is_marked(&self, record: &Record<'_>, look: &Look, near: Option<Time>) -> bool {
+    fn has_evidence(&self, record: &Record<'_>, facts: &RecordFacts, near: Option<Time>) -> bool {
         let is_near = || {
             let distance = self.time_of(record)?.0.abs_diff(near?.0);
-            Some(distance <= NEAR)
+            Some(distance <= MAX_TIME_DISTANCE)
         };
-        match look.id {
+        match facts.id {
             Some(id) => id == IdMatch::Known,
             None => is_near() == Some(true),
         }
@@ -120,54 +120,54 @@ impl RecordValidator<'_> {
 
     /// Returns the offset in a record after its fields, where other records may start if its size or type is
     /// wrong. `None` if nothing follows the fields, which is the usual case.
-    fn rest(&self, record: &Record<'_>, look: &Look) -> Option<usize> {
+    fn trailing_offset(&self, record: &Record<'_>, facts: &RecordFacts) -> Option<usize> {
         let end = match record.kind {
-            record::SAMPLE => match look.end {
-                End::At(end) => end,
-                End::Outside | End::Unknown => return None,
+            record::SAMPLE => match facts.end {
+                FieldsEnd::At(end) => end,
+                FieldsEnd::Outside | FieldsEnd::Unknown => return None,
             },
             record::MMAP | record::MMAP2 | record::COMM | record::EXIT | record::FORK => {
-                let trailer = self.attrs.of(record, self.endian)?.trailer_size();
+                let trailer = self.attrs.event_of(record, self.endian)?.trailer_size();
                 record.fields_end().checked_add(trailer)?
             }
             record::ID_INDEX => self.end_of_entries(record, ID_INDEX_ENTRY)?,
             record::THREAD_MAP => self.end_of_entries(record, THREAD_MAP_ENTRY)?,
             _ => record.bytes.len(),
         };
-        let end_of_all = usize::try_from(record.len()).unwrap_or(usize::MAX);
+        let end_of_all = usize::try_from(record.size()).unwrap_or(usize::MAX);
         (end < end_of_all).then_some(end)
     }
 
     /// Returns the offset of the end of entries of `size` bytes, in a record that starts with their count.
     fn end_of_entries(&self, record: &Record<'_>, size: usize) -> Option<usize> {
-        const COUNT: usize = HEADER_SIZE;
-        let count = usize::try_from(self.endian.u64_at(record.bytes, COUNT)?).ok()?;
-        count.checked_mul(size)?.checked_add(COUNT + 8)
+        const COUNT_OFFSET: usize = HEADER_SIZE;
+        let count = usize::try_from(self.endian.u64_at(record.bytes, COUNT_OFFSET)?).ok()?;
+        count.checked_mul(size)?.checked_add(COUNT_OFFSET + 8)
     }
 
     /// Whether the next record is valid. `data` are the bytes from its start on, `last` is the time of an
     /// earlier record.
     pub fn is_record(&self, record: &Record<'_>, data: &[u8], last: Option<Time>) -> bool {
-        let look = self.look(record);
-        if !self.is_possible(record, &look, last) {
+        let facts = self.facts(record);
+        if !self.is_possible(record, &facts, last) {
             return false;
         }
         let from = |at: usize| data.get(at..).unwrap_or_default();
-        if let Some(rest) = self.rest(record, &look)
+        if let Some(rest) = self.trailing_offset(record, &facts)
             && self.starts_at(from(rest), last)
         {
             return false;
         }
-        let end = usize::try_from(record.len()).unwrap_or(usize::MAX);
-        let is_strange = look.id == Some(IdMatch::Unknown) || record.kind > LAST_USER_TYPE;
-        !is_strange || self.is_followed(from(end), last)
+        let end = usize::try_from(record.size()).unwrap_or(usize::MAX);
+        let is_doubtful = facts.id == Some(IdMatch::Unknown) || record.kind > LAST_USER_TYPE;
+        !is_doubtful || self.is_followed(from(end), last)
     }
 
     /// Whether `data` starts with a few possible records, or is empty.
     fn is_followed(&self, data: &[u8], last: Option<Time>) -> bool {
         let mut records = Records::new(data, 0, self.endian);
         let mut next = records.by_ref().take(MIN_START_WEIGHT as usize);
-        let are_possible = next.all(|record| self.is_possible(&record, &self.look(&record), last));
+        let are_possible = next.all(|record| self.is_possible(&record, &self.facts(&record), last));
         // The record after them may be truncated, but must start like a record.
         are_possible
             && records
@@ -210,13 +210,17 @@ impl RecordValidator<'_> {
         if !self.has_known_type(record.bytes) {
             return None;
         }
-        let look = self.look(record);
-        let has_rest = matches!(look.end, End::At(end) if end < record.bytes.len());
-        let is_strange = look.id == Some(IdMatch::Unknown);
-        if has_rest || is_strange || !self.is_possible(record, &look, near) {
+        let facts = self.facts(record);
+        let has_rest = matches!(facts.end, FieldsEnd::At(end) if end < record.bytes.len());
+        let is_doubtful = facts.id == Some(IdMatch::Unknown);
+        if has_rest || is_doubtful || !self.is_possible(record, &facts, near) {
             return None;
         }
-        Some(if self.is_marked(record, &look, near) { 2 } else { 1 })
+        Some(if self.has_evidence(record, &facts, near) {
+            2
+        } else {
+            1
+        })
     }
 }
 

@@ -74,14 +74,14 @@ pub(super) struct AttrTemplate {
 
 /// A synthetic event of a profile.
 #[derive(Clone, Debug)]
-pub(super) struct OwnEvent {
+pub(super) struct SyntheticEvent {
     pub name: Vec<u8>,
     pub id: u64,
     pub attr_bytes: Vec<u8>,
     pub attr: Attr,
 }
 
-impl OwnEvent {
+impl SyntheticEvent {
     pub fn new(definition: &Definition<'_>, id: u64, template: &AttrTemplate) -> Self {
         let attr_bytes = attr_bytes(definition.measure, template);
         Self {

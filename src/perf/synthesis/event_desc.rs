@@ -8,9 +8,9 @@ use crate::perf::synthesis::{padded, write_padded};
 /// Reads the names of `count` events; `None` if the section is damaged or has a different number of events.
 pub(super) fn names(content: &[u8], endian: ByteOrder, count: usize) -> Option<Vec<&[u8]>> {
     let mut reader = Reader::new(content, endian);
-    let said = reader.u32()?;
+    let declared_count = reader.u32()?;
     let attr_size = reader.u32()?;
-    if usize::try_from(said).ok()? != count {
+    if usize::try_from(declared_count).ok()? != count {
         return None;
     }
     let mut names = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn write_event_name(out: &mut Vec<u8>, endian: ByteOrder, id: u64, na
     const NAME: u64 = 2;
     const FIXED: usize = HEADER_SIZE + 16;
     let name_size = padded(name.len(), 8);
-    let size = u16::try_from(FIXED.saturating_add(name_size)).unwrap_or(u16::MAX);
+    let size = FIXED.saturating_add(name_size);
     record::write_header(out, endian, record::EVENT_UPDATE, 0, size);
     endian.write_u64(out, NAME);
     endian.write_u64(out, id);

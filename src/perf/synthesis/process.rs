@@ -2,7 +2,7 @@
 
 use crate::bytes::{ByteOrder, until_nul};
 use crate::perf::record;
-use crate::perf::synthesis::{Event, padded, write_padded, write_trailer};
+use crate::perf::synthesis::{Event, padded, write_header, write_padded, write_trailer};
 use crate::units::{Pid, Tid, Time};
 
 /// A thread of a process.
@@ -28,7 +28,7 @@ pub struct Comm<'a> {
     pub thread: Thread,
     /// Time of the change.
     pub time: Time,
-    /// The name. It ends at a NUL and after [`Comm::LONGEST`] bytes.
+    /// The name. It ends at a NUL and after [`Comm::MAX_SIZE`] bytes.
     pub name: &'a [u8],
     /// Whether the process executes another program, which removes all its mappings.
     pub is_exec: bool,
@@ -36,17 +36,17 @@ pub struct Comm<'a> {
 
 impl Comm<'_> {
     /// Maximum size of a name in bytes. Kernels have at most 15 bytes; readers accept any size.
-    pub const LONGEST: usize = 255;
+    pub const MAX_SIZE: usize = 255;
 }
 
-/// The start or end of a thread. Readers show threads without such records by TID.
+/// The start of a thread. Readers show threads without such a record by TID.
 #[derive(Clone, Copy, Debug)]
-pub struct Task {
+pub struct ThreadStart {
     /// The thread.
     pub thread: Thread,
     /// The thread that started it: of the same process for a new thread, of another one for a new process.
     pub parent: Thread,
-    /// Time of the start or end.
+    /// Time of the start.
     pub time: Time,
 }
 
@@ -54,17 +54,11 @@ pub struct Task {
 pub fn write_comm(out: &mut Vec<u8>, endian: ByteOrder, comm: &Comm<'_>, event: Event<'_>) {
     const FIXED: usize = record::HEADER_SIZE + 8;
     let name = until_nul(comm.name);
-    let name = name.get(..Comm::LONGEST).unwrap_or(name);
+    let name = name.get(..Comm::MAX_SIZE).unwrap_or(name);
     let name_size = padded(name.len(), 8);
     let misc = if comm.is_exec { record::MISC_COMM_EXEC } else { 0 };
-    write_header(
-        out,
-        endian,
-        record::COMM,
-        misc,
-        FIXED.saturating_add(name_size),
-        event,
-    );
+    let size = FIXED.saturating_add(name_size);
+    write_header(out, endian, record::COMM, misc, size, event);
     endian.write_u32(out, comm.thread.pid.0);
     endian.write_u32(out, comm.thread.tid.0);
     write_padded(out, name, name_size);
@@ -72,40 +66,14 @@ pub fn write_comm(out: &mut Vec<u8>, endian: ByteOrder, comm: &Comm<'_>, event: 
 }
 
 /// Appends a FORK record: the start of a thread.
-pub fn write_fork(out: &mut Vec<u8>, endian: ByteOrder, task: &Task, event: Event<'_>) {
-    // The kernel records the running thread, which is the parent.
-    write_task(out, endian, record::FORK, task, task.parent, event);
-}
-
-/// Appends an EXIT record: the end of a thread.
-pub fn write_exit(out: &mut Vec<u8>, endian: ByteOrder, task: &Task, event: Event<'_>) {
-    write_task(out, endian, record::EXIT, task, task.thread, event);
-}
-
-fn write_task(
-    out: &mut Vec<u8>,
-    endian: ByteOrder,
-    kind: u32,
-    task: &Task,
-    running: Thread,
-    event: Event<'_>,
-) {
+pub fn write_fork(out: &mut Vec<u8>, endian: ByteOrder, start: &ThreadStart, event: Event<'_>) {
     const SIZE: usize = record::HEADER_SIZE + 24;
-    write_header(out, endian, kind, 0, SIZE, event);
-    for number in [
-        task.thread.pid.0,
-        task.parent.pid.0,
-        task.thread.tid.0,
-        task.parent.tid.0,
-    ] {
-        endian.write_u32(out, number);
+    write_header(out, endian, record::FORK, 0, SIZE, event);
+    let ThreadStart { thread, parent, time } = *start;
+    for id in [thread.pid.0, parent.pid.0, thread.tid.0, parent.tid.0] {
+        endian.write_u32(out, id);
     }
-    endian.write_u64(out, task.time.0);
-    write_trailer(out, endian, running, task.time, event);
-}
-
-/// Appends the header of a record of `size` bytes and a trailer.
-fn write_header(out: &mut Vec<u8>, endian: ByteOrder, kind: u32, misc: u16, size: usize, event: Event<'_>) {
-    let size = size.saturating_add(event.attr.trailer_size());
-    record::write_header(out, endian, kind, misc, u16::try_from(size).unwrap_or(u16::MAX));
+    endian.write_u64(out, time.0);
+    // The kernel records the running thread, which is the parent.
+    write_trailer(out, endian, parent, time, event);
 }

@@ -7,11 +7,11 @@ use std::slice;
 use crate::diagnostics::Issue;
 use crate::perf::profile::Profile;
 use crate::perf::record::{Record, Records};
-use crate::perf::synthesis::identifier::{Identifiers, Outcome};
+use crate::perf::synthesis::identifier::{IdInserter, Outcome};
 use crate::tally::Tally;
 use crate::units::Time;
 
-/// Output for records, with a count of what was lost.
+/// Output for records, with counts of lost data.
 #[derive(Debug)]
 pub(super) struct Sink<W> {
     pub out: W,
@@ -38,7 +38,7 @@ pub(super) struct Recording<'p> {
     next: Option<(Record<'p>, Option<Time>)>,
     /// Offset and size of records in a pipe that hold header sections.
     head: Peekable<slice::Iter<'p, (u64, u64)>>,
-    identifiers: Identifiers<'p>,
+    ids: IdInserter<'p>,
     buffer: Vec<u8>,
 }
 
@@ -49,8 +49,8 @@ impl<'p> Recording<'p> {
             profile,
             records: profile.records(),
             next: None,
-            head: profile.head_records.iter().peekable(),
-            identifiers: Identifiers::new(profile, first_id),
+            head: profile.header_records.iter().peekable(),
+            ids: IdInserter::new(profile, first_id),
             buffer: Vec::new(),
         }
     }
@@ -96,12 +96,12 @@ impl<'p> Recording<'p> {
         if self.head.next_if(|&&(at, _)| at == record.offset).is_some() {
             return Ok(());
         }
-        match self.identifiers.put(&mut self.buffer, record) {
+        match self.ids.write_with_id(&mut self.buffer, record) {
             Outcome::Unchanged => {
                 sink.write(record.bytes)?;
                 sink.write(record.payload)?;
             }
-            Outcome::Put => {}
+            Outcome::Rewritten => {}
             Outcome::StackCut => sink.losses.add(Issue::StackWordLost, record.offset),
             Outcome::TooLarge => sink.losses.add(Issue::RecordWithoutId, record.offset),
         }

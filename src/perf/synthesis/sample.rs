@@ -5,7 +5,7 @@ use linux_perf_event_reader::constants::PERF_CONTEXT_USER;
 
 use crate::bytes::ByteOrder;
 use crate::perf::record::{self, HEADER_SIZE};
-use crate::perf::synthesis::definition::OwnEvent;
+use crate::perf::synthesis::definition::SyntheticEvent;
 use crate::perf::synthesis::process::Thread;
 use crate::units::{Address, Time};
 
@@ -37,7 +37,7 @@ pub(super) struct Cut {
 }
 
 /// Maximum size of a record: a multiple of 8 in a 16-bit field.
-pub(super) const LARGEST_RECORD: usize = 65_528;
+pub(super) const MAX_RECORD_SIZE: usize = 65_528;
 
 /// Header, ID, address, PID and TID, time, CPU, period.
 const FIXED: usize = HEADER_SIZE + 6 * WORD;
@@ -51,14 +51,16 @@ pub(super) fn write_sample(
     out: &mut Vec<u8>,
     endian: ByteOrder,
     sample: &Sample<'_>,
-    event: &OwnEvent,
+    event: &SyntheticEvent,
 ) -> Cut {
     let has_raw = event.attr.sample_format.contains(SampleFormat::RAW);
     let has_time = event.attr.sample_format.contains(SampleFormat::TIME);
     let fixed = if has_time { FIXED } else { FIXED - WORD };
     // Words for the length of the call chain, its context marker, and the size and padding of the raw data.
-    let counts = if has_raw { 3 * WORD } else { 2 * WORD };
-    let space = LARGEST_RECORD.saturating_sub(fixed).saturating_sub(counts);
+    let length_fields = if has_raw { 3 * WORD } else { 2 * WORD };
+    let space = MAX_RECORD_SIZE
+        .saturating_sub(fixed)
+        .saturating_sub(length_fields);
     let raw = if has_raw { sample.raw } else { &[] };
     let for_chain = space
         .saturating_sub(raw.len().next_multiple_of(WORD))
@@ -75,13 +77,7 @@ pub(super) fn write_sample(
         size
     };
 
-    record::write_header(
-        out,
-        endian,
-        record::SAMPLE,
-        record::MISC_USER,
-        u16::try_from(size).unwrap_or(u16::MAX),
-    );
+    record::write_header(out, endian, record::SAMPLE, record::MISC_USER, size);
     endian.write_u64(out, event.id);
     endian.write_u64(out, chain.first().map_or(0, |address| address.0));
     endian.write_u32(out, sample.thread.pid.0);
@@ -98,9 +94,9 @@ pub(super) fn write_sample(
         endian.write_u64(out, address.0);
     }
     if has_raw {
-        let said = raw_size.saturating_sub(4);
-        endian.write_u32(out, u32::try_from(said).unwrap_or(u32::MAX));
-        let end = out.len().saturating_add(said);
+        let declared_size = raw_size.saturating_sub(4);
+        endian.write_u32(out, u32::try_from(declared_size).unwrap_or(u32::MAX));
+        let end = out.len().saturating_add(declared_size);
         out.extend_from_slice(raw);
         out.resize(end, 0);
     }
@@ -120,7 +116,7 @@ mod tests {
 
     const BOTH_ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
-    fn event(endian: ByteOrder, measure: Measure) -> OwnEvent {
+    fn event(endian: ByteOrder, measure: Measure) -> SyntheticEvent {
         let template = AttrTemplate {
             endian,
             attr_size: 128,
@@ -129,7 +125,7 @@ mod tests {
             has_times: true,
         };
         let name = b"event";
-        OwnEvent::new(&Definition { name, measure }, 77, &template)
+        SyntheticEvent::new(&Definition { name, measure }, 77, &template)
     }
 
     fn made<'a>(chain: &'a [Address], raw: &'a [u8]) -> Sample<'a> {
@@ -159,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_sample_reads_back_in_both_orders() {
+    fn a_synthetic_sample_reads_back_in_both_byte_orders() {
         let chain = [Address(0x1000), Address(0x2000)];
         for endian in BOTH_ORDERS {
             for (measure, raw) in [(Measure::Count, &b""[..]), (Measure::Bytes, b"12345")] {
@@ -174,7 +170,7 @@ mod tests {
                 assert_eq!(event.attr.time_of(&record, endian), Some(Time(99)));
                 assert_eq!(event.attr.id_of(&record, endian), Some(77));
                 let sample = sample::Sample::parse(&record, &event.attr, endian);
-                assert!(!sample.is_cut);
+                assert!(!sample.is_truncated);
                 assert_eq!((sample.ip, sample.pid), (Some(chain[0]), Some(Pid(5))));
                 let addresses: Vec<_> = sample.callchain.iter().map(|it| it.0).collect();
                 assert_eq!(addresses, [PERF_CONTEXT_USER, 0x1000, 0x2000]);
@@ -187,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_for_a_record_is_cut_and_told() {
+    fn oversized_chains_and_data_are_truncated() {
         let endian = ByteOrder::Little;
         let event = event(endian, Measure::Bytes);
         let many = vec![Address(1); 10_000];
@@ -205,7 +201,7 @@ mod tests {
             let record = Records::new(&out, 0, endian).next().unwrap();
             assert_eq!(record.bytes.len(), out.len());
             assert!(
-                (LARGEST_RECORD - 16..=LARGEST_RECORD).contains(&out.len()),
+                (MAX_RECORD_SIZE - 16..=MAX_RECORD_SIZE).contains(&out.len()),
                 "{}",
                 out.len()
             );

@@ -33,16 +33,10 @@ pub(super) fn features(origin: &Origin<'_>) -> Vec<Feature<'static>> {
         (feature::ARCH, origin.architecture),
     ];
     let mut features = Vec::new();
-    let mut add = |id, content: Vec<u8>| {
-        features.push(Feature {
-            id,
-            content: content.into(),
-        });
-    };
     for (id, string) in strings.into_iter().filter(|(_, string)| !string.is_empty()) {
         let mut content = Vec::new();
         feature::write_string(&mut content, endian, string);
-        add(id, content);
+        features.push(Feature::new(id, content));
     }
     if !origin.command_line.is_empty() {
         let mut content = Vec::new();
@@ -51,13 +45,13 @@ pub(super) fn features(origin: &Origin<'_>) -> Vec<Feature<'static>> {
         for argument in origin.command_line {
             feature::write_string(&mut content, endian, argument);
         }
-        add(feature::COMMAND_LINE, content);
+        features.push(Feature::new(feature::COMMAND_LINE, content));
     }
     if origin.clock_id.is_some() {
         // Times are in nanoseconds.
         let mut content = Vec::new();
         endian.write_u64(&mut content, 1);
-        add(feature::CLOCK_ID, content);
+        features.push(Feature::new(feature::CLOCK_ID, content));
     }
     features
 }
@@ -69,10 +63,7 @@ pub(super) fn nr_cpus(endian: ByteOrder, cpus: u32) -> Feature<'static> {
     let mut content = Vec::new();
     endian.write_u32(&mut content, cpus);
     endian.write_u32(&mut content, cpus);
-    Feature {
-        id: feature::NR_CPUS,
-        content: content.into(),
-    }
+    Feature::new(feature::NR_CPUS, content)
 }
 
 /// Returns the section with the times of the first and the last sample.
@@ -80,8 +71,5 @@ pub(super) fn sample_times(endian: ByteOrder, times: (Time, Time)) -> Feature<'s
     let mut content = Vec::new();
     endian.write_u64(&mut content, times.0.0);
     endian.write_u64(&mut content, times.1.0);
-    Feature {
-        id: feature::SAMPLE_TIME,
-        content: content.into(),
-    }
+    Feature::new(feature::SAMPLE_TIME, content)
 }

@@ -6,14 +6,14 @@ use crate::bytes::ByteOrder;
 use crate::diagnostics::Issue;
 use crate::perf::attr::Attrs;
 use crate::perf::feature::{self, Feature};
-use crate::perf::merge::{ROUND, write_round};
+use crate::perf::merge::{ROUND_SIZE, write_finished_round};
 use crate::perf::profile::Profile;
-use crate::perf::synthesis::definition::{AttrTemplate, Definition, IdAllocator, OwnEvent};
-use crate::perf::synthesis::parts::{OwnedEntry, Synthesized, copy_feature, with_identifiers};
-use crate::perf::synthesis::process::{Comm, Task, write_comm, write_exit, write_fork};
+use crate::perf::synthesis::definition::{AttrTemplate, Definition, IdAllocator, SyntheticEvent};
+use crate::perf::synthesis::process::{Comm, ThreadStart, write_comm, write_fork};
 use crate::perf::synthesis::recording::{Recording, Sink};
 use crate::perf::synthesis::sample::{Sample, write_sample};
 use crate::perf::synthesis::stand_alone::{self, Origin};
+use crate::perf::synthesis::synthesized::{OwnedAttrEntry, Synthesized, copy_feature, with_identifiers};
 use crate::perf::synthesis::{Event, Mapping, event_desc, write_mmap2};
 use crate::tally::Tally;
 use crate::units::Time;
@@ -28,9 +28,9 @@ use crate::units::Time;
 pub struct Synthesis<'p, W> {
     sink: Sink<W>,
     endian: ByteOrder,
-    events: Vec<OwnEvent>,
+    events: Vec<SyntheticEvent>,
     /// The attributes of the recording, changed, then those of `events`.
-    attr_entries: Vec<OwnedEntry>,
+    attr_entries: Vec<OwnedAttrEntry>,
     features: Vec<Feature<'static>>,
     recording: Option<Recording<'p>>,
     /// Bytes of records written before the last FINISHED_ROUND record.
@@ -57,13 +57,13 @@ impl<'p, W: Write> Synthesis<'p, W> {
             has_times: true,
         };
         let mut ids = IdAllocator::new();
-        let nobody = Attrs::default();
+        let no_attrs = Attrs::default();
         let events = definitions
             .iter()
-            .map(|definition| OwnEvent::new(definition, ids.take(&nobody), &template));
+            .map(|definition| SyntheticEvent::new(definition, ids.take(&no_attrs), &template));
         let mut synthesis = Self::new(origin.endian, events.collect(), Vec::new(), out);
         synthesis.features = stand_alone::features(origin);
-        synthesis.describe_events(&[]);
+        synthesis.add_event_desc(&[]);
         synthesis
     }
 
@@ -71,7 +71,11 @@ impl<'p, W: Write> Synthesis<'p, W> {
     ///
     /// Recorded records keep their order and their bytes, except for an ID that several events need. Header
     /// records of a pipe become header sections.
-    pub fn beside(recorded: &'p Profile<'p>, definitions: &[Definition<'_>], out: W) -> io::Result<Self> {
+    pub fn with_recording(
+        recorded: &'p Profile<'p>,
+        definitions: &[Definition<'_>],
+        out: W,
+    ) -> io::Result<Self> {
         let endian = recorded.endian;
         let mut ids = IdAllocator::new();
         let (mut entries, attr_size) = with_identifiers(recorded);
@@ -89,23 +93,28 @@ impl<'p, W: Write> Synthesis<'p, W> {
         };
         let events = definitions
             .iter()
-            .map(|definition| OwnEvent::new(definition, ids.take(&recorded.attrs), &template));
+            .map(|definition| SyntheticEvent::new(definition, ids.take(&recorded.attrs), &template));
         let mut synthesis = Self::new(endian, events.collect(), entries, out);
         synthesis.features = recorded.features.iter().map(copy_feature).collect();
         let described = recorded.feature(feature::EVENT_DESC);
         match described.and_then(|content| event_desc::names(content, endian, recorded.attr_entries.len())) {
-            Some(names) => synthesis.describe_events(&names),
-            None => synthesis.announce_names()?,
+            Some(names) => synthesis.add_event_desc(&names),
+            None => synthesis.write_event_names()?,
         }
         synthesis.recording = Some(Recording::new(recorded, first_id.unwrap_or(0)));
         Ok(synthesis)
     }
 
-    fn new(endian: ByteOrder, events: Vec<OwnEvent>, mut attr_entries: Vec<OwnedEntry>, out: W) -> Self {
+    fn new(
+        endian: ByteOrder,
+        events: Vec<SyntheticEvent>,
+        mut attr_entries: Vec<OwnedAttrEntry>,
+        out: W,
+    ) -> Self {
         for event in &events {
             let mut ids = Vec::new();
             endian.write_u64(&mut ids, event.id);
-            attr_entries.push(OwnedEntry {
+            attr_entries.push(OwnedAttrEntry {
                 attr: event.attr_bytes.clone(),
                 ids,
             });
@@ -130,24 +139,21 @@ impl<'p, W: Write> Synthesis<'p, W> {
     }
 
     /// Adds the section with the names of all events. `recorded` are the names of the recorded ones.
-    fn describe_events(&mut self, recorded: &[&[u8]]) {
-        let own = self.events.iter().map(|event| &*event.name);
-        let names: Vec<&[u8]> = recorded.iter().copied().chain(own).collect();
+    fn add_event_desc(&mut self, recorded: &[&[u8]]) {
+        let synthetic = self.events.iter().map(|event| &*event.name);
+        let names: Vec<&[u8]> = recorded.iter().copied().chain(synthetic).collect();
         let attr_size = self.attr_entries.first().map_or(0, |entry| entry.attr.len());
         let events = self.attr_entries.iter().zip(names);
         let events = events.map(|(entry, name)| (&*entry.attr, &*entry.ids, name));
         let content = event_desc::content(self.endian, attr_size, events);
         self.features.retain(|feature| feature.id != feature::EVENT_DESC);
-        self.features.push(Feature {
-            id: feature::EVENT_DESC,
-            content: content.into(),
-        });
+        self.features.push(Feature::new(feature::EVENT_DESC, content));
         self.features.sort_by_key(|feature| feature.id);
     }
 
     /// Names only the synthetic events. The recorded ones have no names; readers derive them from the
     /// attributes.
-    fn announce_names(&mut self) -> io::Result<()> {
+    fn write_event_names(&mut self) -> io::Result<()> {
         for event in &self.events {
             event_desc::write_event_name(&mut self.buffer, self.endian, event.id, &event.name);
         }
@@ -156,13 +162,15 @@ impl<'p, W: Write> Synthesis<'p, W> {
 
     /// Adds a sample. Fails with [`io::ErrorKind::InvalidInput`] if its event was not defined.
     pub fn sample(&mut self, sample: &Sample<'_>) -> io::Result<()> {
-        self.make_room(sample.time)?;
+        self.write_earlier(sample.time)?;
         let Some(event) = self.events.get(sample.event) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let cut = write_sample(&mut self.buffer, self.endian, sample, event);
-        for (is_cut, loss) in [(cut.chain, Issue::ChainCut), (cut.raw, Issue::EventDataCut)] {
-            self.sink.losses.add_many(loss, is_cut.into(), self.sink.written);
+        for (is_truncated, loss) in [(cut.chain, Issue::ChainCut), (cut.raw, Issue::EventDataCut)] {
+            self.sink
+                .losses
+                .add_many(loss, is_truncated.into(), self.sink.written);
         }
         let (first, last) = self.sample_times.unwrap_or((sample.time, sample.time));
         self.sample_times = Some((first.min(sample.time), last.max(sample.time)));
@@ -172,61 +180,58 @@ impl<'p, W: Write> Synthesis<'p, W> {
 
     /// Adds the name of a thread.
     pub fn comm(&mut self, comm: &Comm<'_>) -> io::Result<()> {
-        let is_cut = comm.name.len() > Comm::LONGEST;
+        let is_truncated = comm.name.len() > Comm::MAX_SIZE;
         self.sink
             .losses
-            .add_many(Issue::ThreadNameCut, is_cut.into(), self.sink.written);
-        self.put(comm.time, |out, endian, event| {
+            .add_many(Issue::ThreadNameCut, is_truncated.into(), self.sink.written);
+        self.add_record(comm.time, |out, endian, event| {
             write_comm(out, endian, comm, event)
         })
     }
 
     /// Adds the start of a thread.
-    pub fn fork(&mut self, task: &Task) -> io::Result<()> {
-        self.put(task.time, |out, endian, event| {
-            write_fork(out, endian, task, event)
-        })
-    }
-
-    /// Adds the end of a thread.
-    pub fn exit(&mut self, task: &Task) -> io::Result<()> {
-        self.put(task.time, |out, endian, event| {
-            write_exit(out, endian, task, event)
+    pub fn fork(&mut self, start: &ThreadStart) -> io::Result<()> {
+        self.add_record(start.time, |out, endian, event| {
+            write_fork(out, endian, start, event)
         })
     }
 
     /// Adds a mapping.
     pub fn map(&mut self, mapping: &Mapping<'_>) -> io::Result<()> {
-        self.put(mapping.time, |out, endian, event| {
+        self.add_record(mapping.time, |out, endian, event| {
             write_mmap2(out, endian, mapping, event)
         })
     }
 
     /// Adds a record other than a sample. It belongs to the first synthetic event.
-    fn put(&mut self, time: Time, put: impl FnOnce(&mut Vec<u8>, ByteOrder, Event<'_>)) -> io::Result<()> {
-        self.make_room(time)?;
-        let Some(OwnEvent { attr, id, .. }) = self.events.first() else {
+    fn add_record(
+        &mut self,
+        time: Time,
+        write: impl FnOnce(&mut Vec<u8>, ByteOrder, Event<'_>),
+    ) -> io::Result<()> {
+        self.write_earlier(time)?;
+        let Some(SyntheticEvent { attr, id, .. }) = self.events.first() else {
             return Ok(());
         };
-        put(&mut self.buffer, self.endian, Event { attr, id: *id });
+        write(&mut self.buffer, self.endian, Event { attr, id: *id });
         self.flush_buffer()
     }
 
     /// Writes the records that precede a synthetic record of this time.
-    fn make_room(&mut self, time: Time) -> io::Result<()> {
+    fn write_earlier(&mut self, time: Time) -> io::Result<()> {
         if time < self.latest {
             self.sink.losses.add(Issue::EventsOutOfOrder, self.sink.written);
         }
         self.latest = self.latest.max(time);
         match &mut self.recording {
             Some(recording) => recording.copy_until(time, &mut self.sink),
-            None if self.sink.written.saturating_sub(self.round_start) >= ROUND => self.finish_round(),
+            None if self.sink.written.saturating_sub(self.round_start) >= ROUND_SIZE => self.finish_round(),
             None => Ok(()),
         }
     }
 
     fn finish_round(&mut self) -> io::Result<()> {
-        write_round(self.endian, &mut self.buffer)?;
+        write_finished_round(self.endian, &mut self.buffer)?;
         self.flush_buffer()?;
         self.round_start = self.sink.written;
         Ok(())
@@ -270,18 +275,16 @@ impl<'p, W: Write> Synthesis<'p, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::attr;
     use crate::perf::profile::{AttrEntry, Container};
     use crate::perf::record;
     use crate::perf::synthesis::definition::Measure;
     use crate::perf::synthesis::process::Thread;
+    use crate::perf::testing::{self, ORDER, SAMPLE_ID_ALL, attr};
     use crate::units::{Address, Pid, Tid};
 
-    const ORDER: ByteOrder = ByteOrder::Little;
     const TID: u64 = 1 << 1;
     const TIME: u64 = 1 << 2;
     const ID: u64 = 1 << 6;
-    const HAS_TRAILER: u64 = 1 << 18;
     const ORIGIN: Origin<'static> = Origin {
         endian: ORDER,
         clock_id: None,
@@ -296,21 +299,8 @@ mod tests {
         measure: Measure::Count,
     }];
 
-    fn attr(size: usize, sample_type: u64, flags: u64) -> Vec<u8> {
-        let mut bytes = vec![0; size];
-        ORDER.set_u32(&mut bytes, 4, size as u32);
-        bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
-        bytes[40..48].copy_from_slice(&flags.to_le_bytes());
-        bytes
-    }
-
     fn record(kind: u32, words: &[u64]) -> Vec<u8> {
-        let mut out = Vec::new();
-        record::write_header(&mut out, ORDER, kind, 0, (8 + 8 * words.len()) as u16);
-        for &word in words {
-            ORDER.write_u64(&mut out, word);
-        }
-        out
+        testing::record(kind, 0, words)
     }
 
     fn profile<'a>(attr_entries: Vec<AttrEntry<'a>>, data: &'a [u8]) -> Profile<'a> {
@@ -322,7 +312,7 @@ mod tests {
             data,
             data_offset: 0,
             features: Vec::new(),
-            head_records: Vec::new(),
+            header_records: Vec::new(),
             faults: Tally::default(),
         }
     }
@@ -344,7 +334,7 @@ mod tests {
 
     /// A recording with synthetic samples at these times.
     fn merged<'p>(recorded: &'p Profile<'p>, times: &[u64]) -> (Synthesized, Vec<u8>) {
-        let mut synthesis = Synthesis::beside(recorded, &DEFINITIONS, Vec::new()).unwrap();
+        let mut synthesis = Synthesis::with_recording(recorded, &DEFINITIONS, Vec::new()).unwrap();
         for &time in times {
             synthesis.sample(&sample(time)).unwrap();
         }
@@ -361,8 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn records_of_our_own_stand_before_the_first_that_is_later() {
-        let attr = attr(64, TIME, HAS_TRAILER);
+    fn synthetic_records_precede_the_first_later_record() {
+        let attr = attr(64, TIME, SAMPLE_ID_ALL);
         let entries = vec![AttrEntry {
             attr: &attr,
             ids: &[],
@@ -387,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_a_record_is_cut_and_counted() {
+    fn oversized_parts_are_truncated_and_counted() {
         let definitions = [Definition {
             name: b"xray/custom/",
             measure: Measure::Bytes,
@@ -422,8 +412,8 @@ mod tests {
     }
 
     #[test]
-    fn where_records_have_no_times_ours_have_none_and_stand_behind_them() {
-        let attr = attr(64, TID, HAS_TRAILER);
+    fn without_times_synthetic_records_follow_the_recorded_ones() {
+        let attr = attr(64, TID, SAMPLE_ID_ALL);
         let entries = vec![AttrEntry {
             attr: &attr,
             ids: &[],
@@ -441,8 +431,11 @@ mod tests {
     }
 
     #[test]
-    fn ids_inside_of_records_are_the_identifiers_too() {
-        let attrs = [attr(72, TIME | ID, HAS_TRAILER), attr(64, TIME | ID, HAS_TRAILER)];
+    fn ids_inside_records_become_identifiers() {
+        let attrs = [
+            attr(72, TIME | ID, SAMPLE_ID_ALL),
+            attr(64, TIME | ID, SAMPLE_ID_ALL),
+        ];
         let ids = [3u64.to_le_bytes(), 4u64.to_le_bytes()];
         let entries = attrs.iter().zip(&ids).map(|(attr, ids)| AttrEntry { attr, ids });
         let data = [
@@ -474,7 +467,7 @@ mod tests {
         let sizes = again
             .attr_entries
             .iter()
-            .map(|entry| (entry.attr.len(), attr::size(entry.attr, ORDER)));
+            .map(|entry| (entry.attr.len(), crate::perf::attr::size(entry.attr, ORDER)));
         assert!(sizes.into_iter().all(|size| size == (72, Some(72))));
     }
 
@@ -503,9 +496,9 @@ mod tests {
     }
 
     #[test]
-    fn a_single_events_identifiers_are_corrected_where_they_are_no_events() {
+    fn unknown_identifiers_of_a_single_event_are_corrected() {
         const IDENTIFIER: u64 = 1 << 16;
-        let attr = attr(64, TIME | IDENTIFIER, HAS_TRAILER);
+        let attr = attr(64, TIME | IDENTIFIER, SAMPLE_ID_ALL);
         let ids = 3u64.to_le_bytes();
         let entries = vec![AttrEntry {
             attr: &attr,
@@ -536,8 +529,8 @@ mod tests {
     }
 
     #[test]
-    fn perfs_own_records_and_what_can_not_be_read_keep_their_bytes() {
-        let attr = attr(64, TIME, HAS_TRAILER);
+    fn perfs_own_records_and_unreadable_bytes_are_unchanged() {
+        let attr = attr(64, TIME, SAMPLE_ID_ALL);
         let entries = vec![AttrEntry {
             attr: &attr,
             ids: &[],
@@ -558,9 +551,9 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_sample_gives_a_word_of_its_stack_for_the_identifier() {
+    fn the_largest_sample_loses_a_stack_word_to_the_identifier() {
         const STACK_USER: u64 = 1 << 13;
-        let attr = attr(64, TIME | STACK_USER, HAS_TRAILER);
+        let attr = attr(64, TIME | STACK_USER, SAMPLE_ID_ALL);
         let entries = || {
             vec![AttrEntry {
                 attr: &attr,
@@ -579,7 +572,7 @@ mod tests {
         let found = again.records().find(|it| it.kind == record::SAMPLE).unwrap();
         assert_eq!(found.bytes.len(), data.len());
         let parsed = crate::perf::sample::Sample::parse(&found, &again.attrs.all()[0], ORDER);
-        assert!(!parsed.is_cut);
+        assert!(!parsed.is_truncated);
         assert!(parsed.stack.iter().map(|it| it.0).eq(0..words - 1));
 
         // A record of another type has no stack copy.
@@ -591,8 +584,8 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_in_the_section_of_names_if_all_events_have_one() {
-        let attr = attr(64, TIME, HAS_TRAILER);
+    fn event_desc_has_names_if_all_events_have_one() {
+        let attr = attr(64, TIME, SAMPLE_ID_ALL);
         let entries = || {
             vec![AttrEntry {
                 attr: &attr,
@@ -613,10 +606,8 @@ mod tests {
         assert!(update.bytes.windows(15).any(|bytes| bytes == b"mono/exception/"));
 
         let one = std::iter::once((&*attr, &[][..], &b"cycles"[..]));
-        recorded.features.push(Feature {
-            id: feature::EVENT_DESC,
-            content: event_desc::content(ORDER, 64, one).into(),
-        });
+        let content = event_desc::content(ORDER, 64, one);
+        recorded.features.push(Feature::new(feature::EVENT_DESC, content));
         let (synthesized, records) = merged(&recorded, &[]);
         assert!(records.is_empty());
         let expected = vec![b"cycles".to_vec(), b"mono/exception/".to_vec()];
@@ -624,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_stream_of_our_own_has_rounds() {
+    fn a_long_synthetic_stream_has_rounds() {
         let mut synthesis = Synthesis::stand_alone(&ORIGIN, &DEFINITIONS, Vec::new());
         for time in 0..40_000 {
             synthesis.sample(&sample(time)).unwrap();
@@ -638,7 +629,7 @@ mod tests {
         let (synthesized, records) = synthesis.finish().unwrap();
         let again = synthesized.profile(&records);
         let rounds = again.records().filter(|it| it.kind == record::FINISHED_ROUND);
-        assert_eq!(rounds.count() as u64, records.len() as u64 / ROUND + 1);
+        assert_eq!(rounds.count() as u64, records.len() as u64 / ROUND_SIZE + 1);
         let ids: Vec<u8> = again.features.iter().map(|feature| feature.id).collect();
         assert_eq!(ids, [feature::NR_CPUS, feature::EVENT_DESC, feature::SAMPLE_TIME]);
     }

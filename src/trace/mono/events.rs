@@ -5,7 +5,7 @@ use std::iter::Peekable;
 
 use crate::diagnostics::Issue;
 use crate::hash::HashMap;
-use crate::perf::synthesis::{Comm, Sample, Task, Thread};
+use crate::perf::synthesis::{Comm, Sample, Thread, ThreadStart};
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{CollectionPhase, Kind, MonitorEvent, TypeReference};
 use crate::runtime::mono::list::Frames;
@@ -335,7 +335,7 @@ impl EventSource for LogEvents<'_, '_> {
                 pid,
                 tid: number.tid(),
             };
-            out.fork(&Task {
+            out.fork(&ThreadStart {
                 thread,
                 parent: first,
                 time: start,
@@ -376,7 +376,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::files::MappedFile;
+    use crate::files::InputFile;
     use crate::trace::mono::logs::{OpenLog, read};
     use crate::trace::mono::prepare::prepare;
 
@@ -388,7 +388,7 @@ mod tests {
         header.resize(32, 0);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), header).unwrap();
-        let file = Arc::new(MappedFile::open(file.path()).unwrap());
+        let file = Arc::new(InputFile::open(file.path()).unwrap());
         let opened = [OpenLog::unpack(file).unwrap()];
         let mut logs = read(&opened, None, Vec::new()).unwrap();
         prepare(None, &[], &mut logs);

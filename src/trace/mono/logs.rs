@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::code::process::Processes;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::search::shown;
-use crate::files::{MappedFile, Spool};
+use crate::files::search::printable_path;
+use crate::files::{InputFile, TempFile};
 use crate::machine::Machine;
 use crate::perf::event::Backing;
 use crate::range_map::RangeMap;
@@ -24,18 +24,18 @@ use crate::units::Pid;
 #[derive(Debug)]
 pub struct OpenLog {
     /// The file, decompressed if it was compressed.
-    pub file: Arc<MappedFile>,
+    pub file: Arc<InputFile>,
     /// Its process.
     pub pid: Pid,
     /// Errors found while decompressing the file.
     faults: Tally<Issue>,
     /// The compressed file, if it was compressed.
-    packed: Option<Arc<MappedFile>>,
+    packed: Option<Arc<InputFile>>,
 }
 
 impl OpenLog {
     /// Decompresses a log if it is compressed. Its process is not known yet.
-    pub fn unpack(file: Arc<MappedFile>) -> io::Result<Self> {
+    pub fn unpack(file: Arc<InputFile>) -> io::Result<Self> {
         let pid = Pid(0);
         if !packed::is_packed(&file) {
             return Ok(Self {
@@ -45,10 +45,10 @@ impl OpenLog {
                 packed: None,
             });
         }
-        let mut spool = Spool::create()?;
-        let unpacked = packed::unpack(&file, packed::largest(file.len() as u64), &mut spool)?;
+        let mut temp_file = TempFile::create()?;
+        let unpacked = packed::unpack(&file, packed::largest(file.len() as u64), &mut temp_file)?;
         Ok(Self {
-            file: Arc::new(spool.map(file.path())?),
+            file: Arc::new(temp_file.map(file.path())?),
             pid,
             faults: unpacked.faults,
             packed: Some(file),
@@ -75,7 +75,7 @@ impl OpenLog {
 #[derive(Debug)]
 pub struct ReadLog<'a> {
     /// The file, decompressed if it was compressed.
-    pub file: &'a Arc<MappedFile>,
+    pub file: &'a Arc<InputFile>,
     /// Its process.
     pub pid: Pid,
     /// Reader of the log's header and events.
@@ -163,7 +163,7 @@ impl<'a> ReadLog<'a> {
 
     /// Returns the log's path for messages.
     pub fn name(&self) -> String {
-        shown(self.file.path())
+        printable_path(self.file.path())
     }
 }
 
@@ -175,14 +175,14 @@ pub struct Logs<'a> {
     /// Core file with their code, if the user gave one.
     pub core: Option<&'a Memory>,
     /// Compressed files that logs were read from.
-    pub packed: Vec<&'a MappedFile>,
+    pub packed: Vec<&'a InputFile>,
     /// What to report of them as a whole.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Logs<'_> {
     /// Returns all input files: the logs, and the compressed files that some of them came from.
-    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
         let logs = self.all.iter().map(|log| &**log.file);
         logs.chain(self.packed.iter().copied())
     }

@@ -27,7 +27,7 @@ impl Memory {
             OpenFile::open(path).map_err(|cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH))?;
         let core = CoreFile::parse(&ReadCache::new(file.file())).map_err(|error| error.in_file(path))?;
         Ok(Self {
-            room: Cell::new(file.len()),
+            room: Cell::new(file.size()),
             core,
             file,
         })
@@ -40,7 +40,7 @@ impl Memory {
 
     /// Returns the bytes at some addresses, if the file has all of them.
     pub fn bytes(&self, range: AddressRange) -> Option<Vec<u8>> {
-        let offset = self.core.offset(range)?;
+        let offset = self.core.file_offset(range)?;
         let room = self.room.get().checked_sub(range.size())?;
         let bytes = self.file.read_part(offset, range.size()).ok()?;
         self.room.set(room);

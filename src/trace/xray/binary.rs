@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::bytes::base_name;
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::elf::segments::Code;
-use crate::files::MappedFile;
+use crate::elf::executable::Executable;
+use crate::files::InputFile;
 use crate::hash::HashMap;
 use crate::perf::event::Mmap;
 use crate::perf::synthesis::Mapping;
@@ -25,11 +25,11 @@ const DEFAULT_BASE_32: u64 = 0x5655_5000;
 #[derive(Debug)]
 pub struct Binary {
     /// The file.
-    pub file: Arc<MappedFile>,
+    pub file: Arc<InputFile>,
     /// Its instrumented functions.
     pub functions: Functions,
     /// Its code segments and function symbols.
-    pub code: Code,
+    pub code: Executable,
     /// Canonical path of the file, for mappings.
     pub path: Vec<u8>,
     /// Start addresses of the instrumented functions, sorted.
@@ -55,15 +55,15 @@ impl Base {
 impl Binary {
     /// Opens a file. Fails if it has no instrumentation map.
     pub fn open(path: &Path) -> Result<Self, Diagnostic> {
-        let file = MappedFile::open(path)
-            .map_err(|cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH))?;
+        let file =
+            InputFile::open(path).map_err(|cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH))?;
         let functions = Functions::read(&file).map_err(|error| error.in_file(path))?;
         let full = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut starts = functions.addresses().to_vec();
         starts.sort_unstable();
         Ok(Self {
             starts,
-            code: Code::read(&file),
+            code: Executable::read(&file),
             functions,
             file: Arc::new(file),
             path: full.into_os_string().into_encoded_bytes(),

@@ -6,7 +6,7 @@ use std::io;
 use crate::bytes::base_name;
 use crate::diagnostics::Issue;
 use crate::hash::{HashMap, HashSet};
-use crate::perf::synthesis::{Comm, Sample, Task, Thread};
+use crate::perf::synthesis::{Comm, Sample, Thread, ThreadStart};
 use crate::runtime::xray::What;
 use crate::trace::call_tree::Stack;
 use crate::trace::calls::{Calls, Step};
@@ -367,7 +367,7 @@ impl EventSource for TraceEvents<'_, '_> {
         for threads_state in self.threads_state.iter().flatten() {
             let parent = Thread::first_of(threads_state.thread.pid);
             if !threads_state.is_known && threads_state.thread != parent {
-                out.fork(&Task {
+                out.fork(&ThreadStart {
                     thread: threads_state.thread,
                     parent,
                     time: start,

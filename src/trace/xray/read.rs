@@ -7,7 +7,7 @@ use crate::code::clock::ProfileClock;
 use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
+use crate::files::InputFile;
 use crate::hash::HashMap;
 use crate::perf::synthesis::Thread;
 use crate::runtime::xray::Trace;
@@ -25,7 +25,7 @@ use crate::units::{Pid, Time};
 pub fn read<'a>(
     options: &TraceOptions,
     clock_offset: Option<i64>,
-    files: &'a [Arc<MappedFile>],
+    files: &'a [Arc<InputFile>],
     binary: Option<&'a Binary>,
     recorded: Option<&IndexedProfile<'_>>,
 ) -> Result<Traces<'a>, Diagnostic> {
@@ -90,7 +90,7 @@ impl<'a> Traces<'a> {
         &mut self,
         options: &TraceOptions,
         clock_offset: Option<i64>,
-        file: &'a Arc<MappedFile>,
+        file: &'a Arc<InputFile>,
         profile_clock: Option<&ProfileClock>,
         known: Option<&ProfileThreads<'_>>,
     ) -> Result<(), Diagnostic> {
@@ -137,7 +137,7 @@ fn base_of(pid: Pid, bases: &HashMap<Pid, Base>, processes: &Processes) -> Optio
 
 impl<'a> TracedProcess<'a> {
     fn new(
-        file: &'a Arc<MappedFile>,
+        file: &'a Arc<InputFile>,
         pid: Pid,
         binary: Option<&'a Binary>,
         base: Option<Base>,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
-use crate::files::search::shown;
+use crate::files::InputFile;
+use crate::files::search::printable_path;
 use crate::machine::Machine;
 use crate::runtime::named_code::{NamedFunction, SymbolOnlyCode};
 use crate::runtime::xray::{Index, Trace};
@@ -23,7 +23,7 @@ use crate::units::{Pid, Time};
 #[derive(Debug)]
 pub struct ReadTrace<'a> {
     /// The file.
-    pub file: &'a MappedFile,
+    pub file: &'a InputFile,
     /// Reader of the trace's header and records.
     pub trace: Trace<'a>,
     /// Threads and buffers of the trace.
@@ -51,7 +51,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct TracedProcess<'a> {
     /// The first trace that names it.
-    pub file: &'a Arc<MappedFile>,
+    pub file: &'a Arc<InputFile>,
     /// Addresses of its functions.
     pub places: FrameAddresses<'a>,
     /// Load bias of the binary in the process; `None` if the process has not mapped it.
@@ -82,7 +82,7 @@ impl Traces<'_> {
     }
 
     /// Returns all input files: the traces and the binary.
-    pub fn files(&self) -> impl Iterator<Item = &MappedFile> {
+    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
         let binary = self.binary.map(|binary| &*binary.file);
         self.all.iter().map(|trace| trace.file).chain(binary)
     }
@@ -91,7 +91,7 @@ impl Traces<'_> {
     pub fn code(
         &self,
         machine: Machine,
-    ) -> impl Iterator<Item = (&Arc<MappedFile>, Pid, SymbolOnlyCode<'static>)> {
+    ) -> impl Iterator<Item = (&Arc<InputFile>, Pid, SymbolOnlyCode<'static>)> {
         self.processes.iter().filter_map(move |(pid, process)| {
             let synthetic_symbols = process.places.synthetic_symbols().all();
             let mut code = SymbolOnlyCode::new(pid.0, machine, FileKind::XrayTrace);
@@ -126,6 +126,6 @@ impl Traces<'_> {
 impl ReadTrace<'_> {
     /// Returns the trace's path for messages.
     pub fn name(&self) -> String {
-        shown(self.file.path())
+        printable_path(self.file.path())
     }
 }

@@ -19,40 +19,40 @@ use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::files::Spool;
+use crate::files::TempFile;
 use crate::threads;
 
 /// Fraction of the memory that file contents may fill: one in this many bytes. Further files are copied to
 /// disk, from where the system can evict them.
-const MEMORY_PART: u64 = 8;
+const MEMORY_FRACTION: u64 = 8;
 
 /// Files of up to this many bytes are always in memory, because a mapping takes more.
-const SMALL: u64 = 1 << 20;
+const MAX_SMALL_FILE: u64 = 1 << 20;
 
 /// Maximum bytes of holes in a file. Files written by programs have none. A hole takes no space on disk, but
 /// time to read.
 const MAX_HOLES: u64 = 1 << 30;
 
 /// Bytes that a thread reads at a time.
-const PIECE: usize = 8 << 20;
+const READ_SIZE: usize = 8 << 20;
 
 /// Bytes at the start of a file that are read to recognize it.
-const START: u64 = 4 << 10;
+const START_SIZE: u64 = 4 << 10;
 
 /// Bytes of file contents in memory.
-static IN_MEMORY: AtomicU64 = AtomicU64::new(0);
+static BYTES_IN_MEMORY: AtomicU64 = AtomicU64::new(0);
 
 /// Number of files in use.
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static LIVE_FILES: AtomicUsize = AtomicUsize::new(0);
 
 /// The contents of a regular file when it was read.
 #[derive(Debug)]
-pub struct MappedFile {
+pub struct InputFile {
     path: PathBuf,
     bytes: Bytes,
-    is_cut: bool,
+    is_truncated: bool,
     /// Device and inode.
-    number: (u64, u64),
+    file_id: (u64, u64),
     owner: u32,
     modified: SystemTime,
 }
@@ -60,7 +60,7 @@ pub struct MappedFile {
 /// A copy of a file's bytes.
 #[derive(Debug)]
 enum Bytes {
-    /// At most [`SMALL`] bytes.
+    /// At most [`MAX_SMALL_FILE`] bytes.
     Small(Vec<u8>),
     /// The first `len` bytes of private memory.
     InMemory { memory: MmapMut, len: usize },
@@ -68,10 +68,10 @@ enum Bytes {
     OnDisk(Mmap),
 }
 
-impl Drop for MappedFile {
+impl Drop for InputFile {
     fn drop(&mut self) {
-        IN_USE.fetch_sub(1, Ordering::Relaxed);
-        IN_MEMORY.fetch_sub(self.bytes.in_memory(), Ordering::Relaxed);
+        LIVE_FILES.fetch_sub(1, Ordering::Relaxed);
+        BYTES_IN_MEMORY.fetch_sub(self.bytes.in_memory(), Ordering::Relaxed);
     }
 }
 
@@ -93,11 +93,11 @@ impl OpenFile {
             .read(true)
             .custom_flags(flags.bits() as i32)
             .open(path)?;
-        Self::of(file, path)
+        Self::from_file(file, path)
     }
 
     /// Wraps an open file. `path` is its name in messages. Rejects anything but regular files.
-    pub fn of(file: File, path: &Path) -> io::Result<Self> {
+    pub fn from_file(file: File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         refuse_irregular(&metadata)?;
         Ok(Self {
@@ -109,8 +109,8 @@ impl OpenFile {
 
     /// Reads the first 4 KiB of the file, or all of it if it is smaller, to decide whether to read it. Later
     /// reads may return other bytes.
-    pub fn start(&self) -> io::Result<Vec<u8>> {
-        self.read_part(0, START)
+    pub fn read_start(&self) -> io::Result<Vec<u8>> {
+        self.read_part(0, START_SIZE)
     }
 
     /// Returns the path of the file.
@@ -119,13 +119,8 @@ impl OpenFile {
     }
 
     /// Returns the size in bytes when the file was opened.
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.metadata.len()
-    }
-
-    /// Whether the file was empty when it was opened.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Returns the file, for callers that read and seek and keep what they have read.
@@ -135,7 +130,7 @@ impl OpenFile {
 
     /// Reads `size` bytes from offset `offset`, or fewer at the end of the file.
     pub fn read_part(&self, offset: u64, size: u64) -> io::Result<Vec<u8>> {
-        let size = size.min(self.len().saturating_sub(offset));
+        let size = size.min(self.size().saturating_sub(offset));
         let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
         let read = read_at(&self.file, &mut bytes, offset)?;
         bytes.truncate(read);
@@ -143,28 +138,29 @@ impl OpenFile {
     }
 
     /// Reads the whole file, up to its size when it was opened.
-    pub fn read(self) -> io::Result<MappedFile> {
+    pub fn read(self) -> io::Result<InputFile> {
         let len = self.metadata.len();
         refuse_sparse(&self.file, &self.metadata)?;
-        if len <= SMALL {
+        if len <= MAX_SMALL_FILE {
             let bytes = Bytes::Small(self.read_part(0, len)?);
-            return MappedFile::new(bytes, self.path, &self.metadata);
+            return InputFile::new(bytes, self.path, &self.metadata);
         }
         let in_memory = || read_to_memory(&self.file, len);
-        let is_small = IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= memory() / MEMORY_PART;
+        let is_small =
+            BYTES_IN_MEMORY.load(Ordering::Relaxed).saturating_add(len) <= memory() / MEMORY_FRACTION;
         let bytes = match is_small {
             true => in_memory().or_else(|_| copy_to_disk(&self.file, len)),
             // The disk may be full.
             false => copy_to_disk(&self.file, len).or_else(|_| in_memory()),
         };
-        MappedFile::new(bytes?, self.path, &self.metadata)
+        InputFile::new(bytes?, self.path, &self.metadata)
     }
 }
 
-impl MappedFile {
+impl InputFile {
     /// Returns the number of files that this process has read and still uses.
-    pub fn in_use() -> usize {
-        IN_USE.load(Ordering::Relaxed)
+    pub fn live_count() -> usize {
+        LIVE_FILES.load(Ordering::Relaxed)
     }
 
     /// Opens and reads a file; see [`OpenFile::open`].
@@ -174,20 +170,24 @@ impl MappedFile {
 
     /// Maps a file that only this process can open and that nothing writes to any more. `path` is its name in
     /// messages.
-    pub(super) fn of_own(file: &File, path: &Path) -> io::Result<Self> {
+    pub(super) fn map_private(file: &File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
-        Self::new(Bytes::of_own(file, metadata.len())?, path.to_owned(), &metadata)
+        Self::new(
+            Bytes::map_private(file, metadata.len())?,
+            path.to_owned(),
+            &metadata,
+        )
     }
 
     fn new(bytes: Bytes, path: PathBuf, metadata: &Metadata) -> io::Result<Self> {
         let modified = metadata.modified()?;
-        IN_USE.fetch_add(1, Ordering::Relaxed);
-        IN_MEMORY.fetch_add(bytes.in_memory(), Ordering::Relaxed);
+        LIVE_FILES.fetch_add(1, Ordering::Relaxed);
+        BYTES_IN_MEMORY.fetch_add(bytes.in_memory(), Ordering::Relaxed);
         Ok(Self {
-            is_cut: (bytes.len() as u64) < metadata.len(),
+            is_truncated: (bytes.len() as u64) < metadata.len(),
             bytes,
             path,
-            number: (metadata.dev(), metadata.ino()),
+            file_id: (metadata.dev(), metadata.ino()),
             owner: metadata.uid(),
             modified,
         })
@@ -199,13 +199,13 @@ impl MappedFile {
     }
 
     /// Returns device and inode, which are equal if two paths lead to the same file.
-    pub fn number(&self) -> (u64, u64) {
-        self.number
+    pub fn file_id(&self) -> (u64, u64) {
+        self.file_id
     }
 
     /// Whether the file became shorter while it was read, so that its end is missing.
     pub fn has_shrunk(&self) -> bool {
-        self.is_cut
+        self.is_truncated
     }
 
     /// Returns the user ID of the owner.
@@ -220,7 +220,7 @@ impl MappedFile {
     }
 
     /// Whether the file belongs to the current user.
-    pub fn is_own(&self) -> bool {
+    pub fn is_owned_by_user(&self) -> bool {
         self.owner == geteuid().as_raw()
     }
 
@@ -230,7 +230,7 @@ impl MappedFile {
     }
 }
 
-impl Deref for MappedFile {
+impl Deref for InputFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -241,7 +241,7 @@ impl Deref for MappedFile {
 impl Bytes {
     /// Maps a private file.
     #[expect(unsafe_code, reason = "maps a file")]
-    fn of_own(file: &File, len: u64) -> io::Result<Self> {
+    fn map_private(file: &File, len: u64) -> io::Result<Self> {
         if len == 0 {
             // An empty file cannot be mapped.
             return Ok(Self::Small(Vec::new()));
@@ -292,16 +292,16 @@ fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
 fn read_to_memory(file: &File, len: u64) -> io::Result<Bytes> {
     let len = usize::try_from(len).map_err(io::Error::other)?;
     let mut memory = MmapMut::map_anon(len)?;
-    let starts: Vec<usize> = (0..len).step_by(PIECE).collect();
+    let starts: Vec<usize> = (0..len).step_by(READ_SIZE).collect();
     // Populating all pages of a piece at once takes half the time of doing so one by one. Huge pages take
     // even less if some are free, but far more if the system must make room for them first.
     threads::map(&starts, |&start| {
-        let size = PIECE.min(len.saturating_sub(start));
+        let size = READ_SIZE.min(len.saturating_sub(start));
         // Linux before 5.14 does not support this, and populates the pages when they are read into.
         let _ = memory.advise_range(Advice::PopulateWrite, start, size);
     });
-    let offsets = (0..).step_by(PIECE);
-    let mut pieces: Vec<(u64, &mut [u8])> = offsets.zip(memory.chunks_mut(PIECE)).collect();
+    let offsets = (0..).step_by(READ_SIZE);
+    let mut pieces: Vec<(u64, &mut [u8])> = offsets.zip(memory.chunks_mut(READ_SIZE)).collect();
     let read = threads::map_mut(&mut pieces, |(offset, piece)| {
         Ok((read_at(file, piece, *offset)?, piece.len()))
     });
@@ -317,11 +317,11 @@ fn read_to_memory(file: &File, len: u64) -> io::Result<Bytes> {
 
 /// Copies the first `len` bytes of a file to a private file. Some file systems share the blocks of both.
 fn copy_to_disk(file: &File, len: u64) -> io::Result<Bytes> {
-    let mut copy = Spool::create()?.into_file()?;
+    let mut copy = TempFile::create()?.into_file()?;
     let mut from = file;
     from.rewind()?;
     let copied = io::copy(&mut from.take(len), &mut copy)?;
-    Bytes::of_own(&copy, copied)
+    Bytes::map_private(&copy, copied)
 }
 
 /// Returns the bytes of memory of the machine, or of this process' control group if that has fewer
@@ -408,9 +408,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_stays_when_the_file_changes() {
+    fn contents_do_not_change_with_the_file() {
         let file = file(&[7; 100_000]);
-        let read = MappedFile::open(file.path()).unwrap();
+        let read = InputFile::open(file.path()).unwrap();
         file.as_file().write_all_at(&[8; 200_000], 0).unwrap();
         assert_eq!(read[..], [7; 100_000]);
         file.as_file().set_len(10).unwrap();
@@ -419,11 +419,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_while_it_is_read_ends_there() {
+    fn a_file_truncated_while_it_is_read_ends_there() {
         for left in [0, 1, 5_000] {
             let file = file(&[7; 100_000]);
             let open = OpenFile::open(file.path()).unwrap();
-            assert_eq!(open.start().unwrap(), [7; START as usize]);
+            assert_eq!(open.read_start().unwrap(), [7; START_SIZE as usize]);
             file.as_file().set_len(left).unwrap();
             let read = open.read().unwrap();
             assert_eq!(read[..], vec![7; left as usize]);
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_copy_on_disk_has_the_same_bytes() {
-        let bytes: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|file_id| (file_id % 251) as u8).collect();
         let file = file(&bytes);
         let copy = |len: usize| copy_to_disk(file.as_file(), len as u64).unwrap();
         assert_eq!(copy(bytes.len())[..], bytes);
@@ -445,15 +445,15 @@ mod tests {
 
     #[test]
     fn several_threads_read_the_same_bytes() {
-        let bytes: Vec<u8> = (0..3 * PIECE as u32 - 5)
-            .map(|number| (number % 251) as u8)
+        let bytes: Vec<u8> = (0..3 * READ_SIZE as u32 - 5)
+            .map(|file_id| (file_id % 251) as u8)
             .collect();
         let file = file(&bytes);
         let read = |len: usize| read_to_memory(file.as_file(), len as u64).unwrap();
         assert!(read(bytes.len())[..] == bytes);
-        assert!(read(2 * PIECE)[..] == bytes[..2 * PIECE]);
+        assert!(read(2 * READ_SIZE)[..] == bytes[..2 * READ_SIZE]);
         // Longer than the file.
-        assert!(read(bytes.len() + 2 * PIECE)[..] == bytes);
+        assert!(read(bytes.len() + 2 * READ_SIZE)[..] == bytes);
     }
 
     #[test]

@@ -5,20 +5,20 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::MappedFile;
+use crate::files::InputFile;
 
 /// Bytes at the start of a stream that are read to recognize it: far more than any format needs.
-const START: u64 = 64 << 10;
+const START_SIZE: u64 = 64 << 10;
 
 /// Bytes that are copied at a time.
-const PIECE: u64 = 1 << 20;
+const COPY_SIZE: u64 = 1 << 20;
 
 /// Which side of a copy failed.
 #[derive(Debug)]
 pub enum CopyError {
-    /// What is read.
+    /// Reading failed.
     Read(io::Error),
-    /// What is written.
+    /// Writing failed.
     Write(io::Error),
 }
 
@@ -30,47 +30,47 @@ impl From<CopyError> for io::Error {
     }
 }
 
-/// Copies a whole stream if `wanted` accepts its first bytes, otherwise only these: the stream may be
+/// Copies a whole stream if `accepts` returns true for its first bytes, otherwise only these: the stream may be
 /// endless.
 pub fn copy_if(
     mut from: impl Read,
     to: &mut impl Write,
-    wanted: impl FnOnce(&[u8]) -> bool,
+    accepts: impl FnOnce(&[u8]) -> bool,
 ) -> Result<(), CopyError> {
-    let mut piece = Vec::new();
-    let mut read = |piece: &mut Vec<u8>, size| {
-        piece.clear();
+    let mut buffer = Vec::new();
+    let mut read = |buffer: &mut Vec<u8>, size| {
+        buffer.clear();
         from.by_ref()
             .take(size)
-            .read_to_end(piece)
+            .read_to_end(buffer)
             .map_err(CopyError::Read)
     };
-    read(&mut piece, START)?;
-    to.write_all(&piece).map_err(CopyError::Write)?;
-    if !wanted(&piece) {
+    read(&mut buffer, START_SIZE)?;
+    to.write_all(&buffer).map_err(CopyError::Write)?;
+    if !accepts(&buffer) {
         return Ok(());
     }
-    while read(&mut piece, PIECE)? > 0 {
-        to.write_all(&piece).map_err(CopyError::Write)?;
+    while read(&mut buffer, COPY_SIZE)? > 0 {
+        to.write_all(&buffer).map_err(CopyError::Write)?;
     }
     Ok(())
 }
 
 /// A temporary file. It is gone when the program ends, however that happens.
 #[derive(Debug)]
-pub struct Spool {
+pub struct TempFile {
     file: BufWriter<File>,
 }
 
-/// The error of temporary files.
-pub fn spool_error(cause: io::Error) -> Diagnostic {
-    let folder = Spool::folder();
+/// Returns the diagnostic for a failed temporary file.
+pub fn temp_file_error(cause: io::Error) -> Diagnostic {
+    let folder = TempFile::folder();
     Diagnostic::new(Issue::TemporaryFiles)
         .in_file(&folder)
         .with("cause", cause)
 }
 
-impl Spool {
+impl TempFile {
     /// Returns the directory for temporary files: `TMPDIR`, else `/var/tmp`, which unlike `/tmp` is not in
     /// memory.
     pub fn folder() -> PathBuf {
@@ -89,8 +89,8 @@ impl Spool {
     }
 
     /// Maps the bytes written. `path` is the name of the result in messages.
-    pub fn map(self, path: &Path) -> io::Result<MappedFile> {
-        MappedFile::of_own(&self.into_file()?, path)
+    pub fn map(self, path: &Path) -> io::Result<InputFile> {
+        InputFile::map_private(&self.into_file()?, path)
     }
 
     /// Returns the file after writing buffered bytes.
@@ -99,7 +99,7 @@ impl Spool {
     }
 }
 
-impl Write for Spool {
+impl Write for TempFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -114,11 +114,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_wanted_is_not_read_to_its_end() {
+    fn unaccepted_streams_are_not_read_to_their_end() {
         let mut copied = Vec::new();
         copy_if(io::repeat(0), &mut copied, |start| start.contains(&1)).unwrap();
-        assert_eq!(copied.len() as u64, START);
-        for size in [0, 1, START, START + 1, 3 * START] {
+        assert_eq!(copied.len() as u64, START_SIZE);
+        for size in [0, 1, START_SIZE, START_SIZE + 1, 3 * START_SIZE] {
             let mut copied = Vec::new();
             let stream = io::repeat(1).take(size);
             copy_if(stream, &mut copied, |start| start.iter().all(|&byte| byte == 1)).unwrap();

@@ -21,7 +21,7 @@ const MAX_SEGMENTS: usize = 64;
 
 /// Code segments and functions of an ELF file. Parts that cannot be parsed are left out.
 #[derive(Clone, Debug, Default)]
-pub struct Code {
+pub struct Executable {
     /// Architecture as printed by `uname -m`; empty for those that XRay does not support.
     pub architecture: &'static [u8],
     /// Executable segments.
@@ -30,7 +30,7 @@ pub struct Code {
     pub functions: RangeMap<Address>,
 }
 
-impl Code {
+impl Executable {
     /// Reads an ELF file, 32-bit or 64-bit, of either endianness.
     pub fn read(file: &[u8]) -> Self {
         /// Offset of the byte with the ELF class (`EI_CLASS`).

@@ -2,7 +2,7 @@
 
 /// Compression format of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Packing {
+pub enum CompressionFormat {
     /// gzip.
     Gzip,
     /// Zstandard.
@@ -15,14 +15,14 @@ pub enum Packing {
     Lz4,
 }
 
-impl Packing {
+impl CompressionFormat {
     const ALL: [Self; 5] = [Self::Gzip, Self::Zstd, Self::Xz, Self::Bzip2, Self::Lz4];
 
     /// Detects the format by the first bytes of a file.
-    pub fn of(file: &[u8]) -> Option<Self> {
+    pub fn detect(file: &[u8]) -> Option<Self> {
         Self::ALL
             .into_iter()
-            .find(|packing| file.starts_with(packing.magic()))
+            .find(|format| file.starts_with(format.magic()))
     }
 
     fn magic(self) -> &'static [u8] {

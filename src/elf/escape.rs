@@ -2,22 +2,22 @@
 
 use std::io::Write;
 
-use crate::bytes::steers_terminal;
+use crate::bytes::is_terminal_control;
 
 /// Appends text that is safe to print: control characters for terminals and invalid UTF-8 are escaped, because
 /// readers print symbols and paths as they are. The result contains no NUL.
 pub fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
-    put(out, text, |_| false);
+    write_with(out, text, |_| false);
 }
 
 /// Appends a path in the same way, but keeps invalid UTF-8 that is harmless to terminals: readers open the file
 /// under exactly that name.
 pub fn write_path(out: &mut Vec<u8>, path: &[u8]) {
     // Lower bytes are control characters of 8-bit terminals.
-    put(out, path, |byte| byte >= 0xa0);
+    write_with(out, path, |byte| byte >= 0xa0);
 }
 
-fn put(out: &mut Vec<u8>, text: &[u8], is_kept: impl Fn(u8) -> bool) {
+fn write_with(out: &mut Vec<u8>, text: &[u8], is_kept: impl Fn(u8) -> bool) {
     // Fast path for nearly all names and paths.
     if text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         out.extend_from_slice(text);
@@ -25,7 +25,7 @@ fn put(out: &mut Vec<u8>, text: &[u8], is_kept: impl Fn(u8) -> bool) {
     }
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid();
-        if valid.contains(steers_terminal) {
+        if valid.contains(is_terminal_control) {
             for character in valid.chars() {
                 write_character(out, character);
             }
@@ -43,7 +43,7 @@ fn put(out: &mut Vec<u8>, text: &[u8], is_kept: impl Fn(u8) -> bool) {
 }
 
 fn write_character(out: &mut Vec<u8>, character: char) {
-    if !steers_terminal(character) {
+    if !is_terminal_control(character) {
         out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
     } else if character.is_ascii() {
         write_byte(out, character as u8);

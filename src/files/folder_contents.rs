@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// Paths of the files and subdirectories of a directory, relative to it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Contents {
+pub struct FolderContents {
     files: Vec<PathBuf>,
     /// Subdirectories, each before those inside it.
     folders: Vec<PathBuf>,
 }
 
-impl Contents {
+impl FolderContents {
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.folders.is_empty()
@@ -58,11 +58,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_listed_stays() {
+    fn unlisted_files_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         fs::create_dir_all(root.join("a/b")).unwrap();
-        let mut contents = Contents::default();
+        let mut contents = FolderContents::default();
         contents.add_folder("a".into());
         contents.add_folder("a/b".into());
         for name in ["one", "a/two", "a/b/three", "a/b/other"] {

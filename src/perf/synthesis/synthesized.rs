@@ -1,7 +1,5 @@
 //! The parts of a profile other than its records: attributes, IDs and features.
 
-use std::borrow::Cow;
-
 use crate::bytes::ByteOrder;
 use crate::diagnostics::Issue;
 use crate::perf::attr::{self, Attrs};
@@ -11,12 +9,12 @@ use crate::tally::Tally;
 
 /// An attribute and its IDs.
 #[derive(Clone, Debug)]
-pub(super) struct OwnedEntry {
+pub(super) struct OwnedAttrEntry {
     pub attr: Vec<u8>,
     pub ids: Vec<u8>,
 }
 
-impl OwnedEntry {
+impl OwnedAttrEntry {
     pub fn borrow(&self) -> AttrEntry<'_> {
         AttrEntry {
             attr: &self.attr,
@@ -29,7 +27,7 @@ impl OwnedEntry {
 #[derive(Clone, Debug)]
 pub struct Synthesized {
     pub(super) endian: ByteOrder,
-    pub(super) attr_entries: Vec<OwnedEntry>,
+    pub(super) attr_entries: Vec<OwnedAttrEntry>,
     pub(super) features: Vec<Feature<'static>>,
     /// Problems found while reading the recording.
     pub(super) faults: Tally<Issue>,
@@ -40,8 +38,9 @@ pub struct Synthesized {
 impl Synthesized {
     /// Returns the profile as if it had been recorded. `records` are the records that were written.
     pub fn profile<'a>(&'a self, records: &'a [u8]) -> Profile<'a> {
-        let attr_entries: Vec<_> = self.attr_entries.iter().map(OwnedEntry::borrow).collect();
-        let features = self.features.iter().map(borrow_feature);
+        let attr_entries: Vec<_> = self.attr_entries.iter().map(OwnedAttrEntry::borrow).collect();
+        let features = self.features.iter();
+        let features = features.map(|feature| Feature::new(feature.id, &*feature.content));
         Profile {
             container: Container::File,
             endian: self.endian,
@@ -50,47 +49,40 @@ impl Synthesized {
             data: records,
             data_offset: 0,
             features: features.collect(),
-            head_records: Vec::new(),
+            header_records: Vec::new(),
             faults: self.faults.clone(),
         }
     }
 }
 
-/// Borrows a feature without copying its content.
-fn borrow_feature<'a>(feature: &'a Feature<'_>) -> Feature<'a> {
-    Feature {
-        id: feature.id,
-        content: Cow::Borrowed(&*feature.content),
-    }
-}
-
 /// Copies a feature.
 pub(super) fn copy_feature(feature: &Feature<'_>) -> Feature<'static> {
-    Feature {
-        id: feature.id,
-        content: Cow::Owned(feature.content.to_vec()),
-    }
+    Feature::new(feature.id, feature.content.to_vec())
 }
 
 /// Returns the attributes of a recording with `PERF_SAMPLE_IDENTIFIER`, all of the same size, and that size
 /// in bytes.
-pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<OwnedEntry>, usize) {
+pub(super) fn with_identifiers(recorded: &Profile<'_>) -> (Vec<OwnedAttrEntry>, usize) {
     /// The kernel accepts attributes of at most a page. One large attribute must not enlarge all others.
-    const LARGEST: usize = 4096;
+    const MAX_SIZE: usize = 4096;
     let endian = recorded.endian;
-    let said = |entry: &AttrEntry<'_>| {
+    let declared_size = |entry: &AttrEntry<'_>| {
         let size = attr::size(entry.attr, endian).unwrap_or(attr::SIZE_VERSION_0);
-        let size = size.min(LARGEST);
+        let size = size.min(MAX_SIZE);
         entry.attr.get(..size).unwrap_or(entry.attr).len()
     };
-    let size = recorded.attr_entries.iter().map(said).max();
+    let size = recorded.attr_entries.iter().map(declared_size).max();
     let size = size.unwrap_or_default().max(attr::SIZE_VERSION_0);
     let entries = recorded.attr_entries.iter().map(|entry| {
-        let mut attr = entry.attr.get(..said(entry)).unwrap_or_default().to_vec();
+        let mut attr = entry
+            .attr
+            .get(..declared_size(entry))
+            .unwrap_or_default()
+            .to_vec();
         attr.resize(size, 0);
         attr::set_size(&mut attr, endian);
         attr::add_identifier(&mut attr, endian);
-        OwnedEntry {
+        OwnedAttrEntry {
             attr,
             ids: entry.ids.to_vec(),
         }
