@@ -10,7 +10,7 @@ use jitinject::perf::Profile;
 use jitinject::perf::compression::Compressor;
 use jitinject::runtime::jitdump::Dump;
 use jitinject::runtime::mono::{Log, packed};
-use jitinject::runtime::xray::{Mode, Trace, What};
+use jitinject::runtime::xray::{Mode, Trace, RecordKind};
 use jitinject_fuzz::damage::damage;
 use jitinject_fuzz::generator::{self, Lines, Plan, Random, Runtimes, Stacks};
 use jitinject_fuzz::lines::LAYOUTS;
@@ -195,10 +195,10 @@ impl Seeds {
                     let all = trace.records(buffer).map(|it| xray_trace::Record {
                         tick: it.tick,
                         cpu: it.cpu,
-                        what: it.what,
+                        kind: it.kind,
                     });
-                    let is_event = |what| matches!(what, What::Custom { .. } | What::Typed { .. });
-                    let records = all.filter(|it| mode == Mode::Fdr || !is_event(it.what));
+                    let is_event = |kind| matches!(kind, RecordKind::Custom { .. } | RecordKind::Typed { .. });
+                    let records = all.filter(|it| mode == Mode::Fdr || !is_event(it.kind));
                     let wall = buffer.wall.map_or(0, |wall| wall.0 / 1_000);
                     writer.buffer(&xray_trace::Buffer {
                         process: buffer.process.unwrap_or(1),

@@ -22,7 +22,7 @@ use crate::runtime::FileKind;
 use crate::tally::Tally;
 
 pub use crate::diagnostics::rules;
-pub use crate::diagnostics::{Entry as Rule, Severity};
+pub use crate::diagnostics::{CatalogueEntry as Rule, Severity};
 pub use findings::{Finding, MAX_SHOWN_NAME, Place};
 
 /// Result of checking a file.

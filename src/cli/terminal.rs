@@ -45,7 +45,7 @@ pub fn style(severity: Severity) -> Style {
 }
 
 /// Prints lines under the program's name on standard error, without control characters.
-pub fn say(text: &str) {
+pub fn print_message(text: &str) {
     let mut stderr = anstream::stderr().lock();
     for line in text.lines() {
         // There is nowhere to report a closed standard error.
@@ -81,7 +81,7 @@ fn report_help(diagnostic: &Diagnostic) {
 }
 
 /// How many diagnostics of one code are printed, and how many in all: each of thousands of files may have its own.
-const MAX_OF_AN_ISSUE: usize = 10;
+const MAX_REPORTED_PER_CODE: usize = 10;
 const MAX_REPORTED: usize = 100;
 
 /// Prints warnings and, if `is_verbose`, notes: not too many of one code, and what to do once for each code.
@@ -95,7 +95,7 @@ pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
         }
     }
     if hidden > 0 {
-        say(&format!(
+        print_message(&format!(
             "{} not shown; --summary FILE lists all",
             count(hidden, "more diagnostic")
         ));
@@ -116,7 +116,7 @@ fn selected(diagnostics: &[Diagnostic], is_verbose: bool) -> (Vec<&Diagnostic>, 
     selected.retain(|diagnostic| {
         let count = counts.entry(diagnostic.issue).or_default();
         *count += 1;
-        *count <= MAX_OF_AN_ISSUE
+        *count <= MAX_REPORTED_PER_CODE
     });
     selected.truncate(MAX_REPORTED);
     let hidden = all - selected.len();
@@ -129,7 +129,7 @@ pub fn emphasis(color: AnsiColor) -> Style {
 }
 
 /// Prints a usage error, or the requested help.
-pub fn say_usage(error: &mut clap::Error) {
+pub fn print_usage_error(error: &mut clap::Error) {
     // Arguments may be file names chosen by others, from a pattern of the shell.
     let typed = error.context().filter_map(|(kind, value)| {
         let value = match value {
@@ -193,6 +193,15 @@ fn print_to<W: Write>(
     }
 }
 
+/// Defines methods of a [`Formatter`] that call those of the formatter in `self.0`.
+macro_rules! forward {
+    ($($method:ident($($argument:ident: $type:ty)?);)+) => {$(
+        fn $method<W: ?Sized + Write>(&mut self, writer: &mut W $(, $argument: $type)?) -> io::Result<()> {
+            self.0.$method(writer $(, $argument)?)
+        }
+    )+};
+}
+
 /// Writes JSON with all control and invisible characters escaped.
 struct PrintableJson<F>(F);
 
@@ -215,44 +224,17 @@ impl<F: Formatter> Formatter for PrintableJson<F> {
         self.0.write_string_fragment(writer, rest)
     }
 
-    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_array(writer)
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array(writer)
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object(writer)
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object(writer)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(writer)
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_value(writer)
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array_value(writer)
-    }
-
-    fn end_object_key<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_key(writer)
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(writer, first)
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(writer, first)
+    forward! {
+        begin_array();
+        begin_array_value(is_first: bool);
+        end_array_value();
+        end_array();
+        begin_object();
+        begin_object_key(is_first: bool);
+        end_object_key();
+        begin_object_value();
+        end_object_value();
+        end_object();
     }
 }
 

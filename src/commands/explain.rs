@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use jitinject::diagnostics::{self, Diagnostic, Entry, Issue};
+use jitinject::diagnostics::{self, CatalogueEntry, Diagnostic, Issue};
 
 use crate::cli::terminal::{self, style};
 
@@ -34,7 +34,7 @@ pub fn explain(code: Option<&str>) -> Result<ExitCode, Diagnostic> {
 }
 
 /// Prints entries, one a line.
-pub fn list(mut entries: impl Iterator<Item = &'static Entry>) -> Result<ExitCode, Diagnostic> {
+pub fn list(mut entries: impl Iterator<Item = &'static CatalogueEntry>) -> Result<ExitCode, Diagnostic> {
     terminal::print(|output| {
         entries.try_for_each(|entry| {
             let style = style(entry.severity);

@@ -13,23 +13,23 @@ use jitinject::runtime::FileKind;
 use jitinject::runtime::mono::packed;
 use jitinject::tally::Tally;
 
-/// An open file.
-pub struct Opened {
+/// An open runtime file.
+pub struct InputFile {
     /// Content, decompressed if necessary.
     pub file: MappedFile,
-    /// Compression, if there is any.
-    pub packed: Option<Packed>,
+    /// The file before decompression, if it was compressed.
+    pub compressed: Option<Compressed>,
 }
 
 /// A compressed file.
-pub struct Packed {
-    /// Its size in bytes.
+pub struct Compressed {
+    /// Compressed size, in bytes.
     pub size: u64,
     /// Faults of decompression.
     pub faults: Tally<Issue>,
 }
 
-impl Opened {
+impl InputFile {
     /// Opens a file; `-` is standard input.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = match is_standard(path) {
@@ -47,24 +47,24 @@ impl Opened {
     /// Decompresses an open file.
     pub fn of(file: MappedFile) -> io::Result<Self> {
         if !packed::is_packed(&file) {
-            return Ok(Self { file, packed: None });
+            return Ok(Self {
+                file,
+                compressed: None,
+            });
         }
         let size = file.len() as u64;
         let mut spool = Spool::create()?;
-        let unpacked = packed::unpack(&file, packed::largest(size), &mut spool)?;
-        let has_shrunk = file.has_shrunk();
-        let packed = Packed {
-            size,
-            faults: unpacked.faults,
-        };
-        let file = spool.map(file.path())?;
-        match has_shrunk {
-            true => Err(io::Error::other("it became shorter while it was read")),
-            false => Ok(Self {
-                file,
-                packed: Some(packed),
-            }),
+        let unpacked = packed::unpack(&file, packed::max_unpacked_size(size), &mut spool)?;
+        if file.has_shrunk() {
+            return Err(io::Error::other("it became shorter while it was read"));
         }
+        Ok(Self {
+            file: spool.map(file.path())?,
+            compressed: Some(Compressed {
+                size,
+                faults: unpacked.faults,
+            }),
+        })
     }
 
     /// Returns the file type by content, or by name if the content is damaged.
@@ -74,7 +74,10 @@ impl Opened {
 
     /// Returns the faults of decompression.
     pub fn packing_faults(&self) -> Tally<Issue> {
-        let faults = self.packed.as_ref().map(|packed| packed.faults.clone());
+        let faults = self
+            .compressed
+            .as_ref()
+            .map(|compressed| compressed.faults.clone());
         faults.unwrap_or_default()
     }
 }

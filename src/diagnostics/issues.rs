@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::{Entry, Severity, render};
+use super::{CatalogueEntry, Severity, render};
 
 /// Defines [`Issue`] and the catalogue.
 macro_rules! issues {
@@ -20,9 +20,9 @@ macro_rules! issues {
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
             /// Returns the catalogue's entry.
-            pub fn entry(self) -> &'static Entry {
+            pub fn entry(self) -> &'static CatalogueEntry {
                 match self {
-                    $( Self::$name => &Entry {
+                    $( Self::$name => &CatalogueEntry {
                         id: $id,
                         severity: Severity::$severity,
                         title: $title,

@@ -44,7 +44,7 @@ impl fmt::Display for Severity {
 
 /// What the catalogue has about one code.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The code: two letters and three digits. `JI` is for runs of jitinject, `JD`, `ML` and `XR` for `check`.
     pub id: &'static str,
     /// How severe it is, unless the program cannot go on.
@@ -64,7 +64,7 @@ pub struct Entry {
     pub seen: &'static str,
 }
 
-impl Entry {
+impl CatalogueEntry {
     /// The message without values: names of fields are in capitals.
     pub fn headline(&self) -> String {
         render(self.title, 2, |name| match name {
@@ -74,7 +74,7 @@ impl Entry {
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for CatalogueEntry {
     /// The text of `jitinject explain`, in paragraphs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({}): {}", self.id, self.severity, self.headline())?;
@@ -93,13 +93,13 @@ impl fmt::Display for Entry {
 }
 
 /// The whole catalogue, in the order of the codes of each kind.
-pub fn catalogue() -> impl Iterator<Item = &'static Entry> {
+pub fn catalogue() -> impl Iterator<Item = &'static CatalogueEntry> {
     let own = Issue::ALL.iter().map(|issue| issue.entry());
     own.chain(rules::all())
 }
 
 /// The entry of a code, in upper or lower case.
-pub fn find(id: &str) -> Option<&'static Entry> {
+pub fn find(id: &str) -> Option<&'static CatalogueEntry> {
     catalogue().find(|entry| entry.id.eq_ignore_ascii_case(id))
 }
 

@@ -28,29 +28,29 @@ pub struct Times {
 impl Filter {
     /// Returns whether the filter selects all entries.
     pub fn is_empty(&self) -> bool {
-        !self.is_about_functions() && self.times.is_none()
+        !self.selects_functions() && self.times.is_none()
     }
 
     /// Returns whether the filter selects functions by name or address.
-    pub fn is_about_functions(&self) -> bool {
+    pub fn selects_functions(&self) -> bool {
         self.name.is_some() || self.address.is_some()
     }
 
     /// Returns whether an entry with this time meets the condition on times. An entry without a time does
     /// not.
-    pub fn allows_time(&self, time: Option<u64>) -> bool {
+    pub fn matches_time(&self, time: Option<u64>) -> bool {
         self.times
             .is_none_or(|times| time.is_some_and(|time| times.contains(time)))
     }
 
     /// Returns whether a function with this name meets the condition on names.
-    pub fn allows_name(&self, name: &[u8]) -> bool {
+    pub fn matches_name(&self, name: &[u8]) -> bool {
         let part = self.name.as_deref();
         part.is_none_or(|part| memmem::find(name, part).is_some())
     }
 
     /// Returns whether code at any of these ranges meets the condition on addresses.
-    pub fn allows_code(&self, places: impl IntoIterator<Item = AddressRange>) -> bool {
+    pub fn matches_code(&self, places: impl IntoIterator<Item = AddressRange>) -> bool {
         self.address
             .is_none_or(|address| places.into_iter().any(|place| place.contains(address)))
     }

@@ -61,13 +61,13 @@ pub struct Options {
 }
 
 /// Callback that receives the entries of a file.
-pub type Put<'p, E> = dyn FnMut(&Entry<'_>) -> Result<(), E> + 'p;
+pub type EntrySink<'p, E> = dyn FnMut(&Entry<'_>) -> Result<(), E> + 'p;
 
-/// Passes the selected entries of a file to `put`, in file order. Returns the first error of `put`.
-pub fn dump<E>(file: &[u8], kind: FileKind, options: &Options, put: &mut Put<'_, E>) -> Result<(), E> {
+/// Passes the selected entries of a file to `sink`, in file order. Returns the first error of `sink`.
+pub fn dump<E>(file: &[u8], kind: FileKind, options: &Options, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
     match kind {
-        FileKind::Jitdump => jitdump::dump(file, options, put),
-        FileKind::MonoLog => mono::dump(file, &options.filter, put),
-        FileKind::XrayTrace => xray::dump(file, &options.filter, put),
+        FileKind::Jitdump => jitdump::dump(file, options, sink),
+        FileKind::MonoLog => mono::dump(file, &options.filter, sink),
+        FileKind::XrayTrace => xray::dump(file, &options.filter, sink),
     }
 }

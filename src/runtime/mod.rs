@@ -10,9 +10,9 @@ mod code_file;
 mod file_kind;
 pub mod jitdump;
 pub mod mono;
-pub mod named_code;
 pub mod names;
 pub mod perf_map;
+pub mod symbol_only_code;
 pub mod xray;
 
 pub use code_file::{CodeFile, FunctionView};

@@ -13,7 +13,7 @@ const MAX_PATHS: usize = 16;
 
 /// Location of a function in its source file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place<'a> {
+pub struct SourceLocation<'a> {
     /// Path of the file.
     pub path: &'a [u8],
     /// Line, from 1; 0 if the name has none.
@@ -40,9 +40,9 @@ fn v8_rest(name: &[u8]) -> Option<&[u8]> {
 /// contain spaces.
 ///
 /// Quirk: V8 10 omits the column (capture node18-i386).
-pub fn places(name: &[u8]) -> Vec<Place<'_>> {
+pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
     if let Some(rest) = name.strip_prefix(CPYTHON) {
-        return python_place(rest).into_iter().collect();
+        return python_location(rest).into_iter().collect();
     }
     if let Some(inside) = name.strip_suffix(b")") {
         let Some((head, line, column)) = split_position(inside) else {
@@ -72,28 +72,33 @@ pub fn places(name: &[u8]) -> Vec<Place<'_>> {
 
 /// Returns debug information with only the function's declaration, for functions that have no line table.
 pub fn declaration(name: &[u8]) -> Option<DebugInfo<'_>> {
-    let place = *places(name).first()?;
+    let location = *source_locations(name).first()?;
     Some(DebugInfo {
-        files: vec![place.path.into()],
+        files: vec![location.path.into()],
         functions: vec![SourceFunction {
             name: b"",
             file: Some(0),
-            line: place.line,
-            column: place.column,
+            line: location.line,
+            column: location.column,
         }],
         ..DebugInfo::default()
     })
 }
 
 /// Turns `paths`, which are sorted from longest to shortest, into locations with the most likely one first.
-fn likeliest_first<'a>(paths: impl Iterator<Item = &'a [u8]>, line: u32, column: u32) -> Vec<Place<'a>> {
+fn likeliest_first<'a>(
+    paths: impl Iterator<Item = &'a [u8]>,
+    line: u32,
+    column: u32,
+) -> Vec<SourceLocation<'a>> {
     let paths = paths.filter(|path| !path.is_empty());
-    let mut places: Vec<Place<'_>> = paths.map(|path| Place { path, line, column }).collect();
-    match places.iter().position(|place| is_whole(place.path)) {
-        Some(likeliest) => places.swap(0, likeliest),
-        None => places.reverse(),
+    let mut locations: Vec<SourceLocation<'_>> =
+        paths.map(|path| SourceLocation { path, line, column }).collect();
+    match locations.iter().position(|location| is_whole(location.path)) {
+        Some(likeliest) => locations.swap(0, likeliest),
+        None => locations.reverse(),
     }
-    places
+    locations
 }
 
 /// Whether a path is absolute or starts with a scheme. A relative path hardly ever contains such a part.
@@ -103,10 +108,10 @@ fn is_whole(path: &[u8]) -> bool {
 }
 
 /// Parses `FUNCTION:FILE`.
-fn python_place(rest: &[u8]) -> Option<Place<'_>> {
+fn python_location(rest: &[u8]) -> Option<SourceLocation<'_>> {
     let (_, path) = split_once(rest, b':')?;
     // `<frozen importlib>` and the like are not files.
-    (!path.is_empty() && !path.starts_with(b"<")).then_some(Place {
+    (!path.is_empty() && !path.starts_with(b"<")).then_some(SourceLocation {
         path,
         line: 0,
         column: 0,
@@ -192,9 +197,9 @@ mod tests {
     use super::*;
 
     fn likeliest(name: &str) -> Option<(String, u32, u32)> {
-        let place = *places(name.as_bytes()).first()?;
-        let path = String::from_utf8(place.path.to_vec()).unwrap();
-        Some((path, place.line, place.column))
+        let location = *source_locations(name.as_bytes()).first()?;
+        let path = String::from_utf8(location.path.to_vec()).unwrap();
+        Some((path, location.line, location.column))
     }
 
     #[test]
@@ -230,7 +235,7 @@ mod tests {
             let expected = expected.map(|(path, line, column)| (path.to_owned(), line, column));
             assert_eq!(likeliest(name), expected, "{name}");
         }
-        assert_eq!(places(b"JS:^with space work.js:1:2").len(), 2);
+        assert_eq!(source_locations(b"JS:^with space work.js:1:2").len(), 2);
     }
 
     #[test]

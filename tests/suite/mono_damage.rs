@@ -108,7 +108,7 @@ fn a_log_that_is_cut_anywhere_keeps_all_whole_events() {
 /// Unpacks a compressed log; returns it with its size and the faults of the compressed data.
 fn unpacked(file: &[u8]) -> (Vec<u8>, packed::Unpacked) {
     let mut out = Vec::new();
-    let unpacked = packed::unpack(file, packed::largest(file.len() as u64), &mut out).unwrap();
+    let unpacked = packed::unpack(file, packed::max_unpacked_size(file.len() as u64), &mut out).unwrap();
     assert_eq!(unpacked.size, out.len() as u64);
     (out, unpacked)
 }
@@ -177,7 +177,7 @@ fn unpacking_stops_at_what_no_log_has() {
         ),
     ] {
         let (out, unpacked_bomb) = unpacked(&bomb);
-        let largest = packed::largest(bomb.len() as u64).min(largest);
+        let largest = packed::max_unpacked_size(bomb.len() as u64).min(largest);
         assert!(out.len() as u64 <= largest, "{name}: {}", out.len());
         let faults = unpacked_bomb.faults;
         let stopped = faults.count(Issue::MonoUnpackedJunk) + faults.count(Issue::MonoTooMuch);

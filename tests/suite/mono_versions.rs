@@ -2,7 +2,7 @@
 
 use jitinject::diagnostics::Issue;
 use jitinject::runtime::mono::event::{
-    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Covered, Metadata,
+    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Metadata,
     MonitorEvent, Move, Reference, Root, RootOrigin, Stage, TypeReference,
 };
 use jitinject::runtime::mono::list::Frames;
@@ -230,7 +230,7 @@ fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
         ];
         kinds.extend(subjects.map(|subject| Kind::Metadata { stage, subject }));
     }
-    let methods = Covered {
+    let methods = Coverage {
         methods: 300,
         fully: 20,
         partially: 1,

@@ -2,7 +2,7 @@
 
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::functions::Functions;
+use jitinject::runtime::xray::instrumentation_map::InstrumentationMap;
 use jitinject::units::Address;
 
 use crate::support::xray_functions::{binary, extracted, map, ours};
@@ -12,7 +12,7 @@ use crate::support::{capture, effort};
 #[test]
 fn numbers_mean_what_llvm_xray_says() {
     for name in ["xray-fdr-pie14", "xray-basic19"] {
-        let functions = Functions::read(&binary(name)).unwrap();
+        let functions = InstrumentationMap::read(&binary(name)).unwrap();
         let folder = capture::folder(name);
         let stored = std::fs::read_to_string(folder.join("extract.yaml")).unwrap();
         assert_eq!(ours(&functions), extracted(&stored), "{name}");
@@ -53,7 +53,7 @@ fn maps_of_all_versions_classes_and_byte_orders_mean_the_same() {
                         index,
                         ..map()
                     };
-                    let functions = Functions::read(&made.write()).unwrap();
+                    let functions = InstrumentationMap::read(&made.write()).unwrap();
                     assert_eq!(functions.addresses(), addresses, "{made:?}");
                     assert_eq!(functions.agrees_with_index, index.map(|_| true), "{made:?}");
                     assert_eq!(functions.build_id, made.build_id);
@@ -79,14 +79,14 @@ fn an_index_of_something_else_is_detected() {
     let mut other = made.clone();
     // Functions at the same address are one entry of the map.
     other.functions[1].0 = 0x1000;
-    let functions = Functions::read(&other.write()).unwrap();
+    let functions = InstrumentationMap::read(&other.write()).unwrap();
     assert_eq!(functions.addresses(), [0x1000, 0x800, 0x7000_0000].map(Address));
     assert_eq!(functions.agrees_with_index, Some(false));
 }
 
 #[test]
 fn files_without_a_map_say_why() {
-    let error = |file: &[u8]| Functions::read(file).unwrap_err().issue;
+    let error = |file: &[u8]| InstrumentationMap::read(file).unwrap_err().issue;
     assert_eq!(error(b""), Issue::XrayNotElf);
     assert_eq!(error(b"\x7fELF\x02\x01\x01"), Issue::XrayNotElf);
     let file = map().write();
@@ -126,7 +126,7 @@ fn a_file_of_sections_over_each_other_is_read_in_no_time() {
     let count = (headers.len() + 60_000) as u16;
     file[60..62].copy_from_slice(&count.to_le_bytes());
     let time = effort::of(|| {
-        assert_eq!(Functions::read(&file).unwrap().addresses().len(), 20_000);
+        assert_eq!(InstrumentationMap::read(&file).unwrap().addresses().len(), 20_000);
     });
     assert!(time.as_secs() < 5, "{time:?}");
 }

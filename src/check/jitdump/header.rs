@@ -25,7 +25,7 @@ const FLAGS: u64 = 32;
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Findings) {
     let header = *dump.header();
     let mut add = |rule, offset, message: String| {
-        findings.add(rule, offset, || Place::at(HEADER).saying(message));
+        findings.add(rule, offset, || Place::in_record(HEADER).with_message(message));
     };
     match header.version {
         0 => add(&rules::VERSION_0, VERSION, String::new()),
@@ -57,7 +57,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
         add(&rules::HEADER_TIME, TIME, message);
     }
     check_name(&header, name, &mut add);
-    if dump.records(0).is_none() {
+    if dump.function_records(0).is_none() {
         // The file may end after the header.
         add(&rules::NO_FUNCTIONS, 0, String::new());
     }

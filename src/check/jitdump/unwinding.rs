@@ -4,7 +4,7 @@ use crate::bytes::{ByteOrder, Reader};
 use crate::check::findings::{Findings, Place};
 use crate::diagnostics::rules::unwinding as rules;
 use crate::runtime::jitdump::record::Record;
-use crate::runtime::jitdump::unwinding::{Placement, Sizes, Unwinding};
+use crate::runtime::jitdump::unwinding::{Placement, Unwinding, UnwindingSizes};
 
 /// Checks a record. The reader reports records that are invalid.
 pub(super) fn check(record: &Record<'_>, endian: ByteOrder, findings: &mut Findings) {
@@ -15,8 +15,8 @@ pub(super) fn check(record: &Record<'_>, endian: ByteOrder, findings: &mut Findi
             &rules::NO_HEADER
         }
         Ok(Some(unwinding)) => match unwinding.placement {
-            Placement::BehindCode(0) => &rules::FRAME_FIRST,
-            Placement::BehindCode(_) | Placement::At(_) => &rules::HEADER_FIRST,
+            Placement::AfterCode(0) => &rules::FRAME_FIRST,
+            Placement::AfterCode(_) | Placement::At(_) => &rules::HEADER_FIRST,
         },
     };
     findings.add(rule, record.offset, Place::default);
@@ -27,6 +27,6 @@ pub(super) fn mapped_size(content: &[u8], endian: ByteOrder) -> u64 {
     sizes(content, endian).map_or(0, |sizes| sizes.mapped)
 }
 
-fn sizes(content: &[u8], endian: ByteOrder) -> Option<Sizes> {
-    Sizes::read(&mut Reader::new(content, endian))
+fn sizes(content: &[u8], endian: ByteOrder) -> Option<UnwindingSizes> {
+    UnwindingSizes::read(&mut Reader::new(content, endian))
 }

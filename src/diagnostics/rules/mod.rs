@@ -9,7 +9,7 @@ pub mod mono;
 pub mod unwinding;
 pub mod xray;
 
-pub use crate::diagnostics::{Entry as Rule, Severity};
+pub use crate::diagnostics::{CatalogueEntry as Rule, Severity};
 
 /// Defines rules, and a table of them.
 macro_rules! rules {

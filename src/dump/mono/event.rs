@@ -2,7 +2,7 @@
 
 use crate::dump::entry::{Fields, List, Value};
 use crate::runtime::mono::event::{
-    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Covered, Kind,
+    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Kind,
     Metadata, MonitorEvent, Move, Object, Reference, Root, RootOrigin, Stage, TypeReference,
 };
 use crate::runtime::mono::list::{Element, Frames, List as EventList};
@@ -56,13 +56,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
         }
         Kind::SyncPoint(point) => ("sync_point", fields.number("point", point)),
         Kind::AotId(id) => ("aot_id", fields.name("id", id)),
-        other => of_collector(fields, other),
-    }
-}
-
-/// Converts events of the garbage collector and the managed heap.
-fn of_collector<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
-    match kind {
+        // The garbage collector and the managed heap.
         Kind::Allocation {
             class,
             object,
@@ -107,13 +101,7 @@ fn of_collector<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
         Kind::FinalizeEnd => ("finalize_end", fields),
         Kind::FinalizeObjectStart(Object(object)) => ("finalize_object_start", fields.hex("object", object)),
         Kind::FinalizeObjectEnd(Object(object)) => ("finalize_object_end", fields.hex("object", object)),
-        other => of_heap_shot(fields, other),
-    }
-}
-
-/// Converts events of heap shots.
-fn of_heap_shot<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
-    match kind {
+        // Heap shots.
         Kind::HeapStart => ("heap_start", fields),
         Kind::HeapEnd => ("heap_end", fields),
         Kind::HeapObject {
@@ -149,13 +137,7 @@ fn of_heap_shot<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
             ("root_register", fields.name("name", name))
         }
         Kind::RootUnregister { start } => ("root_unregister", fields.hex("start", start.0)),
-        other => of_samples(fields, other),
-    }
-}
-
-/// Converts samples and counters.
-fn of_samples<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
-    match kind {
+        // Samples and counters.
         Kind::SampleHit {
             sample_type,
             thread,
@@ -190,13 +172,7 @@ fn of_samples<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'
             let fields = fields.number_if("milliseconds", milliseconds);
             ("counters", listed(fields, "values", values, counter_change))
         }
-        other => of_coverage(fields, other),
-    }
-}
-
-/// Converts events of code coverage.
-fn of_coverage<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
-    match kind {
+        // Code coverage.
         Kind::CoverageAssembly {
             name,
             guid,
@@ -243,8 +219,6 @@ fn of_coverage<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<
             let fields = covered(fields, methods).name("name", name);
             ("coverage_class", fields.name("assembly", assembly))
         }
-        // Not reached: all other kinds are handled above.
-        _ => ("event", fields),
     }
 }
 
@@ -254,7 +228,7 @@ fn listed<'a, T: Element<'a> + 'a>(
     list: EventList<'a, T>,
     value: impl Fn(T) -> Value<'a> + 'a,
 ) -> Fields<'a> {
-    fields.list(key, List::walked(list, value))
+    fields.list(key, List::lazy(list, value))
 }
 
 /// Adds a stack, innermost frame first, unless it is empty.
@@ -262,7 +236,7 @@ fn stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
     if frames.is_empty() {
         return fields;
     }
-    let frames = List::walked(frames, |method| Value::Hex(method.0));
+    let frames = List::lazy(frames, |method| Value::Hex(method.0));
     fields.with("frames", Value::List(frames))
 }
 
@@ -396,7 +370,7 @@ fn counter_change(change: CounterChange<'_>) -> Value<'_> {
     })
 }
 
-fn covered(fields: Fields<'_>, methods: Covered) -> Fields<'_> {
+fn covered(fields: Fields<'_>, methods: Coverage) -> Fields<'_> {
     let fields = fields.number("methods", methods.methods);
     let fields = fields.number("fully_covered", methods.fully);
     fields.number("partially_covered", methods.partially)

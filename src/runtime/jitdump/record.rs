@@ -52,7 +52,7 @@ pub struct Record<'a> {
 
 /// Location of a record in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct RecordLocation {
     /// Offset of the record in the file, in bytes.
     pub offset: u64,
     /// Size of the record's content (without the prefix), in bytes.
@@ -61,8 +61,8 @@ pub struct Place {
 
 impl Record<'_> {
     /// Returns the record's location.
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn location(&self) -> RecordLocation {
+        RecordLocation {
             offset: self.offset,
             size: u32::try_from(self.content.len()).unwrap_or(u32::MAX),
         }
@@ -130,10 +130,10 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Returns the content of the record at `place`; `None` if it exceeds the file.
-    pub fn content(file: &'a [u8], place: Place) -> Option<&'a [u8]> {
-        let start = usize::try_from(place.offset).ok()?.checked_add(PREFIX_SIZE)?;
-        file.get(start..)?.get(..usize::try_from(place.size).ok()?)
+    /// Returns the content of the record at `location`; `None` if it exceeds the file.
+    pub fn content(file: &'a [u8], location: RecordLocation) -> Option<&'a [u8]> {
+        let start = usize::try_from(location.offset).ok()?.checked_add(PREFIX_SIZE)?;
+        file.get(start..)?.get(..usize::try_from(location.size).ok()?)
     }
 
     fn prefix(&self, at: usize) -> Option<Prefix> {

@@ -33,13 +33,13 @@ pub struct List<'a, T> {
 
 impl<'a, T: Element<'a>> List<'a, T> {
     /// Reads a count and that many elements.
-    pub(super) fn counted(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
+    pub(super) fn read_counted(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
         let count = cursor.count(T::SIZE)?;
-        Self::of(count, cursor, encoding)
+        Self::read(count, cursor, encoding)
     }
 
     /// Reads `count` elements.
-    pub(super) fn of(count: u64, cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
+    pub(super) fn read(count: u64, cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
         let before = *cursor;
         let mut running = 0;
         for _ in 0..count {
@@ -62,18 +62,6 @@ impl<'a, T: Element<'a>> List<'a, T> {
             running: 0,
             elements: PhantomData,
         }
-    }
-}
-
-impl<T> List<'_, T> {
-    /// Returns the number of elements.
-    pub fn len(&self) -> usize {
-        self.count as usize
-    }
-
-    /// Returns whether the list is empty.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
     }
 }
 
@@ -227,7 +215,7 @@ impl<'a> CounterChange<'a> {
             Self::read(&mut ahead, encoding, &mut 0)?;
             count = count.saturating_add(1);
         }
-        let list = List::of(count, cursor, encoding)?;
+        let list = List::read(count, cursor, encoding)?;
         cursor.unsigned()?;
         Ok(list)
     }
@@ -252,7 +240,7 @@ impl<'a> Element<'a> for CounterChange<'a> {
 
 /// Encoding of the methods of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub(super) enum StackEncoding {
     /// Outermost first, each relative to the one before (from data version 13 on).
     Chained,
     /// Outermost first, each relative to a base.
@@ -269,9 +257,9 @@ pub(super) enum Form {
 pub struct Frames<'a> {
     bytes: &'a [u8],
     count: u32,
-    form: Form,
+    stack_encoding: StackEncoding,
     mask: u64,
-    /// For [`Form::Chained`], the innermost method; otherwise the base of the differences.
+    /// For [`StackEncoding::Chained`], the innermost method; otherwise the base of the differences.
     start: u64,
 }
 
@@ -280,53 +268,48 @@ impl<'a> Frames<'a> {
     pub(super) const NONE: Self = Self {
         bytes: &[],
         count: 0,
-        form: Form::FromBase,
+        stack_encoding: StackEncoding::FromBase,
         mask: 0,
         start: 0,
     };
 
     /// Reads a count and that many methods. `method` is the last method decoded in the buffer.
-    pub(super) fn counted(
+    pub(super) fn read(
         cursor: &mut Cursor<'a>,
         encoding: &Encoding,
-        form: Form,
+        stack_encoding: StackEncoding,
         method: &mut u64,
     ) -> Result<Self, Issue> {
-        let size = match form {
-            Form::InwardsWithOffsets => 3,
+        let size = match stack_encoding {
+            StackEncoding::InwardsWithOffsets => 3,
             _ => 1,
         };
         let count = cursor.count(size)?;
         // Local copies, so that they can stay in registers.
-        let (mut walk, mut last) = (*cursor, *method);
+        let (mut reader, mut last) = (*cursor, *method);
         for _ in 0..count {
-            let difference = walk.signed()?;
-            if form != Form::FromBase {
+            let difference = reader.signed()?;
+            if stack_encoding != StackEncoding::FromBase {
                 last = last.wrapping_add(difference);
             }
-            if form == Form::InwardsWithOffsets {
-                walk.signed()?;
-                walk.signed()?;
+            if stack_encoding == StackEncoding::InwardsWithOffsets {
+                reader.signed()?;
+                reader.signed()?;
             }
         }
-        let before = std::mem::replace(cursor, walk);
+        let before = std::mem::replace(cursor, reader);
         let first = std::mem::replace(method, last);
         Ok(Self {
             bytes: cursor.since(before),
             count: u32::try_from(count).map_err(|_| Issue::MonoBadCount)?,
-            form,
-            mask: encoding.mask,
-            start: match form {
-                Form::Chained => *method,
-                Form::FromBase => encoding.pointer_base,
-                Form::Inwards | Form::InwardsWithOffsets => first,
+            stack_encoding,
+            mask: encoding.pointer_mask,
+            start: match stack_encoding {
+                StackEncoding::Chained => *method,
+                StackEncoding::FromBase => encoding.pointer_base,
+                StackEncoding::Inwards | StackEncoding::InwardsWithOffsets => first,
             },
         })
-    }
-
-    /// Returns the number of frames.
-    pub fn len(&self) -> usize {
-        self.count as usize
     }
 
     /// Returns whether the stack is empty.
@@ -377,23 +360,23 @@ impl Iterator for FramesIter<'_> {
     fn next(&mut self) -> Option<Method> {
         let Self(frames) = self;
         frames.count = frames.count.checked_sub(1)?;
-        let value = match frames.form {
-            Form::Chained => {
+        let value = match frames.stack_encoding {
+            StackEncoding::Chained => {
                 let (difference, before) = last_signed(frames.bytes)?;
                 frames.bytes = before;
                 let value = frames.start;
                 frames.start = value.wrapping_sub(difference);
                 value
             }
-            Form::FromBase => {
+            StackEncoding::FromBase => {
                 let (difference, before) = last_signed(frames.bytes)?;
                 frames.bytes = before;
                 frames.start.wrapping_add(difference)
             }
-            Form::Inwards | Form::InwardsWithOffsets => {
+            StackEncoding::Inwards | StackEncoding::InwardsWithOffsets => {
                 let mut cursor = Cursor::new(frames.bytes);
                 frames.start = frames.start.wrapping_add(cursor.signed().ok()?);
-                if frames.form == Form::InwardsWithOffsets {
+                if frames.stack_encoding == StackEncoding::InwardsWithOffsets {
                     cursor.signed().ok()?;
                     cursor.signed().ok()?;
                 }
@@ -405,7 +388,7 @@ impl Iterator for FramesIter<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.0.len(), Some(self.0.len()))
+        (self.0.count as usize, Some(self.0.count as usize))
     }
 }
 

@@ -214,7 +214,7 @@ impl<'a> Buffers<'a> {
             encoding: Encoding {
                 version: data_version,
                 roots_have_addresses: data_version >= WITH_ROOT_ADDRESSES || early,
-                mask: match self.header.pointer_size {
+                pointer_mask: match self.header.pointer_size {
                     4 => u32::MAX.into(),
                     _ => u64::MAX,
                 },
@@ -266,7 +266,7 @@ impl<'a> Iterator for Buffers<'a> {
 impl Events<'_> {
     /// Returns the offset of the next event in the file, or of the event with the fault if there is one.
     pub fn next_offset(&self) -> u64 {
-        self.end.saturating_sub(self.decoder.left() as u64)
+        self.end.saturating_sub(self.decoder.remaining() as u64)
     }
 
     /// Decodes the next event if it is a call; otherwise leaves it.
@@ -290,7 +290,7 @@ impl<'a> Iterator for Events<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Event<'a>> {
-        let left = self.decoder.left();
+        let left = self.decoder.remaining();
         if left == 0 || self.fault.is_some() {
             return None;
         }

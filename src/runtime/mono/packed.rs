@@ -16,7 +16,7 @@ use crate::tally::Tally;
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 
 /// Number of bytes to unpack at a time.
-const PIECE: usize = 64 << 10;
+const CHUNK_SIZE: usize = 64 << 10;
 
 /// Maximum size of a header in bytes, more than any command line has.
 const MAX_HEADER: usize = 1 << 20;
@@ -49,7 +49,7 @@ pub fn is_packed(start: &[u8]) -> bool {
 }
 
 /// Returns the maximum unpacked size of a log with `size` packed bytes.
-pub fn largest(size: u64) -> u64 {
+pub fn max_unpacked_size(size: u64) -> u64 {
     size.saturating_mul(MAX_RATIO).max(MIN_UNPACKED_LIMIT)
 }
 
@@ -62,29 +62,29 @@ pub struct Unpacked {
     pub faults: Tally<Issue>,
 }
 
-/// Unpacks a file into `out`, up to `limit` bytes; see [`largest`]. A damaged or incomplete file is unpacked
+/// Unpacks a file into `out`, up to `limit` bytes; see [`max_unpacked_size`]. A damaged or incomplete file is unpacked
 /// as far as possible. Returns only errors of `out`.
 pub fn unpack(packed: &[u8], limit: u64, out: &mut impl Write) -> io::Result<Unpacked> {
     let mut decoder = GzDecoder::new(packed);
-    let mut piece = vec![0; PIECE];
-    let mut shape = Shape::default();
+    let mut chunk = vec![0; CHUNK_SIZE];
+    let mut validator = LogValidator::default();
     let mut unpacked = Unpacked {
         size: 0,
         faults: Tally::default(),
     };
     loop {
-        let read = decoder.read(&mut piece);
+        let read = decoder.read(&mut chunk);
         let offset = unpacked.size;
         let fault = match read {
             Ok(0) if decoder.get_ref().is_empty() => return Ok(unpacked),
             Ok(0) => Issue::MonoBehindPacking,
             Ok(read) => {
-                let bytes = piece.get(..read).unwrap_or_default();
+                let bytes = chunk.get(..read).unwrap_or_default();
                 let room = usize::try_from(limit.saturating_sub(offset)).unwrap_or(usize::MAX);
                 let bytes = bytes.get(..room).unwrap_or(bytes);
                 out.write_all(bytes)?;
                 unpacked.size = offset.saturating_add(bytes.len() as u64);
-                if !shape.accepts(bytes) {
+                if !validator.accepts(bytes) {
                     Issue::MonoUnpackedJunk
                 } else if bytes.len() < read {
                     Issue::MonoTooMuch
@@ -114,11 +114,11 @@ enum Expected {
 
 /// Checks whether data that arrives in pieces has the structure of a log.
 #[derive(Debug)]
-struct Shape {
+struct LogValidator {
     expected: Expected,
 }
 
-impl Default for Shape {
+impl Default for LogValidator {
     fn default() -> Self {
         Self {
             expected: Expected::Header(Vec::new()),
@@ -126,7 +126,7 @@ impl Default for Shape {
     }
 }
 
-impl Shape {
+impl LogValidator {
     /// Returns whether the data so far, including `bytes`, can be the start of a log.
     fn accepts(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
@@ -155,20 +155,20 @@ impl Shape {
                     if start.len() < BUFFER_HEADER {
                         return true;
                     }
-                    match events_of(start) {
+                    match events_size(start) {
                         Some(size) => Expected::Events(size),
                         None if *junk > MAX_JUNK => return false,
                         None => {
-                            let passed = skip_invalid(start);
-                            *junk = junk.saturating_add(passed);
+                            let skipped = skip_invalid(start);
+                            *junk = junk.saturating_add(skipped);
                             continue;
                         }
                     }
                 }
                 Expected::Events(size) => {
-                    let passed = bytes.len().min(*size);
-                    *size = size.saturating_sub(passed);
-                    bytes = bytes.get(passed..).unwrap_or_default();
+                    let skipped = bytes.len().min(*size);
+                    *size = size.saturating_sub(skipped);
+                    bytes = bytes.get(skipped..).unwrap_or_default();
                     if *size > 0 {
                         return true;
                     }
@@ -187,7 +187,7 @@ fn buffer_after(junk: usize) -> Expected {
 }
 
 /// Returns the size of the events after a buffer's header; `None` if the header is invalid.
-fn events_of(header: &[u8]) -> Option<usize> {
+fn events_size(header: &[u8]) -> Option<usize> {
     let (size, _) = header.strip_prefix(&BUFFER_ID)?.split_first_chunk()?;
     let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
     (size <= MAX_BUFFER).then_some(size)
@@ -196,9 +196,9 @@ fn events_of(header: &[u8]) -> Option<usize> {
 /// Removes bytes up to the next possible start of a buffer's header, and returns their number.
 fn skip_invalid(start: &mut Vec<u8>) -> usize {
     let [first, ..] = BUFFER_ID;
-    let behind = start.get(1..).unwrap_or_default();
-    let found = memchr::memchr(first, behind).unwrap_or(behind.len());
-    let passed = found.saturating_add(1);
-    start.drain(..passed.min(start.len()));
-    passed
+    let rest = start.get(1..).unwrap_or_default();
+    let found = memchr::memchr(first, rest).unwrap_or(rest.len());
+    let skipped = found.saturating_add(1);
+    start.drain(..skipped.min(start.len()));
+    skipped
 }

@@ -4,7 +4,7 @@ use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::header::Mode;
 use crate::runtime::xray::trace::Trace;
-use crate::runtime::xray::{basic, buffers};
+use crate::runtime::xray::{basic, buffers, fdr};
 use crate::tally::Tally;
 
 /// Maximum number of buffers in the index, which limits its memory to about a gigabyte. With the default
@@ -42,8 +42,10 @@ impl Buffer {
     /// Returns the size of the buffer without its extents record, in bytes. Only for flight data recorder
     /// mode.
     pub fn records_size(&self) -> u64 {
-        let front = buffers::METADATA_SIZE;
-        self.end.saturating_sub(self.start).saturating_add(front)
+        let new_buffer_record = fdr::METADATA_SIZE as u64;
+        self.end
+            .saturating_sub(self.start)
+            .saturating_add(new_buffer_record)
     }
 
     /// Returns the start of the buffer on both clocks; `None` if the buffer has no wall time.
@@ -91,21 +93,21 @@ impl Index {
         let mut index = Self::default();
         match trace.header().mode {
             Mode::Fdr => {
-                let mut walk = buffers::Buffers::new(trace.file(), *trace.header());
-                for buffer in &mut walk {
+                let mut reader = buffers::Buffers::new(trace.file(), *trace.header());
+                for buffer in &mut reader {
                     if buffer.wall.is_none() {
                         index.faults.add(Issue::XrayNoWallTime, buffer.offset);
                     }
                     index.add(buffer);
                 }
-                index.faults.merge(walk.faults());
+                index.faults.merge(reader.faults());
             }
             Mode::Basic => {
-                let mut walk = basic::Runs::new(trace.file(), *trace.header());
-                for buffer in &mut walk {
+                let mut reader = basic::Runs::new(trace.file(), *trace.header());
+                for buffer in &mut reader {
                     index.add(buffer);
                 }
-                index.faults.merge(walk.faults());
+                index.faults.merge(reader.faults());
             }
         }
         index

@@ -14,12 +14,12 @@ pub struct Record<'a> {
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Content of the record.
-    pub what: What<'a>,
+    pub kind: RecordKind<'a>,
 }
 
 /// Content of a record. Function IDs count from 1, in the order of the binary's instrumentation map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What<'a> {
+pub enum RecordKind<'a> {
     /// A function was entered.
     Enter {
         /// Function ID.

@@ -4,7 +4,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::runtime::xray::header::{Header, Mode};
 use crate::runtime::xray::index::{Buffer, Index};
 use crate::runtime::xray::record::Record;
-use crate::runtime::xray::{Piece, basic, buffers, fdr};
+use crate::runtime::xray::{Segment, basic, buffers, fdr};
 use crate::tally::Tally;
 
 /// An XRay trace.
@@ -39,8 +39,8 @@ impl<'a> Trace<'a> {
 
     /// Iterates over the buffers and the bytes between them, in file order. In basic mode, bytes between runs
     /// are left out.
-    pub fn pieces(&self) -> Pieces<'a> {
-        Pieces(match self.header.mode {
+    pub fn segments(&self) -> Segments<'a> {
+        Segments(match self.header.mode {
             Mode::Fdr => Walk::Fdr(buffers::Buffers::new(self.file, self.header)),
             Mode::Basic => Walk::Basic(basic::Runs::new(self.file, self.header)),
         })
@@ -60,7 +60,7 @@ impl<'a> Trace<'a> {
 
 /// Iterator over the buffers of a trace.
 #[derive(Clone, Debug)]
-pub struct Pieces<'a>(Walk<'a>);
+pub struct Segments<'a>(Walk<'a>);
 
 #[derive(Clone, Debug)]
 enum Walk<'a> {
@@ -68,13 +68,13 @@ enum Walk<'a> {
     Basic(basic::Runs<'a>),
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
+impl Iterator for Segments<'_> {
+    type Item = Segment;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<Segment> {
         match &mut self.0 {
-            Walk::Fdr(buffers) => buffers.next_piece(),
-            Walk::Basic(runs) => runs.next().map(Piece::Buffer),
+            Walk::Fdr(buffers) => buffers.next_segment(),
+            Walk::Basic(runs) => runs.next().map(Segment::Buffer),
         }
     }
 }

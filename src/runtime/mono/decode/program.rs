@@ -124,7 +124,7 @@ impl<'a> Decoder<'a> {
                 frames: self.frames(subtype & WITH_STACK != 0)?,
             },
             0x10 => {
-                let clause_type = self.small()?;
+                let clause_type = self.small_number()?;
                 let number = self.cursor.unsigned()?;
                 self.method = self.method.wrapping_add(self.cursor.signed()?);
                 Kind::Clause {
@@ -165,7 +165,7 @@ impl<'a> Decoder<'a> {
             return Err(Issue::MonoUnknownEvent);
         }
         self.advance()?;
-        let number = self.small()?.cast_signed();
+        let number = self.small_number()?.cast_signed();
         let number = match self.since(RENUMBERED) {
             true => number,
             false => number.wrapping_sub(1),

@@ -24,7 +24,7 @@ const RELATIVE: u8 = 2;
 
 /// The instrumented functions of a program or library.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Functions {
+pub struct InstrumentationMap {
     addresses: Vec<Address>,
     /// Build ID of the file, of any length; empty if it has none.
     pub build_id: Vec<u8>,
@@ -37,7 +37,7 @@ pub struct Functions {
     pub agrees_with_index: Option<bool>,
 }
 
-impl Functions {
+impl InstrumentationMap {
     /// Reads the map of an ELF file, 32-bit or 64-bit, with either endianness.
     pub fn read(file: &[u8]) -> Result<Self, Diagnostic> {
         /// Offset of the class in an ELF file (`EI_CLASS`).
@@ -72,20 +72,20 @@ impl Functions {
         let entries = map.entries()?;
         let mut addresses: Vec<Address> = Vec::new();
         // Address of the first entry of each function.
-        let mut firsts = Vec::new();
+        let mut first_entries = Vec::new();
         for entry in entries {
             let entry = entry?;
             if addresses.last() != Some(&entry.function) {
                 addresses.push(entry.function);
-                firsts.push(entry.at);
+                first_entries.push(entry.at);
             }
         }
         let index = binary.section(b"xray_fn_idx").and_then(Result::ok);
         Ok(Self {
-            agrees_with_index: index.and_then(|index| index.starts(&map).map(|starts| starts == firsts)),
+            agrees_with_index: index.and_then(|index| Some(index.first_entries(&map)? == first_entries)),
             addresses,
             build_id: binary.build_id().to_vec(),
-            pointer_size: map.pointer,
+            pointer_size: map.pointer_size,
             is_position_independent: kind == elf::ET_DYN,
         })
     }
@@ -140,12 +140,12 @@ impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
         Some(Ok(Section {
             data,
             address,
-            pointer: if self.header.is_type_64() { 8 } else { 4 },
+            pointer_size: if self.header.is_type_64() { 8 } else { 4 },
             endian: match self.endian {
                 Endianness::Little => ByteOrder::Little,
                 Endianness::Big => ByteOrder::Big,
             },
-            relocated: self.relocations(address, data.len() as u64),
+            addends: self.relocations(address, data.len() as u64),
         }))
     }
 
@@ -215,9 +215,10 @@ struct Section<'a> {
     /// Address of its first byte.
     address: u64,
     /// Size of an address, in bytes.
-    pointer: u8,
+    pointer_size: u8,
     endian: ByteOrder,
-    relocated: HashMap<u64, u64>,
+    /// Addends of relocations, by offset from the start of the section.
+    addends: HashMap<u64, u64>,
 }
 
 /// An entry of the instrumentation map.
@@ -229,34 +230,34 @@ struct Entry {
 
 impl<'a> Section<'a> {
     /// Reads a relocated, pointer-sized number `at` bytes from the start.
-    fn pointer(&self, at: u64) -> Option<u64> {
-        if let Some(&relocated) = self.relocated.get(&at) {
-            return Some(self.masked(relocated));
+    fn read_pointer(&self, at: u64) -> Option<u64> {
+        if let Some(&addend) = self.addends.get(&at) {
+            return Some(self.truncated(addend));
         }
         let mut reader = Reader::new(self.data, self.endian);
         reader.skip(at)?;
-        match self.pointer {
+        match self.pointer_size {
             4 => reader.u32().map(u64::from),
             _ => reader.u64(),
         }
     }
 
-    fn masked(&self, address: u64) -> u64 {
-        match self.pointer {
+    fn truncated(&self, address: u64) -> u64 {
+        match self.pointer_size {
             4 => address & u64::from(u32::MAX),
             _ => address,
         }
     }
 
     /// Reads a number `at` bytes from the start that is relative to its own address.
-    fn relative(&self, at: u64) -> Option<u64> {
+    fn read_relative(&self, at: u64) -> Option<u64> {
         let here = self.address.wrapping_add(at);
-        Some(self.masked(self.pointer(at)?.wrapping_add(here)))
+        Some(self.truncated(self.read_pointer(at)?.wrapping_add(here)))
     }
 
     /// Returns the size of a map entry: two addresses, and as many bytes again for kind, version and padding.
     fn entry_size(&self) -> u64 {
-        u64::from(self.pointer).saturating_mul(4)
+        u64::from(self.pointer_size).saturating_mul(4)
     }
 
     fn entries(&'a self) -> Result<impl Iterator<Item = Result<Entry, Diagnostic>> + 'a, Diagnostic> {
@@ -266,21 +267,21 @@ impl<'a> Section<'a> {
                 .with("size", size)
                 .with("entry", entry));
         }
-        let starts = (0..size).step_by(usize::from(self.pointer).saturating_mul(4));
+        let starts = (0..size).step_by(usize::from(self.pointer_size).saturating_mul(4));
         Ok(starts.filter_map(|at| self.entry(at)))
     }
 
     /// Decodes an entry; `None` past the end of the section, which no caller requests.
     fn entry(&self, at: u64) -> Option<Result<Entry, Diagnostic>> {
-        let pointer = u64::from(self.pointer);
+        let pointer = u64::from(self.pointer_size);
         let mut fields = Reader::new(self.data, self.endian);
         fields.skip(at)?;
         fields.skip(pointer.checked_mul(2)?)?;
         let (_kind, _is_always_on, version) = (fields.u8()?, fields.u8()?, fields.u8()?);
         let function = at.checked_add(pointer)?;
         let function = match version {
-            0..RELATIVE => self.pointer(function)?,
-            RELATIVE..=NEWEST => self.relative(function)?,
+            0..RELATIVE => self.read_pointer(function)?,
+            RELATIVE..=NEWEST => self.read_relative(function)?,
             _ => {
                 let unknown = Diagnostic::new(Issue::XrayEntryVersion).with("version", version);
                 return Some(Err(unknown.with("newest", NEWEST)));
@@ -292,13 +293,14 @@ impl<'a> Section<'a> {
         }))
     }
 
-    /// Returns where the entries of each function start, if this section is the index of `map`. `None` if an
-    /// address is outside the map.
-    fn starts(&self, map: &Section<'_>) -> Option<Vec<u64>> {
+    /// Returns the address of the first map entry of each function, if this section is the index of `map`. `None`
+    /// if an address is outside the map.
+    fn first_entries(&self, map: &Section<'_>) -> Option<Vec<u64>> {
         // The index has two fields per function: the relative address of its first entry and the number of
         // entries or, in older files, the start and end address of its entries.
-        let size = u64::from(self.pointer).checked_mul(2)?;
-        let places = || (0..self.data.len() as u64).step_by(usize::from(self.pointer).saturating_mul(2));
+        let size = u64::from(self.pointer_size).checked_mul(2)?;
+        let offsets =
+            || (0..self.data.len() as u64).step_by(usize::from(self.pointer_size).saturating_mul(2));
         let is_in_map = |start: &u64| {
             (*start)
                 .checked_sub(map.address)
@@ -307,8 +309,16 @@ impl<'a> Section<'a> {
         (self.data.len() as u64)
             .checked_rem(size)
             .filter(|&rest| rest == 0)?;
-        let relative = || places().map(|at| self.relative(at).filter(is_in_map)).collect();
-        let absolute = || places().map(|at| self.pointer(at).filter(is_in_map)).collect();
+        let relative = || {
+            offsets()
+                .map(|at| self.read_relative(at).filter(is_in_map))
+                .collect()
+        };
+        let absolute = || {
+            offsets()
+                .map(|at| self.read_pointer(at).filter(is_in_map))
+                .collect()
+        };
         Option::or_else(relative(), absolute)
     }
 }

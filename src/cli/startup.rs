@@ -7,7 +7,7 @@ use crate::cli::interrupt::{self, FirstInterrupt};
 use crate::cli::terminal::report;
 
 /// Starts threads and signal handling for long work.
-pub fn begin(is_verbose: bool) -> Result<FirstInterrupt, Diagnostic> {
+pub fn start_long_work(is_verbose: bool) -> Result<FirstInterrupt, Diagnostic> {
     let interrupt = interrupt::listen().map_err(|cause| Diagnostic::new(Issue::Signals).caused_by(&cause))?;
     if let Err(cause) = threads::start()
         && is_verbose
