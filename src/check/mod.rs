@@ -14,7 +14,6 @@
 mod findings;
 mod jitdump;
 mod mono;
-
 mod xray;
 
 use crate::diagnostics::Issue;

@@ -12,13 +12,13 @@ use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
 /// Ignores the first Ctrl-C while input is read. The terminal sends it to all programs of a pipeline, and it
-/// is the usual way to stop `perf record` in front, whose output should still be used.
+/// is the usual way to stop a `perf record` that writes to jitinject; its output should still be used.
 pub struct FirstInterrupt {
     ends_program: Arc<AtomicBool>,
 }
 
 impl FirstInterrupt {
-    /// From now on, each Ctrl-C ends the program.
+    /// Stops ignoring Ctrl-C.
     pub fn end(&self) {
         self.ends_program.store(true, Ordering::Relaxed);
     }

@@ -7,10 +7,10 @@ use jitinject::load::Progress;
 
 use crate::cli::interrupt::FirstInterrupt;
 
-/// Shorter operations show no bar.
+/// Time after which the bar appears.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Maximum number of steps between two looks at the clock.
+/// Maximum number of steps between two updates of the bar.
 const STRIDE: u64 = 1 << 16;
 
 /// A progress bar on the terminal. It appears after one second, and only if standard error is a terminal.

@@ -32,7 +32,7 @@ pub const ERROR: AnsiColor = AnsiColor::Red;
 pub const WARNING: AnsiColor = AnsiColor::Yellow;
 /// Color of notes.
 pub const NOTE: AnsiColor = AnsiColor::Green;
-/// Color of remedies.
+/// Color of recommended actions.
 const HELP: AnsiColor = AnsiColor::Cyan;
 
 /// Returns the style of a severity.
@@ -53,7 +53,7 @@ pub fn print_message(text: &str) {
     }
 }
 
-/// Prints a diagnostic on standard error, with what to do about it.
+/// Prints a diagnostic and the recommended action on standard error.
 pub fn report(diagnostic: &Diagnostic) {
     report_line(diagnostic);
     report_help(diagnostic);
@@ -80,11 +80,12 @@ fn report_help(diagnostic: &Diagnostic) {
     }
 }
 
-/// How many diagnostics of one code are printed, and how many in all: each of thousands of files may have its own.
+/// Maximum number of printed diagnostics per code, and in total: there may be thousands of files.
 const MAX_REPORTED_PER_CODE: usize = 10;
 const MAX_REPORTED: usize = 100;
 
-/// Prints warnings and, if `is_verbose`, notes: not too many of one code, and what to do once for each code.
+/// Prints errors, warnings and, if `is_verbose`, notes, up to a limit per code. The recommended action is printed once per
+/// code.
 pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
     let (reported, hidden) = selected(diagnostics, is_verbose);
     let mut helped = BTreeSet::new();
@@ -102,7 +103,7 @@ pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
     }
 }
 
-/// The diagnostics to print, the most severe first, and how many more there are.
+/// Returns the diagnostics to print, the most severe first, and the number of others.
 fn selected(diagnostics: &[Diagnostic], is_verbose: bool) -> (Vec<&Diagnostic>, u64) {
     let least = if is_verbose {
         Severity::Note
@@ -123,7 +124,7 @@ fn selected(diagnostics: &[Diagnostic], is_verbose: bool) -> (Vec<&Diagnostic>, 
     (selected, hidden as u64)
 }
 
-/// Returns a bold color.
+/// Returns a bold style of a color.
 pub fn emphasis(color: AnsiColor) -> Style {
     color.on_default().bold()
 }

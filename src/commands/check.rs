@@ -74,7 +74,7 @@ impl Level {
 }
 
 impl CheckArguments {
-    /// Checks files, or prints rules.
+    /// Checks files, or prints rules, and returns the exit status.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         if let Some(id) = &self.explain {
             return explain(Some(id));

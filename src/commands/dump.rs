@@ -71,7 +71,7 @@ fn address(text: &str) -> Result<Address, String> {
         .map_err(|_| "not an address in hexadecimal digits".into())
 }
 
-/// First line of the output.
+/// First line of the output, which describes the file.
 #[derive(Serialize)]
 struct Preamble {
     format: u32,
@@ -131,7 +131,7 @@ impl DumpArguments {
     }
 }
 
-/// Returns the faults met in decompression.
+/// Returns the faults of decompression.
 fn faults(input: &InputFile) -> Vec<String> {
     let faults = input.packing_faults();
     faults.iter().map(|(fault, _)| fault.to_string()).collect()
@@ -161,7 +161,7 @@ impl Preamble {
         }
     }
 
-    /// Writes it as text.
+    /// Writes the line of the text output.
     fn write(&self, output: &mut PlainOutput) -> io::Result<()> {
         write!(output, "{}, {} bytes", self.kind, self.file_size)?;
         if let Some(size) = self.packed_size {

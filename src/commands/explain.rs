@@ -16,13 +16,13 @@ pub struct ExplainArguments {
 }
 
 impl ExplainArguments {
-    /// Prints the text of a code, or a list of all.
+    /// Prints the explanation of a code, or a list of all codes.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         explain(self.code.as_deref())
     }
 }
 
-/// Prints the text of a code, or a list of all.
+/// Prints the explanation of a code, or a list of all codes.
 pub fn explain(code: Option<&str>) -> Result<ExitCode, Diagnostic> {
     let Some(code) = code else {
         return list(diagnostics::catalogue());
@@ -33,7 +33,7 @@ pub fn explain(code: Option<&str>) -> Result<ExitCode, Diagnostic> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints entries, one a line.
+/// Prints entries, one per line.
 pub fn list(mut entries: impl Iterator<Item = &'static CatalogueEntry>) -> Result<ExitCode, Diagnostic> {
     terminal::print(|output| {
         entries.try_for_each(|entry| {

@@ -93,7 +93,7 @@ impl TimelineArguments {
         }
     }
 
-    /// What is on the page, and what to do with it.
+    /// Returns the final message: the contents of the page, and how to open it.
     fn summary_text(&self, values: &Values) -> String {
         let mut text = String::new();
         let samples: u64 = values.processes.iter().map(|process| process.samples).sum();

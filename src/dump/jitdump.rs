@@ -7,7 +7,7 @@ mod selection;
 use crate::bytes::{ByteOrder, Reader};
 use crate::diagnostics::Issue;
 use crate::dump::entry::{CUT, Entry, Fields, PADDING, REPAIRED, Value};
-use crate::dump::jitdump::content::Content;
+use crate::dump::jitdump::content::{Content, ContentReader};
 use crate::dump::jitdump::selection::Selection;
 use crate::dump::{EntrySink, Options};
 use crate::runtime::jitdump::header::{self, Header, byte_order};
@@ -119,7 +119,12 @@ impl<'a> RecordDecoder<'a> {
     }
 
     fn content(&self, id: u32, bytes: &'a [u8], ahead: &Records<'a>, is_cut: bool) -> Content<'a> {
-        let reader = Content::reader(bytes, self.endian, self.with_code, is_cut);
+        let reader = ContentReader {
+            bytes,
+            endian: self.endian,
+            with_code: self.with_code,
+            is_cut,
+        };
         reader.read(id, ahead)
     }
 

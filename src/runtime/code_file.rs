@@ -10,9 +10,9 @@ use crate::units::AddressRange;
 /// A file that describes JIT-compiled code.
 #[derive(Clone, Debug)]
 pub enum CodeFile<'a> {
-    /// A jitdump, which also has machine code, line tables and unwinding tables.
+    /// A jitdump, with machine code, line tables and unwinding tables.
     Jitdump(Dump<'a>),
-    /// A log that has the names and addresses of functions.
+    /// A log or trace, with names and addresses of functions.
     SymbolOnly(SymbolOnlyCode<'a>),
 }
 
@@ -27,7 +27,7 @@ pub struct FunctionView<'a> {
     pub code: Option<&'a [u8]>,
     /// Addresses at which the code was first loaded.
     pub range: AddressRange,
-    /// ID that the runtime gave the function (`code_index` in a jitdump). It need not be unique.
+    /// ID of the function in the runtime (`code_index` of a jitdump). It need not be unique.
     pub code_index: u64,
     /// Unwinding table; `None` if the file has none.
     pub unwinding: Option<Unwinding<'a>>,
@@ -102,7 +102,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// Returns the size of what the file has on a function, in bytes.
+    /// Returns the total size of a function's data in the file, in bytes.
     pub fn record_bytes(&self, function: u32) -> u64 {
         match self {
             Self::Jitdump(dump) => dump.record_bytes(function),

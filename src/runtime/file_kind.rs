@@ -42,7 +42,7 @@ impl FileKind {
         }
     }
 
-    /// Returns the format whose writers use file names like `name`, which is a base name.
+    /// Returns the format that files with the base name `name` usually have.
     pub fn of_name(name: &[u8]) -> Option<Self> {
         if jitdump::marker::is_dump_name(name) {
             Some(Self::Jitdump)

@@ -20,7 +20,8 @@ pub use file_kind::FileKind;
 
 use crate::units::Address;
 
-/// A timestamp on the clock of a runtime's file, in nanoseconds, or in cycles if the file says so.
+/// A timestamp on the clock of a runtime's file, in nanoseconds, or in cycles if the
+/// flags of its header specify it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RuntimeTime(pub u64);
 

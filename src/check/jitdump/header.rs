@@ -98,7 +98,7 @@ fn is_in_larger_unit(time: u64, first: u64) -> bool {
 
 /// Checks the file name: perf finds a jitdump only by a name whose only variable part is the PID.
 ///
-/// A file with another name than runtimes give was renamed later, which the runtime can't avoid.
+/// A name that no runtime gives is not an error of the runtime: the file was renamed.
 fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static Rule, u64, String)) {
     let number = name
         .strip_prefix(b"jit-")

@@ -72,7 +72,7 @@ fn rule_of(fault: Issue) -> Option<&'static Rule> {
     })
 }
 
-/// Adds the type of record and the function to each place.
+/// Sets the record type and the function of each place.
 fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     /// Type of the record at an offset, and the index of its function.
     type RecordInfo = (&'static str, Option<u32>);

@@ -30,8 +30,8 @@ impl CodeAddresses {
         self.addresses.insert(address);
     }
 
-    /// Applies a move. Returns what is wrong with it, unless the reader reports it. The reader assumes that a function
-    /// found only in another process was inherited.
+    /// Applies a move, and returns a message if it does not match its function. Errors that the reader reports are left
+    /// out. The reader accepts a function that is only in another process, as inherited code.
     pub(super) fn apply_move(&mut self, moved: &Move, dump: &Dump<'_>) -> Option<String> {
         let Move {
             pid,

@@ -32,23 +32,14 @@ pub struct Content<'a> {
 /// Decodes the content of records.
 #[derive(Clone, Copy)]
 pub struct ContentReader<'a> {
-    bytes: &'a [u8],
-    endian: ByteOrder,
-    with_code: bool,
-    /// Whether the file ends inside the record.
-    is_cut: bool,
-}
-
-impl<'a> Content<'a> {
-    /// Creates a reader for the content of a record. With `is_cut`, missing bytes are not reported as faults.
-    pub fn reader(bytes: &'a [u8], endian: ByteOrder, with_code: bool, is_cut: bool) -> ContentReader<'a> {
-        ContentReader {
-            bytes,
-            endian,
-            with_code,
-            is_cut,
-        }
-    }
+    /// Content of the record.
+    pub bytes: &'a [u8],
+    /// Endianness of the file.
+    pub endian: ByteOrder,
+    /// Whether to include the bytes of code.
+    pub with_code: bool,
+    /// Whether the file ends inside the record. Missing bytes are then not reported as faults.
+    pub is_cut: bool,
 }
 
 impl<'a> ContentReader<'a> {

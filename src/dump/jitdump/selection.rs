@@ -67,7 +67,7 @@ impl<'f> Selection<'f> {
             .extend(selected_moves.map(|(event, from, to)| (event.time.0, from.0, to.0)));
     }
 
-    /// Returns whether a record is selected, or would be if it were complete.
+    /// Returns whether a record is selected. An incomplete one is compared with the filter itself.
     pub fn selects(&self, entry: &Entry<'_>) -> bool {
         if self.offsets.contains(&entry.offset) {
             return true;

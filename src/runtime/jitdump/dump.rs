@@ -42,6 +42,13 @@ pub struct FunctionRecords {
     pub tier: Option<RecordLocation>,
 }
 
+impl FunctionRecords {
+    /// Returns the addresses at which the function was first loaded; `None` if it has no code.
+    fn range(&self) -> Option<AddressRange> {
+        AddressRange::new(self.start, self.size.into())
+    }
+}
+
 /// A jitdump with its index.
 #[derive(Clone, Debug)]
 pub struct Dump<'a> {
@@ -105,10 +112,7 @@ impl<'a> Dump<'a> {
                 function.debug_info = function.debug_info.or(Some(location));
             }
         }
-        let range = |function: u32| {
-            let function = index.functions.get(function as usize)?;
-            AddressRange::new(function.start, function.size.into())
-        };
+        let range = |function: u32| index.functions.get(function as usize)?.range();
         duplicates::drop_duplicates(
             file,
             &index.functions,
@@ -186,8 +190,7 @@ impl<'a> Dump<'a> {
 
     /// Returns the addresses at which a function was first loaded; `None` if it has no code.
     pub fn range(&self, function: u32) -> Option<AddressRange> {
-        let function = self.function_records(function)?;
-        AddressRange::new(function.start, function.size.into())
+        self.function_records(function)?.range()
     }
 
     /// Returns the description of the function with index `number`.
@@ -200,7 +203,7 @@ impl<'a> Dump<'a> {
             number,
             name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
             code: Some(load.code),
-            range: AddressRange::new(function.start, function.size.into())?,
+            range: function.range()?,
             code_index: load.code_index,
             unwinding: self.unwinding(number),
             recorded_tier: function.tier.and_then(content).and_then(tier::parse),

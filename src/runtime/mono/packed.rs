@@ -67,7 +67,7 @@ pub struct Unpacked {
 pub fn unpack(packed: &[u8], limit: u64, out: &mut impl Write) -> io::Result<Unpacked> {
     let mut decoder = GzDecoder::new(packed);
     let mut chunk = vec![0; CHUNK_SIZE];
-    let mut validator = LogValidator::default();
+    let mut validator = LogValidator::Header(Vec::new());
     let mut unpacked = Unpacked {
         size: 0,
         faults: Tally::default(),
@@ -101,9 +101,9 @@ pub fn unpack(packed: &[u8], limit: u64, out: &mut impl Write) -> io::Result<Unp
     }
 }
 
-/// The next expected part of a log.
+/// Checks whether data that arrives in chunks has the structure of a log. The variants are what comes next.
 #[derive(Debug)]
-enum Expected {
+enum LogValidator {
     /// The header, with the bytes read so far.
     Header(Vec<u8>),
     /// A buffer's header, with the bytes read so far and the number of invalid bytes skipped before it.
@@ -112,26 +112,19 @@ enum Expected {
     Events(usize),
 }
 
-/// Checks whether data that arrives in pieces has the structure of a log.
-#[derive(Debug)]
-struct LogValidator {
-    expected: Expected,
-}
-
-impl Default for LogValidator {
-    fn default() -> Self {
-        Self {
-            expected: Expected::Header(Vec::new()),
+impl LogValidator {
+    fn next_buffer() -> Self {
+        Self::Buffer {
+            start: Vec::new(),
+            junk: 0,
         }
     }
-}
 
-impl LogValidator {
     /// Returns whether the data so far, including `bytes`, can be the start of a log.
     fn accepts(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
-            let next = match &mut self.expected {
-                Expected::Header(start) => {
+            let next = match self {
+                Self::Header(start) => {
                     let before = start.len();
                     start.extend_from_slice(bytes);
                     match Header::parse(start) {
@@ -139,7 +132,7 @@ impl LogValidator {
                             bytes = bytes
                                 .get(header.size.saturating_sub(before)..)
                                 .unwrap_or_default();
-                            buffer_after(0)
+                            Self::next_buffer()
                         }
                         Err(error) if error.issue == Issue::MonoTooShort && start.len() < MAX_HEADER => {
                             return true;
@@ -147,7 +140,7 @@ impl LogValidator {
                         Err(_) => return false,
                     }
                 }
-                Expected::Buffer { start, junk } => {
+                Self::Buffer { start, junk } => {
                     let missing = BUFFER_HEADER.saturating_sub(start.len()).min(bytes.len());
                     let (taken, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, b""));
                     start.extend_from_slice(taken);
@@ -156,7 +149,7 @@ impl LogValidator {
                         return true;
                     }
                     match events_size(start) {
-                        Some(size) => Expected::Events(size),
+                        Some(size) => Self::Events(size),
                         None if *junk > MAX_JUNK => return false,
                         None => {
                             let skipped = skip_invalid(start);
@@ -165,25 +158,20 @@ impl LogValidator {
                         }
                     }
                 }
-                Expected::Events(size) => {
+                Self::Events(size) => {
                     let skipped = bytes.len().min(*size);
                     *size = size.saturating_sub(skipped);
                     bytes = bytes.get(skipped..).unwrap_or_default();
                     if *size > 0 {
                         return true;
                     }
-                    buffer_after(0)
+                    Self::next_buffer()
                 }
             };
-            self.expected = next;
+            *self = next;
         }
         true
     }
-}
-
-fn buffer_after(junk: usize) -> Expected {
-    let start = Vec::new();
-    Expected::Buffer { start, junk }
 }
 
 /// Returns the size of the events after a buffer's header; `None` if the header is invalid.

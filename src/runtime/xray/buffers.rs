@@ -108,7 +108,7 @@ fn has_size(bytes: &[u8], header: &Header, room: u64) -> bool {
     is_kind(bytes, fdr::BUFFER_EXTENTS, header) && size.is_some_and(|size| size <= room.max(usual))
 }
 
-/// Iterator over the buffers of a trace.
+/// Finds the buffers of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Buffers<'a> {
     file: &'a [u8],
@@ -132,7 +132,7 @@ impl<'a> Buffers<'a> {
         &self.faults
     }
 
-    /// Returns the next buffer, or the bytes found instead of one.
+    /// Returns the next buffer, or the bytes in place of one.
     pub(super) fn next_segment(&mut self) -> Option<Segment> {
         let at = self.position;
         if at >= self.file.len() {
@@ -317,18 +317,6 @@ impl<'a> Buffers<'a> {
                 _ => return None,
             }
             rest = rest.get(METADATA_SIZE..)?;
-        }
-    }
-}
-
-impl Iterator for Buffers<'_> {
-    type Item = Buffer;
-
-    fn next(&mut self) -> Option<Buffer> {
-        loop {
-            if let Segment::Buffer(buffer) = self.next_segment()? {
-                return Some(buffer);
-            }
         }
     }
 }

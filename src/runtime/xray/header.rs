@@ -107,24 +107,18 @@ impl Header {
     }
 }
 
-/// Byte order, version and type in the first bytes of a file: the order is that in which both are small. `None` if
-/// neither is.
-fn version_and_type([a, b, c, d]: [u8; 4]) -> Option<(ByteOrder, u16, u16)> {
+/// Returns the endianness, version and type in the first bytes of a file. The endianness is the one in which both
+/// numbers are small; `None` if neither is.
+fn version_and_type(first: [u8; 4]) -> Option<(ByteOrder, u16, u16)> {
     /// Upper bound for versions and types, now and in the future.
     const SMALL: u16 = 100;
-    let little = (
-        ByteOrder::Little,
-        u16::from_le_bytes([a, b]),
-        u16::from_le_bytes([c, d]),
-    );
-    let big = (
-        ByteOrder::Big,
-        u16::from_be_bytes([a, b]),
-        u16::from_be_bytes([c, d]),
-    );
-    [little, big]
+    [ByteOrder::Little, ByteOrder::Big]
         .into_iter()
-        .find(|&(_, version, kind)| (1..SMALL).contains(&version) && kind < SMALL)
+        .find_map(|endian| {
+            let mut reader = Reader::new(&first, endian);
+            let (version, kind) = (reader.u16()?, reader.u16()?);
+            ((1..SMALL).contains(&version) && kind < SMALL).then_some((endian, version, kind))
+        })
 }
 
 /// Returns whether a file starts with a small version and type, as a trace does. Many other files do so as

@@ -4,7 +4,7 @@ use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::header::Mode;
 use crate::runtime::xray::trace::Trace;
-use crate::runtime::xray::{basic, buffers, fdr};
+use crate::runtime::xray::{Segment, fdr};
 use crate::tally::Tally;
 
 /// Maximum number of buffers in the index, which limits its memory to about a gigabyte. With the default
@@ -91,25 +91,17 @@ impl Index {
     /// Creates the index of a trace.
     pub fn of(trace: &Trace<'_>) -> Self {
         let mut index = Self::default();
-        match trace.header().mode {
-            Mode::Fdr => {
-                let mut reader = buffers::Buffers::new(trace.file(), *trace.header());
-                for buffer in &mut reader {
-                    if buffer.wall.is_none() {
-                        index.faults.add(Issue::XrayNoWallTime, buffer.offset);
-                    }
-                    index.add(buffer);
-                }
-                index.faults.merge(reader.faults());
+        let mut segments = trace.segments();
+        for segment in &mut segments {
+            let Segment::Buffer(buffer) = segment else {
+                continue;
+            };
+            if buffer.wall.is_none() && trace.header().mode == Mode::Fdr {
+                index.faults.add(Issue::XrayNoWallTime, buffer.offset);
             }
-            Mode::Basic => {
-                let mut reader = basic::Runs::new(trace.file(), *trace.header());
-                for buffer in &mut reader {
-                    index.add(buffer);
-                }
-                index.faults.merge(reader.faults());
-            }
+            index.add(buffer);
         }
+        index.faults.merge(segments.faults());
         index
             .buffers
             .sort_unstable_by_key(|it| (it.process, it.thread, it.wall, it.offset));

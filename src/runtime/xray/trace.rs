@@ -27,11 +27,6 @@ impl<'a> Trace<'a> {
         &self.header
     }
 
-    /// Returns the whole file.
-    pub(super) fn file(&self) -> &'a [u8] {
-        self.file
-    }
-
     /// Finds the buffers. In flight data recorder mode, this reads only the first records of each buffer.
     pub fn index(&self) -> Index {
         Index::of(self)
@@ -41,8 +36,8 @@ impl<'a> Trace<'a> {
     /// are left out.
     pub fn segments(&self) -> Segments<'a> {
         Segments(match self.header.mode {
-            Mode::Fdr => Walk::Fdr(buffers::Buffers::new(self.file, self.header)),
-            Mode::Basic => Walk::Basic(basic::Runs::new(self.file, self.header)),
+            Mode::Fdr => SegmentReader::Fdr(buffers::Buffers::new(self.file, self.header)),
+            Mode::Basic => SegmentReader::Basic(basic::Runs::new(self.file, self.header)),
         })
     }
 
@@ -58,14 +53,24 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// Iterator over the buffers of a trace.
+/// Iterator over the buffers of a trace and the bytes between them.
 #[derive(Clone, Debug)]
-pub struct Segments<'a>(Walk<'a>);
+pub struct Segments<'a>(SegmentReader<'a>);
 
 #[derive(Clone, Debug)]
-enum Walk<'a> {
+enum SegmentReader<'a> {
     Fdr(buffers::Buffers<'a>),
     Basic(basic::Runs<'a>),
+}
+
+impl Segments<'_> {
+    /// Returns the faults found so far, except those of records.
+    pub fn faults(&self) -> &Tally<Issue> {
+        match &self.0 {
+            SegmentReader::Fdr(buffers) => buffers.faults(),
+            SegmentReader::Basic(runs) => runs.faults(),
+        }
+    }
 }
 
 impl Iterator for Segments<'_> {
@@ -73,8 +78,8 @@ impl Iterator for Segments<'_> {
 
     fn next(&mut self) -> Option<Segment> {
         match &mut self.0 {
-            Walk::Fdr(buffers) => buffers.next_segment(),
-            Walk::Basic(runs) => runs.next().map(Segment::Buffer),
+            SegmentReader::Fdr(buffers) => buffers.next_segment(),
+            SegmentReader::Basic(runs) => runs.next().map(Segment::Buffer),
         }
     }
 }

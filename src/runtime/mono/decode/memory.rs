@@ -70,10 +70,10 @@ impl<'a> Decoder<'a> {
                 object: self.cursor.object(&self.encoding)?,
                 class: self.type_reference()?,
                 size: self.cursor.unsigned()?,
-                generation: match self.since(WITH_GENERATION) {
-                    true => Some(self.cursor.byte()?),
-                    false => None,
-                },
+                generation: self
+                    .since(WITH_GENERATION)
+                    .then(|| self.cursor.byte())
+                    .transpose()?,
                 references: List::read_counted(&mut self.cursor, &self.encoding)?,
             },
             0x30 => self.roots()?,
@@ -93,10 +93,8 @@ impl<'a> Decoder<'a> {
 
     fn roots(&mut self) -> Result<Kind<'a>, Issue> {
         let count = self.cursor.count(2)?;
-        let collection = match self.encoding.roots_have_addresses {
-            true => None,
-            false => Some(self.cursor.unsigned()?),
-        };
+        let has_collection = !self.encoding.roots_have_addresses;
+        let collection = has_collection.then(|| self.cursor.unsigned()).transpose()?;
         let roots = List::read(count, &mut self.cursor, &self.encoding)?;
         Ok(Kind::HeapRoots { collection, roots })
     }

@@ -23,9 +23,9 @@ impl<'a> Decoder<'a> {
             _ => return Err(Issue::MonoUnknownEvent),
         };
         self.advance()?;
-        let what = self.cursor.byte()?;
+        let subject_type = self.cursor.byte()?;
         let pointer = self.pointer()?;
-        let subject = match what {
+        let subject = match subject_type {
             1 => {
                 let image = self.pointer()?;
                 self.skip_old_flags()?;
@@ -47,10 +47,7 @@ impl<'a> Decoder<'a> {
                 }
             }
             3 => {
-                let image = match self.since(RENUMBERED) {
-                    true => Some(self.pointer()?),
-                    false => None,
-                };
+                let image = self.since(RENUMBERED).then(|| self.pointer()).transpose()?;
                 self.skip_old_flags()?;
                 Metadata::Assembly {
                     assembly: pointer,
@@ -127,14 +124,12 @@ impl<'a> Decoder<'a> {
                 let clause_type = self.small_number()?;
                 let number = self.cursor.unsigned()?;
                 self.method = self.method.wrapping_add(self.cursor.signed()?);
+                let object = self.since(RENUMBERED).then(|| self.cursor.object(&self.encoding));
                 Kind::Clause {
                     clause_type,
                     number,
                     method: self.encoding.method(self.method),
-                    object: match self.since(RENUMBERED) {
-                        true => Some(self.cursor.object(&self.encoding)?),
-                        false => None,
-                    },
+                    object: object.transpose()?,
                 }
             }
             _ => return Err(Issue::MonoUnknownEvent),
