@@ -111,7 +111,7 @@ impl CommandLine {
     pub fn read() -> Self {
         let arguments: Vec<_> = std::env::args_os().collect();
         // Messages about invalid usage use colors, too.
-        terminal::set_colors(typed_color(&arguments));
+        terminal::set_colors(color_argument(&arguments));
         let line = Self::from(arguments).unwrap_or_else(|mut error| {
             terminal::print_usage_error(&mut error);
             std::process::exit(error.exit_code())
@@ -137,7 +137,7 @@ impl CommandLine {
         }
         let conflict = match matches.subcommand_name() {
             None => line.inject.conflict().map(str::to_owned),
-            Some(name) => misplaced(&matches).map(|option| format!("put {option} after `{name}`")),
+            Some(name) => misplaced_option(&matches).map(|option| format!("put {option} after `{name}`")),
         };
         let conflict = conflict.map(|conflict| Self::command().error(ErrorKind::ArgumentConflict, conflict));
         conflict.map_or(Ok(line), Err)
@@ -145,7 +145,7 @@ impl CommandLine {
 }
 
 /// Returns the first option that belongs to jitinject without a command. Before a command's name, it has no effect.
-fn misplaced(matches: &ArgMatches) -> Option<String> {
+fn misplaced_option(matches: &ArgMatches) -> Option<String> {
     let own = InjectArguments::augment_args(clap::Command::new(""));
     let is_typed =
         |option: &&Arg| matches.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine);
@@ -158,7 +158,7 @@ fn misplaced(matches: &ArgMatches) -> Option<String> {
 }
 
 /// Returns the value of `--color`, even if other arguments are invalid.
-fn typed_color(arguments: &[OsString]) -> ColorChoice {
+fn color_argument(arguments: &[OsString]) -> ColorChoice {
     let mut texts = arguments.iter().filter_map(|argument| argument.to_str());
     let value =
         texts
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_color_option_is_found_in_invalid_arguments() {
-        let typed = |line: &str| typed_color(&line.split(' ').map(Into::into).collect::<Vec<_>>());
+        let typed = |line: &str| color_argument(&line.split(' ').map(Into::into).collect::<Vec<_>>());
         assert_eq!(typed("jitinject --nonsense --color never"), ColorChoice::Never);
         assert_eq!(typed("jitinject --color=always --nonsense"), ColorChoice::Always);
         assert_eq!(typed("jitinject --nonsense"), ColorChoice::Auto);

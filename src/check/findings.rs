@@ -8,7 +8,7 @@ use crate::diagnostics::rules::Rule;
 use crate::tally::{MAX_PLACES, Tally};
 
 /// Maximum number of characters kept of a name.
-pub const MAX_SHOWN_NAME: usize = 200;
+pub const MAX_NAME_LENGTH: usize = 200;
 
 /// A place where a rule is broken.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -139,10 +139,10 @@ impl Findings {
 /// Returns the start of a name, as it is kept.
 pub(super) fn truncated_name(name: &[u8]) -> String {
     // A character has at most four bytes.
-    let start = name.get(..MAX_SHOWN_NAME.saturating_mul(4)).unwrap_or(name);
+    let start = name.get(..MAX_NAME_LENGTH.saturating_mul(4)).unwrap_or(name);
     String::from_utf8_lossy(start)
         .chars()
-        .take(MAX_SHOWN_NAME)
+        .take(MAX_NAME_LENGTH)
         .collect()
 }
 
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn of_a_name_only_the_beginning_is_kept() {
-        assert_eq!(truncated_name(&[0xff; 5000]).chars().count(), MAX_SHOWN_NAME);
+        assert_eq!(truncated_name(&[0xff; 5000]).chars().count(), MAX_NAME_LENGTH);
         assert_eq!(truncated_name("größe".as_bytes()), "größe");
     }
 }

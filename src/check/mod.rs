@@ -22,7 +22,7 @@ use crate::tally::Tally;
 
 pub use crate::diagnostics::rules;
 pub use crate::diagnostics::{CatalogueEntry as Rule, Severity};
-pub use findings::{Finding, MAX_SHOWN_NAME, Place};
+pub use findings::{Finding, MAX_NAME_LENGTH, Place};
 
 /// Result of checking a file.
 #[derive(Clone, Debug)]

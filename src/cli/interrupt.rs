@@ -19,13 +19,13 @@ pub struct FirstInterrupt {
 
 impl FirstInterrupt {
     /// Stops ignoring Ctrl-C.
-    pub fn end(&self) {
+    pub fn stop_ignoring(&self) {
         self.ends_program.store(true, Ordering::Relaxed);
     }
 }
 
 /// Removes unfinished output when a signal ends the program. A second signal ends it at once.
-pub fn listen() -> io::Result<FirstInterrupt> {
+pub fn handle_signals() -> io::Result<FirstInterrupt> {
     let ends_program = Arc::new(AtomicBool::new(false));
     // Exceeding the file size limit is an error like others and must not kill the program.
     flag::register(SIGXFSZ, Arc::default())?;

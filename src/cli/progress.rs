@@ -42,7 +42,7 @@ impl Bar {
 
 impl Progress for Bar {
     fn input_ended(&mut self) {
-        self.interrupt.end();
+        self.interrupt.stop_ignoring();
     }
 
     fn start(&mut self, what: &'static str, total: u64) {

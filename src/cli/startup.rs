@@ -8,7 +8,8 @@ use crate::cli::terminal::report;
 
 /// Starts worker threads and signal handling.
 pub fn start_long_work(is_verbose: bool) -> Result<FirstInterrupt, Diagnostic> {
-    let interrupt = interrupt::listen().map_err(|cause| Diagnostic::new(Issue::Signals).caused_by(&cause))?;
+    let interrupt =
+        interrupt::handle_signals().map_err(|cause| Diagnostic::new(Issue::Signals).caused_by(&cause))?;
     if let Err(cause) = threads::start()
         && is_verbose
     {

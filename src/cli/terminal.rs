@@ -37,7 +37,7 @@ const HELP: AnsiColor = AnsiColor::Cyan;
 
 /// Returns the style of a severity.
 pub fn style(severity: Severity) -> Style {
-    emphasis(match severity {
+    bold(match severity {
         Severity::Error => ERROR,
         Severity::Warning => WARNING,
         Severity::Note => NOTE,
@@ -75,7 +75,7 @@ fn report_line(diagnostic: &Diagnostic) {
 fn report_help(diagnostic: &Diagnostic) {
     let help = diagnostic.help();
     if !help.is_empty() {
-        let style = emphasis(HELP);
+        let style = bold(HELP);
         let _ = writeln!(anstream::stderr(), "jitinject: {style}help{style:#}: {help}");
     }
 }
@@ -87,7 +87,7 @@ const MAX_REPORTED: usize = 100;
 /// Prints errors, warnings and, if `is_verbose`, notes, up to a limit per code. The recommended action is printed once per
 /// code.
 pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
-    let (reported, hidden) = selected(diagnostics, is_verbose);
+    let (reported, hidden) = reportable(diagnostics, is_verbose);
     let mut helped = BTreeSet::new();
     for diagnostic in reported {
         report_line(diagnostic);
@@ -104,28 +104,28 @@ pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
 }
 
 /// Returns the diagnostics to print, the most severe first, and the number of others.
-fn selected(diagnostics: &[Diagnostic], is_verbose: bool) -> (Vec<&Diagnostic>, u64) {
+fn reportable(diagnostics: &[Diagnostic], is_verbose: bool) -> (Vec<&Diagnostic>, u64) {
     let least = if is_verbose {
         Severity::Note
     } else {
         Severity::Warning
     };
-    let mut selected: Vec<&Diagnostic> = diagnostics.iter().filter(|it| it.severity >= least).collect();
-    selected.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.severity));
-    let all = selected.len();
+    let mut reportable: Vec<&Diagnostic> = diagnostics.iter().filter(|it| it.severity >= least).collect();
+    reportable.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.severity));
+    let all = reportable.len();
     let mut counts: BTreeMap<Issue, usize> = BTreeMap::new();
-    selected.retain(|diagnostic| {
+    reportable.retain(|diagnostic| {
         let count = counts.entry(diagnostic.issue).or_default();
         *count += 1;
         *count <= MAX_REPORTED_PER_CODE
     });
-    selected.truncate(MAX_REPORTED);
-    let hidden = all - selected.len();
-    (selected, hidden as u64)
+    reportable.truncate(MAX_REPORTED);
+    let hidden = all - reportable.len();
+    (reportable, hidden as u64)
 }
 
 /// Returns a bold style of a color.
-pub fn emphasis(color: AnsiColor) -> Style {
+pub fn bold(color: AnsiColor) -> Style {
     color.on_default().bold()
 }
 
@@ -179,11 +179,11 @@ fn print_to<W: Write>(
     print: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>,
 ) -> Result<(), Diagnostic> {
     /// Size of the output buffer in bytes.
-    const PIECE: usize = 64 << 10;
+    const BUFFER_SIZE: usize = 64 << 10;
     if stdio::output_was_closed() {
         return Err(Diagnostic::new(Issue::StdoutClosed));
     }
-    let mut output = BufWriter::with_capacity(PIECE, stream);
+    let mut output = BufWriter::with_capacity(BUFFER_SIZE, stream);
     match print(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             // Drop the rest.
@@ -267,13 +267,13 @@ mod tests {
         let mut all = of_issue(Issue::ClockGuessed, 1);
         all.extend(of_issue(Issue::JitdumpCutTail, 12));
         all.extend(of_issue(Issue::JitdumpBadLoad, 3));
-        let (warnings, hidden) = selected(&all, false);
+        let (warnings, hidden) = reportable(&all, false);
         assert_eq!((warnings.len(), hidden), (13, 2));
-        let (with_notes, hidden) = selected(&all, true);
+        let (with_notes, hidden) = reportable(&all, true);
         assert_eq!((with_notes.len(), hidden), (14, 2));
         assert_eq!(with_notes.last().unwrap().issue, Issue::ClockGuessed);
         let many: Vec<Diagnostic> = Issue::ALL.iter().map(|&issue| Diagnostic::new(issue)).collect();
-        let (printed, hidden) = selected(&many, true);
+        let (printed, hidden) = reportable(&many, true);
         assert_eq!((printed.len(), hidden), (100, many.len() as u64 - 100));
     }
 

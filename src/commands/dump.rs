@@ -110,7 +110,7 @@ impl DumpArguments {
             report(&Diagnostic::new(Issue::NamesNeedFunctions));
         }
         let style = match terminal::has_colors() {
-            true => terminal::emphasis(terminal::WARNING),
+            true => terminal::bold(terminal::WARNING),
             false => Style::new(),
         };
         terminal::print_plain(|output| {

@@ -181,6 +181,12 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Adds a signed number.
+    #[must_use]
+    pub fn signed(self, key: &'static str, value: impl Into<i64>) -> Self {
+        self.with(key, Value::Signed(value.into()))
+    }
+
     /// Adds an address or bits.
     #[must_use]
     pub fn hex(self, key: &'static str, value: impl Into<u64>) -> Self {

@@ -66,15 +66,15 @@ impl<'a> RecordDecoder<'a> {
         }
         let mut size = self.file.len();
         if is_complete && let Ok(header) = Header::parse(self.file) {
-            let first_record = header.first_record(self.file);
-            size = first_record.unwrap_or(header::SIZE as usize);
+            let first_record_offset = header.first_record_offset(self.file);
+            size = first_record_offset.unwrap_or(header::SIZE as usize);
             if header.counts_cycles() {
                 fields.push("counts_cycles", Value::Flag(true));
             }
             let faults = [
                 (!header.has_known_version()).then_some(Issue::JitdumpVersion),
                 header.has_unknown_flags().then_some(Issue::JitdumpUnknownFlags),
-                first_record.is_none().then_some(Issue::JitdumpHeaderSize),
+                first_record_offset.is_none().then_some(Issue::JitdumpHeaderSize),
             ];
             let faults: Vec<String> = faults.iter().flatten().map(Issue::to_string).collect();
             if !faults.is_empty() {

@@ -7,7 +7,7 @@ use crate::dump::EntrySink;
 use crate::dump::entry::{CUT, Entry, Fields};
 use crate::dump::filter::Filter;
 use crate::hash::HashSet;
-use crate::runtime::mono::log::BUFFER_HEADER;
+use crate::runtime::mono::log::BUFFER_HEADER_SIZE;
 use crate::runtime::mono::{Buffer, Header, Kind, Log, Method};
 use crate::units::{Address, AddressRange};
 
@@ -58,7 +58,7 @@ pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Res
         writer.skip_to(buffer.end(), fault)?;
     }
     let fault = match size.saturating_sub(writer.position) {
-        left if left < BUFFER_HEADER as u64 => Issue::MonoCutTail,
+        left if left < BUFFER_HEADER_SIZE as u64 => Issue::MonoCutTail,
         _ => Issue::MonoSkippedBytes,
     };
     writer.skip_to(size, fault)
@@ -121,7 +121,7 @@ fn buffer_header<'a>(buffer: &Buffer<'a>) -> Entry<'a> {
         0 => fields,
         missing => fields.word(CUT, "events").number("missing", missing),
     };
-    Entry::new(buffer.offset, BUFFER_HEADER as u64, "buffer", fields)
+    Entry::new(buffer.offset, BUFFER_HEADER_SIZE as u64, "buffer", fields)
 }
 
 /// Methods that a filter selects.

@@ -142,7 +142,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
             let fields = Fields::new();
             let mut time = None;
             let (kind, fields) = match record {
-                FdrMetadata::NewBuffer { thread } => ("new_buffer", signed(fields, "thread", thread)),
+                FdrMetadata::NewBuffer { thread } => ("new_buffer", fields.signed("thread", thread)),
                 FdrMetadata::EndOfBuffer => ("end_of_buffer", fields),
                 FdrMetadata::NewCpu { cpu, tick } => {
                     time = Some(tick);
@@ -159,8 +159,8 @@ impl<'f, E> EntryWriter<'f, '_, E> {
                     let fields = fields.number("seconds", seconds);
                     ("wall_time", fields.number("microseconds", microseconds))
                 }
-                FdrMetadata::BufferExtents { size } => ("buffer_extents", extents(fields, size, buffer)),
-                FdrMetadata::Pid(pid) => ("pid", signed(fields, "pid", pid)),
+                FdrMetadata::BufferExtents { size } => ("buffer_extents", with_extents(fields, size, buffer)),
+                FdrMetadata::Pid(pid) => ("pid", fields.signed("pid", pid)),
                 FdrMetadata::CutEvent {
                     size: payload,
                     is_typed,
@@ -168,7 +168,7 @@ impl<'f, E> EntryWriter<'f, '_, E> {
                     let missing = u64::try_from(payload).unwrap_or_default();
                     let missing = missing.saturating_add(size).saturating_sub(left);
                     size = left;
-                    let fields = signed(fields.word(CUT, "payload"), "payload_size", payload);
+                    let fields = fields.word(CUT, "payload").signed("payload_size", payload);
                     let kind = if is_typed { "typed_event" } else { "custom_event" };
                     (kind, fields.number("missing", missing))
                 }
@@ -211,9 +211,9 @@ impl<'f, E> EntryWriter<'f, '_, E> {
     }
 
     fn record(&mut self, record: &Record<'f>, size: u64, buffer: &Buffer) -> Result<(), E> {
-        let fields = signed(Fields::new(), "thread", buffer.thread);
+        let fields = Fields::new().signed("thread", buffer.thread);
         let fields = match buffer.process {
-            Some(process) => signed(fields, "pid", process),
+            Some(process) => fields.signed("pid", process),
             None => fields,
         };
         let fields = fields.number("cpu", record.cpu);
@@ -233,12 +233,8 @@ impl<'f, E> EntryWriter<'f, '_, E> {
     }
 }
 
-fn signed<'a>(fields: Fields<'a>, key: &'static str, number: i32) -> Fields<'a> {
-    fields.with(key, Value::Signed(number.into()))
-}
-
 /// Adds the size of a buffer, and the number of missing bytes if it is incomplete.
-fn extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> Fields<'a> {
+fn with_extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> Fields<'a> {
     let fields = fields.number("buffer_size", size);
     let there = buffer.map(|buffer| buffer.records_size());
     match there {

@@ -24,11 +24,11 @@ pub struct SourceLocation<'a> {
 
 /// Returns whether V8 writes names like this one for functions compiled from source.
 pub fn is_v8(name: &[u8]) -> bool {
-    v8_rest(name).is_some()
+    without_v8_prefix(name).is_some()
 }
 
 /// The name without V8's prefix. `JS::Call` and the like are C++ or Rust names.
-fn v8_rest(name: &[u8]) -> Option<&[u8]> {
+fn without_v8_prefix(name: &[u8]) -> Option<&[u8]> {
     let rest = V8.iter().find_map(|prefix| name.strip_prefix(*prefix));
     rest.filter(|rest| !rest.starts_with(b":"))
 }
@@ -49,7 +49,7 @@ pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
             return Vec::new();
         };
         let paths = memchr::memmem::find_iter(head, b" (").take(MAX_PATHS);
-        return likeliest_first(
+        return most_likely_first(
             paths.filter_map(|open| head.get(open..)?.strip_prefix(b" (")),
             line,
             column,
@@ -63,7 +63,7 @@ pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
         return Vec::new();
     };
     let spaces = memchr::memchr_iter(b' ', head).take(MAX_PATHS);
-    likeliest_first(
+    most_likely_first(
         spaces.filter_map(|space| head.get(space..)?.strip_prefix(b" ")),
         line,
         column,
@@ -86,7 +86,7 @@ pub fn declaration(name: &[u8]) -> Option<DebugInfo<'_>> {
 }
 
 /// Turns `paths`, which are sorted from longest to shortest, into locations with the most likely one first.
-fn likeliest_first<'a>(
+fn most_likely_first<'a>(
     paths: impl Iterator<Item = &'a [u8]>,
     line: u32,
     column: u32,
@@ -94,7 +94,7 @@ fn likeliest_first<'a>(
     let paths = paths.filter(|path| !path.is_empty());
     let mut locations: Vec<SourceLocation<'_>> =
         paths.map(|path| SourceLocation { path, line, column }).collect();
-    match locations.iter().position(|location| is_whole(location.path)) {
+    match locations.iter().position(|location| is_absolute(location.path)) {
         Some(likeliest) => locations.swap(0, likeliest),
         None => locations.reverse(),
     }
@@ -102,7 +102,7 @@ fn likeliest_first<'a>(
 }
 
 /// Whether a path is absolute or starts with a scheme. A relative path hardly ever contains such a part.
-fn is_whole(path: &[u8]) -> bool {
+fn is_absolute(path: &[u8]) -> bool {
     let mut ends = path.iter().position(|byte| b": /".contains(byte)).into_iter();
     path.starts_with(b"/") || ends.any(|end| path.get(end) == Some(&b':'))
 }
@@ -186,7 +186,8 @@ pub fn tier(name: &[u8]) -> Option<&'static str> {
         let found = table.iter().find(|(text, _)| fits(text.as_bytes()));
         found.map(|(_, tier)| *tier)
     };
-    let by_mark = v8_rest(name).and_then(|marked| find(&V8_MARKS, &|mark| marked.starts_with(mark)));
+    let by_mark =
+        without_v8_prefix(name).and_then(|marked| find(&V8_MARKS, &|mark| marked.starts_with(mark)));
     by_mark
         .or_else(|| find(&SUFFIXES, &|suffix| name.ends_with(suffix)))
         .or_else(|| find(&PREFIXES, &|prefix| name.starts_with(prefix)))

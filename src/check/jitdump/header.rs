@@ -70,12 +70,12 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
 fn is_of_another_clock(header: &Header, first: u64) -> bool {
     let time = header.time;
     let is_later = time > first.saturating_add(MAX_LATER);
-    let is_earlier = is_on_calendar(time, first) || is_in_larger_unit(time, first);
+    let is_earlier = is_wall_clock_time(time, first) || is_in_larger_unit(time, first);
     time != 0 && first != 0 && (is_later || is_earlier)
 }
 
 /// Returns whether an earlier time is CLOCK_REALTIME in seconds or microseconds, in the years from 2014 to 2100.
-fn is_on_calendar(time: u64, first: u64) -> bool {
+fn is_wall_clock_time(time: u64, first: u64) -> bool {
     const YEARS: RangeInclusive<u64> = 1_400_000_000..=4_100_000_000;
     /// Read as nanoseconds, such microseconds are the uptime of a machine that has run for some weeks. Therefore the
     /// first function must be more than a day later.

@@ -31,7 +31,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u6
     for step in format::records(file, dump.header()) {
         (last, end) = match step {
             Step::Record(record) | Step::Repaired(record) => {
-                checker.record(&record);
+                checker.check(&record);
                 (record.offset, end_of(&record))
             }
             Step::Damage { offset, size } => (offset, offset.saturating_add(size)),
@@ -71,20 +71,20 @@ struct RecordChecker<'w, 'a> {
 }
 
 impl<'a> RecordChecker<'_, 'a> {
-    fn record(&mut self, record: &Record<'a>) {
+    fn check(&mut self, record: &Record<'a>) {
         self.count = self.count.saturating_add(1);
         self.check_position(record);
         self.check_time(record);
         match record.kind {
-            record::LOAD => self.load(record),
-            record::MOVE => self.moved(record),
+            record::LOAD => self.check_load(record),
+            record::MOVE => self.check_move(record),
             record::DEBUG_INFO => self.pending.debug_info = Some(record.offset),
             record::CLOSE => self.is_closed = true,
             record::UNWINDING_INFO => {
                 self.pending.unwinding = Some(record.offset);
                 unwinding::check(record, self.endian, self.findings);
             }
-            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(record),
+            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.check_extension(record),
             kind => self.findings.add(&rules::UNKNOWN_RECORD, record.offset, || {
                 Place::in_record("unknown").with_message(format!("type {kind}"))
             }),
@@ -120,7 +120,7 @@ impl<'a> RecordChecker<'_, 'a> {
         }
     }
 
-    fn load(&mut self, record: &Record<'a>) {
+    fn check_load(&mut self, record: &Record<'a>) {
         let last = std::mem::take(&mut self.pending);
         let Some(load) = Load::parse(record.content, self.endian) else {
             return;
@@ -162,7 +162,7 @@ impl<'a> RecordChecker<'_, 'a> {
         }
     }
 
-    fn moved(&mut self, record: &Record<'_>) {
+    fn check_move(&mut self, record: &Record<'_>) {
         let Some(moved) = Move::parse(record, self.endian) else {
             return;
         };
@@ -173,7 +173,7 @@ impl<'a> RecordChecker<'_, 'a> {
         }
     }
 
-    fn extension(&mut self, record: &Record<'_>) {
+    fn check_extension(&mut self, record: &Record<'_>) {
         let kind = record.kind;
         self.findings.add(&debug_info::EXTENSION, record.offset, || {
             Place::default().with_message(format!("type {kind}"))

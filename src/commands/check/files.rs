@@ -43,7 +43,7 @@ fn check_folder(folder: &Path) -> impl Iterator<Item = CheckedFile> {
     let files = files_below(folder, &mut diagnostics);
     diagnostics.iter().for_each(report);
     let mut found = files.into_iter().filter_map(|path| {
-        let result = check_found(&path)?;
+        let result = check_if_runtime_file(&path)?;
         Some(CheckedFile {
             path: shown(&path),
             result,
@@ -56,7 +56,7 @@ fn check_folder(folder: &Path) -> impl Iterator<Item = CheckedFile> {
     std::iter::once(first).chain(found)
 }
 
-fn check_found(path: &Path) -> Option<Result<Report, Diagnostic>> {
+fn check_if_runtime_file(path: &Path) -> Option<Result<Report, Diagnostic>> {
     let name = base_name(path);
     let has_name = FileKind::of_name(name).is_some();
     let file = match MappedFile::open(path) {

@@ -49,7 +49,7 @@ impl<'a> ContentReader<'a> {
             record::LOAD => ("LOAD", self.load()),
             record::MOVE => ("MOVE", self.moved()),
             record::DEBUG_INFO => ("DEBUG_INFO", self.debug_info(ahead)),
-            record::CLOSE => ("CLOSE", self.padded(Fields::new(), self.bytes.len())),
+            record::CLOSE => ("CLOSE", self.with_padding(Fields::new(), self.bytes.len())),
             record::UNWINDING_INFO => ("UNWINDING_INFO", self.unwinding()),
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(id, ahead),
             _ => ("unknown", Fields::new().number("id", id)),
@@ -58,7 +58,7 @@ impl<'a> ContentReader<'a> {
     }
 
     /// Reads fixed fields. Returns a reader for the rest if all of them are present.
-    fn fixed(&self, layout: Layout) -> (Fields<'a>, Option<Reader<'a>>) {
+    fn read_fixed(&self, layout: Layout) -> (Fields<'a>, Option<Reader<'a>>) {
         let mut fields = Fields::new();
         let mut reader = Reader::new(self.bytes, self.endian);
         let is_complete = fields::read(&mut reader, layout, &mut fields);
@@ -66,7 +66,7 @@ impl<'a> ContentReader<'a> {
     }
 
     /// Adds the number of padding bytes, if there are any.
-    fn padded(&self, fields: Fields<'a>, padding: usize) -> Fields<'a> {
+    fn with_padding(&self, fields: Fields<'a>, padding: usize) -> Fields<'a> {
         match padding {
             0 => fields,
             _ => fields.number("padding", padding as u64),
@@ -82,7 +82,7 @@ impl<'a> ContentReader<'a> {
     }
 
     fn load(&self) -> Fields<'a> {
-        let (mut fields, rest) = self.fixed(fields::LOAD);
+        let (mut fields, rest) = self.read_fixed(fields::LOAD);
         if let Some(mut reader) = rest {
             let name = reader.c_string();
             let size = fields.get_number("code_size").unwrap_or_default();
@@ -91,7 +91,7 @@ impl<'a> ContentReader<'a> {
             if name.is_none() {
                 fields = fields.word(CUT, "name").name("name", rest);
             } else if let Some(padding) = rest.len().checked_sub(size) {
-                fields = self.padded(fields, padding);
+                fields = self.with_padding(fields, padding);
                 if self.with_code {
                     fields.push("code", Value::Bytes(rest.get(padding..).unwrap_or_default()));
                 }
@@ -112,15 +112,15 @@ impl<'a> ContentReader<'a> {
     }
 
     fn moved(&self) -> Fields<'a> {
-        let (fields, rest) = self.fixed(fields::MOVE);
+        let (fields, rest) = self.read_fixed(fields::MOVE);
         match rest {
-            Some(reader) => self.padded(fields, reader.rest().len()),
+            Some(reader) => self.with_padding(fields, reader.rest().len()),
             None => self.fault(fields, Issue::JitdumpBadMove),
         }
     }
 
     fn debug_info(&self, ahead: &Records<'a>) -> Fields<'a> {
-        let (fields, rest) = self.fixed(fields::DEBUG_INFO);
+        let (fields, rest) = self.read_fixed(fields::DEBUG_INFO);
         let Some(reader) = rest else {
             return self.fault(fields, Issue::JitdumpBadDebugInfo);
         };
@@ -143,7 +143,7 @@ impl<'a> ContentReader<'a> {
         if let Some(entries) = debug_info::entries(self.bytes, function_ref, self.endian) {
             let sizes = entries.iter().map(|entry| entry.size as usize);
             let used = sizes.fold(0, usize::saturating_add);
-            let fields = self.padded(fields, reader.rest().len().saturating_sub(used));
+            let fields = self.with_padding(fields, reader.rest().len().saturating_sub(used));
             return fields.list("entries", List::from_vec(entries, line_entry));
         }
         let entries = debug_info::entries_until_truncated(self.bytes, self.endian);
@@ -158,7 +158,7 @@ impl<'a> ContentReader<'a> {
     }
 
     fn unwinding(&self) -> Fields<'a> {
-        let (mut fields, rest) = self.fixed(fields::UNWINDING_INFO);
+        let (mut fields, rest) = self.read_fixed(fields::UNWINDING_INFO);
         let Some(reader) = rest else {
             return self.fault(fields, Issue::JitdumpBadUnwinding);
         };
@@ -168,7 +168,7 @@ impl<'a> ContentReader<'a> {
             .ok()
             .and_then(|size| there.checked_sub(size));
         fields = match padding {
-            Some(padding) => self.padded(fields, padding),
+            Some(padding) => self.with_padding(fields, padding),
             None => fields
                 .word(CUT, "unwinding_data")
                 .number("data_there", there as u64),

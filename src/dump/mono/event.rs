@@ -30,12 +30,12 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             size,
             name,
         } => {
-            let fields = code_buffer(fields, kind).hex("code_addr", start.0);
+            let fields = with_buffer_kind(fields, kind).hex("code_addr", start.0);
             let fields = fields.number("code_size", size);
             ("code_buffer", fields.name_if("name", name))
         }
         Kind::Metadata { stage, subject } => metadata(fields.word("stage", stage_name(stage)), subject),
-        Kind::Throw { object, frames } => ("throw", stack(fields.hex("object", object.0), frames)),
+        Kind::Throw { object, frames } => ("throw", with_stack(fields.hex("object", object.0), frames)),
         Kind::Clause {
             clause_type,
             number,
@@ -51,8 +51,8 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             object,
             frames,
         } => {
-            let fields = monitor_event(fields, event).hex("object", object.0);
-            ("monitor", stack(fields, frames))
+            let fields = with_monitor_event(fields, event).hex("object", object.0);
+            ("monitor", with_stack(fields, frames))
         }
         Kind::SyncPoint(point) => ("sync_point", fields.number("point", point)),
         Kind::AotId(id) => ("aot_id", fields.name("id", id)),
@@ -63,12 +63,12 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             size,
             frames,
         } => {
-            let fields = typed(fields, class).hex("object", object.0);
+            let fields = with_type(fields, class).hex("object", object.0);
             let fields = fields.number("object_size", size);
-            ("allocation", stack(fields, frames))
+            ("allocation", with_stack(fields, frames))
         }
         Kind::Collection { phase, generation } => {
-            let fields = collection_phase(fields, phase);
+            let fields = with_phase(fields, phase);
             ("collection", fields.number("generation", generation))
         }
         Kind::HeapResize { size } => ("heap_resize", fields.number("heap_size", size)),
@@ -77,7 +77,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
                 let fields = Fields::new().hex("from", it.from.0);
                 Value::Fields(fields.hex("to", it.to.0))
             };
-            ("moves", listed(fields, "objects", moves, each))
+            ("moves", with_list(fields, "objects", moves, each))
         }
         Kind::HandleCreated {
             handle_type,
@@ -87,7 +87,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
         } => {
             let fields = fields.number("handle_type", handle_type).hex("handle", handle);
             let fields = fields.hex("object", object.0);
-            ("handle_created", stack(fields, frames))
+            ("handle_created", with_stack(fields, frames))
         }
         Kind::HandleDestroyed {
             handle_type,
@@ -95,7 +95,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             frames,
         } => {
             let fields = fields.number("handle_type", handle_type).hex("handle", handle);
-            ("handle_destroyed", stack(fields, frames))
+            ("handle_destroyed", with_stack(fields, frames))
         }
         Kind::FinalizeStart => ("finalize_start", fields),
         Kind::FinalizeEnd => ("finalize_end", fields),
@@ -111,7 +111,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             generation,
             references,
         } => {
-            let fields = typed(fields.hex("object", object.0), class);
+            let fields = with_type(fields.hex("object", object.0), class);
             let fields = fields
                 .number("object_size", size)
                 .number_if("generation", generation);
@@ -119,11 +119,11 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
                 let fields = Fields::new().number_if("at", it.offset);
                 Value::Fields(fields.hex("object", it.object.0))
             };
-            ("heap_object", listed(fields, "references", references, each))
+            ("heap_object", with_list(fields, "references", references, each))
         }
         Kind::HeapRoots { collection, roots } => {
             let fields = fields.number_if("collection", collection);
-            ("heap_roots", listed(fields, "roots", roots, root))
+            ("heap_roots", with_list(fields, "roots", roots, root))
         }
         Kind::RootRegister {
             start,
@@ -147,8 +147,8 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             let fields = fields
                 .number_if("sample_type", sample_type)
                 .hex("thread", thread.0);
-            let fields = listed(fields, "addresses", addresses, |it: Address| Value::Hex(it.0));
-            ("sample_hit", stack(fields, frames))
+            let fields = with_list(fields, "addresses", addresses, |it: Address| Value::Hex(it.0));
+            ("sample_hit", with_stack(fields, frames))
         }
         Kind::NativeSymbol { start, size, name } => {
             let fields = fields.hex("code_addr", start.0).number("code_size", size);
@@ -165,12 +165,12 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             ("native_binary", fields.name("name", name))
         }
         Kind::CounterDescriptions(counters) => {
-            let fields = listed(fields, "counters", counters, counter_description);
+            let fields = with_list(fields, "counters", counters, counter_description);
             ("counter_descriptions", fields)
         }
         Kind::Counters { milliseconds, values } => {
             let fields = fields.number_if("milliseconds", milliseconds);
-            ("counters", listed(fields, "values", values, counter_change))
+            ("counters", with_list(fields, "values", values, counter_change))
         }
         // Code coverage.
         Kind::CoverageAssembly {
@@ -179,7 +179,7 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             file,
             methods,
         } => {
-            let fields = covered(fields, methods).name("name", name);
+            let fields = with_coverage(fields, methods).name("name", name);
             ("coverage_assembly", fields.name("guid", guid).name("file", file))
         }
         Kind::CoverageMethod {
@@ -216,13 +216,13 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             name,
             methods,
         } => {
-            let fields = covered(fields, methods).name("name", name);
+            let fields = with_coverage(fields, methods).name("name", name);
             ("coverage_class", fields.name("assembly", assembly))
         }
     }
 }
 
-fn listed<'a, T: Element<'a> + 'a>(
+fn with_list<'a, T: Element<'a> + 'a>(
     fields: Fields<'a>,
     key: &'static str,
     list: EventList<'a, T>,
@@ -232,7 +232,7 @@ fn listed<'a, T: Element<'a> + 'a>(
 }
 
 /// Adds a stack, innermost frame first, unless it is empty.
-fn stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
+fn with_stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
     if frames.is_empty() {
         return fields;
     }
@@ -240,14 +240,14 @@ fn stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
     fields.with("frames", Value::List(frames))
 }
 
-fn typed(fields: Fields<'_>, class: TypeReference) -> Fields<'_> {
+fn with_type(fields: Fields<'_>, class: TypeReference) -> Fields<'_> {
     match class {
         TypeReference::Class(class) => fields.hex("class", class.0),
         TypeReference::VTable(vtable) => fields.hex("vtable", vtable.0),
     }
 }
 
-fn code_buffer(fields: Fields<'_>, kind: CodeBufferKind) -> Fields<'_> {
+fn with_buffer_kind(fields: Fields<'_>, kind: CodeBufferKind) -> Fields<'_> {
     let name = match kind {
         CodeBufferKind::Method => "method",
         CodeBufferKind::MethodTrampoline => "method_trampoline",
@@ -259,7 +259,7 @@ fn code_buffer(fields: Fields<'_>, kind: CodeBufferKind) -> Fields<'_> {
         CodeBufferKind::Monitor => "monitor",
         CodeBufferKind::DelegateInvoke => "delegate_invoke",
         CodeBufferKind::ExceptionHandling => "exception_handling",
-        CodeBufferKind::Other(number) => return fields.with("kind", Value::Signed(number)),
+        CodeBufferKind::Other(number) => return fields.signed("kind", number),
     };
     fields.word("kind", name)
 }
@@ -311,7 +311,7 @@ fn metadata<'a>(fields: Fields<'a>, subject: Metadata<'a>) -> (&'static str, Fie
     }
 }
 
-fn monitor_event(fields: Fields<'_>, event: MonitorEvent) -> Fields<'_> {
+fn with_monitor_event(fields: Fields<'_>, event: MonitorEvent) -> Fields<'_> {
     let name = match event {
         MonitorEvent::Contention => "contention",
         MonitorEvent::Done => "done",
@@ -321,7 +321,7 @@ fn monitor_event(fields: Fields<'_>, event: MonitorEvent) -> Fields<'_> {
     fields.word("event", name)
 }
 
-fn collection_phase(fields: Fields<'_>, phase: CollectionPhase) -> Fields<'_> {
+fn with_phase(fields: Fields<'_>, phase: CollectionPhase) -> Fields<'_> {
     let name = match phase {
         CollectionPhase::Start => "start",
         CollectionPhase::MarkStart => "mark_start",
@@ -362,7 +362,7 @@ fn counter_description(counter: CounterDescription<'_>) -> Value<'_> {
 fn counter_change(change: CounterChange<'_>) -> Value<'_> {
     let fields = Fields::new().number("index", change.index);
     Value::Fields(match change.value {
-        CounterValue::Signed(number) => fields.with("difference", Value::Signed(number)),
+        CounterValue::Signed(number) => fields.signed("difference", number),
         CounterValue::Unsigned(number) => fields.number("difference", number),
         CounterValue::Double(number) => fields.with("value", Value::Float(number)),
         CounterValue::Text(Some(text)) => fields.name("value", text),
@@ -370,7 +370,7 @@ fn counter_change(change: CounterChange<'_>) -> Value<'_> {
     })
 }
 
-fn covered(fields: Fields<'_>, methods: Coverage) -> Fields<'_> {
+fn with_coverage(fields: Fields<'_>, methods: Coverage) -> Fields<'_> {
     let fields = fields.number("methods", methods.methods);
     let fields = fields.number("fully_covered", methods.fully);
     fields.number("partially_covered", methods.partially)

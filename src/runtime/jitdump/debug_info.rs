@@ -114,7 +114,7 @@ impl DebugInfoQuirks {
         clippy::arithmetic_side_effects,
         reason = "sizes have 64 bits, their sums 128; `below` is not more than `functions`, which is not more than the records"
     )]
-    pub fn find<'a>(
+    pub fn detect<'a>(
         records: impl Iterator<Item = (FunctionRef<'a>, &'a [u8])>,
         endian: ByteOrder,
         is_64: bool,
@@ -552,7 +552,7 @@ mod tests {
             });
             let records: Vec<Vec<u8>> = entries.collect();
             let pairs = records.iter().map(|content| (function_ref(name), &content[..]));
-            DebugInfoQuirks::find(pairs, ORDER, true).bias
+            DebugInfoQuirks::detect(pairs, ORDER, true).bias
         };
         // V8: no entry below the bias, and not always one exactly there.
         assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x40, 0x60], &[0x47]]), 0x40);

@@ -93,8 +93,4 @@ impl<'s, 'a> Files<'s, 'a> {
         self.known.insert(name, number);
         Some(number)
     }
-
-    fn finish(self) -> Vec<SourceFile<'a>> {
-        self.files
-    }
 }

@@ -15,7 +15,7 @@ use crate::runtime::jitdump::header::{self, Header};
 use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::moves::{self, LoadEvent, Move};
 use crate::runtime::jitdump::record::{self, Record, RecordLocation, Records, Step};
-use crate::runtime::jitdump::record_association::Pending;
+use crate::runtime::jitdump::record_association::PendingRecords;
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
@@ -88,7 +88,7 @@ impl<'a> Dump<'a> {
         if header.has_unknown_flags() {
             faults.add(Issue::JitdumpUnknownFlags, 32);
         }
-        let start = header.first_record(file).unwrap_or_else(|| {
+        let start = header.first_record_offset(file).unwrap_or_else(|| {
             faults.add(Issue::JitdumpHeaderSize, 8);
             header::SIZE as usize
         });
@@ -98,7 +98,7 @@ impl<'a> Dump<'a> {
             faults,
             loads: Vec::new(),
             moves: Vec::new(),
-            pending: Pending::default(),
+            pending: PendingRecords::default(),
             sources: HashMap::default(),
         };
         let mut first_time = None;
@@ -281,7 +281,7 @@ impl<'a> Dump<'a> {
             let content = Records::content(self.file, function.debug_info?)?;
             Some((function_ref(&self.function(number)?), content))
         });
-        DebugInfoQuirks::find(with_lines.take(ENOUGH), self.header.endian, self.machine.is_64)
+        DebugInfoQuirks::detect(with_lines.take(ENOUGH), self.header.endian, self.machine.is_64)
     }
 }
 
@@ -347,7 +347,7 @@ fn time_of(step: Step<'_>) -> Option<RuntimeTime> {
 
 /// Returns an iterator over the records of a file.
 pub fn records<'a>(file: &'a [u8], header: &Header) -> Records<'a> {
-    let start = header.first_record(file).unwrap_or(header::SIZE as usize);
+    let start = header.first_record_offset(file).unwrap_or(header::SIZE as usize);
     Records::new(file, start, header.endian)
 }
 
@@ -358,7 +358,7 @@ struct IndexBuilder<'a> {
     faults: Tally<Issue>,
     loads: Vec<LoadEvent>,
     moves: Vec<Move>,
-    pending: Pending,
+    pending: PendingRecords,
     sources: HashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
 }
 
@@ -385,11 +385,11 @@ impl<'a> IndexBuilder<'a> {
             },
             record::DEBUG_INFO => {
                 let endian = self.header.endian;
-                self.pending.debug_info(&record, endian, &mut self.faults);
+                self.pending.add_debug_info(&record, endian, &mut self.faults);
             }
             record::UNWINDING_INFO => {
                 let endian = self.header.endian;
-                self.pending.unwinding(&record, endian, &mut self.faults);
+                self.pending.add_unwinding(&record, endian, &mut self.faults);
             }
             record::CLOSE => {}
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
@@ -404,11 +404,11 @@ impl<'a> IndexBuilder<'a> {
         if let Some(layout) = debug_info2::layout(record.content, endian) {
             return self
                 .pending
-                .debug_info2(layout, record.location(), &mut self.faults);
+                .add_debug_info2(layout, record.location(), &mut self.faults);
         }
         match record.kind {
             record::JIT_TIER if tier::parse(record.content).is_some() => {
-                self.pending.tier(record, &mut self.faults);
+                self.pending.add_tier(record, &mut self.faults);
             }
             record::EMBEDDED_SOURCE_FILE => match EmbeddedSource::parse(record.content, endian) {
                 Some(source) => {

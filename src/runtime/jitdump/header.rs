@@ -72,7 +72,7 @@ impl Header {
     }
 
     /// Returns the offset of the first record, which is the header's size; `None` if that size is impossible.
-    pub fn first_record(&self, file: &[u8]) -> Option<usize> {
+    pub fn first_record_offset(&self, file: &[u8]) -> Option<usize> {
         let size = usize::try_from(self.size).ok()?;
         (self.size >= SIZE && size <= file.len()).then_some(size)
     }

@@ -87,7 +87,7 @@ pub(super) fn merge_events(
             addresses.load(&load, &range);
             events.push(load.event);
         }
-        match addresses.moved(moved, &range) {
+        match addresses.apply_move(moved, &range) {
             Some(event) => events.push(event),
             None => faults.add(Issue::JitdumpBadMove, moved.offset),
         }
@@ -98,12 +98,12 @@ pub(super) fn merge_events(
 
 /// The last function for each key, both per process and over all processes.
 #[derive(Default)]
-struct Latest<K> {
+struct LatestFunctions<K> {
     by_process: HashMap<(u32, K), u32>,
     in_any_process: HashMap<K, u32>,
 }
 
-impl<K: std::hash::Hash + Eq + Copy> Latest<K> {
+impl<K: std::hash::Hash + Eq + Copy> LatestFunctions<K> {
     fn insert(&mut self, pid: u32, key: K, function: u32) {
         self.by_process.insert((pid, key), function);
         self.in_any_process.insert(key, function);
@@ -122,8 +122,8 @@ impl<K: std::hash::Hash + Eq + Copy> Latest<K> {
 /// The current address of each function.
 #[derive(Default)]
 struct CodeAddresses {
-    by_address: Latest<Address>,
-    by_index: Latest<u64>,
+    by_address: LatestFunctions<Address>,
+    by_index: LatestFunctions<u64>,
 }
 
 impl CodeAddresses {
@@ -135,7 +135,7 @@ impl CodeAddresses {
         }
     }
 
-    fn moved(&mut self, moved: &Move, range: impl Fn(u32) -> Option<AddressRange>) -> Option<CodeEvent> {
+    fn apply_move(&mut self, moved: &Move, range: impl Fn(u32) -> Option<AddressRange>) -> Option<CodeEvent> {
         // Some writers give all functions the same index, so the last function at the address takes
         // precedence.
         let pid = moved.pid;

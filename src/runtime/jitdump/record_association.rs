@@ -21,7 +21,7 @@ use crate::units::Address;
 /// Debug information that finds no LOAD with its address within the next batch is assigned to the function
 /// that was loaded right after it, if its first line is in that function.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(super) struct PendingRecords {
     /// DEBUG_INFO records by code address.
     debug_info: HashMap<Address, PendingDebugInfo>,
     /// Code address of the last DEBUG_INFO record, until a LOAD follows it.
@@ -68,9 +68,9 @@ impl PendingDebugInfo {
     }
 }
 
-impl Pending {
+impl PendingRecords {
     /// Adds a DEBUG_INFO record.
-    pub fn debug_info(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
+    pub fn add_debug_info(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
         self.start_batch(faults);
         let mut content = Reader::new(record.content, endian);
         let (Some(address), Some(_count)) = (content.u64().map(Address), content.u64()) else {
@@ -84,7 +84,7 @@ impl Pending {
     }
 
     /// Adds a DEBUG_INFO2 record.
-    pub fn debug_info2(&mut self, layout: Layout, location: RecordLocation, faults: &mut Tally<Issue>) {
+    pub fn add_debug_info2(&mut self, layout: Layout, location: RecordLocation, faults: &mut Tally<Issue>) {
         self.start_batch(faults);
         let replaced = match layout {
             Layout::Positions(address) => {
@@ -109,14 +109,14 @@ impl Pending {
     }
 
     /// Adds a JIT_TIER record.
-    pub fn tier(&mut self, record: &Record<'_>, faults: &mut Tally<Issue>) {
+    pub fn add_tier(&mut self, record: &Record<'_>, faults: &mut Tally<Issue>) {
         if let Some(replaced) = self.tier.replace(record.location()) {
             faults.add(Issue::JitdumpTierUnpaired, replaced.offset);
         }
     }
 
     /// Adds an UNWINDING_INFO record, unless it is empty.
-    pub fn unwinding(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
+    pub fn add_unwinding(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
         self.drop_unwinding(faults);
         match Unwinding::parse(record.content, endian) {
             Ok(None) => {}

@@ -40,7 +40,7 @@ const SIMPLIFIED: u8 = 13;
 const WITH_VTABLES: u8 = 15;
 
 /// Flag in the subtype of exceptions and locks: a stack follows.
-const WITH_STACK: u8 = 0x80;
+const HAS_STACK: u8 = 0x80;
 
 /// An entry or exit of a method. These are most of the events of a log with calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -208,7 +208,7 @@ impl<'a> Element<'a> for CounterDescription<'a> {
 
 impl<'a> CounterChange<'a> {
     /// Reads all changes of an event, up to and including the index 0 that terminates them.
-    pub(super) fn all(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<List<'a, Self>, Issue> {
+    pub(super) fn read_all(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<List<'a, Self>, Issue> {
         let mut ahead = *cursor;
         let mut count = 0_u64;
         while Cursor::new(ahead.rest()).unsigned()? != 0 {

@@ -9,7 +9,7 @@ use flate2::bufread::GzDecoder;
 
 use crate::diagnostics::Issue;
 use crate::runtime::mono::header::{self, Header};
-use crate::runtime::mono::log::{BUFFER_HEADER, BUFFER_ID};
+use crate::runtime::mono::log::{BUFFER_HEADER_SIZE, BUFFER_ID};
 use crate::tally::Tally;
 
 /// The two magic bytes of gzip, and the compression method (deflate).
@@ -19,15 +19,15 @@ const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 const CHUNK_SIZE: usize = 64 << 10;
 
 /// Maximum size of a header in bytes, more than any command line has.
-const MAX_HEADER: usize = 1 << 20;
+const MAX_HEADER_SIZE: usize = 1 << 20;
 
 /// Maximum size of a buffer in bytes. A single large event can make a buffer larger than 64 KiB, but no
 /// object has so many references.
-const MAX_BUFFER: usize = 1 << 30;
+const MAX_BUFFER_SIZE: usize = 1 << 30;
 
 /// Number of bytes outside of buffers after which the data is not a log; more than a few damaged buffers
 /// have.
-const MAX_JUNK: usize = 1 << 20;
+const MAX_JUNK_SIZE: usize = 1 << 20;
 
 /// Maximum ratio of unpacked to packed size. Real logs have 4 to 20. The maximum of deflate is 1,032, for
 /// identical bytes.
@@ -134,23 +134,23 @@ impl LogValidator {
                                 .unwrap_or_default();
                             Self::next_buffer()
                         }
-                        Err(error) if error.issue == Issue::MonoTooShort && start.len() < MAX_HEADER => {
+                        Err(error) if error.issue == Issue::MonoTooShort && start.len() < MAX_HEADER_SIZE => {
                             return true;
                         }
                         Err(_) => return false,
                     }
                 }
                 Self::Buffer { start, junk } => {
-                    let missing = BUFFER_HEADER.saturating_sub(start.len()).min(bytes.len());
+                    let missing = BUFFER_HEADER_SIZE.saturating_sub(start.len()).min(bytes.len());
                     let (taken, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, b""));
                     start.extend_from_slice(taken);
                     bytes = rest;
-                    if start.len() < BUFFER_HEADER {
+                    if start.len() < BUFFER_HEADER_SIZE {
                         return true;
                     }
                     match events_size(start) {
                         Some(size) => Self::Events(size),
-                        None if *junk > MAX_JUNK => return false,
+                        None if *junk > MAX_JUNK_SIZE => return false,
                         None => {
                             let skipped = skip_invalid(start);
                             *junk = junk.saturating_add(skipped);
@@ -178,7 +178,7 @@ impl LogValidator {
 fn events_size(header: &[u8]) -> Option<usize> {
     let (size, _) = header.strip_prefix(&BUFFER_ID)?.split_first_chunk()?;
     let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
-    (size <= MAX_BUFFER).then_some(size)
+    (size <= MAX_BUFFER_SIZE).then_some(size)
 }
 
 /// Removes bytes up to the next possible start of a buffer's header, and returns their number.

@@ -22,7 +22,7 @@ const WITH_PID: u16 = 3;
 
 /// Decoded record, without process and thread.
 #[derive(Clone, Copy)]
-enum Content {
+enum RecordContent {
     Function {
         cpu: u8,
         tick: u64,
@@ -33,7 +33,7 @@ enum Content {
 
 /// Decodes a record; `None` if its type or action is unknown.
 #[inline]
-fn content(record: &[u8; RECORD_SIZE], endian: ByteOrder) -> Option<Content> {
+fn decode_content(record: &[u8; RECORD_SIZE], endian: ByteOrder) -> Option<RecordContent> {
     let mut reader = Reader::new(record, endian);
     let record_type = reader.u16()?;
     let (cpu, action) = (reader.u8()?, reader.u8()?);
@@ -49,16 +49,16 @@ fn content(record: &[u8; RECORD_SIZE], endian: ByteOrder) -> Option<Content> {
                 _ => return None,
             };
             let tick = value;
-            Some(Content::Function { cpu, tick, kind })
+            Some(RecordContent::Function { cpu, tick, kind })
         }
         // `value` is the process and thread ID here; the argument follows.
-        ARGUMENT => Some(Content::Argument(reader.u64()?)),
+        ARGUMENT => Some(RecordContent::Argument(reader.u64()?)),
         _ => None,
     }
 }
 
 /// Returns the process and thread ID of a record; `None` if its type is unknown.
-fn owner(record: &[u8; RECORD_SIZE], header: &Header) -> Option<(Option<i32>, i32)> {
+fn pid_and_tid(record: &[u8; RECORD_SIZE], header: &Header) -> Option<(Option<i32>, i32)> {
     let mut reader = Reader::new(record, header.endian);
     match reader.u16()? {
         FUNCTION => reader.skip(14)?,
@@ -72,8 +72,11 @@ fn owner(record: &[u8; RECORD_SIZE], header: &Header) -> Option<(Option<i32>, i3
 /// Returns whether the data after a header starts with a plausible record.
 pub(super) fn starts_with_record(records: &[u8], header: &Header) -> bool {
     let is_first = |record| {
-        let is_function = matches!(content(record, header.endian), Some(Content::Function { .. }));
-        is_function && owner(record, header).is_some_and(|(_, thread)| thread > 0)
+        let is_function = matches!(
+            decode_content(record, header.endian),
+            Some(RecordContent::Function { .. })
+        );
+        is_function && pid_and_tid(record, header).is_some_and(|(_, thread)| thread > 0)
     };
     records.first_chunk().is_some_and(is_first)
 }
@@ -111,7 +114,7 @@ impl Iterator for Runs<'_> {
         let mut has_tick = false;
         while let Some((record, behind)) = self.rest.split_first_chunk() {
             let (at, end) = (self.position, self.position.saturating_add(RECORD_SIZE as u64));
-            let owner = owner(record, &self.header);
+            let owner = pid_and_tid(record, &self.header);
             let current = run.as_ref().map(|run| (run.process, run.thread));
             if current.is_some() && owner.is_some() && owner != current {
                 break;
@@ -134,7 +137,7 @@ impl Iterator for Runs<'_> {
             }
             if !has_tick
                 && let Some(run) = &mut run
-                && let Some(Content::Function { tick, .. }) = content(record, self.header.endian)
+                && let Some(RecordContent::Function { tick, .. }) = decode_content(record, self.header.endian)
             {
                 run.tick = tick;
                 has_tick = true;
@@ -190,8 +193,8 @@ impl<'a> Decoder<'a> {
             let offset = self.offset;
             self.rest = behind;
             self.offset = offset.saturating_add(RECORD_SIZE as u64);
-            let kind = match content(record, self.endian) {
-                Some(Content::Function { cpu, tick, kind }) => {
+            let kind = match decode_content(record, self.endian) {
+                Some(RecordContent::Function { cpu, tick, kind }) => {
                     if tick < self.tick {
                         self.faults.add(Issue::XrayTickBack, offset);
                     }
@@ -199,7 +202,7 @@ impl<'a> Decoder<'a> {
                     self.cpu = cpu.into();
                     kind
                 }
-                Some(Content::Argument(argument)) => RecordKind::Argument(argument),
+                Some(RecordContent::Argument(argument)) => RecordKind::Argument(argument),
                 None => {
                     self.faults.add(Issue::XrayUnknownRecord, offset);
                     continue;

@@ -244,7 +244,7 @@ impl<'a> Buffers<'a> {
     fn checked_end(&mut self, at: usize, start: usize, end: usize) -> (usize, bool) {
         let declared = end.saturating_sub(start) as u64;
         let is_too_large = self.header.buffer_size.is_some_and(|size| declared > size);
-        let reaches_next = end == self.file.len() || self.may_start(end);
+        let reaches_next = end == self.file.len() || self.may_be_start(end);
         if reaches_next && !is_too_large {
             return (end, false);
         }
@@ -263,7 +263,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Returns whether another buffer may start here, if one is expected.
-    fn may_start(&self, at: usize) -> bool {
+    fn may_be_start(&self, at: usize) -> bool {
         let bytes = self.bytes_from(at);
         let next = kind_of(bytes.get(METADATA_SIZE..).unwrap_or_default(), &self.header);
         let is_cut = bytes.len() < 2 * METADATA_SIZE;
@@ -285,7 +285,7 @@ impl<'a> Buffers<'a> {
             end: self.position as u64,
             is_cut: false,
         };
-        match self.first_records(content, &mut buffer) {
+        match self.read_first_records(content, &mut buffer) {
             Some(()) => Ok(buffer),
             None => {
                 self.faults.add(Issue::XrayNoTick, at as u64);
@@ -295,7 +295,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// Reads the metadata records up to the first tick; `None` if any other record comes first.
-    fn first_records(&self, content: &[u8], buffer: &mut Buffer) -> Option<()> {
+    fn read_first_records(&self, content: &[u8], buffer: &mut Buffer) -> Option<()> {
         let header = &self.header;
         buffer.thread = fields_of(content, header)?.u32()? as i32;
         let mut rest = content.get(METADATA_SIZE..)?;

@@ -17,10 +17,10 @@ use crate::hash::HashMap;
 use crate::units::Address;
 
 /// Newest version of entries.
-const NEWEST: u8 = 2;
+const NEWEST_VERSION: u8 = 2;
 
 /// First version in which addresses are relative to the field that holds them.
-const RELATIVE: u8 = 2;
+const FIRST_RELATIVE_VERSION: u8 = 2;
 
 /// The instrumented functions of a program or library.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -280,11 +280,11 @@ impl<'a> Section<'a> {
         let (_kind, _is_always_on, version) = (fields.u8()?, fields.u8()?, fields.u8()?);
         let function = at.checked_add(pointer)?;
         let function = match version {
-            0..RELATIVE => self.read_pointer(function)?,
-            RELATIVE..=NEWEST => self.read_relative(function)?,
+            0..FIRST_RELATIVE_VERSION => self.read_pointer(function)?,
+            FIRST_RELATIVE_VERSION..=NEWEST_VERSION => self.read_relative(function)?,
             _ => {
                 let unknown = Diagnostic::new(Issue::XrayEntryVersion).with("version", version);
-                return Some(Err(unknown.with("newest", NEWEST)));
+                return Some(Err(unknown.with("newest", NEWEST_VERSION)));
             }
         };
         Some(Ok(Entry {

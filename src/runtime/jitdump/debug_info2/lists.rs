@@ -83,7 +83,7 @@ impl<'a> RawLists<'a> {
         for record in self.records(self.lines) {
             info.rows.push(row(record, &mut files));
         }
-        info.files = files.finish();
+        info.files = files.files;
         let mut ranges = self.records::<2>(self.ranges);
         for [depth, range_count, function, line, column] in self.records(self.calls) {
             let ranges = ranges.by_ref().take(range_count as usize);
@@ -93,7 +93,7 @@ impl<'a> RawLists<'a> {
                 ranges: ranges
                     .map(|[start, size]| start..start.saturating_add(size))
                     .collect(),
-                line: known(line),
+                line: line_number(line),
                 column: column_from_0(column),
             };
             info.calls.push(call);
@@ -122,13 +122,13 @@ fn function<'a>(
     SourceFunction {
         name: names.get(name as usize).copied().unwrap_or_default(),
         file: files.number(file),
-        line: known(line),
+        line: line_number(line),
         column: column_from_0(column),
     }
 }
 
 /// Converts a line number; all ones becomes 0 (unknown).
-fn known(line: u32) -> u32 {
+fn line_number(line: u32) -> u32 {
     if line == u32::MAX { 0 } else { line }
 }
 
@@ -136,7 +136,7 @@ fn row([offset, file, line, column]: [u32; 4], files: &mut Files<'_, '_>) -> Row
     Row {
         offset,
         file: files.number(file),
-        line: known(line),
+        line: line_number(line),
         column: column_from_0(column),
         discriminator: 0,
     }

@@ -110,7 +110,7 @@ impl<'a> RawLists<'a> {
             column,
         };
         found.info.functions = tree.functions.iter().map(function).collect();
-        found.info.files = files.finish();
+        found.info.files = files.files;
         found.info.calls = tree.into_calls();
         found
     }

@@ -47,7 +47,7 @@ impl<'a> Decoder<'a> {
                 };
                 Kind::Counters {
                     milliseconds,
-                    values: CounterChange::all(&mut self.cursor, &self.encoding)?,
+                    values: CounterChange::read_all(&mut self.cursor, &self.encoding)?,
                 }
             }
             _ => return Err(Issue::MonoUnknownEvent),

@@ -1,7 +1,7 @@
 //! Decodes events about the program: metadata, methods, exceptions, locks and code.
 
 use crate::diagnostics::Issue;
-use crate::runtime::mono::decode::{Decoder, WITH_STACK};
+use crate::runtime::mono::decode::{Decoder, HAS_STACK};
 use crate::runtime::mono::event::{CodeBufferKind, Kind, Metadata, MonitorEvent, Stage, ThreadId};
 
 /// Data version that renumbered the kinds of code from 0, and moved the events of locks to a byte of their
@@ -115,10 +115,10 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn exception(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         self.advance()?;
-        Ok(match subtype & !WITH_STACK {
+        Ok(match subtype & !HAS_STACK {
             0x00 => Kind::Throw {
                 object: self.cursor.object(&self.encoding)?,
-                frames: self.frames(subtype & WITH_STACK != 0)?,
+                frames: self.frames(subtype & HAS_STACK != 0)?,
             },
             0x10 => {
                 let clause_type = self.small_number()?;
@@ -151,7 +151,7 @@ impl<'a> Decoder<'a> {
                 other => MonitorEvent::Other(other),
             },
             object: self.cursor.object(&self.encoding)?,
-            frames: self.frames(subtype & WITH_STACK != 0)?,
+            frames: self.frames(subtype & HAS_STACK != 0)?,
         })
     }
 
