@@ -38,7 +38,7 @@ pub(super) fn check(file: &[u8], unpacking: &Tally<Issue>) -> (u64, Findings) {
     };
     findings.add_faults(unpacking, rule_of);
     if log.header().pid == 0 {
-        findings.add(&rules::NO_PROCESS, 0, || Place::in_record(HEADER));
+        findings.add(&rules::NO_PID, 0, || Place::in_record(HEADER));
     }
     let index = Index::of(&log);
     findings.add_faults(&index.faults, rule_of);
@@ -58,17 +58,17 @@ fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
         Issue::MonoUnknownEvent => (&rules::UNKNOWN_EVENT, EVENT),
         Issue::MonoCutEvent => (&rules::CUT_EVENT, EVENT),
         Issue::MonoBadCount => (&rules::BAD_COUNT, EVENT),
-        Issue::MonoUnendedString => (&rules::UNENDED_STRING, EVENT),
+        Issue::MonoUnterminatedString => (&rules::UNTERMINATED_STRING, EVENT),
         Issue::MonoLongNumber => (&rules::LONG_NUMBER, EVENT),
         Issue::MonoUnknownCounter => (&rules::UNKNOWN_COUNTER, EVENT),
         Issue::MonoSkippedBytes => (&rules::SKIPPED_BYTES, BUFFER),
         Issue::MonoBadSize => (&rules::BAD_SIZE, BUFFER),
         Issue::MonoCutTail => (&rules::CUT_TAIL, BUFFER),
-        Issue::MonoBadPacking => (&rules::BAD_PACKING, FILE),
-        Issue::MonoCutPacking => (&rules::CUT_PACKING, FILE),
-        Issue::MonoUnpackedJunk => (&rules::UNPACKED_JUNK, FILE),
-        Issue::MonoTooMuch => (&rules::TOO_MUCH, FILE),
-        Issue::MonoBehindPacking => (&rules::BEHIND_PACKING, FILE),
+        Issue::MonoBadGzip => (&rules::BAD_GZIP, FILE),
+        Issue::MonoCutGzip => (&rules::CUT_GZIP, FILE),
+        Issue::MonoInvalidGzipContent => (&rules::INVALID_GZIP_CONTENT, FILE),
+        Issue::MonoGzipTooLarge => (&rules::GZIP_TOO_LARGE, FILE),
+        Issue::MonoTrailingGzipBytes => (&rules::TRAILING_GZIP_BYTES, FILE),
         _ => return None,
     })
 }

@@ -38,7 +38,7 @@ pub(super) fn check(file: &[u8]) -> (u64, Findings) {
         records = check_thread(&trace, &thread, &mut findings).saturating_add(records);
     }
     if let Some(first) = index.buffers().iter().find(|buffer| buffer.process.is_none()) {
-        findings.add(&rules::NO_PROCESS, first.offset, || {
+        findings.add(&rules::NO_PID, first.offset, || {
             Place::in_record(BUFFER).with_message(format!("version {}", trace.header().version))
         });
     }
@@ -101,7 +101,7 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
         for record in &mut records {
             count = count.saturating_add(1);
             let offset = record.offset;
-            let place = || Place::in_record(record_name(record.kind));
+            let place = || Place::in_record(record.kind.name());
             match record.kind {
                 RecordKind::Enter { function } | RecordKind::EnterWithArguments { function } => {
                     stack.enter(function)
@@ -146,19 +146,6 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
         findings.add_faults(records.faults(), rule_of);
     }
     count
-}
-
-/// Returns the name of a record, as in the output of `jitinject dump`.
-fn record_name(kind: RecordKind<'_>) -> &'static str {
-    match kind {
-        RecordKind::Enter { .. } => "enter",
-        RecordKind::EnterWithArguments { .. } => "enter_arg",
-        RecordKind::Exit { .. } => "exit",
-        RecordKind::TailExit { .. } => "tail_exit",
-        RecordKind::Argument(_) => "argument",
-        RecordKind::Custom { .. } => "custom_event",
-        RecordKind::Typed { .. } => "typed_event",
-    }
 }
 
 /// Functions that a thread is in.

@@ -214,13 +214,13 @@ impl<F: Formatter> Formatter for PrintableJson<F> {
         }
         let mut rest = fragment;
         while let Some(at) = rest.find(steers_terminal) {
-            let (before, behind) = rest.split_at(at);
+            let (before, after) = rest.split_at(at);
             self.0.write_string_fragment(writer, before)?;
-            let mut behind = behind.chars();
-            for unit in behind.next().unwrap_or_default().encode_utf16(&mut [0; 2]) {
+            let mut after = after.chars();
+            for unit in after.next().unwrap_or_default().encode_utf16(&mut [0; 2]) {
                 write!(writer, "\\u{unit:04x}")?;
             }
-            rest = behind.as_str();
+            rest = after.as_str();
         }
         self.0.write_string_fragment(writer, rest)
     }

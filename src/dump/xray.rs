@@ -217,19 +217,16 @@ impl<'f, E> EntryWriter<'f, '_, E> {
             None => fields,
         };
         let fields = fields.number("cpu", record.cpu);
-        let (kind, fields) = match record.kind {
-            RecordKind::Enter { function } => ("enter", fields.number("function", function)),
-            RecordKind::EnterWithArguments { function } => ("enter_arg", fields.number("function", function)),
-            RecordKind::Exit { function } => ("exit", fields.number("function", function)),
-            RecordKind::TailExit { function } => ("tail_exit", fields.number("function", function)),
-            RecordKind::Argument(argument) => ("argument", fields.hex("argument", argument)),
-            RecordKind::Custom { payload } => ("custom_event", fields.name("payload", payload)),
-            RecordKind::Typed { kind, payload } => {
-                let fields = fields.number("event_type", kind);
-                ("typed_event", fields.name("payload", payload))
-            }
+        let fields = match record.kind {
+            RecordKind::Enter { function }
+            | RecordKind::EnterWithArguments { function }
+            | RecordKind::Exit { function }
+            | RecordKind::TailExit { function } => fields.number("function", function),
+            RecordKind::Argument(argument) => fields.hex("argument", argument),
+            RecordKind::Custom { payload } => fields.name("payload", payload),
+            RecordKind::Typed { kind, payload } => fields.number("event_type", kind).name("payload", payload),
         };
-        self.emit(size, kind, Some(record.tick), fields)
+        self.emit(size, record.kind.name(), Some(record.tick), fields)
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn check(dump: &Dump<'_>, offset: u64, load: &Load<'_>, findings: &mu
     }
     let own = dump.header().pid;
     if own != 0 && load.pid != own {
-        add(&rules::OTHER_PROCESS, &|| format!("process {}", load.pid));
+        add(&rules::OTHER_PID, &|| format!("process {}", load.pid));
     }
     if load.name.is_empty() {
         add(&rules::NO_NAME, &|| format!("code at {}", load.start));

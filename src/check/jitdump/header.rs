@@ -46,7 +46,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
         add(&rules::NO_MACHINE, MACHINE, String::new());
     }
     match header.pid {
-        0 => add(&rules::NO_PROCESS, PID, String::new()),
+        0 => add(&rules::NO_PID, PID, String::new()),
         1 => add(&rules::CONTAINER, PID, String::new()),
         _ => {}
     }
@@ -110,6 +110,6 @@ fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static Rule, 
         add(&rules::FILE_NAME, 0, String::new());
     } else if header.pid != 0 && pid_in_name(name) != Some(header.pid) {
         let message = format!("the header has {}", header.pid);
-        add(&rules::FILE_NUMBER, PID, message);
+        add(&rules::FILE_NAME_PID, PID, message);
     }
 }

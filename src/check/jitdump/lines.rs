@@ -74,7 +74,7 @@ impl LineChecker<'_, '_> {
         let repaired = count(&|entry| entry.is_repaired);
         let invalid = count(&|entry| entry.is_invalid());
         let below = count(&|entry| is_line(entry) && offset(entry) < 0);
-        let behind = count(&|entry| is_line(entry) && offset(entry) > size);
+        let past_end = count(&|entry| is_line(entry) && offset(entry) > size);
         let relative =
             count(&|entry| is_line(entry) && !entry.is_same_name && names::is_relative(entry.name));
         let same = count(&|entry| entry.is_same_name);
@@ -89,9 +89,9 @@ impl LineChecker<'_, '_> {
         self.report(&rules::BIASED, biased, || format!("by {bias:#x}"));
         for (rule, count) in [
             (&rules::DAMAGED_NAMES, repaired),
-            (&rules::ASTRAY, invalid),
-            (&rules::BELOW_CODE, below),
-            (&rules::BEHIND_CODE, behind),
+            (&rules::IMPOSSIBLE_ENTRIES, invalid),
+            (&rules::BEFORE_CODE, below),
+            (&rules::PAST_CODE, past_end),
             (&rules::UNSORTED, unsorted),
             (&rules::RELATIVE, relative),
             (&rules::SAME_NAME, same),

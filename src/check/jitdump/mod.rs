@@ -65,9 +65,9 @@ fn rule_of(fault: Issue) -> Option<&'static Rule> {
         Issue::JitdumpBadExtension => &debug_info::BAD_EXTENSION,
         Issue::JitdumpBadDebugInfo => &debug_info::UNREADABLE,
         Issue::JitdumpRepairedFileName => &debug_info::DAMAGED_NAMES,
-        Issue::JitdumpLineOutside => &debug_info::BEHIND_CODE,
-        Issue::JitdumpLineInvalid => &debug_info::ASTRAY,
-        Issue::JitdumpCallInvalid => &debug_info::CALLS_ASTRAY,
+        Issue::JitdumpLineOutside => &debug_info::PAST_CODE,
+        Issue::JitdumpLineInvalid => &debug_info::IMPOSSIBLE_ENTRIES,
+        Issue::JitdumpCallInvalid => &debug_info::BAD_CALLS,
         _ => return None,
     })
 }

@@ -101,7 +101,7 @@ impl<'a> RecordChecker<'_, 'a> {
         }
         self.last_empty = record.content.is_empty().then_some(record.offset);
         if self.is_closed {
-            self.report(&rules::BEHIND_CLOSE, record.offset);
+            self.report(&rules::AFTER_CLOSE, record.offset);
         }
         if !record.offset.is_multiple_of(8) {
             self.report(&rules::UNALIGNED, record.offset);
@@ -156,9 +156,10 @@ impl<'a> RecordChecker<'_, 'a> {
         let content = |number| Records::content(self.file, self.dump.function_records(number)?.load);
         if content(before) != Some(record.content) {
             let index = load.code_index;
-            self.findings.add(&rules::INDEX_REUSED, record.offset, || {
-                Place::default().with_message(format!("index {index}"))
-            });
+            self.findings
+                .add(&rules::DUPLICATE_CODE_INDEX, record.offset, || {
+                    Place::default().with_message(format!("index {index}"))
+                });
         }
     }
 
@@ -167,7 +168,7 @@ impl<'a> RecordChecker<'_, 'a> {
             return;
         };
         if let Some(message) = self.addresses.apply_move(&moved, self.dump) {
-            self.findings.add(&rules::ODD_MOVE, record.offset, || {
+            self.findings.add(&rules::INCONSISTENT_MOVE, record.offset, || {
                 Place::default().with_message(message)
             });
         }

@@ -10,7 +10,7 @@ use crate::runtime::jitdump::unwinding::{Placement, Unwinding, UnwindingSizes};
 pub(super) fn check(record: &Record<'_>, endian: ByteOrder, findings: &mut Findings) {
     let rule = match Unwinding::parse(record.content, endian) {
         Err(_) => return,
-        Ok(None) => &rules::HEADER_ALONE,
+        Ok(None) => &rules::HEADER_ONLY,
         Ok(Some(_)) if sizes(record.content, endian).is_some_and(|sizes| sizes.header == 0) => {
             &rules::NO_HEADER
         }

@@ -120,7 +120,7 @@ impl DebugInfoQuirks {
         is_64: bool,
     ) -> Self {
         let bias = if is_64 { i128::from(MAX_BIAS) } else { 0x34 };
-        let (mut functions, mut exact, mut below, mut behind) = (0u64, 0u64, 0u64, 0u64);
+        let (mut functions, mut exact, mut below, mut past_end) = (0u64, 0u64, 0u64, 0u64);
         let mut is_v8 = false;
         for (function_ref, content) in records {
             let Some(entries) = entries(content, function_ref, endian) else {
@@ -135,11 +135,11 @@ impl DebugInfoQuirks {
             functions += u64::from(!offsets.is_empty());
             exact += any(bias..=bias);
             below += any(0..=bias - 1);
-            behind += any(size + 1..=size + bias);
+            past_end += any(size + 1..=size + bias);
             is_v8 |= names::is_v8(function_ref.name);
         }
         let nearly_all = |count: u64| count.saturating_mul(10) >= functions.saturating_mul(9);
-        let is_llvm = !is_v8 && behind > 0 && nearly_all(exact);
+        let is_llvm = !is_v8 && past_end > 0 && nearly_all(exact);
         let is_biased = functions > 0 && nearly_all(functions - below) && (is_v8 || is_llvm);
         Self {
             bias: if is_biased { bias as u64 } else { 0 },

@@ -160,21 +160,21 @@ impl<'a> Records<'a> {
     fn next_in_order(&self, at: usize) -> Option<(Step<'a>, usize)> {
         let prefix = self.prefix(at)?;
         let record = self.record(at, prefix)?;
-        let behind = at.checked_add(prefix.size)?;
-        if self.follows(behind, &record) {
+        let end = at.checked_add(prefix.size)?;
+        if self.follows(end, &record) {
             if let Some(repaired) = self.without_absorbed_records(at, prefix, &record) {
                 return Some(repaired);
             }
-            return Some((Step::Record(record), behind));
+            return Some((Step::Record(record), end));
         }
         if !is_valid(&record, self.endian) {
             return None;
         }
         // The content is valid, but no record follows. If the bytes that the size covers contain other
         // records, the size is wrong.
-        let next = self.resynchronise(at.saturating_add(PREFIX_SIZE), behind);
-        if next >= behind {
-            return Some((Step::Record(record), behind));
+        let next = self.resynchronise(at.saturating_add(PREFIX_SIZE), end);
+        if next >= end {
+            return Some((Step::Record(record), end));
         }
         let size = next.saturating_sub(at);
         let record = self.record(at, Prefix { size, ..prefix })?;
@@ -197,10 +197,8 @@ impl<'a> Records<'a> {
         if spare <= MAX_PADDING {
             return None;
         }
-        let size = (size..=size.checked_add(MAX_PADDING)?).find(|&size| {
-            at.checked_add(size)
-                .is_some_and(|behind| self.starts_valid_run(behind))
-        })?;
+        let size = (size..=size.checked_add(MAX_PADDING)?)
+            .find(|&size| at.checked_add(size).is_some_and(|end| self.starts_valid_run(end)))?;
         let record = self.record(at, Prefix { size, ..prefix })?;
         Some((Step::Repaired(record), at.checked_add(size)?))
     }
@@ -281,8 +279,8 @@ impl<'a> Iterator for Records<'a> {
     fn next(&mut self) -> Option<Step<'a>> {
         let at = self.position;
         let rest = self.file.get(at..).filter(|rest| !rest.is_empty())?;
-        if let Some((step, behind)) = self.next_in_order(at) {
-            self.position = behind;
+        if let Some((step, end)) = self.next_in_order(at) {
+            self.position = end;
             self.last_time = step.record().map(|record| record.time).or(self.last_time);
             return Some(step);
         }

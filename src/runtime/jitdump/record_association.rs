@@ -76,8 +76,8 @@ impl PendingRecords {
         let (Some(address), Some(_count)) = (content.u64().map(Address), content.u64()) else {
             return faults.add(Issue::JitdumpDebugInfoUnpaired, record.offset);
         };
-        let waiting = self.pending_debug_info(record.location(), content.u64().map(Address));
-        if let Some(replaced) = self.debug_info.insert(address, waiting) {
+        let pending = self.pending_debug_info(record.location(), content.u64().map(Address));
+        if let Some(replaced) = self.debug_info.insert(address, pending) {
             self.reassign_or_drop(replaced, faults);
         }
         self.last_debug_info = Some(address);
@@ -88,8 +88,8 @@ impl PendingRecords {
         self.start_batch(faults);
         let replaced = match layout {
             Layout::Positions(address) => {
-                let waiting = self.pending_debug_info(location, None);
-                let replaced = self.debug_info2.insert(address, waiting);
+                let pending = self.pending_debug_info(location, None);
+                let replaced = self.debug_info2.insert(address, pending);
                 replaced.map(|replaced| replaced.location)
             }
             Layout::Lists => self.next_debug_info2.replace(location),
@@ -163,18 +163,18 @@ impl PendingRecords {
 
     /// Drops debug information of batches before `batch`.
     fn drop_before(&mut self, batch: u64, faults: &mut Tally<Issue>) {
-        let is_old = |_: &Address, waiting: &mut PendingDebugInfo| waiting.batch < batch;
+        let is_old = |_: &Address, pending: &mut PendingDebugInfo| pending.batch < batch;
         let mut lines: Vec<PendingDebugInfo> = self
             .debug_info
             .extract_if(is_old)
-            .map(|(_, waiting)| waiting)
+            .map(|(_, pending)| pending)
             .collect();
-        lines.sort_by_key(|waiting| waiting.location.offset);
-        for waiting in lines {
-            self.reassign_or_drop(waiting, faults);
+        lines.sort_by_key(|pending| pending.location.offset);
+        for pending in lines {
+            self.reassign_or_drop(pending, faults);
         }
-        for (_, waiting) in self.debug_info2.extract_if(is_old) {
-            faults.add(Issue::JitdumpDebugInfoUnpaired, waiting.location.offset);
+        for (_, pending) in self.debug_info2.extract_if(is_old) {
+            faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset);
         }
         // A search for old records takes time proportional to the capacity.
         self.debug_info.shrink_to(self.debug_info.len().saturating_mul(2));
@@ -183,10 +183,10 @@ impl PendingRecords {
     }
 
     /// Handles debug information whose address no LOAD has.
-    fn reassign_or_drop(&mut self, waiting: PendingDebugInfo, faults: &mut Tally<Issue>) {
-        match waiting.fallback_function() {
-            Some(function) => self.reassigned.push((function, waiting.location)),
-            None => faults.add(Issue::JitdumpDebugInfoUnpaired, waiting.location.offset),
+    fn reassign_or_drop(&mut self, pending: PendingDebugInfo, faults: &mut Tally<Issue>) {
+        match pending.fallback_function() {
+            Some(function) => self.reassigned.push((function, pending.location)),
+            None => faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset),
         }
     }
 
@@ -202,11 +202,11 @@ impl PendingRecords {
     pub fn take_debug_info(&mut self, function: u32, start: Address, size: u32) -> Option<RecordLocation> {
         self.has_loaded = true;
         let last = self.last_debug_info.take();
-        if let Some(waiting) = self.debug_info.remove(&start) {
-            return Some(waiting.location);
+        if let Some(pending) = self.debug_info.remove(&start) {
+            return Some(pending.location);
         }
-        if let Some(waiting) = self.debug_info.get_mut(&last?) {
-            waiting.next = Some((function, start, size));
+        if let Some(pending) = self.debug_info.get_mut(&last?) {
+            pending.next = Some((function, start, size));
         }
         None
     }
@@ -214,7 +214,7 @@ impl PendingRecords {
     /// Takes the DEBUG_INFO2 record of a function that is being loaded.
     pub fn take_debug_info2(&mut self, start: Address) -> Option<RecordLocation> {
         let own = self.debug_info2.remove(&start);
-        own.map(|waiting| waiting.location)
+        own.map(|pending| pending.location)
             .or_else(|| self.next_debug_info2.take())
     }
 

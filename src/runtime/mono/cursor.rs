@@ -132,8 +132,11 @@ impl<'a> Cursor<'a> {
 
     /// Reads the bytes up to the next NUL.
     pub fn string(&mut self) -> Result<&'a [u8], Issue> {
-        let end = memchr::memchr(0, self.rest).ok_or(Issue::MonoUnendedString)?;
-        let (string, rest) = self.rest.split_at_checked(end).ok_or(Issue::MonoUnendedString)?;
+        let end = memchr::memchr(0, self.rest).ok_or(Issue::MonoUnterminatedString)?;
+        let (string, rest) = self
+            .rest
+            .split_at_checked(end)
+            .ok_or(Issue::MonoUnterminatedString)?;
         self.rest = rest.get(1..).unwrap_or_default();
         Ok(string)
     }

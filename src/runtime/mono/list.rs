@@ -171,15 +171,11 @@ impl Element<'_> for Root {
     }
 }
 
-/// Returns whether type, unit and variance of a counter are one byte each in this data version.
-fn has_counter_bytes(encoding: &Encoding) -> bool {
-    (13..15).contains(&encoding.version)
-}
-
+/// Reads the type, unit or variance of a counter, which is one byte in data versions 13 and 14.
 fn counter_number(cursor: &mut Cursor<'_>, encoding: &Encoding) -> Result<u64, Issue> {
-    match has_counter_bytes(encoding) {
-        true => Ok(cursor.byte()?.into()),
-        false => cursor.unsigned(),
+    match encoding.version {
+        13 | 14 => Ok(cursor.byte()?.into()),
+        _ => cursor.unsigned(),
     }
 }
 

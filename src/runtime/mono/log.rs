@@ -282,7 +282,11 @@ impl Events<'_> {
     /// In a buffer that is cut off, an incomplete event is not an additional fault.
     pub fn fault(&self) -> Option<(Issue, u64)> {
         /// Faults that an incomplete event can cause.
-        const CUT: [Issue; 3] = [Issue::MonoCutEvent, Issue::MonoBadCount, Issue::MonoUnendedString];
+        const CUT: [Issue; 3] = [
+            Issue::MonoCutEvent,
+            Issue::MonoBadCount,
+            Issue::MonoUnterminatedString,
+        ];
         self.fault
             .filter(|(fault, _)| !self.is_cut || !CUT.contains(fault))
     }

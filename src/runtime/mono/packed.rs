@@ -77,7 +77,7 @@ pub fn unpack(packed: &[u8], limit: u64, out: &mut impl Write) -> io::Result<Unp
         let offset = unpacked.size;
         let fault = match read {
             Ok(0) if decoder.get_ref().is_empty() => return Ok(unpacked),
-            Ok(0) => Issue::MonoBehindPacking,
+            Ok(0) => Issue::MonoTrailingGzipBytes,
             Ok(read) => {
                 let bytes = chunk.get(..read).unwrap_or_default();
                 let room = usize::try_from(limit.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -85,16 +85,16 @@ pub fn unpack(packed: &[u8], limit: u64, out: &mut impl Write) -> io::Result<Unp
                 out.write_all(bytes)?;
                 unpacked.size = offset.saturating_add(bytes.len() as u64);
                 if !validator.accepts(bytes) {
-                    Issue::MonoUnpackedJunk
+                    Issue::MonoInvalidGzipContent
                 } else if bytes.len() < read {
-                    Issue::MonoTooMuch
+                    Issue::MonoGzipTooLarge
                 } else {
                     continue;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Issue::MonoCutPacking,
-            Err(_) => Issue::MonoBadPacking,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Issue::MonoCutGzip,
+            Err(_) => Issue::MonoBadGzip,
         };
         unpacked.faults.add(fault, unpacked.size);
         return Ok(unpacked);

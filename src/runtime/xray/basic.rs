@@ -40,17 +40,11 @@ fn decode_content(record: &[u8; RECORD_SIZE], endian: ByteOrder) -> Option<Recor
     let function = reader.u32()?;
     let value = reader.u64()?;
     match record_type {
-        FUNCTION => {
-            let kind = match action {
-                0 => RecordKind::Enter { function },
-                1 => RecordKind::Exit { function },
-                2 => RecordKind::TailExit { function },
-                3 => RecordKind::EnterWithArguments { function },
-                _ => return None,
-            };
-            let tick = value;
-            Some(RecordContent::Function { cpu, tick, kind })
-        }
+        FUNCTION => Some(RecordContent::Function {
+            cpu,
+            tick: value,
+            kind: RecordKind::of_action(action.into(), function)?,
+        }),
         // `value` is the process and thread ID here; the argument follows.
         ARGUMENT => Some(RecordContent::Argument(reader.u64()?)),
         _ => None,
@@ -112,7 +106,7 @@ impl Iterator for Runs<'_> {
     fn next(&mut self) -> Option<Buffer> {
         let mut run: Option<Buffer> = None;
         let mut has_tick = false;
-        while let Some((record, behind)) = self.rest.split_first_chunk() {
+        while let Some((record, rest)) = self.rest.split_first_chunk() {
             let (at, end) = (self.position, self.position.saturating_add(RECORD_SIZE as u64));
             let owner = pid_and_tid(record, &self.header);
             let current = run.as_ref().map(|run| (run.process, run.thread));
@@ -142,7 +136,7 @@ impl Iterator for Runs<'_> {
                 run.tick = tick;
                 has_tick = true;
             }
-            self.rest = behind;
+            self.rest = rest;
             self.position = end;
         }
         if run.is_none() && !self.rest.is_empty() {
@@ -189,9 +183,9 @@ impl<'a> Decoder<'a> {
     /// Returns the next record.
     #[inline]
     pub(super) fn record(&mut self) -> Option<Record<'a>> {
-        while let Some((record, behind)) = self.rest.split_first_chunk() {
+        while let Some((record, rest)) = self.rest.split_first_chunk() {
             let offset = self.offset;
-            self.rest = behind;
+            self.rest = rest;
             self.offset = offset.saturating_add(RECORD_SIZE as u64);
             let kind = match decode_content(record, self.endian) {
                 Some(RecordContent::Function { cpu, tick, kind }) => {

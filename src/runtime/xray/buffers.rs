@@ -202,8 +202,8 @@ impl<'a> Buffers<'a> {
             buffer.is_cut = true;
             // The missing bytes may be only those after the end-of-buffer record.
             let content = self.file.get(at..).unwrap_or_default();
-            let behind = content.get(METADATA_SIZE..).unwrap_or_default();
-            let mut decoder = Decoder::new(behind, &self.header, &buffer);
+            let records = content.get(METADATA_SIZE..).unwrap_or_default();
+            let mut decoder = Decoder::new(records, &self.header, &buffer);
             while decoder.record().is_some() {}
             if !decoder.has_end_marker() {
                 self.faults.add(Issue::XrayCutTail, at as u64);

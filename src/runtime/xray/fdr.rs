@@ -142,13 +142,13 @@ impl<'a> Decoder<'a> {
     pub(super) fn record(&mut self) -> Option<Record<'a>> {
         loop {
             let offset = self.next_offset();
-            let Some((&head, behind)) = self.rest.split_first_chunk::<FUNCTION_SIZE>() else {
+            let Some((&head, rest)) = self.rest.split_first_chunk::<FUNCTION_SIZE>() else {
                 self.finish(offset);
                 return None;
             };
             let [first, ..] = head;
             let Some(kind) = metadata_kind(first, self.endian) else {
-                self.rest = behind;
+                self.rest = rest;
                 match self.function(head, offset) {
                     Some(record) => return Some(record),
                     None => continue,
@@ -170,15 +170,9 @@ impl<'a> Decoder<'a> {
             Some(base) => base,
             None => self.overflow(offset),
         };
-        let kind = match action {
-            0 => RecordKind::Enter { function },
-            1 => RecordKind::Exit { function },
-            2 => RecordKind::TailExit { function },
-            3 => RecordKind::EnterWithArguments { function },
-            _ => {
-                self.faults.add(Issue::XrayUnknownRecord, offset);
-                return None;
-            }
+        let Some(kind) = RecordKind::of_action(action, function) else {
+            self.faults.add(Issue::XrayUnknownRecord, offset);
+            return None;
         };
         Some(self.make_record(self.base, self.cpu, offset, kind))
     }
@@ -204,12 +198,12 @@ impl<'a> Decoder<'a> {
     }
 
     fn metadata(&mut self, kind: u8, offset: u64) -> Step<'a> {
-        let Some((record, behind)) = self.rest.split_at_checked(METADATA_SIZE) else {
+        let Some((record, rest)) = self.rest.split_at_checked(METADATA_SIZE) else {
             return self.finish(offset);
         };
         let mut body = Reader::new(record.get(1..).unwrap_or_default(), self.endian);
         match kind {
-            CUSTOM_EVENT | TYPED_EVENT => return self.event(kind, body, behind, offset),
+            CUSTOM_EVENT | TYPED_EVENT => return self.event(kind, body, rest, offset),
             END_OF_BUFFER if self.version < WITH_EXTENTS => {
                 self.has_end_marker = true;
                 self.rest = &[];
@@ -217,7 +211,7 @@ impl<'a> Decoder<'a> {
             }
             _ => {}
         }
-        self.rest = behind;
+        self.rest = rest;
         let step = match kind {
             NEW_CPU_ID => self.new_cpu(&mut body),
             TSC_WRAP => body.u64().map(|tick| {
@@ -241,15 +235,15 @@ impl<'a> Decoder<'a> {
         Some(Step::Next)
     }
 
-    /// Decodes an event; `behind` starts with its payload.
-    fn event(&mut self, kind: u8, mut body: Reader<'_>, behind: &'a [u8], offset: u64) -> Step<'a> {
+    /// Decodes an event; `rest` starts with its payload.
+    fn event(&mut self, kind: u8, mut body: Reader<'_>, rest: &'a [u8], offset: u64) -> Step<'a> {
         let Some(fields) = self.event_fields(&mut body, offset) else {
             return self.abandon_buffer(Issue::XrayUnknownKind, offset);
         };
         let Ok(size) = usize::try_from(fields.size) else {
             return self.abandon_buffer(Issue::XrayBadEventSize, offset);
         };
-        let Some((payload, rest)) = behind.split_at_checked(size) else {
+        let Some((payload, rest)) = rest.split_at_checked(size) else {
             return self.finish(offset);
         };
         self.rest = rest;

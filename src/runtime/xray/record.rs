@@ -55,3 +55,30 @@ pub enum RecordKind<'a> {
         payload: &'a [u8],
     },
 }
+
+impl RecordKind<'_> {
+    /// Returns the call with an action number of the file; `None` for an unknown one.
+    #[inline]
+    pub(super) fn of_action(action: u32, function: u32) -> Option<Self> {
+        Some(match action {
+            0 => Self::Enter { function },
+            1 => Self::Exit { function },
+            2 => Self::TailExit { function },
+            3 => Self::EnterWithArguments { function },
+            _ => return None,
+        })
+    }
+
+    /// Returns the name of the record type in output.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Enter { .. } => "enter",
+            Self::EnterWithArguments { .. } => "enter_arg",
+            Self::Argument(_) => "argument",
+            Self::Exit { .. } => "exit",
+            Self::TailExit { .. } => "tail_exit",
+            Self::Custom { .. } => "custom_event",
+            Self::Typed { .. } => "typed_event",
+        }
+    }
+}
