@@ -99,12 +99,12 @@ trait Items<'a> {
     fn iter(&self) -> Box<dyn Iterator<Item = Value<'a>> + '_>;
 }
 
-/// Items that are read from the file again on each iteration.
+/// Items that are read again on each iteration.
 struct LazyItems<I, F>(I, F);
 
-impl<'a, I: IntoIterator + Clone, F: Fn(I::Item) -> Value<'a>> Items<'a> for LazyItems<I, F> {
+impl<'a, I: Iterator + Clone, F: Fn(I::Item) -> Value<'a>> Items<'a> for LazyItems<I, F> {
     fn iter(&self) -> Box<dyn Iterator<Item = Value<'a>> + '_> {
-        Box::new(self.0.clone().into_iter().map(&self.1))
+        Box::new(self.0.clone().map(&self.1))
     }
 }
 
@@ -118,10 +118,10 @@ impl<'a, T, F: Fn(&T) -> Value<'a>> Items<'a> for VecItems<T, F> {
 }
 
 impl<'a> List<'a> {
-    /// Creates a list that iterates over `items` each time and converts each item with `value`.
+    /// Creates a list that iterates over a clone of `items` each time and converts each item with `value`.
     pub fn lazy<I>(items: I, value: impl Fn(I::Item) -> Value<'a> + 'a) -> Self
     where
-        I: IntoIterator + Clone + 'a,
+        I: Iterator + Clone + 'a,
     {
         Self(Box::new(LazyItems(items, value)))
     }

@@ -119,7 +119,7 @@ pub fn logs() -> Vec<TestFile> {
         class: TypeReference::VTable(Pointer(0x900)),
         object: Object(0x1000),
         size: 16,
-        frames: jitinject::runtime::mono::list::Frames::default(),
+        frames: jitinject::runtime::mono::list::Frames::NONE,
     };
     vec![
         test_file(&[], "app.mlpd", clean.clone()),

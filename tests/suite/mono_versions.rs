@@ -66,7 +66,7 @@ fn aged<'a>(event: &Event<'a>, version: u8) -> Kind<'a> {
             sample_type: (version < 14).then_some(1),
             thread: if version < 11 { event.thread } else { thread },
             addresses,
-            frames: if version < 6 { Frames::default() } else { frames },
+            frames: if version < 6 { Frames::NONE } else { frames },
         },
         Kind::Counters { values, .. } => Kind::Counters {
             milliseconds: (version < 13).then_some(event.time.0 / 1_000_000),

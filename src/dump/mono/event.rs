@@ -228,7 +228,7 @@ fn with_list<'a, T: Element<'a> + 'a>(
     list: EventList<'a, T>,
     value: impl Fn(T) -> Value<'a> + 'a,
 ) -> Fields<'a> {
-    fields.list(key, List::lazy(list, value))
+    fields.list(key, List::lazy(list.iter(), value))
 }
 
 /// Adds a stack, innermost frame first, unless it is empty.
@@ -236,7 +236,7 @@ fn with_stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
     if frames.is_empty() {
         return fields;
     }
-    let frames = List::lazy(frames, |method| Value::Hex(method.0));
+    let frames = List::lazy(frames.iter(), |method| Value::Hex(method.0));
     fields.with("frames", Value::List(frames))
 }
 

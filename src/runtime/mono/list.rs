@@ -65,15 +65,6 @@ impl<'a, T: Element<'a>> List<'a, T> {
     }
 }
 
-impl<'a, T: Element<'a>> IntoIterator for List<'a, T> {
-    type Item = T;
-    type IntoIter = Iter<'a, T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
 impl<'a, T: Element<'a> + PartialEq> PartialEq for List<'a, T> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
@@ -261,7 +252,7 @@ pub struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     /// An empty stack.
-    pub(super) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         bytes: &[],
         count: 0,
         stack_encoding: StackEncoding::FromBase,
@@ -316,21 +307,6 @@ impl<'a> Frames<'a> {
     /// Iterates over the stack, innermost method first.
     pub fn iter(&self) -> FramesIter<'a> {
         FramesIter(*self)
-    }
-}
-
-impl Default for Frames<'_> {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
-impl<'a> IntoIterator for Frames<'a> {
-    type Item = Method;
-    type IntoIter = FramesIter<'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 

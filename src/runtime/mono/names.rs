@@ -8,21 +8,12 @@ use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{Kind, Metadata, Method, Pointer, Stage, TypeReference};
 
 /// Values of IDs, each valid from a time on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Definitions<T> {
     /// All definitions, sorted by ID and time after `finish`.
     all: Vec<(u64, RuntimeTime, T)>,
     /// Index of the last definition of each ID; used only before `finish`.
     last: HashMap<u64, usize>,
-}
-
-impl<T> Default for Definitions<T> {
-    fn default() -> Self {
-        Self {
-            all: Vec::new(),
-            last: HashMap::default(),
-        }
-    }
 }
 
 impl<T: Copy + PartialEq> Definitions<T> {
