@@ -4,7 +4,7 @@
 #![no_main]
 
 use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Buffer, InstrumentationMap, Mode, Trace, RecordKind, is_trace};
+use jitinject::runtime::xray::{Buffer, InstrumentationMap, Mode, RecordKind, Trace, is_trace};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::xray_trace::{self, VERSIONS, Writer};
 use libfuzzer_sys::fuzz_target;
@@ -77,8 +77,15 @@ fn check_records(trace: &Trace<'_>, buffer: &Buffer) {
         let size = match (trace.header().mode, record.kind) {
             (Mode::Basic, _) => 32,
             (_, RecordKind::Argument(_)) => 16,
-            (_, RecordKind::Custom { payload } | RecordKind::Typed { payload, .. }) => 16 + payload.len() as u64,
-            (_, RecordKind::Enter { function } | RecordKind::Exit { function } | RecordKind::TailExit { function }) => {
+            (_, RecordKind::Custom { payload } | RecordKind::Typed { payload, .. }) => {
+                16 + payload.len() as u64
+            }
+            (
+                _,
+                RecordKind::Enter { function }
+                | RecordKind::Exit { function }
+                | RecordKind::TailExit { function },
+            ) => {
                 assert!(function < 1 << 28);
                 8
             }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::diagnostics::rules::Rule;
 use crate::tally::{MAX_PLACES, Tally};
 
-/// Maximum number of characters kept of a name.
+/// Maximum number of characters of a name in findings.
 pub const MAX_NAME_LENGTH: usize = 200;
 
 /// A place where a rule is broken.
@@ -25,7 +25,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns a place in a type of record.
+    /// Creates a place in a record of this type.
     pub(super) fn in_record(record: &'static str) -> Self {
         Self {
             record,
@@ -58,7 +58,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Keeps a place if it is among the first.
+    /// Adds a place if it is among the first in the file.
     fn add_place(&mut self, offset: u64, describe: impl FnOnce() -> Place) {
         let at = self.places.partition_point(|place| place.offset <= offset);
         if at < MAX_PLACES {
@@ -123,7 +123,7 @@ impl Findings {
         })
     }
 
-    /// Returns all places that are kept, to add details.
+    /// Returns all places, to add details.
     pub fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
         self.by_id.values_mut().flat_map(|finding| &mut finding.places)
     }
@@ -136,7 +136,7 @@ impl Findings {
     }
 }
 
-/// Returns the start of a name, as it is kept.
+/// Returns the first [`MAX_NAME_LENGTH`] characters of a name.
 pub(super) fn truncated_name(name: &[u8]) -> String {
     // A character has at most four bytes.
     let start = name.get(..MAX_NAME_LENGTH.saturating_mul(4)).unwrap_or(name);

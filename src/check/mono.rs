@@ -10,7 +10,7 @@ use crate::runtime::mono::{Event, Index, Log};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
-/// Kinds of places for findings.
+/// Record types in findings.
 const FILE: &str = "file";
 const HEADER: &str = "header";
 const BUFFER: &str = "buffer";
@@ -52,7 +52,7 @@ pub(super) fn check(file: &[u8], unpacking: &Tally<Issue>) -> (u64, Findings) {
     (index.events, findings)
 }
 
-/// Returns the rule that a fault breaks, and the kind of place.
+/// Returns the rule for a fault, and the type of record.
 fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
     Some(match fault {
         Issue::MonoUnknownEvent => (&rules::UNKNOWN_EVENT, EVENT),
@@ -96,7 +96,7 @@ fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
     }
 }
 
-/// State of the walk over the events.
+/// Checks events one after the other.
 struct EventChecker {
     /// Start addresses of code, and whether that code has a name.
     code: HashMap<Address, bool>,

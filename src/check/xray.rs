@@ -8,7 +8,7 @@ use crate::hash::HashMap;
 use crate::runtime::xray::header::SIZE;
 use crate::runtime::xray::{Header, Mode, RecordKind, Thread, Trace};
 
-/// Kinds of places for findings.
+/// Record types in findings.
 const HEADER: &str = "header";
 const BUFFER: &str = "buffer";
 const RECORD: &str = "record";
@@ -68,7 +68,7 @@ fn check_header(header: &Header, file: &[u8], findings: &mut Findings) {
     }
 }
 
-/// Returns the rule that a fault breaks, and the kind of place.
+/// Returns the rule for a fault, and the type of record.
 fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
     Some(match fault {
         Issue::XrayUnknownKind => (&rules::UNKNOWN_KIND, RECORD),

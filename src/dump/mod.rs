@@ -28,7 +28,7 @@
 //!
 //! Headers of buffers are objects, and so are the events in buffers. `time` is in the unit of the file:
 //! nanoseconds or, if the header sets the flag for them, cycles; ticks in XRay traces. All other fields
-//! depend on the type. They follow these quirks:
+//! depend on the type. They follow these conventions:
 //!
 //! - Addresses, IDs that are addresses, and bits are strings: `"0x7f00"`. All other numbers are JSON numbers
 //!   of up to 64 bits; JavaScript rounds those above 2^53.

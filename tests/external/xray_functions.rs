@@ -27,7 +27,6 @@ fn llvm_xray_finds_the_same_functions_in_real_binaries() {
 fn a_binary_with_typed_events_has_its_functions_as_well() {
     let name = "xray-fdr-typed19";
     let functions = InstrumentationMap::read(&binary(name)).unwrap();
-    assert_eq!(functions.agrees_with_index, Some(true));
     let path = capture::folder(name).join("work");
     // llvm-xray refuses it.
     assert!(tools::errors("llvm-xray", &["extract", tools::text(&path)]).contains("Cannot extract"));

@@ -42,7 +42,6 @@ pub fn map() -> Map {
         machine: 62,
         version: 2,
         relocations: Relocations::Inside,
-        index: None,
         functions: vec![
             (0x1000, vec![0, 1]),
             (0x1100, vec![3, 1, 2]),

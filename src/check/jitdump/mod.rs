@@ -47,7 +47,7 @@ pub(super) fn check(file: &[u8], name: &[u8]) -> (u64, Findings) {
     (records, findings)
 }
 
-/// Returns the rule that a fault breaks; `None` for faults that this module checks in more detail.
+/// Returns the rule for a fault; `None` for faults that this module checks in more detail.
 fn rule_of(fault: Issue) -> Option<&'static Rule> {
     Some(match fault {
         Issue::JitdumpUnknownFlags => &rules::UNKNOWN_FLAGS,

@@ -53,7 +53,7 @@ struct PendingOffsets {
     unwinding: Option<u64>,
 }
 
-/// State of the walk over the records.
+/// Checks records one after the other.
 struct RecordChecker<'w, 'a> {
     file: &'a [u8],
     dump: &'w Dump<'a>,

@@ -30,8 +30,6 @@ pub struct Function<'a> {
     pub range: AddressRange,
     /// Time at which the code was loaded.
     pub time: RuntimeTime,
-    /// Thread that compiled the code, or the thread that logged it.
-    pub thread: ThreadId,
     /// Kind of code.
     pub kind: CodeBufferKind,
     /// Whether the code was compiled at run time, not ahead of time. Always false before data version 8,
@@ -100,7 +98,6 @@ struct CodeInfo<'a> {
     /// Method and its name; `None` for a code buffer.
     method: Option<(Method, &'a [u8])>,
     size: u64,
-    thread: ThreadId,
     kind: CodeBufferKind,
     trampoline: &'a [u8],
 }
@@ -168,7 +165,6 @@ impl<'a> Collector<'a> {
             time,
             method: None,
             size: 0,
-            thread,
             kind: CodeBufferKind::Method,
             trampoline: b"",
         };
@@ -236,7 +232,6 @@ impl<'a> Collector<'a> {
             functions.push(Function {
                 range,
                 time: info.time,
-                thread: info.thread,
                 kind: info.kind,
                 is_compiled: !info.is_named(),
                 methods: info.method.into_iter().collect(),

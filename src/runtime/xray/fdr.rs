@@ -294,7 +294,7 @@ impl<'a> Decoder<'a> {
         self.end()
     }
 
-    /// Ends the walk and reports remaining bytes that are not a complete record.
+    /// Ends the buffer, and reports remaining bytes that are not a complete record.
     #[cold]
     fn finish(&mut self, offset: u64) -> Step<'a> {
         let is_short = self.loses_bytes() && self.typed_events > 0;

@@ -32,9 +32,6 @@ pub struct InstrumentationMap {
     pub pointer_size: u8,
     /// Whether the file is position-independent; its addresses are then relative to the load address.
     pub is_position_independent: bool,
-    /// Whether the section `xray_fn_idx` agrees with the map; `None` if the section is missing or invalid.
-    /// The runtime uses it to patch single functions.
-    pub agrees_with_index: Option<bool>,
 }
 
 impl InstrumentationMap {
@@ -69,20 +66,9 @@ impl InstrumentationMap {
         let map = binary
             .section(b"xray_instr_map")
             .ok_or_else(|| Diagnostic::new(Issue::XrayNoMap))??;
-        let entries = map.entries()?;
-        let mut addresses: Vec<Address> = Vec::new();
-        // Address of the first entry of each function.
-        let mut first_entries = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            if addresses.last() != Some(&entry.function) {
-                addresses.push(entry.function);
-                first_entries.push(entry.at);
-            }
-        }
-        let index = binary.section(b"xray_fn_idx").and_then(Result::ok);
+        let mut addresses = map.function_addresses()?.collect::<Result<Vec<_>, _>>()?;
+        addresses.dedup();
         Ok(Self {
-            agrees_with_index: index.and_then(|index| Some(index.first_entries(&map)? == first_entries)),
             addresses,
             build_id: binary.build_id().to_vec(),
             pointer_size: map.pointer_size,
@@ -221,14 +207,7 @@ struct Section<'a> {
     addends: HashMap<u64, u64>,
 }
 
-/// An entry of the instrumentation map.
-struct Entry {
-    /// Address of the entry.
-    at: u64,
-    function: Address,
-}
-
-impl<'a> Section<'a> {
+impl Section<'_> {
     /// Reads a relocated, pointer-sized number `at` bytes from the start.
     fn read_pointer(&self, at: u64) -> Option<u64> {
         if let Some(&addend) = self.addends.get(&at) {
@@ -255,24 +234,23 @@ impl<'a> Section<'a> {
         Some(self.truncated(self.read_pointer(at)?.wrapping_add(here)))
     }
 
-    /// Returns the size of a map entry: two addresses, and as many bytes again for kind, version and padding.
-    fn entry_size(&self) -> u64 {
-        u64::from(self.pointer_size).saturating_mul(4)
-    }
-
-    fn entries(&'a self) -> Result<impl Iterator<Item = Result<Entry, Diagnostic>> + 'a, Diagnostic> {
-        let (size, entry) = (self.data.len() as u64, self.entry_size());
-        if size.checked_rem(entry) != Some(0) {
+    /// Returns the function address of each map entry.
+    fn function_addresses(&self) -> Result<impl Iterator<Item = Result<Address, Diagnostic>>, Diagnostic> {
+        // Two addresses, and as many bytes again for kind, version and padding.
+        let entry_size = usize::from(self.pointer_size).saturating_mul(4);
+        let size = self.data.len();
+        if size.checked_rem(entry_size) != Some(0) {
             return Err(Diagnostic::new(Issue::XrayOddSize)
                 .with("size", size)
-                .with("entry", entry));
+                .with("entry", entry_size));
         }
-        let starts = (0..size).step_by(usize::from(self.pointer_size).saturating_mul(4));
-        Ok(starts.filter_map(|at| self.entry(at)))
+        let starts = (0..size as u64).step_by(entry_size);
+        Ok(starts.filter_map(|at| self.function_address(at)))
     }
 
-    /// Decodes an entry; `None` past the end of the section, which no caller requests.
-    fn entry(&self, at: u64) -> Option<Result<Entry, Diagnostic>> {
+    /// Returns the function address of the entry at an offset; `None` past the end of the section, which no caller
+    /// requests.
+    fn function_address(&self, at: u64) -> Option<Result<Address, Diagnostic>> {
         let pointer = u64::from(self.pointer_size);
         let mut fields = Reader::new(self.data, self.endian);
         fields.skip(at)?;
@@ -287,38 +265,6 @@ impl<'a> Section<'a> {
                 return Some(Err(unknown.with("newest", NEWEST_VERSION)));
             }
         };
-        Some(Ok(Entry {
-            at: self.address.wrapping_add(at),
-            function: Address(function),
-        }))
-    }
-
-    /// Returns the address of the first map entry of each function, if this section is the index of `map`. `None`
-    /// if an address is outside the map.
-    fn first_entries(&self, map: &Section<'_>) -> Option<Vec<u64>> {
-        // The index has two fields per function: the relative address of its first entry and the number of
-        // entries or, in older files, the start and end address of its entries.
-        let size = u64::from(self.pointer_size).checked_mul(2)?;
-        let offsets =
-            || (0..self.data.len() as u64).step_by(usize::from(self.pointer_size).saturating_mul(2));
-        let is_in_map = |start: &u64| {
-            (*start)
-                .checked_sub(map.address)
-                .is_some_and(|at| at < map.data.len() as u64)
-        };
-        (self.data.len() as u64)
-            .checked_rem(size)
-            .filter(|&rest| rest == 0)?;
-        let relative = || {
-            offsets()
-                .map(|at| self.read_relative(at).filter(is_in_map))
-                .collect()
-        };
-        let absolute = || {
-            offsets()
-                .map(|at| self.read_pointer(at).filter(is_in_map))
-                .collect()
-        };
-        Option::or_else(relative(), absolute)
+        Some(Ok(Address(function)))
     }
 }
