@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anstyle::Style;
 use clap::Args;
 use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::dump::{self, Entry, FORMAT, Filter, Options, Times};
+use jitinject::dump::{self, Entry, FORMAT, Filter, Options, TimeRange};
 use jitinject::runtime::FileKind;
 use jitinject::units::Address;
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub struct DumpArguments {
 
     /// Print only what has a time from FROM to before TO, in the file's unit; either may be omitted
     #[arg(long, value_name = "FROM..TO")]
-    time: Option<Times>,
+    time: Option<TimeRange>,
 }
 
 /// Parses a hexadecimal address, with or without `0x`.

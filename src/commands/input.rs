@@ -35,7 +35,8 @@ impl InputFile {
         let file = match is_standard(path) {
             true => {
                 let mut spool = Spool::create()?;
-                let may_be_one = |start: &[u8]| FileKind::of_named(start, base_name(path)).is_some();
+                let may_be_one =
+                    |start: &[u8]| FileKind::from_content_or_name(start, base_name(path)).is_some();
                 copy_if(io::stdin().lock(), &mut spool, may_be_one)?;
                 spool.map(path)?
             }
@@ -69,7 +70,7 @@ impl InputFile {
 
     /// Returns the file type by content, or by name if the content is damaged.
     pub fn kind(&self) -> Option<FileKind> {
-        FileKind::of_named(&self.file, base_name(self.file.path()))
+        FileKind::from_content_or_name(&self.file, base_name(self.file.path()))
     }
 
     /// Returns the faults of decompression.

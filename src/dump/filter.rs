@@ -15,12 +15,12 @@ pub struct Filter {
     /// Address inside the code of the function.
     pub address: Option<Address>,
     /// Times, in the unit of the file.
-    pub times: Option<Times>,
+    pub times: Option<TimeRange>,
 }
 
 /// A half-open range of times, in the unit of the file; without `to`, it has no end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Times {
+pub struct TimeRange {
     from: u64,
     to: Option<u64>,
 }
@@ -56,14 +56,14 @@ impl Filter {
     }
 }
 
-impl Times {
+impl TimeRange {
     /// Returns whether a time is in the range.
     pub fn contains(self, time: u64) -> bool {
         self.from <= time && self.to.is_none_or(|to| time < to)
     }
 }
 
-impl FromStr for Times {
+impl FromStr for TimeRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn either_end_of_times_may_be_left_out() {
-        let times = |text: &str| -> Result<Times, String> { text.parse() };
+        let times = |text: &str| -> Result<TimeRange, String> { text.parse() };
         for (text, inside, outside) in [
             ("5..8", &[5, 7][..], &[4, 8][..]),
             ("5..", &[5, u64::MAX], &[4]),

@@ -45,7 +45,7 @@ pub(crate) mod mono;
 mod xray;
 
 pub use self::entry::{Entry, Fields, Value};
-pub use self::filter::{Filter, Times};
+pub use self::filter::{Filter, TimeRange};
 use crate::runtime::FileKind;
 
 /// Version of the JSON form.

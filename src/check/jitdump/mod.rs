@@ -3,9 +3,9 @@
 mod functions;
 mod header;
 mod lines;
-mod live;
 mod moves;
 mod names;
+mod overlaps;
 mod records;
 mod unwinding;
 
@@ -42,7 +42,7 @@ pub(super) fn check(file: &[u8], name: &[u8]) -> (u64, Findings) {
     header::check(file, &dump, name, &mut findings);
     findings.add_faults(dump.faults(), |fault| Some((rule_of(fault)?, "")));
     let records = records::check(file, &dump, &mut findings);
-    live::check(file, &dump, &mut findings);
+    overlaps::check(file, &dump, &mut findings);
     describe(file, &dump, &mut findings);
     (records, findings)
 }

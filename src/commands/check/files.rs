@@ -58,12 +58,12 @@ fn check_folder(folder: &Path) -> impl Iterator<Item = CheckedFile> {
 
 fn check_if_runtime_file(path: &Path) -> Option<Result<Report, Diagnostic>> {
     let name = base_name(path);
-    let has_name = FileKind::of_name(name).is_some();
+    let has_name = FileKind::from_name(name).is_some();
     let file = match MappedFile::open(path) {
         Ok(file) => file,
         Err(error) => return has_name.then(|| Err(Diagnostic::cannot_read(path, &error))),
     };
-    match FileKind::of(&file) {
+    match FileKind::from_content(&file) {
         None if !has_name => None,
         _ => Some(
             InputFile::of(file)

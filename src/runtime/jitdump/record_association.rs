@@ -41,7 +41,7 @@ pub(super) struct PendingRecords {
     reassigned: Vec<(u32, RecordLocation)>,
 }
 
-/// A record that waits for its LOAD.
+/// A debug information record whose LOAD record may still follow.
 #[derive(Clone, Copy)]
 struct PendingDebugInfo {
     location: RecordLocation,
@@ -55,7 +55,9 @@ struct PendingDebugInfo {
 #[derive(Clone, Copy)]
 struct PendingUnwinding {
     location: RecordLocation,
+    /// Whether its addresses are absolute, so that it applies to all functions up to the next record.
     is_shared: bool,
+    /// Whether a LOAD record followed.
     is_used: bool,
 }
 
