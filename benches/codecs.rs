@@ -49,7 +49,7 @@ use jitinject::perf::record::Records;
 use jitinject::runtime::FunctionView;
 use jitinject::runtime::jitdump::{Dump, marker};
 use jitinject::runtime::mono;
-use jitinject::runtime::xray::{Mode, Trace, What};
+use jitinject::runtime::xray::{Mode, RecordKind, Trace};
 use jitinject::sparse::SparseBytes;
 use jitinject::units::{Address, Pid, Time};
 
@@ -170,7 +170,7 @@ fn xray_trace(mode: Mode, version: u16) -> Vec<u8> {
     for buffer in 0..BUFFERS {
         let call = |at: u64| {
             let function = (at % 1_000) as u32;
-            [What::Enter { function }, What::Exit { function }]
+            [RecordKind::Enter { function }, RecordKind::Exit { function }]
         };
         let ticks = (buffer * 1_000_000..).step_by(100);
         let records = (0..CALLS).flat_map(call).zip(ticks);
@@ -179,7 +179,7 @@ fn xray_trace(mode: Mode, version: u16) -> Vec<u8> {
             thread: (buffer % 2) as i32,
             wall: (buffer, 0),
             records: records
-                .map(|(what, tick)| xray_trace::Record { tick, cpu: 1, what })
+                .map(|(kind, tick)| xray_trace::Record { tick, cpu: 1, kind })
                 .collect(),
         });
     }

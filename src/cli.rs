@@ -1,9 +1,9 @@
 //! The command line.
 
-pub mod begin;
 pub mod interrupt;
+mod perf_commands;
 pub mod progress;
-mod slips;
+pub mod startup;
 pub mod terminal;
 
 use std::ffi::OsString;
@@ -113,7 +113,7 @@ impl CommandLine {
         // Messages about invalid usage use colors, too.
         terminal::set_colors(color_argument(&arguments));
         let line = Self::from(arguments).unwrap_or_else(|mut error| {
-            terminal::say_usage(&mut error);
+            terminal::print_usage_error(&mut error);
             std::process::exit(error.exit_code())
         });
         terminal::set_colors(line.color);
@@ -121,12 +121,16 @@ impl CommandLine {
     }
 
     fn from(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
-        if let Some(advice) = slips::advice(&arguments) {
+        if let Some(advice) = perf_commands::advice(&arguments) {
             return Err(clap::Error::raw(ErrorKind::InvalidSubcommand, advice));
         }
         let matches = Self::command().try_get_matches_from(&arguments)?;
         let line = Self::from_arg_matches(&matches)?;
-        if line.inject.profile().is_some_and(slips::is_mistyped_command) {
+        if line
+            .inject
+            .profile()
+            .is_some_and(perf_commands::is_mistyped_command)
+        {
             // Without a positional argument, clap suggests the most similar command.
             let commands_only = Self::command().mut_arg("profile", |argument| argument.long("profile"));
             commands_only.try_get_matches_from(&arguments)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Mode, What};
+use jitinject::runtime::xray::{Mode, RecordKind};
 
 use crate::cases::{Bench, number, ratio, section};
 use crate::contest::{self, Contestant};
@@ -40,9 +40,9 @@ fn trace(records: u64) -> Vec<u8> {
             .map(|(at, (function, is_entry))| Record {
                 tick: START + first + at * NANOSECONDS,
                 cpu: 0,
-                what: match is_entry {
-                    true => What::Enter { function },
-                    false => What::Exit { function },
+                kind: match is_entry {
+                    true => RecordKind::Enter { function },
+                    false => RecordKind::Exit { function },
                 },
             });
         writer.buffer(&Buffer {

@@ -10,12 +10,12 @@ use jitinject::perf::Profile;
 use jitinject::perf::compression::Compressor;
 use jitinject::runtime::jitdump::Dump;
 use jitinject::runtime::mono::{Log, packed};
-use jitinject::runtime::xray::{Mode, Trace, What};
+use jitinject::runtime::xray::{Mode, RecordKind, Trace};
 use jitinject_fuzz::damage::damage;
 use jitinject_fuzz::generator::{self, Lines, Plan, Random, Runtimes, Stacks};
 use jitinject_fuzz::lines::LAYOUTS;
 use jitinject_fuzz::mono_log::{Bases, Writer};
-use jitinject_fuzz::xray_map::{IndexForm, Map, Relocations};
+use jitinject_fuzz::xray_map::{Map, Relocations};
 use jitinject_fuzz::xray_trace;
 
 /// Maximum sizes of inputs in bytes; longer ones only take more time.
@@ -195,10 +195,11 @@ impl Seeds {
                     let all = trace.records(buffer).map(|it| xray_trace::Record {
                         tick: it.tick,
                         cpu: it.cpu,
-                        what: it.what,
+                        kind: it.kind,
                     });
-                    let is_event = |what| matches!(what, What::Custom { .. } | What::Typed { .. });
-                    let records = all.filter(|it| mode == Mode::Fdr || !is_event(it.what));
+                    let is_event =
+                        |kind| matches!(kind, RecordKind::Custom { .. } | RecordKind::Typed { .. });
+                    let records = all.filter(|it| mode == Mode::Fdr || !is_event(it.kind));
                     let wall = buffer.wall.map_or(0, |wall| wall.0 / 1_000);
                     writer.buffer(&xray_trace::Buffer {
                         process: buffer.process.unwrap_or(1),
@@ -222,20 +223,17 @@ impl Seeds {
             (40, false, ByteOrder::Little),
         ] {
             for version in 0..=2 {
-                for index in [None, Some(IndexForm::Absolute), Some(IndexForm::Relative)] {
-                    let map = Map {
-                        is_64,
-                        endian,
-                        machine,
-                        version,
-                        relocations: Relocations::Beside,
-                        index,
-                        functions: vec![(0x1000, vec![0, 1]), (0x1100, vec![3, 4, 5, 2])],
-                        build_id: vec![7; 20],
-                    };
-                    let name = format!("map-{machine}-{version}-{index:?}");
-                    self.write("xray", &name, &[vec![2], map.write()].concat());
-                }
+                let map = Map {
+                    is_64,
+                    endian,
+                    machine,
+                    version,
+                    relocations: Relocations::Beside,
+                    functions: vec![(0x1000, vec![0, 1]), (0x1100, vec![3, 4, 5, 2])],
+                    build_id: vec![7; 20],
+                };
+                let name = format!("map-{machine}-{version}");
+                self.write("xray", &name, &[vec![2], map.write()].concat());
             }
         }
     }

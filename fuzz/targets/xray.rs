@@ -4,7 +4,7 @@
 #![no_main]
 
 use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Buffer, Functions, Mode, Trace, What, is_trace};
+use jitinject::runtime::xray::{Buffer, InstrumentationMap, Mode, RecordKind, Trace, is_trace};
 use jitinject_fuzz::choices::Choices;
 use jitinject_fuzz::xray_trace::{self, VERSIONS, Writer};
 use libfuzzer_sys::fuzz_target;
@@ -74,11 +74,18 @@ fn check_records(trace: &Trace<'_>, buffer: &Buffer) {
     let mut back = 0;
     for record in &mut records {
         assert!(record.offset >= end, "records follow each other");
-        let size = match (trace.header().mode, record.what) {
+        let size = match (trace.header().mode, record.kind) {
             (Mode::Basic, _) => 32,
-            (_, What::Argument(_)) => 16,
-            (_, What::Custom { payload } | What::Typed { payload, .. }) => 16 + payload.len() as u64,
-            (_, What::Enter { function } | What::Exit { function } | What::TailExit { function }) => {
+            (_, RecordKind::Argument(_)) => 16,
+            (_, RecordKind::Custom { payload } | RecordKind::Typed { payload, .. }) => {
+                16 + payload.len() as u64
+            }
+            (
+                _,
+                RecordKind::Enter { function }
+                | RecordKind::Exit { function }
+                | RecordKind::TailExit { function },
+            ) => {
                 assert!(function < 1 << 28);
                 8
             }
@@ -133,8 +140,8 @@ fn read_back(mut choices: Choices<'_>) {
         let mut found = buffers.flat_map(|buffer| trace.records(buffer));
         for (expected, &offset) in made.records.iter().zip(offsets) {
             let record = found.next().expect("as many as were written");
-            assert_eq!((record.offset, record.what), (offset, expected.what));
-            let is_argument = matches!(record.what, What::Argument(_));
+            assert_eq!((record.offset, record.kind), (offset, expected.kind));
+            let is_argument = matches!(record.kind, RecordKind::Argument(_));
             assert!(is_argument || (record.tick, record.cpu) == (expected.tick, expected.cpu));
         }
         assert!(found.next().is_none());
@@ -159,28 +166,28 @@ fn record<'a>(
     };
     let function = u32::from(choices.u16()) << (choice >> 6);
     let is_fdr = mode == Mode::Fdr;
-    let what = match choice % 8 {
-        0 | 1 => What::Enter { function },
-        2 | 3 => What::Exit { function },
-        4 => What::TailExit { function },
-        5 => What::EnterWithArguments { function },
-        6 => What::Argument(function.into()),
+    let kind = match choice % 8 {
+        0 | 1 => RecordKind::Enter { function },
+        2 | 3 => RecordKind::Exit { function },
+        4 => RecordKind::TailExit { function },
+        5 => RecordKind::EnterWithArguments { function },
+        6 => RecordKind::Argument(function.into()),
         _ if !is_fdr => return None,
         _ => {
             let size = choices.byte() % 40;
             let payload = choices.bytes(size.into());
             match version == 1 || size % 2 == 0 {
-                true => What::Custom { payload },
-                false => What::Typed { kind: 7, payload },
+                true => RecordKind::Custom { payload },
+                false => RecordKind::Typed { kind: 7, payload },
             }
         }
     };
     let (tick, cpu) = (*tick, *cpu);
-    Some(xray_trace::Record { tick, cpu, what })
+    Some(xray_trace::Record { tick, cpu, kind })
 }
 
 fn check_map(file: &[u8]) {
-    let Ok(functions) = Functions::read(file) else {
+    let Ok(functions) = InstrumentationMap::read(file) else {
         return;
     };
     let count = functions.addresses().len();

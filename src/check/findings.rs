@@ -7,8 +7,8 @@ use serde::Serialize;
 use crate::diagnostics::rules::Rule;
 use crate::tally::{MAX_OFFSETS, Tally};
 
-/// Maximum number of characters kept of a name.
-pub const MAX_SHOWN_NAME: usize = 200;
+/// Maximum number of characters of a name in findings.
+pub const MAX_NAME_LENGTH: usize = 200;
 
 /// A place where a rule is broken.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -25,8 +25,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns a place in a type of record.
-    pub(super) fn at(record: &'static str) -> Self {
+    /// Creates a place in a record of this type.
+    pub(super) fn in_record(record: &'static str) -> Self {
         Self {
             record,
             ..Self::default()
@@ -34,13 +34,13 @@ impl Place {
     }
 
     /// Sets the name of the function or type.
-    pub(super) fn of(mut self, function: &[u8]) -> Self {
-        self.function = Some(shown_name(function));
+    pub(super) fn in_function(mut self, function: &[u8]) -> Self {
+        self.function = Some(truncated_name(function));
         self
     }
 
     /// Sets the message.
-    pub(super) fn saying(mut self, message: String) -> Self {
+    pub(super) fn with_message(mut self, message: String) -> Self {
         self.message = message;
         self
     }
@@ -58,8 +58,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Keeps a place if it is among the first.
-    fn keep(&mut self, offset: u64, describe: impl FnOnce() -> Place) {
+    /// Adds a place if it is among the first in the file.
+    fn add_place(&mut self, offset: u64, describe: impl FnOnce() -> Place) {
         let at = self.places.partition_point(|place| place.offset <= offset);
         if at < MAX_OFFSETS {
             self.places.insert(at, Place { offset, ..describe() });
@@ -93,7 +93,7 @@ impl Findings {
         }
         let finding = self.entry(rule);
         finding.count = finding.count.saturating_add(count);
-        finding.keep(offset, describe);
+        finding.add_place(offset, describe);
     }
 
     /// Adds the faults of a reader. `rule_of` maps a fault to its rule and the type of record; faults without a rule
@@ -110,7 +110,7 @@ impl Findings {
             let finding = self.entry(rule);
             finding.count = finding.count.saturating_add(seen.count);
             for &offset in faults.offsets(fault) {
-                finding.keep(offset, || Place::at(record));
+                finding.add_place(offset, || Place::in_record(record));
             }
         }
     }
@@ -123,7 +123,7 @@ impl Findings {
         })
     }
 
-    /// Returns all places that are kept, to add details.
+    /// Returns all places, to add details.
     pub fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
         self.by_id.values_mut().flat_map(|finding| &mut finding.places)
     }
@@ -136,13 +136,13 @@ impl Findings {
     }
 }
 
-/// Returns the start of a name, as it is kept.
-pub(super) fn shown_name(name: &[u8]) -> String {
+/// Returns the first [`MAX_NAME_LENGTH`] characters of a name.
+pub(super) fn truncated_name(name: &[u8]) -> String {
     // A character has at most four bytes.
-    let start = name.get(..MAX_SHOWN_NAME.saturating_mul(4)).unwrap_or(name);
+    let start = name.get(..MAX_NAME_LENGTH.saturating_mul(4)).unwrap_or(name);
     String::from_utf8_lossy(start)
         .chars()
-        .take(MAX_SHOWN_NAME)
+        .take(MAX_NAME_LENGTH)
         .collect()
 }
 
@@ -155,9 +155,13 @@ mod tests {
     fn the_first_places_are_kept_and_all_are_counted() {
         let mut findings = Findings::default();
         for offset in [90, 10, 20, 70, 30, 80, 40] {
-            findings.add(&rules::UNALIGNED, offset, || Place::at("LOAD").of(b"f"));
+            findings.add(&rules::UNALIGNED, offset, || {
+                Place::in_record("LOAD").in_function(b"f")
+            });
         }
-        findings.add(&rules::BAD_LOAD, 5, || Place::default().saying("why".into()));
+        findings.add(&rules::BAD_LOAD, 5, || {
+            Place::default().with_message("why".into())
+        });
         findings.add_many(&rules::NO_CODE, 0, 5, Place::default);
         let findings = findings.finish();
         let rules = findings.iter().map(|finding| (finding.rule.id, finding.count));
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn of_a_name_only_the_beginning_is_kept() {
-        assert_eq!(shown_name(&[0xff; 5000]).chars().count(), MAX_SHOWN_NAME);
-        assert_eq!(shown_name("größe".as_bytes()), "größe");
+        assert_eq!(truncated_name(&[0xff; 5000]).chars().count(), MAX_NAME_LENGTH);
+        assert_eq!(truncated_name("größe".as_bytes()), "größe");
     }
 }

@@ -14,7 +14,6 @@
 mod findings;
 mod jitdump;
 mod mono;
-
 mod xray;
 
 use crate::diagnostics::Issue;
@@ -22,8 +21,8 @@ use crate::runtime::FileKind;
 use crate::tally::Tally;
 
 pub use crate::diagnostics::rules;
-pub use crate::diagnostics::{Entry as Rule, Severity};
-pub use findings::{Finding, MAX_SHOWN_NAME, Place};
+pub use crate::diagnostics::{CatalogueEntry as Rule, Severity};
+pub use findings::{Finding, MAX_NAME_LENGTH, Place};
 
 /// Result of checking a file.
 #[derive(Clone, Debug)]

@@ -5,13 +5,12 @@ use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, mono as rules};
 use crate::dump::mono::event::describe;
 use crate::hash::{HashMap, HashSet};
-use crate::runtime::mono::event::CodeBufferKind;
-use crate::runtime::mono::event::{Kind, Metadata, Method, Stage, ThreadId, TypeReference};
+use crate::runtime::mono::event::{CodeBufferKind, Kind, Metadata, Method, Stage, ThreadId, TypeReference};
 use crate::runtime::mono::{Event, Index, Log};
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange};
 
-/// Kinds of places for findings.
+/// Record types in findings.
 const FILE: &str = "file";
 const HEADER: &str = "header";
 const BUFFER: &str = "buffer";
@@ -31,13 +30,15 @@ pub(super) fn check(file: &[u8], unpacking: &Tally<Issue>) -> (u64, Findings) {
                 Issue::MonoFlags => &rules::FLAGS,
                 _ => &rules::SHORT_HEADER,
             };
-            findings.add(rule, 0, || Place::at(HEADER).saying(error.to_string()));
+            findings.add(rule, 0, || {
+                Place::in_record(HEADER).with_message(error.to_string())
+            });
             return (0, findings);
         }
     };
     findings.add_faults(unpacking, rule_of);
     if log.header().pid == 0 {
-        findings.add(&rules::NO_PROCESS, 0, || Place::at(HEADER));
+        findings.add(&rules::NO_PID, 0, || Place::in_record(HEADER));
     }
     let index = Index::of(&log);
     findings.add_faults(&index.faults, rule_of);
@@ -45,69 +46,69 @@ pub(super) fn check(file: &[u8], unpacking: &Tally<Issue>) -> (u64, Findings) {
         findings.add(&rules::NO_EVENTS, log.header().size as u64, Place::default);
     }
     if index.events > 0 && index.code.functions().is_empty() {
-        findings.add(&rules::NO_CODE, 0, || Place::at(FILE));
+        findings.add(&rules::NO_CODE, 0, || Place::in_record(FILE));
     }
     check_events(&log, &index, &mut findings);
     (index.events, findings)
 }
 
-/// Returns the rule that a fault breaks, and the kind of place.
+/// Returns the rule for a fault, and the type of record.
 fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
     Some(match fault {
         Issue::MonoUnknownEvent => (&rules::UNKNOWN_EVENT, EVENT),
         Issue::MonoCutEvent => (&rules::CUT_EVENT, EVENT),
         Issue::MonoBadCount => (&rules::BAD_COUNT, EVENT),
-        Issue::MonoUnendedString => (&rules::UNENDED_STRING, EVENT),
+        Issue::MonoUnterminatedString => (&rules::UNTERMINATED_STRING, EVENT),
         Issue::MonoLongNumber => (&rules::LONG_NUMBER, EVENT),
         Issue::MonoUnknownCounter => (&rules::UNKNOWN_COUNTER, EVENT),
         Issue::MonoSkippedBytes => (&rules::SKIPPED_BYTES, BUFFER),
         Issue::MonoBadSize => (&rules::BAD_SIZE, BUFFER),
         Issue::MonoCutTail => (&rules::CUT_TAIL, BUFFER),
-        Issue::MonoBadPacking => (&rules::BAD_PACKING, FILE),
-        Issue::MonoCutPacking => (&rules::CUT_PACKING, FILE),
-        Issue::MonoUnpackedJunk => (&rules::UNPACKED_JUNK, FILE),
-        Issue::MonoTooMuch => (&rules::TOO_MUCH, FILE),
-        Issue::MonoBehindPacking => (&rules::BEHIND_PACKING, FILE),
+        Issue::MonoBadGzip => (&rules::BAD_GZIP, FILE),
+        Issue::MonoCutGzip => (&rules::CUT_GZIP, FILE),
+        Issue::MonoInvalidGzipContent => (&rules::INVALID_GZIP_CONTENT, FILE),
+        Issue::MonoGzipTooLarge => (&rules::GZIP_TOO_LARGE, FILE),
+        Issue::MonoTrailingGzipBytes => (&rules::TRAILING_GZIP_BYTES, FILE),
         _ => return None,
     })
 }
 
 /// Returns the name of an event, as in the output of `jitinject dump`.
-fn name(kind: Kind<'_>) -> &'static str {
+fn event_name(kind: Kind<'_>) -> &'static str {
     describe(kind).0
 }
 
 /// Checks each event.
 fn check_events(log: &Log<'_>, index: &Index<'_>, findings: &mut Findings) {
-    let mut walk = Walk::new(index);
+    let mut checker = EventChecker::new(index);
     for buffer in log.buffers() {
         let mut last = None;
         for event in buffer.events() {
             if let Some(before) = last.filter(|&before| event.time < before) {
                 let back = before.0.saturating_sub(event.time.0);
                 findings.add(&rules::TIME_BACK, event.offset, || {
-                    Place::at(name(event.kind)).saying(format!("by {back} ns"))
+                    Place::in_record(event_name(event.kind)).with_message(format!("by {back} ns"))
                 });
             }
             last = Some(event.time);
-            walk.check(&event, index, findings);
+            checker.check(&event, index, findings);
         }
     }
 }
 
-/// State of the walk over the events.
-struct Walk {
+/// Checks events one after the other.
+struct EventChecker {
     /// Start addresses of code, and whether that code has a name.
     code: HashMap<Address, bool>,
     /// Types described so far.
     known: HashSet<TypeReference>,
     /// Types used before they were described.
-    unknown: HashSet<TypeReference>,
+    used_before_known: HashSet<TypeReference>,
     /// Number of open calls of each method in each thread.
-    entered: HashMap<(ThreadId, Method), u64>,
+    open_calls: HashMap<(ThreadId, Method), u64>,
 }
 
-impl Walk {
+impl EventChecker {
     fn new(index: &Index<'_>) -> Self {
         let mut code = HashMap::default();
         for function in index.code.functions() {
@@ -116,8 +117,8 @@ impl Walk {
         Self {
             code,
             known: HashSet::default(),
-            unknown: HashSet::default(),
-            entered: HashMap::default(),
+            used_before_known: HashSet::default(),
+            open_calls: HashMap::default(),
         }
     }
 
@@ -128,7 +129,7 @@ impl Walk {
             offset,
             kind,
         } = *event;
-        let record = || Place::at(name(kind));
+        let record = || Place::in_record(event_name(kind));
         match kind {
             Kind::Metadata {
                 stage: Stage::LoadEnd | Stage::Name,
@@ -141,39 +142,43 @@ impl Walk {
                 });
             }
             Kind::Jit { code, size, name, .. } => {
-                self.check_size(code, size, findings, || record().of(name), offset)
+                self.check_size(code, size, findings, || record().in_function(name), offset)
             }
             Kind::CodeBuffer {
                 kind, start, size, ..
             } => {
-                let place = || record().saying(format!("code at {start}"));
+                let place = || record().with_message(format!("code at {start}"));
                 self.check_size(start, size, findings, place, offset);
                 if kind == CodeBufferKind::Method && self.code.get(&start) == Some(&false) {
                     findings.add(&rules::NO_NAME, offset, place);
                 }
             }
-            Kind::Allocation { class, .. } if !self.known.contains(&class) && self.unknown.insert(class) => {
+            Kind::Allocation { class, .. }
+                if !self.known.contains(&class) && self.used_before_known.insert(class) =>
+            {
                 match index.names.class(class, time) {
-                    Some(name) => findings.add(&rules::USED_BEFORE_NAMED, offset, || record().of(name)),
+                    Some(name) => {
+                        findings.add(&rules::USED_BEFORE_NAMED, offset, || record().in_function(name))
+                    }
                     None => findings.add(&rules::UNNAMED_TYPE, offset, record),
                 }
             }
             Kind::Enter(method) => {
-                let depth = self.entered.entry((thread, method)).or_default();
+                let depth = self.open_calls.entry((thread, method)).or_default();
                 *depth = depth.saturating_add(1);
                 if index.names.method(method, time).is_none() {
                     findings.add(&rules::UNNAMED_CALLS, offset, || {
-                        record().saying(format!("method {:#x}", method.0))
+                        record().with_message(format!("method {:#x}", method.0))
                     });
                 }
             }
             Kind::Leave(method) | Kind::ExceptionLeave(method) => {
-                let depth = self.entered.get_mut(&(thread, method));
+                let depth = self.open_calls.get_mut(&(thread, method));
                 match depth.filter(|depth| **depth > 0) {
                     Some(depth) => *depth = depth.saturating_sub(1),
                     None => findings.add(&rules::UNMATCHED_LEAVE, offset, || {
                         let name = index.names.method(method, time);
-                        record().of(name.unwrap_or_default())
+                        record().in_function(name.unwrap_or_default())
                     }),
                 }
             }

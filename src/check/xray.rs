@@ -6,9 +6,9 @@ use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, xray as rules};
 use crate::hash::HashMap;
 use crate::runtime::xray::header::SIZE;
-use crate::runtime::xray::{Header, Mode, Thread, Trace, What};
+use crate::runtime::xray::{Header, Mode, RecordKind, Thread, Trace};
 
-/// Kinds of places for findings.
+/// Record types in findings.
 const HEADER: &str = "header";
 const BUFFER: &str = "buffer";
 const RECORD: &str = "record";
@@ -24,7 +24,9 @@ pub(super) fn check(file: &[u8]) -> (u64, Findings) {
                 Issue::XrayTooShort => &rules::SHORT_HEADER,
                 _ => &rules::VERSION,
             };
-            findings.add(rule, 0, || Place::at(HEADER).saying(error.to_string()));
+            findings.add(rule, 0, || {
+                Place::in_record(HEADER).with_message(error.to_string())
+            });
             return (0, findings);
         }
     };
@@ -36,8 +38,8 @@ pub(super) fn check(file: &[u8]) -> (u64, Findings) {
         records = check_thread(&trace, &thread, &mut findings).saturating_add(records);
     }
     if let Some(first) = index.buffers().iter().find(|buffer| buffer.process.is_none()) {
-        findings.add(&rules::NO_PROCESS, first.offset, || {
-            Place::at(BUFFER).saying(format!("version {}", trace.header().version))
+        findings.add(&rules::NO_PID, first.offset, || {
+            Place::in_record(BUFFER).with_message(format!("version {}", trace.header().version))
         });
     }
     if records == 0 {
@@ -50,8 +52,8 @@ fn check_header(header: &Header, file: &[u8], findings: &mut Findings) {
     /// Frequency of ticks that are nanoseconds.
     const WALL_CLOCK: u64 = 1_000_000_000;
     match header.frequency {
-        0 => findings.add(&rules::NO_FREQUENCY, 8, || Place::at(HEADER)),
-        WALL_CLOCK => findings.add(&rules::WALL_CLOCK, 8, || Place::at(HEADER)),
+        0 => findings.add(&rules::NO_FREQUENCY, 8, || Place::in_record(HEADER)),
+        WALL_CLOCK => findings.add(&rules::WALL_CLOCK, 8, || Place::in_record(HEADER)),
         _ => {}
     }
     let bits = Reader::new(file.get(4..).unwrap_or_default(), header.endian).u32();
@@ -61,12 +63,12 @@ fn check_header(header: &Header, file: &[u8], findings: &mut Findings) {
     };
     if let Some(bits) = bits.filter(|bits| bits & !known != 0) {
         findings.add(&rules::HEADER_BITS, 4, || {
-            Place::at(HEADER).saying(format!("{bits:#x}"))
+            Place::in_record(HEADER).with_message(format!("{bits:#x}"))
         });
     }
 }
 
-/// Returns the rule that a fault breaks, and the kind of place.
+/// Returns the rule for a fault, and the type of record.
 fn rule_of(fault: Issue) -> Option<(&'static Rule, &'static str)> {
     Some(match fault {
         Issue::XrayUnknownKind => (&rules::UNKNOWN_KIND, RECORD),
@@ -91,7 +93,7 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
     /// The version whose layout of typed events llvm-xray expects in all versions.
     const WITH_DIFFERENCES: u16 = 5;
     let is_old = trace.header().mode == Mode::Fdr && trace.header().version < WITH_DIFFERENCES;
-    let mut calls = Calls::default();
+    let mut stack = CallStack::default();
     let mut count = 0_u64;
     let mut takes_arguments = false;
     for buffer in thread.buffers {
@@ -99,41 +101,45 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
         for record in &mut records {
             count = count.saturating_add(1);
             let offset = record.offset;
-            let place = || Place::at(name(record.what));
-            match record.what {
-                What::Enter { function } | What::EnterWithArguments { function } => calls.enter(function),
-                What::Exit { function } | What::TailExit { function } => match calls.exit(function) {
-                    Some(0) => {}
-                    Some(lost) => findings.add_many(&rules::LOST_EXITS, lost, offset, || {
-                        let message =
-                            format!("function {function} is left, {lost} that it has called are not");
-                        place().saying(message)
-                    }),
-                    None => findings.add(&rules::UNMATCHED_EXITS, offset, || {
-                        place().saying(format!("function {function}"))
-                    }),
-                },
-                What::Argument(_) if !takes_arguments => {
+            let place = || Place::in_record(record.kind.name());
+            match record.kind {
+                RecordKind::Enter { function } | RecordKind::EnterWithArguments { function } => {
+                    stack.enter(function)
+                }
+                RecordKind::Exit { function } | RecordKind::TailExit { function } => {
+                    match stack.exit(function) {
+                        Some(0) => {}
+                        Some(lost) => findings.add_many(&rules::LOST_EXITS, lost, offset, || {
+                            let message =
+                                format!("function {function} is left, {lost} that it has called are not");
+                            place().with_message(message)
+                        }),
+                        None => findings.add(&rules::UNMATCHED_EXITS, offset, || {
+                            place().with_message(format!("function {function}"))
+                        }),
+                    }
+                }
+                RecordKind::Argument(_) if !takes_arguments => {
                     findings.add(&rules::STRAY_ARGUMENTS, offset, place);
                 }
-                What::Argument(_) => {}
-                What::Custom { payload: b"" } => findings.add(&rules::EMPTY_EVENT, offset, place),
-                What::Custom { .. } => {}
-                What::Typed { payload, kind } => {
+                RecordKind::Argument(_) => {}
+                RecordKind::Custom { payload: b"" } => findings.add(&rules::EMPTY_EVENT, offset, place),
+                RecordKind::Custom { .. } => {}
+                RecordKind::Typed { payload, kind } => {
                     if payload.is_empty() {
                         findings.add(&rules::EMPTY_EVENT, offset, place);
                     }
                     findings.add(&rules::TYPED_EVENTS, offset, || {
-                        place().saying(format!("type {kind}"))
+                        place().with_message(format!("type {kind}"))
                     });
                     if is_old {
                         findings.add(&rules::OLD_TYPED, offset, place);
                     }
                 }
             }
-            takes_arguments = match record.what {
-                What::EnterWithArguments { .. } => true,
-                What::Argument(_) => takes_arguments,
+            takes_arguments = match record.kind {
+                RecordKind::EnterWithArguments { .. } => true,
+                RecordKind::Argument(_) => takes_arguments,
                 _ => false,
             };
         }
@@ -142,43 +148,30 @@ fn check_thread(trace: &Trace<'_>, thread: &Thread<'_>, findings: &mut Findings)
     count
 }
 
-/// Returns the name of a record, as in the output of `jitinject dump`.
-fn name(what: What<'_>) -> &'static str {
-    match what {
-        What::Enter { .. } => "enter",
-        What::EnterWithArguments { .. } => "enter_arg",
-        What::Exit { .. } => "exit",
-        What::TailExit { .. } => "tail_exit",
-        What::Argument(_) => "argument",
-        What::Custom { .. } => "custom_event",
-        What::Typed { .. } => "typed_event",
-    }
-}
-
 /// Functions that a thread is in.
 #[derive(Default)]
-struct Calls {
-    stack: Vec<u32>,
+struct CallStack {
+    functions: Vec<u32>,
     /// Number of open calls of each function, so that the stack is searched only for functions in it.
-    open: HashMap<u32, u64>,
+    open_calls: HashMap<u32, u64>,
 }
 
-impl Calls {
+impl CallStack {
     fn enter(&mut self, function: u32) {
-        self.stack.push(function);
-        let open = self.open.entry(function).or_default();
-        *open = open.saturating_add(1);
+        self.functions.push(function);
+        let open_calls = self.open_calls.entry(function).or_default();
+        *open_calls = open_calls.saturating_add(1);
     }
 
     /// Leaves a function. Returns the number of calls inside it that had no exit; `None` if it was not entered.
     fn exit(&mut self, function: u32) -> Option<u64> {
-        if self.open.get(&function).is_none_or(|&count| count == 0) {
+        if self.open_calls.get(&function).is_none_or(|&count| count == 0) {
             return None;
         }
         let mut lost = 0_u64;
-        while let Some(left) = self.stack.pop() {
-            if let Some(open) = self.open.get_mut(&left) {
-                *open = open.saturating_sub(1);
+        while let Some(left) = self.functions.pop() {
+            if let Some(open_calls) = self.open_calls.get_mut(&left) {
+                *open_calls = open_calls.saturating_sub(1);
             }
             if left == function {
                 break;
@@ -206,13 +199,13 @@ mod tests {
 
     #[test]
     fn a_call_that_ends_takes_those_that_it_has_made_with_it() {
-        let mut calls = Calls::default();
+        let mut stack = CallStack::default();
         for function in [1, 2, 1, 3] {
-            calls.enter(function);
+            stack.enter(function);
         }
-        assert_eq!(calls.exit(4), None);
-        assert_eq!(calls.exit(1), Some(1));
-        assert_eq!(calls.exit(1), Some(1));
-        assert_eq!(calls.exit(1), None);
+        assert_eq!(stack.exit(4), None);
+        assert_eq!(stack.exit(1), Some(1));
+        assert_eq!(stack.exit(1), Some(1));
+        assert_eq!(stack.exit(1), None);
     }
 }

@@ -12,39 +12,39 @@ use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
 /// Ignores the first Ctrl-C while input is read. The terminal sends it to all programs of a pipeline, and it
-/// is the usual way to stop `perf record` in front, whose output should still be used.
+/// is the usual way to stop a `perf record` that writes to jitinject; its output should still be used.
 pub struct FirstInterrupt {
-    is_deadly: Arc<AtomicBool>,
+    ends_program: Arc<AtomicBool>,
 }
 
 impl FirstInterrupt {
-    /// From now on, each Ctrl-C ends the program.
-    pub fn end(&self) {
-        self.is_deadly.store(true, Ordering::Relaxed);
+    /// Stops ignoring Ctrl-C.
+    pub fn stop_ignoring(&self) {
+        self.ends_program.store(true, Ordering::Relaxed);
     }
 }
 
 /// Removes unfinished output when a signal ends the program. A second signal ends it at once.
-pub fn listen() -> io::Result<FirstInterrupt> {
-    let is_deadly = Arc::new(AtomicBool::new(false));
+pub fn handle_signals() -> io::Result<FirstInterrupt> {
+    let ends_program = Arc::new(AtomicBool::new(false));
     // Exceeding the file size limit is an error like others and must not kill the program.
     flag::register(SIGXFSZ, Arc::default())?;
     let ignored = ignored_signals();
-    let wanted = [SIGINT, SIGTERM, SIGHUP];
-    let wanted = wanted
+    let handled = [SIGINT, SIGTERM, SIGHUP];
+    let handled = handled
         .into_iter()
         .filter(|signal| ignored >> (signal - 1) & 1 == 0);
     let is_ending = Arc::new(AtomicBool::new(false));
-    for signal in wanted.clone() {
+    for signal in handled.clone() {
         flag::register_conditional_default(signal, is_ending.clone())?;
     }
-    let mut signals = Signals::new(wanted)?;
+    let mut signals = Signals::new(handled)?;
     let first = FirstInterrupt {
-        is_deadly: is_deadly.clone(),
+        ends_program: ends_program.clone(),
     };
     threads::spawn("signals", move || {
         for signal in &mut signals {
-            if signal == SIGINT && !is_deadly.swap(true, Ordering::Relaxed) {
+            if signal == SIGINT && !ends_program.swap(true, Ordering::Relaxed) {
                 continue;
             }
             is_ending.store(true, Ordering::Relaxed);

@@ -7,10 +7,10 @@ use jitinject::load::Progress;
 
 use crate::cli::interrupt::FirstInterrupt;
 
-/// Shorter operations show no bar.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time after which the bar appears.
+const DELAY: Duration = Duration::from_secs(1);
 
-/// Maximum number of steps between two looks at the clock.
+/// Maximum number of steps between two updates of the bar.
 const STRIDE: u64 = 1 << 16;
 
 /// A progress bar on the terminal. It appears after one second, and only if standard error is a terminal.
@@ -18,7 +18,7 @@ pub struct Bar {
     bar: ProgressBar,
     started: Instant,
     /// Steps since the last update of the bar, and steps per update.
-    gathered: u64,
+    pending_steps: u64,
     stride: u64,
     is_shown: bool,
     is_quiet: bool,
@@ -31,7 +31,7 @@ impl Bar {
         Self {
             bar: ProgressBar::hidden(),
             started: Instant::now(),
-            gathered: 0,
+            pending_steps: 0,
             stride: STRIDE,
             is_shown: false,
             is_quiet,
@@ -42,11 +42,11 @@ impl Bar {
 
 impl Progress for Bar {
     fn input_ended(&mut self) {
-        self.interrupt.end();
+        self.interrupt.stop_ignoring();
     }
 
     fn start(&mut self, what: &'static str, total: u64) {
-        self.gathered = 0;
+        self.pending_steps = 0;
         self.stride = (total / 1000).clamp(1, STRIDE);
         self.bar.set_length(total);
         self.bar.set_position(0);
@@ -54,12 +54,12 @@ impl Progress for Bar {
     }
 
     fn advance(&mut self, steps: u64) {
-        self.gathered += steps;
-        if self.gathered < self.stride || self.is_quiet {
+        self.pending_steps += steps;
+        if self.pending_steps < self.stride || self.is_quiet {
             return;
         }
-        self.bar.inc(std::mem::take(&mut self.gathered));
-        if !self.is_shown && self.started.elapsed() > PATIENCE {
+        self.bar.inc(std::mem::take(&mut self.pending_steps));
+        if !self.is_shown && self.started.elapsed() > DELAY {
             self.is_shown = true;
             let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent} %");
             self.bar.set_style(style.unwrap_or(ProgressStyle::default_bar()));

@@ -32,12 +32,12 @@ pub const ERROR: AnsiColor = AnsiColor::Red;
 pub const WARNING: AnsiColor = AnsiColor::Yellow;
 /// Color of notes.
 pub const NOTE: AnsiColor = AnsiColor::Green;
-/// Color of remedies.
+/// Color of recommended actions.
 const HELP: AnsiColor = AnsiColor::Cyan;
 
 /// Returns the style of a severity.
 pub fn style(severity: Severity) -> Style {
-    emphasis(match severity {
+    bold(match severity {
         Severity::Error => ERROR,
         Severity::Warning => WARNING,
         Severity::Note => NOTE,
@@ -45,7 +45,7 @@ pub fn style(severity: Severity) -> Style {
 }
 
 /// Prints lines under the program's name on standard error, without control characters.
-pub fn say(text: &str) {
+pub fn print_message(text: &str) {
     let mut stderr = anstream::stderr().lock();
     for line in text.lines() {
         // There is nowhere to report a closed standard error.
@@ -53,7 +53,7 @@ pub fn say(text: &str) {
     }
 }
 
-/// Prints a diagnostic on standard error, with what to do about it.
+/// Prints a diagnostic and the recommended action on standard error.
 pub fn report(diagnostic: &Diagnostic) {
     report_line(diagnostic);
     report_help(diagnostic);
@@ -75,18 +75,19 @@ fn report_line(diagnostic: &Diagnostic) {
 fn report_help(diagnostic: &Diagnostic) {
     let help = diagnostic.help();
     if !help.is_empty() {
-        let style = emphasis(HELP);
+        let style = bold(HELP);
         let _ = writeln!(anstream::stderr(), "jitinject: {style}help{style:#}: {help}");
     }
 }
 
-/// How many diagnostics of one code are printed, and how many in all: each of thousands of files may have its own.
-const MAX_OF_AN_ISSUE: usize = 10;
+/// Maximum number of printed diagnostics per code, and in total: there may be thousands of files.
+const MAX_REPORTED_PER_CODE: usize = 10;
 const MAX_REPORTED: usize = 100;
 
-/// Prints warnings and, if `is_verbose`, notes: not too many of one code, and what to do once for each code.
+/// Prints errors, warnings and, if `is_verbose`, notes, up to a limit per code. The recommended action is printed once per
+/// code.
 pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
-    let (reported, hidden) = selected(diagnostics, is_verbose);
+    let (reported, hidden) = reportable(diagnostics, is_verbose);
     let mut helped = BTreeSet::new();
     for diagnostic in reported {
         report_line(diagnostic);
@@ -95,41 +96,41 @@ pub fn report_all(diagnostics: &[Diagnostic], is_verbose: bool) {
         }
     }
     if hidden > 0 {
-        say(&format!(
+        print_message(&format!(
             "{} not shown; --summary FILE lists all",
             count(hidden, "more diagnostic")
         ));
     }
 }
 
-/// The diagnostics to print, the most severe first, and how many more there are.
-fn selected(diagnostics: &[Diagnostic], is_verbose: bool) -> (Vec<&Diagnostic>, u64) {
+/// Returns the diagnostics to print, the most severe first, and the number of others.
+fn reportable(diagnostics: &[Diagnostic], is_verbose: bool) -> (Vec<&Diagnostic>, u64) {
     let least = if is_verbose {
         Severity::Note
     } else {
         Severity::Warning
     };
-    let mut selected: Vec<&Diagnostic> = diagnostics.iter().filter(|it| it.severity >= least).collect();
-    selected.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.severity));
-    let all = selected.len();
+    let mut reportable: Vec<&Diagnostic> = diagnostics.iter().filter(|it| it.severity >= least).collect();
+    reportable.sort_by_key(|diagnostic| std::cmp::Reverse(diagnostic.severity));
+    let all = reportable.len();
     let mut counts: BTreeMap<Issue, usize> = BTreeMap::new();
-    selected.retain(|diagnostic| {
+    reportable.retain(|diagnostic| {
         let count = counts.entry(diagnostic.issue).or_default();
         *count += 1;
-        *count <= MAX_OF_AN_ISSUE
+        *count <= MAX_REPORTED_PER_CODE
     });
-    selected.truncate(MAX_REPORTED);
-    let hidden = all - selected.len();
-    (selected, hidden as u64)
+    reportable.truncate(MAX_REPORTED);
+    let hidden = all - reportable.len();
+    (reportable, hidden as u64)
 }
 
-/// Returns a bold color.
-pub fn emphasis(color: AnsiColor) -> Style {
+/// Returns a bold style of a color.
+pub fn bold(color: AnsiColor) -> Style {
     color.on_default().bold()
 }
 
 /// Prints a usage error, or the requested help.
-pub fn say_usage(error: &mut clap::Error) {
+pub fn print_usage_error(error: &mut clap::Error) {
     // Arguments may be file names chosen by others, from a pattern of the shell.
     let typed = error.context().filter_map(|(kind, value)| {
         let value = match value {
@@ -178,11 +179,11 @@ fn print_to<W: Write>(
     print: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>,
 ) -> Result<(), Diagnostic> {
     /// Size of the output buffer in bytes.
-    const PIECE: usize = 64 << 10;
+    const BUFFER_SIZE: usize = 64 << 10;
     if stdio::stdout_was_closed() {
         return Err(Diagnostic::new(Issue::StdoutClosed));
     }
-    let mut output = BufWriter::with_capacity(PIECE, stream);
+    let mut output = BufWriter::with_capacity(BUFFER_SIZE, stream);
     match print(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             // Drop the rest.
@@ -191,6 +192,15 @@ fn print_to<W: Write>(
         }
         result => result.map_err(|cause| Diagnostic::new(Issue::CannotPrint).caused_by(&cause)),
     }
+}
+
+/// Defines methods of a [`Formatter`] that call those of the formatter in `self.0`.
+macro_rules! forward {
+    ($($method:ident($($argument:ident: $type:ty)?);)+) => {$(
+        fn $method<W: ?Sized + Write>(&mut self, writer: &mut W $(, $argument: $type)?) -> io::Result<()> {
+            self.0.$method(writer $(, $argument)?)
+        }
+    )+};
 }
 
 /// Writes JSON with all control and invisible characters escaped.
@@ -204,55 +214,28 @@ impl<F: Formatter> Formatter for PrintableJson<F> {
         }
         let mut rest = fragment;
         while let Some(at) = rest.find(is_terminal_control) {
-            let (before, behind) = rest.split_at(at);
+            let (before, after) = rest.split_at(at);
             self.0.write_string_fragment(writer, before)?;
-            let mut behind = behind.chars();
-            for unit in behind.next().unwrap_or_default().encode_utf16(&mut [0; 2]) {
+            let mut after = after.chars();
+            for unit in after.next().unwrap_or_default().encode_utf16(&mut [0; 2]) {
                 write!(writer, "\\u{unit:04x}")?;
             }
-            rest = behind.as_str();
+            rest = after.as_str();
         }
         self.0.write_string_fragment(writer, rest)
     }
 
-    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_array(writer)
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array(writer)
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object(writer)
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object(writer)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(writer)
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_value(writer)
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array_value(writer)
-    }
-
-    fn end_object_key<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_key(writer)
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(writer, first)
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(writer, first)
+    forward! {
+        begin_array();
+        begin_array_value(is_first: bool);
+        end_array_value();
+        end_array();
+        begin_object();
+        begin_object_key(is_first: bool);
+        end_object_key();
+        begin_object_value();
+        end_object_value();
+        end_object();
     }
 }
 
@@ -284,13 +267,13 @@ mod tests {
         let mut all = of_issue(Issue::ClockGuessed, 1);
         all.extend(of_issue(Issue::JitdumpCutTail, 12));
         all.extend(of_issue(Issue::JitdumpBadLoad, 3));
-        let (warnings, hidden) = selected(&all, false);
+        let (warnings, hidden) = reportable(&all, false);
         assert_eq!((warnings.len(), hidden), (13, 2));
-        let (with_notes, hidden) = selected(&all, true);
+        let (with_notes, hidden) = reportable(&all, true);
         assert_eq!((with_notes.len(), hidden), (14, 2));
         assert_eq!(with_notes.last().unwrap().issue, Issue::ClockGuessed);
         let many: Vec<Diagnostic> = Issue::ALL.iter().map(|&issue| Diagnostic::new(issue)).collect();
-        let (printed, hidden) = selected(&many, true);
+        let (printed, hidden) = reportable(&many, true);
         assert_eq!((printed.len(), hidden), (100, many.len() as u64 - 100));
     }
 

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use jitinject::check::rules::{self, Severity};
 use jitinject::diagnostics::Diagnostic;
 
-use self::files::Checked;
+use self::files::CheckedFile;
 use crate::commands::explain::{explain, list};
 
 /// Examples at the end of the help.
@@ -74,7 +74,7 @@ impl Level {
 }
 
 impl CheckArguments {
-    /// Checks files, or prints rules.
+    /// Checks files, or prints rules, and returns the exit status.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         if let Some(id) = &self.explain {
             return explain(Some(id));
@@ -84,7 +84,7 @@ impl CheckArguments {
         }
         let mut totals = output::Totals::default();
         let least = self.level.severity();
-        let checked = files::all(&self.files).map(|mut checked: Checked| {
+        let checked = files::check_all(&self.files).map(|mut checked: CheckedFile| {
             if let Ok(report) = &mut checked.result {
                 totals.add(report);
                 report.findings.retain(|finding| finding.rule.severity >= least);
@@ -94,11 +94,11 @@ impl CheckArguments {
             checked
         });
         if self.json {
-            let checked: Vec<Checked> = checked.collect();
-            output::json(&checked, totals)?;
+            let checked: Vec<CheckedFile> = checked.collect();
+            output::print_json(&checked, totals)?;
         } else {
-            output::text(checked)?;
-            output::end(&totals)?;
+            output::print_text(checked)?;
+            output::print_totals(&totals)?;
         }
         Ok(match totals.has_failed() {
             true => ExitCode::FAILURE,

@@ -14,7 +14,7 @@ use crate::cli::terminal;
 use crate::commands::inject::percent;
 
 /// Text after the options.
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Shares are percentages of all samples of a profile. * = significant (3 sigma).
 
 Examples:
@@ -24,7 +24,7 @@ Examples:
 
 /// Arguments of `compare`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = AFTER_HELP)]
 pub struct CompareArguments {
     /// Summary of the first run, written by --summary
     before: PathBuf,

@@ -9,16 +9,16 @@ use std::process::ExitCode;
 use anstyle::Style;
 use clap::Args;
 use jitinject::diagnostics::{Diagnostic, Issue};
-use jitinject::dump::{self, Entry, FORMAT, Filter, Options, Times};
+use jitinject::dump::{self, Entry, FORMAT, Filter, Options, TimeRange};
 use jitinject::runtime::FileKind;
 use jitinject::units::Address;
 use serde::Serialize;
 
 use crate::cli::terminal::{self, PlainOutput, report, write_json_line};
-use crate::commands::input::Opened;
+use crate::commands::input::RuntimeFile;
 
 /// Text after the options.
-const FORM: &str = "\
+const AFTER_HELP: &str = "\
 With --json, each line is an object. The first one has the format version (\"format\"), the \"kind\" of the file and its \
 \"file_size\" (uncompressed). Each of the others is a part of the file: \"size\" bytes at \"offset\", with a \"type\" and \
 mostly a \"time\". Parts are in file order. Without a filter they cover the whole file, and sizes add up to \"file_size\": \
@@ -36,7 +36,7 @@ Examples:
 
 /// Arguments of `dump`.
 #[derive(Args, Debug)]
-#[command(after_help = FORM)]
+#[command(after_help = AFTER_HELP)]
 pub struct DumpArguments {
     /// Jitdump, Mono log or XRay trace; - is standard input
     file: PathBuf,
@@ -59,7 +59,7 @@ pub struct DumpArguments {
 
     /// Print only what has a time from FROM to before TO, in the file's unit; either may be omitted
     #[arg(long, value_name = "FROM..TO")]
-    time: Option<Times>,
+    time: Option<TimeRange>,
 }
 
 /// Parses a hexadecimal address, with or without `0x`.
@@ -71,7 +71,7 @@ fn address(text: &str) -> Result<Address, String> {
         .map_err(|_| "not an address in hexadecimal digits".into())
 }
 
-/// First line of the output.
+/// First line of the output, which describes the file.
 #[derive(Serialize)]
 struct Preamble {
     format: u32,
@@ -86,9 +86,10 @@ struct Preamble {
 impl DumpArguments {
     /// Prints the file.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let opened = Opened::open(&self.file).map_err(|cause| Diagnostic::cannot_read(&self.file, &cause))?;
-        if opened.file.is_empty() {
-            let faults = faults(&opened).join("; ");
+        let input =
+            RuntimeFile::open(&self.file).map_err(|cause| Diagnostic::cannot_read(&self.file, &cause))?;
+        if input.file.is_empty() {
+            let faults = faults(&input).join("; ");
             let empty = match faults.is_empty() {
                 true => Diagnostic::new(Issue::EmptyFile),
                 false => Diagnostic::new(Issue::NothingUnpacked).with("faults", faults),
@@ -96,7 +97,7 @@ impl DumpArguments {
             return Err(empty.in_file(&self.file));
         }
         let unknown = || Diagnostic::new(Issue::NotARuntimeFile).in_file(&self.file);
-        let kind = opened.kind().ok_or_else(unknown)?;
+        let kind = input.kind().ok_or_else(unknown)?;
         let options = Options {
             filter: Filter {
                 name: self.name.as_ref().map(|name| name.as_bytes().to_vec()),
@@ -105,34 +106,34 @@ impl DumpArguments {
             },
             with_code: self.code,
         };
-        if options.filter.is_about_functions() && kind == FileKind::XrayTrace {
+        if options.filter.selects_functions() && kind == FileKind::XrayTrace {
             report(&Diagnostic::new(Issue::NamesNeedFunctions));
         }
         let style = match terminal::has_colors() {
-            true => terminal::emphasis(terminal::WARNING),
+            true => terminal::bold(terminal::WARNING),
             false => Style::new(),
         };
         terminal::print_plain(|output| {
-            let preamble = Preamble::new(&opened, kind);
+            let preamble = Preamble::new(&input, kind);
             match self.json {
                 true => write_json_line(output, &preamble)?,
                 false => preamble.write(output)?,
             }
-            dump::dump(&opened.file, kind, &options, &mut |entry| match self.json {
+            dump::dump(&input.file, kind, &options, &mut |entry| match self.json {
                 true => write_json_line(output, entry),
                 false => text_line(output, entry, style),
             })
         })?;
-        if opened.file.has_shrunk() {
+        if input.file.has_shrunk() {
             report(&Diagnostic::new(Issue::FileShrunk).in_file(&self.file));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Returns the faults met in decompression.
-fn faults(opened: &Opened) -> Vec<String> {
-    let faults = opened.packing_faults();
+/// Returns the faults of decompression.
+fn faults(input: &RuntimeFile) -> Vec<String> {
+    let faults = input.packing_faults();
     faults.iter().map(|(fault, _)| fault.to_string()).collect()
 }
 
@@ -150,17 +151,17 @@ fn text_line(output: &mut PlainOutput, entry: &Entry<'_>, style: Style) -> io::R
 }
 
 impl Preamble {
-    fn new(opened: &Opened, kind: FileKind) -> Self {
+    fn new(input: &RuntimeFile, kind: FileKind) -> Self {
         Self {
             format: FORMAT,
             kind,
-            file_size: opened.file.len() as u64,
-            packed_size: opened.packed.as_ref().map(|packed| packed.size),
-            packing_faults: faults(opened),
+            file_size: input.file.len() as u64,
+            packed_size: input.compressed.as_ref().map(|compressed| compressed.size),
+            packing_faults: faults(input),
         }
     }
 
-    /// Writes it as text.
+    /// Writes the line of the text output.
     fn write(&self, output: &mut PlainOutput) -> io::Result<()> {
         write!(output, "{}, {} bytes", self.kind, self.file_size)?;
         if let Some(size) = self.packed_size {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use jitinject::diagnostics::{self, Diagnostic, Entry, Issue};
+use jitinject::diagnostics::{self, CatalogueEntry, Diagnostic, Issue};
 
 use crate::cli::terminal::{self, style};
 
@@ -16,13 +16,13 @@ pub struct ExplainArguments {
 }
 
 impl ExplainArguments {
-    /// Prints the text of a code, or a list of all.
+    /// Prints the explanation of a code, or a list of all codes.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
         explain(self.code.as_deref())
     }
 }
 
-/// Prints the text of a code, or a list of all.
+/// Prints the explanation of a code, or a list of all codes.
 pub fn explain(code: Option<&str>) -> Result<ExitCode, Diagnostic> {
     let Some(code) = code else {
         return list(diagnostics::catalogue());
@@ -33,8 +33,8 @@ pub fn explain(code: Option<&str>) -> Result<ExitCode, Diagnostic> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints entries, one a line.
-pub fn list(mut entries: impl Iterator<Item = &'static Entry>) -> Result<ExitCode, Diagnostic> {
+/// Prints entries, one per line.
+pub fn list(mut entries: impl Iterator<Item = &'static CatalogueEntry>) -> Result<ExitCode, Diagnostic> {
     terminal::print(|output| {
         entries.try_for_each(|entry| {
             let style = style(entry.severity);

@@ -6,7 +6,7 @@ pub const INPUT: &str = "Input";
 pub const OUTPUT: &str = "Output";
 /// Names and source positions.
 pub const SYMBOLS: &str = "Symbols and lines";
-/// Logs and traces with more than code.
+/// Mono logs and XRay traces.
 pub const LOGS: &str = "Mono and XRay";
 /// Continuous integration.
 pub const CI: &str = "CI";

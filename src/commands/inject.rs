@@ -9,27 +9,27 @@ use jitinject::inject::inject;
 use jitinject::summary::Summary;
 
 pub use self::arguments::{InjectArguments, percent};
-use crate::cli::begin::begin;
 use crate::cli::progress::Bar;
-use crate::cli::terminal::{report, report_all, say};
+use crate::cli::startup::start_long_work;
+use crate::cli::terminal::{print_message, report, report_all};
 
 /// Exit status if fewer samples have a name than --fail-under requires.
 const TOO_FEW_NAMED: u8 = 3;
 
 /// Converts a profile and prints the summary.
 pub fn run(arguments: &InjectArguments) -> Result<ExitCode, Diagnostic> {
-    let mut bar = Bar::new(arguments.quiet, begin(arguments.verbose)?);
+    let mut bar = Bar::new(arguments.quiet, start_long_work(arguments.verbose)?);
     let summary = inject(&arguments.options(), &mut bar);
     drop(bar);
     let summary = summary?;
     if !arguments.quiet {
         report_all(&summary.diagnostics, arguments.verbose);
-        say(&summary.text(arguments.verbose));
+        print_message(&summary.text(arguments.verbose));
     }
-    Ok(verdict(arguments, &summary))
+    Ok(exit_code(arguments, &summary))
 }
 
-fn verdict(arguments: &InjectArguments, summary: &Summary) -> ExitCode {
+fn exit_code(arguments: &InjectArguments, summary: &Summary) -> ExitCode {
     let Some(wanted) = arguments.fail_under else {
         return ExitCode::SUCCESS;
     };

@@ -13,29 +13,30 @@ use jitinject::runtime::FileKind;
 use jitinject::runtime::mono::packed;
 use jitinject::tally::Tally;
 
-/// An open file.
-pub struct Opened {
+/// An open runtime file.
+pub struct RuntimeFile {
     /// Content, decompressed if necessary.
     pub file: InputFile,
-    /// Compression, if there is any.
-    pub packed: Option<Packed>,
+    /// The file before decompression, if it was compressed.
+    pub compressed: Option<Compressed>,
 }
 
 /// A compressed file.
-pub struct Packed {
-    /// Its size in bytes.
+pub struct Compressed {
+    /// Compressed size, in bytes.
     pub size: u64,
     /// Faults of decompression.
     pub faults: Tally<Issue>,
 }
 
-impl Opened {
+impl RuntimeFile {
     /// Opens a file; `-` is standard input.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = match is_standard(path) {
             true => {
                 let mut temp_file = TempFile::create()?;
-                let may_be_one = |start: &[u8]| FileKind::of_named(start, base_name(path)).is_some();
+                let may_be_one =
+                    |start: &[u8]| FileKind::from_content_or_name(start, base_name(path)).is_some();
                 copy_if(io::stdin().lock(), &mut temp_file, may_be_one)?;
                 temp_file.map(path)?
             }
@@ -47,34 +48,37 @@ impl Opened {
     /// Decompresses an open file.
     pub fn of(file: InputFile) -> io::Result<Self> {
         if !packed::is_packed(&file) {
-            return Ok(Self { file, packed: None });
+            return Ok(Self {
+                file,
+                compressed: None,
+            });
         }
         let size = file.len() as u64;
         let mut temp_file = TempFile::create()?;
-        let unpacked = packed::unpack(&file, packed::largest(size), &mut temp_file)?;
-        let has_shrunk = file.has_shrunk();
-        let packed = Packed {
-            size,
-            faults: unpacked.faults,
-        };
-        let file = temp_file.map(file.path())?;
-        match has_shrunk {
-            true => Err(io::Error::other("it became shorter while it was read")),
-            false => Ok(Self {
-                file,
-                packed: Some(packed),
-            }),
+        let unpacked = packed::unpack(&file, packed::max_unpacked_size(size), &mut temp_file)?;
+        if file.has_shrunk() {
+            return Err(io::Error::other("it became shorter while it was read"));
         }
+        Ok(Self {
+            file: temp_file.map(file.path())?,
+            compressed: Some(Compressed {
+                size,
+                faults: unpacked.faults,
+            }),
+        })
     }
 
     /// Returns the file type by content, or by name if the content is damaged.
     pub fn kind(&self) -> Option<FileKind> {
-        FileKind::of_named(&self.file, base_name(self.file.path()))
+        FileKind::from_content_or_name(&self.file, base_name(self.file.path()))
     }
 
     /// Returns the faults of decompression.
     pub fn packing_faults(&self) -> Tally<Issue> {
-        let faults = self.packed.as_ref().map(|packed| packed.faults.clone());
+        let faults = self
+            .compressed
+            .as_ref()
+            .map(|compressed| compressed.faults.clone());
         faults.unwrap_or_default()
     }
 }

@@ -44,7 +44,7 @@ impl ManArguments {
     }
 }
 
-/// Returns the command of a name.
+/// Returns the command with a name.
 fn page_of(program: &Command, name: &str) -> Result<Command, Diagnostic> {
     let command = program.find_subcommand(name);
     let unknown = || Diagnostic::new(Issue::UnknownCommand).with("command", name);

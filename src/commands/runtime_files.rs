@@ -67,7 +67,7 @@ pub struct LogFiles {
 }
 
 impl RuntimeFiles {
-    /// Returns the options of the library, with defaults for all others.
+    /// Returns the library's options, with defaults for those of other arguments.
     pub fn options(&self, logs: &LogFiles) -> LoadOptions {
         LoadOptions {
             jitdumps: self.jitdump.clone(),

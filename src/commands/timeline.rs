@@ -13,9 +13,9 @@ use jitinject::files::stdio::is_standard;
 use jitinject::load::LoadOptions;
 use jitinject::timeline::{DEFAULT_OUTPUT, Values, html, timeline};
 
-use crate::cli::begin::begin;
 use crate::cli::progress::Bar;
-use crate::cli::terminal::{print, report_all, say};
+use crate::cli::startup::start_long_work;
+use crate::cli::terminal::{print, print_message, report_all};
 use crate::commands::headings::{INPUT, MESSAGES, OUTPUT};
 use crate::commands::runtime_files::{LogFiles, RuntimeFiles};
 
@@ -66,7 +66,7 @@ pub struct TimelineArguments {
 impl TimelineArguments {
     /// Writes the page.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let mut bar = Bar::new(self.quiet, begin(self.verbose)?);
+        let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
         let found = timeline(&self.options(), &self.output, &mut bar);
         drop(bar);
         let found = found?;
@@ -80,8 +80,8 @@ impl TimelineArguments {
         }
         if !self.quiet {
             report_all(&found.diagnostics, self.verbose);
-            found.clocks.iter().for_each(|clock| say(clock));
-            say(&self.closing(&found.values));
+            found.clocks.iter().for_each(|clock| print_message(clock));
+            print_message(&self.summary_text(&found.values));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -93,8 +93,8 @@ impl TimelineArguments {
         }
     }
 
-    /// What is on the page, and what to do with it.
-    fn closing(&self, values: &Values) -> String {
+    /// Returns the final message: the contents of the page, and how to open it.
+    fn summary_text(&self, values: &Values) -> String {
         let mut text = String::new();
         let samples: u64 = values.processes.iter().map(|process| process.samples).sum();
         let in_code: u64 = values.processes.iter().map(|process| process.jit).sum();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::{Entry, Severity, render};
+use super::{CatalogueEntry, Severity, render};
 
 /// Defines [`Issue`] and the catalogue.
 macro_rules! issues {
@@ -20,9 +20,9 @@ macro_rules! issues {
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
             /// Returns the catalogue's entry.
-            pub fn entry(self) -> &'static Entry {
+            pub fn entry(self) -> &'static CatalogueEntry {
                 match self {
-                    $( Self::$name => &Entry {
+                    $( Self::$name => &CatalogueEntry {
                         id: $id,
                         severity: Severity::$severity,
                         title: $title,
@@ -176,7 +176,7 @@ issues! {
         "The buffer ends inside an event."
     MonoBadCount "JI068" Warning "{count} event{|s} with impossible element counts dropped, with the rest of {its buffer|their buffers}"
         "The event states more elements than fit into the rest of its buffer."
-    MonoUnendedString "JI069" Warning "{count} event{|s} with unterminated strings dropped, with the rest of {its buffer|their buffers}"
+    MonoUnterminatedString "JI069" Warning "{count} event{|s} with unterminated strings dropped, with the rest of {its buffer|their buffers}"
         "Strings end with a zero byte."
     MonoLongNumber "JI070" Warning "{count} event{|s} with numbers of more than 64 bits dropped, with the rest of {its buffer|their buffers}"
         "Numbers are encoded as LEB128."
@@ -188,15 +188,15 @@ issues! {
         "The buffer would exceed the file although others follow it."
     MonoCutTail "JI074" Warning "last buffer truncated by the end of the file"
         "The process was killed while it wrote, or still runs."
-    MonoBadPacking "JI075" Warning "invalid gzip data dropped"
+    MonoBadGzip "JI075" Warning "invalid gzip data dropped"
         "The rest of the compressed log cannot be decompressed."
-    MonoCutPacking "JI076" Warning "gzip data truncated by the end of the file"
+    MonoCutGzip "JI076" Warning "gzip data truncated by the end of the file"
         "The process was killed before the log was finished. What was compressed before is used."
-    MonoUnpackedJunk "JI077" Warning "decompressed data that are not buffers dropped"
+    MonoInvalidGzipContent "JI077" Warning "decompressed data that are not buffers dropped"
         "The compressed log is valid gzip data, but not a log from this point on."
-    MonoTooMuch "JI078" Warning "gzip data that expand to more than any log dropped"
+    MonoGzipTooLarge "JI078" Warning "gzip data that expand to more than any log dropped"
         "Decompression stops at a multiple of the file's size that no log reaches."
-    MonoBehindPacking "JI079" Warning "{count} byte{|s} after the gzip data skipped"
+    MonoTrailingGzipBytes "JI079" Warning "{count} byte{|s} after the gzip data skipped"
         "A compressed log is one gzip stream."
     MonoNoCodeAddresses "JI080" Warning "no code addresses of {methods} methods; start Mono with --profile=log:jit"
         "Without the option jit, the log has the names of methods but mostly not where their code is."

@@ -1,8 +1,8 @@
 //! Diagnostics: everything that jitinject reports about its input and output, by code.
 //!
-//! An [`Issue`] never changes its meaning, and a retired one is never reused: people have codes in their scripts. All
-//! wording is in [`issues`] (for runs of jitinject) and in [`crate::diagnostics::rules`] (for `jitinject check`). Whoever finds
-//! something reports a code, a place and the fields of the text.
+//! A code never changes its meaning, and a retired one is never reused, because scripts may depend on it. All wording is
+//! in [`issues`] (for runs of jitinject) and in [`rules`] (for `jitinject check`). The rest of the program reports a code,
+//! a file, an offset and the fields of the message.
 
 pub mod issues;
 pub mod rules;
@@ -24,11 +24,11 @@ pub use issues::Issue;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing is lost. Of `check`: no reader gets anything wrong, or nearly all files have it.
+    /// Nothing is lost. In `check`: no reader gets anything wrong, or nearly all files have it.
     Note,
-    /// Part of the profile is worse for it. Of `check`: a reader gets something wrong, or loses something in some cases.
+    /// A part of the profile is affected. In `check`: a reader gets something wrong, or loses something in some cases.
     Warning,
-    /// There is no output. Of `check`: a reader loses something.
+    /// There is no output. In `check`: a reader loses something.
     Error,
 }
 
@@ -42,30 +42,30 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What the catalogue has about one code.
+/// The description of one code.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The code: two letters and three digits. `JI` is for runs of jitinject, `JD`, `ML` and `XR` for `check`.
     pub id: &'static str,
-    /// How severe it is, unless the program cannot go on.
+    /// Default severity. A diagnostic is an error if the program cannot continue.
     pub severity: Severity,
-    /// The message. `{name}` stands for a field, `{count}` for the number of occurrences, and `{one|many}` for the text
-    /// that fits that number.
+    /// Template of the message. `{name}` is a field, `{count}` the number of occurrences, and `{one|many}` the singular
+    /// or plural for that number.
     pub title: &'static str,
-    /// What it means.
+    /// Explanation of the problem.
     pub problem: &'static str,
-    /// Which readers are affected, and how; empty where that does not apply.
+    /// Affected readers of such files; may be empty.
     pub readers: &'static str,
-    /// What to do about it; may be empty.
+    /// Recommended action; may be empty.
     pub remedy: &'static str,
-    /// What the count is of, where that is not obvious; may be empty.
+    /// What is counted, unless it is obvious; may be empty.
     pub unit: &'static str,
-    /// Known writers of files that have it; may be empty.
+    /// Known writers of such files; may be empty.
     pub seen: &'static str,
 }
 
-impl Entry {
-    /// The message without values: names of fields are in capitals.
+impl CatalogueEntry {
+    /// Returns the message without values; names of fields are in capitals.
     pub fn headline(&self) -> String {
         render(self.title, 2, |name| match name {
             "count" => Some("N".into()),
@@ -74,8 +74,8 @@ impl Entry {
     }
 }
 
-impl fmt::Display for Entry {
-    /// The text of `jitinject explain`, in paragraphs.
+impl fmt::Display for CatalogueEntry {
+    /// Formats the output of `jitinject explain`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({}): {}", self.id, self.severity, self.headline())?;
         let paragraphs = [
@@ -92,39 +92,39 @@ impl fmt::Display for Entry {
     }
 }
 
-/// The whole catalogue, in the order of the codes of each kind.
-pub fn catalogue() -> impl Iterator<Item = &'static Entry> {
-    let own = Issue::ALL.iter().map(|issue| issue.entry());
-    own.chain(rules::all())
+/// Returns the whole catalogue. The codes with the same letters are sorted.
+pub fn catalogue() -> impl Iterator<Item = &'static CatalogueEntry> {
+    let issues = Issue::ALL.iter().map(|issue| issue.entry());
+    issues.chain(rules::all())
 }
 
-/// The entry of a code, in upper or lower case.
-pub fn find(id: &str) -> Option<&'static Entry> {
+/// Returns the entry of a code, which may be in upper or lower case.
+pub fn find(id: &str) -> Option<&'static CatalogueEntry> {
     catalogue().find(|entry| entry.id.eq_ignore_ascii_case(id))
 }
 
-/// One thing to report: an error, a warning or a note.
+/// An error, a warning or a note.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Diagnostic {
-    /// What it is.
+    /// Kind of diagnostic, which determines its code.
     pub issue: Issue,
-    /// How severe it is here.
+    /// Severity of this occurrence.
     pub severity: Severity,
-    /// How often it occurred.
+    /// Number of occurrences.
     pub count: u64,
-    /// The file that it is about, without control characters.
+    /// Affected file, without control characters.
     pub file: Option<String>,
-    /// Offset of the first occurrence in that file, in bytes; in a compressed log, in the decompressed content.
+    /// Offset of the first occurrence in the file, in bytes; for a compressed log, in the decompressed content.
     pub offset: Option<u64>,
     fields: Vec<(&'static str, String)>,
-    /// What to do, where that depends on the cause.
+    /// Recommended action, if it is not the catalogue's.
     remedy: Option<&'static str>,
-    /// Whether the file is not used because of it.
+    /// Whether the file is not used for this reason.
     is_unused: bool,
 }
 
 impl Diagnostic {
-    /// One occurrence, without a place.
+    /// Creates a diagnostic of one occurrence, without a file and offset.
     pub fn new(issue: Issue) -> Self {
         Self {
             issue,
@@ -138,12 +138,13 @@ impl Diagnostic {
         }
     }
 
-    /// Failure to read a file.
+    /// Creates the error that a file cannot be read.
     pub fn cannot_read(path: &Path, cause: &io::Error) -> Self {
         Self::new(Issue::CannotRead).in_file(path).caused_by(cause)
     }
 
-    /// Failure to read a file that the user named. `if_missing` is what to do if it does not exist.
+    /// Creates the error that a file given by the user cannot be read. `if_missing` is the action to recommend if it
+    /// does not exist.
     pub fn cannot_read_named(path: &Path, cause: &io::Error, if_missing: &'static str) -> Self {
         let error = Self::cannot_read(path, cause);
         match cause.kind() {
@@ -152,7 +153,7 @@ impl Diagnostic {
         }
     }
 
-    /// Why the run continues without a file that cannot be read.
+    /// Creates the warning that a file cannot be read and is not used.
     pub fn unusable(cause: &io::Error) -> Self {
         match cause.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::new(Issue::FileMissing),
@@ -160,21 +161,22 @@ impl Diagnostic {
         }
     }
 
-    /// Failure to write an output; `-` is standard output. A cause that is a diagnostic stays.
+    /// Creates the error that an output cannot be written; `-` is standard output. If the cause is a diagnostic, returns
+    /// it instead.
     pub fn cannot_write(path: &Path, cause: &io::Error) -> Self {
-        let own = cause.get_ref().and_then(|cause| cause.downcast_ref::<Self>());
+        let diagnostic = cause.get_ref().and_then(|cause| cause.downcast_ref::<Self>());
         let path = if path == Path::new("-") {
             Path::new("standard output")
         } else {
             path
         };
-        match own {
-            Some(own) => own.clone().in_file(path),
+        match diagnostic {
+            Some(diagnostic) => diagnostic.clone().in_file(path),
             None => Self::new(Issue::CannotWrite).in_file(path).caused_by(cause),
         }
     }
 
-    /// One diagnostic for each code of a tally. `has_offsets` is false where the offsets mean nothing to a user.
+    /// Creates a diagnostic for each issue of a tally. `has_offsets` is false if its offsets are not offsets in the file.
     pub fn of_tally<'t>(
         tally: &'t Tally<Issue>,
         file: Option<&Path>,
@@ -189,18 +191,18 @@ impl Diagnostic {
         })
     }
 
-    /// Sets a field of the text. Control characters are escaped.
+    /// Sets a field of the message. Control characters are escaped.
     pub fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
         self.fields.push((name, printable(value.to_string().as_bytes())));
         self
     }
 
-    /// Names the file that it is about.
+    /// Sets the affected file.
     pub fn in_file(self, path: &Path) -> Self {
         self.in_file_called(printable_path(path))
     }
 
-    /// Names the file that it is about, as it is to be printed.
+    /// Sets the name of the affected file, as it is printed.
     pub fn in_file_called(mut self, name: String) -> Self {
         self.file = Some(name);
         self
@@ -218,32 +220,32 @@ impl Diagnostic {
         self
     }
 
-    /// Sets the field `cause`, and with it what to do about it.
+    /// Sets the field `cause`, and the recommended action for it.
     pub fn caused_by(mut self, cause: &io::Error) -> Self {
         self.remedy = issues::remedy_of(cause);
         self.with("cause", cause)
     }
 
-    /// Sets what to do about it, in place of the catalogue's text.
+    /// Sets the recommended action, instead of the catalogue's.
     pub fn with_remedy(mut self, remedy: &'static str) -> Self {
         self.remedy = Some(remedy);
         self
     }
 
-    /// The same as a warning, where the run continues without the file.
+    /// Changes it to a warning that the file is not used.
     pub fn as_unused(mut self) -> Self {
         self.severity = Severity::Warning;
         self.is_unused = true;
         self
     }
 
-    /// The same as an error, where the run cannot continue.
+    /// Changes it to an error, which ends the run.
     pub fn as_error(mut self) -> Self {
         self.severity = Severity::Error;
         self
     }
 
-    /// The message, without file and offset.
+    /// Returns the message, without file and offset.
     pub fn message(&self) -> String {
         let mut message = render(self.issue.entry().title, self.count, |name| match name {
             "count" => Some(self.count.to_string()),
@@ -255,7 +257,7 @@ impl Diagnostic {
         message
     }
 
-    /// What to do about it; empty if there is nothing to say.
+    /// Returns the recommended action; may be empty.
     pub fn help(&self) -> String {
         let remedy = self.remedy.unwrap_or(self.issue.entry().remedy);
         render(remedy, self.count, |name| self.field(name).map(str::to_owned))
@@ -270,7 +272,7 @@ impl Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// File, message and offset, without severity and code.
+    /// Formats file, message and offset, without severity and code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
             write!(f, "{file}: ")?;
@@ -299,7 +301,7 @@ impl Serialize for Diagnostic {
     }
 }
 
-/// Fills in a text of the catalogue. A field without a value keeps its name in braces.
+/// Fills in a template of the catalogue. A field without a value keeps its name in braces.
 fn render(template: &str, count: u64, value: impl Fn(&str) -> Option<String>) -> String {
     let mut text = String::new();
     let mut rest = template;

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write as _};
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 
-use crate::bytes::printable;
+use crate::bytes::{ByteOrder, printable};
 
 /// A range of bytes in a file and its decoded content.
 #[derive(Debug)]
@@ -22,7 +22,23 @@ pub struct Entry<'a> {
     pub fields: Fields<'a>,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// Creates an entry without a time.
+    pub(super) fn new(offset: u64, size: u64, kind: &'static str, fields: Fields<'a>) -> Self {
+        Self {
+            offset,
+            size,
+            kind,
+            time: None,
+            fields,
+        }
+    }
+
+    /// Creates an entry for bytes that could not be read.
+    pub(super) fn damage(offset: u64, size: u64, fault: impl Display) -> Self {
+        Self::new(offset, size, DAMAGE, Fields::new().fault(fault))
+    }
+
     /// Returns whether the entry is damage, is incomplete, was repaired or has another fault.
     pub fn is_damaged(&self) -> bool {
         self.kind == DAMAGE || [FAULT, CUT, REPAIRED].iter().any(|key| self.fields.has(key))
@@ -83,36 +99,36 @@ trait Items<'a> {
     fn iter(&self) -> Box<dyn Iterator<Item = Value<'a>> + '_>;
 }
 
-/// Items that are read from the file again on each iteration.
-struct Walked<I, F>(I, F);
+/// Items that are read again on each iteration.
+struct LazyItems<I, F>(I, F);
 
-impl<'a, I: IntoIterator + Clone, F: Fn(I::Item) -> Value<'a>> Items<'a> for Walked<I, F> {
+impl<'a, I: Iterator + Clone, F: Fn(I::Item) -> Value<'a>> Items<'a> for LazyItems<I, F> {
     fn iter(&self) -> Box<dyn Iterator<Item = Value<'a>> + '_> {
-        Box::new(self.0.clone().into_iter().map(&self.1))
+        Box::new(self.0.clone().map(&self.1))
     }
 }
 
 /// Items that have been read in advance.
-struct Kept<T, F>(Vec<T>, F);
+struct VecItems<T, F>(Vec<T>, F);
 
-impl<'a, T, F: Fn(&T) -> Value<'a>> Items<'a> for Kept<T, F> {
+impl<'a, T, F: Fn(&T) -> Value<'a>> Items<'a> for VecItems<T, F> {
     fn iter(&self) -> Box<dyn Iterator<Item = Value<'a>> + '_> {
         Box::new(self.0.iter().map(&self.1))
     }
 }
 
 impl<'a> List<'a> {
-    /// Creates a list that iterates over `items` each time and converts each item with `value`.
-    pub fn walked<I>(items: I, value: impl Fn(I::Item) -> Value<'a> + 'a) -> Self
+    /// Creates a list that iterates over a clone of `items` each time and converts each item with `value`.
+    pub fn lazy<I>(items: I, value: impl Fn(I::Item) -> Value<'a> + 'a) -> Self
     where
-        I: IntoIterator + Clone + 'a,
+        I: Iterator + Clone + 'a,
     {
-        Self(Box::new(Walked(items, value)))
+        Self(Box::new(LazyItems(items, value)))
     }
 
     /// Creates a list from a vector and converts each item with `value`.
-    pub fn kept<T: 'a>(items: Vec<T>, value: impl Fn(&T) -> Value<'a> + 'a) -> Self {
-        Self(Box::new(Kept(items, value)))
+    pub fn from_vec<T: 'a>(items: Vec<T>, value: impl Fn(&T) -> Value<'a> + 'a) -> Self {
+        Self(Box::new(VecItems(items, value)))
     }
 
     /// Iterates over the values.
@@ -165,6 +181,12 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Adds a signed number.
+    #[must_use]
+    pub fn signed(self, key: &'static str, value: impl Into<i64>) -> Self {
+        self.with(key, Value::Signed(value.into()))
+    }
+
     /// Adds an address or bits.
     #[must_use]
     pub fn hex(self, key: &'static str, value: impl Into<u64>) -> Self {
@@ -214,6 +236,18 @@ impl<'a> Fields<'a> {
     #[must_use]
     pub fn flag(self, key: &'static str) -> Self {
         self.with(key, Value::Flag(true))
+    }
+
+    /// Adds the endianness of the file.
+    #[must_use]
+    pub(super) fn byte_order(self, endian: ByteOrder) -> Self {
+        self.word(
+            "byte_order",
+            match endian {
+                ByteOrder::Little => "little",
+                ByteOrder::Big => "big",
+            },
+        )
     }
 
     /// Adds the description of a fault.

@@ -15,12 +15,12 @@ pub struct Filter {
     /// Address inside the code of the function.
     pub address: Option<Address>,
     /// Times, in the unit of the file.
-    pub times: Option<Times>,
+    pub times: Option<TimeRange>,
 }
 
 /// A half-open range of times, in the unit of the file; without `to`, it has no end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Times {
+pub struct TimeRange {
     from: u64,
     to: Option<u64>,
 }
@@ -28,42 +28,42 @@ pub struct Times {
 impl Filter {
     /// Returns whether the filter selects all entries.
     pub fn is_empty(&self) -> bool {
-        !self.is_about_functions() && self.times.is_none()
+        !self.selects_functions() && self.times.is_none()
     }
 
     /// Returns whether the filter selects functions by name or address.
-    pub fn is_about_functions(&self) -> bool {
+    pub fn selects_functions(&self) -> bool {
         self.name.is_some() || self.address.is_some()
     }
 
     /// Returns whether an entry with this time meets the condition on times. An entry without a time does
     /// not.
-    pub fn allows_time(&self, time: Option<u64>) -> bool {
+    pub fn matches_time(&self, time: Option<u64>) -> bool {
         self.times
             .is_none_or(|times| time.is_some_and(|time| times.contains(time)))
     }
 
     /// Returns whether a function with this name meets the condition on names.
-    pub fn allows_name(&self, name: &[u8]) -> bool {
+    pub fn matches_name(&self, name: &[u8]) -> bool {
         let part = self.name.as_deref();
         part.is_none_or(|part| memmem::find(name, part).is_some())
     }
 
     /// Returns whether code at any of these ranges meets the condition on addresses.
-    pub fn allows_code(&self, places: impl IntoIterator<Item = AddressRange>) -> bool {
+    pub fn matches_code(&self, places: impl IntoIterator<Item = AddressRange>) -> bool {
         self.address
             .is_none_or(|address| places.into_iter().any(|place| place.contains(address)))
     }
 }
 
-impl Times {
+impl TimeRange {
     /// Returns whether a time is in the range.
     pub fn contains(self, time: u64) -> bool {
         self.from <= time && self.to.is_none_or(|to| time < to)
     }
 }
 
-impl FromStr for Times {
+impl FromStr for TimeRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn either_end_of_times_may_be_left_out() {
-        let times = |text: &str| -> Result<Times, String> { text.parse() };
+        let times = |text: &str| -> Result<TimeRange, String> { text.parse() };
         for (text, inside, outside) in [
             ("5..8", &[5, 7][..], &[4, 8][..]),
             ("5..", &[5, u64::MAX], &[4]),

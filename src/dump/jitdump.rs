@@ -6,99 +6,82 @@ mod selection;
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::diagnostics::Issue;
-use crate::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, REPAIRED, Value};
-use crate::dump::jitdump::content::Content;
+use crate::dump::entry::{CUT, Entry, Fields, PADDING, REPAIRED, Value};
+use crate::dump::jitdump::content::{Content, ContentReader};
 use crate::dump::jitdump::selection::Selection;
-use crate::dump::{Options, Put};
+use crate::dump::{EntrySink, Options};
 use crate::runtime::jitdump::header::{self, Header, byte_order};
 use crate::runtime::jitdump::record::{PREFIX_SIZE, Record, Records, Step};
 
-/// Passes the header, records and unreadable bytes of a jitdump to `put`, as far as the filter selects them.
-pub fn dump<E>(file: &[u8], options: &Options, put: &mut Put<'_, E>) -> Result<(), E> {
+/// Passes the header, records and unreadable bytes of a jitdump to `sink`, as far as the filter selects them.
+pub fn dump<E>(file: &[u8], options: &Options, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
     let filter = &options.filter;
-    let walk = Walk {
+    let decoder = RecordDecoder {
         file,
         endian: byte_order(file).unwrap_or(ByteOrder::NATIVE),
         with_code: options.with_code,
     };
-    let selection = filter.is_about_functions().then(|| Selection::of(file, filter));
-    let mut put = |entry: &Entry<'_>| {
+    let selection = filter.selects_functions().then(|| Selection::of(file, filter));
+    let mut sink = |entry: &Entry<'_>| {
         let is_wanted = filter.is_empty()
-            || filter.allows_time(entry.time)
-                && selection.as_ref().is_none_or(|selection| selection.holds(entry));
-        if is_wanted { put(entry) } else { Ok(()) }
+            || filter.matches_time(entry.time)
+                && selection
+                    .as_ref()
+                    .is_none_or(|selection| selection.selects(entry));
+        if is_wanted { sink(entry) } else { Ok(()) }
     };
-    let header = walk.header();
+    let header = decoder.header();
     let mut position = header.size;
-    put(&header)?;
+    sink(&header)?;
     let start = usize::try_from(position).unwrap_or(usize::MAX);
-    let mut records = Records::new(file, start, walk.endian);
+    let mut records = Records::new(file, start, decoder.endian);
     while let Some(step) = records.next() {
-        let entry = walk.entry(step, &records);
+        let entry = decoder.entry(step, &records);
         position = entry.offset.saturating_add(entry.size);
-        put(&entry)?;
+        sink(&entry)?;
     }
     let left = (file.len() as u64).saturating_sub(position);
     if left == 0 {
         return Ok(());
     }
-    put(&Entry {
-        offset: position,
-        size: left,
-        kind: PADDING,
-        time: None,
-        fields: Fields::new(),
-    })
+    sink(&Entry::new(position, left, PADDING, Fields::new()))
 }
 
 /// Everything that is needed to decode a record.
-struct Walk<'a> {
+struct RecordDecoder<'a> {
     file: &'a [u8],
     endian: ByteOrder,
     with_code: bool,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> RecordDecoder<'a> {
     fn header(&self) -> Entry<'a> {
-        let mut fields = Fields::new();
-        fields.push(
-            "byte_order",
-            Value::Word(match self.endian {
-                ByteOrder::Little => "little",
-                ByteOrder::Big => "big",
-            }),
-        );
+        let mut fields = Fields::new().byte_order(self.endian);
         let mut reader = Reader::new(self.file, self.endian);
-        let is_whole = fields::read(&mut reader, fields::HEADER, &mut fields);
+        let is_complete = fields::read(&mut reader, fields::HEADER, &mut fields);
         if let Some(number) = fields.get_number("elf_mach")
             && let Some(name) = fields::machine_name(number)
         {
             fields.push("machine", Value::Word(name));
         }
         let mut size = self.file.len();
-        if is_whole && let Ok(header) = Header::parse(self.file) {
-            let first_record = header.first_record(self.file);
-            size = first_record.unwrap_or(header::SIZE as usize);
+        if is_complete && let Ok(header) = Header::parse(self.file) {
+            let first_record_offset = header.first_record_offset(self.file);
+            size = first_record_offset.unwrap_or(header::SIZE as usize);
             if header.counts_cycles() {
                 fields.push("counts_cycles", Value::Flag(true));
             }
             let faults = [
                 (!header.has_known_version()).then_some(Issue::JitdumpVersion),
                 header.has_unknown_flags().then_some(Issue::JitdumpUnknownFlags),
-                first_record.is_none().then_some(Issue::JitdumpHeaderSize),
+                first_record_offset.is_none().then_some(Issue::JitdumpHeaderSize),
             ];
             let faults: Vec<String> = faults.iter().flatten().map(Issue::to_string).collect();
             if !faults.is_empty() {
                 fields = fields.fault(faults.join("; "));
             }
         }
-        Entry {
-            offset: 0,
-            size: size as u64,
-            kind: "header",
-            time: None,
-            fields,
-        }
+        Entry::new(0, size as u64, "header", fields)
     }
 
     /// Converts a step of the record reader into an entry. `ahead` starts at the record after it.
@@ -113,13 +96,7 @@ impl<'a> Walk<'a> {
                 }
                 entry
             }
-            Step::Damage { offset, size } => Entry {
-                offset,
-                size,
-                kind: DAMAGE,
-                time: None,
-                fields: Fields::new().fault(Issue::JitdumpSkippedBytes),
-            },
+            Step::Damage { offset, size } => Entry::damage(offset, size, Issue::JitdumpSkippedBytes),
             Step::CutTail { offset } => self.cut_tail(offset),
         }
     }
@@ -142,7 +119,12 @@ impl<'a> Walk<'a> {
     }
 
     fn content(&self, id: u32, bytes: &'a [u8], ahead: &Records<'a>, is_cut: bool) -> Content<'a> {
-        let reader = Content::reader(bytes, self.endian, self.with_code, is_cut);
+        let reader = ContentReader {
+            bytes,
+            endian: self.endian,
+            with_code: self.with_code,
+            is_cut,
+        };
         reader.read(id, ahead)
     }
 
@@ -153,7 +135,7 @@ impl<'a> Walk<'a> {
         let nothing = Records::new(&[], 0, self.endian);
         let mut reader = Reader::new(tail, self.endian);
         let mut prefix = Fields::new();
-        let is_whole = fields::read(&mut reader, fields::PREFIX, &mut prefix);
+        let is_complete = fields::read(&mut reader, fields::PREFIX, &mut prefix);
         let id = prefix.get_number("id").and_then(|id| u32::try_from(id).ok());
         let mut entry = Entry {
             offset,
@@ -165,11 +147,11 @@ impl<'a> Walk<'a> {
         if let Some(id) = id {
             let content = self.content(id, reader.rest(), &nothing, true);
             entry.kind = content.kind;
-            if is_whole {
+            if is_complete {
                 entry.fields = content.fields;
             }
         }
-        if !is_whole && let Some(Value::Word(field)) = prefix.get(CUT) {
+        if !is_complete && let Some(Value::Word(field)) = prefix.get(CUT) {
             entry.fields.push(CUT, Value::Word(field));
         } else if !entry.fields.has(CUT) {
             entry.fields.push(CUT, Value::Word("padding"));

@@ -28,7 +28,7 @@
 //!
 //! Headers of buffers are objects, and so are the events in buffers. `time` is in the unit of the file:
 //! nanoseconds or, if the header sets the flag for them, cycles; ticks in XRay traces. All other fields
-//! depend on the type. They follow these quirks:
+//! depend on the type. They follow these conventions:
 //!
 //! - Addresses, IDs that are addresses, and bits are strings: `"0x7f00"`. All other numbers are JSON numbers
 //!   of up to 64 bits; JavaScript rounds those above 2^53.
@@ -45,7 +45,7 @@ pub(crate) mod mono;
 mod xray;
 
 pub use self::entry::{Entry, Fields, Value};
-pub use self::filter::{Filter, Times};
+pub use self::filter::{Filter, TimeRange};
 use crate::runtime::FileKind;
 
 /// Version of the JSON form.
@@ -61,13 +61,13 @@ pub struct Options {
 }
 
 /// Callback that receives the entries of a file.
-pub type Put<'p, E> = dyn FnMut(&Entry<'_>) -> Result<(), E> + 'p;
+pub type EntrySink<'p, E> = dyn FnMut(&Entry<'_>) -> Result<(), E> + 'p;
 
-/// Passes the selected entries of a file to `put`, in file order. Returns the first error of `put`.
-pub fn dump<E>(file: &[u8], kind: FileKind, options: &Options, put: &mut Put<'_, E>) -> Result<(), E> {
+/// Passes the selected entries of a file to `sink`, in file order. Returns the first error of `sink`.
+pub fn dump<E>(file: &[u8], kind: FileKind, options: &Options, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
     match kind {
-        FileKind::Jitdump => jitdump::dump(file, options, put),
-        FileKind::MonoLog => mono::dump(file, &options.filter, put),
-        FileKind::XrayTrace => xray::dump(file, &options.filter, put),
+        FileKind::Jitdump => jitdump::dump(file, options, sink),
+        FileKind::MonoLog => mono::dump(file, &options.filter, sink),
+        FileKind::XrayTrace => xray::dump(file, &options.filter, sink),
     }
 }

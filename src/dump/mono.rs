@@ -3,79 +3,81 @@
 pub(crate) mod event;
 
 use crate::diagnostics::Issue;
-use crate::dump::Put;
-use crate::dump::entry::{CUT, DAMAGE, Entry, Fields};
+use crate::dump::EntrySink;
+use crate::dump::entry::{CUT, Entry, Fields};
 use crate::dump::filter::Filter;
 use crate::hash::HashSet;
-use crate::runtime::mono::log::BUFFER_HEADER;
+use crate::runtime::mono::log::BUFFER_HEADER_SIZE;
 use crate::runtime::mono::{Buffer, Header, Kind, Log, Method};
 use crate::units::{Address, AddressRange};
 
-/// Passes the entries of a log to `put`, as far as the filter selects them.
-pub fn dump<E>(file: &[u8], filter: &Filter, put: &mut Put<'_, E>) -> Result<(), E> {
+/// Passes the entries of a log to `sink`, as far as the filter selects them.
+pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
     let size = file.len() as u64;
     let log = match Log::parse(file) {
         Ok(log) => log,
         // The format of the rest is unknown.
         Err(error) if filter.is_empty() => {
-            return put(&damage(0, size, Fields::new().fault(format!("it {error}"))));
+            return sink(&Entry::damage(0, size, format!("it {error}")));
         }
         Err(_) => return Ok(()),
     };
-    let about = filter.is_about_functions().then(|| Selection::of(&log, filter));
-    let mut walk = Walk {
+    let selection = filter.selects_functions().then(|| Selection::of(&log, filter));
+    let mut writer = EntryWriter {
         position: 0,
-        is_all: filter.is_empty(),
-        put,
+        has_no_filter: filter.is_empty(),
+        sink,
     };
-    walk.emit(header(log.header()))?;
+    writer.emit(header(log.header()))?;
     for buffer in log.buffers() {
-        walk.skip_to(buffer.offset, Issue::MonoSkippedBytes)?;
-        walk.emit(buffer_header(&buffer))?;
+        writer.skip_to(buffer.offset, Issue::MonoSkippedBytes)?;
+        writer.emit(buffer_header(&buffer))?;
         let mut events = buffer.events();
         while let Some(event) = events.next() {
-            let is_wanted = walk.is_all
-                || filter.allows_time(Some(event.time.0))
-                    && about.as_ref().is_none_or(|about| about.holds(&event.kind));
+            let is_wanted = writer.has_no_filter
+                || filter.matches_time(Some(event.time.0))
+                    && selection
+                        .as_ref()
+                        .is_none_or(|selection| selection.selects(&event.kind));
             let end = events.next_offset();
             if !is_wanted {
-                walk.position = end;
+                writer.position = end;
                 continue;
             }
             let (kind, fields) = event::describe(event.kind);
-            (walk.put)(&Entry {
+            (writer.sink)(&Entry {
                 offset: event.offset,
                 size: end.saturating_sub(event.offset),
                 kind,
                 time: Some(event.time.0),
                 fields,
             })?;
-            walk.position = end;
+            writer.position = end;
         }
         let fault = events.fault().map_or(Issue::MonoCutEvent, |(fault, _)| fault);
-        walk.skip_to(buffer.end(), fault)?;
+        writer.skip_to(buffer.end(), fault)?;
     }
-    let fault = match size.saturating_sub(walk.position) {
-        left if left < BUFFER_HEADER as u64 => Issue::MonoCutTail,
+    let fault = match size.saturating_sub(writer.position) {
+        left if left < BUFFER_HEADER_SIZE as u64 => Issue::MonoCutTail,
         _ => Issue::MonoSkippedBytes,
     };
-    walk.skip_to(size, fault)
+    writer.skip_to(size, fault)
 }
 
-struct Walk<'p, 'q, E> {
+struct EntryWriter<'p, 'q, E> {
     /// Offset in the file up to which entries have been passed on, in bytes.
     position: u64,
     /// Whether entries other than events are selected.
-    is_all: bool,
-    put: &'p mut Put<'q, E>,
+    has_no_filter: bool,
+    sink: &'p mut EntrySink<'q, E>,
 }
 
-impl<E> Walk<'_, '_, E> {
+impl<E> EntryWriter<'_, '_, E> {
     /// Passes on an entry that is not an event.
     fn emit(&mut self, entry: Entry<'_>) -> Result<(), E> {
         self.position = entry.offset.saturating_add(entry.size);
-        match self.is_all {
-            true => (self.put)(&entry),
+        match self.has_no_filter {
+            true => (self.sink)(&entry),
             false => Ok(()),
         }
     }
@@ -84,18 +86,8 @@ impl<E> Walk<'_, '_, E> {
     fn skip_to(&mut self, end: u64, fault: Issue) -> Result<(), E> {
         match end.saturating_sub(self.position) {
             0 => Ok(()),
-            size => self.emit(damage(self.position, size, Fields::new().fault(fault))),
+            size => self.emit(Entry::damage(self.position, size, fault)),
         }
-    }
-}
-
-fn damage(offset: u64, size: u64, fields: Fields<'_>) -> Entry<'_> {
-    Entry {
-        offset,
-        size,
-        kind: DAMAGE,
-        time: None,
-        fields,
     }
 }
 
@@ -113,13 +105,7 @@ fn header<'a>(header: &Header<'a>) -> Entry<'a> {
         .name_if("arguments", header.arguments)
         .name_if("architecture", header.architecture)
         .name_if("system", header.system);
-    Entry {
-        offset: 0,
-        size: header.size as u64,
-        kind: "header",
-        time: None,
-        fields,
-    }
+    Entry::new(0, header.size as u64, "header", fields)
 }
 
 fn buffer_header<'a>(buffer: &Buffer<'a>) -> Entry<'a> {
@@ -135,13 +121,7 @@ fn buffer_header<'a>(buffer: &Buffer<'a>) -> Entry<'a> {
         0 => fields,
         missing => fields.word(CUT, "events").number("missing", missing),
     };
-    Entry {
-        offset: buffer.offset,
-        size: BUFFER_HEADER as u64,
-        kind: "buffer",
-        time: None,
-        fields,
-    }
+    Entry::new(buffer.offset, BUFFER_HEADER_SIZE as u64, "buffer", fields)
 }
 
 /// Methods that a filter selects.
@@ -159,7 +139,7 @@ impl<'f> Selection<'f> {
         };
         for event in log.events() {
             if let Kind::Jit { method, .. } = event.kind
-                && selection.names(&event.kind)
+                && selection.matches_code_of(&event.kind)
             {
                 selection.methods.insert(method);
             }
@@ -168,7 +148,7 @@ impl<'f> Selection<'f> {
     }
 
     /// Returns whether an event has a name and an address range that match the filter.
-    fn names(&self, kind: &Kind<'_>) -> bool {
+    fn matches_code_of(&self, kind: &Kind<'_>) -> bool {
         let (start, size, name) = match *kind {
             Kind::Jit {
                 code: start,
@@ -183,18 +163,18 @@ impl<'f> Selection<'f> {
             _ => return false,
         };
         let range: Option<AddressRange> = AddressRange::new(start as Address, size);
-        self.filter.allows_name(name) && self.filter.allows_code(range)
+        self.filter.matches_name(name) && self.filter.matches_code(range)
     }
 
     /// Returns whether an event refers to a selected method, or has a name and an address range that match.
-    fn holds(&self, kind: &Kind<'_>) -> bool {
+    fn selects(&self, kind: &Kind<'_>) -> bool {
         match kind {
             Kind::Jit { method, .. }
             | Kind::Enter(method)
             | Kind::Leave(method)
             | Kind::ExceptionLeave(method)
             | Kind::Clause { method, .. } => self.methods.contains(method),
-            other => self.names(other),
+            other => self.matches_code_of(other),
         }
     }
 }

@@ -2,66 +2,67 @@
 
 use crate::bytes::ByteOrder;
 use crate::diagnostics::Issue;
-use crate::dump::Put;
+use crate::dump::EntrySink;
 use crate::dump::entry::{CUT, DAMAGE, Entry, Fields, PADDING, Value};
 use crate::dump::filter::Filter;
 use crate::runtime::xray::{
-    BASIC_RECORD, Buffer, FdrMetadata, Header, Mode, NoBuffer, Piece, Record, Records, Trace, What, header,
+    BASIC_RECORD_SIZE, Buffer, FdrMetadata, GapReason, Header, Mode, Record, RecordKind, Records, Segment,
+    Trace, header,
 };
 
-/// Passes the entries of a trace to `put`, as far as the filter selects them.
+/// Passes the entries of a trace to `sink`, as far as the filter selects them.
 ///
 /// Traces have only the IDs of functions, so a filter on names or addresses selects nothing.
-pub fn dump<E>(file: &[u8], filter: &Filter, put: &mut Put<'_, E>) -> Result<(), E> {
-    let mut put = |entry: &Entry<'_>| {
-        let is_wanted = filter.is_empty() || !filter.is_about_functions() && filter.allows_time(entry.time);
-        if is_wanted { put(entry) } else { Ok(()) }
+pub fn dump<E>(file: &[u8], filter: &Filter, sink: &mut EntrySink<'_, E>) -> Result<(), E> {
+    let mut sink = |entry: &Entry<'_>| {
+        let is_wanted = filter.is_empty() || !filter.selects_functions() && filter.matches_time(entry.time);
+        if is_wanted { sink(entry) } else { Ok(()) }
     };
     let size = file.len() as u64;
     let trace = match Trace::parse(file) {
         Ok(trace) => trace,
         // The format of the rest is unknown.
-        Err(error) => return put(&damage(0, size, format!("it {error}"))),
+        Err(error) => return sink(&Entry::damage(0, size, format!("it {error}"))),
     };
-    put(&trace_header(trace.header()))?;
-    let mut walk = Walk {
+    sink(&trace_header(trace.header()))?;
+    let mut writer = EntryWriter {
         file,
         endian: trace.header().endian,
         mode: trace.header().mode,
         position: header::SIZE as u64,
-        put: &mut put,
+        sink: &mut sink,
     };
-    for piece in trace.pieces() {
-        match piece {
-            Piece::Buffer(buffer) => walk.buffer(&trace, &buffer)?,
-            Piece::NoBuffer {
+    for segment in trace.segments() {
+        match segment {
+            Segment::Buffer(buffer) => writer.buffer(&trace, &buffer)?,
+            Segment::Gap {
                 end,
-                reason: NoBuffer::Empty,
+                reason: GapReason::Empty,
                 ..
-            } => walk.emit_metadata_to(end, None)?,
-            Piece::NoBuffer {
+            } => writer.emit_metadata_to(end, None)?,
+            Segment::Gap {
                 end,
-                reason: NoBuffer::Issue(fault),
+                reason: GapReason::Issue(fault),
                 ..
-            } => walk.emit_damage_to(end, fault)?,
+            } => writer.emit_damage_to(end, fault)?,
         }
     }
     match trace.header().mode {
-        Mode::Fdr => walk.emit_damage_to(size, Issue::XraySkippedBytes),
-        Mode::Basic => walk.emit_unknown_to(size),
+        Mode::Fdr => writer.emit_damage_to(size, Issue::XraySkippedBytes),
+        Mode::Basic => writer.emit_unknown_to(size),
     }
 }
 
-struct Walk<'f, 'p, E> {
+struct EntryWriter<'f, 'p, E> {
     file: &'f [u8],
     endian: ByteOrder,
     mode: Mode,
     /// Offset in the file up to which entries have been passed on, in bytes.
     position: u64,
-    put: &'p mut Put<'p, E>,
+    sink: &'p mut EntrySink<'p, E>,
 }
 
-impl<'f, E> Walk<'f, '_, E> {
+impl<'f, E> EntryWriter<'f, '_, E> {
     /// Passes on an entry of `size` bytes that starts at the current position.
     fn emit(
         &mut self,
@@ -72,7 +73,7 @@ impl<'f, E> Walk<'f, '_, E> {
     ) -> Result<(), E> {
         let offset = self.position;
         self.position = offset.saturating_add(size);
-        (self.put)(&Entry {
+        (self.sink)(&Entry {
             offset,
             size,
             kind,
@@ -141,7 +142,7 @@ impl<'f, E> Walk<'f, '_, E> {
             let fields = Fields::new();
             let mut time = None;
             let (kind, fields) = match record {
-                FdrMetadata::NewBuffer { thread } => ("new_buffer", signed(fields, "thread", thread)),
+                FdrMetadata::NewBuffer { thread } => ("new_buffer", fields.signed("thread", thread)),
                 FdrMetadata::EndOfBuffer => ("end_of_buffer", fields),
                 FdrMetadata::NewCpu { cpu, tick } => {
                     time = Some(tick);
@@ -158,8 +159,8 @@ impl<'f, E> Walk<'f, '_, E> {
                     let fields = fields.number("seconds", seconds);
                     ("wall_time", fields.number("microseconds", microseconds))
                 }
-                FdrMetadata::BufferExtents { size } => ("buffer_extents", extents(fields, size, buffer)),
-                FdrMetadata::Pid(pid) => ("pid", signed(fields, "pid", pid)),
+                FdrMetadata::BufferExtents { size } => ("buffer_extents", with_extents(fields, size, buffer)),
+                FdrMetadata::Pid(pid) => ("pid", fields.signed("pid", pid)),
                 FdrMetadata::CutEvent {
                     size: payload,
                     is_typed,
@@ -167,7 +168,7 @@ impl<'f, E> Walk<'f, '_, E> {
                     let missing = u64::try_from(payload).unwrap_or_default();
                     let missing = missing.saturating_add(size).saturating_sub(left);
                     size = left;
-                    let fields = signed(fields.word(CUT, "payload"), "payload_size", payload);
+                    let fields = fields.word(CUT, "payload").signed("payload_size", payload);
                     let kind = if is_typed { "typed_event" } else { "custom_event" };
                     (kind, fields.number("missing", missing))
                 }
@@ -199,8 +200,8 @@ impl<'f, E> Walk<'f, '_, E> {
     fn emit_unknown_to(&mut self, end: u64) -> Result<(), E> {
         while self.position < end {
             let left = end.saturating_sub(self.position);
-            let size = left.min(BASIC_RECORD as u64);
-            if size < BASIC_RECORD as u64 {
+            let size = left.min(BASIC_RECORD_SIZE as u64);
+            if size < BASIC_RECORD_SIZE as u64 {
                 return self.emit(size, CUT, None, Fields::new().word(CUT, "record"));
             }
             let fields = Fields::new().fault(Issue::XrayUnknownRecord);
@@ -210,44 +211,27 @@ impl<'f, E> Walk<'f, '_, E> {
     }
 
     fn record(&mut self, record: &Record<'f>, size: u64, buffer: &Buffer) -> Result<(), E> {
-        let fields = signed(Fields::new(), "thread", buffer.thread);
+        let fields = Fields::new().signed("thread", buffer.thread);
         let fields = match buffer.process {
-            Some(process) => signed(fields, "pid", process),
+            Some(process) => fields.signed("pid", process),
             None => fields,
         };
         let fields = fields.number("cpu", record.cpu);
-        let (kind, fields) = match record.what {
-            What::Enter { function } => ("enter", fields.number("function", function)),
-            What::EnterWithArguments { function } => ("enter_arg", fields.number("function", function)),
-            What::Exit { function } => ("exit", fields.number("function", function)),
-            What::TailExit { function } => ("tail_exit", fields.number("function", function)),
-            What::Argument(argument) => ("argument", fields.hex("argument", argument)),
-            What::Custom { payload } => ("custom_event", fields.name("payload", payload)),
-            What::Typed { kind, payload } => {
-                let fields = fields.number("event_type", kind);
-                ("typed_event", fields.name("payload", payload))
-            }
+        let fields = match record.kind {
+            RecordKind::Enter { function }
+            | RecordKind::EnterWithArguments { function }
+            | RecordKind::Exit { function }
+            | RecordKind::TailExit { function } => fields.number("function", function),
+            RecordKind::Argument(argument) => fields.hex("argument", argument),
+            RecordKind::Custom { payload } => fields.name("payload", payload),
+            RecordKind::Typed { kind, payload } => fields.number("event_type", kind).name("payload", payload),
         };
-        self.emit(size, kind, Some(record.tick), fields)
+        self.emit(size, record.kind.name(), Some(record.tick), fields)
     }
-}
-
-fn damage<'a>(offset: u64, size: u64, fault: String) -> Entry<'a> {
-    Entry {
-        offset,
-        size,
-        kind: DAMAGE,
-        time: None,
-        fields: Fields::new().fault(fault),
-    }
-}
-
-fn signed<'a>(fields: Fields<'a>, key: &'static str, number: i32) -> Fields<'a> {
-    fields.with(key, Value::Signed(number.into()))
 }
 
 /// Adds the size of a buffer, and the number of missing bytes if it is incomplete.
-fn extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> Fields<'a> {
+fn with_extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> Fields<'a> {
     let fields = fields.number("buffer_size", size);
     let there = buffer.map(|buffer| buffer.records_size());
     match there {
@@ -260,13 +244,7 @@ fn extents<'a>(fields: Fields<'a>, size: u64, buffer: Option<&Buffer>) -> Fields
 
 fn trace_header<'a>(header: &Header) -> Entry<'a> {
     let fields = Fields::new()
-        .word(
-            "byte_order",
-            match header.endian {
-                ByteOrder::Little => "little",
-                ByteOrder::Big => "big",
-            },
-        )
+        .byte_order(header.endian)
         .number("version", header.version)
         .word(
             "mode",
@@ -279,11 +257,5 @@ fn trace_header<'a>(header: &Header) -> Entry<'a> {
         .with("nonstop_tsc", Value::Flag(header.nonstop_tsc))
         .number("cycle_frequency", header.frequency)
         .number_if("buffer_size", header.buffer_size);
-    Entry {
-        offset: 0,
-        size: header::SIZE as u64,
-        kind: "header",
-        time: None,
-        fields,
-    }
+    Entry::new(0, header::SIZE as u64, "header", fields)
 }

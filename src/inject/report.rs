@@ -260,7 +260,7 @@ fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
     DumpSummary {
         kind: match used.code {
             CodeFile::Jitdump(_) => FileKind::Jitdump,
-            CodeFile::Named(ref code) => code.source,
+            CodeFile::SymbolOnly(ref code) => code.source,
         },
         path: printable_path(used.found.file.path()),
         pids: used.found.pids.iter().map(|pid| pid.0).collect(),

@@ -135,7 +135,7 @@ fn dump_faults(used: &UsedFile<'_>) -> Vec<Diagnostic> {
         CodeFile::Jitdump(dump) => {
             Diagnostic::of_tally(dump.faults(), Some(used.found.file.path()), true).collect()
         }
-        CodeFile::Named(_) => Vec::new(),
+        CodeFile::SymbolOnly(_) => Vec::new(),
     }
 }
 
@@ -144,7 +144,7 @@ fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Diagnostic> {
     let file = &used.found.file;
     let lost = |issue, count| (count > 0).then(|| Diagnostic::new(issue).times(count).in_file(file.path()));
     // Traces are reported with their records.
-    let is_trace = matches!(&used.code, CodeFile::Named(code) if code.source == FileKind::XrayTrace);
+    let is_trace = matches!(&used.code, CodeFile::SymbolOnly(code) if code.source == FileKind::XrayTrace);
     let losses = [
         shrunk(file).filter(|_| !is_trace),
         lost(Issue::JitdumpNotInherited, used.uncopied),

@@ -17,7 +17,7 @@ use crate::load::find::jitdumps::{FoundDumps, FoundFile};
 use crate::load::pid_resolver::PidResolver;
 use crate::machine::Machine;
 use crate::runtime::jitdump::Dump;
-use crate::runtime::named_code::SymbolOnlyCode;
+use crate::runtime::symbol_only_code::SymbolOnlyCode;
 use crate::runtime::{CodeEvent, CodeFile, FunctionView};
 use crate::trace::mono::memory::Memory;
 use crate::trace::mono::{Logs, ReadLog};
@@ -101,7 +101,7 @@ impl<'a> Sources<'a> {
         for (log, used) in logs.all.iter().zip(std::mem::take(&mut self.logs)) {
             let code = self.code_of(log, logs.core, profile);
             if let Some(used) = used.and_then(|used| self.used.get_mut(used)) {
-                used.code = CodeFile::Named(code);
+                used.code = CodeFile::SymbolOnly(code);
             }
         }
     }
@@ -306,7 +306,7 @@ impl<'a> UsedFile<'a> {
     fn of_process(file: &Arc<InputFile>, pid: Pid, code: SymbolOnlyCode<'a>, alignment: Alignment) -> Self {
         Self {
             found: FoundFile::of_process(file.clone(), pid),
-            code: CodeFile::Named(code),
+            code: CodeFile::SymbolOnly(code),
             alignment,
             ownerless: 0,
             uncopied: 0,

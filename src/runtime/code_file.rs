@@ -3,17 +3,17 @@
 use crate::machine::Machine;
 use crate::runtime::jitdump::unwinding::Unwinding;
 use crate::runtime::jitdump::{Dump, FunctionSources};
-use crate::runtime::named_code::SymbolOnlyCode;
+use crate::runtime::symbol_only_code::SymbolOnlyCode;
 use crate::runtime::{CodeEvent, names};
 use crate::units::AddressRange;
 
 /// A file that describes JIT-compiled code.
 #[derive(Clone, Debug)]
 pub enum CodeFile<'a> {
-    /// A jitdump, which also has machine code, line tables and unwinding tables.
+    /// A jitdump, with machine code, line tables and unwinding tables.
     Jitdump(Dump<'a>),
-    /// A log that has the names and addresses of functions.
-    Named(SymbolOnlyCode<'a>),
+    /// A log or trace, with names and addresses of functions.
+    SymbolOnly(SymbolOnlyCode<'a>),
 }
 
 /// A function as its file describes it.
@@ -27,8 +27,8 @@ pub struct FunctionView<'a> {
     pub code: Option<&'a [u8]>,
     /// Addresses at which the code was first loaded.
     pub range: AddressRange,
-    /// ID that the runtime gave the function (`code_index` in a jitdump). It need not be unique.
-    pub index: u64,
+    /// ID of the function in the runtime (`code_index` of a jitdump). It need not be unique.
+    pub code_index: u64,
     /// Unwinding table; `None` if the file has none.
     pub unwinding: Option<Unwinding<'a>>,
     /// Compiler tier from the file's records; `None` if they don't give one.
@@ -48,7 +48,7 @@ impl<'a> CodeFile<'a> {
     pub fn pid(&self) -> u32 {
         match self {
             Self::Jitdump(dump) => dump.header().pid,
-            Self::Named(named) => named.pid,
+            Self::SymbolOnly(named) => named.pid,
         }
     }
 
@@ -56,7 +56,7 @@ impl<'a> CodeFile<'a> {
     pub fn machine(&self) -> Machine {
         match self {
             Self::Jitdump(dump) => dump.machine(),
-            Self::Named(named) => named.machine,
+            Self::SymbolOnly(named) => named.machine,
         }
     }
 
@@ -64,7 +64,7 @@ impl<'a> CodeFile<'a> {
     pub fn events(&self) -> &[CodeEvent] {
         match self {
             Self::Jitdump(dump) => dump.events(),
-            Self::Named(named) => named.events(),
+            Self::SymbolOnly(named) => named.events(),
         }
     }
 
@@ -72,7 +72,7 @@ impl<'a> CodeFile<'a> {
     pub fn range(&self, function: u32) -> Option<AddressRange> {
         match self {
             Self::Jitdump(dump) => dump.range(function),
-            Self::Named(named) => named.function(function).map(|function| function.range),
+            Self::SymbolOnly(named) => named.function(function).map(|function| function.range),
         }
     }
 
@@ -80,7 +80,7 @@ impl<'a> CodeFile<'a> {
     pub fn function(&self, number: u32) -> Option<FunctionView<'_>> {
         match self {
             Self::Jitdump(dump) => dump.function(number),
-            Self::Named(named) => named.view(number),
+            Self::SymbolOnly(named) => named.view(number),
         }
     }
 
@@ -88,7 +88,7 @@ impl<'a> CodeFile<'a> {
     pub fn has_code(&self, function: u32) -> bool {
         match self {
             Self::Jitdump(_) => true,
-            Self::Named(named) => named
+            Self::SymbolOnly(named) => named
                 .function(function)
                 .is_some_and(|function| function.code.is_some()),
         }
@@ -98,15 +98,15 @@ impl<'a> CodeFile<'a> {
     pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
         match self {
             Self::Jitdump(dump) => dump.unwinding(function),
-            Self::Named(_) => None,
+            Self::SymbolOnly(_) => None,
         }
     }
 
-    /// Returns the size of what the file has on a function, in bytes.
+    /// Returns the total size of a function's data in the file, in bytes.
     pub fn record_bytes(&self, function: u32) -> u64 {
         match self {
             Self::Jitdump(dump) => dump.record_bytes(function),
-            Self::Named(named) => named.record_bytes(function),
+            Self::SymbolOnly(named) => named.record_bytes(function),
         }
     }
 
@@ -114,7 +114,7 @@ impl<'a> CodeFile<'a> {
     pub fn source_bytes(&self) -> u64 {
         match self {
             Self::Jitdump(dump) => dump.source_bytes(),
-            Self::Named(_) => 0,
+            Self::SymbolOnly(_) => 0,
         }
     }
 
@@ -122,7 +122,7 @@ impl<'a> CodeFile<'a> {
     pub fn sources<'v>(&'v self, view: &FunctionView<'v>) -> FunctionSources<'v> {
         match self {
             Self::Jitdump(dump) => dump.sources(view),
-            Self::Named(_) => FunctionSources::default(),
+            Self::SymbolOnly(_) => FunctionSources::default(),
         }
     }
 }

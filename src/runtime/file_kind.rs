@@ -32,7 +32,7 @@ impl FileKind {
     /// Returns the format of a file if its first bytes identify it with certainty.
     ///
     /// `start` is the whole file or its first few hundred bytes.
-    pub fn of(start: &[u8]) -> Option<Self> {
+    pub fn from_content(start: &[u8]) -> Option<Self> {
         if jitdump::header::byte_order(start).is_some() {
             Some(Self::Jitdump)
         } else if mono::packed::is_log(start) {
@@ -42,8 +42,8 @@ impl FileKind {
         }
     }
 
-    /// Returns the format whose writers use file names like `name`, which is a base name.
-    pub fn of_name(name: &[u8]) -> Option<Self> {
+    /// Returns the format that files with the base name `name` usually have.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
         if jitdump::marker::is_dump_name(name) {
             Some(Self::Jitdump)
         } else if name.ends_with(b".mlpd") {
@@ -55,18 +55,18 @@ impl FileKind {
 
     /// Returns the format of a file that is expected to be one of these.
     ///
-    /// This is more lenient than [`Self::of`]: it also accepts XRay traces of unknown versions and types, and
+    /// This is more lenient than [`Self::from_content`]: it also accepts XRay traces of unknown versions and types, and
     /// goes by the name if the file is too short to be recognised.
-    pub fn of_named(start: &[u8], name: &[u8]) -> Option<Self> {
+    pub fn from_content_or_name(start: &[u8], name: &[u8]) -> Option<Self> {
         /// Number of bytes that it takes to recognise any of the formats.
         const MAGIC_SIZE: usize = 4;
-        let by_name = Self::of_name(name);
+        let by_name = Self::from_name(name);
         let may_be_trace = || {
             let has_other_name = by_name.is_some_and(|kind| kind != Self::XrayTrace);
             let is_alike = !has_other_name && xray::header::has_plausible_version(start);
             is_alike.then_some(Self::XrayTrace)
         };
-        let by_content = Self::of(start).or_else(may_be_trace);
+        let by_content = Self::from_content(start).or_else(may_be_trace);
         by_content.or(by_name.filter(|_| start.len() < MAGIC_SIZE))
     }
 }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_name_tells_the_kind_only_where_the_content_is_too_short_to() {
-        let named = |start, name| FileKind::of_named(start, name);
+        let named = |start, name| FileKind::from_content_or_name(start, name);
         for start in [&b""[..], b"DT", b"\0\0\0"] {
             assert_eq!(named(start, b"jit-1.dump"), Some(FileKind::Jitdump));
             assert_eq!(named(start, b"app.mlpd"), Some(FileKind::MonoLog));

@@ -10,9 +10,9 @@ mod code_file;
 mod file_kind;
 pub mod jitdump;
 pub mod mono;
-pub mod named_code;
 pub mod names;
 pub mod perf_map;
+pub mod symbol_only_code;
 pub mod xray;
 
 pub use code_file::{CodeFile, FunctionView};
@@ -20,7 +20,8 @@ pub use file_kind::FileKind;
 
 use crate::units::Address;
 
-/// A timestamp on the clock of a runtime's file, in nanoseconds, or in cycles if the file says so.
+/// A timestamp on the clock of a runtime's file, in nanoseconds, or in cycles if the
+/// flags of its header specify it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RuntimeTime(pub u64);
 

@@ -13,7 +13,7 @@ const MAX_PATHS: usize = 16;
 
 /// Location of a function in its source file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place<'a> {
+pub struct SourceLocation<'a> {
     /// Path of the file.
     pub path: &'a [u8],
     /// Line, from 1; 0 if the name has none.
@@ -24,11 +24,11 @@ pub struct Place<'a> {
 
 /// Returns whether V8 writes names like this one for functions compiled from source.
 pub fn is_v8(name: &[u8]) -> bool {
-    v8_rest(name).is_some()
+    without_v8_prefix(name).is_some()
 }
 
 /// The name without V8's prefix. `JS::Call` and the like are C++ or Rust names.
-fn v8_rest(name: &[u8]) -> Option<&[u8]> {
+fn without_v8_prefix(name: &[u8]) -> Option<&[u8]> {
     let rest = V8.iter().find_map(|prefix| name.strip_prefix(*prefix));
     rest.filter(|rest| !rest.starts_with(b":"))
 }
@@ -40,16 +40,16 @@ fn v8_rest(name: &[u8]) -> Option<&[u8]> {
 /// contain spaces.
 ///
 /// Quirk: V8 10 omits the column (capture node18-i386).
-pub fn places(name: &[u8]) -> Vec<Place<'_>> {
+pub fn source_locations(name: &[u8]) -> Vec<SourceLocation<'_>> {
     if let Some(rest) = name.strip_prefix(CPYTHON) {
-        return python_place(rest).into_iter().collect();
+        return python_location(rest).into_iter().collect();
     }
     if let Some(inside) = name.strip_suffix(b")") {
         let Some((head, line, column)) = split_position(inside) else {
             return Vec::new();
         };
         let paths = memchr::memmem::find_iter(head, b" (").take(MAX_PATHS);
-        return likeliest_first(
+        return most_likely_first(
             paths.filter_map(|open| head.get(open..)?.strip_prefix(b" (")),
             line,
             column,
@@ -63,7 +63,7 @@ pub fn places(name: &[u8]) -> Vec<Place<'_>> {
         return Vec::new();
     };
     let spaces = memchr::memchr_iter(b' ', head).take(MAX_PATHS);
-    likeliest_first(
+    most_likely_first(
         spaces.filter_map(|space| head.get(space..)?.strip_prefix(b" ")),
         line,
         column,
@@ -72,41 +72,46 @@ pub fn places(name: &[u8]) -> Vec<Place<'_>> {
 
 /// Returns debug information with only the function's declaration, for functions that have no line table.
 pub fn declaration(name: &[u8]) -> Option<DebugInfo<'_>> {
-    let place = *places(name).first()?;
+    let location = *source_locations(name).first()?;
     Some(DebugInfo {
-        files: vec![place.path.into()],
+        files: vec![location.path.into()],
         functions: vec![SourceFunction {
             name: b"",
             file: Some(0),
-            line: place.line,
-            column: place.column,
+            line: location.line,
+            column: location.column,
         }],
         ..DebugInfo::default()
     })
 }
 
 /// Turns `paths`, which are sorted from longest to shortest, into locations with the most likely one first.
-fn likeliest_first<'a>(paths: impl Iterator<Item = &'a [u8]>, line: u32, column: u32) -> Vec<Place<'a>> {
+fn most_likely_first<'a>(
+    paths: impl Iterator<Item = &'a [u8]>,
+    line: u32,
+    column: u32,
+) -> Vec<SourceLocation<'a>> {
     let paths = paths.filter(|path| !path.is_empty());
-    let mut places: Vec<Place<'_>> = paths.map(|path| Place { path, line, column }).collect();
-    match places.iter().position(|place| is_whole(place.path)) {
-        Some(likeliest) => places.swap(0, likeliest),
-        None => places.reverse(),
+    let mut locations: Vec<SourceLocation<'_>> =
+        paths.map(|path| SourceLocation { path, line, column }).collect();
+    match locations.iter().position(|location| is_absolute(location.path)) {
+        Some(likeliest) => locations.swap(0, likeliest),
+        None => locations.reverse(),
     }
-    places
+    locations
 }
 
 /// Whether a path is absolute or starts with a scheme. A relative path hardly ever contains such a part.
-fn is_whole(path: &[u8]) -> bool {
+fn is_absolute(path: &[u8]) -> bool {
     let mut ends = path.iter().position(|byte| b": /".contains(byte)).into_iter();
     path.starts_with(b"/") || ends.any(|end| path.get(end) == Some(&b':'))
 }
 
 /// Parses `FUNCTION:FILE`.
-fn python_place(rest: &[u8]) -> Option<Place<'_>> {
+fn python_location(rest: &[u8]) -> Option<SourceLocation<'_>> {
     let (_, path) = split_once(rest, b':')?;
     // `<frozen importlib>` and the like are not files.
-    (!path.is_empty() && !path.starts_with(b"<")).then_some(Place {
+    (!path.is_empty() && !path.starts_with(b"<")).then_some(SourceLocation {
         path,
         line: 0,
         column: 0,
@@ -181,7 +186,8 @@ pub fn tier(name: &[u8]) -> Option<&'static str> {
         let found = table.iter().find(|(text, _)| fits(text.as_bytes()));
         found.map(|(_, tier)| *tier)
     };
-    let by_mark = v8_rest(name).and_then(|marked| find(&V8_MARKS, &|mark| marked.starts_with(mark)));
+    let by_mark =
+        without_v8_prefix(name).and_then(|marked| find(&V8_MARKS, &|mark| marked.starts_with(mark)));
     by_mark
         .or_else(|| find(&SUFFIXES, &|suffix| name.ends_with(suffix)))
         .or_else(|| find(&PREFIXES, &|prefix| name.starts_with(prefix)))
@@ -192,9 +198,9 @@ mod tests {
     use super::*;
 
     fn likeliest(name: &str) -> Option<(String, u32, u32)> {
-        let place = *places(name.as_bytes()).first()?;
-        let path = String::from_utf8(place.path.to_vec()).unwrap();
-        Some((path, place.line, place.column))
+        let location = *source_locations(name.as_bytes()).first()?;
+        let path = String::from_utf8(location.path.to_vec()).unwrap();
+        Some((path, location.line, location.column))
     }
 
     #[test]
@@ -230,7 +236,7 @@ mod tests {
             let expected = expected.map(|(path, line, column)| (path.to_owned(), line, column));
             assert_eq!(likeliest(name), expected, "{name}");
         }
-        assert_eq!(places(b"JS:^with space work.js:1:2").len(), 2);
+        assert_eq!(source_locations(b"JS:^with space work.js:1:2").len(), 2);
     }
 
     #[test]

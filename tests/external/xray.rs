@@ -2,7 +2,7 @@
 
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Mode, What};
+use jitinject::runtime::xray::{Mode, RecordKind};
 
 use crate::support::xray_lines::{SOUND, assert_same, buffer, converted, ours, real, theirs};
 use crate::support::xray_trace::{self, VERSIONS, Writer};
@@ -31,17 +31,17 @@ fn llvm_xray_reads_what_the_tests_write() {
         made.thread += 1;
         if mode == Mode::Fdr {
             let payload = b"text";
-            let what = What::Custom { payload };
+            let kind = RecordKind::Custom { payload };
             let (tick, cpu) = (5_000_000_000_009, if version == 4 { 9 } else { 3 });
-            made.records.push(xray_trace::Record { tick, cpu, what });
+            made.records.push(xray_trace::Record { tick, cpu, kind });
         }
         if version == 5 {
-            let what = What::Typed {
+            let kind = RecordKind::Typed {
                 kind: 6,
                 payload: b"of a type",
             };
             made.records.push(xray_trace::Record {
-                what,
+                kind,
                 ..made.records[0]
             });
         }

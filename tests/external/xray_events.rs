@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use jitinject::runtime::xray::{Functions, Header};
+use jitinject::runtime::xray::{Header, InstrumentationMap};
 use object::{Object, ObjectSymbol, SymbolKind};
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ fn binary_of(name: &str) -> PathBuf {
 /// Returns the IDs of functions by symbol.
 fn numbers(binary: &Path) -> BTreeMap<String, u32> {
     let file = std::fs::read(binary).unwrap();
-    let functions = Functions::read(&file).unwrap();
+    let functions = InstrumentationMap::read(&file).unwrap();
     let by_address: BTreeMap<u64, u32> = functions
         .addresses()
         .iter()

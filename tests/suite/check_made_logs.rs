@@ -6,7 +6,7 @@ use jitinject::runtime::mono::event::{
     CodeBufferKind, Kind, Method, Object, Pointer, ThreadId, TypeReference,
 };
 use jitinject::runtime::mono::{Event, packed};
-use jitinject::runtime::xray::{Mode, What};
+use jitinject::runtime::xray::{Mode, RecordKind};
 use jitinject::units::Address;
 
 use crate::check_made::{TestFile, set_u64, test_file};
@@ -81,7 +81,7 @@ fn log_with_content(rules: &[&'static str], content: &[u8]) -> TestFile {
 /// Returns the decompressed content of a log, with the faults of decompression.
 fn packed_log(rules: &[&'static str], packed: &[u8]) -> TestFile {
     let mut file = Vec::new();
-    let unpacked = packed::unpack(packed, packed::largest(packed.len() as u64), &mut file).unwrap();
+    let unpacked = packed::unpack(packed, packed::max_unpacked_size(packed.len() as u64), &mut file).unwrap();
     TestFile {
         unpacking: unpacked.faults,
         ..test_file(rules, "app.mlpd", file)
@@ -119,7 +119,7 @@ pub fn logs() -> Vec<TestFile> {
         class: TypeReference::VTable(Pointer(0x900)),
         object: Object(0x1000),
         size: 16,
-        frames: jitinject::runtime::mono::list::Frames::default(),
+        frames: jitinject::runtime::mono::list::Frames::NONE,
     };
     vec![
         test_file(&[], "app.mlpd", clean.clone()),
@@ -147,7 +147,7 @@ pub fn logs() -> Vec<TestFile> {
 }
 
 /// Returns a trace that breaks no rule, with records of one thread, and the offsets of the records.
-fn trace(mode: Mode, version: u16, records: &[What<'static>]) -> (Vec<u8>, Vec<u64>) {
+fn trace(mode: Mode, version: u16, records: &[RecordKind<'static>]) -> (Vec<u8>, Vec<u64>) {
     let mut writer = Writer::new(mode, version, ORDER, 4096);
     let records = (100..).step_by(10).zip(records);
     let offsets = writer.buffer(&Buffer {
@@ -155,7 +155,7 @@ fn trace(mode: Mode, version: u16, records: &[What<'static>]) -> (Vec<u8>, Vec<u
         thread: 2,
         wall: (1, 0),
         records: records
-            .map(|(tick, &what)| Record { tick, cpu: 0, what })
+            .map(|(tick, &kind)| Record { tick, cpu: 0, kind })
             .collect(),
     });
     let mut file = writer.finish();
@@ -165,16 +165,16 @@ fn trace(mode: Mode, version: u16, records: &[What<'static>]) -> (Vec<u8>, Vec<u
 }
 
 /// Returns a trace of the flight data recorder.
-fn trace_of(rules: &[&'static str], records: &[What<'static>]) -> TestFile {
+fn trace_of(rules: &[&'static str], records: &[RecordKind<'static>]) -> TestFile {
     test_file(rules, "xray-log.app", trace(Mode::Fdr, 5, records).0)
 }
 
 /// Returns a trace for each rule that no recording breaks, and others.
 pub fn traces() -> Vec<TestFile> {
-    const ENTER: What<'_> = What::Enter { function: 5 };
-    const EXIT: What<'_> = What::Exit { function: 5 };
-    const EVENT: What<'_> = What::Custom { payload: b"12345678" };
-    const TYPED: What<'_> = What::Typed {
+    const ENTER: RecordKind<'_> = RecordKind::Enter { function: 5 };
+    const EXIT: RecordKind<'_> = RecordKind::Exit { function: 5 };
+    const EVENT: RecordKind<'_> = RecordKind::Custom { payload: b"12345678" };
+    const TYPED: RecordKind<'_> = RecordKind::Typed {
         kind: 1,
         payload: b"12345678",
     };
@@ -206,7 +206,7 @@ pub fn traces() -> Vec<TestFile> {
         }),
         damaged(&["XR007", "XR019"], &|file, _| file[32 + 64] = 0),
         damaged(&["XR020"], &|file, _| file[32 + 32] = 9 << 1 | 1),
-        trace_of(&["XR030"], &[ENTER, What::Enter { function: 6 }, EXIT]),
+        trace_of(&["XR030"], &[ENTER, RecordKind::Enter { function: 6 }, EXIT]),
         trace_of(&["XR031"], &[ENTER, EXIT, EXIT]),
         // Missing bytes cannot be detected, but LLVM always writes such buffers without them.
         trace_of(&["XR016", "XR034"], &[ENTER, TYPED, EXIT]),
@@ -215,11 +215,11 @@ pub fn traces() -> Vec<TestFile> {
             "xray-log.app",
             trace(Mode::Fdr, 4, &[ENTER, TYPED, EXIT]).0,
         ),
-        trace_of(&["XR033"], &[ENTER, What::Custom { payload: b"" }, EXIT]),
+        trace_of(&["XR033"], &[ENTER, RecordKind::Custom { payload: b"" }, EXIT]),
         test_file(
             &["XR035"],
             "xray-log.app",
-            trace(Mode::Basic, 3, &[ENTER, What::Argument(1), EXIT]).0,
+            trace(Mode::Basic, 3, &[ENTER, RecordKind::Argument(1), EXIT]).0,
         ),
         test_file(
             &[],
@@ -227,7 +227,11 @@ pub fn traces() -> Vec<TestFile> {
             trace(
                 Mode::Basic,
                 3,
-                &[What::EnterWithArguments { function: 5 }, What::Argument(1), EXIT],
+                &[
+                    RecordKind::EnterWithArguments { function: 5 },
+                    RecordKind::Argument(1),
+                    EXIT,
+                ],
             )
             .0,
         ),

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 
 use jitinject::bytes::ByteOrder;
 use jitinject::runtime::mono::event::{Kind, Metadata, Method, MonitorEvent, Object, Stage, ThreadId};
-use jitinject::runtime::xray::{Mode, What};
+use jitinject::runtime::xray::{Mode, RecordKind};
 use jitinject::units::Address;
 use serde_json::{Value, json};
 
@@ -177,14 +177,14 @@ fn trace(processes: u32) -> Vec<u8> {
     let mut trace = TraceWriter::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 16);
     for number in 0..processes {
         let process = 1000 + number as i32;
-        let record = |tick, what| Record { tick, cpu: 0, what };
+        let record = |tick, kind| Record { tick, cpu: 0, kind };
         trace.buffer(&Buffer {
             process,
             thread: process,
             wall: (1, 0),
             records: vec![
-                record(1000, What::Enter { function: 1 }),
-                record(2000, What::Exit { function: 1 }),
+                record(1000, RecordKind::Enter { function: 1 }),
+                record(2000, RecordKind::Exit { function: 1 }),
             ],
         });
     }
@@ -366,14 +366,14 @@ fn trace_at(mode: Mode, walls: &[u64]) -> Vec<u8> {
     let mut trace = TraceWriter::new(mode, version, ByteOrder::Little, 1 << 16);
     for (second, &wall) in (1_u64..).zip(walls) {
         let tick = second * 1_000_000_000;
-        let record = |tick, what| Record { tick, cpu: 0, what };
+        let record = |tick, kind| Record { tick, cpu: 0, kind };
         trace.buffer(&Buffer {
             process: 1000,
             thread: 1000,
             wall: (wall, 0),
             records: vec![
-                record(tick, What::Enter { function: 1 }),
-                record(tick + 1000, What::Exit { function: 1 }),
+                record(tick, RecordKind::Enter { function: 1 }),
+                record(tick + 1000, RecordKind::Exit { function: 1 }),
             ],
         });
     }
@@ -445,16 +445,16 @@ fn traced_processes_that_are_not_in_the_profile_are_reported() {
 #[test]
 fn unmatched_calls_of_a_trace_are_counted() {
     let mut trace = TraceWriter::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 16);
-    let record = |tick, what| Record { tick, cpu: 0, what };
+    let record = |tick, kind| Record { tick, cpu: 0, kind };
     let offsets = trace.buffer(&Buffer {
         process: 1000,
         thread: 1000,
         wall: (1, 0),
         records: vec![
-            record(1000, What::Enter { function: 1 }),
-            record(2000, What::Enter { function: 2 }),
-            record(3000, What::Exit { function: 1 }),
-            record(4000, What::Exit { function: 7 }),
+            record(1000, RecordKind::Enter { function: 1 }),
+            record(2000, RecordKind::Enter { function: 2 }),
+            record(3000, RecordKind::Exit { function: 1 }),
+            record(4000, RecordKind::Exit { function: 7 }),
         ],
     });
     let folder = scratch();
@@ -475,12 +475,12 @@ fn events_of_a_trace_that_exceed_a_record_are_truncated() {
     let calls = (0_u32..130).map(|depth| Record {
         tick: 1000 + u64::from(depth),
         cpu: 0,
-        what: What::Enter { function: 1 + depth },
+        kind: RecordKind::Enter { function: 1 + depth },
     });
     let event = Record {
         tick: 2000,
         cpu: 0,
-        what: What::Custom { payload: &payload },
+        kind: RecordKind::Custom { payload: &payload },
     };
     let mut trace = TraceWriter::new(Mode::Fdr, 5, ByteOrder::Little, 1 << 20);
     let offsets = trace.buffer(&Buffer {

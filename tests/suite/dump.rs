@@ -34,7 +34,7 @@ pub fn pieces(file: &[u8]) -> Vec<Value> {
 
 /// Calls a function for each piece of a file. Checks that no text has control characters.
 pub fn walk(file: &[u8], options: &Options, mut with: impl FnMut(&Entry<'_>)) {
-    let kind = FileKind::of_named(file, b"").unwrap();
+    let kind = FileKind::from_content_or_name(file, b"").unwrap();
     let done = dump(file, kind, options, &mut |entry| {
         with(entry);
         let text = entry.to_string();

@@ -108,7 +108,7 @@ fn a_log_that_is_cut_anywhere_keeps_all_whole_events() {
 /// Unpacks a compressed log; returns it with its size and the faults of the compressed data.
 fn unpacked(file: &[u8]) -> (Vec<u8>, packed::Unpacked) {
     let mut out = Vec::new();
-    let unpacked = packed::unpack(file, packed::largest(file.len() as u64), &mut out).unwrap();
+    let unpacked = packed::unpack(file, packed::max_unpacked_size(file.len() as u64), &mut out).unwrap();
     assert_eq!(unpacked.size, out.len() as u64);
     (out, unpacked)
 }
@@ -147,7 +147,7 @@ fn a_cut_packed_log_gives_what_can_be_unpacked() {
     let (log, unpacked_log) = unpacked(&file);
     assert!(log == real("mono-jit")[..log.len()]);
     assert_eq!(log.len(), 50_964, "as zlib unpacks");
-    assert_eq!(unpacked_log.faults.count(Issue::MonoCutPacking), 1);
+    assert_eq!(unpacked_log.faults.count(Issue::MonoCutGzip), 1);
     let mut events = Log::parse(&log).unwrap().events();
     assert!(events.by_ref().count() > 500);
     assert_eq!(events.faults().count(Issue::MonoCutTail), 1);
@@ -177,21 +177,21 @@ fn unpacking_stops_at_what_no_log_has() {
         ),
     ] {
         let (out, unpacked_bomb) = unpacked(&bomb);
-        let largest = packed::largest(bomb.len() as u64).min(largest);
+        let largest = packed::max_unpacked_size(bomb.len() as u64).min(largest);
         assert!(out.len() as u64 <= largest, "{name}: {}", out.len());
         let faults = unpacked_bomb.faults;
-        let stopped = faults.count(Issue::MonoUnpackedJunk) + faults.count(Issue::MonoTooMuch);
+        let stopped = faults.count(Issue::MonoInvalidGzipContent) + faults.count(Issue::MonoGzipTooLarge);
         assert_eq!(stopped, 1, "{name}: {faults:?}");
     }
     let intact = real("mono-jit");
     let (out, with_more) = unpacked(&[gzip(&intact), b"more".to_vec()].concat());
-    assert!(out == intact && with_more.faults.count(Issue::MonoBehindPacking) == 1);
+    assert!(out == intact && with_more.faults.count(Issue::MonoTrailingGzipBytes) == 1);
     let mut torn = gzip(&intact);
     let middle = torn.len() / 2;
     torn[middle..middle + 100].fill(0xff);
     let (out, unpacked_torn) = unpacked(&torn);
     let faults = unpacked_torn.faults;
-    let damage = faults.count(Issue::MonoBadPacking) + faults.count(Issue::MonoUnpackedJunk);
+    let damage = faults.count(Issue::MonoBadGzip) + faults.count(Issue::MonoInvalidGzipContent);
     assert!(!out.is_empty() && damage == 1, "{faults:?}");
     // Damage in the log is not damage of the compressed data.
     let (out, unpacked_log) = unpacked(&gzip(&damaged("bufid")));
@@ -206,7 +206,7 @@ fn counts_and_strings_and_numbers_that_lie_end_their_buffer_only() {
         ([&[0x31, 0], &number[..]].concat(), Issue::MonoBadCount),
         (vec![0x31, 0, 3, 0, 0, 0], Issue::MonoBadCount),
         ([&[0x10, 0, 0, 0, 8], &number[..]].concat(), Issue::MonoBadCount),
-        (vec![0x02, 0, 5, 0, b'n', b'a'], Issue::MonoUnendedString),
+        (vec![0x02, 0, 5, 0, b'n', b'a'], Issue::MonoUnterminatedString),
         ([&[0x23][..], &[0x80; 10], &[1]].concat(), Issue::MonoLongNumber),
         ([&[0x23][..], &[0x80; 9], &[2]].concat(), Issue::MonoLongNumber),
         (vec![0x23, 0x80], Issue::MonoCutEvent),

@@ -2,7 +2,7 @@
 
 use jitinject::diagnostics::Issue;
 use jitinject::runtime::mono::event::{
-    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Covered, Metadata,
+    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Metadata,
     MonitorEvent, Move, Reference, Root, RootOrigin, Stage, TypeReference,
 };
 use jitinject::runtime::mono::list::Frames;
@@ -66,7 +66,7 @@ fn aged<'a>(event: &Event<'a>, version: u8) -> Kind<'a> {
             sample_type: (version < 14).then_some(1),
             thread: if version < 11 { event.thread } else { thread },
             addresses,
-            frames: if version < 6 { Frames::default() } else { frames },
+            frames: if version < 6 { Frames::NONE } else { frames },
         },
         Kind::Counters { values, .. } => Kind::Counters {
             milliseconds: (version < 13).then_some(event.time.0 / 1_000_000),
@@ -230,7 +230,7 @@ fn plain_kinds(version: u8) -> Vec<Kind<'static>> {
         ];
         kinds.extend(subjects.map(|subject| Kind::Metadata { stage, subject }));
     }
-    let methods = Covered {
+    let methods = Coverage {
         methods: 300,
         fully: 20,
         partially: 1,

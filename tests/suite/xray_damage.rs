@@ -2,7 +2,7 @@
 
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Mode, Trace, What};
+use jitinject::runtime::xray::{Mode, RecordKind, Trace};
 use jitinject::tally::Tally;
 
 use crate::support::xray_lines::real;
@@ -10,14 +10,14 @@ use crate::support::xray_trace::{Buffer, Record, Writer};
 use crate::support::{capture, effort};
 
 /// Returns all records with their offsets and ticks, in the order of the file, and all faults.
-fn read<'a>(file: &'a [u8]) -> (Vec<(u64, u64, What<'a>)>, Tally<Issue>) {
+fn read<'a>(file: &'a [u8]) -> (Vec<(u64, u64, RecordKind<'a>)>, Tally<Issue>) {
     let trace = Trace::parse(file).unwrap();
     let index = trace.index();
     let mut faults = index.faults.clone();
     let mut all = Vec::new();
     for buffer in index.buffers() {
         let mut records = trace.records(buffer);
-        all.extend(records.by_ref().map(|it| (it.offset, it.tick, it.what)));
+        all.extend(records.by_ref().map(|it| (it.offset, it.tick, it.kind)));
         faults.merge(records.faults());
     }
     all.sort_by_key(|&(offset, ..)| offset);
@@ -58,7 +58,7 @@ fn damaged_files_keep_what_is_whole() {
     let (good, faults) = read(&intact);
     assert!(faults.is_empty());
     let of_first = good.iter().filter(|it| it.0 < FIRST_END).count();
-    let check = |name: &str, expected: &[(u64, u64, What<'_>)], faults: &[(Issue, u64, u64)]| {
+    let check = |name: &str, expected: &[(u64, u64, RecordKind<'_>)], faults: &[(Issue, u64, u64)]| {
         let file = bad(name);
         let (records, found) = read(&file);
         assert_eq!(fault_list(&found), faults, "{name}");
@@ -155,8 +155,8 @@ fn what_is_left_of_older_buffers_in_version_1_is_never_read() {
 }
 
 /// Returns a record of processor 0.
-fn record(tick: u64, what: What<'static>) -> Record<'static> {
-    Record { tick, cpu: 0, what }
+fn record(tick: u64, kind: RecordKind<'static>) -> Record<'static> {
+    Record { tick, cpu: 0, kind }
 }
 
 /// Returns a trace with two buffers of one thread, and the offsets of their records. Each buffer has four records, the
@@ -165,10 +165,10 @@ fn made(version: u16, endian: ByteOrder) -> (Vec<u8>, [Vec<u64>; 2]) {
     let mut writer = Writer::new(Mode::Fdr, version, endian, 512);
     let buffer = |wall| {
         let records = vec![
-            record(100, What::Enter { function: 5 }),
-            record(110, What::Custom { payload: b"12345678" }),
-            record(120, What::Enter { function: 6 }),
-            record(130, What::Exit { function: 6 }),
+            record(100, RecordKind::Enter { function: 5 }),
+            record(110, RecordKind::Custom { payload: b"12345678" }),
+            record(120, RecordKind::Enter { function: 6 }),
+            record(130, RecordKind::Exit { function: 6 }),
         ];
         Buffer {
             process: 1,
@@ -308,9 +308,9 @@ fn buffers_of_fixed_size_are_found_by_it() {
 #[test]
 fn ticks_that_step_back_or_leave_64_bits_are_reported() {
     let mut writer = Writer::new(Mode::Fdr, 5, ByteOrder::Little, 512);
-    let what = What::Enter { function: 1 };
+    let kind = RecordKind::Enter { function: 1 };
     let ticks = [u64::MAX - 3, u64::MAX - 2, 5, 6];
-    let records: Vec<_> = ticks.into_iter().map(|tick| record(tick, what)).collect();
+    let records: Vec<_> = ticks.into_iter().map(|tick| record(tick, kind)).collect();
     let made = Buffer {
         process: 1,
         thread: 2,
@@ -349,10 +349,10 @@ fn basic_mode_loses_only_what_is_damaged() {
     for endian in [ByteOrder::Little, ByteOrder::Big] {
         let mut writer = Writer::new(Mode::Basic, 3, endian, 0);
         let records = vec![
-            record(7, What::Argument(1)),
-            record(7, What::EnterWithArguments { function: 5 }),
-            record(7, What::Argument(2)),
-            record(9, What::Exit { function: 5 }),
+            record(7, RecordKind::Argument(1)),
+            record(7, RecordKind::EnterWithArguments { function: 5 }),
+            record(7, RecordKind::Argument(2)),
+            record(9, RecordKind::Exit { function: 5 }),
         ];
         let buffer = Buffer {
             process: 1,
@@ -368,7 +368,7 @@ fn basic_mode_loses_only_what_is_damaged() {
         let expected: Vec<_> = offsets
             .iter()
             .zip(&buffer.records)
-            .map(|(&at, it)| (at, it.tick, it.what))
+            .map(|(&at, it)| (at, it.tick, it.kind))
             .collect();
         assert_eq!(records, expected);
         let mut odd = file.clone();

@@ -2,17 +2,17 @@
 
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::functions::Functions;
+use jitinject::runtime::xray::instrumentation_map::InstrumentationMap;
 use jitinject::units::Address;
 
 use crate::support::xray_functions::{binary, extracted, map, ours};
-use crate::support::xray_map::{IndexForm, Map, Relocations};
+use crate::support::xray_map::{Map, Relocations};
 use crate::support::{capture, effort};
 
 #[test]
 fn numbers_mean_what_llvm_xray_says() {
     for name in ["xray-fdr-pie14", "xray-basic19"] {
-        let functions = Functions::read(&binary(name)).unwrap();
+        let functions = InstrumentationMap::read(&binary(name)).unwrap();
         let folder = capture::folder(name);
         let stored = std::fs::read_to_string(folder.join("extract.yaml")).unwrap();
         assert_eq!(ours(&functions), extracted(&stored), "{name}");
@@ -43,50 +43,40 @@ fn maps_of_all_versions_classes_and_byte_orders_mean_the_same() {
                     // These machines have no such relocations.
                     continue;
                 }
-                for index in [None, Some(IndexForm::Absolute), Some(IndexForm::Relative)] {
-                    let made = Map {
-                        is_64,
-                        endian,
-                        machine,
-                        version,
-                        relocations,
-                        index,
-                        ..map()
-                    };
-                    let functions = Functions::read(&made.write()).unwrap();
-                    assert_eq!(functions.addresses(), addresses, "{made:?}");
-                    assert_eq!(functions.agrees_with_index, index.map(|_| true), "{made:?}");
-                    assert_eq!(functions.build_id, made.build_id);
-                    assert_eq!(functions.pointer_size, if is_64 { 8 } else { 4 });
-                    assert_eq!(
-                        functions.is_position_independent,
-                        relocations != Relocations::None
-                    );
-                    read += 1;
-                }
+                let made = Map {
+                    is_64,
+                    endian,
+                    machine,
+                    version,
+                    relocations,
+                    ..map()
+                };
+                let functions = InstrumentationMap::read(&made.write()).unwrap();
+                assert_eq!(functions.addresses(), addresses, "{made:?}");
+                assert_eq!(functions.build_id, made.build_id);
+                assert_eq!(functions.pointer_size, if is_64 { 8 } else { 4 });
+                assert_eq!(
+                    functions.is_position_independent,
+                    relocations != Relocations::None
+                );
+                read += 1;
             }
         }
     }
-    assert!(read > 100);
+    assert_eq!(read, 48);
 }
 
 #[test]
-fn an_index_of_something_else_is_detected() {
-    let made = Map {
-        index: Some(IndexForm::Relative),
-        ..map()
-    };
-    let mut other = made.clone();
-    // Functions at the same address are one entry of the map.
-    other.functions[1].0 = 0x1000;
-    let functions = Functions::read(&other.write()).unwrap();
+fn consecutive_entries_with_the_same_address_are_one_function() {
+    let mut made = map();
+    made.functions[1].0 = 0x1000;
+    let functions = InstrumentationMap::read(&made.write()).unwrap();
     assert_eq!(functions.addresses(), [0x1000, 0x800, 0x7000_0000].map(Address));
-    assert_eq!(functions.agrees_with_index, Some(false));
 }
 
 #[test]
 fn files_without_a_map_say_why() {
-    let error = |file: &[u8]| Functions::read(file).unwrap_err().issue;
+    let error = |file: &[u8]| InstrumentationMap::read(file).unwrap_err().issue;
     assert_eq!(error(b""), Issue::XrayNotElf);
     assert_eq!(error(b"\x7fELF\x02\x01\x01"), Issue::XrayNotElf);
     let file = map().write();
@@ -126,7 +116,7 @@ fn a_file_of_sections_over_each_other_is_read_in_no_time() {
     let count = (headers.len() + 60_000) as u16;
     file[60..62].copy_from_slice(&count.to_le_bytes());
     let time = effort::of(|| {
-        assert_eq!(Functions::read(&file).unwrap().addresses().len(), 20_000);
+        assert_eq!(InstrumentationMap::read(&file).unwrap().addresses().len(), 20_000);
     });
     assert!(time.as_secs() < 5, "{time:?}");
 }

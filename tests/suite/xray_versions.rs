@@ -2,7 +2,7 @@
 
 use jitinject::bytes::ByteOrder;
 use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Mode, Trace, What};
+use jitinject::runtime::xray::{Mode, RecordKind, Trace};
 use proptest::prelude::*;
 
 use crate::support::xray_trace::{Buffer, Record, VERSIONS, Writer};
@@ -16,16 +16,16 @@ fn payload() -> impl Strategy<Value = &'static [u8]> {
     (0..PAYLOADS.len()).prop_map(|at| PAYLOADS[at])
 }
 
-fn what() -> impl Strategy<Value = What<'static>> {
+fn kind() -> impl Strategy<Value = RecordKind<'static>> {
     let function = 0..1_u32 << 28;
     prop_oneof![
-        4 => function.clone().prop_map(|function| What::Enter { function }),
-        4 => function.clone().prop_map(|function| What::Exit { function }),
-        1 => function.clone().prop_map(|function| What::TailExit { function }),
-        1 => function.prop_map(|function| What::EnterWithArguments { function }),
-        1 => any::<u64>().prop_map(What::Argument),
-        1 => payload().prop_map(|payload| What::Custom { payload }),
-        1 => (any::<u16>(), payload()).prop_map(|(kind, payload)| What::Typed { kind, payload }),
+        4 => function.clone().prop_map(|function| RecordKind::Enter { function }),
+        4 => function.clone().prop_map(|function| RecordKind::Exit { function }),
+        1 => function.clone().prop_map(|function| RecordKind::TailExit { function }),
+        1 => function.prop_map(|function| RecordKind::EnterWithArguments { function }),
+        1 => any::<u64>().prop_map(RecordKind::Argument),
+        1 => payload().prop_map(|payload| RecordKind::Custom { payload }),
+        1 => (any::<u16>(), payload()).prop_map(|(kind, payload)| RecordKind::Typed { kind, payload }),
     ]
 }
 
@@ -35,22 +35,22 @@ fn steps() -> impl Strategy<Value = u64> {
 }
 
 fn buffer() -> impl Strategy<Value = Buffer<'static>> {
-    let records = prop::collection::vec((steps(), 0..300_u16, what()), 1..40);
+    let records = prop::collection::vec((steps(), 0..300_u16, kind()), 1..40);
     let numbers = (any::<i32>(), -1..3_i32, 0..3_u64, 0..1_000_000_u32);
     (numbers, records).prop_map(|((process, thread, seconds, microseconds), steps)| {
         let (mut tick, mut last_cpu) = (0_u64, 0);
-        let record = |(step, cpu, what)| {
+        let record = |(step, cpu, kind)| {
             // An argument belongs to the record before it, so the first record cannot be one.
-            if !matches!(what, What::Argument(_)) || tick == 0 {
+            if !matches!(kind, RecordKind::Argument(_)) || tick == 0 {
                 tick = tick.wrapping_add(step).max(1);
                 last_cpu = cpu;
             }
-            let what = match what {
-                What::Argument(_) if tick == 0 => What::Enter { function: 1 },
+            let kind = match kind {
+                RecordKind::Argument(_) if tick == 0 => RecordKind::Enter { function: 1 },
                 other => other,
             };
             let cpu = last_cpu;
-            Record { tick, cpu, what }
+            Record { tick, cpu, kind }
         };
         Buffer {
             process: process.wrapping_add(thread),
@@ -66,18 +66,18 @@ fn in_version<'a>(buffer: &Buffer<'a>, mode: Mode, version: u16) -> Buffer<'a> {
     let mut buffer = buffer.clone();
     match mode {
         Mode::Basic => {
-            let is_event = |what| matches!(what, What::Custom { .. } | What::Typed { .. });
-            buffer.records.retain(|record| !is_event(record.what));
+            let is_event = |kind| matches!(kind, RecordKind::Custom { .. } | RecordKind::Typed { .. });
+            buffer.records.retain(|record| !is_event(record.kind));
             let mut last = None;
             // Arguments of an event now belong to the function before it.
             for record in &mut buffer.records {
                 record.cpu &= 0xff;
-                match (record.what, last) {
-                    (What::Argument(_), Some((tick, cpu))) => (record.tick, record.cpu) = (tick, cpu),
+                match (record.kind, last) {
+                    (RecordKind::Argument(_), Some((tick, cpu))) => (record.tick, record.cpu) = (tick, cpu),
                     _ => last = Some((record.tick, record.cpu)),
                 }
             }
-            let is_argument = |record: &&Record<'_>| matches!(record.what, What::Argument(_));
+            let is_argument = |record: &&Record<'_>| matches!(record.kind, RecordKind::Argument(_));
             let leading = buffer.records.iter().take_while(is_argument).count();
             buffer.records.drain(..leading);
         }
@@ -85,7 +85,7 @@ fn in_version<'a>(buffer: &Buffer<'a>, mode: Mode, version: u16) -> Buffer<'a> {
             // An argument has the thread's processor, but an event may have another one.
             buffer
                 .records
-                .retain(|record| !matches!(record.what, What::Argument(_)));
+                .retain(|record| !matches!(record.kind, RecordKind::Argument(_)));
         }
         Mode::Fdr => {}
     }
@@ -103,8 +103,8 @@ fn read<'a>(trace: &Trace<'a>, process: Option<i32>, thread: i32) -> Vec<(u64, R
     for buffer in found.map_or(&[][..], |found| found.buffers) {
         let mut records = trace.records(buffer);
         for record in &mut records {
-            let (tick, cpu, what) = (record.tick, record.cpu, record.what);
-            all.push((record.offset, Record { tick, cpu, what }));
+            let (tick, cpu, kind) = (record.tick, record.cpu, record.kind);
+            all.push((record.offset, Record { tick, cpu, kind }));
         }
         let known = [Issue::XrayTickBack, Issue::XrayLostByWriter];
         assert!(records.faults().iter().all(|(fault, _)| known.contains(&fault)));
@@ -137,13 +137,13 @@ fn assert_reads_back(buffers: &[Buffer<'_>], mode: Mode, version: u16, endian: B
                 .iter()
                 .copied()
                 .zip(it.records.iter().copied())
-                .map(|(at, it)| (at, it.tick, it.cpu, format!("{:?}", it.what)))
+                .map(|(at, it)| (at, it.tick, it.cpu, format!("{:?}", it.kind)))
                 .collect()
         };
         let expected: Vec<_> = own.iter().flat_map(with_offsets).collect();
         let found: Vec<_> = read(&trace, process, thread)
             .into_iter()
-            .map(|(at, it)| (at, it.tick, it.cpu, format!("{:?}", it.what)))
+            .map(|(at, it)| (at, it.tick, it.cpu, format!("{:?}", it.kind)))
             .collect();
         assert_eq!(found, expected, "{mode:?} {version} {endian:?}");
     }
@@ -190,24 +190,24 @@ proptest! {
 
 #[test]
 fn what_the_runtime_has_lost_of_typed_events_costs_the_last_records_only() {
-    let typed = What::Typed {
+    let typed = RecordKind::Typed {
         kind: 9,
         payload: b"of a type",
     };
     let whats = [
-        What::Enter { function: 1 },
+        RecordKind::Enter { function: 1 },
         typed,
         typed,
-        What::Exit { function: 1 },
-        What::Enter { function: 2 },
-        What::Exit { function: 2 },
-        What::Enter { function: 3 },
-        What::Enter { function: 4 },
+        RecordKind::Exit { function: 1 },
+        RecordKind::Enter { function: 2 },
+        RecordKind::Exit { function: 2 },
+        RecordKind::Enter { function: 3 },
+        RecordKind::Enter { function: 4 },
     ];
     let records = whats
         .into_iter()
         .zip(100..)
-        .map(|(what, tick)| Record { tick, cpu: 1, what });
+        .map(|(kind, tick)| Record { tick, cpu: 1, kind });
     let made = Buffer {
         process: 1,
         thread: 2,
@@ -230,7 +230,7 @@ fn what_the_runtime_has_lost_of_typed_events_costs_the_last_records_only() {
         assert_eq!(index.buffers().len(), 2);
         for buffer in index.buffers() {
             let mut records = trace.records(buffer);
-            let read: Vec<_> = records.by_ref().map(|record| record.what).collect();
+            let read: Vec<_> = records.by_ref().map(|record| record.kind).collect();
             // The lost 32 bytes are four function records.
             assert_eq!(read, whats[..4]);
             assert_eq!(records.faults().count(Issue::XrayLostByWriter), 32);

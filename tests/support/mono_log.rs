@@ -1,7 +1,7 @@
 //! Writes logs of Mono's profiler in the data versions 1 to 17, as Mono wrote them.
 
 use jitinject::runtime::mono::event::{
-    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Covered, Event, Kind,
+    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Event, Kind,
     Metadata, Method, MonitorEvent, Move, Object, Pointer, Reference, Root, RootOrigin, Stage, ThreadId,
     TypeReference,
 };
@@ -484,7 +484,7 @@ impl Writer {
         true
     }
 
-    fn covered(&mut self, covered: Covered) {
+    fn covered(&mut self, covered: Coverage) {
         self.unsigned(covered.methods);
         self.unsigned(covered.fully);
         self.unsigned(covered.partially);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::functions::Functions;
+use jitinject::runtime::xray::instrumentation_map::InstrumentationMap;
 use jitinject::units::Address;
 
 use super::capture;
@@ -28,7 +28,7 @@ pub fn extracted(yaml: &str) -> BTreeMap<u32, Address> {
     parsed.collect()
 }
 
-pub fn ours(functions: &Functions) -> BTreeMap<u32, Address> {
+pub fn ours(functions: &InstrumentationMap) -> BTreeMap<u32, Address> {
     let numbered = (1..).zip(functions.addresses().iter().copied());
     numbered
         .inspect(|&(id, address)| assert_eq!(functions.address(id), Some(address)))
@@ -42,7 +42,6 @@ pub fn map() -> Map {
         machine: 62,
         version: 2,
         relocations: Relocations::Inside,
-        index: None,
         functions: vec![
             (0x1000, vec![0, 1]),
             (0x1100, vec![3, 1, 2]),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jitinject::diagnostics::Issue;
-use jitinject::runtime::xray::{Index, Trace, What};
+use jitinject::runtime::xray::{Index, RecordKind, Trace};
 use jitinject::tally::Tally;
 
 use super::capture::{self, gunzipped};
@@ -57,21 +57,23 @@ pub fn ours(file: &[u8]) -> (Lines, Tally<Issue>) {
         for buffer in thread.buffers {
             let mut records = trace.records(buffer);
             for record in &mut records {
-                if let What::Argument(argument) = record.what {
+                if let RecordKind::Argument(argument) = record.kind {
                     all.last_mut().unwrap().arguments.push(argument);
                     continue;
                 }
                 let text = |payload: &[u8]| String::from_utf8(payload.to_vec()).unwrap();
-                let (kind, function, data) = match record.what {
-                    What::Enter { function } => ("function-enter", Some(function), String::new()),
-                    What::EnterWithArguments { function } => {
+                let (kind, function, data) = match record.kind {
+                    RecordKind::Enter { function } => ("function-enter", Some(function), String::new()),
+                    RecordKind::EnterWithArguments { function } => {
                         ("function-enter-arg", Some(function), String::new())
                     }
-                    What::Exit { function } => ("function-exit", Some(function), String::new()),
-                    What::TailExit { function } => ("function-tail-exit", Some(function), String::new()),
-                    What::Custom { payload } => ("custom-event", None, text(payload)),
-                    What::Typed { payload, .. } => ("typed-event", None, text(payload)),
-                    What::Argument(_) => unreachable!(),
+                    RecordKind::Exit { function } => ("function-exit", Some(function), String::new()),
+                    RecordKind::TailExit { function } => {
+                        ("function-tail-exit", Some(function), String::new())
+                    }
+                    RecordKind::Custom { payload } => ("custom-event", None, text(payload)),
+                    RecordKind::Typed { payload, .. } => ("typed-event", None, text(payload)),
+                    RecordKind::Argument(_) => unreachable!(),
                 };
                 all.push(Line {
                     tick: record.tick,
@@ -150,13 +152,13 @@ pub fn converted(path: &Path) -> String {
 
 /// Returns a buffer with records that all versions support.
 pub fn buffer() -> xray_trace::Buffer<'static> {
-    let record = |(tick, what)| xray_trace::Record { tick, cpu: 3, what };
+    let record = |(tick, kind)| xray_trace::Record { tick, cpu: 3, kind };
     let records = [
-        (1000, What::Enter { function: 1 }),
-        (1000, What::EnterWithArguments { function: 0xfff_ffff }),
-        (1000, What::Argument(u64::MAX)),
-        (5_000_000_000_000, What::TailExit { function: 0xfff_ffff }),
-        (5_000_000_000_007, What::Exit { function: 1 }),
+        (1000, RecordKind::Enter { function: 1 }),
+        (1000, RecordKind::EnterWithArguments { function: 0xfff_ffff }),
+        (1000, RecordKind::Argument(u64::MAX)),
+        (5_000_000_000_000, RecordKind::TailExit { function: 0xfff_ffff }),
+        (5_000_000_000_007, RecordKind::Exit { function: 1 }),
     ];
     xray_trace::Buffer {
         process: 4711,

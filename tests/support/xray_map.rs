@@ -4,8 +4,6 @@ use jitinject::bytes::ByteOrder;
 
 /// Load address of the map, relative to the start of the file; it need not be aligned.
 const MAP: u64 = 0x5003;
-/// Load address of the index.
-const INDEX: u64 = 0x9000;
 
 /// Kind of relocations in a position-independent file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,15 +16,6 @@ pub enum Relocations {
     Inside,
 }
 
-/// Formats of `xray_fn_idx`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum IndexForm {
-    /// Start and end addresses of the entries.
-    Absolute,
-    /// Relative start address of the entries, and their number.
-    Relative,
-}
-
 /// Content of a file.
 #[derive(Clone, Debug)]
 pub struct Map {
@@ -37,7 +26,6 @@ pub struct Map {
     /// Version of the entries.
     pub version: u8,
     pub relocations: Relocations,
-    pub index: Option<IndexForm>,
     /// Addresses of functions, and the kinds of their entries.
     pub functions: Vec<(u64, Vec<u8>)>,
     pub build_id: Vec<u8>,
@@ -88,27 +76,6 @@ impl Map {
         }
     }
 
-    fn index(&self, form: IndexForm) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut start = MAP;
-        for (_, kinds) in &self.functions {
-            let end = start + 4 * self.pointer() * kinds.len() as u64;
-            match form {
-                IndexForm::Absolute => {
-                    self.put(&mut out, start);
-                    self.put(&mut out, end);
-                }
-                IndexForm::Relative => {
-                    let here = INDEX + out.len() as u64;
-                    self.put(&mut out, start.wrapping_sub(here));
-                    self.put(&mut out, kinds.len() as u64);
-                }
-            }
-            start = end;
-        }
-        out
-    }
-
     fn relocations(&self, all: &[(u64, u64)]) -> Vec<u8> {
         let relative = match self.machine {
             62 => 8,
@@ -150,11 +117,8 @@ impl Map {
             section("xray_instr_map", 1, MAP, map),
             section(".rela.dyn", 4, 0x100, self.relocations(&relocated)),
             section(".note.gnu.build-id", 7, 0x200, self.note()),
+            section(".shstrtab", 3, 0, Vec::new()),
         ];
-        if let Some(form) = self.index {
-            sections.push(section("xray_fn_idx", 1, INDEX, self.index(form)));
-        }
-        sections.push(section(".shstrtab", 3, 0, Vec::new()));
         let mut names = Vec::new();
         let mut starts = Vec::new();
         for it in &sections {

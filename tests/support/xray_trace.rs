@@ -1,7 +1,7 @@
 //! Writes XRay traces in all versions and both endiannesses, as LLVM's runtimes did.
 
 use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Mode, What};
+use jitinject::runtime::xray::{Mode, RecordKind};
 
 /// All versions of both modes.
 pub const VERSIONS: [(Mode, u16); 8] = [
@@ -33,7 +33,7 @@ pub struct Buffer<'a> {
 pub struct Record<'a> {
     pub tick: u64,
     pub cpu: u16,
-    pub what: What<'a>,
+    pub kind: RecordKind<'a>,
 }
 
 /// Writer of a trace.
@@ -124,7 +124,7 @@ impl Writer {
             content.out.extend(filler);
         } else {
             if self.loses_bytes {
-                let typed = |it: &&Record<'_>| matches!(it.what, What::Typed { .. });
+                let typed = |it: &&Record<'_>| matches!(it.kind, RecordKind::Typed { .. });
                 let lost = 16 * buffer.records.iter().filter(typed).count();
                 content.out.truncate(content.out.len().saturating_sub(lost));
             }
@@ -144,7 +144,7 @@ impl Writer {
             3 => buffer.process as u32,
             _ => u32::from_ne_bytes([GARBAGE; 4]),
         };
-        if let What::Argument(argument) = record.what {
+        if let RecordKind::Argument(argument) = record.kind {
             endian.write_u16(out, 1);
             out.extend([GARBAGE; 2]);
             endian.write_u32(out, self.function);
@@ -152,7 +152,7 @@ impl Writer {
             endian.write_u32(out, process);
             endian.write_u64(out, argument);
         } else {
-            let (action, function) = action(&record.what).expect("there are no events in basic mode");
+            let (action, function) = action(&record.kind).expect("there are no events in basic mode");
             self.function = function;
             endian.write_u16(out, 0);
             out.extend([record.cpu as u8, action]);
@@ -167,12 +167,12 @@ impl Writer {
 }
 
 /// Returns the action and the function ID.
-fn action(what: &What<'_>) -> Option<(u8, u32)> {
-    match *what {
-        What::Enter { function } => Some((0, function)),
-        What::Exit { function } => Some((1, function)),
-        What::TailExit { function } => Some((2, function)),
-        What::EnterWithArguments { function } => Some((3, function)),
+fn action(kind: &RecordKind<'_>) -> Option<(u8, u32)> {
+    match *kind {
+        RecordKind::Enter { function } => Some((0, function)),
+        RecordKind::Exit { function } => Some((1, function)),
+        RecordKind::TailExit { function } => Some((2, function)),
+        RecordKind::EnterWithArguments { function } => Some((3, function)),
         _ => None,
     }
 }
@@ -222,21 +222,21 @@ impl Content {
 
     /// Writes a record, with the metadata that must precede it; returns its offset.
     fn record(&mut self, record: &Record<'_>) -> usize {
-        let has_own_cpu = self.version == 4 && matches!(record.what, What::Custom { .. });
+        let has_own_cpu = self.version == 4 && matches!(record.kind, RecordKind::Custom { .. });
         if record.cpu != self.cpu && !has_own_cpu {
             self.new_cpu(record.cpu, record.tick);
         }
-        if let Some((action, function)) = action(&record.what) {
+        if let Some((action, function)) = action(&record.kind) {
             return self.function(action, function, record.tick);
         }
-        match record.what {
-            What::Argument(argument) => {
+        match record.kind {
+            RecordKind::Argument(argument) => {
                 let start = self.out.len();
                 self.metadata(6, |endian, body| endian.write_u64(body, argument));
                 start
             }
-            What::Custom { payload } => self.event(5, record, None, payload),
-            What::Typed { kind, payload } => self.event(8, record, Some(kind), payload),
+            RecordKind::Custom { payload } => self.event(5, record, None, payload),
+            RecordKind::Typed { kind, payload } => self.event(8, record, Some(kind), payload),
             _ => unreachable!(),
         }
     }

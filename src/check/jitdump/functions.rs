@@ -9,7 +9,11 @@ use crate::runtime::jitdump::{Dump, Load};
 /// Checks the record at `offset`.
 pub(super) fn check(dump: &Dump<'_>, offset: u64, load: &Load<'_>, findings: &mut Findings) {
     let mut add = |rule, message: &dyn Fn() -> String| {
-        findings.add(rule, offset, || Place::at("LOAD").of(load.name).saying(message()));
+        findings.add(rule, offset, || {
+            Place::in_record("LOAD")
+                .in_function(load.name)
+                .with_message(message())
+        });
     };
     let nothing_more: &dyn Fn() -> String = &String::new;
     if load.size == 0 {
@@ -27,7 +31,7 @@ pub(super) fn check(dump: &Dump<'_>, offset: u64, load: &Load<'_>, findings: &mu
     }
     let own = dump.header().pid;
     if own != 0 && load.pid != own {
-        add(&rules::OTHER_PROCESS, &|| format!("process {}", load.pid));
+        add(&rules::OTHER_PID, &|| format!("process {}", load.pid));
     }
     if load.name.is_empty() {
         add(&rules::NO_NAME, &|| format!("code at {}", load.start));

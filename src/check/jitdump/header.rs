@@ -25,7 +25,7 @@ const FLAGS: u64 = 32;
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Findings) {
     let header = *dump.header();
     let mut add = |rule, offset, message: String| {
-        findings.add(rule, offset, || Place::at(HEADER).saying(message));
+        findings.add(rule, offset, || Place::in_record(HEADER).with_message(message));
     };
     match header.version {
         0 => add(&rules::VERSION_0, VERSION, String::new()),
@@ -46,7 +46,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
         add(&rules::NO_MACHINE, MACHINE, String::new());
     }
     match header.pid {
-        0 => add(&rules::NO_PROCESS, PID, String::new()),
+        0 => add(&rules::NO_PID, PID, String::new()),
         1 => add(&rules::CONTAINER, PID, String::new()),
         _ => {}
     }
@@ -57,7 +57,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
         add(&rules::HEADER_TIME, TIME, message);
     }
     check_name(&header, name, &mut add);
-    if dump.records(0).is_none() {
+    if dump.function_records(0).is_none() {
         // The file may end after the header.
         add(&rules::NO_FUNCTIONS, 0, String::new());
     }
@@ -70,12 +70,12 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, name: &[u8], findings: &mut Fi
 fn is_of_another_clock(header: &Header, first: u64) -> bool {
     let time = header.time;
     let is_later = time > first.saturating_add(MAX_LATER);
-    let is_earlier = is_on_calendar(time, first) || is_in_larger_unit(time, first);
+    let is_earlier = is_wall_clock_time(time, first) || is_in_larger_unit(time, first);
     time != 0 && first != 0 && (is_later || is_earlier)
 }
 
 /// Returns whether an earlier time is CLOCK_REALTIME in seconds or microseconds, in the years from 2014 to 2100.
-fn is_on_calendar(time: u64, first: u64) -> bool {
+fn is_wall_clock_time(time: u64, first: u64) -> bool {
     const YEARS: RangeInclusive<u64> = 1_400_000_000..=4_100_000_000;
     /// Read as nanoseconds, such microseconds are the uptime of a machine that has run for some weeks. Therefore the
     /// first function must be more than a day later.
@@ -98,7 +98,7 @@ fn is_in_larger_unit(time: u64, first: u64) -> bool {
 
 /// Checks the file name: perf finds a jitdump only by a name whose only variable part is the PID.
 ///
-/// A file with another name than runtimes give was renamed later, which the runtime can't avoid.
+/// A name that no runtime gives is not an error of the runtime: the file was renamed.
 fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static Rule, u64, String)) {
     let number = name
         .strip_prefix(b"jit-")
@@ -110,6 +110,6 @@ fn check_name(header: &Header, name: &[u8], add: &mut impl FnMut(&'static Rule, 
         add(&rules::FILE_NAME, 0, String::new());
     } else if header.pid != 0 && pid_in_name(name) != Some(header.pid) {
         let message = format!("the header has {}", header.pid);
-        add(&rules::FILE_NUMBER, PID, message);
+        add(&rules::FILE_NAME_PID, PID, message);
     }
 }

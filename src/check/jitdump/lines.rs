@@ -4,13 +4,13 @@ use crate::check::findings::{Findings, Place};
 use crate::check::jitdump::{names, rule_of};
 use crate::diagnostics::Issue;
 use crate::diagnostics::rules::{Rule, debug_info as rules};
-use crate::runtime::jitdump::debug_info::{self, Entry, FunctionRef};
-use crate::runtime::jitdump::record::Place as RecordPlace;
+use crate::runtime::jitdump::debug_info::{self, FunctionRef, LineEntry};
+use crate::runtime::jitdump::record::RecordLocation;
 use crate::runtime::jitdump::{Dump, Records};
 
 /// Checks the lines of a function.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Findings) {
-    let (Some(function), Some(view)) = (dump.records(number), dump.function(number)) else {
+    let (Some(function), Some(view)) = (dump.function_records(number), dump.function(number)) else {
         return;
     };
     if let Some(place) = function.debug_info2 {
@@ -32,7 +32,7 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
     let content = Records::content(file, place).unwrap_or_default();
     match debug_info::entries(content, function_ref, endian) {
         None => findings.add(&rules::UNREADABLE, place.offset, Place::default),
-        Some(entries) => Lines {
+        Some(entries) => LineChecker {
             entries,
             function_ref,
             bias: dump.quirks().bias,
@@ -44,37 +44,37 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, number: u32, findings: &mut Fi
 }
 
 /// Entries of one DEBUG_INFO record.
-struct Lines<'l, 'a> {
-    entries: Vec<Entry<'a>>,
+struct LineChecker<'l, 'a> {
+    entries: Vec<LineEntry<'a>>,
     function_ref: FunctionRef<'a>,
     /// Offset that the writer adds to all addresses, in bytes.
     bias: u64,
-    place: RecordPlace,
+    place: RecordLocation,
     findings: &'l mut Findings,
 }
 
-impl Lines<'_, '_> {
+impl LineChecker<'_, '_> {
     /// Checks the record, whose `code_addr` is `address`.
     fn check(mut self, address: Option<u64>) {
         let start = self.function_ref.range.start;
         if address != Some(start.0) {
             let address = address.unwrap_or(0);
-            self.note(&rules::OTHER_ADDRESS, 1, || {
+            self.report(&rules::OTHER_ADDRESS, 1, || {
                 format!("{address:#x}, and LOAD has {start}")
             });
         }
-        let count = |fits: &dyn Fn(&Entry<'_>) -> bool| {
+        let count = |fits: &dyn Fn(&LineEntry<'_>) -> bool| {
             self.entries.iter().filter(|entry| fits(entry)).count() as u64
         };
         let size = i128::from(self.function_ref.range.size());
-        let offset = |entry: &Entry<'_>| self.function_ref.offset(entry, self.bias);
-        let is_sound = |entry: &Entry<'_>| !entry.is_odd();
-        let is_line = |entry: &Entry<'_>| is_sound(entry) && !entry.is_end();
+        let offset = |entry: &LineEntry<'_>| self.function_ref.offset(entry, self.bias);
+        let is_sound = |entry: &LineEntry<'_>| !entry.is_invalid();
+        let is_line = |entry: &LineEntry<'_>| is_sound(entry) && !entry.is_end();
         let lines = count(&is_line);
         let repaired = count(&|entry| entry.is_repaired);
-        let odd = count(&|entry| entry.is_odd());
+        let invalid = count(&|entry| entry.is_invalid());
         let below = count(&|entry| is_line(entry) && offset(entry) < 0);
-        let behind = count(&|entry| is_line(entry) && offset(entry) > size);
+        let past_end = count(&|entry| is_line(entry) && offset(entry) > size);
         let relative =
             count(&|entry| is_line(entry) && !entry.is_same_name && names::is_relative(entry.name));
         let same = count(&|entry| entry.is_same_name);
@@ -84,30 +84,30 @@ impl Lines<'_, '_> {
         let unsorted = pairs.filter(|(one, next)| next.address < one.address).count() as u64;
         let has_end = self.entries.last().is_some_and(|last| offset(last) >= size);
 
-        let (bias, is_empty) = (self.bias, lines == 0 && odd == 0);
+        let (bias, is_empty) = (self.bias, lines == 0 && invalid == 0);
         let biased = u64::from(bias != 0 && !self.entries.is_empty());
-        self.note(&rules::BIASED, biased, || format!("by {bias:#x}"));
+        self.report(&rules::BIASED, biased, || format!("by {bias:#x}"));
         for (rule, count) in [
             (&rules::DAMAGED_NAMES, repaired),
-            (&rules::ASTRAY, odd),
-            (&rules::BELOW_CODE, below),
-            (&rules::BEHIND_CODE, behind),
+            (&rules::IMPOSSIBLE_ENTRIES, invalid),
+            (&rules::BEFORE_CODE, below),
+            (&rules::PAST_CODE, past_end),
             (&rules::UNSORTED, unsorted),
             (&rules::RELATIVE, relative),
             (&rules::SAME_NAME, same),
             (&rules::NO_FILE, nameless),
         ] {
-            self.note(rule, count, || format!("{count} of its entries"));
+            self.report(rule, count, || format!("{count} of its entries"));
         }
-        self.note(&rules::NO_LINES, u64::from(is_empty), String::new);
-        self.note(&rules::NO_END, u64::from(!is_empty && !has_end), String::new);
+        self.report(&rules::NO_LINES, u64::from(is_empty), String::new);
+        self.report(&rules::NO_END, u64::from(!is_empty && !has_end), String::new);
     }
 
-    fn note(&mut self, rule: &'static Rule, count: u64, message: impl FnOnce() -> String) {
+    fn report(&mut self, rule: &'static Rule, count: u64, message: impl FnOnce() -> String) {
         self.findings.add_many(rule, count, self.place.offset, || {
-            Place::at("DEBUG_INFO")
-                .of(self.function_ref.name)
-                .saying(message())
+            Place::in_record("DEBUG_INFO")
+                .in_function(self.function_ref.name)
+                .with_message(message())
         });
     }
 }

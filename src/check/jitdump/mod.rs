@@ -3,9 +3,9 @@
 mod functions;
 mod header;
 mod lines;
-mod live;
 mod moves;
 mod names;
+mod overlaps;
 mod records;
 mod unwinding;
 
@@ -33,19 +33,21 @@ pub(super) fn check(file: &[u8], name: &[u8]) -> (u64, Findings) {
                 Issue::JitdumpEmpty => &rules::EMPTY,
                 _ => &rules::SHORT_HEADER,
             };
-            findings.add(rule, 0, || Place::at(HEADER).saying(error.to_string()));
+            findings.add(rule, 0, || {
+                Place::in_record(HEADER).with_message(error.to_string())
+            });
             return (0, findings);
         }
     };
     header::check(file, &dump, name, &mut findings);
     findings.add_faults(dump.faults(), |fault| Some((rule_of(fault)?, "")));
     let records = records::check(file, &dump, &mut findings);
-    live::check(file, &dump, &mut findings);
+    overlaps::check(file, &dump, &mut findings);
     describe(file, &dump, &mut findings);
     (records, findings)
 }
 
-/// Returns the rule that a fault breaks; `None` for faults that this module checks in more detail.
+/// Returns the rule for a fault; `None` for faults that this module checks in more detail.
 fn rule_of(fault: Issue) -> Option<&'static Rule> {
     Some(match fault {
         Issue::JitdumpUnknownFlags => &rules::UNKNOWN_FLAGS,
@@ -63,52 +65,47 @@ fn rule_of(fault: Issue) -> Option<&'static Rule> {
         Issue::JitdumpBadExtension => &debug_info::BAD_EXTENSION,
         Issue::JitdumpBadDebugInfo => &debug_info::UNREADABLE,
         Issue::JitdumpRepairedFileName => &debug_info::DAMAGED_NAMES,
-        Issue::JitdumpLineOutside => &debug_info::BEHIND_CODE,
-        Issue::JitdumpLineInvalid => &debug_info::ASTRAY,
-        Issue::JitdumpCallInvalid => &debug_info::CALLS_ASTRAY,
+        Issue::JitdumpLineOutside => &debug_info::PAST_CODE,
+        Issue::JitdumpLineInvalid => &debug_info::IMPOSSIBLE_ENTRIES,
+        Issue::JitdumpCallInvalid => &debug_info::BAD_CALLS,
         _ => return None,
     })
 }
 
-/// Adds the type of record and the function to each place.
+/// Sets the record type and the function of each place.
 fn describe(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
     /// Type of the record at an offset, and the index of its function.
-    type Known = (&'static str, Option<u32>);
-    let nameless = findings.places_mut().filter(|place| place.record.is_empty());
-    let mut known: HashMap<u64, Known> = nameless.map(|place| (place.offset, ("", None))).collect();
+    type RecordInfo = (&'static str, Option<u32>);
+    let without_record = findings.places_mut().filter(|place| place.record.is_empty());
+    let mut infos: HashMap<u64, RecordInfo> =
+        without_record.map(|place| (place.offset, ("", None))).collect();
     for record in format::records(file, dump.header()).filter_map(record::Step::record) {
-        if let Some(known) = known.get_mut(&record.offset) {
-            known.0 = kind_name(&record, dump.header().endian);
+        if let Some((name, _)) = infos.get_mut(&record.offset) {
+            *name = kind_name(&record, dump.header().endian);
         }
     }
-    for number in 0.. {
-        let Some(function) = dump.records(number) else {
+    for function in 0.. {
+        let Some(offsets) = dump.record_offsets(function) else {
             break;
         };
-        let more = [
-            function.debug_info,
-            function.debug_info2,
-            function.unwinding,
-            function.tier,
-        ];
-        for place in more.into_iter().flatten().chain([function.load]) {
-            if let Some(known) = known.get_mut(&place.offset) {
-                known.1 = known.1.or(Some(number));
+        for offset in offsets {
+            if let Some((_, of_function)) = infos.get_mut(&offset) {
+                of_function.get_or_insert(function);
             }
         }
     }
     for place in findings.places_mut().filter(|place| place.record.is_empty()) {
-        let Some(&(record, number)) = known.get(&place.offset) else {
+        let Some(&(record, function)) = infos.get(&place.offset) else {
             continue;
         };
         let is_header = place.offset < SIZE.into();
         place.record = if is_header { HEADER } else { record };
-        let load = number.and_then(|number| {
-            let content = Records::content(file, dump.records(number)?.load)?;
+        let load = function.and_then(|function| {
+            let content = Records::content(file, dump.function_records(function)?.load)?;
             Load::parse(content, dump.header().endian)
         });
         if let Some(load) = load {
-            *place = std::mem::take(place).of(load.name);
+            *place = std::mem::take(place).in_function(load.name);
         }
     }
 }

@@ -7,23 +7,23 @@ use crate::check::jitdump::{functions, lines, unwinding};
 use crate::diagnostics::rules::{Rule, debug_info, jitdump as rules, unwinding as unwinding_rules};
 use crate::runtime::jitdump::debug_info2::{self, Layout};
 use crate::runtime::jitdump::record::{self, PREFIX_SIZE, Record, Step};
-use crate::runtime::jitdump::{self as format, Dump, Load, Moved, Records};
+use crate::runtime::jitdump::{self as format, Dump, Load, Move, Records};
 
 /// Record type with which samply reads DEBUG_INFO2 in the layout of positions with their callers.
 const POSITIONS: u32 = record::JIT_TIER;
 
 /// Checks all records. Returns their number.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u64 {
-    let mut walk = Walk {
+    let mut checker = RecordChecker {
         file,
         dump,
         endian: dump.header().endian,
         count: 0,
         functions: 0,
         last_time: 0,
-        empty: None,
+        last_empty: None,
         is_closed: false,
-        last: Last::default(),
+        pending: PendingOffsets::default(),
         addresses: CodeAddresses::default(),
         findings,
     };
@@ -31,14 +31,14 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) -> u6
     for step in format::records(file, dump.header()) {
         (last, end) = match step {
             Step::Record(record) | Step::Repaired(record) => {
-                walk.record(&record);
+                checker.check(&record);
                 (record.offset, end_of(&record))
             }
             Step::Damage { offset, size } => (offset, offset.saturating_add(size)),
             Step::CutTail { offset } => (offset, file.len() as u64),
         };
     }
-    walk.finish(last, end)
+    checker.finish(last, end)
 }
 
 fn end_of(record: &Record<'_>) -> u64 {
@@ -48,13 +48,13 @@ fn end_of(record: &Record<'_>) -> u64 {
 
 /// Offsets of the records that perf assigns to the next function.
 #[derive(Clone, Copy, Default)]
-struct Last {
+struct PendingOffsets {
     debug_info: Option<u64>,
     unwinding: Option<u64>,
 }
 
-/// State of the walk over the records.
-struct Walk<'w, 'a> {
+/// Checks records one after the other.
+struct RecordChecker<'w, 'a> {
     file: &'a [u8],
     dump: &'w Dump<'a>,
     endian: ByteOrder,
@@ -63,70 +63,70 @@ struct Walk<'w, 'a> {
     functions: u32,
     last_time: u64,
     /// Offset of the last record, if it has no content.
-    empty: Option<u64>,
+    last_empty: Option<u64>,
     is_closed: bool,
-    last: Last,
+    pending: PendingOffsets,
     addresses: CodeAddresses,
     findings: &'w mut Findings,
 }
 
-impl<'a> Walk<'_, 'a> {
-    fn record(&mut self, record: &Record<'a>) {
+impl<'a> RecordChecker<'_, 'a> {
+    fn check(&mut self, record: &Record<'a>) {
         self.count = self.count.saturating_add(1);
-        self.check_place(record);
+        self.check_position(record);
         self.check_time(record);
         match record.kind {
-            record::LOAD => self.load(record),
-            record::MOVE => self.moved(record),
-            record::DEBUG_INFO => self.last.debug_info = Some(record.offset),
+            record::LOAD => self.check_load(record),
+            record::MOVE => self.check_move(record),
+            record::DEBUG_INFO => self.pending.debug_info = Some(record.offset),
             record::CLOSE => self.is_closed = true,
             record::UNWINDING_INFO => {
-                self.last.unwinding = Some(record.offset);
+                self.pending.unwinding = Some(record.offset);
                 unwinding::check(record, self.endian, self.findings);
             }
-            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(record),
+            record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.check_extension(record),
             kind => self.findings.add(&rules::UNKNOWN_RECORD, record.offset, || {
-                Place::at("unknown").saying(format!("type {kind}"))
+                Place::in_record("unknown").with_message(format!("type {kind}"))
             }),
         }
     }
 
-    fn note(&mut self, rule: &'static Rule, offset: u64) {
+    fn report(&mut self, rule: &'static Rule, offset: u64) {
         self.findings.add(rule, offset, Place::default);
     }
 
-    fn check_place(&mut self, record: &Record<'_>) {
-        if let Some(offset) = self.empty.take() {
-            self.note(&rules::EMPTY_RECORD, offset);
+    fn check_position(&mut self, record: &Record<'_>) {
+        if let Some(offset) = self.last_empty.take() {
+            self.report(&rules::EMPTY_RECORD, offset);
         }
-        self.empty = record.content.is_empty().then_some(record.offset);
+        self.last_empty = record.content.is_empty().then_some(record.offset);
         if self.is_closed {
-            self.note(&rules::BEHIND_CLOSE, record.offset);
+            self.report(&rules::AFTER_CLOSE, record.offset);
         }
         if !record.offset.is_multiple_of(8) {
-            self.note(&rules::UNALIGNED, record.offset);
+            self.report(&rules::UNALIGNED, record.offset);
         }
     }
 
     fn check_time(&mut self, record: &Record<'_>) {
         let before = std::mem::replace(&mut self.last_time, record.time);
         if record.time == 0 {
-            self.note(&rules::NO_TIME, record.offset);
+            self.report(&rules::NO_TIME, record.offset);
         } else if record.time < before {
             let back = before.saturating_sub(record.time);
             self.findings.add(&rules::TIME_ORDER, record.offset, || {
-                Place::default().saying(format!("{back} before the record in front of it"))
+                Place::default().with_message(format!("{back} before the record in front of it"))
             });
         }
     }
 
-    fn load(&mut self, record: &Record<'a>) {
-        let last = std::mem::take(&mut self.last);
+    fn check_load(&mut self, record: &Record<'a>) {
+        let last = std::mem::take(&mut self.pending);
         let Some(load) = Load::parse(record.content, self.endian) else {
             return;
         };
         let number = self.functions;
-        let Some(function) = self.dump.records(number) else {
+        let Some(function) = self.dump.function_records(number) else {
             return;
         };
         self.functions = number.saturating_add(1);
@@ -135,14 +135,14 @@ impl<'a> Walk<'_, 'a> {
         if let Some(place) = function.debug_info
             && last.debug_info != Some(place.offset)
         {
-            self.note(&debug_info::NOT_NEXT, place.offset);
+            self.report(&debug_info::NOT_NEXT, place.offset);
         }
         if let Some(place) = function.unwinding
             && last.unwinding != Some(place.offset)
         {
             self.findings
                 .add(&unwinding_rules::SEVERAL_LOADS, record.offset, || {
-                    Place::default().saying(format!("that of {:#x}", place.offset))
+                    Place::default().with_message(format!("that of {:#x}", place.offset))
                 });
         }
         lines::check(self.file, self.dump, number, self.findings);
@@ -153,30 +153,31 @@ impl<'a> Walk<'_, 'a> {
         let Some(before) = self.addresses.load(number, load) else {
             return;
         };
-        let content = |number| Records::content(self.file, self.dump.records(number)?.load);
+        let content = |number| Records::content(self.file, self.dump.function_records(number)?.load);
         if content(before) != Some(record.content) {
-            let index = load.index;
-            self.findings.add(&rules::INDEX_REUSED, record.offset, || {
-                Place::default().saying(format!("index {index}"))
-            });
+            let index = load.code_index;
+            self.findings
+                .add(&rules::DUPLICATE_CODE_INDEX, record.offset, || {
+                    Place::default().with_message(format!("index {index}"))
+                });
         }
     }
 
-    fn moved(&mut self, record: &Record<'_>) {
-        let Some(moved) = Moved::parse(record, self.endian) else {
+    fn check_move(&mut self, record: &Record<'_>) {
+        let Some(moved) = Move::parse(record, self.endian) else {
             return;
         };
-        if let Some(message) = self.addresses.moved(&moved, self.dump) {
-            self.findings.add(&rules::ODD_MOVE, record.offset, || {
-                Place::default().saying(message)
+        if let Some(message) = self.addresses.apply_move(&moved, self.dump) {
+            self.findings.add(&rules::INCONSISTENT_MOVE, record.offset, || {
+                Place::default().with_message(message)
             });
         }
     }
 
-    fn extension(&mut self, record: &Record<'_>) {
+    fn check_extension(&mut self, record: &Record<'_>) {
         let kind = record.kind;
         self.findings.add(&debug_info::EXTENSION, record.offset, || {
-            Place::default().saying(format!("type {kind}"))
+            Place::default().with_message(format!("type {kind}"))
         });
         let layout = debug_info2::layout(record.content, self.endian);
         let layout = match layout {
@@ -186,7 +187,7 @@ impl<'a> Walk<'_, 'a> {
             Some(Layout::Lists) => "lists",
         };
         self.findings.add(&debug_info::OTHER_LAYOUT, record.offset, || {
-            Place::default().saying(format!("{layout} as type {kind}"))
+            Place::default().with_message(format!("{layout} as type {kind}"))
         });
     }
 
@@ -198,7 +199,7 @@ impl<'a> Walk<'_, 'a> {
             self.findings
                 .add_many(&rules::TRAILING_ZEROS, rest, end, Place::default);
             if !self.is_closed {
-                self.note(&rules::NO_CLOSE, last);
+                self.report(&rules::NO_CLOSE, last);
             }
         }
         self.count

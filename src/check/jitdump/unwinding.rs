@@ -4,19 +4,19 @@ use crate::bytes::{ByteOrder, Reader};
 use crate::check::findings::{Findings, Place};
 use crate::diagnostics::rules::unwinding as rules;
 use crate::runtime::jitdump::record::Record;
-use crate::runtime::jitdump::unwinding::{Placement, Sizes, Unwinding};
+use crate::runtime::jitdump::unwinding::{Placement, Unwinding, UnwindingSizes};
 
 /// Checks a record. The reader reports records that are invalid.
 pub(super) fn check(record: &Record<'_>, endian: ByteOrder, findings: &mut Findings) {
     let rule = match Unwinding::parse(record.content, endian) {
         Err(_) => return,
-        Ok(None) => &rules::HEADER_ALONE,
+        Ok(None) => &rules::HEADER_ONLY,
         Ok(Some(_)) if sizes(record.content, endian).is_some_and(|sizes| sizes.header == 0) => {
             &rules::NO_HEADER
         }
         Ok(Some(unwinding)) => match unwinding.placement {
-            Placement::BehindCode(0) => &rules::FRAME_FIRST,
-            Placement::BehindCode(_) | Placement::At(_) => &rules::HEADER_FIRST,
+            Placement::AfterCode(0) => &rules::FRAME_FIRST,
+            Placement::AfterCode(_) | Placement::At(_) => &rules::HEADER_FIRST,
         },
     };
     findings.add(rule, record.offset, Place::default);
@@ -27,6 +27,6 @@ pub(super) fn mapped_size(content: &[u8], endian: ByteOrder) -> u64 {
     sizes(content, endian).map_or(0, |sizes| sizes.mapped)
 }
 
-fn sizes(content: &[u8], endian: ByteOrder) -> Option<Sizes> {
-    Sizes::read(&mut Reader::new(content, endian))
+fn sizes(content: &[u8], endian: ByteOrder) -> Option<UnwindingSizes> {
+    UnwindingSizes::read(&mut Reader::new(content, endian))
 }

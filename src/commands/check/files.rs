@@ -11,11 +11,11 @@ use jitinject::files::stdio::is_standard;
 use jitinject::runtime::FileKind;
 
 use crate::cli::terminal::report;
-use crate::commands::input::{Opened, base_name};
+use crate::commands::input::{RuntimeFile, base_name};
 
 /// A checked file.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckedFile {
     /// Path, without control characters.
     pub path: String,
     /// Findings, or why it cannot be checked.
@@ -23,12 +23,12 @@ pub struct Checked {
 }
 
 /// Checks files lazily.
-pub fn all(paths: &[PathBuf]) -> impl Iterator<Item = Checked> {
+pub fn check_all(paths: &[PathBuf]) -> impl Iterator<Item = CheckedFile> {
     paths.iter().flat_map(|path| {
         let is_folder = || fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
-        let checked: Box<dyn Iterator<Item = Checked>> = match !is_standard(path) && is_folder() {
-            true => Box::new(below(path)),
-            false => Box::new(std::iter::once(Checked {
+        let checked: Box<dyn Iterator<Item = CheckedFile>> = match !is_standard(path) && is_folder() {
+            true => Box::new(check_folder(path)),
+            false => Box::new(std::iter::once(CheckedFile {
                 path: printable_path(path),
                 result: check_named(path),
             })),
@@ -38,35 +38,35 @@ pub fn all(paths: &[PathBuf]) -> impl Iterator<Item = Checked> {
 }
 
 /// Checks the files in a directory that have the content or the name of a runtime file.
-fn below(folder: &Path) -> impl Iterator<Item = Checked> {
+fn check_folder(folder: &Path) -> impl Iterator<Item = CheckedFile> {
     let mut diagnostics = Vec::new();
     let files = files_below(folder, &mut diagnostics);
     diagnostics.iter().for_each(report);
     let mut found = files.into_iter().filter_map(|path| {
-        let result = check_found(&path)?;
-        Some(Checked {
+        let result = check_if_runtime_file(&path)?;
+        Some(CheckedFile {
             path: printable_path(&path),
             result,
         })
     });
-    let first = found.next().unwrap_or_else(|| Checked {
+    let first = found.next().unwrap_or_else(|| CheckedFile {
         path: printable_path(folder),
         result: Err(Diagnostic::new(Issue::NotAFolderOfFiles).in_file(folder)),
     });
     std::iter::once(first).chain(found)
 }
 
-fn check_found(path: &Path) -> Option<Result<Report, Diagnostic>> {
+fn check_if_runtime_file(path: &Path) -> Option<Result<Report, Diagnostic>> {
     let name = base_name(path);
-    let has_name = FileKind::of_name(name).is_some();
+    let has_name = FileKind::from_name(name).is_some();
     let file = match InputFile::open(path) {
         Ok(file) => file,
         Err(error) => return has_name.then(|| Err(Diagnostic::cannot_read(path, &error))),
     };
-    match FileKind::of(&file) {
+    match FileKind::from_content(&file) {
         None if !has_name => None,
         _ => Some(
-            Opened::of(file)
+            RuntimeFile::of(file)
                 .map_err(|error| Diagnostic::cannot_read(path, &error))
                 .and_then(check),
         ),
@@ -74,19 +74,19 @@ fn check_found(path: &Path) -> Option<Result<Report, Diagnostic>> {
 }
 
 fn check_named(path: &Path) -> Result<Report, Diagnostic> {
-    let opened = Opened::open(path);
-    opened
+    let input = RuntimeFile::open(path);
+    input
         .map_err(|error| Diagnostic::cannot_read(path, &error))
         .and_then(check)
 }
 
-fn check(opened: Opened) -> Result<Report, Diagnostic> {
-    let unknown = || Diagnostic::new(Issue::NotARuntimeFile).in_file(opened.file.path());
-    let kind = opened.kind().ok_or_else(unknown)?;
-    let name = base_name(opened.file.path());
-    let report = check::check(kind, &opened.file, name, &opened.packing_faults());
-    match opened.file.has_shrunk() {
-        true => Err(Diagnostic::new(Issue::FileShrunk).in_file(opened.file.path())),
+fn check(input: RuntimeFile) -> Result<Report, Diagnostic> {
+    let unknown = || Diagnostic::new(Issue::NotARuntimeFile).in_file(input.file.path());
+    let kind = input.kind().ok_or_else(unknown)?;
+    let name = base_name(input.file.path());
+    let report = check::check(kind, &input.file, name, &input.packing_faults());
+    match input.file.has_shrunk() {
+        true => Err(Diagnostic::new(Issue::FileShrunk).in_file(input.file.path())),
         false => Ok(report),
     }
 }

@@ -10,7 +10,7 @@ use jitinject::summary::count;
 use serde::Serialize;
 
 use crate::cli::terminal::{self, Output, report, style};
-use crate::commands::check::files::Checked;
+use crate::commands::check::files::CheckedFile;
 
 /// Version of the JSON document. It changes when a field is removed or changes its meaning.
 const FORMAT: u32 = 2;
@@ -49,13 +49,13 @@ impl Totals {
 }
 
 /// Prints findings, one line per rule and file.
-pub fn text(mut checked: impl Iterator<Item = Checked>) -> Result<(), Diagnostic> {
+pub fn print_text(mut checked: impl Iterator<Item = CheckedFile>) -> Result<(), Diagnostic> {
     terminal::print(|output| {
-        for Checked { path, result } in &mut checked {
+        for CheckedFile { path, result } in &mut checked {
             match result {
                 Ok(report) => {
                     for finding in &report.findings {
-                        line(output, &path, finding)?;
+                        write_finding(output, &path, finding)?;
                     }
                 }
                 Err(error) => {
@@ -69,7 +69,7 @@ pub fn text(mut checked: impl Iterator<Item = Checked>) -> Result<(), Diagnostic
         Ok(())
     })?;
     // After a closed pipe, the exit status still covers all files.
-    for Checked { result, .. } in checked {
+    for CheckedFile { result, .. } in checked {
         if let Err(error) = result {
             report(&error.as_error());
         }
@@ -77,7 +77,7 @@ pub fn text(mut checked: impl Iterator<Item = Checked>) -> Result<(), Diagnostic
     Ok(())
 }
 
-fn line(output: &mut Output, path: &str, finding: &Finding) -> io::Result<()> {
+fn write_finding(output: &mut Output, path: &str, finding: &Finding) -> io::Result<()> {
     let rule = finding.rule;
     let style = style(rule.severity);
     writeln!(
@@ -86,19 +86,19 @@ fn line(output: &mut Output, path: &str, finding: &Finding) -> io::Result<()> {
         rule.severity,
         rule.id,
         rule.title,
-        places(finding)
+        format_places(finding)
     )
 }
 
 /// Formats the count and the first places.
-fn places(finding: &Finding) -> String {
+fn format_places(finding: &Finding) -> String {
     let mut text = match finding.count {
         1 => String::new(),
         count => format!("{count}, the first "),
     };
     let mut places = finding.places.iter().take(SHOWN_PLACES);
     if let Some(first) = places.next() {
-        text.push_str(&place(first));
+        text.push_str(&format_place(first));
     }
     let others: Vec<String> = places.map(|place| format!("{:#x}", place.offset)).collect();
     if !others.is_empty() {
@@ -108,7 +108,7 @@ fn places(finding: &Finding) -> String {
     text
 }
 
-fn place(place: &Place) -> String {
+fn format_place(place: &Place) -> String {
     let mut text = format!("at {:#x}", place.offset);
     if !place.record.is_empty() {
         text.push_str(" in ");
@@ -126,7 +126,7 @@ fn place(place: &Place) -> String {
 }
 
 /// Prints the totals.
-pub fn end(totals: &Totals) -> Result<(), Diagnostic> {
+pub fn print_totals(totals: &Totals) -> Result<(), Diagnostic> {
     let mut text = format!(
         "{}: {}, {}, {}",
         count(totals.files, "file"),
@@ -170,8 +170,8 @@ struct FindingEntry<'d> {
     places: &'d [Place],
 }
 
-impl<'d> From<&'d Checked> for FileEntry<'d> {
-    fn from(checked: &'d Checked) -> Self {
+impl<'d> From<&'d CheckedFile> for FileEntry<'d> {
+    fn from(checked: &'d CheckedFile) -> Self {
         let report = checked.result.as_ref().ok();
         let findings = report
             .map(|report| report.findings.as_slice())
@@ -196,7 +196,7 @@ impl<'d> From<&'d Checked> for FileEntry<'d> {
 }
 
 /// Prints all findings as one JSON document.
-pub fn json(checked: &[Checked], totals: Totals) -> Result<(), Diagnostic> {
+pub fn print_json(checked: &[CheckedFile], totals: Totals) -> Result<(), Diagnostic> {
     let document = Document {
         format: FORMAT,
         files: checked.iter().map(FileEntry::from).collect(),

@@ -186,7 +186,7 @@ enum EventArgument {
 
 impl EventArgument {
     /// Returns the event of Mono logs.
-    fn of_mono(self) -> Option<MonoEvent> {
+    fn mono_event(self) -> Option<MonoEvent> {
         Some(match self {
             Self::Alloc => MonoEvent::Allocations,
             Self::Exception => MonoEvent::Exceptions,
@@ -200,7 +200,7 @@ impl EventArgument {
     }
 
     /// Returns the event of XRay traces.
-    fn of_xray(self) -> Option<XrayEvent> {
+    fn xray_event(self) -> Option<XrayEvent> {
         match self {
             Self::Calls => Some(XrayEvent::Calls),
             Self::Custom => Some(XrayEvent::Custom),
@@ -290,7 +290,7 @@ impl InjectArguments {
             (None, [], [trace, ..]) => (trace.clone(), Some(InputKind::XrayTrace)),
             (None, [], []) => (PathBuf::from("perf.data"), None),
         };
-        fn chosen<E>(all: &[EventArgument], of: impl Fn(EventArgument) -> Option<E>) -> Option<Vec<E>> {
+        fn selected<E>(all: &[EventArgument], of: impl Fn(EventArgument) -> Option<E>) -> Option<Vec<E>> {
             (!all.is_empty()).then(|| all.iter().copied().filter_map(of).collect())
         }
         let load = self.files.options(&self.logs);
@@ -299,11 +299,11 @@ impl InjectArguments {
                 input,
                 input_kind,
                 trace: TraceOptions {
-                    mono_events: chosen(&self.events, EventArgument::of_mono),
+                    mono_events: selected(&self.events, EventArgument::mono_event),
                     core_file: self.code_from.clone(),
                     xray_logs: self.xray_log.clone(),
                     xray_binary: self.xray_binary.clone(),
-                    xray_events: chosen(&self.events, EventArgument::of_xray),
+                    xray_events: selected(&self.events, EventArgument::xray_event),
                     sampling: SamplingOptions {
                         resample: self.resample.map(nanoseconds),
                         aggregate: self.aggregate,

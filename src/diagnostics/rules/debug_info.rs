@@ -30,20 +30,20 @@ super::rules! {
     unit "entries."
     seen "V8 10.2 to 13.6 (Node.js 18 to 24), for scripts whose name is not a flat string yet."
 
-    rule ASTRAY "JD075" Warning "impossible entries"
+    rule IMPOSSIBLE_ENTRIES "JD075" Warning "impossible entries"
     problem "An entry has a line above 16 million, or a name with control characters; or it has an invalid file, or a position whose chain of callers is broken or circular."
     readers "perf and samply show it unchanged. jitinject drops the entry."
     remedy "Leave out entries for code without a source position."
     unit "entries."
 
-    rule BELOW_CODE "JD076" Warning "entries before the start of the code"
+    rule BEFORE_CODE "JD076" Warning "entries before the start of the code"
     problem "An entry's address is lower than the start of its function."
     readers "perf writes a line table that goes backwards, and addr2line may find none of its lines. jitinject moves the first entry to the function's start, if it is near, and drops all others."
     remedy "Write the address of the first instruction for the first line, and no lines of other functions."
     unit "entries."
     seen "Erlang (the function's header), LLVM 19 (lines of other sections)."
 
-    rule BEHIND_CODE "JD077" Warning "entries after the end of the code"
+    rule PAST_CODE "JD077" Warning "entries after the end of the code"
     problem "An entry's address, or that of an inlined call, is higher than the end of its function."
     readers "perf writes lines for addresses of other functions into the function's file; samply never looks them up. jitinject drops the entry."
     remedy "Leave out lines of other functions and of constants after the code. An entry exactly at the end is valid."
@@ -89,7 +89,7 @@ super::rules! {
     remedy "Write the name of the file, or leave out the entry."
     unit "entries."
 
-    rule CALLS_ASTRAY "JD084" Warning "inlined calls inconsistent with their callers"
+    rule BAD_CALLS "JD084" Warning "inlined calls inconsistent with their callers"
     problem "A call of DEBUG_INFO2 is outside its caller or its function, is nested too deeply, or overlaps another one of the same depth."
     readers "A reader that uses the calls unchecked shows frames that were not there. jitinject drops the invalid calls."
     remedy "Write calls from the outermost to the innermost, with ranges inside those of their caller."

@@ -58,7 +58,7 @@ super::rules! {
     remedy "Use the clock and the unit of the records: nanoseconds of CLOCK_MONOTONIC."
     seen "V8 and CPython (microseconds of CLOCK_REALTIME)."
 
-    rule NO_PROCESS "JD011" Warning "no PID in the header"
+    rule NO_PID "JD011" Warning "no PID in the header"
     problem "The PID in the header is 0, so the header does not identify the process."
     readers "A jitdump that was copied or renamed can't be matched with its process: jitinject has only the profile's mappings to go by."
     remedy "Write getpid()."
@@ -74,7 +74,7 @@ super::rules! {
     remedy "Name the file jit-PID.dump."
     seen "Bun (jit-TID-PID.dump)."
 
-    rule FILE_NUMBER "JD014" Error "PID in the file name other than the header's"
+    rule FILE_NAME_PID "JD014" Error "PID in the file name other than the header's"
     problem "The file's name and its header have different PIDs."
     readers "perf inject before 6.14 ignores a jitdump whose name does not have the PID of the process that mapped it. jitinject uses the mapping and the header."
     remedy "Use getpid() for both, and start a new file after fork."
@@ -127,7 +127,7 @@ super::rules! {
     readers "perf inject, all versions, reads it as the end of the file: it silently loses all records after it. samply and jitinject read on."
     remedy "Write CLOSE only at the very end, and no other record without content."
 
-    rule BEHIND_CLOSE "JD027" Warning "records after CLOSE"
+    rule AFTER_CLOSE "JD027" Warning "records after CLOSE"
     problem "CLOSE marks the end of the runtime, but other records follow it."
     readers "samply unloads all code at CLOSE, including code that was loaded before it. perf inject stops there if CLOSE has 16 bytes, as it should."
     remedy "Write CLOSE once, when the last compiler thread has ended."
@@ -175,13 +175,13 @@ super::rules! {
     readers "perf and jitinject read the code from the end of the record, samply from the end of the name: one of them gets other bytes, and annotated instructions are wrong."
     remedy "Write no NUL inside the name, and no padding before or after the code."
 
-    rule INDEX_REUSED "JD044" Error "duplicate code_index"
+    rule DUPLICATE_CODE_INDEX "JD044" Error "duplicate code_index"
     problem "Two functions of a process have the same `code_index`, which must be unique."
     readers "perf inject writes a file for each function, jitted-PID-INDEX.so, so that one overwrites the other: all have the name and the code of the last one. jitinject and samply use the address."
     remedy "Use one counter for all threads, and never reset it."
     seen "Hand-written writers that write 0."
 
-    rule OTHER_PROCESS "JD045" Warning "LOAD record with a PID other than the header's"
+    rule OTHER_PID "JD045" Warning "LOAD record with a PID other than the header's"
     problem "The `pid` of a LOAD record is not that of the header."
     readers "perf inject assigns the function to that process. If the profile does not have this PID, as in a container or after a fork without exec, nothing is named."
     remedy "Call getpid() for each record, or start a new file after fork."
@@ -223,7 +223,7 @@ super::rules! {
     readers "perf inject maps a file that does not exist. jitinject skips the record. The code has no name at its new address."
     remedy "Write LOAD first. If the function was compiled before the jitdump was started, write LOAD for its new address."
 
-    rule ODD_MOVE "JD061" Error "MOVE inconsistent with its LOAD record"
+    rule INCONSISTENT_MOVE "JD061" Error "MOVE inconsistent with its LOAD record"
     problem "The `code_index` of a MOVE record is that of no function of its process, or of a function that is not at `old_code_addr`; or its size differs: by the specification, code can't change its size."
     readers "perf inject uses the index and the size of the MOVE record: the moved code gets the object and the name of another function, or of a file that does not exist. jitinject uses the address that the code was moved from, and the index only if that address has no function; it keeps the size of the LOAD record."
     remedy "Repeat the index and the size of the LOAD record, and write the last address of the code. Write LOAD for code that has changed."

@@ -1,7 +1,4 @@
-//! Table of all rules that files are checked against.
-//!
-//! IDs are stable, since users have them in scripts: an ID never changes its meaning, and that of a removed rule is
-//! never reused.
+//! The rules of `jitinject check`, one module per format or record type.
 
 pub mod debug_info;
 pub mod jitdump;
@@ -9,7 +6,7 @@ pub mod mono;
 pub mod unwinding;
 pub mod xray;
 
-pub use crate::diagnostics::{Entry as Rule, Severity};
+pub use crate::diagnostics::{CatalogueEntry as Rule, Severity};
 
 /// Defines rules, and a table of them.
 macro_rules! rules {

@@ -26,7 +26,7 @@ super::rules! {
     readers "mprof-report and jitinject reject it: what follows could have any layout."
     remedy "Write 0."
 
-    rule NO_PROCESS "ML006" Warning "no PID in the header"
+    rule NO_PID "ML006" Warning "no PID in the header"
     problem "The PID in the header is 0."
     readers "jitinject can't match the log with its process, and needs --pid."
     remedy "Write getpid()."
@@ -52,7 +52,7 @@ super::rules! {
     readers "mprof-report silently decodes the bytes that follow. jitinject drops the rest of that buffer."
     remedy "Count before writing. A file written by Mono itself is damaged."
 
-    rule UNENDED_STRING "ML013" Error "unterminated string"
+    rule UNTERMINATED_STRING "ML013" Error "unterminated string"
     problem "No NUL follows in the buffer."
     readers "mprof-report silently decodes the bytes that follow. jitinject drops the rest of that buffer."
     remedy "End strings with a NUL."
@@ -83,27 +83,27 @@ super::rules! {
     readers "mprof-report drops the buffer. jitinject keeps the events that are complete."
     remedy "Let the program end by itself, or stop it with a signal that it handles."
 
-    rule BAD_PACKING "ML019" Error "damaged gzip data"
+    rule BAD_GZIP "ML019" Error "damaged gzip data"
     problem "The compressed file can't be decompressed from some offset on."
     readers "mprof-report and jitinject read only what comes before."
     remedy "Copy the file again."
 
-    rule CUT_PACKING "ML020" Error "truncated gzip data"
+    rule CUT_GZIP "ML020" Error "truncated gzip data"
     problem "The compressed file has no end: the program was killed, or the copy of the file is incomplete. With the option `zip`, Mono flushes late."
     readers "mprof-report and jitinject read only what comes before."
     remedy "Let the program end by itself, or leave out `zip`."
 
-    rule UNPACKED_JUNK "ML021" Error "invalid data in the gzip stream"
+    rule INVALID_GZIP_CONTENT "ML021" Error "invalid data in the gzip stream"
     problem "From some offset on, the decompressed data has no buffers."
     readers "jitinject stops decompressing there; mprof-report stops reading."
     remedy "Write only the log into the stream."
 
-    rule TOO_MUCH "ML022" Error "gzip data far larger than any log"
+    rule GZIP_TOO_LARGE "ML022" Error "gzip data far larger than any log"
     problem "The file decompresses to more than 200 times its own size, and to more than 64 MiB. Logs of programs have 4 to 20 times theirs."
     readers "jitinject stops decompressing there: such files are made to fill memory."
     remedy "Write the log without `zip`, if it really is one."
 
-    rule BEHIND_PACKING "ML023" Error "bytes after the gzip data"
+    rule TRAILING_GZIP_BYTES "ML023" Error "bytes after the gzip data"
     problem "The file goes on after the end of the compressed stream."
     readers "mprof-report and jitinject don't read them."
     remedy "Write one stream, and a file for each run."

@@ -29,7 +29,7 @@ super::rules! {
     remedy "Write UNWINDING_INFO with the tables of one function before each LOAD record."
     seen "LLVM's ORC."
 
-    rule HEADER_ALONE "JD095" Note "UNWINDING_INFO without unwinding tables"
+    rule HEADER_ONLY "JD095" Note "UNWINDING_INFO without unwinding tables"
     problem "The record has an .eh_frame_hdr and no .eh_frame, which means that the function keeps a frame pointer."
     readers "perf and jitinject then use the frame pointer, as they do without the record."
     remedy "Leave out the record, unless it keeps perf from using that of another function."

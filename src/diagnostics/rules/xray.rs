@@ -38,7 +38,7 @@ super::rules! {
     readers "llvm-xray refuses a file that ends with its header. All other readers have nothing to show."
     remedy "Call __xray_patch() before the code to trace. Lower func_duration_threshold_us: shorter calls are dropped."
 
-    rule NO_PROCESS "XR008" Note "no PID in the trace"
+    rule NO_PID "XR008" Note "no PID in the trace"
     problem "Buffers do not have the PID of their process. Before version 3 the format has no field for it; from then on, the record with the PID is missing."
     readers "llvm-xray uses the thread ID. jitinject finds the process by the thread, if there is a profile."
     remedy "Before version 3, use a newer runtime. From version 3 on, write the PID record after that of the wall clock."

@@ -14,12 +14,12 @@ use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::record::{self, Records};
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
-use crate::runtime::jitdump::unwinding::{Entries, Placement, Unwinding};
+use crate::runtime::jitdump::unwinding::{EhFrameEntries, Placement, Unwinding};
 use crate::units::{Address, AddressRange};
 
 /// Number of records to search for a function's LOAD record, whose name is needed to repair damaged file
 /// names. Writers that damage file names write it next; other records about the function may come between.
-const AHEAD: usize = 4;
+const MAX_LOOKAHEAD: usize = 4;
 
 /// Decoded content of a record.
 pub struct Content<'a> {
@@ -32,23 +32,14 @@ pub struct Content<'a> {
 /// Decodes the content of records.
 #[derive(Clone, Copy)]
 pub struct ContentReader<'a> {
-    bytes: &'a [u8],
-    endian: ByteOrder,
-    with_code: bool,
-    /// Whether the file ends inside the record.
-    is_cut: bool,
-}
-
-impl<'a> Content<'a> {
-    /// Creates a reader for the content of a record. With `is_cut`, missing bytes are not reported as faults.
-    pub fn reader(bytes: &'a [u8], endian: ByteOrder, with_code: bool, is_cut: bool) -> ContentReader<'a> {
-        ContentReader {
-            bytes,
-            endian,
-            with_code,
-            is_cut,
-        }
-    }
+    /// Content of the record.
+    pub bytes: &'a [u8],
+    /// Endianness of the file.
+    pub endian: ByteOrder,
+    /// Whether to include the bytes of code.
+    pub with_code: bool,
+    /// Whether the file ends inside the record. Missing bytes are then not reported as faults.
+    pub is_cut: bool,
 }
 
 impl<'a> ContentReader<'a> {
@@ -58,7 +49,7 @@ impl<'a> ContentReader<'a> {
             record::LOAD => ("LOAD", self.load()),
             record::MOVE => ("MOVE", self.moved()),
             record::DEBUG_INFO => ("DEBUG_INFO", self.debug_info(ahead)),
-            record::CLOSE => ("CLOSE", self.padded(Fields::new(), self.bytes.len())),
+            record::CLOSE => ("CLOSE", self.with_padding(Fields::new(), self.bytes.len())),
             record::UNWINDING_INFO => ("UNWINDING_INFO", self.unwinding()),
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(id, ahead),
             _ => ("unknown", Fields::new().number("id", id)),
@@ -67,15 +58,15 @@ impl<'a> ContentReader<'a> {
     }
 
     /// Reads fixed fields. Returns a reader for the rest if all of them are present.
-    fn fixed(&self, layout: Layout) -> (Fields<'a>, Option<Reader<'a>>) {
+    fn read_fixed(&self, layout: Layout) -> (Fields<'a>, Option<Reader<'a>>) {
         let mut fields = Fields::new();
         let mut reader = Reader::new(self.bytes, self.endian);
-        let is_whole = fields::read(&mut reader, layout, &mut fields);
-        (fields, is_whole.then_some(reader))
+        let is_complete = fields::read(&mut reader, layout, &mut fields);
+        (fields, is_complete.then_some(reader))
     }
 
     /// Adds the number of padding bytes, if there are any.
-    fn padded(&self, fields: Fields<'a>, padding: usize) -> Fields<'a> {
+    fn with_padding(&self, fields: Fields<'a>, padding: usize) -> Fields<'a> {
         match padding {
             0 => fields,
             _ => fields.number("padding", padding as u64),
@@ -83,7 +74,7 @@ impl<'a> ContentReader<'a> {
     }
 
     /// Adds a fault, unless the file ends inside the record.
-    fn odd(&self, fields: Fields<'a>, fault: Issue) -> Fields<'a> {
+    fn fault(&self, fields: Fields<'a>, fault: Issue) -> Fields<'a> {
         match self.is_cut {
             true => fields,
             false => fields.fault(fault),
@@ -91,8 +82,8 @@ impl<'a> ContentReader<'a> {
     }
 
     fn load(&self) -> Fields<'a> {
-        let (mut fields, behind) = self.fixed(fields::LOAD);
-        if let Some(mut reader) = behind {
+        let (mut fields, rest) = self.read_fixed(fields::LOAD);
+        if let Some(mut reader) = rest {
             let name = reader.c_string();
             let size = fields.get_number("code_size").unwrap_or_default();
             let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -100,7 +91,7 @@ impl<'a> ContentReader<'a> {
             if name.is_none() {
                 fields = fields.word(CUT, "name").name("name", rest);
             } else if let Some(padding) = rest.len().checked_sub(size) {
-                fields = self.padded(fields, padding);
+                fields = self.with_padding(fields, padding);
                 if self.with_code {
                     fields.push("code", Value::Bytes(rest.get(padding..).unwrap_or_default()));
                 }
@@ -116,22 +107,22 @@ impl<'a> ContentReader<'a> {
         }
         match Load::parse(self.bytes, self.endian) {
             Some(_) => fields,
-            None => self.odd(fields, Issue::JitdumpBadLoad),
+            None => self.fault(fields, Issue::JitdumpBadLoad),
         }
     }
 
     fn moved(&self) -> Fields<'a> {
-        let (fields, behind) = self.fixed(fields::MOVE);
-        match behind {
-            Some(reader) => self.padded(fields, reader.rest().len()),
-            None => self.odd(fields, Issue::JitdumpBadMove),
+        let (fields, rest) = self.read_fixed(fields::MOVE);
+        match rest {
+            Some(reader) => self.with_padding(fields, reader.rest().len()),
+            None => self.fault(fields, Issue::JitdumpBadMove),
         }
     }
 
     fn debug_info(&self, ahead: &Records<'a>) -> Fields<'a> {
-        let (fields, behind) = self.fixed(fields::DEBUG_INFO);
-        let Some(reader) = behind else {
-            return self.odd(fields, Issue::JitdumpBadDebugInfo);
+        let (fields, rest) = self.read_fixed(fields::DEBUG_INFO);
+        let Some(reader) = rest else {
+            return self.fault(fields, Issue::JitdumpBadDebugInfo);
         };
         let address = fields.get_number("code_addr").map(Address);
         let load = next_load(ahead, self.endian, address);
@@ -141,35 +132,35 @@ impl<'a> ContentReader<'a> {
                 range: AddressRange::new(load.start, load.size.into())?,
             })
         });
-        let nobody = FunctionRef {
+        let unknown = FunctionRef {
             name: b"",
             range: AddressRange {
                 start: Address(0),
                 end: Address(u64::MAX),
             },
         };
-        let function_ref = function_ref.unwrap_or(nobody);
+        let function_ref = function_ref.unwrap_or(unknown);
         if let Some(entries) = debug_info::entries(self.bytes, function_ref, self.endian) {
             let sizes = entries.iter().map(|entry| entry.size as usize);
             let used = sizes.fold(0, usize::saturating_add);
-            let fields = self.padded(fields, reader.rest().len().saturating_sub(used));
-            return fields.list("entries", List::kept(entries, line));
+            let fields = self.with_padding(fields, reader.rest().len().saturating_sub(used));
+            return fields.list("entries", List::from_vec(entries, line_entry));
         }
-        let entries = debug_info::entries_in_step(self.bytes, self.endian);
+        let entries = debug_info::entries_until_truncated(self.bytes, self.endian);
         let there = entries.clone().count() as u64;
         let is_short = fields.get_number("nr_entry").is_some_and(|count| there < count);
         let fields = match is_short {
             true => fields.word(CUT, "entries").number("entries_there", there),
             false => fields,
         };
-        let fields = self.odd(fields, Issue::JitdumpBadDebugInfo);
-        fields.list("entries", List::walked(entries, |entry| line(&entry)))
+        let fields = self.fault(fields, Issue::JitdumpBadDebugInfo);
+        fields.list("entries", List::lazy(entries, |entry| line_entry(&entry)))
     }
 
     fn unwinding(&self) -> Fields<'a> {
-        let (mut fields, behind) = self.fixed(fields::UNWINDING_INFO);
-        let Some(reader) = behind else {
-            return self.odd(fields, Issue::JitdumpBadUnwinding);
+        let (mut fields, rest) = self.read_fixed(fields::UNWINDING_INFO);
+        let Some(reader) = rest else {
+            return self.fault(fields, Issue::JitdumpBadUnwinding);
         };
         let size = fields.get_number("unwind_data_size").unwrap_or_default();
         let there = reader.rest().len();
@@ -177,27 +168,25 @@ impl<'a> ContentReader<'a> {
             .ok()
             .and_then(|size| there.checked_sub(size));
         fields = match padding {
-            Some(padding) => self.padded(fields, padding),
+            Some(padding) => self.with_padding(fields, padding),
             None => fields
                 .word(CUT, "unwinding_data")
                 .number("data_there", there as u64),
         };
         match Unwinding::parse(self.bytes, self.endian) {
-            Err(_) => self.odd(fields, Issue::JitdumpBadUnwinding),
+            Err(_) => self.fault(fields, Issue::JitdumpBadUnwinding),
             Ok(None) => fields.word("layout", "eh_frame_hdr alone"),
             Ok(Some(unwinding)) => {
-                let entries = Entries::count(unwinding.eh_frame, self.endian);
+                let entries = EhFrameEntries::count(unwinding.eh_frame, self.endian);
                 let fields = match unwinding.placement {
-                    Placement::BehindCode(0) => fields.word("layout", "eh_frame first"),
-                    Placement::BehindCode(_) => fields.word("layout", "eh_frame_hdr first"),
+                    Placement::AfterCode(0) => fields.word("layout", "eh_frame first"),
+                    Placement::AfterCode(_) => fields.word("layout", "eh_frame_hdr first"),
                     Placement::At(address) => fields
                         .word("layout", "eh_frame_hdr first")
                         .hex("eh_frame_addr", address.0),
                 };
                 let fields = fields.number("eh_frame_size", unwinding.eh_frame.len() as u64);
-                fields
-                    .number("cies", entries.common)
-                    .number("fdes", entries.functions)
+                fields.number("cies", entries.cies).number("fdes", entries.fdes)
             }
         }
     }
@@ -253,7 +242,7 @@ impl<'a> ContentReader<'a> {
         let load = next_load(ahead, self.endian, address);
         let size = load.map_or(u32::MAX, |load| load.size);
         let Some(lines) = debug_info2::parse(self.bytes, size, self.endian) else {
-            return self.odd(fields, Issue::JitdumpBadDebugInfo);
+            return self.fault(fields, Issue::JitdumpBadDebugInfo);
         };
         let info = lines.info;
         let files = info.files.into_iter().map(|file| match file.path {
@@ -280,9 +269,9 @@ impl<'a> ContentReader<'a> {
             Value::Fields(file_of(fields, function.file))
         };
         fields
-            .list("functions", List::kept(info.functions, function))
-            .list("inlined_calls", List::kept(info.calls, inlined_call(names)))
-            .list("lines", List::kept(info.rows, row))
+            .list("functions", List::from_vec(info.functions, function))
+            .list("inlined_calls", List::from_vec(info.calls, inlined_call(names)))
+            .list("lines", List::from_vec(info.rows, row))
     }
 }
 
@@ -290,7 +279,7 @@ impl<'a> ContentReader<'a> {
 fn inlined_call<'a>(names: Rc<[&'a [u8]]>) -> impl Fn(&InlinedCall) -> Value<'a> + 'a {
     move |call| {
         let name = names.get(call.function as usize).copied();
-        let ranges = List::kept(call.ranges.clone(), |range| {
+        let ranges = List::from_vec(call.ranges.clone(), |range| {
             Value::Text(format!("{:#x}..{:#x}", range.start, range.end))
         });
         let fields = Fields::new().number("depth", call.depth);
@@ -304,11 +293,11 @@ fn inlined_call<'a>(names: Rc<[&'a [u8]]>) -> impl Fn(&InlinedCall) -> Value<'a>
     }
 }
 
-fn line<'a>(entry: &debug_info::Entry<'a>) -> Value<'a> {
+fn line_entry<'a>(entry: &debug_info::LineEntry<'a>) -> Value<'a> {
     let fields = Fields::new()
         .hex("addr", entry.address)
         .number("line", entry.line);
-    let fields = fields.number("discrim", entry.number);
+    let fields = fields.number("discrim", entry.column_or_discriminator);
     let fields = match entry.is_repaired {
         true => fields.flag(crate::dump::entry::REPAIRED),
         false => fields,
@@ -319,7 +308,7 @@ fn line<'a>(entry: &debug_info::Entry<'a>) -> Value<'a> {
 /// Returns the next loaded function, at `address` if it is set. `None` if it is too far ahead or comes after
 /// damage.
 fn next_load<'a>(ahead: &Records<'a>, endian: ByteOrder, address: Option<Address>) -> Option<Load<'a>> {
-    let records = ahead.clone().take(AHEAD).map_while(|step| step.record());
+    let records = ahead.clone().take(MAX_LOOKAHEAD).map_while(|step| step.record());
     let mut loads = records
         .filter(|record| record.kind == record::LOAD)
         .filter_map(|record| Load::parse(record.content, endian));

@@ -8,7 +8,7 @@ use crate::dump::entry::{CUT, Fields, Value};
 
 /// Width of a field and how it is printed.
 #[derive(Clone, Copy)]
-pub enum Form {
+pub enum FieldFormat {
     /// 32-bit number.
     Number32,
     /// 32 bits, printed as hexadecimal digits.
@@ -19,10 +19,10 @@ pub enum Form {
     Hex64,
 }
 
-use Form::{Hex32, Hex64, Number32, Number64};
+use FieldFormat::{Hex32, Hex64, Number32, Number64};
 
 /// Consecutive fields.
-pub type Layout = &'static [(&'static str, Form)];
+pub type Layout = &'static [(&'static str, FieldFormat)];
 
 /// Fields of the file header.
 pub const HEADER: Layout = &[
@@ -76,8 +76,8 @@ pub const UNWINDING_INFO: Layout = &[
 
 /// Reads fields until one is missing. In that case, adds a field that names it and returns `false`.
 pub fn read(reader: &mut Reader<'_>, layout: Layout, fields: &mut Fields<'_>) -> bool {
-    for &(key, form) in layout {
-        let value = match form {
+    for &(key, format) in layout {
+        let value = match format {
             Number32 => reader.u32().map(|number| Value::Number(number.into())),
             Hex32 => reader.u32().map(|number| Value::Hex(number.into())),
             Number64 => reader.u64().map(Value::Number),

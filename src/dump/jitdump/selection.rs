@@ -40,15 +40,15 @@ impl<'f> Selection<'f> {
                 Change::Load | Change::Unload => None,
             })
         };
-        let came_there = |function: u32, to: Address| {
+        let moved_into_range = |function: u32, to: Address| {
             let size = dump.range(function).map_or(0, AddressRange::size);
-            filter.allows_code(AddressRange::new(to, size))
+            filter.matches_code(AddressRange::new(to, size))
         };
-        let came: HashSet<u32> = moves()
-            .filter(|&(event, _, to)| came_there(event.function, to))
+        let moved: HashSet<u32> = moves()
+            .filter(|&(event, _, to)| moved_into_range(event.function, to))
             .map(|(event, ..)| event.function)
             .collect();
-        let mut chosen = HashSet::default();
+        let mut selected = HashSet::default();
         for function in 0.. {
             let Some(offsets) = dump.record_offsets(function) else {
                 break;
@@ -56,19 +56,19 @@ impl<'f> Selection<'f> {
             let Some(view) = dump.function(function) else {
                 continue;
             };
-            let was_there = filter.allows_code([view.range]) || came.contains(&function);
-            if was_there && filter.allows_name(view.name) {
-                chosen.insert(function);
+            let matches_code = filter.matches_code([view.range]) || moved.contains(&function);
+            if matches_code && filter.matches_name(view.name) {
+                selected.insert(function);
                 self.offsets.extend(offsets);
             }
         }
-        let of_chosen = moves().filter(|(event, ..)| chosen.contains(&event.function));
+        let selected_moves = moves().filter(|(event, ..)| selected.contains(&event.function));
         self.moves
-            .extend(of_chosen.map(|(event, from, to)| (event.time.0, from.0, to.0)));
+            .extend(selected_moves.map(|(event, from, to)| (event.time.0, from.0, to.0)));
     }
 
-    /// Returns whether a record is selected, or would be if it were complete.
-    pub fn holds(&self, entry: &Entry<'_>) -> bool {
+    /// Returns whether a record is selected. An incomplete one is compared with the filter itself.
+    pub fn selects(&self, entry: &Entry<'_>) -> bool {
         if self.offsets.contains(&entry.offset) {
             return true;
         }
@@ -78,8 +78,8 @@ impl<'f> Selection<'f> {
         match entry.kind {
             "LOAD" => {
                 let name = fields.get_name("name");
-                name.is_some_and(|name| self.filter.allows_name(name))
-                    && self.filter.allows_code(range("code_addr"))
+                name.is_some_and(|name| self.filter.matches_name(name))
+                    && self.filter.matches_code(range("code_addr"))
             }
             "MOVE" => {
                 let places = [range("old_code_addr"), range("new_code_addr")];
@@ -89,7 +89,7 @@ impl<'f> Selection<'f> {
                     number("new_code_addr"),
                 );
                 self.moves.contains(&key)
-                    || self.filter.name.is_none() && self.filter.allows_code(places.into_iter().flatten())
+                    || self.filter.name.is_none() && self.filter.matches_code(places.into_iter().flatten())
             }
             _ => false,
         }

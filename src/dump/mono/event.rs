@@ -2,7 +2,7 @@
 
 use crate::dump::entry::{Fields, List, Value};
 use crate::runtime::mono::event::{
-    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Covered, Kind,
+    CodeBufferKind, CollectionPhase, CounterChange, CounterDescription, CounterValue, Coverage, Kind,
     Metadata, MonitorEvent, Move, Object, Reference, Root, RootOrigin, Stage, TypeReference,
 };
 use crate::runtime::mono::list::{Element, Frames, List as EventList};
@@ -30,12 +30,12 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             size,
             name,
         } => {
-            let fields = code_buffer(fields, kind).hex("code_addr", start.0);
+            let fields = with_buffer_kind(fields, kind).hex("code_addr", start.0);
             let fields = fields.number("code_size", size);
             ("code_buffer", fields.name_if("name", name))
         }
         Kind::Metadata { stage, subject } => metadata(fields.word("stage", stage_name(stage)), subject),
-        Kind::Throw { object, frames } => ("throw", stack(fields.hex("object", object.0), frames)),
+        Kind::Throw { object, frames } => ("throw", with_stack(fields.hex("object", object.0), frames)),
         Kind::Clause {
             clause_type,
             number,
@@ -51,30 +51,24 @@ pub fn describe(kind: Kind<'_>) -> (&'static str, Fields<'_>) {
             object,
             frames,
         } => {
-            let fields = monitor_event(fields, event).hex("object", object.0);
-            ("monitor", stack(fields, frames))
+            let fields = with_monitor_event(fields, event).hex("object", object.0);
+            ("monitor", with_stack(fields, frames))
         }
         Kind::SyncPoint(point) => ("sync_point", fields.number("point", point)),
         Kind::AotId(id) => ("aot_id", fields.name("id", id)),
-        other => of_collector(fields, other),
-    }
-}
-
-/// Converts events of the garbage collector and the managed heap.
-fn of_collector<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
-    match kind {
+        // The garbage collector and the managed heap.
         Kind::Allocation {
             class,
             object,
             size,
             frames,
         } => {
-            let fields = typed(fields, class).hex("object", object.0);
+            let fields = with_type(fields, class).hex("object", object.0);
             let fields = fields.number("object_size", size);
-            ("allocation", stack(fields, frames))
+            ("allocation", with_stack(fields, frames))
         }
         Kind::Collection { phase, generation } => {
-            let fields = collection_phase(fields, phase);
+            let fields = with_phase(fields, phase);
             ("collection", fields.number("generation", generation))
         }
         Kind::HeapResize { size } => ("heap_resize", fields.number("heap_size", size)),
@@ -83,7 +77,7 @@ fn of_collector<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
                 let fields = Fields::new().hex("from", it.from.0);
                 Value::Fields(fields.hex("to", it.to.0))
             };
-            ("moves", listed(fields, "objects", moves, each))
+            ("moves", with_list(fields, "objects", moves, each))
         }
         Kind::HandleCreated {
             handle_type,
@@ -93,7 +87,7 @@ fn of_collector<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
         } => {
             let fields = fields.number("handle_type", handle_type).hex("handle", handle);
             let fields = fields.hex("object", object.0);
-            ("handle_created", stack(fields, frames))
+            ("handle_created", with_stack(fields, frames))
         }
         Kind::HandleDestroyed {
             handle_type,
@@ -101,19 +95,13 @@ fn of_collector<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
             frames,
         } => {
             let fields = fields.number("handle_type", handle_type).hex("handle", handle);
-            ("handle_destroyed", stack(fields, frames))
+            ("handle_destroyed", with_stack(fields, frames))
         }
         Kind::FinalizeStart => ("finalize_start", fields),
         Kind::FinalizeEnd => ("finalize_end", fields),
         Kind::FinalizeObjectStart(Object(object)) => ("finalize_object_start", fields.hex("object", object)),
         Kind::FinalizeObjectEnd(Object(object)) => ("finalize_object_end", fields.hex("object", object)),
-        other => of_heap_shot(fields, other),
-    }
-}
-
-/// Converts events of heap shots.
-fn of_heap_shot<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
-    match kind {
+        // Heap shots.
         Kind::HeapStart => ("heap_start", fields),
         Kind::HeapEnd => ("heap_end", fields),
         Kind::HeapObject {
@@ -123,7 +111,7 @@ fn of_heap_shot<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
             generation,
             references,
         } => {
-            let fields = typed(fields.hex("object", object.0), class);
+            let fields = with_type(fields.hex("object", object.0), class);
             let fields = fields
                 .number("object_size", size)
                 .number_if("generation", generation);
@@ -131,11 +119,11 @@ fn of_heap_shot<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
                 let fields = Fields::new().number_if("at", it.offset);
                 Value::Fields(fields.hex("object", it.object.0))
             };
-            ("heap_object", listed(fields, "references", references, each))
+            ("heap_object", with_list(fields, "references", references, each))
         }
         Kind::HeapRoots { collection, roots } => {
             let fields = fields.number_if("collection", collection);
-            ("heap_roots", listed(fields, "roots", roots, root))
+            ("heap_roots", with_list(fields, "roots", roots, root))
         }
         Kind::RootRegister {
             start,
@@ -149,13 +137,7 @@ fn of_heap_shot<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields
             ("root_register", fields.name("name", name))
         }
         Kind::RootUnregister { start } => ("root_unregister", fields.hex("start", start.0)),
-        other => of_samples(fields, other),
-    }
-}
-
-/// Converts samples and counters.
-fn of_samples<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
-    match kind {
+        // Samples and counters.
         Kind::SampleHit {
             sample_type,
             thread,
@@ -165,8 +147,8 @@ fn of_samples<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'
             let fields = fields
                 .number_if("sample_type", sample_type)
                 .hex("thread", thread.0);
-            let fields = listed(fields, "addresses", addresses, |it: Address| Value::Hex(it.0));
-            ("sample_hit", stack(fields, frames))
+            let fields = with_list(fields, "addresses", addresses, |it: Address| Value::Hex(it.0));
+            ("sample_hit", with_stack(fields, frames))
         }
         Kind::NativeSymbol { start, size, name } => {
             let fields = fields.hex("code_addr", start.0).number("code_size", size);
@@ -183,27 +165,21 @@ fn of_samples<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'
             ("native_binary", fields.name("name", name))
         }
         Kind::CounterDescriptions(counters) => {
-            let fields = listed(fields, "counters", counters, counter_description);
+            let fields = with_list(fields, "counters", counters, counter_description);
             ("counter_descriptions", fields)
         }
         Kind::Counters { milliseconds, values } => {
             let fields = fields.number_if("milliseconds", milliseconds);
-            ("counters", listed(fields, "values", values, counter_change))
+            ("counters", with_list(fields, "values", values, counter_change))
         }
-        other => of_coverage(fields, other),
-    }
-}
-
-/// Converts events of code coverage.
-fn of_coverage<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<'a>) {
-    match kind {
+        // Code coverage.
         Kind::CoverageAssembly {
             name,
             guid,
             file,
             methods,
         } => {
-            let fields = covered(fields, methods).name("name", name);
+            let fields = with_coverage(fields, methods).name("name", name);
             ("coverage_assembly", fields.name("guid", guid).name("file", file))
         }
         Kind::CoverageMethod {
@@ -240,40 +216,38 @@ fn of_coverage<'a>(fields: Fields<'a>, kind: Kind<'a>) -> (&'static str, Fields<
             name,
             methods,
         } => {
-            let fields = covered(fields, methods).name("name", name);
+            let fields = with_coverage(fields, methods).name("name", name);
             ("coverage_class", fields.name("assembly", assembly))
         }
-        // Not reached: all other kinds are handled above.
-        _ => ("event", fields),
     }
 }
 
-fn listed<'a, T: Element<'a> + 'a>(
+fn with_list<'a, T: Element<'a> + 'a>(
     fields: Fields<'a>,
     key: &'static str,
     list: EventList<'a, T>,
     value: impl Fn(T) -> Value<'a> + 'a,
 ) -> Fields<'a> {
-    fields.list(key, List::walked(list, value))
+    fields.list(key, List::lazy(list.iter(), value))
 }
 
 /// Adds a stack, innermost frame first, unless it is empty.
-fn stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
+fn with_stack<'a>(fields: Fields<'a>, frames: Frames<'a>) -> Fields<'a> {
     if frames.is_empty() {
         return fields;
     }
-    let frames = List::walked(frames, |method| Value::Hex(method.0));
+    let frames = List::lazy(frames.iter(), |method| Value::Hex(method.0));
     fields.with("frames", Value::List(frames))
 }
 
-fn typed(fields: Fields<'_>, class: TypeReference) -> Fields<'_> {
+fn with_type(fields: Fields<'_>, class: TypeReference) -> Fields<'_> {
     match class {
         TypeReference::Class(class) => fields.hex("class", class.0),
         TypeReference::VTable(vtable) => fields.hex("vtable", vtable.0),
     }
 }
 
-fn code_buffer(fields: Fields<'_>, kind: CodeBufferKind) -> Fields<'_> {
+fn with_buffer_kind(fields: Fields<'_>, kind: CodeBufferKind) -> Fields<'_> {
     let name = match kind {
         CodeBufferKind::Method => "method",
         CodeBufferKind::MethodTrampoline => "method_trampoline",
@@ -285,7 +259,7 @@ fn code_buffer(fields: Fields<'_>, kind: CodeBufferKind) -> Fields<'_> {
         CodeBufferKind::Monitor => "monitor",
         CodeBufferKind::DelegateInvoke => "delegate_invoke",
         CodeBufferKind::ExceptionHandling => "exception_handling",
-        CodeBufferKind::Other(number) => return fields.with("kind", Value::Signed(number)),
+        CodeBufferKind::Other(number) => return fields.signed("kind", number),
     };
     fields.word("kind", name)
 }
@@ -337,7 +311,7 @@ fn metadata<'a>(fields: Fields<'a>, subject: Metadata<'a>) -> (&'static str, Fie
     }
 }
 
-fn monitor_event(fields: Fields<'_>, event: MonitorEvent) -> Fields<'_> {
+fn with_monitor_event(fields: Fields<'_>, event: MonitorEvent) -> Fields<'_> {
     let name = match event {
         MonitorEvent::Contention => "contention",
         MonitorEvent::Done => "done",
@@ -347,7 +321,7 @@ fn monitor_event(fields: Fields<'_>, event: MonitorEvent) -> Fields<'_> {
     fields.word("event", name)
 }
 
-fn collection_phase(fields: Fields<'_>, phase: CollectionPhase) -> Fields<'_> {
+fn with_phase(fields: Fields<'_>, phase: CollectionPhase) -> Fields<'_> {
     let name = match phase {
         CollectionPhase::Start => "start",
         CollectionPhase::MarkStart => "mark_start",
@@ -388,7 +362,7 @@ fn counter_description(counter: CounterDescription<'_>) -> Value<'_> {
 fn counter_change(change: CounterChange<'_>) -> Value<'_> {
     let fields = Fields::new().number("index", change.index);
     Value::Fields(match change.value {
-        CounterValue::Signed(number) => fields.with("difference", Value::Signed(number)),
+        CounterValue::Signed(number) => fields.signed("difference", number),
         CounterValue::Unsigned(number) => fields.number("difference", number),
         CounterValue::Double(number) => fields.with("value", Value::Float(number)),
         CounterValue::Text(Some(text)) => fields.name("value", text),
@@ -396,7 +370,7 @@ fn counter_change(change: CounterChange<'_>) -> Value<'_> {
     })
 }
 
-fn covered(fields: Fields<'_>, methods: Covered) -> Fields<'_> {
+fn with_coverage(fields: Fields<'_>, methods: Coverage) -> Fields<'_> {
     let fields = fields.number("methods", methods.methods);
     let fields = fields.number("fully_covered", methods.fully);
     fields.number("partially_covered", methods.partially)

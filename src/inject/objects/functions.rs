@@ -317,7 +317,7 @@ impl<'a> ObjectWriter<'a> {
                     entries.overlapping(code).map(with_offset).collect()
                 })
             }
-            Placement::BehindCode(distance) => {
+            Placement::AfterCode(distance) => {
                 let behind = code.size().next_multiple_of(8).saturating_add(distance);
                 let address = Address(code.start.0.wrapping_add(behind));
                 let entries = FdeIndex::read(eh_frame(&unwinding, address, machine));
@@ -507,7 +507,7 @@ impl<'a> ObjectWriter<'a> {
             encoded,
             tables_size: tables.bytes.len() as u64,
             text_size,
-            index: views.first().map_or(0, |(view, _)| view.index),
+            index: views.first().map_or(0, |(view, _)| view.code_index),
             sources,
             faults,
         }

@@ -49,14 +49,14 @@ impl FunctionRef<'_> {
         clippy::arithmetic_side_effects,
         reason = "numbers of 64 bits, their differences 128"
     )]
-    pub fn offset(&self, entry: &Entry<'_>, bias: u64) -> i128 {
+    pub fn offset(&self, entry: &LineEntry<'_>, bias: u64) -> i128 {
         i128::from(entry.address) - i128::from(self.range.start.0) - i128::from(bias)
     }
 }
 
 /// The debug information from a record, with counts of its faults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Lines<'a> {
+pub struct ParsedDebugInfo<'a> {
     /// Lines and inlined calls.
     pub info: DebugInfo<'a>,
     /// Number of entries with a damaged file name that was repaired.
@@ -71,13 +71,13 @@ pub struct Lines<'a> {
 
 /// An entry of a record, as it is in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry<'a> {
+pub struct LineEntry<'a> {
     /// Start address of the line's code, including what the writer adds to addresses.
     pub address: u64,
     /// Line number.
     pub line: u32,
     /// Discriminator or column.
-    pub number: u32,
+    pub column_or_discriminator: u32,
     /// Name of the source file, without the NUL.
     pub name: &'a [u8],
     /// Whether the record refers to the name of the previous entry instead of writing it out.
@@ -88,7 +88,7 @@ pub struct Entry<'a> {
     pub size: u32,
 }
 
-impl Entry<'_> {
+impl LineEntry<'_> {
     /// Returns whether the entry only marks the end of the code, like the last entries of Erlang and QEMU
     /// (captures erlang25, qemu).
     pub fn is_end(&self) -> bool {
@@ -96,7 +96,7 @@ impl Entry<'_> {
     }
 
     /// Returns whether the entry is invalid: its line is impossible, or its name has control characters.
-    pub fn is_odd(&self) -> bool {
+    pub fn is_invalid(&self) -> bool {
         self.line > MAX_LINE || !is_clean(self.name)
     }
 }
@@ -114,13 +114,13 @@ impl DebugInfoQuirks {
         clippy::arithmetic_side_effects,
         reason = "sizes have 64 bits, their sums 128; `below` is not more than `functions`, which is not more than the records"
     )]
-    pub fn find<'a>(
+    pub fn detect<'a>(
         records: impl Iterator<Item = (FunctionRef<'a>, &'a [u8])>,
         endian: ByteOrder,
         is_64: bool,
     ) -> Self {
         let bias = if is_64 { i128::from(MAX_BIAS) } else { 0x34 };
-        let (mut functions, mut exact, mut below, mut behind) = (0u64, 0u64, 0u64, 0u64);
+        let (mut functions, mut exact, mut below, mut past_end) = (0u64, 0u64, 0u64, 0u64);
         let mut is_v8 = false;
         for (function_ref, content) in records {
             let Some(entries) = entries(content, function_ref, endian) else {
@@ -135,11 +135,11 @@ impl DebugInfoQuirks {
             functions += u64::from(!offsets.is_empty());
             exact += any(bias..=bias);
             below += any(0..=bias - 1);
-            behind += any(size + 1..=size + bias);
+            past_end += any(size + 1..=size + bias);
             is_v8 |= names::is_v8(function_ref.name);
         }
         let nearly_all = |count: u64| count.saturating_mul(10) >= functions.saturating_mul(9);
-        let is_llvm = !is_v8 && behind > 0 && nearly_all(exact);
+        let is_llvm = !is_v8 && past_end > 0 && nearly_all(exact);
         let is_biased = functions > 0 && nearly_all(functions - below) && (is_v8 || is_llvm);
         Self {
             bias: if is_biased { bias as u64 } else { 0 },
@@ -153,8 +153,13 @@ pub fn entries<'a>(
     content: &'a [u8],
     function_ref: FunctionRef<'a>,
     endian: ByteOrder,
-) -> Option<Vec<Entry<'a>>> {
-    read(content, function_ref, &names::places(function_ref.name), endian)
+) -> Option<Vec<LineEntry<'a>>> {
+    read_entries(
+        content,
+        function_ref,
+        &names::source_locations(function_ref.name),
+        endian,
+    )
 }
 
 /// Parses the content of a record; `None` if it is invalid.
@@ -163,20 +168,20 @@ pub fn parse<'a>(
     function_ref: FunctionRef<'a>,
     quirks: DebugInfoQuirks,
     endian: ByteOrder,
-) -> Option<Lines<'a>> {
-    let places = names::places(function_ref.name);
-    let entries = read(content, function_ref, &places, endian)?;
-    let mut lines = Lines::default();
+) -> Option<ParsedDebugInfo<'a>> {
+    let locations = names::source_locations(function_ref.name);
+    let entries = read_entries(content, function_ref, &locations, endian)?;
+    let mut lines = ParsedDebugInfo::default();
     let mut files = Files::default();
     let size = i128::from(function_ref.range.size());
-    let offset = |entry: &Entry<'_>| function_ref.offset(entry, quirks.bias);
+    let offset = |entry: &LineEntry<'_>| function_ref.offset(entry, quirks.bias);
     let has_start = entries.iter().any(|entry| offset(entry) == 0);
     // The file of entries without a file name.
-    let own_file = places.first().map(|place| place.path);
+    let own_file = locations.first().map(|location| location.path);
     lines.info.rows.reserve_exact(entries.len());
     lines.repaired = entries.iter().filter(|entry| entry.is_repaired).count() as u64;
     for (at, entry) in entries.iter().enumerate() {
-        if entry.is_odd() {
+        if entry.is_invalid() {
             lines.invalid = lines.invalid.saturating_add(1);
             continue;
         }
@@ -195,8 +200,8 @@ pub fn parse<'a>(
             continue;
         }
         let (column, discriminator) = match quirks.has_discriminators {
-            true => (0, entry.number),
-            false => (entry.number, 0),
+            true => (0, entry.column_or_discriminator),
+            false => (entry.column_or_discriminator, 0),
         };
         let name = Some(entry.name).filter(|name| !name.is_empty());
         lines.info.rows.push(Row {
@@ -210,13 +215,13 @@ pub fn parse<'a>(
         });
     }
     // If the function's name is ambiguous, use the path that an entry has too.
-    let known = places.iter().find(|place| files.has(place.path));
-    let place = known.or(places.first());
+    let known = locations.iter().find(|location| files.has(location.path));
+    let location = known.or(locations.first());
     lines.info.functions = vec![SourceFunction {
         name: b"",
-        file: place.map(|place| files.add(place.path)),
-        line: place.map_or(0, |place| place.line),
-        column: place.map_or(0, |place| place.column),
+        file: location.map(|location| files.add(location.path)),
+        line: location.map_or(0, |location| location.line),
+        column: location.map_or(0, |location| location.column),
     }];
     lines.info.files = files.finish();
     Some(lines)
@@ -226,55 +231,60 @@ pub fn parse<'a>(
 const HEADER_SIZE: i128 = 0x80;
 
 /// Returns an iterator over the entries of a record, up to the first truncated one.
-pub fn entries_in_step(content: &[u8], endian: ByteOrder) -> Walk<'_> {
+pub fn entries_until_truncated(content: &[u8], endian: ByteOrder) -> EntryIter<'_> {
     let mut reader = Reader::new(content, endian);
     let _address = reader.u64();
     let left = reader.u64().unwrap_or_default();
-    Walk::new(reader, left, None)
+    EntryIter::new(reader, left, None)
 }
 
-/// Reads the entries of a record whose function's name gives `places`.
+/// Reads the entries of a record whose function's name gives `locations`.
 ///
 /// Quirk: V8 before 13.6 writes file names from freed memory: the length is correct, but the first 16 bytes
 /// are overwritten, partly with NULs (23 of 68 records of capture node20). Such a name is repaired if its
 /// remaining bytes match the path in the function's name. A path too short to have any is used if all entries
 /// have the size that it implies.
-fn read<'a>(
+fn read_entries<'a>(
     content: &'a [u8],
     function_ref: FunctionRef<'a>,
-    places: &[names::Place<'a>],
+    locations: &[names::SourceLocation<'a>],
     endian: ByteOrder,
-) -> Option<Vec<Entry<'a>>> {
+) -> Option<Vec<LineEntry<'a>>> {
     let mut reader = Reader::new(content, endian);
     let _address = reader.u64()?;
     let count = reader.u64()?;
     let body = reader.rest();
-    let paths = places.iter().map(|place| place.path);
-    let is_sound = |entries: &Vec<Entry<'a>>| !entries.iter().any(Entry::is_odd);
-    let by_end = || {
+    let paths = locations.iter().map(|location| location.path);
+    let is_sound = |entries: &Vec<LineEntry<'a>>| !entries.iter().any(LineEntry::is_invalid);
+    let by_path_end = || {
         let mut paths = paths.clone().filter(|_| names::is_v8(function_ref.name));
-        paths.find_map(|path| walk(body, count, endian, Some(path)).filter(is_sound))
+        paths.find_map(|path| read_consecutive(body, count, endian, Some(path)).filter(is_sound))
     };
-    let in_step = || walk(body, count, endian, None);
-    let by_size = || {
+    let consecutive = || read_consecutive(body, count, endian, None);
+    let by_path_size = || {
         paths
             .clone()
-            .find_map(|path| stride(body, count, endian, path, function_ref))
+            .find_map(|path| read_equal_sized(body, count, endian, path, function_ref))
     };
     // If all entries can be read consecutively, an invalid one is an isolated error.
-    by_end()
-        .or_else(|| in_step().filter(is_sound))
-        .or_else(by_size)
-        .or_else(in_step)
+    by_path_end()
+        .or_else(|| consecutive().filter(is_sound))
+        .or_else(by_path_size)
+        .or_else(consecutive)
 }
 
 /// Reads consecutive entries; `None` unless they fill the record. Names that match `path` except for their
 /// damaged start are repaired.
-fn walk<'a>(body: &'a [u8], count: u64, endian: ByteOrder, path: Option<&'a [u8]>) -> Option<Vec<Entry<'a>>> {
+fn read_consecutive<'a>(
+    body: &'a [u8],
+    count: u64,
+    endian: ByteOrder,
+    path: Option<&'a [u8]>,
+) -> Option<Vec<LineEntry<'a>>> {
     let room = body.len() / (ENTRY_SIZE + 1);
-    let mut entries: Vec<Entry<'a>> =
+    let mut entries: Vec<LineEntry<'a>> =
         Vec::with_capacity(usize::try_from(count).map_or(room, |count| count.min(room)));
-    let mut walk = Walk::new(Reader::new(body, endian), count, path);
+    let mut walk = EntryIter::new(Reader::new(body, endian), count, path);
     entries.extend(&mut walk);
     let padding = walk.rest();
     let is_at_end = padding.len() <= MAX_PADDING || padding.iter().all(|&byte| byte == 0);
@@ -283,7 +293,7 @@ fn walk<'a>(body: &'a [u8], count: u64, endian: ByteOrder, path: Option<&'a [u8]
 
 /// An iterator over consecutive entries. It stops after the last one, or at the first truncated one.
 #[derive(Clone, Debug)]
-pub struct Walk<'a> {
+pub struct EntryIter<'a> {
     reader: Reader<'a>,
     left: u64,
     /// The path that damaged names are compared with.
@@ -291,7 +301,7 @@ pub struct Walk<'a> {
     last_name: Option<&'a [u8]>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> EntryIter<'a> {
     fn new(reader: Reader<'a>, left: u64, path: Option<&'a [u8]>) -> Self {
         Self {
             reader,
@@ -307,13 +317,13 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl<'a> Iterator for Walk<'a> {
-    type Item = Entry<'a>;
+impl<'a> Iterator for EntryIter<'a> {
+    type Item = LineEntry<'a>;
 
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<LineEntry<'a>> {
         let left = self.left.checked_sub(1)?;
         let mut reader = self.reader;
-        let (address, line, number) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let (address, line, column_or_discriminator) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let damaged = self.path.filter(|path| is_damaged(reader.rest(), path));
         let name = match damaged {
             Some(path) => {
@@ -326,10 +336,10 @@ impl<'a> Iterator for Walk<'a> {
         let last = self.last_name.filter(|_| name == SAME_NAME);
         let size = self.rest().len().saturating_sub(reader.rest().len());
         (self.reader, self.left, self.last_name) = (reader, left, Some(last.unwrap_or(name)));
-        Some(Entry {
+        Some(LineEntry {
             address,
             line,
-            number,
+            column_or_discriminator,
             name: last.unwrap_or(name),
             is_same_name: last.is_some(),
             is_repaired: damaged.is_some(),
@@ -339,26 +349,26 @@ impl<'a> Iterator for Walk<'a> {
 }
 
 /// Number of bytes at the start of a name that V8's freed memory has lost.
-const LOST: usize = 16;
+const DAMAGED_SIZE: usize = 16;
 
-/// Whether `bytes` start with a damaged copy of `path`: the end is intact, but the first [`LOST`] bytes are
+/// Whether `bytes` start with a damaged copy of `path`: the end is intact, but the first [`DAMAGED_SIZE`] bytes are
 /// not.
 fn is_damaged(bytes: &[u8], path: &[u8]) -> bool {
     let (Some(name), Some(&0)) = (bytes.get(..path.len()), bytes.get(path.len())) else {
         return false;
     };
-    let is_end_whole = path.len() > LOST && name.get(LOST..) == path.get(LOST..);
+    let is_end_whole = path.len() > DAMAGED_SIZE && name.get(DAMAGED_SIZE..) == path.get(DAMAGED_SIZE..);
     is_end_whole && (!is_clean(name) || std::str::from_utf8(name).is_err())
 }
 
 /// Reads entries whose names are all as long as `path`, whatever they contain, and replaces them by `path`.
-fn stride<'a>(
+fn read_equal_sized<'a>(
     body: &[u8],
     count: u64,
     endian: ByteOrder,
     path: &'a [u8],
     function_ref: FunctionRef<'_>,
-) -> Option<Vec<Entry<'a>>> {
+) -> Option<Vec<LineEntry<'a>>> {
     let size = path.len().checked_add(ENTRY_SIZE + 1)?;
     let total = usize::try_from(count).ok()?.checked_mul(size)?;
     let padding = body.len().checked_sub(total)?;
@@ -369,12 +379,12 @@ fn stride<'a>(
     let high = function_ref.range.end.0.saturating_add(MAX_BIAS);
     let entry = |bytes: &[u8]| {
         let mut reader = Reader::new(bytes, endian);
-        let (address, line, number) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let (address, line, column_or_discriminator) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let is_sound = (low..=high).contains(&address) && line <= MAX_LINE && bytes.ends_with(&[0]);
-        is_sound.then_some(Entry {
+        is_sound.then_some(LineEntry {
             address,
             line,
-            number,
+            column_or_discriminator,
             name: path,
             is_same_name: false,
             is_repaired: true,
@@ -499,7 +509,7 @@ mod tests {
     /// A name as long as `path` whose first bytes are overwritten, as by V8.
     fn damaged(path: &[u8]) -> Vec<u8> {
         let mut name = path.to_vec();
-        let lost = name.len().min(LOST);
+        let lost = name.len().min(DAMAGED_SIZE);
         name[..lost].copy_from_slice(&b"\x2d\xdc\x02\xf4\x64\x7f\0\0\x34\x17\xda\xd9\0\x19\x29\x47"[..lost]);
         name
     }
@@ -542,7 +552,7 @@ mod tests {
             });
             let records: Vec<Vec<u8>> = entries.collect();
             let pairs = records.iter().map(|content| (function_ref(name), &content[..]));
-            DebugInfoQuirks::find(pairs, ORDER, true).bias
+            DebugInfoQuirks::detect(pairs, ORDER, true).bias
         };
         // V8: no entry below the bias, and not always one exactly there.
         assert_eq!(find(b"JS:^f a.js:1:1", &[&[0x40, 0x60], &[0x47]]), 0x40);

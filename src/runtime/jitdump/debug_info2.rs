@@ -9,7 +9,7 @@ pub mod positions;
 use crate::bytes::ByteOrder;
 use crate::debug_info::SourceFile;
 use crate::hash::HashMap;
-use crate::runtime::jitdump::debug_info::Lines;
+use crate::runtime::jitdump::debug_info::ParsedDebugInfo;
 use crate::units::Address;
 
 /// A layout of DEBUG_INFO2 records.
@@ -23,18 +23,18 @@ pub enum Layout {
 
 /// Returns the layout of a record with this content; `None` if it has neither of the two.
 pub fn layout(content: &[u8], endian: ByteOrder) -> Option<Layout> {
-    if let Some(parts) = positions::Parts::split(content, endian) {
-        return Some(Layout::Positions(parts.address));
+    if let Some(lists) = positions::RawLists::split(content, endian) {
+        return Some(Layout::Positions(lists.address));
     }
-    lists::Parts::split(content, endian).map(|_| Layout::Lists)
+    lists::RawLists::split(content, endian).map(|_| Layout::Lists)
 }
 
 /// Parses the content of a record for a function of `size` bytes.
-pub fn parse(content: &[u8], size: u32, endian: ByteOrder) -> Option<Lines<'_>> {
-    if let Some(parts) = positions::Parts::split(content, endian) {
-        return Some(parts.read(size));
+pub fn parse(content: &[u8], size: u32, endian: ByteOrder) -> Option<ParsedDebugInfo<'_>> {
+    if let Some(lists) = positions::RawLists::split(content, endian) {
+        return Some(lists.read(size));
     }
-    Some(lists::Parts::split(content, endian)?.read())
+    Some(lists::RawLists::split(content, endian)?.read())
 }
 
 /// Consecutive NUL-terminated strings.
@@ -92,9 +92,5 @@ impl<'s, 'a> Files<'s, 'a> {
         self.files.push((*path).into());
         self.known.insert(name, number);
         Some(number)
-    }
-
-    fn finish(self) -> Vec<SourceFile<'a>> {
-        self.files
     }
 }

@@ -8,14 +8,14 @@ use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::machine::Machine;
-use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, Lines};
+use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, ParsedDebugInfo};
 use crate::runtime::jitdump::debug_info2;
+use crate::runtime::jitdump::duplicates;
 use crate::runtime::jitdump::header::{self, Header};
 use crate::runtime::jitdump::load::Load;
-use crate::runtime::jitdump::moves::{self, Loaded, Moved};
-use crate::runtime::jitdump::record::{self, Place, Record, Records, Step};
-use crate::runtime::jitdump::record_association::Pending;
-use crate::runtime::jitdump::repeats;
+use crate::runtime::jitdump::moves::{self, LoadEvent, Move};
+use crate::runtime::jitdump::record::{self, Record, RecordLocation, Records, Step};
+use crate::runtime::jitdump::record_association::PendingRecords;
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
@@ -25,21 +25,28 @@ use crate::units::{Address, AddressRange};
 
 /// Locations of a function's records, with its addresses.
 #[derive(Clone, Copy, Debug)]
-pub struct Function {
+pub struct FunctionRecords {
     /// Its LOAD record.
-    pub load: Place,
+    pub load: RecordLocation,
     /// Address at which it was first loaded.
     pub start: Address,
     /// Size of its code, in bytes.
     pub size: u32,
     /// Its DEBUG_INFO record, if any.
-    pub debug_info: Option<Place>,
+    pub debug_info: Option<RecordLocation>,
     /// Its DEBUG_INFO2 record, if any.
-    pub debug_info2: Option<Place>,
+    pub debug_info2: Option<RecordLocation>,
     /// Its UNWINDING_INFO record, if any. Several functions may share one.
-    pub unwinding: Option<Place>,
+    pub unwinding: Option<RecordLocation>,
     /// Its JIT_TIER record, if any.
-    pub tier: Option<Place>,
+    pub tier: Option<RecordLocation>,
+}
+
+impl FunctionRecords {
+    /// Returns the addresses at which the function was first loaded; `None` if it has no code.
+    fn range(&self) -> Option<AddressRange> {
+        AddressRange::new(self.start, self.size.into())
+    }
 }
 
 /// A jitdump with its index.
@@ -48,7 +55,7 @@ pub struct Dump<'a> {
     file: &'a [u8],
     header: Header,
     machine: Machine,
-    functions: Vec<Function>,
+    functions: Vec<FunctionRecords>,
     events: Vec<CodeEvent>,
     faults: Tally<Issue>,
     first_time: Option<RuntimeTime>,
@@ -81,17 +88,17 @@ impl<'a> Dump<'a> {
         if header.has_unknown_flags() {
             faults.add(Issue::JitdumpUnknownFlags, 32);
         }
-        let start = header.first_record(file).unwrap_or_else(|| {
+        let start = header.first_record_offset(file).unwrap_or_else(|| {
             faults.add(Issue::JitdumpHeaderSize, 8);
             header::SIZE as usize
         });
-        let mut index = Index {
+        let mut index = IndexBuilder {
             header,
             functions: Vec::new(),
             faults,
             loads: Vec::new(),
             moves: Vec::new(),
-            pending: Pending::default(),
+            pending: PendingRecords::default(),
             sources: HashMap::default(),
         };
         let mut first_time = None;
@@ -100,16 +107,13 @@ impl<'a> Dump<'a> {
             index.add(step);
         }
         index.pending.drop_all(&mut index.faults);
-        for (function, place) in index.pending.reassigned() {
+        for (function, location) in index.pending.take_reassigned() {
             if let Some(function) = index.functions.get_mut(function as usize) {
-                function.debug_info = function.debug_info.or(Some(place));
+                function.debug_info = function.debug_info.or(Some(location));
             }
         }
-        let range = |function: u32| {
-            let function = index.functions.get(function as usize)?;
-            AddressRange::new(function.start, function.size.into())
-        };
-        repeats::drop_repeated(
+        let range = |function: u32| index.functions.get(function as usize)?.range();
+        duplicates::drop_duplicates(
             file,
             &index.functions,
             &mut index.loads,
@@ -125,7 +129,7 @@ impl<'a> Dump<'a> {
             file,
             header,
             machine: Machine::of_file(header.elf_machine, header.endian, recorded, code_end),
-            events: moves::in_order(index.loads, index.moves, range, &mut index.faults),
+            events: moves::merge_events(index.loads, index.moves, range, &mut index.faults),
             functions: index.functions,
             faults: index.faults,
             first_time,
@@ -167,41 +171,40 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the locations of a function's records. Functions are indexed in file order.
-    pub fn records(&self, function: u32) -> Option<&Function> {
+    pub fn function_records(&self, function: u32) -> Option<&FunctionRecords> {
         self.functions.get(usize::try_from(function).ok()?)
     }
 
     /// Returns the offsets of all records of a function, except MOVE records.
     pub fn record_offsets(&self, function: u32) -> Option<impl Iterator<Item = u64>> {
-        let function = self.records(function)?;
-        let more = [
+        let function = self.function_records(function)?;
+        let optional = [
             function.debug_info,
             function.debug_info2,
             function.unwinding,
             function.tier,
         ];
-        let places = more.into_iter().flatten().chain([function.load]);
-        Some(places.map(|place| place.offset))
+        let locations = optional.into_iter().flatten().chain([function.load]);
+        Some(locations.map(|location| location.offset))
     }
 
     /// Returns the addresses at which a function was first loaded; `None` if it has no code.
     pub fn range(&self, function: u32) -> Option<AddressRange> {
-        let function = self.records(function)?;
-        AddressRange::new(function.start, function.size.into())
+        self.function_records(function)?.range()
     }
 
     /// Returns the description of the function with index `number`.
     pub fn function(&self, number: u32) -> Option<FunctionView<'a>> {
-        let function = self.records(number)?;
+        let function = self.function_records(number)?;
         let endian = self.header.endian;
-        let content = |place| Records::content(self.file, place);
+        let content = |location| Records::content(self.file, location);
         let load = Load::parse(content(function.load)?, endian)?;
         Some(FunctionView {
             number,
             name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
             code: Some(load.code),
-            range: AddressRange::new(function.start, function.size.into())?,
-            index: load.index,
+            range: function.range()?,
+            code_index: load.code_index,
             unwinding: self.unwinding(number),
             recorded_tier: function.tier.and_then(content).and_then(tier::parse),
         })
@@ -209,8 +212,8 @@ impl<'a> Dump<'a> {
 
     /// Returns the unwinding table of a function.
     pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
-        let place = self.records(function)?.unwinding?;
-        Unwinding::parse(Records::content(self.file, place)?, self.header.endian).ok()?
+        let location = self.function_records(function)?.unwinding?;
+        Unwinding::parse(Records::content(self.file, location)?, self.header.endian).ok()?
     }
 
     /// Returns the total size of the embedded source texts, in bytes.
@@ -223,28 +226,29 @@ impl<'a> Dump<'a> {
     /// unwinding table that other functions share is not counted.
     pub fn record_bytes(&self, function: u32) -> u64 {
         let unwinding = self.unwinding(function);
-        let has_own = unwinding.is_some_and(|it| matches!(it.placement, Placement::BehindCode(_)));
-        let Some(function) = self.records(function) else {
+        let is_shared = unwinding.is_none_or(|it| matches!(it.placement, Placement::At(_)));
+        let Some(function) = self.function_records(function) else {
             return 0;
         };
-        let tables = function.unwinding.filter(|_| has_own);
-        let more = [function.debug_info, function.debug_info2, tables];
-        let places = more.into_iter().flatten().chain([function.load]);
-        places.map(|place| u64::from(place.size)).sum()
+        let tables = function.unwinding.filter(|_| !is_shared);
+        let optional = [function.debug_info, function.debug_info2, tables];
+        let locations = optional.into_iter().flatten().chain([function.load]);
+        locations.map(|location| u64::from(location.size)).sum()
     }
 
     /// Returns the lines and inlined calls of a function, from its DEBUG_INFO2 record, else from its
     /// DEBUG_INFO record, else from its name.
     pub fn sources(&self, view: &FunctionView<'a>) -> FunctionSources<'a> {
         let mut found = FunctionSources::default();
-        let Some(function) = self.records(view.number) else {
+        let Some(function) = self.function_records(view.number) else {
             return found;
         };
         let endian = self.header.endian;
-        let mut read = |place: Option<Place>, parse: &dyn Fn(&'a [u8]) -> Option<Lines<'a>>| {
-            let place = place?;
-            let lines = parse(Records::content(self.file, place)?);
-            consistent(lines, function.size, place, &mut found.faults)
+        let mut read = |location: Option<RecordLocation>,
+                        parse: &dyn Fn(&'a [u8]) -> Option<ParsedDebugInfo<'a>>| {
+            let location = location?;
+            let lines = parse(Records::content(self.file, location)?);
+            normalised(lines, function.size, location, &mut found.faults)
         };
         let by_lists = |content| debug_info2::parse(content, function.size, endian);
         let by_entries = |content| debug_info::parse(content, function_ref(view), self.quirks, endian);
@@ -277,7 +281,7 @@ impl<'a> Dump<'a> {
             let content = Records::content(self.file, function.debug_info?)?;
             Some((function_ref(&self.function(number)?), content))
         });
-        DebugInfoQuirks::find(with_lines.take(ENOUGH), self.header.endian, self.machine.is_64)
+        DebugInfoQuirks::detect(with_lines.take(ENOUGH), self.header.endian, self.machine.is_64)
     }
 }
 
@@ -293,14 +297,14 @@ fn function_ref<'a>(view: &FunctionView<'a>) -> FunctionRef<'a> {
 ///
 /// Returns `None` if it has neither lines nor inlined calls. samply, which reads both formats, ignores such
 /// records too.
-fn consistent<'a>(
-    lines: Option<Lines<'a>>,
+fn normalised<'a>(
+    lines: Option<ParsedDebugInfo<'a>>,
     size: u32,
-    place: Place,
+    location: RecordLocation,
     faults: &mut Tally<Issue>,
 ) -> Option<DebugInfo<'a>> {
     let Some(mut lines) = lines else {
-        faults.add(Issue::JitdumpBadDebugInfo, place.offset);
+        faults.add(Issue::JitdumpBadDebugInfo, location.offset);
         return None;
     };
     let dropped = lines.info.normalise(size);
@@ -320,11 +324,11 @@ fn consistent<'a>(
         ),
     ] {
         if count > 0 {
-            faults.add_many(fault, count, place.offset);
+            faults.add_many(fault, count, location.offset);
         }
     }
-    let says_something = !lines.info.rows.is_empty() || !lines.info.calls.is_empty();
-    says_something.then_some(lines.info)
+    let has_content = !lines.info.rows.is_empty() || !lines.info.calls.is_empty();
+    has_content.then_some(lines.info)
 }
 
 /// Returns the time of the first record without reading others; `None` if that record is invalid.
@@ -343,22 +347,22 @@ fn time_of(step: Step<'_>) -> Option<RuntimeTime> {
 
 /// Returns an iterator over the records of a file.
 pub fn records<'a>(file: &'a [u8], header: &Header) -> Records<'a> {
-    let start = header.first_record(file).unwrap_or(header::SIZE as usize);
+    let start = header.first_record_offset(file).unwrap_or(header::SIZE as usize);
     Records::new(file, start, header.endian)
 }
 
 /// The state of [`Dump::parse`] while it reads the records.
-struct Index<'a> {
+struct IndexBuilder<'a> {
     header: Header,
-    functions: Vec<Function>,
+    functions: Vec<FunctionRecords>,
     faults: Tally<Issue>,
-    loads: Vec<Loaded>,
-    moves: Vec<Moved>,
-    pending: Pending,
+    loads: Vec<LoadEvent>,
+    moves: Vec<Move>,
+    pending: PendingRecords,
     sources: HashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
 }
 
-impl<'a> Index<'a> {
+impl<'a> IndexBuilder<'a> {
     fn add(&mut self, step: Step<'a>) {
         let record = match step {
             Step::Record(record) => record,
@@ -375,17 +379,17 @@ impl<'a> Index<'a> {
         };
         match record.kind {
             record::LOAD => self.load(&record),
-            record::MOVE => match Moved::parse(&record, self.header.endian) {
+            record::MOVE => match Move::parse(&record, self.header.endian) {
                 Some(moved) => self.moves.push(moved),
                 None => self.faults.add(Issue::JitdumpBadMove, record.offset),
             },
             record::DEBUG_INFO => {
                 let endian = self.header.endian;
-                self.pending.debug_info(&record, endian, &mut self.faults);
+                self.pending.add_debug_info(&record, endian, &mut self.faults);
             }
             record::UNWINDING_INFO => {
                 let endian = self.header.endian;
-                self.pending.unwinding(&record, endian, &mut self.faults);
+                self.pending.add_unwinding(&record, endian, &mut self.faults);
             }
             record::CLOSE => {}
             record::EXTENSION_FIRST..=record::EMBEDDED_SOURCE_FILE => self.extension(&record),
@@ -398,11 +402,13 @@ impl<'a> Index<'a> {
     fn extension(&mut self, record: &Record<'a>) {
         let endian = self.header.endian;
         if let Some(layout) = debug_info2::layout(record.content, endian) {
-            return self.pending.debug_info2(layout, record.place(), &mut self.faults);
+            return self
+                .pending
+                .add_debug_info2(layout, record.location(), &mut self.faults);
         }
         match record.kind {
             record::JIT_TIER if tier::parse(record.content).is_some() => {
-                self.pending.tier(record, &mut self.faults);
+                self.pending.add_tier(record, &mut self.faults);
             }
             record::EMBEDDED_SOURCE_FILE => match EmbeddedSource::parse(record.content, endian) {
                 Some(source) => {
@@ -420,15 +426,15 @@ impl<'a> Index<'a> {
         let next = u32::try_from(self.functions.len());
         let (Some(load), Ok(function)) = (load, next) else {
             // Pending records without an address belong to this function.
-            self.pending.drop_nameless(&mut self.faults);
+            self.pending.drop_without_address(&mut self.faults);
             return self.faults.add(Issue::JitdumpBadLoad, record.offset);
         };
         if load.name.len() > record::MAX_NAME {
             self.faults.add(Issue::JitdumpLongName, record.offset);
         }
         let range = AddressRange::new(load.start, load.size.into());
-        self.functions.push(Function {
-            load: record.place(),
+        self.functions.push(FunctionRecords {
+            load: record.location(),
             start: load.start,
             size: load.size,
             debug_info: self.pending.take_debug_info(function, load.start, load.size),
@@ -438,14 +444,14 @@ impl<'a> Index<'a> {
         });
         // The format allows functions without code, but they can't have samples.
         if range.is_some() {
-            self.loads.push(Loaded {
+            self.loads.push(LoadEvent {
                 event: CodeEvent {
                     time: RuntimeTime(record.time),
                     pid: load.pid,
                     function,
                     change: Change::Load,
                 },
-                index: load.index,
+                code_index: load.code_index,
                 offset: record.offset,
             });
         }

@@ -36,17 +36,8 @@ pub struct Header {
 
 /// Returns the endianness of a jitdump from its magic number; `None` if the file is not a jitdump.
 pub fn byte_order(file: &[u8]) -> Option<ByteOrder> {
-    let magic = *file.first_chunk()?;
-    let orders = [
-        (ByteOrder::Little, u32::from_le_bytes(magic)),
-        (ByteOrder::Big, u32::from_be_bytes(magic)),
-    ];
-    let (endian, _) = orders.into_iter().find(|&(_, number)| number == MAGIC)?;
-    Some(endian)
-}
-
-fn not_a_jitdump(magic: [u8; 4]) -> Diagnostic {
-    Diagnostic::new(Issue::NotAJitdump).with("magic", hex(&magic))
+    let mut orders = [ByteOrder::Little, ByteOrder::Big].into_iter();
+    orders.find(|endian| endian.u32_at(file, 0) == Some(MAGIC))
 }
 
 impl Header {
@@ -57,7 +48,8 @@ impl Header {
             length => Diagnostic::new(Issue::JitdumpTooShort).with("size", length),
         };
         let magic: [u8; 4] = *file.first_chunk().ok_or_else(too_short)?;
-        let endian = byte_order(file).ok_or_else(|| not_a_jitdump(magic))?;
+        let not_a_jitdump = || Diagnostic::new(Issue::NotAJitdump).with("magic", hex(&magic));
+        let endian = byte_order(file).ok_or_else(not_a_jitdump)?;
         Self::parse_rest(file, endian).ok_or_else(too_short)
     }
 
@@ -80,9 +72,9 @@ impl Header {
     }
 
     /// Returns the offset of the first record, which is the header's size; `None` if that size is impossible.
-    pub fn first_record(&self, file: &[u8]) -> Option<usize> {
-        let says = usize::try_from(self.size).ok()?;
-        (self.size >= SIZE && says <= file.len()).then_some(says)
+    pub fn first_record_offset(&self, file: &[u8]) -> Option<usize> {
+        let size = usize::try_from(self.size).ok()?;
+        (self.size >= SIZE && size <= file.len()).then_some(size)
     }
 
     /// Returns whether the timestamps in the file are from a cycle counter.

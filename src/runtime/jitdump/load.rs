@@ -17,7 +17,7 @@ pub struct Load<'a> {
     /// Size of the code, in bytes.
     pub size: u32,
     /// ID that the runtime gave the function (`code_index`).
-    pub index: u64,
+    pub code_index: u64,
     /// Name of the function, without the NUL.
     pub name: &'a [u8],
     /// Bytes between the name's NUL and the code.
@@ -36,7 +36,7 @@ impl<'a> Load<'a> {
         let vma = content.u64()?;
         let start = Address(content.u64()?);
         let size = u32::try_from(content.u64()?).ok()?;
-        let index = content.u64()?;
+        let code_index = content.u64()?;
         start.checked_add(size.into())?;
         // The code is at the end of the record, so there may be padding between the name and the code. perf
         // reads it the same way.
@@ -48,7 +48,7 @@ impl<'a> Load<'a> {
             vma,
             start,
             size,
-            index,
+            code_index,
             name,
             padding,
             code,

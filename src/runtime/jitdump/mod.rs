@@ -3,7 +3,7 @@
 //! ```text
 //! header ── record ── record ── record ──  …
 //! [header]  [record]: prefix (type, size, time) and content
-//!           LOAD, MOVE ─► functions and code events           [load], [moves], [repeats]
+//!           LOAD, MOVE ─► functions and code events           [load], [moves], [duplicates]
 //!           DEBUG_INFO, DEBUG_INFO2 ─► lines, inlined calls   [debug_info], [debug_info2]
 //!           UNWINDING_INFO ─► .eh_frame                       [unwinding]
 //!           JIT_TIER, EMBEDDED_SOURCE_FILE                    [tier], [source_file]
@@ -17,13 +17,13 @@
 pub mod debug_info;
 pub mod debug_info2;
 pub mod dump;
+mod duplicates;
 pub mod header;
 pub mod load;
 pub mod marker;
 mod moves;
 pub mod record;
 mod record_association;
-mod repeats;
 pub mod source_file;
 pub mod tier;
 pub mod unwinding;
@@ -31,5 +31,5 @@ pub mod unwinding;
 pub use dump::{Dump, FunctionSources, first_time, last_time, records};
 pub use header::Header;
 pub use load::Load;
-pub use moves::Moved;
+pub use moves::Move;
 pub use record::Records;

@@ -10,17 +10,17 @@ use crate::units::{Address, AddressRange};
 
 /// A LOAD record with code.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadEvent {
     pub event: CodeEvent,
     /// The record's `code_index`.
-    pub index: u64,
+    pub code_index: u64,
     /// Offset of the record in the file, in bytes. It orders records with the same time.
     pub offset: u64,
 }
 
 /// A MOVE record.
 #[derive(Clone, Copy, Debug)]
-pub struct Moved {
+pub struct Move {
     /// Offset of the record in the file, in bytes.
     pub offset: u64,
     /// Time of the move.
@@ -34,13 +34,13 @@ pub struct Moved {
     /// Size of the code, in bytes. It is not used, because a function keeps the size from its LOAD record.
     pub size: u64,
     /// The `code_index` of the function's LOAD record.
-    pub index: u64,
+    pub code_index: u64,
 }
 
-impl Moved {
+impl Move {
     /// Everything except the offset and the time, for comparison.
     pub(super) fn content(&self) -> (u32, Address, Address, u64, u64) {
-        (self.pid, self.from, self.to, self.size, self.index)
+        (self.pid, self.from, self.to, self.size, self.code_index)
     }
 
     /// Parses a MOVE record; `None` if it is too short.
@@ -59,7 +59,7 @@ impl Moved {
             from,
             to,
             size,
-            index: content.u64()?,
+            code_index: content.u64()?,
         })
     }
 }
@@ -67,9 +67,9 @@ impl Moved {
 /// Merges loads and moves, sorted by time. `range` returns the addresses at which a function was loaded.
 ///
 /// Quirk: JavaScriptCore's compiler threads write records out of order by a microsecond (capture multi).
-pub(super) fn in_order(
-    mut loads: Vec<Loaded>,
-    mut moves: Vec<Moved>,
+pub(super) fn merge_events(
+    mut loads: Vec<LoadEvent>,
+    mut moves: Vec<Move>,
     range: impl Fn(u32) -> Option<AddressRange>,
     faults: &mut Tally<Issue>,
 ) -> Vec<CodeEvent> {
@@ -82,12 +82,12 @@ pub(super) fn in_order(
     let mut addresses = CodeAddresses::default();
     let mut loads = loads.into_iter().peekable();
     for moved in &moves {
-        let is_before = |load: &Loaded| (load.event.time, load.offset) < (moved.time, moved.offset);
+        let is_before = |load: &LoadEvent| (load.event.time, load.offset) < (moved.time, moved.offset);
         while let Some(load) = loads.next_if(is_before) {
             addresses.load(&load, &range);
             events.push(load.event);
         }
-        match addresses.moved(moved, &range) {
+        match addresses.apply_move(moved, &range) {
             Some(event) => events.push(event),
             None => faults.add(Issue::JitdumpBadMove, moved.offset),
         }
@@ -98,48 +98,51 @@ pub(super) fn in_order(
 
 /// The last function for each key, both per process and over all processes.
 #[derive(Default)]
-struct Latest<K> {
-    own: HashMap<(u32, K), u32>,
-    any: HashMap<K, u32>,
+struct LatestFunctions<K> {
+    by_process: HashMap<(u32, K), u32>,
+    in_any_process: HashMap<K, u32>,
 }
 
-impl<K: std::hash::Hash + Eq + Copy> Latest<K> {
+impl<K: std::hash::Hash + Eq + Copy> LatestFunctions<K> {
     fn insert(&mut self, pid: u32, key: K, function: u32) {
-        self.own.insert((pid, key), function);
-        self.any.insert(key, function);
+        self.by_process.insert((pid, key), function);
+        self.in_any_process.insert(key, function);
     }
 
     /// The function in this process, or else in any process, since a forked process inherits code. The file
     /// does not record which process is the parent.
     fn get(&self, pid: u32, key: K) -> Option<u32> {
-        self.own.get(&(pid, key)).or(self.any.get(&key)).copied()
+        self.by_process
+            .get(&(pid, key))
+            .or(self.in_any_process.get(&key))
+            .copied()
     }
 }
 
 /// The current address of each function.
 #[derive(Default)]
 struct CodeAddresses {
-    by_address: Latest<Address>,
-    by_index: Latest<u64>,
+    by_address: LatestFunctions<Address>,
+    by_index: LatestFunctions<u64>,
 }
 
 impl CodeAddresses {
-    fn load(&mut self, load: &Loaded, range: impl Fn(u32) -> Option<AddressRange>) {
+    fn load(&mut self, load: &LoadEvent, range: impl Fn(u32) -> Option<AddressRange>) {
         let CodeEvent { pid, function, .. } = load.event;
-        self.by_index.insert(pid, load.index, function);
+        self.by_index.insert(pid, load.code_index, function);
         if let Some(range) = range(function) {
             self.by_address.insert(pid, range.start, function);
         }
     }
 
-    fn moved(&mut self, moved: &Moved, range: impl Fn(u32) -> Option<AddressRange>) -> Option<CodeEvent> {
+    fn apply_move(&mut self, moved: &Move, range: impl Fn(u32) -> Option<AddressRange>) -> Option<CodeEvent> {
         // Some writers give all functions the same index, so the last function at the address takes
         // precedence.
         let pid = moved.pid;
         let at_address = self.by_address.get(pid, moved.from);
-        let function = at_address.or(self.by_index.get(pid, moved.index))?;
+        let function = at_address.or(self.by_index.get(pid, moved.code_index))?;
         moved.to.checked_add(range(function)?.size())?;
-        self.by_address.own.remove(&(pid, moved.from));
+        self.by_address.by_process.remove(&(pid, moved.from));
         self.by_address.insert(pid, moved.to, function);
         Some(CodeEvent {
             time: moved.time,

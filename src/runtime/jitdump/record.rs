@@ -32,10 +32,10 @@ pub const PREFIX_SIZE: usize = 16;
 
 /// Maximum time difference between adjacent records, for telling records from other bytes: 13 days in
 /// nanoseconds.
-const NEAR: u64 = 1 << 50;
+const MAX_TIME_DIFFERENCE: u64 = 1 << 50;
 
 /// Number of consecutive valid records that it takes to resume after damage.
-const RUN: u32 = 3;
+const MIN_VALID_RUN: u32 = 3;
 
 /// A record of a jitdump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub struct Record<'a> {
 
 /// Location of a record in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct RecordLocation {
     /// Offset of the record in the file, in bytes.
     pub offset: u64,
     /// Size of the record's content (without the prefix), in bytes.
@@ -61,8 +61,8 @@ pub struct Place {
 
 impl Record<'_> {
     /// Returns the record's location.
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn location(&self) -> RecordLocation {
+        RecordLocation {
             offset: self.offset,
             size: u32::try_from(self.content.len()).unwrap_or(u32::MAX),
         }
@@ -130,10 +130,10 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Returns the content of the record at `place`; `None` if it exceeds the file.
-    pub fn content(file: &'a [u8], place: Place) -> Option<&'a [u8]> {
-        let start = usize::try_from(place.offset).ok()?.checked_add(PREFIX_SIZE)?;
-        file.get(start..)?.get(..usize::try_from(place.size).ok()?)
+    /// Returns the content of the record at `location`; `None` if it exceeds the file.
+    pub fn content(file: &'a [u8], location: RecordLocation) -> Option<&'a [u8]> {
+        let start = usize::try_from(location.offset).ok()?.checked_add(PREFIX_SIZE)?;
+        file.get(start..)?.get(..usize::try_from(location.size).ok()?)
     }
 
     fn prefix(&self, at: usize) -> Option<Prefix> {
@@ -160,25 +160,25 @@ impl<'a> Records<'a> {
     fn next_in_order(&self, at: usize) -> Option<(Step<'a>, usize)> {
         let prefix = self.prefix(at)?;
         let record = self.record(at, prefix)?;
-        let behind = at.checked_add(prefix.size)?;
-        if self.follows(behind, &record) {
-            if let Some(repaired) = self.without_swallowed(at, prefix, &record) {
+        let end = at.checked_add(prefix.size)?;
+        if self.follows(end, &record) {
+            if let Some(repaired) = self.without_absorbed_records(at, prefix, &record) {
                 return Some(repaired);
             }
-            return Some((Step::Record(record), behind));
+            return Some((Step::Record(record), end));
         }
-        if !is_sound(&record, self.endian) {
+        if !is_valid(&record, self.endian) {
             return None;
         }
         // The content is valid, but no record follows. If the bytes that the size covers contain other
         // records, the size is wrong.
-        let next = self.resynchronise(at.saturating_add(PREFIX_SIZE), behind);
-        if next >= behind {
-            return Some((Step::Record(record), behind));
+        let next = self.resynchronise(at.saturating_add(PREFIX_SIZE), end);
+        if next >= end {
+            return Some((Step::Record(record), end));
         }
         let size = next.saturating_sub(at);
         let record = self.record(at, Prefix { size, ..prefix })?;
-        is_sound(&record, self.endian).then_some((Step::Repaired(record), next))
+        is_valid(&record, self.endian).then_some((Step::Repaired(record), next))
     }
 
     /// Repairs the size of a LOAD record that spans whole records after it, and so is also followed by a
@@ -186,14 +186,19 @@ impl<'a> Records<'a> {
     ///
     /// Such a record has more bytes between its name and its code than padding needs, and without them valid
     /// records follow its code.
-    fn without_swallowed(&self, at: usize, prefix: Prefix, record: &Record<'a>) -> Option<(Step<'a>, usize)> {
+    fn without_absorbed_records(
+        &self,
+        at: usize,
+        prefix: Prefix,
+        record: &Record<'a>,
+    ) -> Option<(Step<'a>, usize)> {
         let size = PREFIX_SIZE.checked_add(unpadded_size(record, self.endian)?)?;
         let spare = prefix.size.checked_sub(size)?;
         if spare <= MAX_PADDING {
             return None;
         }
         let size = (size..=size.checked_add(MAX_PADDING)?)
-            .find(|&size| at.checked_add(size).is_some_and(|behind| self.starts_run(behind)))?;
+            .find(|&size| at.checked_add(size).is_some_and(|end| self.starts_valid_run(end)))?;
         let record = self.record(at, Prefix { size, ..prefix })?;
         Some((Step::Repaired(record), at.checked_add(size)?))
     }
@@ -205,15 +210,15 @@ impl<'a> Records<'a> {
         }
         let record = self.prefix(at).and_then(|prefix| self.record(at, prefix));
         record.is_some_and(|record| {
-            is_sound(&record, self.endian)
+            is_valid(&record, self.endian)
                 || record.kind == before.kind
-                || record.time.abs_diff(before.time) < NEAR
+                || record.time.abs_diff(before.time) < MAX_TIME_DIFFERENCE
         })
     }
 
-    /// Whether valid records start at `at`: [`RUN`] of them, or all up to the end of the file.
-    fn starts_run(&self, mut at: usize) -> bool {
-        for found in 0..RUN {
+    /// Whether valid records start at `at`: [`MIN_VALID_RUN`] of them, or all up to the end of the file.
+    fn starts_valid_run(&self, mut at: usize) -> bool {
+        for found in 0..MIN_VALID_RUN {
             if at == self.file.len() {
                 return true;
             }
@@ -221,7 +226,7 @@ impl<'a> Records<'a> {
             let Some(record) = whole else {
                 return found > 0 && self.is_cut_tail(at);
             };
-            if !self.is_near(record.time) || !is_sound(&record, self.endian) {
+            if !self.is_plausible_time(record.time) || !is_valid(&record, self.endian) {
                 return false;
             }
             at = at
@@ -231,9 +236,9 @@ impl<'a> Records<'a> {
         true
     }
 
-    fn is_near(&self, time: u64) -> bool {
+    fn is_plausible_time(&self, time: u64) -> bool {
         match self.last_time {
-            Some(last) => last.abs_diff(time) < NEAR,
+            Some(last) => last.abs_diff(time) < MAX_TIME_DIFFERENCE,
             None => time != 0,
         }
     }
@@ -247,7 +252,7 @@ impl<'a> Records<'a> {
             let zeros = rest.iter().take_while(|&&byte| byte == 0).count();
             if zeros > LEADING_ZEROS {
                 at = at.saturating_add(zeros.saturating_sub(LEADING_ZEROS));
-            } else if self.starts_run(at) {
+            } else if self.starts_valid_run(at) {
                 return at;
             } else {
                 at = at.saturating_add(1);
@@ -261,7 +266,9 @@ impl<'a> Records<'a> {
         let left = self.file.len().saturating_sub(at);
         match self.prefix(at) {
             None => left < PREFIX_SIZE,
-            Some(prefix) => is_known(prefix.kind) && prefix.size > left && self.is_near(prefix.time),
+            Some(prefix) => {
+                is_known(prefix.kind) && prefix.size > left && self.is_plausible_time(prefix.time)
+            }
         }
     }
 }
@@ -272,8 +279,8 @@ impl<'a> Iterator for Records<'a> {
     fn next(&mut self) -> Option<Step<'a>> {
         let at = self.position;
         let rest = self.file.get(at..).filter(|rest| !rest.is_empty())?;
-        if let Some((step, behind)) = self.next_in_order(at) {
-            self.position = behind;
+        if let Some((step, end)) = self.next_in_order(at) {
+            self.position = end;
             self.last_time = step.record().map(|record| record.time).or(self.last_time);
             return Some(step);
         }
@@ -297,7 +304,7 @@ fn is_known(kind: u32) -> bool {
 }
 
 /// Whether the type of a record is known and the sizes in its content fit into it.
-fn is_sound(record: &Record<'_>, endian: ByteOrder) -> bool {
+fn is_valid(record: &Record<'_>, endian: ByteOrder) -> bool {
     is_known(record.kind) && sizes_fit(record, endian) == Some(true)
 }
 

@@ -5,8 +5,8 @@ use crate::diagnostics::Issue;
 use crate::hash::HashMap;
 use crate::runtime::jitdump::debug_info::MAX_BIAS;
 use crate::runtime::jitdump::debug_info2::Layout;
-use crate::runtime::jitdump::record::{Place, Record};
-use crate::runtime::jitdump::unwinding::{NotUnderstood, Placement, Unwinding};
+use crate::runtime::jitdump::record::{Record, RecordLocation};
+use crate::runtime::jitdump::unwinding::{Placement, UnknownLayout, Unwinding};
 use crate::tally::Tally;
 use crate::units::Address;
 
@@ -21,30 +21,30 @@ use crate::units::Address;
 /// Debug information that finds no LOAD with its address within the next batch is assigned to the function
 /// that was loaded right after it, if its first line is in that function.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(super) struct PendingRecords {
     /// DEBUG_INFO records by code address.
-    debug_info: HashMap<Address, Waiting>,
+    debug_info: HashMap<Address, PendingDebugInfo>,
     /// Code address of the last DEBUG_INFO record, until a LOAD follows it.
     last_debug_info: Option<Address>,
     /// DEBUG_INFO2 records with a code address, by that address.
-    debug_info2: HashMap<Address, Waiting>,
+    debug_info2: HashMap<Address, PendingDebugInfo>,
     /// The last DEBUG_INFO2 record without a code address.
-    next_debug_info2: Option<Place>,
+    next_debug_info2: Option<RecordLocation>,
     /// Number of the current batch. A debug information record that follows a LOAD starts a new batch.
     batch: u64,
     has_loaded: bool,
     unwinding: Option<PendingUnwinding>,
     /// The last JIT_TIER record.
-    tier: Option<Place>,
+    tier: Option<RecordLocation>,
     /// Functions with the DEBUG_INFO records that were assigned to them for lack of a LOAD with the right
     /// address.
-    reassigned: Vec<(u32, Place)>,
+    reassigned: Vec<(u32, RecordLocation)>,
 }
 
-/// A record that waits for its LOAD.
+/// A debug information record whose LOAD record may still follow.
 #[derive(Clone, Copy)]
-struct Waiting {
-    place: Place,
+struct PendingDebugInfo {
+    location: RecordLocation,
     batch: u64,
     /// Address in the record's first entry.
     first_entry: Option<Address>,
@@ -54,54 +54,56 @@ struct Waiting {
 
 #[derive(Clone, Copy)]
 struct PendingUnwinding {
-    place: Place,
-    serves_all: bool,
+    location: RecordLocation,
+    /// Whether its addresses are absolute, so that it applies to all functions up to the next record.
+    is_shared: bool,
+    /// Whether a LOAD record followed.
     is_used: bool,
 }
 
-impl Waiting {
+impl PendingDebugInfo {
     /// The function that gets the record if no LOAD has its address.
-    fn adopter(&self) -> Option<u32> {
+    fn fallback_function(&self) -> Option<u32> {
         let (function, start, size) = self.next?;
         let distance = self.first_entry?.0.checked_sub(start.0)?;
         (distance < MAX_BIAS.saturating_add(size.into())).then_some(function)
     }
 }
 
-impl Pending {
+impl PendingRecords {
     /// Adds a DEBUG_INFO record.
-    pub fn debug_info(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
+    pub fn add_debug_info(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
         self.start_batch(faults);
         let mut content = Reader::new(record.content, endian);
         let (Some(address), Some(_count)) = (content.u64().map(Address), content.u64()) else {
             return faults.add(Issue::JitdumpDebugInfoUnpaired, record.offset);
         };
-        let waiting = self.waiting(record.place(), content.u64().map(Address));
-        if let Some(replaced) = self.debug_info.insert(address, waiting) {
-            self.give_up(replaced, faults);
+        let pending = self.pending_debug_info(record.location(), content.u64().map(Address));
+        if let Some(replaced) = self.debug_info.insert(address, pending) {
+            self.reassign_or_drop(replaced, faults);
         }
         self.last_debug_info = Some(address);
     }
 
     /// Adds a DEBUG_INFO2 record.
-    pub fn debug_info2(&mut self, layout: Layout, place: Place, faults: &mut Tally<Issue>) {
+    pub fn add_debug_info2(&mut self, layout: Layout, location: RecordLocation, faults: &mut Tally<Issue>) {
         self.start_batch(faults);
         let replaced = match layout {
             Layout::Positions(address) => {
-                let waiting = self.waiting(place, None);
-                let replaced = self.debug_info2.insert(address, waiting);
-                replaced.map(|replaced| replaced.place)
+                let pending = self.pending_debug_info(location, None);
+                let replaced = self.debug_info2.insert(address, pending);
+                replaced.map(|replaced| replaced.location)
             }
-            Layout::Lists => self.next_debug_info2.replace(place),
+            Layout::Lists => self.next_debug_info2.replace(location),
         };
-        if let Some(place) = replaced {
-            faults.add(Issue::JitdumpDebugInfoUnpaired, place.offset);
+        if let Some(location) = replaced {
+            faults.add(Issue::JitdumpDebugInfoUnpaired, location.offset);
         }
     }
 
-    fn waiting(&self, place: Place, first_entry: Option<Address>) -> Waiting {
-        Waiting {
-            place,
+    fn pending_debug_info(&self, location: RecordLocation, first_entry: Option<Address>) -> PendingDebugInfo {
+        PendingDebugInfo {
+            location,
             batch: self.batch,
             first_entry,
             next: None,
@@ -109,44 +111,44 @@ impl Pending {
     }
 
     /// Adds a JIT_TIER record.
-    pub fn tier(&mut self, record: &Record<'_>, faults: &mut Tally<Issue>) {
-        if let Some(replaced) = self.tier.replace(record.place()) {
+    pub fn add_tier(&mut self, record: &Record<'_>, faults: &mut Tally<Issue>) {
+        if let Some(replaced) = self.tier.replace(record.location()) {
             faults.add(Issue::JitdumpTierUnpaired, replaced.offset);
         }
     }
 
     /// Adds an UNWINDING_INFO record, unless it is empty.
-    pub fn unwinding(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
+    pub fn add_unwinding(&mut self, record: &Record<'_>, endian: ByteOrder, faults: &mut Tally<Issue>) {
         self.drop_unwinding(faults);
         match Unwinding::parse(record.content, endian) {
             Ok(None) => {}
             Ok(Some(unwinding)) => {
                 self.unwinding = Some(PendingUnwinding {
-                    place: record.place(),
-                    serves_all: matches!(unwinding.placement, Placement::At(_)),
+                    location: record.location(),
+                    is_shared: matches!(unwinding.placement, Placement::At(_)),
                     is_used: false,
                 });
             }
-            Err(NotUnderstood) => faults.add(Issue::JitdumpBadUnwinding, record.offset),
+            Err(UnknownLayout) => faults.add(Issue::JitdumpBadUnwinding, record.offset),
         }
     }
 
     /// Drops all records.
     pub fn drop_all(&mut self, faults: &mut Tally<Issue>) {
-        self.drop_nameless(faults);
+        self.drop_without_address(faults);
         self.drop_unwinding(faults);
         self.drop_before(u64::MAX, faults);
     }
 
     /// Drops the records without a code address, except unwinding information with absolute addresses.
-    pub fn drop_nameless(&mut self, faults: &mut Tally<Issue>) {
-        if let Some(place) = self.next_debug_info2.take() {
-            faults.add(Issue::JitdumpDebugInfoUnpaired, place.offset);
+    pub fn drop_without_address(&mut self, faults: &mut Tally<Issue>) {
+        if let Some(location) = self.next_debug_info2.take() {
+            faults.add(Issue::JitdumpDebugInfoUnpaired, location.offset);
         }
-        if let Some(place) = self.tier.take() {
-            faults.add(Issue::JitdumpTierUnpaired, place.offset);
+        if let Some(location) = self.tier.take() {
+            faults.add(Issue::JitdumpTierUnpaired, location.offset);
         }
-        if self.unwinding.is_some_and(|unwinding| !unwinding.serves_all) {
+        if self.unwinding.is_some_and(|unwinding| !unwinding.is_shared) {
             self.drop_unwinding(faults);
         }
         self.last_debug_info = None;
@@ -163,18 +165,18 @@ impl Pending {
 
     /// Drops debug information of batches before `batch`.
     fn drop_before(&mut self, batch: u64, faults: &mut Tally<Issue>) {
-        let is_old = |_: &Address, waiting: &mut Waiting| waiting.batch < batch;
-        let mut lines: Vec<Waiting> = self
+        let is_old = |_: &Address, pending: &mut PendingDebugInfo| pending.batch < batch;
+        let mut lines: Vec<PendingDebugInfo> = self
             .debug_info
             .extract_if(is_old)
-            .map(|(_, waiting)| waiting)
+            .map(|(_, pending)| pending)
             .collect();
-        lines.sort_by_key(|waiting| waiting.place.offset);
-        for waiting in lines {
-            self.give_up(waiting, faults);
+        lines.sort_by_key(|pending| pending.location.offset);
+        for pending in lines {
+            self.reassign_or_drop(pending, faults);
         }
-        for (_, waiting) in self.debug_info2.extract_if(is_old) {
-            faults.add(Issue::JitdumpDebugInfoUnpaired, waiting.place.offset);
+        for (_, pending) in self.debug_info2.extract_if(is_old) {
+            faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset);
         }
         // A search for old records takes time proportional to the capacity.
         self.debug_info.shrink_to(self.debug_info.len().saturating_mul(2));
@@ -183,10 +185,10 @@ impl Pending {
     }
 
     /// Handles debug information whose address no LOAD has.
-    fn give_up(&mut self, waiting: Waiting, faults: &mut Tally<Issue>) {
-        match waiting.adopter() {
-            Some(function) => self.reassigned.push((function, waiting.place)),
-            None => faults.add(Issue::JitdumpDebugInfoUnpaired, waiting.place.offset),
+    fn reassign_or_drop(&mut self, pending: PendingDebugInfo, faults: &mut Tally<Issue>) {
+        match pending.fallback_function() {
+            Some(function) => self.reassigned.push((function, pending.location)),
+            None => faults.add(Issue::JitdumpDebugInfoUnpaired, pending.location.offset),
         }
     }
 
@@ -194,49 +196,49 @@ impl Pending {
         if let Some(dropped) = self.unwinding.take()
             && !dropped.is_used
         {
-            faults.add(Issue::JitdumpUnwindingUnpaired, dropped.place.offset);
+            faults.add(Issue::JitdumpUnwindingUnpaired, dropped.location.offset);
         }
     }
 
     /// Takes the DEBUG_INFO record of a function that is being loaded; `function` is the function's index.
-    pub fn take_debug_info(&mut self, function: u32, start: Address, size: u32) -> Option<Place> {
+    pub fn take_debug_info(&mut self, function: u32, start: Address, size: u32) -> Option<RecordLocation> {
         self.has_loaded = true;
         let last = self.last_debug_info.take();
-        if let Some(waiting) = self.debug_info.remove(&start) {
-            return Some(waiting.place);
+        if let Some(pending) = self.debug_info.remove(&start) {
+            return Some(pending.location);
         }
-        if let Some(waiting) = self.debug_info.get_mut(&last?) {
-            waiting.next = Some((function, start, size));
+        if let Some(pending) = self.debug_info.get_mut(&last?) {
+            pending.next = Some((function, start, size));
         }
         None
     }
 
     /// Takes the DEBUG_INFO2 record of a function that is being loaded.
-    pub fn take_debug_info2(&mut self, start: Address) -> Option<Place> {
+    pub fn take_debug_info2(&mut self, start: Address) -> Option<RecordLocation> {
         let own = self.debug_info2.remove(&start);
-        own.map(|waiting| waiting.place)
+        own.map(|pending| pending.location)
             .or_else(|| self.next_debug_info2.take())
     }
 
     /// Takes the JIT_TIER record of a function that is being loaded.
-    pub fn take_tier(&mut self) -> Option<Place> {
+    pub fn take_tier(&mut self) -> Option<RecordLocation> {
         self.tier.take()
     }
 
     /// Returns the UNWINDING_INFO record of a function that is being loaded, and keeps it for the next function
     /// if its addresses are absolute.
-    pub fn take_unwinding(&mut self) -> Option<Place> {
+    pub fn take_unwinding(&mut self) -> Option<RecordLocation> {
         let unwinding = self.unwinding.as_mut()?;
         unwinding.is_used = true;
-        let place = unwinding.place;
-        if !unwinding.serves_all {
+        let location = unwinding.location;
+        if !unwinding.is_shared {
             self.unwinding = None;
         }
-        Some(place)
+        Some(location)
     }
 
     /// Takes the list of function indexes with DEBUG_INFO records that were written for another address.
-    pub fn reassigned(&mut self) -> Vec<(u32, Place)> {
+    pub fn take_reassigned(&mut self) -> Vec<(u32, RecordLocation)> {
         std::mem::take(&mut self.reassigned)
     }
 }

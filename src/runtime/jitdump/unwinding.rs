@@ -19,18 +19,18 @@ pub struct Unwinding<'a> {
 pub enum Placement {
     /// Offset in bytes from the end of the function's code, after that end is rounded up to a multiple of 8.
     /// perf inject puts the section there, and runtimes that write for perf rely on it.
-    BehindCode(u64),
+    AfterCode(u64),
     /// Absolute address.
     At(Address),
 }
 
 /// The content of an UNWINDING_INFO record has an unknown layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NotUnderstood;
+pub struct UnknownLayout;
 
 /// The sizes at the start of an UNWINDING_INFO record, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sizes {
+pub struct UnwindingSizes {
     /// Size of the `.eh_frame` and its header (`unwind_data_size`).
     pub data: u64,
     /// Size of the `.eh_frame_hdr` (`eh_frame_hdr_size`).
@@ -40,7 +40,7 @@ pub struct Sizes {
     pub mapped: u64,
 }
 
-impl Sizes {
+impl UnwindingSizes {
     /// Reads the next three sizes; `None` if the input is too short.
     pub fn read(reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
@@ -62,31 +62,31 @@ impl<'a> Unwinding<'a> {
     /// node20, cpython313). The content shows which one it is.
     ///
     /// Quirk: for code without unwinding tables, V8 writes only a header (capture node20).
-    pub fn parse(content: &'a [u8], endian: ByteOrder) -> Result<Option<Self>, NotUnderstood> {
+    pub fn parse(content: &'a [u8], endian: ByteOrder) -> Result<Option<Self>, UnknownLayout> {
         let mut reader = Reader::new(content, endian);
         // The mapped size is not needed: the data is used wherever it was mapped.
-        let sizes = Sizes::read(&mut reader).ok_or(NotUnderstood)?;
-        let data = reader.bytes(sizes.data).ok_or(NotUnderstood)?;
-        let frame_size = sizes.data.checked_sub(sizes.header).ok_or(NotUnderstood)?;
+        let sizes = UnwindingSizes::read(&mut reader).ok_or(UnknownLayout)?;
+        let data = reader.bytes(sizes.data).ok_or(UnknownLayout)?;
+        let frame_size = sizes.data.checked_sub(sizes.header).ok_or(UnknownLayout)?;
         if frame_size == 0 {
             return Ok(None);
         }
         let mut data = Reader::new(data, endian);
         if starts_with_entry(data.rest(), endian) {
             return Ok(Some(Self {
-                eh_frame: data.bytes(frame_size).ok_or(NotUnderstood)?,
-                placement: Placement::BehindCode(0),
+                eh_frame: data.bytes(frame_size).ok_or(UnknownLayout)?,
+                placement: Placement::AfterCode(0),
             }));
         }
-        let header = data.bytes(sizes.header).ok_or(NotUnderstood)?;
+        let header = data.bytes(sizes.header).ok_or(UnknownLayout)?;
         if header.first() != Some(&HEADER_VERSION) || !starts_with_entry(data.rest(), endian) {
-            return Err(NotUnderstood);
+            return Err(UnknownLayout);
         }
         Ok(Some(Self {
             eh_frame: data.rest(),
             placement: match eh_frame_address(header, endian) {
                 Some(address) => Placement::At(address),
-                None => Placement::BehindCode(sizes.header),
+                None => Placement::AfterCode(sizes.header),
             },
         }))
     }
@@ -94,14 +94,14 @@ impl<'a> Unwinding<'a> {
 
 /// Numbers of entries in an `.eh_frame`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Entries {
+pub struct EhFrameEntries {
     /// Number of common information entries (CIE).
-    pub common: u64,
+    pub cies: u64,
     /// Number of frame description entries (FDE), one for each function.
-    pub functions: u64,
+    pub fdes: u64,
 }
 
-impl Entries {
+impl EhFrameEntries {
     /// Counts the entries up to the terminator or the first truncated entry.
     pub fn count(eh_frame: &[u8], endian: ByteOrder) -> Self {
         let mut reader = Reader::new(eh_frame, endian);
@@ -112,8 +112,8 @@ impl Entries {
         let mut found = Self::default();
         while let Some(id) = entry() {
             let count = match id {
-                0 => &mut found.common,
-                _ => &mut found.functions,
+                0 => &mut found.cies,
+                _ => &mut found.fdes,
             };
             *count = count.saturating_add(1);
         }
@@ -175,10 +175,10 @@ mod tests {
         let parsed = |content| Unwinding::parse(content, ORDER).unwrap().unwrap();
         let unwinding = parsed(&frame_first);
         assert_eq!(unwinding.eh_frame, FRAME);
-        assert_eq!(unwinding.placement, Placement::BehindCode(0));
+        assert_eq!(unwinding.placement, Placement::AfterCode(0));
         let unwinding = parsed(&header_first);
         assert_eq!(unwinding.eh_frame, FRAME);
-        assert_eq!(unwinding.placement, Placement::BehindCode(12));
+        assert_eq!(unwinding.placement, Placement::AfterCode(12));
     }
 
     #[test]
@@ -196,11 +196,11 @@ mod tests {
         assert_eq!(Unwinding::parse(&content(&header, &header), ORDER), Ok(None));
         assert_eq!(
             Unwinding::parse(&content(&header, &[9; 40]), ORDER),
-            Err(NotUnderstood)
+            Err(UnknownLayout)
         );
-        assert_eq!(Unwinding::parse(b"short", ORDER), Err(NotUnderstood));
+        assert_eq!(Unwinding::parse(b"short", ORDER), Err(UnknownLayout));
         let mut misleading = content(&header, &FRAME);
         misleading[0] = 0xff;
-        assert_eq!(Unwinding::parse(&misleading, ORDER), Err(NotUnderstood));
+        assert_eq!(Unwinding::parse(&misleading, ORDER), Err(UnknownLayout));
     }
 }

@@ -12,16 +12,15 @@
 //! the first call after a code buffer is also the first entry of a method, the method is matched with the
 //! code buffer, unless one of them has another match.
 //!
-//! [`Unload`]s are the only events about the end of code, but they do not identify it: no event connects a
-//! method with its class, image or domain. So code stays until other code is loaded at its addresses, as in
-//! the files of all runtimes. Anything else that uses the addresses of unloaded code before that gets the old
-//! name.
+//! Unload events do not identify the code that they free: no event connects a method with its class, image or
+//! domain. So they are not used, and code stays until other code is loaded at its addresses, as in the files
+//! of all runtimes. Anything else at the addresses of unloaded code gets the old name before that.
 
 use crate::hash::{HashMap, HashSet};
+use crate::runtime::RuntimeTime;
 use crate::runtime::mono::Names;
 use crate::runtime::mono::decode::Call;
-use crate::runtime::mono::event::{CodeBufferKind, Event, Kind, Metadata, Method, Pointer, Stage, ThreadId};
-use crate::runtime::{Change, CodeEvent, RuntimeTime};
+use crate::runtime::mono::event::{CodeBufferKind, Event, Kind, Method, ThreadId};
 use crate::units::{Address, AddressRange};
 
 /// A function of a log: a method or a helper with its code.
@@ -31,8 +30,6 @@ pub struct Function<'a> {
     pub range: AddressRange,
     /// Time at which the code was loaded.
     pub time: RuntimeTime,
-    /// Thread that compiled the code, or the thread that logged it.
-    pub thread: ThreadId,
     /// Kind of code.
     pub kind: CodeBufferKind,
     /// Whether the code was compiled at run time, not ahead of time. Always false before data version 8,
@@ -68,34 +65,10 @@ impl<'a> Function<'a> {
     }
 }
 
-/// An unload event, which may have freed code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Unload {
-    /// Time of the event.
-    pub time: RuntimeTime,
-    /// What was unloaded.
-    pub what: Unloaded,
-}
-
-/// An unloaded part of the program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unloaded {
-    /// A domain.
-    Domain(Pointer),
-    /// An image.
-    Image(Pointer),
-    /// An assembly.
-    Assembly(Pointer),
-    /// A class.
-    Class(Pointer),
-}
-
 /// The code of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Code<'a> {
     functions: Vec<Function<'a>>,
-    events: Vec<CodeEvent>,
-    unloads: Vec<Unload>,
     without_range: u64,
 }
 
@@ -108,21 +81,6 @@ impl<'a> Code<'a> {
     /// Returns the function at an index.
     pub fn function(&self, number: u32) -> Option<&Function<'a>> {
         self.functions.get(usize::try_from(number).ok()?)
-    }
-
-    /// Returns the address range of the function at an index.
-    pub fn range(&self, number: u32) -> Option<AddressRange> {
-        self.function(number).map(|function| function.range)
-    }
-
-    /// Returns the events of all functions, in time order.
-    pub fn events(&self) -> &[CodeEvent] {
-        &self.events
-    }
-
-    /// Returns the unload events, in file order.
-    pub fn unloads(&self) -> &[Unload] {
-        &self.unloads
     }
 
     /// Returns the number of methods and helpers without a size, or with a size that exceeds the address
@@ -140,7 +98,6 @@ struct CodeInfo<'a> {
     /// Method and its name; `None` for a code buffer.
     method: Option<(Method, &'a [u8])>,
     size: u64,
-    thread: ThreadId,
     kind: CodeBufferKind,
     trampoline: &'a [u8],
 }
@@ -155,12 +112,11 @@ impl CodeInfo<'_> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Collector<'a> {
     infos: Vec<CodeInfo<'a>>,
-    unloads: Vec<Unload>,
-    /// The code buffer that each thread has made for a method, with its time, until the thread's next call.
-    made: HashMap<ThreadId, (Address, RuntimeTime)>,
+    /// Address and time of the last code buffer of each thread for a method, until the thread's next call.
+    last_buffers: HashMap<ThreadId, (Address, RuntimeTime)>,
     /// Methods that were entered right after that, with the address and time of the code buffer.
     entered_after: Vec<(Method, Address, RuntimeTime)>,
-    entered: FirstEntries,
+    first_entries: FirstEntries,
 }
 
 /// Times of the first entries of methods. Buffers of different threads are not in time order.
@@ -176,19 +132,19 @@ impl Default for FirstEntries {
     fn default() -> Self {
         Self {
             all: HashMap::default(),
-            recent: vec![(Method(0), RuntimeTime(u64::MAX)); Self::RECENT],
+            recent: vec![(Method(0), RuntimeTime(u64::MAX)); Self::CACHE_SIZE],
         }
     }
 }
 
 impl FirstEntries {
     /// Number of cached entries; a power of two.
-    const RECENT: usize = 1 << 10;
+    const CACHE_SIZE: usize = 1 << 10;
 
     fn add(&mut self, method: Method, time: RuntimeTime) {
         // Methods are objects of the runtime, which are at least 8 bytes apart.
-        let place = (method.0 >> 3) as usize & Self::RECENT.saturating_sub(1);
-        if let Some(recent) = self.recent.get_mut(place) {
+        let slot = (method.0 >> 3) as usize & Self::CACHE_SIZE.saturating_sub(1);
+        if let Some(recent) = self.recent.get_mut(slot) {
             let (known, since) = *recent;
             if known == method && since <= time {
                 return;
@@ -209,7 +165,6 @@ impl<'a> Collector<'a> {
             time,
             method: None,
             size: 0,
-            thread,
             kind: CodeBufferKind::Method,
             trampoline: b"",
         };
@@ -232,7 +187,7 @@ impl<'a> Collector<'a> {
                 name,
             } => {
                 if kind == CodeBufferKind::Method {
-                    self.made.insert(thread, (start, time));
+                    self.last_buffers.insert(thread, (start, time));
                 }
                 self.infos.push(CodeInfo {
                     start,
@@ -242,19 +197,6 @@ impl<'a> Collector<'a> {
                     ..buffer
                 });
             }
-            Kind::Metadata {
-                stage: Stage::UnloadEnd,
-                subject,
-            } => self.unloads.extend(
-                match subject {
-                    Metadata::Class { class, .. } => Some(Unloaded::Class(class)),
-                    Metadata::Image { image, .. } => Some(Unloaded::Image(image)),
-                    Metadata::Assembly { assembly, .. } => Some(Unloaded::Assembly(assembly)),
-                    Metadata::Domain { domain, .. } => Some(Unloaded::Domain(domain)),
-                    Metadata::Thread { .. } | Metadata::Context { .. } | Metadata::VTable { .. } => None,
-                }
-                .map(|what| Unload { time, what }),
-            ),
             _ => {}
         }
     }
@@ -263,44 +205,42 @@ impl<'a> Collector<'a> {
     #[inline]
     pub(super) fn add_call(&mut self, thread: ThreadId, call: Call) {
         if call.is_enter {
-            self.entered.add(call.method, call.time);
+            self.first_entries.add(call.method, call.time);
         }
-        if !self.made.is_empty()
-            && let Some((start, time)) = self.made.remove(&thread)
+        if !self.last_buffers.is_empty()
+            && let Some((start, time)) = self.last_buffers.remove(&thread)
             && call.is_enter
         {
             self.entered_after.push((call.method, start, time));
         }
     }
 
-    /// Merges the collected information into functions. `pid` is the process ID of the log; `names` resolves
-    /// methods.
-    pub(super) fn finish(mut self, pid: u32, names: &Names<'a>) -> Code<'a> {
+    /// Merges the collected information into functions. `names` resolves methods.
+    pub(super) fn finish(mut self, names: &Names<'a>) -> Code<'a> {
         self.infos
-            .sort_by_key(|infos| (infos.start, infos.time, infos.is_named()));
+            .sort_by_key(|info| (info.start, info.time, info.is_named()));
         let mut functions: Vec<Function<'a>> = Vec::new();
         let mut without_range = 0_u64;
-        for infos in self.infos {
-            if functions.last_mut().is_some_and(|last| join(last, &infos)) {
+        for info in self.infos {
+            if functions.last_mut().is_some_and(|last| merge(last, &info)) {
                 continue;
             }
-            let Some(range) = AddressRange::new(infos.start, infos.size) else {
+            let Some(range) = AddressRange::new(info.start, info.size) else {
                 without_range = without_range.saturating_add(1);
                 continue;
             };
             functions.push(Function {
                 range,
-                time: infos.time,
-                thread: infos.thread,
-                kind: infos.kind,
-                is_compiled: !infos.is_named(),
-                methods: infos.method.into_iter().collect(),
-                trampoline: infos.trampoline,
+                time: info.time,
+                kind: info.kind,
+                is_compiled: !info.is_named(),
+                methods: info.method.into_iter().collect(),
+                trampoline: info.trampoline,
             });
         }
-        let entered_first = self.entered_after.iter().filter(|&&(method, _, made)| {
-            let first = self.entered.all.get(&method);
-            first.is_some_and(|&first| first >= made)
+        let entered_first = self.entered_after.iter().filter(|&&(method, _, compiled)| {
+            let first = self.first_entries.all.get(&method);
+            first.is_some_and(|&first| first >= compiled)
         });
         let entered_first = entered_first.map(|&(method, start, _)| (method, start));
         name_by_calls(&mut functions, entered_first, names);
@@ -309,16 +249,8 @@ impl<'a> Collector<'a> {
             function.methods.retain(|method| seen.insert(*method));
         }
         functions.sort_by_key(|function| (function.time, function.range.start));
-        let loads = (0..).zip(&functions).map(|(function, it)| CodeEvent {
-            time: it.time,
-            pid,
-            function,
-            change: Change::Load,
-        });
         Code {
-            events: loads.collect(),
             functions,
-            unloads: self.unloads,
             without_range,
         }
     }
@@ -335,8 +267,8 @@ fn name_by_calls<'a>(
     let with_code: HashSet<Method> = with_code.map(|&(method, _)| method).collect();
     // The functions are still sorted by address.
     for (method, start) in entered_first {
-        let place = functions.partition_point(|function| function.range.start < start);
-        if let Some(function) = functions.get_mut(place)
+        let index = functions.partition_point(|function| function.range.start < start);
+        if let Some(function) = functions.get_mut(index)
             && function.range.start == start
             && function.kind == CodeBufferKind::Method
             && function.methods.is_empty()
@@ -349,16 +281,16 @@ fn name_by_calls<'a>(
 }
 
 /// Merges information into the function that it repeats; returns `false` if it is about other code.
-fn join<'a>(last: &mut Function<'a>, infos: &CodeInfo<'a>) -> bool {
-    let is_same = last.range.start == infos.start
-        && last.kind == infos.kind
-        && (last.range.size() == infos.size || infos.size == 0);
+fn merge<'a>(last: &mut Function<'a>, info: &CodeInfo<'a>) -> bool {
+    let is_same = last.range.start == info.start
+        && last.kind == info.kind
+        && (last.range.size() == info.size || info.size == 0);
     // A second code buffer is other code.
-    let is_repeated = !infos.is_named() && last.is_compiled;
+    let is_repeated = !info.is_named() && last.is_compiled;
     if !is_same || is_repeated {
         return false;
     }
-    match infos.method {
+    match info.method {
         Some(method) => last.methods.push(method),
         None => last.is_compiled = true,
     }

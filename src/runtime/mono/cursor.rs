@@ -18,7 +18,7 @@ pub struct Encoding {
     /// Whether roots have addresses instead of kinds.
     pub roots_have_addresses: bool,
     /// Valid bits of a pointer of the program.
-    pub mask: u64,
+    pub pointer_mask: u64,
     /// Base of pointers.
     pub pointer_base: u64,
     /// Base of objects, in units of 8 bytes.
@@ -28,17 +28,17 @@ pub struct Encoding {
 impl Encoding {
     /// Returns the pointer at a distance from the base.
     pub fn pointer(&self, distance: u64) -> u64 {
-        self.pointer_base.wrapping_add(distance) & self.mask
+        self.pointer_base.wrapping_add(distance) & self.pointer_mask
     }
 
     /// Returns the object at a distance from the base.
     pub fn object(&self, distance: u64) -> Object {
-        Object((self.object_base.wrapping_add(distance) << 3) & self.mask)
+        Object((self.object_base.wrapping_add(distance) << 3) & self.pointer_mask)
     }
 
     /// Returns the method for a decoded value.
     pub fn method(&self, value: u64) -> Method {
-        Method(value & self.mask)
+        Method(value & self.pointer_mask)
     }
 }
 
@@ -132,8 +132,11 @@ impl<'a> Cursor<'a> {
 
     /// Reads the bytes up to the next NUL.
     pub fn string(&mut self) -> Result<&'a [u8], Issue> {
-        let end = memchr::memchr(0, self.rest).ok_or(Issue::MonoUnendedString)?;
-        let (string, rest) = self.rest.split_at_checked(end).ok_or(Issue::MonoUnendedString)?;
+        let end = memchr::memchr(0, self.rest).ok_or(Issue::MonoUnterminatedString)?;
+        let (string, rest) = self
+            .rest
+            .split_at_checked(end)
+            .ok_or(Issue::MonoUnterminatedString)?;
         self.rest = rest.get(1..).unwrap_or_default();
         Ok(string)
     }

@@ -4,7 +4,7 @@
 //! on the data version, as noted at each difference. A type is accepted only in the data versions that have
 //! it. Its subtypes are accepted in all of these, except for mapped files in samples.
 
-mod measured;
+mod measurements;
 mod memory;
 mod program;
 
@@ -12,7 +12,7 @@ use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::cursor::{Cursor, Encoding};
 use crate::runtime::mono::event::{Event, Kind, Method, Pointer, ThreadId, TypeReference};
-use crate::runtime::mono::list::{Form, Frames};
+use crate::runtime::mono::list::{Frames, StackEncoding};
 
 // Event types.
 const ALLOCATION: u8 = 0;
@@ -34,13 +34,13 @@ const EXCEPTION_LEAVE: u8 = METHOD | 0x30;
 
 /// Data version that simplified the format. Since then, all events have a time, methods in stacks use the
 /// same base as those in events, flags that were always 0 are gone, and small numbers are single bytes.
-const PLAIN: u8 = 13;
+const SIMPLIFIED: u8 = 13;
 
 /// First data version in which the type of an object is a vtable.
 const WITH_VTABLES: u8 = 15;
 
 /// Flag in the subtype of exceptions and locks: a stack follows.
-const WITH_STACK: u8 = 0x80;
+const HAS_STACK: u8 = 0x80;
 
 /// An entry or exit of a method. These are most of the events of a log with calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Returns the number of bytes left.
-    pub(super) fn left(&self) -> usize {
+    pub(super) fn remaining(&self) -> usize {
         self.cursor.rest().len()
     }
 
@@ -104,7 +104,7 @@ impl<'a> Decoder<'a> {
             SAMPLE if self.since(4) => self.sample(subtype, &mut own_time)?,
             RUNTIME if self.since(8) => self.code_buffer(subtype)?,
             COVERAGE if self.since(10) && !self.since(16) => self.coverage(subtype)?,
-            META if self.since(PLAIN) => self.meta(subtype)?,
+            META if self.since(SIMPLIFIED) => self.meta(subtype)?,
             _ => return Err(Issue::MonoUnknownEvent),
         };
         Ok(Event {
@@ -149,8 +149,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads a time difference of an event that has none before version 13.
-    fn advance_if_plain(&mut self) -> Result<(), Issue> {
-        match self.since(PLAIN) {
+    fn advance_if_simplified(&mut self) -> Result<(), Issue> {
+        match self.since(SIMPLIFIED) {
             true => self.advance(),
             false => Ok(()),
         }
@@ -158,15 +158,15 @@ impl<'a> Decoder<'a> {
 
     /// Skips flags that were always 0 and were removed in version 13.
     fn skip_old_flags(&mut self) -> Result<(), Issue> {
-        if !self.since(PLAIN) {
+        if !self.since(SIMPLIFIED) {
             self.cursor.unsigned()?;
         }
         Ok(())
     }
 
     /// Reads a number that is a single byte since version 13.
-    fn small(&mut self) -> Result<u64, Issue> {
-        match self.since(PLAIN) {
+    fn small_number(&mut self) -> Result<u64, Issue> {
+        match self.since(SIMPLIFIED) {
             true => Ok(self.cursor.byte()?.into()),
             false => self.cursor.unsigned(),
         }
@@ -191,11 +191,11 @@ impl<'a> Decoder<'a> {
             return Ok(Frames::NONE);
         }
         self.skip_old_flags()?;
-        let form = match self.since(PLAIN) {
-            true => Form::Chained,
-            false => Form::FromBase,
+        let stack_encoding = match self.since(SIMPLIFIED) {
+            true => StackEncoding::Chained,
+            false => StackEncoding::FromBase,
         };
-        Frames::counted(&mut self.cursor, &self.encoding, form, &mut self.method)
+        Frames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)
     }
 
     /// Decodes synchronization points and other events about the log itself.
@@ -216,7 +216,7 @@ mod tests {
     /// Decodes calls separately from other events.
     fn calls_first<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
         let mut walk = Vec::new();
-        while decoder.left() > 0 && !matches!(walk.last(), Some(Err(_))) {
+        while decoder.remaining() > 0 && !matches!(walk.last(), Some(Err(_))) {
             let head = decoder.cursor.rest()[0];
             let event = match decoder.call() {
                 None => decoder.event(0),
@@ -239,7 +239,7 @@ mod tests {
 
     fn events<'a>(mut decoder: Decoder<'a>) -> Vec<Result<Event<'a>, Issue>> {
         let mut walk = Vec::new();
-        while decoder.left() > 0 && !matches!(walk.last(), Some(Err(_))) {
+        while decoder.remaining() > 0 && !matches!(walk.last(), Some(Err(_))) {
             walk.push(decoder.event(0));
         }
         walk
@@ -258,7 +258,7 @@ mod tests {
             let encoding = Encoding {
                 version: 17,
                 roots_have_addresses: true,
-                mask,
+                pointer_mask: mask,
                 pointer_base: 0x7f00_0000_1000,
                 object_base: 0,
             };

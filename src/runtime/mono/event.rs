@@ -253,7 +253,7 @@ pub enum Kind<'a> {
         /// File of the assembly.
         file: &'a [u8],
         /// Coverage of its methods.
-        methods: Covered,
+        methods: Coverage,
     },
     /// Description of a method, to which its covered statements refer.
     CoverageMethod {
@@ -294,7 +294,7 @@ pub enum Kind<'a> {
         /// Name of the class.
         name: &'a [u8],
         /// Coverage of its methods.
-        methods: Covered,
+        methods: Coverage,
     },
     /// The buffers of all threads have been written up to this event. 0 is periodic; 1 is before and 2 after
     /// a stop of the world.
@@ -547,7 +547,7 @@ pub enum CounterValue<'a> {
 
 /// Coverage of the methods of an assembly or a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Covered {
+pub struct Coverage {
     /// Number of methods.
     pub methods: u64,
     /// Number of methods that were run completely.

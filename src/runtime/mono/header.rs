@@ -3,8 +3,8 @@
 use crate::bytes::{ByteOrder, Reader, hex};
 use crate::diagnostics::{Diagnostic, Issue};
 
-/// First four bytes of a log, as a little-endian number (`LOG_HEADER_ID`).
-const MAGIC: u32 = 0x4D50_5A01;
+/// First four bytes of a log (`LOG_HEADER_ID`, little-endian).
+const MAGIC: [u8; 4] = *b"\x01ZPM";
 
 /// Newest data version, used by Mono 6.8 and all later trees.
 pub const NEWEST: u8 = 17;
@@ -50,10 +50,10 @@ impl<'a> Header<'a> {
         if file.is_empty() {
             return Err(Diagnostic::new(Issue::MonoEmpty));
         }
-        if let Some(&first) = file.first_chunk()
-            && u32::from_le_bytes(first) != MAGIC
+        if let Some(first) = file.first_chunk()
+            && *first != MAGIC
         {
-            return Err(Diagnostic::new(Issue::NotAMonoLog).with("magic", hex(&first)));
+            return Err(Diagnostic::new(Issue::NotAMonoLog).with("magic", hex(first)));
         }
         let too_short = || Diagnostic::new(Issue::MonoTooShort).with("size", file.len());
         let header = Self::fields(&mut reader).ok_or_else(too_short)??;
@@ -126,7 +126,5 @@ fn string<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
 
 /// Returns whether a file starts like a log.
 pub fn is_log(start: &[u8]) -> bool {
-    start
-        .first_chunk()
-        .is_some_and(|&first| u32::from_le_bytes(first) == MAGIC)
+    start.starts_with(&MAGIC)
 }

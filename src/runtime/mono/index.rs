@@ -12,7 +12,7 @@ use crate::tally::Tally;
 pub struct Index<'a> {
     /// Code of the log.
     pub code: Code<'a>,
-    /// Names of methods, classes, threads and other structures.
+    /// Names of methods and classes.
     pub names: Names<'a>,
     /// Faults of the whole log; later passes find the same ones.
     pub faults: Tally<Issue>,
@@ -49,7 +49,7 @@ impl<'a> Index<'a> {
         }
         index.faults.merge(buffers.faults());
         index.names.finish();
-        index.code = code.finish(log.header().pid, &index.names);
+        index.code = code.finish(&index.names);
         index
     }
 

@@ -33,13 +33,13 @@ pub struct List<'a, T> {
 
 impl<'a, T: Element<'a>> List<'a, T> {
     /// Reads a count and that many elements.
-    pub(super) fn counted(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
+    pub(super) fn read_counted(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
         let count = cursor.count(T::SIZE)?;
-        Self::of(count, cursor, encoding)
+        Self::read(count, cursor, encoding)
     }
 
     /// Reads `count` elements.
-    pub(super) fn of(count: u64, cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
+    pub(super) fn read(count: u64, cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<Self, Issue> {
         let before = *cursor;
         let mut running = 0;
         for _ in 0..count {
@@ -62,27 +62,6 @@ impl<'a, T: Element<'a>> List<'a, T> {
             running: 0,
             elements: PhantomData,
         }
-    }
-}
-
-impl<T> List<'_, T> {
-    /// Returns the number of elements.
-    pub fn len(&self) -> usize {
-        self.count as usize
-    }
-
-    /// Returns whether the list is empty.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-}
-
-impl<'a, T: Element<'a>> IntoIterator for List<'a, T> {
-    type Item = T;
-    type IntoIter = Iter<'a, T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 
@@ -183,15 +162,11 @@ impl Element<'_> for Root {
     }
 }
 
-/// Returns whether type, unit and variance of a counter are one byte each in this data version.
-fn has_counter_bytes(encoding: &Encoding) -> bool {
-    (13..15).contains(&encoding.version)
-}
-
+/// Reads the type, unit or variance of a counter, which is one byte in data versions 13 and 14.
 fn counter_number(cursor: &mut Cursor<'_>, encoding: &Encoding) -> Result<u64, Issue> {
-    match has_counter_bytes(encoding) {
-        true => Ok(cursor.byte()?.into()),
-        false => cursor.unsigned(),
+    match encoding.version {
+        13 | 14 => Ok(cursor.byte()?.into()),
+        _ => cursor.unsigned(),
     }
 }
 
@@ -220,14 +195,14 @@ impl<'a> Element<'a> for CounterDescription<'a> {
 
 impl<'a> CounterChange<'a> {
     /// Reads all changes of an event, up to and including the index 0 that terminates them.
-    pub(super) fn all(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<List<'a, Self>, Issue> {
+    pub(super) fn read_all(cursor: &mut Cursor<'a>, encoding: &Encoding) -> Result<List<'a, Self>, Issue> {
         let mut ahead = *cursor;
         let mut count = 0_u64;
         while Cursor::new(ahead.rest()).unsigned()? != 0 {
             Self::read(&mut ahead, encoding, &mut 0)?;
             count = count.saturating_add(1);
         }
-        let list = List::of(count, cursor, encoding)?;
+        let list = List::read(count, cursor, encoding)?;
         cursor.unsigned()?;
         Ok(list)
     }
@@ -252,7 +227,7 @@ impl<'a> Element<'a> for CounterChange<'a> {
 
 /// Encoding of the methods of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub(super) enum StackEncoding {
     /// Outermost first, each relative to the one before (from data version 13 on).
     Chained,
     /// Outermost first, each relative to a base.
@@ -269,64 +244,59 @@ pub(super) enum Form {
 pub struct Frames<'a> {
     bytes: &'a [u8],
     count: u32,
-    form: Form,
+    stack_encoding: StackEncoding,
     mask: u64,
-    /// For [`Form::Chained`], the innermost method; otherwise the base of the differences.
+    /// For [`StackEncoding::Chained`], the innermost method; otherwise the base of the differences.
     start: u64,
 }
 
 impl<'a> Frames<'a> {
     /// An empty stack.
-    pub(super) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         bytes: &[],
         count: 0,
-        form: Form::FromBase,
+        stack_encoding: StackEncoding::FromBase,
         mask: 0,
         start: 0,
     };
 
     /// Reads a count and that many methods. `method` is the last method decoded in the buffer.
-    pub(super) fn counted(
+    pub(super) fn read(
         cursor: &mut Cursor<'a>,
         encoding: &Encoding,
-        form: Form,
+        stack_encoding: StackEncoding,
         method: &mut u64,
     ) -> Result<Self, Issue> {
-        let size = match form {
-            Form::InwardsWithOffsets => 3,
+        let size = match stack_encoding {
+            StackEncoding::InwardsWithOffsets => 3,
             _ => 1,
         };
         let count = cursor.count(size)?;
         // Local copies, so that they can stay in registers.
-        let (mut walk, mut last) = (*cursor, *method);
+        let (mut reader, mut last) = (*cursor, *method);
         for _ in 0..count {
-            let difference = walk.signed()?;
-            if form != Form::FromBase {
+            let difference = reader.signed()?;
+            if stack_encoding != StackEncoding::FromBase {
                 last = last.wrapping_add(difference);
             }
-            if form == Form::InwardsWithOffsets {
-                walk.signed()?;
-                walk.signed()?;
+            if stack_encoding == StackEncoding::InwardsWithOffsets {
+                reader.signed()?;
+                reader.signed()?;
             }
         }
-        let before = std::mem::replace(cursor, walk);
+        let before = std::mem::replace(cursor, reader);
         let first = std::mem::replace(method, last);
         Ok(Self {
             bytes: cursor.since(before),
             count: u32::try_from(count).map_err(|_| Issue::MonoBadCount)?,
-            form,
-            mask: encoding.mask,
-            start: match form {
-                Form::Chained => *method,
-                Form::FromBase => encoding.pointer_base,
-                Form::Inwards | Form::InwardsWithOffsets => first,
+            stack_encoding,
+            mask: encoding.pointer_mask,
+            start: match stack_encoding {
+                StackEncoding::Chained => *method,
+                StackEncoding::FromBase => encoding.pointer_base,
+                StackEncoding::Inwards | StackEncoding::InwardsWithOffsets => first,
             },
         })
-    }
-
-    /// Returns the number of frames.
-    pub fn len(&self) -> usize {
-        self.count as usize
     }
 
     /// Returns whether the stack is empty.
@@ -337,21 +307,6 @@ impl<'a> Frames<'a> {
     /// Iterates over the stack, innermost method first.
     pub fn iter(&self) -> FramesIter<'a> {
         FramesIter(*self)
-    }
-}
-
-impl Default for Frames<'_> {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
-impl<'a> IntoIterator for Frames<'a> {
-    type Item = Method;
-    type IntoIter = FramesIter<'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 
@@ -377,23 +332,23 @@ impl Iterator for FramesIter<'_> {
     fn next(&mut self) -> Option<Method> {
         let Self(frames) = self;
         frames.count = frames.count.checked_sub(1)?;
-        let value = match frames.form {
-            Form::Chained => {
+        let value = match frames.stack_encoding {
+            StackEncoding::Chained => {
                 let (difference, before) = last_signed(frames.bytes)?;
                 frames.bytes = before;
                 let value = frames.start;
                 frames.start = value.wrapping_sub(difference);
                 value
             }
-            Form::FromBase => {
+            StackEncoding::FromBase => {
                 let (difference, before) = last_signed(frames.bytes)?;
                 frames.bytes = before;
                 frames.start.wrapping_add(difference)
             }
-            Form::Inwards | Form::InwardsWithOffsets => {
+            StackEncoding::Inwards | StackEncoding::InwardsWithOffsets => {
                 let mut cursor = Cursor::new(frames.bytes);
                 frames.start = frames.start.wrapping_add(cursor.signed().ok()?);
-                if frames.form == Form::InwardsWithOffsets {
+                if frames.stack_encoding == StackEncoding::InwardsWithOffsets {
                     cursor.signed().ok()?;
                     cursor.signed().ok()?;
                 }
@@ -405,7 +360,7 @@ impl Iterator for FramesIter<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.0.len(), Some(self.0.len()))
+        (self.0.count as usize, Some(self.0.count as usize))
     }
 }
 

@@ -16,11 +16,11 @@ use crate::tally::Tally;
 pub(super) const BUFFER_ID: [u8; 4] = *b"\x01LPM";
 
 /// Size of a buffer's header, in bytes.
-pub const BUFFER_HEADER: usize = 48;
+pub const BUFFER_HEADER_SIZE: usize = 48;
 
 /// Size of a buffer in bytes, unless Mono enlarged it for one large event. This is how much of the last
 /// buffer of a file may be missing.
-const USUAL_BUFFER: usize = 64 << 10;
+const USUAL_BUFFER_SIZE: usize = 64 << 10;
 
 /// A log that is not packed.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,7 @@ impl<'a> Buffer<'a> {
 
     /// Returns the end offset in the file, in bytes.
     pub fn end(&self) -> u64 {
-        let start = self.offset.saturating_add(BUFFER_HEADER as u64);
+        let start = self.offset.saturating_add(BUFFER_HEADER_SIZE as u64);
         start.saturating_add(self.content.len() as u64)
     }
 
@@ -181,9 +181,9 @@ impl BufferHeader {
 
     /// Returns whether a buffer with a possible size starts here. Used to search for buffers, so a buffer
     /// with a damaged size is not recognized.
-    fn starts(bytes: &[u8]) -> bool {
-        let room = bytes.len().saturating_sub(BUFFER_HEADER);
-        Self::parse(bytes).is_some_and(|header| header.size <= room.max(USUAL_BUFFER))
+    fn is_plausible_start(bytes: &[u8]) -> bool {
+        let room = bytes.len().saturating_sub(BUFFER_HEADER_SIZE);
+        Self::parse(bytes).is_some_and(|header| header.size <= room.max(USUAL_BUFFER_SIZE))
     }
 }
 
@@ -193,7 +193,7 @@ impl<'a> Buffers<'a> {
         let rest = self.file.get(from..).unwrap_or_default();
         memchr::memmem::find_iter(rest, &BUFFER_ID)
             .filter_map(|at| from.checked_add(at))
-            .find(|&at| self.file.get(at..).is_some_and(BufferHeader::starts))
+            .find(|&at| self.file.get(at..).is_some_and(BufferHeader::is_plausible_start))
             .unwrap_or(self.file.len())
     }
 
@@ -214,7 +214,7 @@ impl<'a> Buffers<'a> {
             encoding: Encoding {
                 version: data_version,
                 roots_have_addresses: data_version >= WITH_ROOT_ADDRESSES || early,
-                mask: match self.header.pointer_size {
+                pointer_mask: match self.header.pointer_size {
                     4 => u32::MAX.into(),
                     _ => u64::MAX,
                 },
@@ -235,12 +235,14 @@ impl<'a> Iterator for Buffers<'a> {
             let at = self.position;
             let bytes = self.file.get(at..).filter(|bytes| !bytes.is_empty())?;
             if let Some(header) = BufferHeader::parse(bytes) {
-                let content = bytes.get(BUFFER_HEADER..).unwrap_or_default();
+                let content = bytes.get(BUFFER_HEADER_SIZE..).unwrap_or_default();
                 if let Some(content) = content.get(..header.size) {
-                    self.position = at.saturating_add(BUFFER_HEADER).saturating_add(content.len());
+                    self.position = at
+                        .saturating_add(BUFFER_HEADER_SIZE)
+                        .saturating_add(content.len());
                     return Some(self.buffer(at, &header, content));
                 }
-                let start = at.saturating_add(BUFFER_HEADER);
+                let start = at.saturating_add(BUFFER_HEADER_SIZE);
                 self.position = self.next_start(start);
                 let fault = match self.position < self.file.len() {
                     true => Issue::MonoBadSize,
@@ -250,7 +252,8 @@ impl<'a> Iterator for Buffers<'a> {
                 let content = self.file.get(start..self.position).unwrap_or_default();
                 return Some(self.buffer(at, &header, content));
             }
-            if bytes.len() < BUFFER_HEADER && (bytes.starts_with(&BUFFER_ID) || BUFFER_ID.starts_with(bytes))
+            if bytes.len() < BUFFER_HEADER_SIZE
+                && (bytes.starts_with(&BUFFER_ID) || BUFFER_ID.starts_with(bytes))
             {
                 self.faults.add(Issue::MonoCutTail, at as u64);
                 self.position = self.file.len();
@@ -266,7 +269,7 @@ impl<'a> Iterator for Buffers<'a> {
 impl Events<'_> {
     /// Returns the offset of the next event in the file, or of the event with the fault if there is one.
     pub fn next_offset(&self) -> u64 {
-        self.end.saturating_sub(self.decoder.left() as u64)
+        self.end.saturating_sub(self.decoder.remaining() as u64)
     }
 
     /// Decodes the next event if it is a call; otherwise leaves it.
@@ -279,7 +282,11 @@ impl Events<'_> {
     /// In a buffer that is cut off, an incomplete event is not an additional fault.
     pub fn fault(&self) -> Option<(Issue, u64)> {
         /// Faults that an incomplete event can cause.
-        const CUT: [Issue; 3] = [Issue::MonoCutEvent, Issue::MonoBadCount, Issue::MonoUnendedString];
+        const CUT: [Issue; 3] = [
+            Issue::MonoCutEvent,
+            Issue::MonoBadCount,
+            Issue::MonoUnterminatedString,
+        ];
         self.fault
             .filter(|(fault, _)| !self.is_cut || !CUT.contains(fault))
     }
@@ -290,7 +297,7 @@ impl<'a> Iterator for Events<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Event<'a>> {
-        let left = self.decoder.left();
+        let left = self.decoder.remaining();
         if left == 0 || self.fault.is_some() {
             return None;
         }

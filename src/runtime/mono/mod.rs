@@ -3,8 +3,8 @@
 //! ```text
 //! header ── buffer ── buffer ── buffer ──  …      optionally as one gzip stream  [packed]
 //! [header]  [log]: a thread's events  [event], decoded in [decode], with lists in [list]
-//!           JIT, JITHELPER ─► functions and code events  [code] ┐
-//!           METADATA ─► names of classes, threads, …     [names]┴ [index]: first pass
+//!           JIT, JITHELPER ─► functions       [code] ┐
+//!           METADATA ─► names of classes      [names]┴ [index]: first pass
 //!           all others: second pass, which uses the index
 //! ```
 //!

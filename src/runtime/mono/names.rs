@@ -1,14 +1,14 @@
-//! Names of methods, classes, images, domains and threads, which events identify by pointers.
+//! Names of methods and classes, which events identify by pointers.
 //!
 //! A log uses pointers before it defines them, and defines some again when their memory is reused. So names
 //! are looked up with a time, after the whole log has been read.
 
 use crate::hash::HashMap;
 use crate::runtime::RuntimeTime;
-use crate::runtime::mono::event::{Kind, Metadata, Method, Pointer, Stage, ThreadId, TypeReference};
+use crate::runtime::mono::event::{Kind, Metadata, Method, Pointer, Stage, TypeReference};
 
 /// Values of IDs, each valid from a time on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Definitions<T> {
     /// All definitions, sorted by ID and time after `finish`.
     all: Vec<(u64, RuntimeTime, T)>,
@@ -16,41 +16,35 @@ struct Definitions<T> {
     last: HashMap<u64, usize>,
 }
 
-impl<T> Default for Definitions<T> {
-    fn default() -> Self {
-        Self {
-            all: Vec::new(),
-            last: HashMap::default(),
-        }
-    }
-}
-
 impl<T: Copy + PartialEq> Definitions<T> {
     /// Adds a definition, unless it repeats the last one of its ID.
-    fn add(&mut self, number: u64, time: RuntimeTime, value: T) {
-        let last = self.last.get(&number).and_then(|&at| self.all.get(at));
+    fn add(&mut self, id: u64, time: RuntimeTime, value: T) {
+        let last = self.last.get(&id).and_then(|&at| self.all.get(at));
         if last.is_some_and(|(_, _, known)| *known == value) {
             return;
         }
-        self.last.insert(number, self.all.len());
-        self.all.push((number, time, value));
+        self.last.insert(id, self.all.len());
+        self.all.push((id, time, value));
     }
 
     /// Sorts the definitions; called after the last one has been added.
     fn finish(&mut self) {
         self.last = HashMap::default();
-        self.all.sort_by_key(|&(number, time, _)| (number, time));
+        self.all.sort_by_key(|&(id, time, _)| (id, time));
         self.all.shrink_to_fit();
     }
 
     /// Returns the value of an ID at a time: the newest definition up to that time, or else the first one
     /// after it.
-    fn at(&self, number: u64, time: RuntimeTime) -> Option<T> {
-        let behind = self
+    fn at(&self, id: u64, time: RuntimeTime) -> Option<T> {
+        let next = self
             .all
-            .partition_point(|&(other, at, _)| (other, at) <= (number, time));
-        let fits = |at: usize| self.all.get(at).filter(|(other, _, _)| *other == number);
-        let found = behind.checked_sub(1).and_then(fits).or_else(|| fits(behind));
+            .partition_point(|&(other, at, _)| (other, at) <= (id, time));
+        let definition = |at: usize| self.all.get(at).filter(|(other, _, _)| *other == id);
+        let found = next
+            .checked_sub(1)
+            .and_then(definition)
+            .or_else(|| definition(next));
         found.map(|&(_, _, value)| value)
     }
 }
@@ -61,35 +55,21 @@ pub struct Names<'a> {
     methods: Definitions<&'a [u8]>,
     classes: Definitions<&'a [u8]>,
     vtables: Definitions<Pointer>,
-    images: Definitions<&'a [u8]>,
-    assemblies: Definitions<&'a [u8]>,
-    domains: Definitions<&'a [u8]>,
-    threads: Definitions<&'a [u8]>,
 }
 
 impl<'a> Names<'a> {
     /// Adds the names in an event.
     pub(super) fn add(&mut self, time: RuntimeTime, kind: &Kind<'a>) {
-        let (stage, subject) = match *kind {
-            Kind::Jit { method, name, .. } => return self.methods.add(method.0, time, name),
-            Kind::Metadata { stage, subject } => (stage, subject),
-            _ => return,
-        };
-        match (stage, subject) {
-            (Stage::LoadEnd | Stage::Name, Metadata::Class { class, name, .. }) => {
-                self.classes.add(class.0, time, name);
-            }
-            (Stage::LoadEnd | Stage::Name, Metadata::Image { image, name, .. }) => {
-                self.images.add(image.0, time, name);
-            }
-            (Stage::LoadEnd | Stage::Name, Metadata::Assembly { assembly, name, .. }) => {
-                self.assemblies.add(assembly.0, time, name);
-            }
-            (Stage::Name, Metadata::Domain { domain, name }) => self.domains.add(domain.0, time, name),
-            (Stage::Name, Metadata::Thread { thread, name }) => self.threads.add(thread.0, time, name),
-            (Stage::LoadEnd, Metadata::VTable { vtable, class, .. }) => {
-                self.vtables.add(vtable.0, time, class);
-            }
+        match *kind {
+            Kind::Jit { method, name, .. } => self.methods.add(method.0, time, name),
+            Kind::Metadata {
+                stage: Stage::LoadEnd | Stage::Name,
+                subject: Metadata::Class { class, name, .. },
+            } => self.classes.add(class.0, time, name),
+            Kind::Metadata {
+                stage: Stage::LoadEnd,
+                subject: Metadata::VTable { vtable, class, .. },
+            } => self.vtables.add(vtable.0, time, class),
             _ => {}
         }
     }
@@ -99,10 +79,6 @@ impl<'a> Names<'a> {
         self.methods.finish();
         self.classes.finish();
         self.vtables.finish();
-        self.images.finish();
-        self.assemblies.finish();
-        self.domains.finish();
-        self.threads.finish();
     }
 
     /// Returns the name of a method, with its class and arguments.
@@ -117,31 +93,5 @@ impl<'a> Names<'a> {
             TypeReference::VTable(vtable) => self.vtables.at(vtable.0, time)?,
         };
         self.classes.at(class.0, time)
-    }
-
-    /// Returns the path of an image.
-    pub fn image(&self, image: Pointer, time: RuntimeTime) -> Option<&'a [u8]> {
-        self.images.at(image.0, time)
-    }
-
-    /// Returns the full name of an assembly.
-    pub fn assembly(&self, assembly: Pointer, time: RuntimeTime) -> Option<&'a [u8]> {
-        self.assemblies.at(assembly.0, time)
-    }
-
-    /// Returns the name of a domain.
-    pub fn domain(&self, domain: Pointer, time: RuntimeTime) -> Option<&'a [u8]> {
-        self.domains.at(domain.0, time)
-    }
-
-    /// Returns the name of a thread. Thread IDs are reused after a thread has ended.
-    pub fn thread(&self, thread: ThreadId, time: RuntimeTime) -> Option<&'a [u8]> {
-        self.threads.at(thread.0, time)
-    }
-
-    /// Iterates over all thread names, each with the time from which it is valid.
-    pub fn threads(&self) -> impl Iterator<Item = (ThreadId, RuntimeTime, &'a [u8])> + '_ {
-        let threads = self.threads.all.iter();
-        threads.map(|&(thread, time, name)| (ThreadId(thread), time, name))
     }
 }

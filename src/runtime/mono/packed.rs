@@ -9,25 +9,25 @@ use flate2::bufread::GzDecoder;
 
 use crate::diagnostics::Issue;
 use crate::runtime::mono::header::{self, Header};
-use crate::runtime::mono::log::{BUFFER_HEADER, BUFFER_ID};
+use crate::runtime::mono::log::{BUFFER_HEADER_SIZE, BUFFER_ID};
 use crate::tally::Tally;
 
 /// The two magic bytes of gzip, and the compression method (deflate).
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 
 /// Number of bytes to unpack at a time.
-const PIECE: usize = 64 << 10;
+const CHUNK_SIZE: usize = 64 << 10;
 
 /// Maximum size of a header in bytes, more than any command line has.
-const MAX_HEADER: usize = 1 << 20;
+const MAX_HEADER_SIZE: usize = 1 << 20;
 
 /// Maximum size of a buffer in bytes. A single large event can make a buffer larger than 64 KiB, but no
 /// object has so many references.
-const MAX_BUFFER: usize = 1 << 30;
+const MAX_BUFFER_SIZE: usize = 1 << 30;
 
 /// Number of bytes outside of buffers after which the data is not a log; more than a few damaged buffers
 /// have.
-const MAX_JUNK: usize = 1 << 20;
+const MAX_JUNK_SIZE: usize = 1 << 20;
 
 /// Maximum ratio of unpacked to packed size. Real logs have 4 to 20. The maximum of deflate is 1,032, for
 /// identical bytes.
@@ -49,7 +49,7 @@ pub fn is_packed(start: &[u8]) -> bool {
 }
 
 /// Returns the maximum unpacked size of a log with `size` packed bytes.
-pub fn largest(size: u64) -> u64 {
+pub fn max_unpacked_size(size: u64) -> u64 {
     size.saturating_mul(MAX_RATIO).max(MIN_UNPACKED_LIMIT)
 }
 
@@ -62,48 +62,48 @@ pub struct Unpacked {
     pub faults: Tally<Issue>,
 }
 
-/// Unpacks a file into `out`, up to `limit` bytes; see [`largest`]. A damaged or incomplete file is unpacked
+/// Unpacks a file into `out`, up to `limit` bytes; see [`max_unpacked_size`]. A damaged or incomplete file is unpacked
 /// as far as possible. Returns only errors of `out`.
 pub fn unpack(packed: &[u8], limit: u64, out: &mut impl Write) -> io::Result<Unpacked> {
     let mut decoder = GzDecoder::new(packed);
-    let mut piece = vec![0; PIECE];
-    let mut shape = Shape::default();
+    let mut chunk = vec![0; CHUNK_SIZE];
+    let mut validator = LogValidator::Header(Vec::new());
     let mut unpacked = Unpacked {
         size: 0,
         faults: Tally::default(),
     };
     loop {
-        let read = decoder.read(&mut piece);
+        let read = decoder.read(&mut chunk);
         let offset = unpacked.size;
         let fault = match read {
             Ok(0) if decoder.get_ref().is_empty() => return Ok(unpacked),
-            Ok(0) => Issue::MonoBehindPacking,
+            Ok(0) => Issue::MonoTrailingGzipBytes,
             Ok(read) => {
-                let bytes = piece.get(..read).unwrap_or_default();
+                let bytes = chunk.get(..read).unwrap_or_default();
                 let room = usize::try_from(limit.saturating_sub(offset)).unwrap_or(usize::MAX);
                 let bytes = bytes.get(..room).unwrap_or(bytes);
                 out.write_all(bytes)?;
                 unpacked.size = offset.saturating_add(bytes.len() as u64);
-                if !shape.accepts(bytes) {
-                    Issue::MonoUnpackedJunk
+                if !validator.accepts(bytes) {
+                    Issue::MonoInvalidGzipContent
                 } else if bytes.len() < read {
-                    Issue::MonoTooMuch
+                    Issue::MonoGzipTooLarge
                 } else {
                     continue;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Issue::MonoCutPacking,
-            Err(_) => Issue::MonoBadPacking,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Issue::MonoCutGzip,
+            Err(_) => Issue::MonoBadGzip,
         };
         unpacked.faults.add(fault, unpacked.size);
         return Ok(unpacked);
     }
 }
 
-/// The next expected part of a log.
+/// Checks whether data that arrives in chunks has the structure of a log. The variants are what comes next.
 #[derive(Debug)]
-enum Expected {
+enum LogValidator {
     /// The header, with the bytes read so far.
     Header(Vec<u8>),
     /// A buffer's header, with the bytes read so far and the number of invalid bytes skipped before it.
@@ -112,26 +112,19 @@ enum Expected {
     Events(usize),
 }
 
-/// Checks whether data that arrives in pieces has the structure of a log.
-#[derive(Debug)]
-struct Shape {
-    expected: Expected,
-}
-
-impl Default for Shape {
-    fn default() -> Self {
-        Self {
-            expected: Expected::Header(Vec::new()),
+impl LogValidator {
+    fn next_buffer() -> Self {
+        Self::Buffer {
+            start: Vec::new(),
+            junk: 0,
         }
     }
-}
 
-impl Shape {
     /// Returns whether the data so far, including `bytes`, can be the start of a log.
     fn accepts(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
-            let next = match &mut self.expected {
-                Expected::Header(start) => {
+            let next = match self {
+                Self::Header(start) => {
                     let before = start.len();
                     start.extend_from_slice(bytes);
                     match Header::parse(start) {
@@ -139,66 +132,61 @@ impl Shape {
                             bytes = bytes
                                 .get(header.size.saturating_sub(before)..)
                                 .unwrap_or_default();
-                            buffer_after(0)
+                            Self::next_buffer()
                         }
-                        Err(error) if error.issue == Issue::MonoTooShort && start.len() < MAX_HEADER => {
+                        Err(error) if error.issue == Issue::MonoTooShort && start.len() < MAX_HEADER_SIZE => {
                             return true;
                         }
                         Err(_) => return false,
                     }
                 }
-                Expected::Buffer { start, junk } => {
-                    let missing = BUFFER_HEADER.saturating_sub(start.len()).min(bytes.len());
+                Self::Buffer { start, junk } => {
+                    let missing = BUFFER_HEADER_SIZE.saturating_sub(start.len()).min(bytes.len());
                     let (taken, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, b""));
                     start.extend_from_slice(taken);
                     bytes = rest;
-                    if start.len() < BUFFER_HEADER {
+                    if start.len() < BUFFER_HEADER_SIZE {
                         return true;
                     }
-                    match events_of(start) {
-                        Some(size) => Expected::Events(size),
-                        None if *junk > MAX_JUNK => return false,
+                    match events_size(start) {
+                        Some(size) => Self::Events(size),
+                        None if *junk > MAX_JUNK_SIZE => return false,
                         None => {
-                            let passed = skip_invalid(start);
-                            *junk = junk.saturating_add(passed);
+                            let skipped = skip_invalid(start);
+                            *junk = junk.saturating_add(skipped);
                             continue;
                         }
                     }
                 }
-                Expected::Events(size) => {
-                    let passed = bytes.len().min(*size);
-                    *size = size.saturating_sub(passed);
-                    bytes = bytes.get(passed..).unwrap_or_default();
+                Self::Events(size) => {
+                    let skipped = bytes.len().min(*size);
+                    *size = size.saturating_sub(skipped);
+                    bytes = bytes.get(skipped..).unwrap_or_default();
                     if *size > 0 {
                         return true;
                     }
-                    buffer_after(0)
+                    Self::next_buffer()
                 }
             };
-            self.expected = next;
+            *self = next;
         }
         true
     }
 }
 
-fn buffer_after(junk: usize) -> Expected {
-    let start = Vec::new();
-    Expected::Buffer { start, junk }
-}
-
 /// Returns the size of the events after a buffer's header; `None` if the header is invalid.
-fn events_of(header: &[u8]) -> Option<usize> {
+fn events_size(header: &[u8]) -> Option<usize> {
     let (size, _) = header.strip_prefix(&BUFFER_ID)?.split_first_chunk()?;
     let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
-    (size <= MAX_BUFFER).then_some(size)
+    (size <= MAX_BUFFER_SIZE).then_some(size)
 }
 
 /// Removes bytes up to the next possible start of a buffer's header, and returns their number.
 fn skip_invalid(start: &mut Vec<u8>) -> usize {
     let [first, ..] = BUFFER_ID;
-    let behind = start.get(1..).unwrap_or_default();
-    let found = memchr::memchr(first, behind).unwrap_or(behind.len());
-    let passed = found.saturating_add(1);
-    start.drain(..passed.min(start.len()));
-    passed
+    let rest = start.get(1..).unwrap_or_default();
+    let found = memchr::memchr(first, rest).unwrap_or(rest.len());
+    let skipped = found.saturating_add(1);
+    start.drain(..skipped.min(start.len()));
+    skipped
 }

@@ -7,11 +7,11 @@ use crate::bytes::{ByteOrder, Reader};
 use crate::diagnostics::Issue;
 use crate::runtime::xray::header::{self, Header};
 use crate::runtime::xray::index::Buffer;
-use crate::runtime::xray::record::{Record, What};
+use crate::runtime::xray::record::{Record, RecordKind};
 use crate::tally::Tally;
 
 /// Size of a record, in bytes.
-pub const RECORD: usize = 32;
+pub const RECORD_SIZE: usize = 32;
 
 // Record types.
 const FUNCTION: u16 = 0;
@@ -22,39 +22,37 @@ const WITH_PID: u16 = 3;
 
 /// Decoded record, without process and thread.
 #[derive(Clone, Copy)]
-enum Content {
-    Function { cpu: u8, tick: u64, what: What<'static> },
+enum RecordContent {
+    Function {
+        cpu: u8,
+        tick: u64,
+        kind: RecordKind<'static>,
+    },
     Argument(u64),
 }
 
 /// Decodes a record; `None` if its type or action is unknown.
 #[inline]
-fn content(record: &[u8; RECORD], endian: ByteOrder) -> Option<Content> {
+fn decode_content(record: &[u8; RECORD_SIZE], endian: ByteOrder) -> Option<RecordContent> {
     let mut reader = Reader::new(record, endian);
     let record_type = reader.u16()?;
     let (cpu, action) = (reader.u8()?, reader.u8()?);
     let function = reader.u32()?;
     let value = reader.u64()?;
     match record_type {
-        FUNCTION => {
-            let what = match action {
-                0 => What::Enter { function },
-                1 => What::Exit { function },
-                2 => What::TailExit { function },
-                3 => What::EnterWithArguments { function },
-                _ => return None,
-            };
-            let tick = value;
-            Some(Content::Function { cpu, tick, what })
-        }
+        FUNCTION => Some(RecordContent::Function {
+            cpu,
+            tick: value,
+            kind: RecordKind::of_action(action.into(), function)?,
+        }),
         // `value` is the process and thread ID here; the argument follows.
-        ARGUMENT => Some(Content::Argument(reader.u64()?)),
+        ARGUMENT => Some(RecordContent::Argument(reader.u64()?)),
         _ => None,
     }
 }
 
 /// Returns the process and thread ID of a record; `None` if its type is unknown.
-fn owner(record: &[u8; RECORD], header: &Header) -> Option<(Option<i32>, i32)> {
+fn pid_and_tid(record: &[u8; RECORD_SIZE], header: &Header) -> Option<(Option<i32>, i32)> {
     let mut reader = Reader::new(record, header.endian);
     match reader.u16()? {
         FUNCTION => reader.skip(14)?,
@@ -66,10 +64,13 @@ fn owner(record: &[u8; RECORD], header: &Header) -> Option<(Option<i32>, i32)> {
 }
 
 /// Returns whether the data after a header starts with a plausible record.
-pub(super) fn starts_like_one(records: &[u8], header: &Header) -> bool {
+pub(super) fn starts_with_record(records: &[u8], header: &Header) -> bool {
     let is_first = |record| {
-        let is_function = matches!(content(record, header.endian), Some(Content::Function { .. }));
-        is_function && owner(record, header).is_some_and(|(_, thread)| thread > 0)
+        let is_function = matches!(
+            decode_content(record, header.endian),
+            Some(RecordContent::Function { .. })
+        );
+        is_function && pid_and_tid(record, header).is_some_and(|(_, thread)| thread > 0)
     };
     records.first_chunk().is_some_and(is_first)
 }
@@ -105,9 +106,9 @@ impl Iterator for Runs<'_> {
     fn next(&mut self) -> Option<Buffer> {
         let mut run: Option<Buffer> = None;
         let mut has_tick = false;
-        while let Some((record, behind)) = self.rest.split_first_chunk() {
-            let (at, end) = (self.position, self.position.saturating_add(RECORD as u64));
-            let owner = owner(record, &self.header);
+        while let Some((record, rest)) = self.rest.split_first_chunk() {
+            let (at, end) = (self.position, self.position.saturating_add(RECORD_SIZE as u64));
+            let owner = pid_and_tid(record, &self.header);
             let current = run.as_ref().map(|run| (run.process, run.thread));
             if current.is_some() && owner.is_some() && owner != current {
                 break;
@@ -130,12 +131,12 @@ impl Iterator for Runs<'_> {
             }
             if !has_tick
                 && let Some(run) = &mut run
-                && let Some(Content::Function { tick, .. }) = content(record, self.header.endian)
+                && let Some(RecordContent::Function { tick, .. }) = decode_content(record, self.header.endian)
             {
                 run.tick = tick;
                 has_tick = true;
             }
-            self.rest = behind;
+            self.rest = rest;
             self.position = end;
         }
         if run.is_none() && !self.rest.is_empty() {
@@ -182,20 +183,20 @@ impl<'a> Decoder<'a> {
     /// Returns the next record.
     #[inline]
     pub(super) fn record(&mut self) -> Option<Record<'a>> {
-        while let Some((record, behind)) = self.rest.split_first_chunk() {
+        while let Some((record, rest)) = self.rest.split_first_chunk() {
             let offset = self.offset;
-            self.rest = behind;
-            self.offset = offset.saturating_add(RECORD as u64);
-            let what = match content(record, self.endian) {
-                Some(Content::Function { cpu, tick, what }) => {
+            self.rest = rest;
+            self.offset = offset.saturating_add(RECORD_SIZE as u64);
+            let kind = match decode_content(record, self.endian) {
+                Some(RecordContent::Function { cpu, tick, kind }) => {
                     if tick < self.tick {
                         self.faults.add(Issue::XrayTickBack, offset);
                     }
                     self.tick = tick;
                     self.cpu = cpu.into();
-                    what
+                    kind
                 }
-                Some(Content::Argument(argument)) => What::Argument(argument),
+                Some(RecordContent::Argument(argument)) => RecordKind::Argument(argument),
                 None => {
                     self.faults.add(Issue::XrayUnknownRecord, offset);
                     continue;
@@ -205,7 +206,7 @@ impl<'a> Decoder<'a> {
                 tick: self.tick,
                 cpu: self.cpu,
                 offset,
-                what,
+                kind,
             });
         }
         None

@@ -11,30 +11,30 @@
 use crate::bytes::Reader;
 use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
-use crate::runtime::xray::fdr::{self, Decoder, METADATA};
+use crate::runtime::xray::fdr::{self, Decoder, METADATA_SIZE};
 use crate::runtime::xray::header::{self, Header};
 use crate::runtime::xray::index::Buffer;
 use crate::tally::Tally;
 
-/// A part of a trace after its header.
+/// A part of a trace after its header: a buffer, or the bytes between two buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Piece {
+pub enum Segment {
     /// A buffer, including the metadata records that start it.
     Buffer(Buffer),
-    /// Bytes that are not a buffer.
-    NoBuffer {
+    /// Bytes outside of buffers.
+    Gap {
         /// Offset in the file, in bytes.
         offset: u64,
         /// End offset in the file, in bytes.
         end: u64,
-        /// Content of the bytes.
-        reason: NoBuffer,
+        /// What the bytes are.
+        reason: GapReason,
     },
 }
 
-/// The content of bytes that are not a buffer.
+/// Why bytes are not part of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NoBuffer {
+pub enum GapReason {
     /// An extents record for a buffer of zero bytes.
     Empty,
     /// Unreadable bytes.
@@ -42,26 +42,23 @@ pub enum NoBuffer {
 }
 
 /// Minimum size of a buffer in bytes: records for the thread, wall time and processor.
-const MIN_BUFFER_SIZE: u64 = 3 * METADATA as u64;
-
-/// Size of a metadata record, in bytes.
-pub(super) const METADATA_SIZE: u64 = METADATA as u64;
+const MIN_BUFFER_SIZE: u64 = 3 * METADATA_SIZE as u64;
 
 /// Number of bytes needed to recognize the start of a buffer.
-const START: usize = 3 * METADATA;
+const START_SIZE: usize = 3 * METADATA_SIZE;
 
 /// Maximum buffer size in a header that is trusted, in bytes; more than any program requests.
-const MAX_USUAL: u64 = 1 << 30;
+const MAX_TRUSTED_SIZE: u64 = 1 << 30;
 
 /// Returns whether the data after a header starts with a buffer. Used to detect the file type, so it is
 /// strict.
-pub(super) fn starts_like_one(records: &[u8], header: &Header) -> bool {
+pub(super) fn starts_with_buffer(records: &[u8], header: &Header) -> bool {
     let is_there = |bytes: &[u8]| is_start(bytes, header, u64::MAX);
-    records.get(..START).is_some_and(is_there)
+    records.get(..START_SIZE).is_some_and(is_there)
 }
 
 /// Returns whether `bytes` start with a metadata record of this kind.
-fn is(bytes: &[u8], kind: u8, header: &Header) -> bool {
+fn is_kind(bytes: &[u8], kind: u8, header: &Header) -> bool {
     kind_of(bytes, header) == Some(kind)
 }
 
@@ -70,15 +67,15 @@ fn kind_of(bytes: &[u8], header: &Header) -> Option<u8> {
 }
 
 /// Returns a reader for the fields of the metadata record at the start of `bytes`.
-fn body<'a>(bytes: &'a [u8], header: &Header) -> Option<Reader<'a>> {
-    let record = bytes.get(1..METADATA)?;
+fn fields_of<'a>(bytes: &'a [u8], header: &Header) -> Option<Reader<'a>> {
+    let record = bytes.get(1..METADATA_SIZE)?;
     Some(Reader::new(record, header.endian))
 }
 
 /// Returns the nanoseconds of a wall time record. The record has microseconds, although llvm-xray takes them
 /// for nanoseconds.
 fn wall_time(bytes: &[u8], header: &Header) -> Option<RuntimeTime> {
-    let mut body = body(bytes, header)?;
+    let mut body = fields_of(bytes, header)?;
     let (seconds, microseconds) = (body.u64()?, body.u32()?);
     let nanoseconds = u64::from(microseconds).checked_mul(1_000)?;
     let whole = seconds.checked_mul(1_000_000_000)?;
@@ -90,26 +87,28 @@ fn wall_time(bytes: &[u8], header: &Header) -> Option<RuntimeTime> {
 fn is_start(bytes: &[u8], header: &Header, room: u64) -> bool {
     let has_extents = header.version >= fdr::WITH_EXTENTS;
     let new_buffer = match has_extents {
-        true => bytes.get(METADATA..).unwrap_or_default(),
+        true => bytes.get(METADATA_SIZE..).unwrap_or_default(),
         false => bytes,
     };
-    let behind = new_buffer.get(METADATA..).unwrap_or_default();
-    let is_first = match kind_of(behind, header) {
-        Some(fdr::WALL_TIME) => wall_time(behind, header).is_some(),
+    let next = new_buffer.get(METADATA_SIZE..).unwrap_or_default();
+    let is_first = match kind_of(next, header) {
+        Some(fdr::WALL_TIME) => wall_time(next, header).is_some(),
         Some(fdr::PID | fdr::NEW_CPU_ID) => has_extents,
         _ => false,
     };
-    is_first && is(new_buffer, fdr::NEW_BUFFER, header) && (!has_extents || has_size(bytes, header, room))
+    is_first
+        && is_kind(new_buffer, fdr::NEW_BUFFER, header)
+        && (!has_extents || has_size(bytes, header, room))
 }
 
 /// Returns whether `bytes` start with an extents record whose size fits into `room` or a buffer of usual size.
 fn has_size(bytes: &[u8], header: &Header, room: u64) -> bool {
-    let usual = header.buffer_size.unwrap_or_default().min(MAX_USUAL);
-    let size = body(bytes, header).and_then(|mut body| body.u64());
-    is(bytes, fdr::BUFFER_EXTENTS, header) && size.is_some_and(|size| size <= room.max(usual))
+    let usual = header.buffer_size.unwrap_or_default().min(MAX_TRUSTED_SIZE);
+    let size = fields_of(bytes, header).and_then(|mut body| body.u64());
+    is_kind(bytes, fdr::BUFFER_EXTENTS, header) && size.is_some_and(|size| size <= room.max(usual))
 }
 
-/// Iterator over the buffers of a trace.
+/// Finds the buffers of a trace.
 #[derive(Clone, Debug)]
 pub(super) struct Buffers<'a> {
     file: &'a [u8],
@@ -133,8 +132,8 @@ impl<'a> Buffers<'a> {
         &self.faults
     }
 
-    /// Returns the next buffer, or the bytes found instead of one.
-    pub(super) fn next_piece(&mut self) -> Option<Piece> {
+    /// Returns the next buffer, or the bytes in place of one.
+    pub(super) fn next_segment(&mut self) -> Option<Segment> {
         let at = self.position;
         if at >= self.file.len() {
             return None;
@@ -144,8 +143,8 @@ impl<'a> Buffers<'a> {
             _ => self.read_buffer_with_extents(at),
         };
         Some(match buffer {
-            Ok(buffer) => Piece::Buffer(buffer),
-            Err(reason) => Piece::NoBuffer {
+            Ok(buffer) => Segment::Buffer(buffer),
+            Err(reason) => Segment::Gap {
                 offset: at as u64,
                 end: self.position as u64,
                 reason,
@@ -153,7 +152,7 @@ impl<'a> Buffers<'a> {
         })
     }
 
-    fn from(&self, at: usize) -> &'a [u8] {
+    fn bytes_from(&self, at: usize) -> &'a [u8] {
         self.file.get(at..).unwrap_or_default()
     }
 
@@ -169,9 +168,9 @@ impl<'a> Buffers<'a> {
         memchr::memchr_iter(introducer, self.file.get(from..to).unwrap_or_default())
             .filter_map(|at| from.checked_add(at))
             .find(|&at| {
-                let bytes = self.from(at);
-                let room = bytes.len().saturating_sub(METADATA);
-                bytes.len() >= START && is_start(bytes, &self.header, room as u64)
+                let bytes = self.bytes_from(at);
+                let room = bytes.len().saturating_sub(METADATA_SIZE);
+                bytes.len() >= START_SIZE && is_start(bytes, &self.header, room as u64)
             })
             .unwrap_or(to)
     }
@@ -185,9 +184,9 @@ impl<'a> Buffers<'a> {
     }
 
     /// Reads a buffer of version 1, whose size is in the file header.
-    fn read_v1_buffer(&mut self, at: usize) -> Result<Buffer, NoBuffer> {
-        if !is(self.from(at), fdr::NEW_BUFFER, &self.header) {
-            return Err(NoBuffer::Issue(self.skip_to_next(at)));
+    fn read_v1_buffer(&mut self, at: usize) -> Result<Buffer, GapReason> {
+        if !is_kind(self.bytes_from(at), fdr::NEW_BUFFER, &self.header) {
+            return Err(GapReason::Issue(self.skip_to_next(at)));
         }
         let size = self.header.buffer_size.filter(|&size| size >= MIN_BUFFER_SIZE);
         let end = match size {
@@ -203,10 +202,10 @@ impl<'a> Buffers<'a> {
             buffer.is_cut = true;
             // The missing bytes may be only those after the end-of-buffer record.
             let content = self.file.get(at..).unwrap_or_default();
-            let behind = content.get(METADATA..).unwrap_or_default();
-            let mut decoder = Decoder::new(behind, &self.header, &buffer);
+            let records = content.get(METADATA_SIZE..).unwrap_or_default();
+            let mut decoder = Decoder::new(records, &self.header, &buffer);
             while decoder.record().is_some() {}
-            if !decoder.has_ended_by_mark() {
+            if !decoder.has_end_marker() {
                 self.faults.add(Issue::XrayCutTail, at as u64);
             }
         }
@@ -214,24 +213,24 @@ impl<'a> Buffers<'a> {
     }
 
     /// Reads a buffer that starts with an extents record.
-    fn read_buffer_with_extents(&mut self, at: usize) -> Result<Buffer, NoBuffer> {
-        let bytes = self.from(at);
-        if !is(bytes, fdr::BUFFER_EXTENTS, &self.header) {
-            return Err(NoBuffer::Issue(self.skip_to_next(at)));
+    fn read_buffer_with_extents(&mut self, at: usize) -> Result<Buffer, GapReason> {
+        let bytes = self.bytes_from(at);
+        if !is_kind(bytes, fdr::BUFFER_EXTENTS, &self.header) {
+            return Err(GapReason::Issue(self.skip_to_next(at)));
         }
-        let Some(size) = body(bytes, &self.header).and_then(|mut body| body.u64()) else {
+        let Some(size) = fields_of(bytes, &self.header).and_then(|mut body| body.u64()) else {
             self.faults.add(Issue::XrayCutTail, at as u64);
             self.position = self.file.len();
-            return Err(NoBuffer::Issue(Issue::XrayCutTail));
+            return Err(GapReason::Issue(Issue::XrayCutTail));
         };
-        let start = at.saturating_add(METADATA);
+        let start = at.saturating_add(METADATA_SIZE);
         if size == 0 {
             self.position = start;
-            return Err(NoBuffer::Empty);
+            return Err(GapReason::Empty);
         }
-        let new_buffer = self.from(start);
-        if new_buffer.len() >= METADATA && !is(new_buffer, fdr::NEW_BUFFER, &self.header) {
-            return Err(NoBuffer::Issue(self.skip_to_next(at)));
+        let new_buffer = self.bytes_from(start);
+        if new_buffer.len() >= METADATA_SIZE && !is_kind(new_buffer, fdr::NEW_BUFFER, &self.header) {
+            return Err(GapReason::Issue(self.skip_to_next(at)));
         }
         let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
         let (end, is_cut) = self.checked_end(at, start, end);
@@ -245,13 +244,13 @@ impl<'a> Buffers<'a> {
     fn checked_end(&mut self, at: usize, start: usize, end: usize) -> (usize, bool) {
         let declared = end.saturating_sub(start) as u64;
         let is_too_large = self.header.buffer_size.is_some_and(|size| declared > size);
-        let leads_on = end == self.file.len() || self.may_start(end);
-        if leads_on && !is_too_large {
+        let reaches_next = end == self.file.len() || self.may_be_start(end);
+        if reaches_next && !is_too_large {
             return (end, false);
         }
         // Whatever its size, a buffer ends at the start of the next one.
-        let to = if leads_on { end } else { usize::MAX };
-        let next = self.next_start(start.saturating_add(METADATA), to);
+        let to = if reaches_next { end } else { usize::MAX };
+        let next = self.next_start(start.saturating_add(METADATA_SIZE), to);
         if next < end && next < self.file.len() {
             self.faults.add(Issue::XrayBadSize, at as u64);
             return (next, false);
@@ -264,17 +263,17 @@ impl<'a> Buffers<'a> {
     }
 
     /// Returns whether another buffer may start here, if one is expected.
-    fn may_start(&self, at: usize) -> bool {
-        let bytes = self.from(at);
-        let next = kind_of(bytes.get(METADATA..).unwrap_or_default(), &self.header);
-        let is_cut = bytes.len() < 2 * METADATA;
-        is(bytes, fdr::BUFFER_EXTENTS, &self.header)
+    fn may_be_start(&self, at: usize) -> bool {
+        let bytes = self.bytes_from(at);
+        let next = kind_of(bytes.get(METADATA_SIZE..).unwrap_or_default(), &self.header);
+        let is_cut = bytes.len() < 2 * METADATA_SIZE;
+        is_kind(bytes, fdr::BUFFER_EXTENTS, &self.header)
             && (is_cut || matches!(next, Some(fdr::NEW_BUFFER | fdr::BUFFER_EXTENTS)))
     }
 
     /// Reads the buffer at `at` whose first record after the extents record is at `start`, and which ends at
     /// the current position.
-    fn buffer(&mut self, at: usize, start: usize) -> Result<Buffer, NoBuffer> {
+    fn buffer(&mut self, at: usize, start: usize) -> Result<Buffer, GapReason> {
         let content = self.file.get(start..self.position).unwrap_or_default();
         let mut buffer = Buffer {
             process: None,
@@ -282,26 +281,26 @@ impl<'a> Buffers<'a> {
             offset: at as u64,
             wall: None,
             tick: 0,
-            start: start.saturating_add(METADATA) as u64,
+            start: start.saturating_add(METADATA_SIZE) as u64,
             end: self.position as u64,
             is_cut: false,
         };
-        match self.first_records(content, &mut buffer) {
+        match self.read_first_records(content, &mut buffer) {
             Some(()) => Ok(buffer),
             None => {
                 self.faults.add(Issue::XrayNoTick, at as u64);
-                Err(NoBuffer::Issue(Issue::XrayNoTick))
+                Err(GapReason::Issue(Issue::XrayNoTick))
             }
         }
     }
 
     /// Reads the metadata records up to the first tick; `None` if any other record comes first.
-    fn first_records(&self, content: &[u8], buffer: &mut Buffer) -> Option<()> {
+    fn read_first_records(&self, content: &[u8], buffer: &mut Buffer) -> Option<()> {
         let header = &self.header;
-        buffer.thread = body(content, header)?.u32()? as i32;
-        let mut rest = content.get(METADATA..)?;
+        buffer.thread = fields_of(content, header)?.u32()? as i32;
+        let mut rest = content.get(METADATA_SIZE..)?;
         loop {
-            let mut body = body(rest, header)?;
+            let mut body = fields_of(rest, header)?;
             match kind_of(rest, header)? {
                 fdr::WALL_TIME => buffer.wall = wall_time(rest, header),
                 fdr::PID if header.version >= fdr::WITH_PID => buffer.process = Some(body.u32()? as i32),
@@ -317,19 +316,7 @@ impl<'a> Buffers<'a> {
                 fdr::PID => {}
                 _ => return None,
             }
-            rest = rest.get(METADATA..)?;
-        }
-    }
-}
-
-impl Iterator for Buffers<'_> {
-    type Item = Buffer;
-
-    fn next(&mut self) -> Option<Buffer> {
-        loop {
-            if let Piece::Buffer(buffer) = self.next_piece()? {
-                return Some(buffer);
-            }
+            rest = rest.get(METADATA_SIZE..)?;
         }
     }
 }

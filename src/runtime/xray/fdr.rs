@@ -12,12 +12,12 @@ use crate::bytes::{ByteOrder, Reader};
 use crate::diagnostics::Issue;
 use crate::runtime::xray::header::Header;
 use crate::runtime::xray::index::Buffer;
-use crate::runtime::xray::record::{Record, What};
+use crate::runtime::xray::record::{Record, RecordKind};
 use crate::tally::Tally;
 
 /// Sizes of function and metadata records, in bytes.
-pub(super) const FUNCTION: usize = 8;
-pub(super) const METADATA: usize = 16;
+pub(super) const FUNCTION_SIZE: usize = 8;
+pub(super) const METADATA_SIZE: usize = 16;
 
 // Kinds of metadata records.
 pub(super) const NEW_BUFFER: u8 = 0;
@@ -61,7 +61,7 @@ pub(super) fn introducer(kind: u8, endian: ByteOrder) -> u8 {
 
 /// Returns action, function ID and tick difference of a function record.
 #[inline]
-pub(super) fn function_fields(record: [u8; FUNCTION], endian: ByteOrder) -> (u32, u32, u32) {
+pub(super) fn function_fields(record: [u8; FUNCTION_SIZE], endian: ByteOrder) -> (u32, u32, u32) {
     match endian {
         ByteOrder::Little => {
             let both = u64::from_le_bytes(record);
@@ -91,13 +91,17 @@ pub(super) struct Decoder<'a> {
     cpu: u16,
     /// Number of typed events so far.
     typed_events: u64,
-    has_ended_by_mark: bool,
+    has_end_marker: bool,
     faults: Tally<Issue>,
 }
 
 /// Result of reading a metadata record.
 enum Step<'a> {
-    Record { tick: u64, cpu: u16, what: What<'a> },
+    Record {
+        tick: u64,
+        cpu: u16,
+        kind: RecordKind<'a>,
+    },
     Next,
     End,
 }
@@ -114,7 +118,7 @@ impl<'a> Decoder<'a> {
             tick: buffer.tick,
             cpu: 0,
             typed_events: 0,
-            has_ended_by_mark: false,
+            has_end_marker: false,
             faults: Tally::default(),
         }
     }
@@ -129,8 +133,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// Returns whether an end-of-buffer record has been read.
-    pub(super) fn has_ended_by_mark(&self) -> bool {
-        self.has_ended_by_mark
+    pub(super) fn has_end_marker(&self) -> bool {
+        self.has_end_marker
     }
 
     /// Returns the next call, argument or event.
@@ -138,20 +142,20 @@ impl<'a> Decoder<'a> {
     pub(super) fn record(&mut self) -> Option<Record<'a>> {
         loop {
             let offset = self.next_offset();
-            let Some((&head, behind)) = self.rest.split_first_chunk::<FUNCTION>() else {
+            let Some((&head, rest)) = self.rest.split_first_chunk::<FUNCTION_SIZE>() else {
                 self.finish(offset);
                 return None;
             };
             let [first, ..] = head;
             let Some(kind) = metadata_kind(first, self.endian) else {
-                self.rest = behind;
+                self.rest = rest;
                 match self.function(head, offset) {
                     Some(record) => return Some(record),
                     None => continue,
                 }
             };
             match self.metadata(kind, offset) {
-                Step::Record { tick, cpu, what } => return Some(self.make_record(tick, cpu, offset, what)),
+                Step::Record { tick, cpu, kind } => return Some(self.make_record(tick, cpu, offset, kind)),
                 Step::Next => {}
                 Step::End => return None,
             }
@@ -160,27 +164,21 @@ impl<'a> Decoder<'a> {
 
     /// Decodes a function record; `None` if its action is unknown.
     #[inline]
-    fn function(&mut self, head: [u8; FUNCTION], offset: u64) -> Option<Record<'a>> {
+    fn function(&mut self, head: [u8; FUNCTION_SIZE], offset: u64) -> Option<Record<'a>> {
         let (action, function, delta) = function_fields(head, self.endian);
         self.base = match self.base.checked_add(delta.into()) {
             Some(base) => base,
             None => self.overflow(offset),
         };
-        let what = match action {
-            0 => What::Enter { function },
-            1 => What::Exit { function },
-            2 => What::TailExit { function },
-            3 => What::EnterWithArguments { function },
-            _ => {
-                self.faults.add(Issue::XrayUnknownRecord, offset);
-                return None;
-            }
+        let Some(kind) = RecordKind::of_action(action, function) else {
+            self.faults.add(Issue::XrayUnknownRecord, offset);
+            return None;
         };
-        Some(self.make_record(self.base, self.cpu, offset, what))
+        Some(self.make_record(self.base, self.cpu, offset, kind))
     }
 
     #[inline]
-    fn make_record(&mut self, tick: u64, cpu: u16, offset: u64, what: What<'a>) -> Record<'a> {
+    fn make_record(&mut self, tick: u64, cpu: u16, offset: u64, kind: RecordKind<'a>) -> Record<'a> {
         if tick < self.tick {
             self.faults.add(Issue::XrayTickBack, offset);
         }
@@ -189,7 +187,7 @@ impl<'a> Decoder<'a> {
             tick,
             cpu,
             offset,
-            what,
+            kind,
         }
     }
 
@@ -200,20 +198,20 @@ impl<'a> Decoder<'a> {
     }
 
     fn metadata(&mut self, kind: u8, offset: u64) -> Step<'a> {
-        let Some((record, behind)) = self.rest.split_at_checked(METADATA) else {
+        let Some((record, rest)) = self.rest.split_at_checked(METADATA_SIZE) else {
             return self.finish(offset);
         };
         let mut body = Reader::new(record.get(1..).unwrap_or_default(), self.endian);
         match kind {
-            CUSTOM_EVENT | TYPED_EVENT => return self.event(kind, body, behind, offset),
+            CUSTOM_EVENT | TYPED_EVENT => return self.event(kind, body, rest, offset),
             END_OF_BUFFER if self.version < WITH_EXTENTS => {
-                self.has_ended_by_mark = true;
+                self.has_end_marker = true;
                 self.rest = &[];
                 return Step::End;
             }
             _ => {}
         }
-        self.rest = behind;
+        self.rest = rest;
         let step = match kind {
             NEW_CPU_ID => self.new_cpu(&mut body),
             TSC_WRAP => body.u64().map(|tick| {
@@ -223,12 +221,12 @@ impl<'a> Decoder<'a> {
             CALL_ARGUMENT => body.u64().map(|argument| Step::Record {
                 tick: self.tick,
                 cpu: self.cpu,
-                what: What::Argument(argument),
+                kind: RecordKind::Argument(argument),
             }),
             WALL_TIME | PID => Some(Step::Next),
             _ => None,
         };
-        step.unwrap_or_else(|| self.give_up(Issue::XrayUnknownKind, offset))
+        step.unwrap_or_else(|| self.abandon_buffer(Issue::XrayUnknownKind, offset))
     }
 
     fn new_cpu(&mut self, body: &mut Reader<'_>) -> Option<Step<'a>> {
@@ -237,34 +235,36 @@ impl<'a> Decoder<'a> {
         Some(Step::Next)
     }
 
-    /// Decodes an event; `behind` starts with its payload.
-    fn event(&mut self, kind: u8, mut body: Reader<'_>, behind: &'a [u8], offset: u64) -> Step<'a> {
+    /// Decodes an event; `rest` starts with its payload.
+    fn event(&mut self, kind: u8, mut body: Reader<'_>, rest: &'a [u8], offset: u64) -> Step<'a> {
         let Some(fields) = self.event_fields(&mut body, offset) else {
-            return self.give_up(Issue::XrayUnknownKind, offset);
+            return self.abandon_buffer(Issue::XrayUnknownKind, offset);
         };
         let Ok(size) = usize::try_from(fields.size) else {
-            return self.give_up(Issue::XrayBadEventSize, offset);
+            return self.abandon_buffer(Issue::XrayBadEventSize, offset);
         };
-        let Some((payload, rest)) = behind.split_at_checked(size) else {
+        let Some((payload, rest)) = rest.split_at_checked(size) else {
             return self.finish(offset);
         };
         self.rest = rest;
         if self.version >= WITH_EVENT_DELTAS {
             self.base = fields.tick;
         }
-        let what = match kind {
+        let record_kind = match kind {
             TYPED_EVENT => {
                 self.typed_events = self.typed_events.saturating_add(1);
-                let kind = fields.number;
-                What::Typed { kind, payload }
+                RecordKind::Typed {
+                    kind: fields.number,
+                    payload,
+                }
             }
-            _ => What::Custom { payload },
+            _ => RecordKind::Custom { payload },
         };
         let has_cpu = kind == CUSTOM_EVENT && self.version == WITH_EVENT_CPU;
         Step::Record {
             tick: fields.tick,
             cpu: if has_cpu { fields.number } else { self.cpu },
-            what,
+            kind: record_kind,
         }
     }
 
@@ -289,12 +289,12 @@ impl<'a> Decoder<'a> {
 
     /// Drops the rest of the buffer.
     #[cold]
-    fn give_up(&mut self, fault: Issue, offset: u64) -> Step<'a> {
+    fn abandon_buffer(&mut self, fault: Issue, offset: u64) -> Step<'a> {
         self.faults.add(fault, offset);
         self.end()
     }
 
-    /// Ends the walk and reports remaining bytes that are not a complete record.
+    /// Ends the buffer, and reports remaining bytes that are not a complete record.
     #[cold]
     fn finish(&mut self, offset: u64) -> Step<'a> {
         let is_short = self.loses_bytes() && self.typed_events > 0;
@@ -306,7 +306,7 @@ impl<'a> Decoder<'a> {
 
     fn end(&mut self) -> Step<'a> {
         if self.loses_bytes() {
-            let lost = self.typed_events.saturating_mul(METADATA as u64);
+            let lost = self.typed_events.saturating_mul(METADATA_SIZE as u64);
             self.faults.add_many(Issue::XrayLostByWriter, lost, self.end);
         }
         self.typed_events = 0;

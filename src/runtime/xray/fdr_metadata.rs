@@ -2,7 +2,7 @@
 //! base of ticks. The readers of events use these records, but do not return them.
 
 use crate::bytes::{ByteOrder, Reader};
-use crate::runtime::xray::fdr::{self, FUNCTION, METADATA};
+use crate::runtime::xray::fdr::{self, FUNCTION_SIZE, METADATA_SIZE};
 
 /// A metadata record, or another record that could not be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,9 +72,9 @@ impl FdrMetadata {
                 function,
                 delta,
             };
-            return Some((record, FUNCTION));
+            return Some((record, FUNCTION_SIZE));
         };
-        let mut body = Reader::new(bytes.get(1..METADATA)?, endian);
+        let mut body = Reader::new(bytes.get(1..METADATA_SIZE)?, endian);
         let record = match kind {
             fdr::NEW_BUFFER => Self::NewBuffer {
                 thread: body.u32()?.cast_signed(),
@@ -98,6 +98,6 @@ impl FdrMetadata {
             fdr::PID => Self::Pid(body.u32()?.cast_signed()),
             other => Self::Unknown(other),
         };
-        Some((record, METADATA))
+        Some((record, METADATA_SIZE))
     }
 }

@@ -7,9 +7,6 @@ use crate::runtime::xray::{basic, buffers};
 /// Size of the header in bytes, the same in all versions.
 pub const SIZE: usize = 32;
 
-/// Number of bytes of a file that [`is_trace`] examines.
-pub const DETECTION_BYTES: usize = SIZE + 48;
-
 /// Newest version of flight data recorder mode, from LLVM 14 and all later releases.
 pub const NEWEST_FDR: u16 = 5;
 
@@ -67,7 +64,7 @@ impl Header {
         }
         let too_short = || Diagnostic::new(Issue::XrayTooShort).with("size", file.len());
         let first: [u8; 4] = *file.first_chunk().ok_or_else(too_short)?;
-        let Some((endian, version, kind)) = numbers(first) else {
+        let Some((endian, version, kind)) = version_and_type(first) else {
             return Err(Diagnostic::new(Issue::NotAnXrayTrace).with("magic", hex(&first)));
         };
         let unknown = |issue| Diagnostic::new(issue).with("version", version).with("kind", kind);
@@ -110,34 +107,28 @@ impl Header {
     }
 }
 
-/// Byte order, version and type in the first bytes of a file: the order is that in which both are small. `None` if
-/// neither is.
-fn numbers([a, b, c, d]: [u8; 4]) -> Option<(ByteOrder, u16, u16)> {
+/// Returns the endianness, version and type in the first bytes of a file. The endianness is the one in which both
+/// numbers are small; `None` if neither is.
+fn version_and_type(first: [u8; 4]) -> Option<(ByteOrder, u16, u16)> {
     /// Upper bound for versions and types, now and in the future.
     const SMALL: u16 = 100;
-    let little = (
-        ByteOrder::Little,
-        u16::from_le_bytes([a, b]),
-        u16::from_le_bytes([c, d]),
-    );
-    let big = (
-        ByteOrder::Big,
-        u16::from_be_bytes([a, b]),
-        u16::from_be_bytes([c, d]),
-    );
-    [little, big]
+    [ByteOrder::Little, ByteOrder::Big]
         .into_iter()
-        .find(|&(_, version, kind)| (1..SMALL).contains(&version) && kind < SMALL)
+        .find_map(|endian| {
+            let mut reader = Reader::new(&first, endian);
+            let (version, kind) = (reader.u16()?, reader.u16()?);
+            ((1..SMALL).contains(&version) && kind < SMALL).then_some((endian, version, kind))
+        })
 }
 
 /// Returns whether a file starts with a small version and type, as a trace does. Many other files do so as
 /// well.
 pub fn has_plausible_version(start: &[u8]) -> bool {
-    start.first_chunk().copied().and_then(numbers).is_some()
+    start.first_chunk().copied().and_then(version_and_type).is_some()
 }
 
 /// Returns whether a file is a trace: a header of known version and type with a possible frequency, and a
-/// plausible first record. `start` holds the first [`DETECTION_BYTES`] bytes of the file, or all of a shorter file.
+/// plausible first record. `start` is the whole file or at least its first 80 bytes.
 pub fn is_trace(start: &[u8]) -> bool {
     /// Possible frequencies: 1 MHz to 100 GHz, which includes processor clocks and clocks in nanoseconds.
     const FREQUENCIES: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
@@ -148,7 +139,7 @@ pub fn is_trace(start: &[u8]) -> bool {
     let is_possible = header.frequency == 0 || FREQUENCIES.contains(&header.frequency);
     is_possible
         && match header.mode {
-            Mode::Fdr => records.is_empty() || buffers::starts_like_one(records, &header),
-            Mode::Basic => basic::starts_like_one(records, &header),
+            Mode::Fdr => records.is_empty() || buffers::starts_with_buffer(records, &header),
+            Mode::Basic => basic::starts_with_record(records, &header),
         }
 }

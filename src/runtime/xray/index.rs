@@ -4,7 +4,7 @@ use crate::diagnostics::Issue;
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::header::Mode;
 use crate::runtime::xray::trace::Trace;
-use crate::runtime::xray::{basic, buffers};
+use crate::runtime::xray::{Segment, fdr};
 use crate::tally::Tally;
 
 /// Maximum number of buffers in the index, which limits its memory to about a gigabyte. With the default
@@ -42,8 +42,10 @@ impl Buffer {
     /// Returns the size of the buffer without its extents record, in bytes. Only for flight data recorder
     /// mode.
     pub fn records_size(&self) -> u64 {
-        let front = buffers::METADATA_SIZE;
-        self.end.saturating_sub(self.start).saturating_add(front)
+        let new_buffer_record = fdr::METADATA_SIZE as u64;
+        self.end
+            .saturating_sub(self.start)
+            .saturating_add(new_buffer_record)
     }
 
     /// Returns the start of the buffer on both clocks; `None` if the buffer has no wall time.
@@ -89,25 +91,17 @@ impl Index {
     /// Creates the index of a trace.
     pub fn of(trace: &Trace<'_>) -> Self {
         let mut index = Self::default();
-        match trace.header().mode {
-            Mode::Fdr => {
-                let mut walk = buffers::Buffers::new(trace.file(), *trace.header());
-                for buffer in &mut walk {
-                    if buffer.wall.is_none() {
-                        index.faults.add(Issue::XrayNoWallTime, buffer.offset);
-                    }
-                    index.add(buffer);
-                }
-                index.faults.merge(walk.faults());
+        let mut segments = trace.segments();
+        for segment in &mut segments {
+            let Segment::Buffer(buffer) = segment else {
+                continue;
+            };
+            if buffer.wall.is_none() && trace.header().mode == Mode::Fdr {
+                index.faults.add(Issue::XrayNoWallTime, buffer.offset);
             }
-            Mode::Basic => {
-                let mut walk = basic::Runs::new(trace.file(), *trace.header());
-                for buffer in &mut walk {
-                    index.add(buffer);
-                }
-                index.faults.merge(walk.faults());
-            }
+            index.add(buffer);
         }
+        index.faults.merge(segments.faults());
         index
             .buffers
             .sort_unstable_by_key(|it| (it.process, it.thread, it.wall, it.offset));

@@ -14,23 +14,23 @@
 //! runtimes since then, up to version 5. Where the document is incomplete, LLVM's own reader,
 //! llvm-xray, is the reference.
 //!
-//! A trace has only the IDs of functions. Their addresses are in the instrumented binary ([functions]).
+//! A trace has only the IDs of functions. Their addresses are in the instrumented binary ([instrumentation_map]).
 
 mod basic;
 mod buffers;
 mod fdr;
 pub mod fdr_metadata;
-pub mod functions;
 pub mod header;
 pub mod index;
+pub mod instrumentation_map;
 pub mod record;
 pub mod trace;
 
-pub use basic::RECORD as BASIC_RECORD;
-pub use buffers::{NoBuffer, Piece};
+pub use basic::RECORD_SIZE as BASIC_RECORD_SIZE;
+pub use buffers::{GapReason, Segment};
 pub use fdr_metadata::FdrMetadata;
-pub use functions::Functions;
 pub use header::{Header, Mode, is_trace};
 pub use index::{Anchor, Buffer, Index, Thread};
-pub use record::{Record, What};
-pub use trace::{Pieces, Records, Trace};
+pub use instrumentation_map::InstrumentationMap;
+pub use record::{Record, RecordKind};
+pub use trace::{Records, Segments, Trace};

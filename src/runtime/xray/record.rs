@@ -14,12 +14,12 @@ pub struct Record<'a> {
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Content of the record.
-    pub what: What<'a>,
+    pub kind: RecordKind<'a>,
 }
 
 /// Content of a record. Function IDs count from 1, in the order of the binary's instrumentation map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What<'a> {
+pub enum RecordKind<'a> {
     /// A function was entered.
     Enter {
         /// Function ID.
@@ -54,4 +54,31 @@ pub enum What<'a> {
         /// Payload of the event.
         payload: &'a [u8],
     },
+}
+
+impl RecordKind<'_> {
+    /// Returns the call with an action number of the file; `None` for an unknown one.
+    #[inline]
+    pub(super) fn of_action(action: u32, function: u32) -> Option<Self> {
+        Some(match action {
+            0 => Self::Enter { function },
+            1 => Self::Exit { function },
+            2 => Self::TailExit { function },
+            3 => Self::EnterWithArguments { function },
+            _ => return None,
+        })
+    }
+
+    /// Returns the name of the record type in output.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Enter { .. } => "enter",
+            Self::EnterWithArguments { .. } => "enter_arg",
+            Self::Argument(_) => "argument",
+            Self::Exit { .. } => "exit",
+            Self::TailExit { .. } => "tail_exit",
+            Self::Custom { .. } => "custom_event",
+            Self::Typed { .. } => "typed_event",
+        }
+    }
 }

@@ -4,7 +4,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::runtime::xray::header::{Header, Mode};
 use crate::runtime::xray::index::{Buffer, Index};
 use crate::runtime::xray::record::Record;
-use crate::runtime::xray::{Piece, basic, buffers, fdr};
+use crate::runtime::xray::{Segment, basic, buffers, fdr};
 use crate::tally::Tally;
 
 /// An XRay trace.
@@ -27,11 +27,6 @@ impl<'a> Trace<'a> {
         &self.header
     }
 
-    /// Returns the whole file.
-    pub(super) fn file(&self) -> &'a [u8] {
-        self.file
-    }
-
     /// Finds the buffers. In flight data recorder mode, this reads only the first records of each buffer.
     pub fn index(&self) -> Index {
         Index::of(self)
@@ -39,10 +34,10 @@ impl<'a> Trace<'a> {
 
     /// Iterates over the buffers and the bytes between them, in file order. In basic mode, bytes between runs
     /// are left out.
-    pub fn pieces(&self) -> Pieces<'a> {
-        Pieces(match self.header.mode {
-            Mode::Fdr => Walk::Fdr(buffers::Buffers::new(self.file, self.header)),
-            Mode::Basic => Walk::Basic(basic::Runs::new(self.file, self.header)),
+    pub fn segments(&self) -> Segments<'a> {
+        Segments(match self.header.mode {
+            Mode::Fdr => SegmentReader::Fdr(buffers::Buffers::new(self.file, self.header)),
+            Mode::Basic => SegmentReader::Basic(basic::Runs::new(self.file, self.header)),
         })
     }
 
@@ -58,23 +53,33 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// Iterator over the buffers of a trace.
+/// Iterator over the buffers of a trace and the bytes between them.
 #[derive(Clone, Debug)]
-pub struct Pieces<'a>(Walk<'a>);
+pub struct Segments<'a>(SegmentReader<'a>);
 
 #[derive(Clone, Debug)]
-enum Walk<'a> {
+enum SegmentReader<'a> {
     Fdr(buffers::Buffers<'a>),
     Basic(basic::Runs<'a>),
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
+impl Segments<'_> {
+    /// Returns the faults found so far, except those of records.
+    pub fn faults(&self) -> &Tally<Issue> {
+        match &self.0 {
+            SegmentReader::Fdr(buffers) => buffers.faults(),
+            SegmentReader::Basic(runs) => runs.faults(),
+        }
+    }
+}
 
-    fn next(&mut self) -> Option<Piece> {
+impl Iterator for Segments<'_> {
+    type Item = Segment;
+
+    fn next(&mut self) -> Option<Segment> {
         match &mut self.0 {
-            Walk::Fdr(buffers) => buffers.next_piece(),
-            Walk::Basic(runs) => runs.next().map(Piece::Buffer),
+            SegmentReader::Fdr(buffers) => buffers.next_segment(),
+            SegmentReader::Basic(runs) => runs.next().map(Segment::Buffer),
         }
     }
 }

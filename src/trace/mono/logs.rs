@@ -12,7 +12,7 @@ use crate::perf::event::Backing;
 use crate::range_map::RangeMap;
 use crate::runtime::FileKind;
 use crate::runtime::mono::{Index, Log, packed};
-use crate::runtime::named_code::{NamedFunction, SymbolOnlyCode};
+use crate::runtime::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
 use crate::tally::Tally;
 use crate::trace::mono::memory::Memory;
 use crate::trace::mono::prepare::Prepared;
@@ -46,7 +46,11 @@ impl OpenLog {
             });
         }
         let mut temp_file = TempFile::create()?;
-        let unpacked = packed::unpack(&file, packed::largest(file.len() as u64), &mut temp_file)?;
+        let unpacked = packed::unpack(
+            &file,
+            packed::max_unpacked_size(file.len() as u64),
+            &mut temp_file,
+        )?;
         Ok(Self {
             file: Arc::new(temp_file.map(file.path())?),
             pid,
@@ -126,7 +130,7 @@ impl<'a> ReadLog<'a> {
             if in_files.overlapping(function.range).next().is_some() {
                 continue;
             }
-            let named = NamedFunction {
+            let named = SymbolOnlyFunction {
                 name: function.name().unwrap_or_default().into(),
                 range: function.range,
                 code: core.and_then(|core| core.bytes(function.range)),
@@ -136,7 +140,7 @@ impl<'a> ReadLog<'a> {
             code.load(named, first_use.unwrap_or(function.time).min(function.time));
         }
         for SyntheticSymbol { name, range } in places.map_or(&[][..], |places| places.synthetic_symbols()) {
-            let named = NamedFunction {
+            let named = SymbolOnlyFunction {
                 name: name.clone().into(),
                 range: *range,
                 code: None,

@@ -13,7 +13,7 @@ use crate::hash::HashMap;
 use crate::perf::event::Mmap;
 use crate::perf::synthesis::Mapping;
 use crate::perf::{Profile, feature, record};
-use crate::runtime::xray::Functions;
+use crate::runtime::xray::InstrumentationMap;
 use crate::units::{Address, AddressRange, BuildId, Pid, Time};
 
 /// Load bias assumed for a position-independent program: where Linux loads it without address space randomization.
@@ -27,7 +27,7 @@ pub struct Binary {
     /// The file.
     pub file: Arc<InputFile>,
     /// Its instrumented functions.
-    pub functions: Functions,
+    pub functions: InstrumentationMap,
     /// Its code segments and function symbols.
     pub code: Executable,
     /// Canonical path of the file, for mappings.
@@ -57,7 +57,7 @@ impl Binary {
     pub fn open(path: &Path) -> Result<Self, Diagnostic> {
         let file =
             InputFile::open(path).map_err(|cause| Diagnostic::cannot_read_named(path, &cause, CHECK_PATH))?;
-        let functions = Functions::read(&file).map_err(|error| error.in_file(path))?;
+        let functions = InstrumentationMap::read(&file).map_err(|error| error.in_file(path))?;
         let full = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut starts = functions.addresses().to_vec();
         starts.sort_unstable();

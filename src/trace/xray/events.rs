@@ -7,7 +7,7 @@ use crate::bytes::base_name;
 use crate::diagnostics::Issue;
 use crate::hash::{HashMap, HashSet};
 use crate::perf::synthesis::{Comm, Sample, Thread, ThreadStart};
-use crate::runtime::xray::What;
+use crate::runtime::xray::RecordKind;
 use crate::trace::call_tree::Stack;
 use crate::trace::calls::{Calls, Step};
 use crate::trace::chain::Chain;
@@ -138,7 +138,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         let seen = self.seen.get_mut(threads_state.trace)?;
         self.latest = time;
         let before = *threads_state;
-        let step = step(&record.what);
+        let step = step(&record.kind);
         match step {
             Some(step) => {
                 let calls = &mut self.calls;
@@ -148,7 +148,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
                 seen.calls = seen.calls.saturating_add(is_call.into());
             }
             None => {
-                let is_event = matches!(record.what, What::Custom { .. } | What::Typed { .. });
+                let is_event = matches!(record.kind, RecordKind::Custom { .. } | RecordKind::Typed { .. });
                 seen.events = seen.events.saturating_add(is_event.into());
             }
         }
@@ -167,7 +167,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             return Ok(());
         };
         let Some(step) = step else {
-            return self.write_logged(of, before.stack, &timed.record.what, out);
+            return self.write_logged(of, before.stack, &timed.record.kind, out);
         };
         if before.stack != Stack::EMPTY {
             self.write_time(of, before, out)?;
@@ -227,14 +227,20 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
     }
 
     /// Adds a sample of an event that the program logged, with the thread's stack.
-    fn write_logged(&mut self, of: Of, stack: Stack, what: &What<'_>, out: &mut Out<'_>) -> io::Result<()> {
+    fn write_logged(
+        &mut self,
+        of: Of,
+        stack: Stack,
+        kind: &RecordKind<'_>,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
         if self.event_set.number(Made::Custom).is_none() {
             return Ok(());
         }
         self.payload.clear();
-        match *what {
-            What::Custom { payload } => self.payload.extend_from_slice(payload),
-            What::Typed { kind, payload } => {
+        match *kind {
+            RecordKind::Custom { payload } => self.payload.extend_from_slice(payload),
+            RecordKind::Typed { kind, payload } => {
                 self.payload.extend_from_slice(&kind.to_le_bytes());
                 self.payload.extend_from_slice(payload);
             }

@@ -1,7 +1,7 @@
 //! Addresses of functions by their XRay function IDs.
 
 use crate::hash::HashMap;
-use crate::runtime::xray::Functions;
+use crate::runtime::xray::InstrumentationMap;
 use crate::trace::synthetic_symbols::SyntheticSymbols;
 use crate::trace::xray::binary::Base;
 use crate::units::{Address, AddressRange};
@@ -10,7 +10,7 @@ use crate::units::{Address, AddressRange};
 #[derive(Debug)]
 pub struct FrameAddresses<'a> {
     /// Functions in the binary, and its load bias.
-    known: Option<(&'a Functions, Base)>,
+    known: Option<(&'a InstrumentationMap, Base)>,
     /// Synthetic addresses of other functions.
     unknown: HashMap<u32, Address>,
     synthetic_symbols: SyntheticSymbols,
@@ -20,7 +20,7 @@ impl<'a> FrameAddresses<'a> {
     /// Creates the addresses for a process. `known` is the binary with its load bias, if known; `taken` are the
     /// addresses in use.
     pub fn new(
-        known: Option<(&'a Functions, Base)>,
+        known: Option<(&'a InstrumentationMap, Base)>,
         taken: impl Iterator<Item = AddressRange>,
         is_64: bool,
     ) -> Self {

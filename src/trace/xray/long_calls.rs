@@ -100,7 +100,7 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
             self.long = self.long.saturating_add(1);
         }
         let number = self.passed.saturating_add(self.waiting.len());
-        let fate = match step(&record.record.what) {
+        let fate = match step(&record.record.kind) {
             // Deeper calls count as long.
             Some(Step::Enter(_)) if self.open.len() >= MAX_OPEN => Fate::Stays,
             Some(Step::Enter(function)) => {
@@ -181,16 +181,16 @@ impl<'a, I: Iterator<Item = Timed<'a>>> Iterator for LongCalls<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::xray::{Record, What};
+    use crate::runtime::xray::{Record, RecordKind};
 
-    fn record(time: u64, what: What<'static>) -> Timed<'static> {
+    fn record(time: u64, kind: RecordKind<'static>) -> Timed<'static> {
         Timed {
             time: Time(time),
             record: Record {
                 tick: time,
                 cpu: 0,
                 offset: 0,
-                what,
+                kind,
             },
         }
     }
@@ -201,11 +201,11 @@ mod tests {
     }
 
     fn enter(time: u64, function: u32) -> Timed<'static> {
-        record(time, What::Enter { function })
+        record(time, RecordKind::Enter { function })
     }
 
     fn exit(time: u64, function: u32) -> Timed<'static> {
-        record(time, What::Exit { function })
+        record(time, RecordKind::Exit { function })
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         let records = [
             enter(0, 1),
             enter(10, 2),
-            record(12, What::Custom { payload }),
+            record(12, RecordKind::Custom { payload }),
             exit(15, 2),
             enter(20, 3),
             enter(21, 4),
@@ -245,7 +245,7 @@ mod tests {
     fn a_call_with_very_many_records_inside_is_long() {
         let mut records = vec![enter(0, 1)];
         let payload = b"";
-        records.extend((0..MAX_WAITING as u64).map(|_| record(1, What::Custom { payload })));
+        records.extend((0..MAX_WAITING as u64).map(|_| record(1, RecordKind::Custom { payload })));
         records.push(exit(2, 1));
         assert_eq!(times(&records, 10).len(), records.len());
     }

@@ -7,7 +7,7 @@ use std::slice;
 
 use crate::diagnostics::Issue;
 use crate::perf::synthesis::Thread;
-use crate::runtime::xray::{Buffer, Record, Records, Trace, What};
+use crate::runtime::xray::{Buffer, Record, RecordKind, Records, Trace};
 use crate::tally::Tally;
 use crate::trace::calls::Step;
 use crate::trace::merge::{Ahead, Merge};
@@ -72,10 +72,12 @@ impl ThreadWalk<'_, '_> {
 }
 
 /// Returns the call or return that a record logs.
-pub fn step(what: &What<'_>) -> Option<Step<u32>> {
-    match *what {
-        What::Enter { function } | What::EnterWithArguments { function } => Some(Step::Enter(function)),
-        What::Exit { function } | What::TailExit { function } => Some(Step::Exit(function)),
+pub fn step(kind: &RecordKind<'_>) -> Option<Step<u32>> {
+    match *kind {
+        RecordKind::Enter { function } | RecordKind::EnterWithArguments { function } => {
+            Some(Step::Enter(function))
+        }
+        RecordKind::Exit { function } | RecordKind::TailExit { function } => Some(Step::Exit(function)),
         _ => None,
     }
 }

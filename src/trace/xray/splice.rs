@@ -84,7 +84,7 @@ impl StackSource for TraceStacks<'_, '_> {
             let Some(Timed { time, record }) = thread.advance() else {
                 continue;
             };
-            if let (Some(tid), Some(step)) = (tid, step(&record.what)) {
+            if let (Some(tid), Some(step)) = (tid, step(&record.kind)) {
                 let call = CallRecord {
                     tid,
                     time,

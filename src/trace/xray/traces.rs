@@ -7,7 +7,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
 use crate::files::search::printable_path;
 use crate::machine::Machine;
-use crate::runtime::named_code::{NamedFunction, SymbolOnlyCode};
+use crate::runtime::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
 use crate::runtime::xray::{Index, Trace};
 use crate::runtime::{FileKind, RuntimeTime};
 use crate::summary::TraceSummary;
@@ -96,7 +96,7 @@ impl Traces<'_> {
             let synthetic_symbols = process.places.synthetic_symbols().all();
             let mut code = SymbolOnlyCode::new(pid.0, machine, FileKind::XrayTrace);
             for SyntheticSymbol { name, range } in synthetic_symbols {
-                let named = NamedFunction {
+                let named = SymbolOnlyFunction {
                     name: name.clone().into(),
                     range: *range,
                     code: None,

@@ -3,7 +3,7 @@
 use std::fs;
 
 use jitinject::bytes::ByteOrder;
-use jitinject::runtime::xray::{Mode, What};
+use jitinject::runtime::xray::{Mode, RecordKind};
 
 use super::cpu_seconds;
 use crate::support::scratch;
@@ -20,13 +20,13 @@ struct Kind {
 }
 
 fn enter(tick: u64, function: u32) -> Record<'static> {
-    let what = What::Enter { function };
-    Record { tick, cpu: 0, what }
+    let kind = RecordKind::Enter { function };
+    Record { tick, cpu: 0, kind }
 }
 
 fn exit(tick: u64, function: u32) -> Record<'static> {
-    let what = What::Exit { function };
-    Record { tick, cpu: 0, what }
+    let kind = RecordKind::Exit { function };
+    Record { tick, cpu: 0, kind }
 }
 
 /// Returns a record of consecutive calls.

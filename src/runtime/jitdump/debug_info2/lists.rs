@@ -17,7 +17,7 @@
 
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{DebugInfo, InlinedCall, Row, SourceFunction};
-use crate::runtime::jitdump::debug_info::Lines;
+use crate::runtime::jitdump::debug_info::ParsedDebugInfo;
 use crate::runtime::jitdump::debug_info2::{Files, Strings};
 use crate::runtime::jitdump::record::MAX_PADDING;
 
@@ -29,7 +29,7 @@ const LINE_SIZE: usize = 16;
 
 /// The lists of a record, not parsed yet.
 #[derive(Clone, Debug)]
-pub struct Parts<'a> {
+pub struct RawLists<'a> {
     endian: ByteOrder,
     files: Strings<'a>,
     names: Strings<'a>,
@@ -39,7 +39,7 @@ pub struct Parts<'a> {
     lines: &'a [u8],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> RawLists<'a> {
     /// Splits a record's content into lists; `None` if the sizes don't match the record's.
     pub fn split(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
         let mut reader = Reader::new(content, endian);
@@ -58,7 +58,7 @@ impl<'a> Parts<'a> {
             lines,
         ] = header;
         let mut list = |count: u32, size: usize| reader.bytes(u64::from(count).checked_mul(size as u64)?);
-        let parts = Self {
+        let lists = Self {
             endian,
             files: Strings::split(list(file_size, 1)?, file_count.into(), 3)?,
             names: Strings::split(list(name_size, 1)?, name_count.into(), 3)?,
@@ -69,11 +69,11 @@ impl<'a> Parts<'a> {
         };
         // An empty record carries no information and could be of any type.
         let is_used = functions > 0 || lines > 0;
-        (is_used && reader.rest().len() <= MAX_PADDING).then_some(parts)
+        (is_used && reader.rest().len() <= MAX_PADDING).then_some(lists)
     }
 
     /// Parses the lists.
-    pub fn read(&self) -> Lines<'a> {
+    pub fn read(&self) -> ParsedDebugInfo<'a> {
         let (paths, names) = (self.files.index(), self.names.index());
         let mut files = Files::new(&paths);
         let mut info = DebugInfo::default();
@@ -83,7 +83,7 @@ impl<'a> Parts<'a> {
         for record in self.records(self.lines) {
             info.rows.push(row(record, &mut files));
         }
-        info.files = files.finish();
+        info.files = files.files;
         let mut ranges = self.records::<2>(self.ranges);
         for [depth, range_count, function, line, column] in self.records(self.calls) {
             let ranges = ranges.by_ref().take(range_count as usize);
@@ -93,14 +93,14 @@ impl<'a> Parts<'a> {
                 ranges: ranges
                     .map(|[start, size]| start..start.saturating_add(size))
                     .collect(),
-                line: known(line),
+                line: line_number(line),
                 column: column_from_0(column),
             };
             info.calls.push(call);
         }
-        Lines {
+        ParsedDebugInfo {
             info,
-            ..Lines::default()
+            ..ParsedDebugInfo::default()
         }
     }
 
@@ -122,13 +122,13 @@ fn function<'a>(
     SourceFunction {
         name: names.get(name as usize).copied().unwrap_or_default(),
         file: files.number(file),
-        line: known(line),
+        line: line_number(line),
         column: column_from_0(column),
     }
 }
 
 /// Converts a line number; all ones becomes 0 (unknown).
-fn known(line: u32) -> u32 {
+fn line_number(line: u32) -> u32 {
     if line == u32::MAX { 0 } else { line }
 }
 
@@ -136,7 +136,7 @@ fn row([offset, file, line, column]: [u32; 4], files: &mut Files<'_, '_>) -> Row
     Row {
         offset,
         file: files.number(file),
-        line: known(line),
+        line: line_number(line),
         column: column_from_0(column),
         discriminator: 0,
     }

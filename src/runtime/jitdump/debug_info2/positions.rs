@@ -14,7 +14,7 @@
 use crate::bytes::{ByteOrder, Reader};
 use crate::debug_info::{InlinedCall, MAX_DEPTH, MAX_RANGES, Row, SourceFunction};
 use crate::hash::HashMap;
-use crate::runtime::jitdump::debug_info::Lines;
+use crate::runtime::jitdump::debug_info::ParsedDebugInfo;
 use crate::runtime::jitdump::debug_info2::{Files, Strings};
 use crate::runtime::jitdump::record::MAX_PADDING;
 use crate::units::Address;
@@ -29,7 +29,7 @@ const RANGES_PER_ENTRY: usize = 8;
 
 /// The lists of a record, not parsed yet.
 #[derive(Clone, Debug)]
-pub struct Parts<'a> {
+pub struct RawLists<'a> {
     /// Address at which the function was loaded.
     pub address: Address,
     endian: ByteOrder,
@@ -42,15 +42,15 @@ pub struct Parts<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Position {
     caller: u32,
-    function: Function,
+    function: FunctionKey,
     line: u32,
     column: u32,
 }
 
 /// A function as a position gives it: name, file, line, column.
-type Function = (u32, u32, u32, u32);
+type FunctionKey = (u32, u32, u32, u32);
 
-impl<'a> Parts<'a> {
+impl<'a> RawLists<'a> {
     /// Splits a record's content into lists; `None` if the sizes don't match the record's.
     pub fn split(content: &'a [u8], endian: ByteOrder) -> Option<Self> {
         let mut reader = Reader::new(content, endian);
@@ -69,10 +69,10 @@ impl<'a> Parts<'a> {
     }
 
     /// Parses the lists for a function of `size` bytes.
-    pub fn read(&self, size: u32) -> Lines<'a> {
+    pub fn read(&self, size: u32) -> ParsedDebugInfo<'a> {
         let strings = self.strings.index();
         let mut files = Files::new(&strings);
-        let mut found = Lines::default();
+        let mut found = ParsedDebugInfo::default();
         let offsets = self.offsets.chunks_exact(OFFSET_SIZE).map(|bytes| {
             let mut reader = Reader::new(bytes, self.endian);
             (reader.u32().unwrap_or(0), reader.u32().unwrap_or(u32::MAX))
@@ -84,7 +84,7 @@ impl<'a> Parts<'a> {
             .len()
             .saturating_mul(RANGES_PER_ENTRY)
             .saturating_add(MAX_RANGES);
-        let mut tree = Tree::new(self.positions(), max_ranges);
+        let mut tree = CallTree::new(self.positions(), max_ranges);
         for (&(offset, at), end) in offsets.iter().zip(ends) {
             let Some((position, call)) = tree.visit(at) else {
                 found.invalid = found.invalid.saturating_add(1);
@@ -103,14 +103,14 @@ impl<'a> Parts<'a> {
         }
         tree.close(0);
         found.calls_lost = tree.lost;
-        let function = |&(name, file, line, column): &Function| SourceFunction {
+        let function = |&(name, file, line, column): &FunctionKey| SourceFunction {
             name: strings.get(name as usize).copied().unwrap_or_default(),
             file: files.number(file),
             line,
             column,
         };
         found.info.functions = tree.functions.iter().map(function).collect();
-        found.info.files = files.finish();
+        found.info.files = files.files;
         found.info.calls = tree.into_calls();
         found
     }
@@ -142,12 +142,12 @@ struct Call {
 }
 
 /// The tree of inlined calls, built from positions and their callers.
-struct Tree {
+struct CallTree {
     positions: Vec<Position>,
     /// The call that each position is in.
     calls_of: Vec<Visited>,
-    functions: Vec<Function>,
-    function_numbers: HashMap<Function, u32>,
+    functions: Vec<FunctionKey>,
+    function_numbers: HashMap<FunctionKey, u32>,
     call_numbers: HashMap<CallKey, u32>,
     calls: Vec<Call>,
     /// The calls that contain the current code offset, innermost last, each with its start offset.
@@ -171,7 +171,7 @@ enum Visited {
     In(Option<u32>),
 }
 
-impl Tree {
+impl CallTree {
     fn new(positions: Vec<Position>, max_ranges: usize) -> Self {
         Self {
             calls_of: vec![Visited::NotYet; positions.len()],
@@ -268,7 +268,7 @@ impl Tree {
     }
 
     /// Returns the index of a function. The first one added is the outermost function at the first code offset.
-    fn function(&mut self, function: Function) -> u32 {
+    fn function(&mut self, function: FunctionKey) -> u32 {
         *self.function_numbers.entry(function).or_insert_with(|| {
             let number = self.functions.len() as u32;
             self.functions.push(function);

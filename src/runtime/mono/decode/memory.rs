@@ -26,8 +26,8 @@ impl<'a> Decoder<'a> {
         self.advance()?;
         Ok(match subtype {
             0x10 => Kind::Collection {
-                phase: phase(self.small()?),
-                generation: self.small()?,
+                phase: phase(self.small_number()?),
+                generation: self.small_number()?,
             },
             0x20 => Kind::HeapResize {
                 size: self.cursor.unsigned()?,
@@ -37,7 +37,7 @@ impl<'a> Decoder<'a> {
                 if addresses % 2 != 0 {
                     return Err(Issue::MonoBadCount);
                 }
-                Kind::Moves(List::of(addresses / 2, &mut self.cursor, &self.encoding)?)
+                Kind::Moves(List::read(addresses / 2, &mut self.cursor, &self.encoding)?)
             }
             0x40 | 0x60 => Kind::HandleCreated {
                 handle_type: self.cursor.unsigned()?,
@@ -60,7 +60,7 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn heap(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         match subtype {
-            0x20 | 0x30 => self.advance_if_plain()?,
+            0x20 | 0x30 => self.advance_if_simplified()?,
             _ => self.advance()?,
         }
         Ok(match subtype {
@@ -70,11 +70,11 @@ impl<'a> Decoder<'a> {
                 object: self.cursor.object(&self.encoding)?,
                 class: self.type_reference()?,
                 size: self.cursor.unsigned()?,
-                generation: match self.since(WITH_GENERATION) {
-                    true => Some(self.cursor.byte()?),
-                    false => None,
-                },
-                references: List::counted(&mut self.cursor, &self.encoding)?,
+                generation: self
+                    .since(WITH_GENERATION)
+                    .then(|| self.cursor.byte())
+                    .transpose()?,
+                references: List::read_counted(&mut self.cursor, &self.encoding)?,
             },
             0x30 => self.roots()?,
             0x40 => Kind::RootRegister {
@@ -93,11 +93,9 @@ impl<'a> Decoder<'a> {
 
     fn roots(&mut self) -> Result<Kind<'a>, Issue> {
         let count = self.cursor.count(2)?;
-        let collection = match self.encoding.roots_have_addresses {
-            true => None,
-            false => Some(self.cursor.unsigned()?),
-        };
-        let roots = List::of(count, &mut self.cursor, &self.encoding)?;
+        let has_collection = !self.encoding.roots_have_addresses;
+        let collection = has_collection.then(|| self.cursor.unsigned()).transpose()?;
+        let roots = List::read(count, &mut self.cursor, &self.encoding)?;
         Ok(Kind::HeapRoots { collection, roots })
     }
 }

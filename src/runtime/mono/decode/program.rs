@@ -1,7 +1,7 @@
 //! Decodes events about the program: metadata, methods, exceptions, locks and code.
 
 use crate::diagnostics::Issue;
-use crate::runtime::mono::decode::{Decoder, WITH_STACK};
+use crate::runtime::mono::decode::{Decoder, HAS_STACK};
 use crate::runtime::mono::event::{CodeBufferKind, Kind, Metadata, MonitorEvent, Stage, ThreadId};
 
 /// Data version that renumbered the kinds of code from 0, and moved the events of locks to a byte of their
@@ -23,9 +23,9 @@ impl<'a> Decoder<'a> {
             _ => return Err(Issue::MonoUnknownEvent),
         };
         self.advance()?;
-        let what = self.cursor.byte()?;
+        let subject_type = self.cursor.byte()?;
         let pointer = self.pointer()?;
-        let subject = match what {
+        let subject = match subject_type {
             1 => {
                 let image = self.pointer()?;
                 self.skip_old_flags()?;
@@ -47,10 +47,7 @@ impl<'a> Decoder<'a> {
                 }
             }
             3 => {
-                let image = match self.since(RENUMBERED) {
-                    true => Some(self.pointer()?),
-                    false => None,
-                };
+                let image = self.since(RENUMBERED).then(|| self.pointer()).transpose()?;
                 self.skip_old_flags()?;
                 Metadata::Assembly {
                     assembly: pointer,
@@ -118,23 +115,21 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn exception(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
         self.advance()?;
-        Ok(match subtype & !WITH_STACK {
+        Ok(match subtype & !HAS_STACK {
             0x00 => Kind::Throw {
                 object: self.cursor.object(&self.encoding)?,
-                frames: self.frames(subtype & WITH_STACK != 0)?,
+                frames: self.frames(subtype & HAS_STACK != 0)?,
             },
             0x10 => {
-                let clause_type = self.small()?;
+                let clause_type = self.small_number()?;
                 let number = self.cursor.unsigned()?;
                 self.method = self.method.wrapping_add(self.cursor.signed()?);
+                let object = self.since(RENUMBERED).then(|| self.cursor.object(&self.encoding));
                 Kind::Clause {
                     clause_type,
                     number,
                     method: self.encoding.method(self.method),
-                    object: match self.since(RENUMBERED) {
-                        true => Some(self.cursor.object(&self.encoding)?),
-                        false => None,
-                    },
+                    object: object.transpose()?,
                 }
             }
             _ => return Err(Issue::MonoUnknownEvent),
@@ -156,7 +151,7 @@ impl<'a> Decoder<'a> {
                 other => MonitorEvent::Other(other),
             },
             object: self.cursor.object(&self.encoding)?,
-            frames: self.frames(subtype & WITH_STACK != 0)?,
+            frames: self.frames(subtype & HAS_STACK != 0)?,
         })
     }
 
@@ -165,7 +160,7 @@ impl<'a> Decoder<'a> {
             return Err(Issue::MonoUnknownEvent);
         }
         self.advance()?;
-        let number = self.small()?.cast_signed();
+        let number = self.small_number()?.cast_signed();
         let number = match self.since(RENUMBERED) {
             true => number,
             false => number.wrapping_sub(1),

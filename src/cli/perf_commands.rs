@@ -1,4 +1,4 @@
-//! Commands of perf given to jitinject by mistake, and what to type instead.
+//! perf commands passed to jitinject by mistake.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::path::Path;
 use jitinject::bytes::printable;
 use jitinject::files::stdio::is_standard;
 
-/// Commands of perf that read a profile.
+/// perf commands that read a profile.
 const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"];
 
-/// Returns what to type instead of a command of perf.
+/// Returns the command to type instead of a perf command.
 pub fn advice(arguments: &[OsString]) -> Option<String> {
     let command = arguments.get(1)?.to_str()?;
     match command {
         "record" => Some(format!(
             "record is a command of perf: type perf record -k mono -g -o perf.data {}, then jitinject perf.data\n",
-            recorded(arguments.get(2..)?)
+            command_to_record(arguments.get(2..)?)
         )),
         "inject" => Some("leave the word inject out: type jitinject perf.data\n".into()),
         _ if READERS.contains(&command) => Some(format!(
@@ -25,8 +25,8 @@ pub fn advice(arguments: &[OsString]) -> Option<String> {
     }
 }
 
-/// Returns the command to record, as far as it was given.
-fn recorded(typed: &[OsString]) -> String {
+/// Returns the command line to record, or a placeholder.
+fn command_to_record(typed: &[OsString]) -> String {
     if typed.is_empty() {
         return "COMMAND".into();
     }

@@ -8,7 +8,7 @@ use crate::units::AddressRange;
 
 /// A function with a name and an address range.
 #[derive(Clone, Debug)]
-pub struct NamedFunction<'a> {
+pub struct SymbolOnlyFunction<'a> {
     /// Name of the function.
     pub name: Cow<'a, [u8]>,
     /// Addresses of the code.
@@ -26,7 +26,7 @@ pub struct SymbolOnlyCode<'a> {
     pub machine: Machine,
     /// Format of the log.
     pub source: FileKind,
-    functions: Vec<NamedFunction<'a>>,
+    functions: Vec<SymbolOnlyFunction<'a>>,
     events: Vec<CodeEvent>,
 }
 
@@ -43,25 +43,16 @@ impl<'a> SymbolOnlyCode<'a> {
     }
 
     /// Adds a function that was loaded at `time`. Returns its index, or `None` if the list is full.
-    pub fn load(&mut self, function: NamedFunction<'a>, time: RuntimeTime) -> Option<u32> {
+    pub fn load(&mut self, function: SymbolOnlyFunction<'a>, time: RuntimeTime) -> Option<u32> {
         let number = u32::try_from(self.functions.len()).ok()?;
         self.functions.push(function);
-        self.push(number, time, Change::Load);
-        Some(number)
-    }
-
-    /// Records that a function was unloaded at `time`.
-    pub fn unload(&mut self, function: u32, time: RuntimeTime) {
-        self.push(function, time, Change::Unload);
-    }
-
-    fn push(&mut self, function: u32, time: RuntimeTime, change: Change) {
         self.events.push(CodeEvent {
             time,
             pid: self.pid,
-            function,
-            change,
+            function: number,
+            change: Change::Load,
         });
+        Some(number)
     }
 
     /// Sorts the events by time. Events of the same time keep their order.
@@ -69,7 +60,7 @@ impl<'a> SymbolOnlyCode<'a> {
         self.events.sort_by_key(|event| event.time);
     }
 
-    /// Returns the loads and unloads, sorted by time once [`Self::sort`] has been called.
+    /// Returns the loads, sorted by time once [`Self::sort`] has been called.
     pub fn events(&self) -> &[CodeEvent] {
         &self.events
     }
@@ -85,7 +76,7 @@ impl<'a> SymbolOnlyCode<'a> {
     }
 
     /// Returns the function with index `number`.
-    pub fn function(&self, number: u32) -> Option<&NamedFunction<'a>> {
+    pub fn function(&self, number: u32) -> Option<&SymbolOnlyFunction<'a>> {
         self.functions.get(usize::try_from(number).ok()?)
     }
 
@@ -97,7 +88,7 @@ impl<'a> SymbolOnlyCode<'a> {
             name: &function.name,
             code: function.code.as_deref(),
             range: function.range,
-            index: number.into(),
+            code_index: number.into(),
             unwinding: None,
             recorded_tier: None,
         })
@@ -105,7 +96,7 @@ impl<'a> SymbolOnlyCode<'a> {
 
     /// Returns the size of a function's name and machine code, in bytes.
     pub fn record_bytes(&self, number: u32) -> u64 {
-        let bytes = |function: &NamedFunction<'_>| {
+        let bytes = |function: &SymbolOnlyFunction<'_>| {
             let code = function.code.as_ref().map_or(0, Vec::len);
             (function.name.len() as u64).saturating_add(code as u64)
         };

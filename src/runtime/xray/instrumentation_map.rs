@@ -17,14 +17,14 @@ use crate::hash::HashMap;
 use crate::units::Address;
 
 /// Newest version of entries.
-const NEWEST: u8 = 2;
+const NEWEST_VERSION: u8 = 2;
 
 /// First version in which addresses are relative to the field that holds them.
-const RELATIVE: u8 = 2;
+const FIRST_RELATIVE_VERSION: u8 = 2;
 
 /// The instrumented functions of a program or library.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Functions {
+pub struct InstrumentationMap {
     addresses: Vec<Address>,
     /// Build ID of the file, of any length; empty if it has none.
     pub build_id: Vec<u8>,
@@ -32,12 +32,9 @@ pub struct Functions {
     pub pointer_size: u8,
     /// Whether the file is position-independent; its addresses are then relative to the load address.
     pub is_position_independent: bool,
-    /// Whether the section `xray_fn_idx` agrees with the map; `None` if the section is missing or invalid.
-    /// The runtime uses it to patch single functions.
-    pub agrees_with_index: Option<bool>,
 }
 
-impl Functions {
+impl InstrumentationMap {
     /// Reads the map of an ELF file, 32-bit or 64-bit, with either endianness.
     pub fn read(file: &[u8]) -> Result<Self, Diagnostic> {
         /// Offset of the class in an ELF file (`EI_CLASS`).
@@ -69,23 +66,12 @@ impl Functions {
         let map = binary
             .section(b"xray_instr_map")
             .ok_or_else(|| Diagnostic::new(Issue::XrayNoMap))??;
-        let entries = map.entries()?;
-        let mut addresses: Vec<Address> = Vec::new();
-        // Address of the first entry of each function.
-        let mut firsts = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            if addresses.last() != Some(&entry.function) {
-                addresses.push(entry.function);
-                firsts.push(entry.at);
-            }
-        }
-        let index = binary.section(b"xray_fn_idx").and_then(Result::ok);
+        let mut addresses = map.function_addresses()?.collect::<Result<Vec<_>, _>>()?;
+        addresses.dedup();
         Ok(Self {
-            agrees_with_index: index.and_then(|index| index.starts(&map).map(|starts| starts == firsts)),
             addresses,
             build_id: binary.build_id().to_vec(),
-            pointer_size: map.pointer,
+            pointer_size: map.pointer_size,
             is_position_independent: kind == elf::ET_DYN,
         })
     }
@@ -140,12 +126,12 @@ impl<'a, H: FileHeader<Endian = Endianness>> Binary<'a, '_, H> {
         Some(Ok(Section {
             data,
             address,
-            pointer: if self.header.is_type_64() { 8 } else { 4 },
+            pointer_size: if self.header.is_type_64() { 8 } else { 4 },
             endian: match self.endian {
                 Endianness::Little => ByteOrder::Little,
                 Endianness::Big => ByteOrder::Big,
             },
-            relocated: self.relocations(address, data.len() as u64),
+            addends: self.relocations(address, data.len() as u64),
         }))
     }
 
@@ -215,100 +201,70 @@ struct Section<'a> {
     /// Address of its first byte.
     address: u64,
     /// Size of an address, in bytes.
-    pointer: u8,
+    pointer_size: u8,
     endian: ByteOrder,
-    relocated: HashMap<u64, u64>,
+    /// Addends of relocations, by offset from the start of the section.
+    addends: HashMap<u64, u64>,
 }
 
-/// An entry of the instrumentation map.
-struct Entry {
-    /// Address of the entry.
-    at: u64,
-    function: Address,
-}
-
-impl<'a> Section<'a> {
+impl Section<'_> {
     /// Reads a relocated, pointer-sized number `at` bytes from the start.
-    fn pointer(&self, at: u64) -> Option<u64> {
-        if let Some(&relocated) = self.relocated.get(&at) {
-            return Some(self.masked(relocated));
+    fn read_pointer(&self, at: u64) -> Option<u64> {
+        if let Some(&addend) = self.addends.get(&at) {
+            return Some(self.truncated(addend));
         }
         let mut reader = Reader::new(self.data, self.endian);
         reader.skip(at)?;
-        match self.pointer {
+        match self.pointer_size {
             4 => reader.u32().map(u64::from),
             _ => reader.u64(),
         }
     }
 
-    fn masked(&self, address: u64) -> u64 {
-        match self.pointer {
+    fn truncated(&self, address: u64) -> u64 {
+        match self.pointer_size {
             4 => address & u64::from(u32::MAX),
             _ => address,
         }
     }
 
     /// Reads a number `at` bytes from the start that is relative to its own address.
-    fn relative(&self, at: u64) -> Option<u64> {
+    fn read_relative(&self, at: u64) -> Option<u64> {
         let here = self.address.wrapping_add(at);
-        Some(self.masked(self.pointer(at)?.wrapping_add(here)))
+        Some(self.truncated(self.read_pointer(at)?.wrapping_add(here)))
     }
 
-    /// Returns the size of a map entry: two addresses, and as many bytes again for kind, version and padding.
-    fn entry_size(&self) -> u64 {
-        u64::from(self.pointer).saturating_mul(4)
-    }
-
-    fn entries(&'a self) -> Result<impl Iterator<Item = Result<Entry, Diagnostic>> + 'a, Diagnostic> {
-        let (size, entry) = (self.data.len() as u64, self.entry_size());
-        if size.checked_rem(entry) != Some(0) {
+    /// Returns the function address of each map entry.
+    fn function_addresses(&self) -> Result<impl Iterator<Item = Result<Address, Diagnostic>>, Diagnostic> {
+        // Two addresses, and as many bytes again for kind, version and padding.
+        let entry_size = usize::from(self.pointer_size).saturating_mul(4);
+        let size = self.data.len();
+        if size.checked_rem(entry_size) != Some(0) {
             return Err(Diagnostic::new(Issue::XrayOddSize)
                 .with("size", size)
-                .with("entry", entry));
+                .with("entry", entry_size));
         }
-        let starts = (0..size).step_by(usize::from(self.pointer).saturating_mul(4));
-        Ok(starts.filter_map(|at| self.entry(at)))
+        let starts = (0..size as u64).step_by(entry_size);
+        Ok(starts.filter_map(|at| self.function_address(at)))
     }
 
-    /// Decodes an entry; `None` past the end of the section, which no caller requests.
-    fn entry(&self, at: u64) -> Option<Result<Entry, Diagnostic>> {
-        let pointer = u64::from(self.pointer);
+    /// Returns the function address of the entry at an offset; `None` past the end of the section, which no caller
+    /// requests.
+    fn function_address(&self, at: u64) -> Option<Result<Address, Diagnostic>> {
+        let pointer = u64::from(self.pointer_size);
         let mut fields = Reader::new(self.data, self.endian);
         fields.skip(at)?;
         fields.skip(pointer.checked_mul(2)?)?;
         let (_kind, _is_always_on, version) = (fields.u8()?, fields.u8()?, fields.u8()?);
         let function = at.checked_add(pointer)?;
         let function = match version {
-            0..RELATIVE => self.pointer(function)?,
-            RELATIVE..=NEWEST => self.relative(function)?,
+            0..FIRST_RELATIVE_VERSION => self.read_pointer(function)?,
+            FIRST_RELATIVE_VERSION..=NEWEST_VERSION => self.read_relative(function)?,
             _ => {
                 let unknown = Diagnostic::new(Issue::XrayEntryVersion).with("version", version);
-                return Some(Err(unknown.with("newest", NEWEST)));
+                return Some(Err(unknown.with("newest", NEWEST_VERSION)));
             }
         };
-        Some(Ok(Entry {
-            at: self.address.wrapping_add(at),
-            function: Address(function),
-        }))
-    }
-
-    /// Returns where the entries of each function start, if this section is the index of `map`. `None` if an
-    /// address is outside the map.
-    fn starts(&self, map: &Section<'_>) -> Option<Vec<u64>> {
-        // The index has two fields per function: the relative address of its first entry and the number of
-        // entries or, in older files, the start and end address of its entries.
-        let size = u64::from(self.pointer).checked_mul(2)?;
-        let places = || (0..self.data.len() as u64).step_by(usize::from(self.pointer).saturating_mul(2));
-        let is_in_map = |start: &u64| {
-            (*start)
-                .checked_sub(map.address)
-                .is_some_and(|at| at < map.data.len() as u64)
-        };
-        (self.data.len() as u64)
-            .checked_rem(size)
-            .filter(|&rest| rest == 0)?;
-        let relative = || places().map(|at| self.relative(at).filter(is_in_map)).collect();
-        let absolute = || places().map(|at| self.pointer(at).filter(is_in_map)).collect();
-        Option::or_else(relative(), absolute)
+        Some(Ok(Address(function)))
     }
 }

@@ -4,22 +4,22 @@
 //! buffer, so the parent's jitdump has the same records up to three times (capture cpython313-fork).
 
 use crate::diagnostics::Issue;
-use crate::runtime::jitdump::dump::Function;
-use crate::runtime::jitdump::moves::{Loaded, Moved};
+use crate::runtime::jitdump::dump::FunctionRecords;
+use crate::runtime::jitdump::moves::{LoadEvent, Move};
 use crate::runtime::jitdump::record::Records;
 use crate::tally::Tally;
 
 /// Drops all loads and moves in `file` that are exact copies of earlier ones.
 ///
 /// This must happen before moves are matched with functions, because a move belongs to the load that is kept.
-pub(super) fn drop_repeated(
+pub(super) fn drop_duplicates(
     file: &[u8],
-    functions: &[Function],
-    loads: &mut Vec<Loaded>,
-    moves: &mut Vec<Moved>,
+    functions: &[FunctionRecords],
+    loads: &mut Vec<LoadEvent>,
+    moves: &mut Vec<Move>,
     faults: &mut Tally<Issue>,
 ) {
-    let content = |load: &Loaded| {
+    let content = |load: &LoadEvent| {
         let function = functions.get(load.event.function as usize)?;
         let content = Records::content(file, function.load);
         Some((function.start, function.size, content))

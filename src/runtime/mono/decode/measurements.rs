@@ -2,9 +2,9 @@
 
 use crate::diagnostics::Issue;
 use crate::runtime::mono::cursor::Encoding;
-use crate::runtime::mono::decode::{Decoder, PLAIN};
-use crate::runtime::mono::event::{CounterChange, Covered, Kind, ThreadId};
-use crate::runtime::mono::list::{Form, Frames, List};
+use crate::runtime::mono::decode::{Decoder, SIMPLIFIED};
+use crate::runtime::mono::event::{CounterChange, Coverage, Kind, ThreadId};
+use crate::runtime::mono::list::{Frames, List, StackEncoding};
 
 /// First data version in which samples have managed methods.
 const WITH_METHODS: u8 = 6;
@@ -23,22 +23,22 @@ impl<'a> Decoder<'a> {
     /// Decodes a sample. Sets `own_time` if the event's time is not the base of the next event's time.
     pub(super) fn sample(&mut self, subtype: u8, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
         Ok(match subtype {
-            0x00 => self.hit(own_time)?,
+            0x00 => self.sample_hit(own_time)?,
             0x10 => {
-                self.advance_if_plain()?;
+                self.advance_if_simplified()?;
                 Kind::NativeSymbol {
                     start: self.cursor.address(&self.encoding)?,
                     size: self.cursor.unsigned()?,
                     name: self.cursor.string()?,
                 }
             }
-            0x20 if !self.since(WITHOUT_BINARIES) => self.binary()?,
+            0x20 if !self.since(WITHOUT_BINARIES) => self.native_binary()?,
             0x30 => {
-                self.advance_if_plain()?;
-                Kind::CounterDescriptions(List::counted(&mut self.cursor, &self.encoding)?)
+                self.advance_if_simplified()?;
+                Kind::CounterDescriptions(List::read_counted(&mut self.cursor, &self.encoding)?)
             }
             0x40 => {
-                let milliseconds = match self.since(PLAIN) {
+                let milliseconds = match self.since(SIMPLIFIED) {
                     true => {
                         self.advance()?;
                         None
@@ -47,18 +47,18 @@ impl<'a> Decoder<'a> {
                 };
                 Kind::Counters {
                     milliseconds,
-                    values: CounterChange::all(&mut self.cursor, &self.encoding)?,
+                    values: CounterChange::read_all(&mut self.cursor, &self.encoding)?,
                 }
             }
             _ => return Err(Issue::MonoUnknownEvent),
         })
     }
 
-    fn hit(&mut self, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
+    fn sample_hit(&mut self, own_time: &mut Option<u64>) -> Result<Kind<'a>, Issue> {
         let sample_type = if self.since(WITHOUT_TYPE) {
             self.advance()?;
             None
-        } else if self.since(PLAIN) {
+        } else if self.since(SIMPLIFIED) {
             self.advance()?;
             Some(self.cursor.byte()?.into())
         } else {
@@ -70,13 +70,13 @@ impl<'a> Decoder<'a> {
             true => ThreadId(self.pointer()?.0),
             false => self.thread,
         };
-        let addresses = List::counted(&mut self.cursor, &self.encoding)?;
-        let form = match self.since(PLAIN) {
-            true => Form::Inwards,
-            false => Form::InwardsWithOffsets,
+        let addresses = List::read_counted(&mut self.cursor, &self.encoding)?;
+        let stack_encoding = match self.since(SIMPLIFIED) {
+            true => StackEncoding::Inwards,
+            false => StackEncoding::InwardsWithOffsets,
         };
         let frames = match self.since(WITH_METHODS) {
-            true => Frames::counted(&mut self.cursor, &self.encoding, form, &mut self.method)?,
+            true => Frames::read(&mut self.cursor, &self.encoding, stack_encoding, &mut self.method)?,
             false => Frames::NONE,
         };
         Ok(Kind::SampleHit {
@@ -87,7 +87,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn binary(&mut self) -> Result<Kind<'a>, Issue> {
+    fn native_binary(&mut self) -> Result<Kind<'a>, Issue> {
         self.advance()?;
         let encoding = match self.since(WITHOUT_TYPE) {
             true => self.encoding,
@@ -105,7 +105,7 @@ impl<'a> Decoder<'a> {
     }
 
     pub(super) fn coverage(&mut self, subtype: u8) -> Result<Kind<'a>, Issue> {
-        self.advance_if_plain()?;
+        self.advance_if_simplified()?;
         Ok(match subtype {
             0x00 => Kind::CoverageAssembly {
                 name: self.cursor.string()?,
@@ -139,8 +139,8 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn covered(&mut self) -> Result<Covered, Issue> {
-        Ok(Covered {
+    fn covered(&mut self) -> Result<Coverage, Issue> {
+        Ok(Coverage {
             methods: self.cursor.unsigned()?,
             fully: self.cursor.unsigned()?,
             partially: self.cursor.unsigned()?,

@@ -1,18 +1,18 @@
 //! Checks for overlapping code, in time order.
 
-use crate::check::findings::{Findings, Place, shown_name};
+use crate::check::findings::{Findings, Place, truncated_name};
 use crate::check::jitdump::unwinding::mapped_size;
 use crate::diagnostics::rules::{Rule, jitdump as rules, unwinding};
 use crate::hash::{HashMap, HashSet};
 use crate::range_map::RangeMap;
 use crate::runtime::jitdump::record::{self, Step};
-use crate::runtime::jitdump::{self as format, Dump, Moved, Records};
+use crate::runtime::jitdump::{self as format, Dump, Move, Records};
 use crate::runtime::{Change, CodeEvent, RuntimeTime};
 use crate::units::{Address, AddressRange};
 
 /// A function that overlaps an earlier one, with its code or with its unwinding tables.
 #[derive(Clone, Copy)]
-struct Over {
+struct Overlap {
     /// Type of the record that loaded or moved it.
     record: &'static str,
     /// Offset of that record.
@@ -24,22 +24,22 @@ struct Over {
 
 /// Checks the addresses that code is loaded at or moved to.
 pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
-    let moves = moves(file, dump);
+    let move_offsets = move_offsets(file, dump);
     let mut processes: HashMap<u32, RangeMap<u32>> = HashMap::default();
     let mut overwritten = HashSet::default();
-    let mut tails = Vec::new();
+    let mut tail_overlaps = Vec::new();
     for event in dump.events() {
         let live = processes.entry(event.pid).or_default();
         let Some(range) = range_of(dump, event, live) else {
             continue;
         };
         let function = event.function;
-        let over = |other| {
+        let overlap_with = |other| {
             let (record, offset) = match event.change {
-                Change::Move { from, to } => ("MOVE", *moves.get(&(event.time, event.pid, from, to))?),
-                _ => ("LOAD", dump.records(function)?.load.offset),
+                Change::Move { from, to } => ("MOVE", *move_offsets.get(&(event.time, event.pid, from, to))?),
+                _ => ("LOAD", dump.function_records(function)?.load.offset),
             };
-            Some(Over {
+            Some(Overlap {
                 record,
                 offset,
                 function,
@@ -54,42 +54,45 @@ pub(super) fn check(file: &[u8], dump: &Dump<'_>, findings: &mut Findings) {
                 first = first.or(Some(other));
             }
         });
-        if let Some(over) = first.and_then(over) {
-            over.tell(&rules::OVERLAP, dump, findings);
+        if let Some(overlap) = first.and_then(overlap_with) {
+            overlap.report(&rules::OVERLAP, dump, findings);
         }
         // perf maps no tables with code that was moved.
-        let tail = match event.change {
-            Change::Load => tail(file, dump, function, range),
+        let mapped_tail = match event.change {
+            Change::Load => mapped_tail(file, dump, function, range),
             _ => None,
         };
-        let hidden = tail.and_then(|tail| live.overlapping(tail).next());
-        tails.extend(hidden.and_then(|(_, other)| over(other)));
+        let hidden = mapped_tail.and_then(|mapped_tail| live.overlapping(mapped_tail).next());
+        tail_overlaps.extend(hidden.and_then(|(_, other)| overlap_with(other)));
     }
     // Where memory is reused, the code after a function may also have been freed without a record.
-    for over in tails.iter().filter(|over| !overwritten.contains(&over.other)) {
-        over.tell(&unwinding::MAPPED_OVER, dump, findings);
+    for overlap in tail_overlaps
+        .iter()
+        .filter(|overlap| !overwritten.contains(&overlap.other))
+    {
+        overlap.report(&unwinding::MAPPED_OVER, dump, findings);
     }
 }
 
-impl Over {
-    fn tell(&self, rule: &'static Rule, dump: &Dump<'_>, findings: &mut Findings) {
+impl Overlap {
+    fn report(&self, rule: &'static Rule, dump: &Dump<'_>, findings: &mut Findings) {
         let name = |function| dump.function(function).map_or(&b""[..], |function| function.name);
         findings.add(rule, self.offset, || {
-            let other = shown_name(name(self.other));
-            Place::at(self.record)
-                .of(name(self.function))
-                .saying(format!("{}, over {other}", self.range))
+            let other = truncated_name(name(self.other));
+            Place::in_record(self.record)
+                .in_function(name(self.function))
+                .with_message(format!("{}, over {other}", self.range))
         });
     }
 }
 
 /// Returns the offset of each MOVE record by time, process, and old and new address. Of several, it is the first.
-fn moves(file: &[u8], dump: &Dump<'_>) -> HashMap<(RuntimeTime, u32, Address, Address), u64> {
+fn move_offsets(file: &[u8], dump: &Dump<'_>) -> HashMap<(RuntimeTime, u32, Address, Address), u64> {
     let mut offsets = HashMap::default();
     let header = dump.header();
     let records = format::records(file, header).filter_map(Step::record);
     for record in records.filter(|record| record.kind == record::MOVE) {
-        if let Some(moved) = Moved::parse(&record, header.endian) {
+        if let Some(moved) = Move::parse(&record, header.endian) {
             let key = (moved.time, moved.pid, moved.from, moved.to);
             offsets.entry(key).or_insert(moved.offset);
         }
@@ -114,8 +117,8 @@ fn range_of(dump: &Dump<'_>, event: &CodeEvent, live: &mut RangeMap<u32>) -> Opt
 }
 
 /// Returns the addresses after the function's code that perf adds to its mapping.
-fn tail(file: &[u8], dump: &Dump<'_>, function: u32, range: AddressRange) -> Option<AddressRange> {
-    let place = dump.records(function)?.unwinding?;
+fn mapped_tail(file: &[u8], dump: &Dump<'_>, function: u32, range: AddressRange) -> Option<AddressRange> {
+    let place = dump.function_records(function)?.unwinding?;
     let mapped = mapped_size(Records::content(file, place)?, dump.header().endian);
     let start = range.size().checked_next_multiple_of(8)?;
     AddressRange::new(Address(range.start.0.checked_add(start)?), mapped)
