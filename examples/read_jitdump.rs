@@ -23,7 +23,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let what = match event.change {
             Change::Load => format!("{:#x} load", function.range.start.0),
             Change::Move { from, to } => format!("{:#x} move from {:#x}", to.0, from.0),
-            Change::Unload => format!("{:#x} unload", function.range.start.0),
         };
         let lines = dump.sources(&function).info.map_or(0, |info| info.rows.len());
         let tier = function.tier().map_or("unknown tier".into(), printable);

@@ -19,7 +19,7 @@ use crate::units::{Address, AddressRange, Pid, Time};
 /// thousands of functions would take too long.
 const MAX_SCANNED: usize = 1 << 22;
 
-/// A load, move or unload of code, on the clock of its runtime.
+/// A load or move of code, on the clock of its runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeEvent {
     /// Index of the runtime's file with the event.
@@ -28,9 +28,9 @@ pub struct RuntimeEvent {
     pub pid: Pid,
     /// Time on the runtime's clock.
     pub time: RuntimeTime,
-    /// Addresses of the code from now on; `None` if it was unloaded.
-    pub range: Option<AddressRange>,
-    /// Addresses of the code until now, if it was moved or unloaded.
+    /// Addresses of the code from now on.
+    pub range: AddressRange,
+    /// Addresses of the code until now, if it was moved.
     pub left: Option<AddressRange>,
 }
 
@@ -146,7 +146,7 @@ impl ProcessCode {
             if let Some(left) = event.left {
                 builder.clear(left, time);
             }
-            let (Some(range), Ok(function)) = (event.range, u32::try_from(functions.len())) else {
+            let Ok(function) = u32::try_from(functions.len()) else {
                 continue;
             };
             functions.push(LoadedFunction {
@@ -154,7 +154,7 @@ impl ProcessCode {
                 since: time,
                 until: Time::MAX,
             });
-            builder.put(range, time, function);
+            builder.put(event.range, time, function);
         }
         let history = builder.finish();
         for interval in history.intervals() {
@@ -296,7 +296,7 @@ mod tests {
             file: 0,
             pid: PID,
             time: RuntimeTime(time),
-            range: AddressRange::new(Address(start), size),
+            range: AddressRange::new(Address(start), size).unwrap(),
             left: None,
         }
     }
@@ -305,11 +305,7 @@ mod tests {
     /// overwritten since.
     fn is_live(events: &[RuntimeEvent], address: u64, time: i64) -> bool {
         let past = |event: &&RuntimeEvent| i64::try_from(event.time.0).unwrap() <= time;
-        let past: Vec<AddressRange> = events
-            .iter()
-            .filter(past)
-            .filter_map(|event| event.range)
-            .collect();
+        let past: Vec<AddressRange> = events.iter().filter(past).map(|event| event.range).collect();
         past.iter().enumerate().any(|(at, range)| {
             let mut later = past[at + 1..].iter();
             range.contains(Address(address))
@@ -362,7 +358,7 @@ mod tests {
     fn code_that_is_gone_or_moved_away_is_not_there() {
         let gone = RuntimeEvent {
             left: AddressRange::new(Address(0), 10),
-            range: AddressRange::new(Address(100), 10),
+            range: AddressRange::new(Address(100), 10).unwrap(),
             ..load((50, 0, 10))
         };
         let code = LiveCode::new(vec![gone, load((20, 0, 10))]);

@@ -13,7 +13,7 @@ pub struct FunctionId {
     pub function: u32,
 }
 
-/// A load, move or unload of a function's code, on the profile's clock.
+/// A load or move of a function's code, on the profile's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedEvent {
     /// Time on the profile's clock.
@@ -22,9 +22,9 @@ pub struct PlacedEvent {
     pub space: SpaceId,
     /// Function that it happened to.
     pub function: FunctionId,
-    /// Addresses of the code from now on; `None` if it was unloaded.
+    /// Addresses of the code from now on; `None` if these are in a file, which names them.
     pub range: Option<AddressRange>,
-    /// Addresses of the code until now, if it was moved or unloaded.
+    /// Addresses of the code until now, if it was moved.
     pub left: Option<AddressRange>,
 }
 
@@ -43,24 +43,19 @@ impl PlacedEvent {
             time,
             space,
             function,
-            range,
+            range: Some(range),
             left,
         })
     }
 }
 
-/// Returns the range of a function after an event, if it still has one, and the range that it leaves, if it was moved
-/// or unloaded. `loaded_at` is the range at which it was loaded. Returns `None` if the destination of a move is not a
-/// valid range.
-pub fn ranges(
-    event: &CodeEvent,
-    loaded_at: AddressRange,
-) -> Option<(Option<AddressRange>, Option<AddressRange>)> {
+/// Returns the range of a function after an event, and the range that it leaves, if it was moved. `loaded_at` is the
+/// range at which it was loaded. Returns `None` if the destination of a move is not a valid range.
+pub fn ranges(event: &CodeEvent, loaded_at: AddressRange) -> Option<(AddressRange, Option<AddressRange>)> {
     let size = loaded_at.size();
     Some(match event.change {
-        Change::Load => (Some(loaded_at), None),
-        Change::Move { from, to } => (Some(AddressRange::new(to, size)?), AddressRange::new(from, size)),
-        Change::Unload => (None, Some(loaded_at)),
+        Change::Load => (loaded_at, None),
+        Change::Move { from, to } => (AddressRange::new(to, size)?, AddressRange::new(from, size)),
     })
 }
 
@@ -79,14 +74,14 @@ pub struct CodeMapping {
     pub sequence: u32,
 }
 
-/// Addresses that code was moved or unloaded from.
+/// Addresses that code was moved from.
 #[derive(Clone, Copy, Debug)]
 pub struct FreedRange {
     /// Address space of the range.
     pub space: SpaceId,
     /// Addresses that were freed.
     pub range: AddressRange,
-    /// Time at which the code was moved or unloaded.
+    /// Time at which the code was moved.
     pub since: Time,
     /// Position among all mappings and freed ranges, as in [`CodeMapping::sequence`].
     pub sequence: u32,

@@ -1,6 +1,6 @@
 //! Resolves an address of a process at a given time to a function.
 //!
-//! The newest LOAD or MOVE at or before that time wins, unless the code was moved or unloaded since, or a file was
+//! The newest LOAD or MOVE at or before that time wins, unless the code was moved since, or a file was
 //! mapped over it. A forked process falls back to its parent, as of the FORK, for everything it has not overwritten.
 //! Anonymous maps overwrite nothing, because JIT compilers repeatedly map and protect the memory around their code.
 //! Anonymous memory without a known function is looked up in the perf maps.
@@ -23,7 +23,7 @@ use crate::units::{Address, AddressRange, Time};
 pub enum Lookup {
     /// Code of a function: an index into [`Timeline::mappings`].
     Function(u32),
-    /// Unused since code was moved or unloaded: an index into [`Timeline::freed_ranges`].
+    /// Unused since code was moved away: an index into [`Timeline::freed_ranges`].
     Freed(u32),
     /// Code of a perf map symbol, for which there is only a name.
     Symbol(PlacedSymbol),
@@ -90,7 +90,7 @@ impl Memory {
 pub enum Code {
     /// Code of a function: an index into [`Timeline::mappings`].
     Function(u32),
-    /// Unused since code was moved or unloaded: an index into [`Timeline::freed_ranges`].
+    /// Unused since code was moved away: an index into [`Timeline::freed_ranges`].
     Freed(u32),
 }
 
@@ -193,7 +193,7 @@ impl Timeline {
         &self.mappings
     }
 
-    /// All ranges that code was moved or unloaded from.
+    /// All ranges that code was moved from.
     pub fn freed_ranges(&self) -> &[FreedRange] {
         &self.freed_ranges
     }

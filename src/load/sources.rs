@@ -106,7 +106,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Adds functions of traces that have no code, as symbols that are never unloaded.
+    /// Adds functions of traces that have no code.
     pub fn add_traces(&mut self, profile: &IndexedProfile<'_>, traces: &Traces<'_>) {
         let code = traces.code(machine_of(profile));
         let used = code.map(|(file, pid, code)| UsedFile::of_process(file, pid, code, Alignment::Same));

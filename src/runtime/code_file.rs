@@ -60,7 +60,7 @@ impl<'a> CodeFile<'a> {
         }
     }
 
-    /// Returns the loads, moves and unloads, sorted by time.
+    /// Returns the loads and moves, sorted by time.
     pub fn events(&self) -> &[CodeEvent] {
         match self {
             Self::Jitdump(dump) => dump.events(),

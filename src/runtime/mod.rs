@@ -25,7 +25,7 @@ use crate::units::Address;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RuntimeTime(pub u64);
 
-/// A load, move or unload of a function's code.
+/// A load or move of a function's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodeEvent {
     /// Time of the event.
@@ -50,6 +50,4 @@ pub enum Change {
         /// Start address after the move.
         to: Address,
     },
-    /// The code was unloaded.
-    Unload,
 }

@@ -106,7 +106,6 @@ fn range_of(dump: &Dump<'_>, event: &CodeEvent, live: &mut RangeMap<u32>) -> Opt
     let (from, to) = match event.change {
         Change::Load => return Some(range),
         Change::Move { from, to } => (from, to),
-        Change::Unload => return None,
     };
     if let Some(old) = AddressRange::new(from, range.size())
         && live.get(from) == Some(event.function)

@@ -37,7 +37,7 @@ impl<'f> Selection<'f> {
         let moves = || {
             dump.events().iter().filter_map(|event| match event.change {
                 Change::Move { from, to } => Some((event, from, to)),
-                Change::Load | Change::Unload => None,
+                Change::Load => None,
             })
         };
         let moved_into_range = |function: u32, to: Address| {

@@ -71,7 +71,7 @@ pub struct Members<'a> {
 pub struct Mapped<'a> {
     /// Functions, by address space and time.
     pub mappings: &'a [CodeMapping],
-    /// Ranges that code was moved or unloaded from.
+    /// Ranges that code was moved from.
     pub freed_ranges: &'a [FreedRange],
     /// Symbols of perf maps.
     pub symbols: &'a [PlacedSymbol],
