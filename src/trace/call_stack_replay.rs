@@ -5,8 +5,7 @@ use std::hash::Hash;
 use crate::diagnostics::Issue;
 use crate::hash::HashMap;
 use crate::tally::Tally;
-use crate::trace::call_tree::Stack;
-use crate::trace::calls::{Calls, Step};
+use crate::trace::call_tree::{CallTree, Stack, Step};
 use crate::units::{Tid, Time};
 
 /// Thread and time of a sample that may get another call chain.
@@ -38,7 +37,7 @@ pub struct CallRecord<F, M> {
 /// Replay of calls to functions `F`. Each stack has the mark of the record that led to it.
 #[derive(Clone, Debug)]
 pub struct CallStackReplay<F, M> {
-    calls: Calls<F>,
+    calls: CallTree<F>,
     threads: HashMap<Tid, ThreadState<M>>,
     /// Stacks by sample index; `None` if the thread is in no recorded call.
     found: Vec<Option<(Stack, M)>>,
@@ -55,7 +54,7 @@ struct ThreadState<M> {
 impl<F, M> Default for CallStackReplay<F, M> {
     fn default() -> Self {
         Self {
-            calls: Calls::default(),
+            calls: CallTree::default(),
             threads: HashMap::default(),
             found: Vec::new(),
         }

@@ -5,7 +5,9 @@
 
 use std::hash::Hash;
 
+use crate::diagnostics::Issue;
 use crate::hash::HashMap;
+use crate::tally::Tally;
 
 /// A stack, identified by its innermost call, or an empty stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -48,6 +50,15 @@ impl ScanBudget {
 /// Maximum number of different stacks. Programs have a few thousand; each takes 40 bytes.
 pub const MAX_STACKS: usize = 1 << 22;
 
+/// A function entry or exit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step<F> {
+    /// The function was entered.
+    Enter(F),
+    /// The function was left, in whatever way.
+    Exit(F),
+}
+
 /// Call stacks of functions `F`.
 #[derive(Clone, Debug)]
 pub struct CallTree<F> {
@@ -55,20 +66,6 @@ pub struct CallTree<F> {
     calls: Vec<(Stack, F)>,
     known: HashMap<(Stack, F), Stack>,
     scan_budget: ScanBudget,
-}
-
-/// Result of an exit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Exit {
-    /// The function was left, together with the calls inside it that had no exits.
-    Left {
-        /// Remaining calls.
-        stack: Stack,
-        /// Number of missing exits.
-        lost: u32,
-    },
-    /// The thread was not in that function.
-    Unmatched,
 }
 
 impl<F> Default for CallTree<F> {
@@ -82,9 +79,27 @@ impl<F> Default for CallTree<F> {
 }
 
 impl<F: Copy + Eq + Hash> CallTree<F> {
+    /// Returns the stack after a step, which was recorded at byte `offset` of a file. Steps that do not match
+    /// the stack are counted in `losses`.
+    pub fn follow(&mut self, stack: Stack, step: Step<F>, offset: u64, losses: &mut Tally<Issue>) -> Stack {
+        let (issue, next) = match step {
+            Step::Enter(function) => (Issue::TooManyStacks, self.enter(stack, function)),
+            Step::Exit(function) => {
+                let left = self.exit(stack, function);
+                let lost = left.map_or(0, |(_, lost)| lost as u64);
+                losses.add_many(Issue::CallWithoutEnd, lost, offset);
+                (Issue::EndWithoutCall, left.map(|(outer, _)| outer))
+            }
+        };
+        next.unwrap_or_else(|| {
+            losses.add(issue, offset);
+            stack
+        })
+    }
+
     /// Returns the stack after a call of `function` from `stack`; `None` if there are already too many different
     /// stacks.
-    pub fn enter(&mut self, stack: Stack, function: F) -> Option<Stack> {
+    fn enter(&mut self, stack: Stack, function: F) -> Option<Stack> {
         if let Some(&known) = self.known.get(&(stack, function)) {
             return Some(known);
         }
@@ -97,8 +112,9 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
         Some(new)
     }
 
-    /// Returns the stack after an exit from `function`.
-    pub fn exit(&mut self, stack: Stack, function: F) -> Exit {
+    /// Returns the stack after an exit from `function`, and the number of calls inside it that had no exits; `None` if
+    /// the thread was not in that function.
+    fn exit(&mut self, stack: Stack, function: F) -> Option<(Stack, usize)> {
         let mut outer = stack;
         let calls = &self.calls;
         let outwards = std::iter::from_fn(|| {
@@ -106,25 +122,15 @@ impl<F: Copy + Eq + Hash> CallTree<F> {
             outer = around;
             Some(called)
         });
-        match self.scan_budget.find(outwards, |called| called == function) {
-            Some(lost) => Exit::Left {
-                stack: outer,
-                lost: u32::try_from(lost).unwrap_or(u32::MAX),
-            },
-            None => Exit::Unmatched,
-        }
-    }
-
-    /// Returns the caller's stack and the function of the innermost call; `None` for the empty stack.
-    pub fn innermost(&self, stack: Stack) -> Option<(Stack, F)> {
-        self.calls.get((stack.0 as usize).checked_sub(1)?).copied()
+        let lost = self.scan_budget.find(outwards, |called| called == function)?;
+        Some((outer, lost))
     }
 
     /// Returns the functions of a stack, innermost first.
     pub fn functions(&self, stack: Stack) -> impl Iterator<Item = F> {
         let mut stack = stack;
         std::iter::from_fn(move || {
-            let (outer, function) = self.innermost(stack)?;
+            let &(outer, function) = self.calls.get((stack.0 as usize).checked_sub(1)?)?;
             stack = outer;
             Some(function)
         })
@@ -156,22 +162,10 @@ mod tests {
         let main = tree.enter(Stack::EMPTY, "main").unwrap();
         let outer = tree.enter(main, "outer").unwrap();
         let thrower = tree.enter(outer, "thrower").unwrap();
-        assert_eq!(
-            tree.exit(thrower, "thrower"),
-            Exit::Left {
-                stack: outer,
-                lost: 0
-            }
-        );
-        assert_eq!(
-            tree.exit(thrower, "main"),
-            Exit::Left {
-                stack: Stack::EMPTY,
-                lost: 2
-            }
-        );
-        assert_eq!(tree.exit(thrower, "other"), Exit::Unmatched);
-        assert_eq!(tree.exit(Stack::EMPTY, "main"), Exit::Unmatched);
+        assert_eq!(tree.exit(thrower, "thrower"), Some((outer, 0)));
+        assert_eq!(tree.exit(thrower, "main"), Some((Stack::EMPTY, 2)));
+        assert_eq!(tree.exit(thrower, "other"), None);
+        assert_eq!(tree.exit(Stack::EMPTY, "main"), None);
     }
 
     #[test]
@@ -181,13 +175,12 @@ mod tests {
         for function in 0..10_000 {
             deep = tree.enter(deep, function).unwrap();
         }
-        let far = |tree: &mut CallTree<u32>| {
-            matches!(tree.exit(deep, 10_000 - 4000), Exit::Left { lost: 3999, .. })
-        };
+        let far =
+            |tree: &mut CallTree<u32>| tree.exit(deep, 10_000 - 4000).is_some_and(|left| left.1 == 3999);
         assert!(far(&mut tree));
         assert!(!far(&mut tree), "that has used up what there was");
         for _ in 0..MAX_CALLS_SCANNED / CALLS_PER_EXIT {
-            assert!(matches!(tree.exit(deep, 9_999), Exit::Left { lost: 0, .. }));
+            assert!(tree.exit(deep, 9_999).is_some_and(|left| left.1 == 0));
         }
         assert!(far(&mut tree));
     }
@@ -199,7 +192,9 @@ mod tests {
         tree.calls.resize(MAX_STACKS - 1, (Stack::EMPTY, 1));
         let last = tree.enter(main, 2).unwrap();
         assert_eq!(tree.functions(last).collect::<Vec<_>>(), [2, 0]);
-        assert_eq!(tree.enter(main, 3), None);
         assert_eq!(tree.enter(main, 2), Some(last));
+        let mut losses = Tally::default();
+        assert_eq!(tree.follow(main, Step::Enter(3), 7, &mut losses), main);
+        assert_eq!(losses.offsets(Issue::TooManyStacks).last(), Some(&7));
     }
 }

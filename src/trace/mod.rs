@@ -5,14 +5,13 @@
 //!                              └────► StackSource ─► [splice]: call chains of the profile's own samples
 //! ```
 //!
-//! [`calls`] replays entries and exits in a [`call_tree`], [`chain`] makes addresses of frames, [`synthetic_symbols`]
+//! [`call_tree`] replays entries and exits, [`chain`] makes addresses of frames, [`synthetic_symbols`]
 //! has addresses for frames without code, [`merge`] merges sources by time, [`threads`] matches threads with those of
 //! the profile, and [`call_stack_replay`] finds the stacks of samples.
 
 pub mod aux_logs;
 mod call_stack_replay;
 mod call_tree;
-mod calls;
 mod chain;
 mod event_set;
 mod merge;

@@ -11,8 +11,7 @@ use crate::runtime::mono::event::{CollectionPhase, Kind, MonitorEvent, TypeRefer
 use crate::runtime::mono::list::Frames;
 use crate::runtime::mono::{Event, Index, Method, ThreadId};
 use crate::tally::Tally;
-use crate::trace::call_tree::Stack;
-use crate::trace::calls::Calls;
+use crate::trace::call_tree::{CallTree, Stack};
 use crate::trace::chain::Chain;
 use crate::trace::event_set::EventSet;
 use crate::trace::mono::event_selection::Made;
@@ -56,7 +55,7 @@ struct LogEvents<'l, 'a> {
     prepared: &'l mut Prepared<'a>,
     losses: &'l mut Tally<Issue>,
     event_set: &'l EventSet<Made>,
-    calls: Calls<Method>,
+    calls: CallTree<Method>,
     threads_state: HashMap<(ThreadId, Tid), ThreadState<'a>>,
     /// Start time of each collection in progress, by generation.
     collecting: HashMap<u64, RuntimeTime>,
@@ -77,7 +76,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             prepared: log.prepared.as_mut()?,
             losses: &mut log.losses,
             event_set,
-            calls: Calls::default(),
+            calls: CallTree::default(),
             threads_state: HashMap::default(),
             collecting: HashMap::default(),
             stopped: None,

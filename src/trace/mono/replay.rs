@@ -8,7 +8,7 @@ use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::Kind;
 use crate::runtime::mono::log::{Buffer, Events};
 use crate::runtime::mono::{Event, Log, Method, ThreadId};
-use crate::trace::calls::Step;
+use crate::trace::call_tree::Step;
 use crate::trace::merge::{Ahead, Merge};
 
 /// Iterator over the events of threads, in time order; events with the same time are in the order in which their

@@ -8,8 +8,7 @@ use crate::diagnostics::Issue;
 use crate::hash::{HashMap, HashSet};
 use crate::perf::synthesis::{Comm, Sample, Thread, ThreadStart};
 use crate::runtime::xray::RecordKind;
-use crate::trace::call_tree::Stack;
-use crate::trace::calls::{Calls, Step};
+use crate::trace::call_tree::{CallTree, Stack, Step};
 use crate::trace::chain::Chain;
 use crate::trace::event_set::EventSet;
 use crate::trace::merge::{Ahead, Merge};
@@ -94,7 +93,7 @@ struct TraceEvents<'l, 'a> {
     binary: Option<&'l Binary>,
     event_set: &'l EventSet<Made>,
     shape: SamplingOptions,
-    calls: Calls<u32>,
+    calls: CallTree<u32>,
     chain: Chain,
     /// Totals by thread and stack, if samples are aggregated.
     sums: HashMap<(usize, Stack), Sum>,
@@ -116,7 +115,7 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             binary: traces.binary,
             event_set,
             shape,
-            calls: Calls::default(),
+            calls: CallTree::default(),
             chain: Chain::default(),
             sums: HashMap::default(),
             left: Vec::new().into_iter(),

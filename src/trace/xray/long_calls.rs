@@ -5,8 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::trace::call_tree::ScanBudget;
-use crate::trace::calls::Step;
+use crate::trace::call_tree::{ScanBudget, Step};
 use crate::trace::xray::replay::{Timed, step};
 use crate::units::Time;
 

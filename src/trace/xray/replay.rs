@@ -9,7 +9,7 @@ use crate::diagnostics::Issue;
 use crate::perf::synthesis::Thread;
 use crate::runtime::xray::{Buffer, Record, RecordKind, Records, Trace};
 use crate::tally::Tally;
-use crate::trace::calls::Step;
+use crate::trace::call_tree::Step;
 use crate::trace::merge::{Ahead, Merge};
 use crate::trace::xray::clock::TraceClock;
 use crate::trace::xray::long_calls::LongCalls;
