@@ -52,7 +52,7 @@ pub const FUNCTION_PREFIX: &str = "jitted-";
 pub const IMAGE_PREFIX: &str = "jit-image-";
 
 /// Number of hexadecimal digits of the build ID in the name of an object.
-const ID_DIGITS: usize = 16;
+const ID_DIGITS: usize = 12;
 
 /// Name of the subdirectory with source files.
 const SOURCES: &str = "sources";
