@@ -9,7 +9,7 @@ use crate::units::{Address, Time};
 
 /// Code at an extent of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct CachedCode {
     /// Address space of the code.
     pub space: SpaceId,
     /// Addresses and times at which the code is there.
@@ -30,28 +30,28 @@ const NEIGHBOURS: u64 = 128;
 /// A cache entry, in one line of the processor's cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Place(Option<Found>);
+struct Slot(Option<CachedCode>);
 
 /// Cache of recently found code.
 #[derive(Debug)]
 pub struct Recent {
     /// Entries by hash of the address, the most recent first.
-    places: Vec<[Place; WAYS]>,
+    places: Vec<[Slot; WAYS]>,
 }
 
 impl Recent {
     /// Creates an empty cache.
     pub fn new() -> Self {
         Self {
-            places: vec![[Place(None); WAYS]; 1 << BITS],
+            places: vec![[Slot(None); WAYS]; 1 << BITS],
         }
     }
 
     /// Returns the cached code at an address and time.
     #[inline]
-    pub fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<&Found> {
+    pub fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<&CachedCode> {
         let places = self.places(space, address)?;
-        let is_it = |Place(found): &Place| {
+        let is_it = |Slot(found): &Slot| {
             found.is_some_and(|found| found.space == space && found.extent.holds(address, time))
         };
         let at = places.iter().position(is_it)?;
@@ -62,17 +62,17 @@ impl Recent {
     }
 
     /// Adds the code at an address.
-    pub fn put(&mut self, address: Address, found: Found) {
+    pub fn put(&mut self, address: Address, found: CachedCode) {
         if let Some(places) = self.places(found.space, address) {
             places.rotate_right(1);
             if let Some(first) = places.first_mut() {
-                *first = Place(Some(found));
+                *first = Slot(Some(found));
             }
         }
     }
 
     /// Returns the entries for the hash of an address.
-    fn places(&mut self, space: SpaceId, address: Address) -> Option<&mut [Place; WAYS]> {
+    fn places(&mut self, space: SpaceId, address: Address) -> Option<&mut [Slot; WAYS]> {
         /// 2^64 divided by the golden ratio, which separates neighbours and functions at equal distances.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let key = (address.0 / NEIGHBOURS) ^ (space.index() as u64).rotate_right(20);
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use crate::units::AddressRange;
 
-    fn found(space: u32, start: u64, code: u32) -> Found {
-        Found {
+    fn found(space: u32, start: u64, code: u32) -> CachedCode {
+        CachedCode {
             space: SpaceId::new(space),
             extent: Extent {
                 range: AddressRange::new(Address(start), 16).unwrap(),
@@ -116,10 +116,10 @@ mod tests {
     #[test]
     fn the_latest_of_those_with_one_hash_stay() {
         let mut recent = Recent::new();
-        let all: Vec<Found> = (0..WAYS as u32 + 1)
+        let all: Vec<CachedCode> = (0..WAYS as u32 + 1)
             .map(|at| found(0, 0x1000 + 16 * u64::from(at), at))
             .collect();
-        let mut get_or_put = |found: Found| {
+        let mut get_or_put = |found: CachedCode| {
             let is_known = recent
                 .get(found.space, found.extent.range.start, Time(15))
                 .is_some();

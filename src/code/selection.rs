@@ -5,7 +5,7 @@ use crate::code::clock::Doubt;
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
-use crate::code::recent::{Found, Recent};
+use crate::code::recent::{CachedCode, Recent};
 use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
 use crate::code::timeline::{Code, Extent, Lookup, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
@@ -261,7 +261,7 @@ impl Doubts {
 
 /// JIT code that a sample was taken in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Leaf {
+pub enum SampledCode {
     /// A function: an index into [`Timeline::mappings`].
     Function(u32),
     /// A perf map symbol.
@@ -302,22 +302,28 @@ impl<'a> Selector<'a> {
     }
 
     /// Classifies a sample taken at `ip`, given the `lookup` result there. Returns `None` if it is not JIT code.
-    pub fn classify_ip(&self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) -> Option<Leaf> {
+    pub fn classify_ip(
+        &self,
+        space: SpaceId,
+        ip: Address,
+        time: Time,
+        lookup: Lookup,
+    ) -> Option<SampledCode> {
         let dump = self.dumps.get(space.index()).copied().unwrap_or_default();
         Some(match lookup {
             Lookup::Function(at) => match self.doubtful_file(space, ip, time, at) {
-                Some(file) => Leaf::Doubtful(file),
-                None => Leaf::Function(at),
+                Some(file) => SampledCode::Doubtful(file),
+                None => SampledCode::Function(at),
             },
-            Lookup::Symbol(symbol) => Leaf::Symbol(symbol),
+            Lookup::Symbol(symbol) => SampledCode::Symbol(symbol),
             Lookup::File => return None,
             Lookup::Unmapped if dump == DumpState::None => return None,
-            _ if self.timeline.has_later_code(space, ip, time) => Leaf::BeforeLoad,
+            _ if self.timeline.has_later_code(space, ip, time) => SampledCode::BeforeLoad,
             Lookup::Unmapped if !self.timeline.may_be_jit(space, ip) => return None,
             _ => match dump {
-                DumpState::Read => Leaf::NotInDump,
-                DumpState::Unusable => Leaf::DumpUnusable,
-                DumpState::None => Leaf::NoDump,
+                DumpState::Read => SampledCode::NotInDump,
+                DumpState::Unusable => SampledCode::DumpUnusable,
+                DumpState::None => SampledCode::NoDump,
             },
         })
     }
@@ -510,7 +516,7 @@ impl Walk<'_> {
         }
         let (lookup, extent) = self.selector.timeline.lookup_with_extent(space, address, time);
         if let (Some(extent), Some(code)) = (extent, lookup.code()) {
-            self.recent.put(address, Found { space, extent, code });
+            self.recent.put(address, CachedCode { space, extent, code });
         }
         (lookup, extent)
     }
@@ -551,25 +557,25 @@ impl Walk<'_> {
             .get_mut(space.index())
             .unwrap_or(&mut unused);
         let (counter, part) = match leaf {
-            Leaf::Function(at) => {
+            SampledCode::Function(at) => {
                 let hits = self.selection.hits.get_mut(at as usize);
                 (&mut samples.named, hits)
             }
-            Leaf::Symbol(symbol) => {
+            SampledCode::Symbol(symbol) => {
                 samples.named_by_map += 1;
                 let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
                 (&mut samples.named, Some(hits))
             }
-            Leaf::Doubtful(file) => {
+            SampledCode::Doubtful(file) => {
                 if let Some(count) = self.selection.doubtful.get_mut(file as usize) {
                     *count += 1;
                 }
                 (&mut samples.doubtful, None)
             }
-            Leaf::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),
-            Leaf::NotInDump => (&mut samples.not_in_dump, Some(&mut of_space.not_in_dump)),
-            Leaf::DumpUnusable => (&mut samples.dump_unusable, Some(&mut of_space.dump_unusable)),
-            Leaf::NoDump => (&mut samples.no_dump, Some(&mut of_space.no_dump)),
+            SampledCode::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),
+            SampledCode::NotInDump => (&mut samples.not_in_dump, Some(&mut of_space.not_in_dump)),
+            SampledCode::DumpUnusable => (&mut samples.dump_unusable, Some(&mut of_space.dump_unusable)),
+            SampledCode::NoDump => (&mut samples.no_dump, Some(&mut of_space.no_dump)),
         };
         *counter += 1;
         if let Some(part) = part {

@@ -198,12 +198,12 @@ impl Run<'_> {
         }
     }
 
-    /// The processes with an address space whose samples are as asked.
-    fn processes_with(&self, is_asked: impl Fn(&SpaceCounts) -> bool) -> HashSet<Pid> {
+    /// The processes with an address space whose samples match.
+    fn processes_with(&self, matches: impl Fn(&SpaceCounts) -> bool) -> HashSet<Pid> {
         let spaces = self.recording.profile.index.processes.spaces().iter();
-        let asked = spaces.zip(&self.selection.spaces);
-        asked
-            .filter(|(_, counts)| is_asked(counts))
+        let matching = spaces.zip(&self.selection.spaces);
+        matching
+            .filter(|(_, counts)| matches(counts))
             .map(|(space, _)| space.pid)
             .collect()
     }

@@ -164,10 +164,10 @@ fn of_aux_logs(aux_logs: &AuxLogs<'_>) -> Vec<Diagnostic> {
     }
     all.extend(aux_logs.logs.packed.iter().filter_map(|file| shrunk(file)));
     let traces = &aux_logs.traces;
-    for (trace, seen) in traces.all.iter().zip(&traces.seen) {
+    for (trace, counts) in traces.all.iter().zip(&traces.counts) {
         let path = Some(trace.file.path());
         all.extend(shrunk(trace.file));
-        for faults in [&trace.index.faults, &seen.faults, &seen.losses] {
+        for faults in [&trace.index.faults, &counts.faults, &counts.losses] {
             all.extend(Diagnostic::of_tally(faults, path, true));
         }
     }

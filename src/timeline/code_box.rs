@@ -1,7 +1,7 @@
 //! Code with a name, and its place on the page.
 
 use crate::code::perf_map_symbols::SymbolId;
-use crate::code::selection::Leaf;
+use crate::code::selection::SampledCode;
 use crate::code::timeline::{FunctionId, Timeline};
 use crate::units::{AddressRange, Pid, Time};
 
@@ -33,13 +33,13 @@ pub struct CodeBox {
 }
 
 /// Returns the function or symbol that a sample was taken in.
-pub fn item_of(timeline: &Timeline, leaf: Leaf) -> Option<Item> {
+pub fn item_of(timeline: &Timeline, leaf: SampledCode) -> Option<Item> {
     match leaf {
-        Leaf::Function(at) => {
+        SampledCode::Function(at) => {
             let mapping = timeline.mappings().get(at as usize)?;
             Some(Item::Function(mapping.function))
         }
-        Leaf::Symbol(symbol) => Some(Item::Symbol(symbol.id)),
-        Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,
+        SampledCode::Symbol(symbol) => Some(Item::Symbol(symbol.id)),
+        _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::code::history::Builder;
 use crate::code::process::{AddressSpace, SpaceId};
-use crate::code::selection::Leaf;
+use crate::code::selection::SampledCode;
 use crate::code::timeline::{Code, Lookup, Timeline};
 use crate::hash::HashMap;
 use crate::load::Recording;
@@ -30,7 +30,7 @@ impl Inherited {
     /// Finds the inherited code of a recording.
     pub fn of(recording: &Recording<'_>, counts: &Counts) -> Self {
         let (processes, timeline) = (&recording.profile.index.processes, &recording.timeline);
-        let mut by_space: BTreeMap<SpaceId, Vec<(Leaf, u32)>> = BTreeMap::new();
+        let mut by_space: BTreeMap<SpaceId, Vec<(SampledCode, u32)>> = BTreeMap::new();
         for (&(leaf, space), &count) in &counts.code {
             if home_of(timeline, leaf) != Some(space) {
                 by_space.entry(space).or_default().push((leaf, count));
@@ -76,22 +76,22 @@ impl Inherited {
 }
 
 /// Returns the address space in which code was loaded.
-fn home_of(timeline: &Timeline, leaf: Leaf) -> Option<SpaceId> {
+fn home_of(timeline: &Timeline, leaf: SampledCode) -> Option<SpaceId> {
     match leaf {
-        Leaf::Function(at) => Some(timeline.mappings().get(at as usize)?.space),
-        Leaf::Symbol(symbol) => Some(symbol.space),
-        Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => None,
+        SampledCode::Function(at) => Some(timeline.mappings().get(at as usize)?.space),
+        SampledCode::Symbol(symbol) => Some(symbol.space),
+        _ => None,
     }
 }
 
 /// Returns the ranges of the inherited functions, split where they were partly overwritten at any time.
 fn pieces(
     recording: &Recording<'_>,
-    inherited: &BTreeMap<SpaceId, Vec<(Leaf, u32)>>,
+    inherited: &BTreeMap<SpaceId, Vec<(SampledCode, u32)>>,
 ) -> HashMap<u32, Vec<AddressRange>> {
     let mut pieces: HashMap<u32, Vec<AddressRange>> = HashMap::default();
     for &(leaf, _) in inherited.values().flatten() {
-        if let Leaf::Function(at) = leaf {
+        if let SampledCode::Function(at) = leaf {
             pieces.entry(at).or_default();
         }
     }
@@ -114,18 +114,18 @@ fn pieces(
 fn places<'a>(
     space: &'a AddressSpace,
     timeline: &'a Timeline,
-    leaf: Leaf,
+    leaf: SampledCode,
     pieces: &'a HashMap<u32, Vec<AddressRange>>,
 ) -> impl Iterator<Item = AddressRange> + 'a {
     let (of_function, of_symbol) = match leaf {
-        Leaf::Function(at) => (pieces.get(&at).map_or(&[][..], Vec::as_slice), None),
-        Leaf::Symbol(symbol) => (&[][..], Some(symbol.range)),
+        SampledCode::Function(at) => (pieces.get(&at).map_or(&[][..], Vec::as_slice), None),
+        SampledCode::Symbol(symbol) => (&[][..], Some(symbol.range)),
         _ => (&[][..], None),
     };
     let is_there = move |range: &&AddressRange| {
         space.parent.is_some_and(|(parent, forked)| {
             let lookup = timeline.at(parent, range.start, forked);
-            matches!(lookup, Lookup::Function(at) if leaf == Leaf::Function(at))
+            matches!(lookup, Lookup::Function(at) if leaf == SampledCode::Function(at))
         })
     };
     of_function.iter().filter(is_there).copied().chain(of_symbol)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::code::perf_map_symbols::PlacedSymbol;
-use crate::code::selection::Leaf;
+use crate::code::selection::SampledCode;
 use crate::code::timeline::Code;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::load::Recording;
@@ -55,7 +55,7 @@ impl CodeBoxes {
                     range: interval.range,
                     from: interval.from,
                     until: interval.until.min(space.until),
-                    samples: counts.of(Leaf::Function(at), id),
+                    samples: counts.of(SampledCode::Function(at), id),
                 };
                 code_boxes.add(code_box, span);
             }
@@ -64,7 +64,7 @@ impl CodeBoxes {
         let mut symbols: BTreeSet<PlacedSymbol> = untouched.by_ref().take(MAX_SYMBOLS).collect();
         code_boxes.has_more_symbols = untouched.next().is_some();
         symbols.extend(counts.code.keys().filter_map(|&(leaf, _)| match leaf {
-            Leaf::Symbol(symbol) => Some(symbol),
+            SampledCode::Symbol(symbol) => Some(symbol),
             _ => None,
         }));
         for symbol in symbols {
@@ -77,7 +77,7 @@ impl CodeBoxes {
                 range: symbol.range,
                 from: symbol.since,
                 until: timeline.end_of(symbol).min(space.until),
-                samples: counts.of(Leaf::Symbol(symbol), symbol.space),
+                samples: counts.of(SampledCode::Symbol(symbol), symbol.space),
             };
             code_boxes.add(code_box, span);
         }

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
-use crate::code::selection::{Leaf, Selector};
+use crate::code::selection::{SampledCode, Selector};
 use crate::hash::{HashMap, HashSet};
 use crate::load::Progress;
 use crate::units::{Pid, Time};
@@ -68,7 +68,7 @@ pub enum Series {
 pub struct Counts {
     /// Samples in functions and symbols, by the address space that they were taken in, which may have inherited the
     /// code.
-    pub code: HashMap<(Leaf, SpaceId), u32>,
+    pub code: HashMap<(SampledCode, SpaceId), u32>,
     /// Samples by process, series and bin.
     pub bins: HashMap<(Pid, Series, u32), u32>,
 }
@@ -84,7 +84,7 @@ impl Counts {
     }
 
     /// Returns the number of samples of an address space in a function or symbol.
-    pub fn of(&self, leaf: Leaf, space: SpaceId) -> u32 {
+    pub fn of(&self, leaf: SampledCode, space: SpaceId) -> u32 {
         self.code.get(&(leaf, space)).copied().unwrap_or(0)
     }
 
@@ -115,7 +115,7 @@ pub struct Counter<'a, T> {
     pub tier: T,
 }
 
-impl<T: Fn(Leaf) -> Option<u32> + Sync> Counter<'_, T> {
+impl<T: Fn(SampledCode) -> Option<u32> + Sync> Counter<'_, T> {
     /// Counts the samples of all records.
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> Counts {
         let mut counts = Counts::default();
@@ -139,7 +139,7 @@ struct Walk<'a, T> {
     counts: Counts,
 }
 
-impl<T: Fn(Leaf) -> Option<u32>> SampleVisitor for Walk<'_, T> {
+impl<T: Fn(SampledCode) -> Option<u32>> SampleVisitor for Walk<'_, T> {
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let Self { counter, counts } = self;
         let (pid, time) = (located.pid.unwrap_or(Pid(0)), located.lookup_time());
@@ -153,13 +153,11 @@ impl<T: Fn(Leaf) -> Option<u32>> SampleVisitor for Walk<'_, T> {
             return;
         };
         let series = match leaf {
-            Leaf::Function(_) | Leaf::Symbol(_) => {
+            SampledCode::Function(_) | SampledCode::Symbol(_) => {
                 add(&mut counts.code, (leaf, space), 1);
                 Series::Tier((counter.tier)(leaf))
             }
-            Leaf::Doubtful(_) | Leaf::BeforeLoad | Leaf::NotInDump | Leaf::DumpUnusable | Leaf::NoDump => {
-                Series::Unnamed
-            }
+            _ => Series::Unnamed,
         };
         add(&mut counts.bins, (pid, series, bin), 1);
     }

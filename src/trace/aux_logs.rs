@@ -11,7 +11,7 @@ use crate::tally::Tally;
 use crate::trace::mono::Logs;
 use crate::trace::options::TraceOptions;
 use crate::trace::splice::splice;
-use crate::trace::synthesize::{Base, SynthesizedProfile, synthesize};
+use crate::trace::synthesize::{BaseProfile, SynthesizedProfile, synthesize};
 use crate::trace::xray::Traces;
 use crate::trace::{mono, xray};
 
@@ -74,8 +74,8 @@ impl AuxLogs<'_> {
                 .push(Diagnostic::new(Issue::XrayClockOfLogs));
         }
         let base = match recorded {
-            Some(profile) => Base::Recorded(profile),
-            None => Base::Nothing(Origin {
+            Some(profile) => BaseProfile::Recorded(profile),
+            None => BaseProfile::Nothing(Origin {
                 endian: ByteOrder::Little,
                 clock_id,
                 host: b"",

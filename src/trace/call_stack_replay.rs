@@ -16,7 +16,7 @@ pub struct SampleKey {
     /// Time on the profile's clock.
     pub time: Time,
     /// Index among the samples of the source, in file order.
-    pub place: usize,
+    pub index: usize,
 }
 
 /// A recorded function entry or exit.
@@ -86,7 +86,7 @@ impl<F: Copy + Eq + Hash, M: Copy + Default> CallStackReplay<F, M> {
             && sample_key.tid == call.tid
             && sample_key.time < call.time
         {
-            if let Some(found) = self.found.get_mut(sample_key.place) {
+            if let Some(found) = self.found.get_mut(sample_key.index) {
                 *found = (state.stack != Stack::EMPTY).then_some((state.stack, state.mark));
             }
             state.next = state.next.saturating_add(1);
@@ -101,8 +101,8 @@ impl<F: Copy + Eq + Hash, M: Copy + Default> CallStackReplay<F, M> {
     }
 
     /// Returns the stack and its mark at a sample, or `None` if the thread is in no recorded call.
-    pub fn at(&self, place: usize) -> Option<(Stack, M)> {
-        self.found.get(place).copied().flatten()
+    pub fn at(&self, index: usize) -> Option<(Stack, M)> {
+        self.found.get(index).copied().flatten()
     }
 
     /// Returns the functions of a stack, innermost first.

@@ -28,8 +28,8 @@ impl<K: Copy + Eq> EventSet<K> {
     }
 
     /// Returns the index of an event among all synthesized events, or `None` if it is not selected.
-    pub fn number(&self, kind: K) -> Option<usize> {
-        let place = self.kinds.iter().position(|&other| other == kind)?;
-        self.first.checked_add(place)
+    pub fn index_of(&self, kind: K) -> Option<usize> {
+        let index = self.kinds.iter().position(|&other| other == kind)?;
+        self.first.checked_add(index)
     }
 }

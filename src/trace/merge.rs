@@ -25,7 +25,7 @@ impl<S: Ahead> Merge<S> {
     /// Creates a merge of `sources`.
     pub fn new(mut sources: Vec<S>) -> Self {
         let times = sources.iter_mut().enumerate();
-        let times = times.filter_map(|(place, source)| Some(Reverse((source.time()?, place))));
+        let times = times.filter_map(|(index, source)| Some(Reverse((source.time()?, index))));
         Self {
             waiting: times.collect(),
             sources,
@@ -36,20 +36,20 @@ impl<S: Ahead> Merge<S> {
     /// Returns the source with the earliest item. The caller must advance that source before the next call.
     #[inline]
     pub fn next(&mut self) -> Option<&mut S> {
-        if let Some(place) = self.current {
-            let now = self.sources.get_mut(place)?.time().map(|time| (time, place));
+        if let Some(index) = self.current {
+            let now = self.sources.get_mut(index)?.time().map(|time| (time, index));
             let first = self.waiting.peek().map(|&Reverse(first)| first);
             match (now, first) {
                 // Usually the same source comes again.
                 (Some(now), first) if first.is_none_or(|first| now < first) => {
-                    return self.sources.get_mut(place);
+                    return self.sources.get_mut(index);
                 }
                 (now, _) => self.waiting.extend(now.map(Reverse)),
             }
         }
-        let Reverse((_, place)) = self.waiting.pop()?;
-        self.current = Some(place);
-        self.sources.get_mut(place)
+        let Reverse((_, index)) = self.waiting.pop()?;
+        self.current = Some(index);
+        self.sources.get_mut(index)
     }
 
     /// Returns all sources, in their original order.

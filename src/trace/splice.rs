@@ -33,8 +33,8 @@ pub trait StackSource {
     /// found.
     fn find(&mut self, sample_keys: &[SampleKey]) -> usize;
 
-    /// Makes the call chain of the sample with index `place` at `leaf`; returns `false` if it is not known.
-    fn write_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool;
+    /// Makes the call chain of the sample with index `sample` at `leaf`; returns `false` if it is not known.
+    fn write_chain(&mut self, sample: usize, leaf: Address, chain: &mut Chain) -> bool;
 }
 
 /// A source with its samples and results.
@@ -42,14 +42,14 @@ struct Spliced<'s> {
     source: Box<dyn StackSource + 's>,
     /// Samples that it covers, until their stacks are found.
     sample_keys: Vec<SampleKey>,
-    found: Found,
+    found: ChainCounts,
     /// Number of samples processed so far, whether their call chains were replaced or not.
     done: usize,
 }
 
 /// Numbers of samples that a source covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Found {
+pub struct ChainCounts {
     /// Samples with a known stack.
     pub known: usize,
     /// All samples.
@@ -63,10 +63,10 @@ pub struct Found {
 pub fn splice(
     profile: &Profile<'_>,
     sources: Vec<Box<dyn StackSource + '_>>,
-) -> Result<(InputFile, Vec<Found>), Diagnostic> {
+) -> Result<(InputFile, Vec<ChainCounts>), Diagnostic> {
     let mut all = Splice {
         profile,
-        places: (0..)
+        by_pid: (0..)
             .zip(&sources)
             .map(|(at, source)| (source.pid(), at))
             .collect(),
@@ -83,7 +83,7 @@ impl<'s> Spliced<'s> {
         Self {
             source,
             sample_keys: Vec::new(),
-            found: Found::default(),
+            found: ChainCounts::default(),
             done: 0,
         }
     }
@@ -91,7 +91,7 @@ impl<'s> Spliced<'s> {
     fn find(&mut self) {
         let mut sample_keys = std::mem::take(&mut self.sample_keys);
         sample_keys.sort_unstable();
-        self.found = Found {
+        self.found = ChainCounts {
             known: self.source.find(&sample_keys),
             total: sample_keys.len(),
         };
@@ -102,14 +102,14 @@ struct Splice<'p, 's> {
     profile: &'p Profile<'p>,
     sources: Vec<Spliced<'s>>,
     /// Index of the source for each process.
-    places: HashMap<Pid, usize>,
+    by_pid: HashMap<Pid, usize>,
 }
 
 impl<'s> Splice<'_, 's> {
     /// Returns the source for a sample whose call chain is to be replaced, and the sample's address.
     fn source(&mut self, record: &Record<'_>, sample: &Sample<'_>) -> Option<(&mut Spliced<'s>, Address)> {
         sample.callchain_offset?;
-        let spliced = self.sources.get_mut(*self.places.get(&sample.pid?)?)?;
+        let spliced = self.sources.get_mut(*self.by_pid.get(&sample.pid?)?)?;
         let leaf = callchain::user_address(record, sample)?;
         spliced.source.covers(leaf).then_some((spliced, leaf))
     }
@@ -129,7 +129,7 @@ impl<'s> Splice<'_, 's> {
                 spliced.sample_keys.push(SampleKey {
                     tid: sample.tid.unwrap_or(Tid(spliced.source.pid().0)),
                     time: attrs.time_of(&record, *endian).unwrap_or_default(),
-                    place: spliced.sample_keys.len(),
+                    index: spliced.sample_keys.len(),
                 });
             }
         }
@@ -142,7 +142,8 @@ impl<'s> Splice<'_, 's> {
         let mut chain = Chain::default();
         for record in self.profile.records() {
             buffer.clear();
-            if record.kind == record::SAMPLE && self.put(&record, &mut chain, &mut buffer).is_some() {
+            if record.kind == record::SAMPLE && self.write_sample(&record, &mut chain, &mut buffer).is_some()
+            {
                 temp_file.write_all(&buffer)?;
             } else {
                 temp_file.write_all(record.bytes)?;
@@ -153,14 +154,14 @@ impl<'s> Splice<'_, 's> {
     }
 
     /// Appends a sample with its new call chain to `out`; `None` if that is unknown.
-    fn put(&mut self, record: &Record<'_>, chain: &mut Chain, out: &mut Vec<u8>) -> Option<()> {
+    fn write_sample(&mut self, record: &Record<'_>, chain: &mut Chain, out: &mut Vec<u8>) -> Option<()> {
         let Profile { attrs, endian, .. } = self.profile;
         let attr = attrs.event_of(record, *endian)?;
         let (spliced, leaf) = self.source(record, &Sample::parse(record, attr, *endian))?;
-        let place = spliced.done;
-        spliced.done = place.saturating_add(1);
+        let sample = spliced.done;
+        spliced.done = sample.saturating_add(1);
         chain.restart(Some(leaf));
-        let is_known = spliced.source.write_chain(place, leaf, chain);
+        let is_known = spliced.source.write_chain(sample, leaf, chain);
         let callers = chain.callers().iter().copied();
         is_known.then(|| callchain::write_with_callers(out, *endian, record, attr, callers))?
     }

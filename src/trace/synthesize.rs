@@ -56,7 +56,7 @@ impl SynthesizedProfile {
 
 /// What a new profile is made of.
 #[derive(Debug)]
-pub enum Base<'p, 'o> {
+pub enum BaseProfile<'p, 'o> {
     /// A recorded profile, with events added to it.
     Recorded(&'p Profile<'p>),
     /// Events alone.
@@ -65,7 +65,7 @@ pub enum Base<'p, 'o> {
 
 /// Makes a profile of `sources`, whose events are `definitions`.
 pub fn synthesize(
-    base: &Base<'_, '_>,
+    base: &BaseProfile<'_, '_>,
     definitions: &[Definition<'_>],
     sources: Vec<Box<dyn EventSource + '_>>,
 ) -> Result<SynthesizedProfile, Diagnostic> {
@@ -73,20 +73,20 @@ pub fn synthesize(
 }
 
 fn write(
-    base: &Base<'_, '_>,
+    base: &BaseProfile<'_, '_>,
     definitions: &[Definition<'_>],
     mut sources: Vec<Box<dyn EventSource + '_>>,
 ) -> io::Result<SynthesizedProfile> {
     let temp_file = TempFile::create()?;
     let mut out = match base {
-        Base::Recorded(profile) => Synthesis::with_recording(profile, definitions, temp_file)?,
-        Base::Nothing(origin) => Synthesis::stand_alone(origin, definitions, temp_file),
+        BaseProfile::Recorded(profile) => Synthesis::with_recording(profile, definitions, temp_file)?,
+        BaseProfile::Nothing(origin) => Synthesis::stand_alone(origin, definitions, temp_file),
     };
     let first = sources.iter_mut().filter_map(|source| source.next_time()).min();
     // Before the first event, so that their order is unambiguous.
     let start = Time(first.unwrap_or_default().0.saturating_sub(1));
     for source in &sources {
-        source.write_start(&mut out, start, matches!(base, Base::Nothing(_)))?;
+        source.write_start(&mut out, start, matches!(base, BaseProfile::Nothing(_)))?;
     }
     let mut merge = Merge::new(sources);
     while let Some(source) = merge.next() {

@@ -46,27 +46,27 @@ impl SyntheticSymbols {
 
     /// Returns the address of the symbol `name`, which is added if it is new.
     pub fn address(&mut self, name: &[u8]) -> Address {
-        let place = match self.by_name.get(name) {
-            Some(&place) => place,
+        let index = match self.by_name.get(name) {
+            Some(&index) => index,
             None => self.add(name.to_vec()),
         };
-        let function = self.all.get(place).or(self.all.last());
+        let function = self.all.get(index).or(self.all.last());
         function.map_or(self.free.start, |function| function.range.start)
     }
 
     fn add(&mut self, name: Vec<u8>) -> usize {
-        let place = self.all.len();
+        let index = self.all.len();
         if let Some(range) = AddressRange::new(self.free.start, SIZE)
             && range.end <= self.free.end
         {
             self.free.start = range.end;
             let known = name.clone();
             self.all.push(SyntheticSymbol { name, range });
-            self.by_name.insert(known, place);
+            self.by_name.insert(known, index);
         } else {
             self.is_full = true;
         }
-        place
+        index
     }
 
     /// Whether there was not enough room for all symbols.

@@ -29,7 +29,7 @@ pub struct Folders {
 #[derive(Debug, Default)]
 struct Folder {
     /// Number of lookups.
-    asked: usize,
+    lookups: usize,
     /// Names of its entries, each after a slash; `None` if it was not listed.
     names: Option<HashSet<Vec<u8>>>,
 }
@@ -47,14 +47,14 @@ impl Folders {
         }
         let Some(folder) = self.all.get_mut(parent) else {
             let folder = Folder {
-                asked: 1,
+                lookups: 1,
                 names: None,
             };
             self.all.insert(parent.to_owned(), folder);
             return true;
         };
-        folder.asked = folder.asked.saturating_add(1);
-        if folder.asked == ONE_BY_ONE && self.listed < MAX_LISTED {
+        folder.lookups = folder.lookups.saturating_add(1);
+        if folder.lookups == ONE_BY_ONE && self.listed < MAX_LISTED {
             self.listed = self.listed.saturating_add(1);
             folder.names = names(parent);
         }

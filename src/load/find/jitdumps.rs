@@ -98,7 +98,7 @@ struct Search<'a> {
     by_name: HashMap<OsString, Vec<usize>>,
     /// Indices of the given jitdumps, by the process ID in their headers.
     by_pid: HashMap<u32, Vec<usize>>,
-    /// How often given files may still be rejected_files for markers, and how often they were left out.
+    /// How often given files may still be tried for markers, and how often they were left out.
     tries: Cell<usize>,
     untried: Cell<usize>,
     /// Contents of folders in which many dumps are looked for.
@@ -351,7 +351,7 @@ impl<'a> Search<'a> {
         rejected_files
     }
 
-    /// Returns why a marker has none of the files that were rejected_files.
+    /// Returns why a marker has none of the files that were tried.
     fn reject(&self, rejected_files: Tried) -> Diagnostic {
         if rejected_files.is_empty() {
             return Diagnostic::new(match self.access.reach.is_confined() {
@@ -437,7 +437,7 @@ impl<'a> Search<'a> {
         all
     }
 
-    /// Returns as many of the given files as may still be rejected_files.
+    /// Returns as many of the given files as may still be tried.
     fn within_tries<'p>(&self, places: &'p [usize]) -> &'p [usize] {
         let tries = self.tries.get();
         self.tries.set(tries.saturating_sub(places.len()));

@@ -58,7 +58,7 @@ impl MonoEvent {
 
 /// An event of the profile that is made from log events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Made {
+pub enum ProfileEvent {
     /// Size of an allocated object, in bytes.
     Allocation,
     /// Number of exceptions.
@@ -79,57 +79,63 @@ pub enum Made {
     Call,
 }
 
-/// Events of the profile, each with the kind of log events that it is made from.
-const MADE: [(MonoEvent, Made, Definition<'static>); 9] = [
-    made(
+/// Events of the profile, each with the kind of log events that it is made from, its name and its measure.
+const PROFILE_EVENTS: [(MonoEvent, ProfileEvent, &[u8], Measure); 9] = [
+    (
         MonoEvent::Allocations,
-        Made::Allocation,
+        ProfileEvent::Allocation,
         b"mono/alloc-bytes/",
         Measure::Count,
     ),
-    made(
+    (
         MonoEvent::Exceptions,
-        Made::Exception,
+        ProfileEvent::Exception,
         b"mono/exception/",
         Measure::Count,
     ),
-    made(
+    (
         MonoEvent::Contention,
-        Made::Contention,
+        ProfileEvent::Contention,
         b"mono/contention-ns/",
         Measure::Nanoseconds,
     ),
-    made(
+    (
         MonoEvent::Collections,
-        Made::Collection,
+        ProfileEvent::Collection,
         b"mono/gc-ns/",
         Measure::Nanoseconds,
     ),
-    made(
+    (
         MonoEvent::Collections,
-        Made::Pause,
+        ProfileEvent::Pause,
         b"mono/gc-pause-ns/",
         Measure::Nanoseconds,
     ),
-    made(MonoEvent::Heap, Made::Heap, b"mono/heap-bytes/", Measure::Count),
-    made(MonoEvent::Samples, Made::Sample, b"mono/sample/", Measure::Count),
-    made(
+    (
+        MonoEvent::Heap,
+        ProfileEvent::Heap,
+        b"mono/heap-bytes/",
+        Measure::Count,
+    ),
+    (
+        MonoEvent::Samples,
+        ProfileEvent::Sample,
+        b"mono/sample/",
+        Measure::Count,
+    ),
+    (
         MonoEvent::Calls,
-        Made::SelfTime,
+        ProfileEvent::SelfTime,
         b"mono/self-ns/",
         Measure::Nanoseconds,
     ),
-    made(MonoEvent::Calls, Made::Call, b"mono/calls/", Measure::Count),
+    (
+        MonoEvent::Calls,
+        ProfileEvent::Call,
+        b"mono/calls/",
+        Measure::Count,
+    ),
 ];
-
-const fn made(
-    asked: MonoEvent,
-    made: Made,
-    name: &'static [u8],
-    measure: Measure,
-) -> (MonoEvent, Made, Definition<'static>) {
-    (asked, made, Definition { name, measure })
-}
 
 /// Returns the kinds that the user selected; `None` means all that the logs have. By default, logs beside a
 /// profile (`is_beside`) are not converted, and logs alone are converted in full.
@@ -146,10 +152,13 @@ pub fn select_events(
     logs: &mut Logs<'_>,
     is_beside: bool,
     first: usize,
-) -> EventSet<Made> {
+) -> EventSet<ProfileEvent> {
     let kinds = available_kinds(wanted(options, is_beside), &logs.all, &mut logs.diagnostics);
-    let made = MADE.iter().filter(|(asked, ..)| kinds.contains(asked));
-    EventSet::new(first, made.map(|&(_, made, definition)| (made, definition)))
+    let events = PROFILE_EVENTS.iter().filter(|(kind, ..)| kinds.contains(kind));
+    EventSet::new(
+        first,
+        events.map(|&(_, event, name, measure)| (event, Definition { name, measure })),
+    )
 }
 
 /// Returns the selected kinds that the logs have, and adds a diagnostic for each kind that is missing.

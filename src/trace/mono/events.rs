@@ -14,18 +14,18 @@ use crate::tally::Tally;
 use crate::trace::call_tree::{CallTree, Stack};
 use crate::trace::chain::Chain;
 use crate::trace::event_set::EventSet;
-use crate::trace::mono::event_selection::Made;
+use crate::trace::mono::event_selection::ProfileEvent;
 use crate::trace::mono::logs::{Logs, ReadLog};
 use crate::trace::mono::prepare::Prepared;
 use crate::trace::mono::replay::{Replay, step};
-use crate::trace::mono::threads::Number;
+use crate::trace::mono::threads::AssignedTid;
 use crate::trace::synthesize::{EventSource, Out};
 use crate::units::{Address, Pid, Tid, Time};
 
 /// Returns an event source for each log that was prepared.
 pub fn event_sources<'l>(
     logs: &'l mut Logs<'_>,
-    event_set: &'l EventSet<Made>,
+    event_set: &'l EventSet<ProfileEvent>,
 ) -> Vec<Box<dyn EventSource + 'l>> {
     let mut sources: Vec<Box<dyn EventSource>> = Vec::new();
     for log in &mut logs.all {
@@ -54,9 +54,9 @@ struct LogEvents<'l, 'a> {
     replay: Peekable<Replay<'a>>,
     prepared: &'l mut Prepared<'a>,
     losses: &'l mut Tally<Issue>,
-    event_set: &'l EventSet<Made>,
+    event_set: &'l EventSet<ProfileEvent>,
     calls: CallTree<Method>,
-    threads_state: HashMap<(ThreadId, Tid), ThreadState<'a>>,
+    threads: HashMap<(ThreadId, Tid), ThreadState<'a>>,
     /// Start time of each collection in progress, by generation.
     collecting: HashMap<u64, RuntimeTime>,
     /// Time at which the runtime stopped the world for a collection.
@@ -67,7 +67,7 @@ struct LogEvents<'l, 'a> {
 impl<'l, 'a> LogEvents<'l, 'a> {
     /// Returns `None` if the log was not prepared. Clears the log's losses: its calls may have been counted before,
     /// when stacks were looked up.
-    fn new(log: &'l mut ReadLog<'a>, event_set: &'l EventSet<Made>) -> Option<Self> {
+    fn new(log: &'l mut ReadLog<'a>, event_set: &'l EventSet<ProfileEvent>) -> Option<Self> {
         log.losses = Tally::default();
         Some(Self {
             pid: log.pid,
@@ -77,7 +77,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             losses: &mut log.losses,
             event_set,
             calls: CallTree::default(),
-            threads_state: HashMap::default(),
+            threads: HashMap::default(),
             collecting: HashMap::default(),
             stopped: None,
             chain: Chain::default(),
@@ -90,16 +90,18 @@ impl<'l, 'a> LogEvents<'l, 'a> {
                 class, size, frames, ..
             } => {
                 let leaf = self.type_name(b"new ", class, event.time);
-                self.put(event, Made::Allocation, size, Some(&leaf), frames, out)
+                self.write_sample(event, ProfileEvent::Allocation, size, Some(&leaf), frames, out)
             }
-            Kind::Throw { frames, .. } => self.put(event, Made::Exception, 1, None, frames, out),
+            Kind::Throw { frames, .. } => {
+                self.write_sample(event, ProfileEvent::Exception, 1, None, frames, out)
+            }
             Kind::Monitor {
                 event: what, frames, ..
             } => self.monitor(event, what, frames, out),
             Kind::Collection { phase, generation } => self.collection(event, phase, generation, out),
             Kind::HeapObject { size, class, .. } if size > 0 => {
                 let leaf = self.type_name(b"", class, event.time);
-                self.write_alone(event, Made::Heap, size, &leaf, out)
+                self.write_alone(event, ProfileEvent::Heap, size, &leaf, out)
             }
             Kind::SampleHit {
                 addresses, frames, ..
@@ -122,60 +124,60 @@ impl<'l, 'a> LogEvents<'l, 'a> {
     fn write_alone(
         &mut self,
         event: &Event<'a>,
-        made: Made,
+        profile_event: ProfileEvent,
         period: u64,
         leaf: &[u8],
         out: &mut Out<'_>,
     ) -> io::Result<()> {
-        let leaf = self.prepared.places.named(leaf);
+        let leaf = self.prepared.frame_addresses.named(leaf);
         self.chain.restart(Some(leaf));
-        self.write_chain(event, made, period, out)
+        self.write_chain(event, profile_event, period, out)
     }
 
     /// Adds a sample of a stack, with a synthetic innermost frame if `leaf` is given.
     ///
     /// If Mono logs calls, it writes no stacks with its other events: the calls give the stack as well.
-    fn put(
+    fn write_sample(
         &mut self,
         event: &Event<'a>,
-        made: Made,
+        profile_event: ProfileEvent,
         period: u64,
         leaf: Option<&[u8]>,
         frames: Frames<'_>,
         out: &mut Out<'_>,
     ) -> io::Result<()> {
-        let leaf = leaf.map(|leaf| self.prepared.places.named(leaf));
+        let leaf = leaf.map(|leaf| self.prepared.frame_addresses.named(leaf));
         if frames.is_empty() {
-            let stack = self.threads_state(event).stack;
-            return self.write_stack(event, made, period, leaf, stack, out);
+            let stack = self.thread_state(event).stack;
+            return self.write_stack(event, profile_event, period, leaf, stack, out);
         }
         self.chain.restart(leaf);
         self.add_methods(event, frames.iter());
-        self.write_chain(event, made, period, out)
+        self.write_chain(event, profile_event, period, out)
     }
 
     /// Adds a sample with the thread's current calls as its stack.
     fn write_stack(
         &mut self,
         event: &Event<'a>,
-        made: Made,
+        profile_event: ProfileEvent,
         period: u64,
         leaf: Option<Address>,
         stack: Stack,
         out: &mut Out<'_>,
     ) -> io::Result<()> {
         self.chain.restart(leaf);
-        let places = &mut self.prepared.places;
+        let frame_addresses = &mut self.prepared.frame_addresses;
         let methods = self.calls.functions(stack);
-        if !places.add_to(&mut self.chain, self.index, methods, event.time) {
+        if !frame_addresses.add_to(&mut self.chain, self.index, methods, event.time) {
             self.losses.add(Issue::ChainTooLong, event.offset);
         }
-        self.write_chain(event, made, period, out)
+        self.write_chain(event, profile_event, period, out)
     }
 
     fn add_methods(&mut self, event: &Event<'a>, methods: impl Iterator<Item = Method>) {
-        let places = &mut self.prepared.places;
-        if !places.add_to(&mut self.chain, self.index, methods, event.time) {
+        let frame_addresses = &mut self.prepared.frame_addresses;
+        if !frame_addresses.add_to(&mut self.chain, self.index, methods, event.time) {
             self.losses.add(Issue::ChainTooLong, event.offset);
         }
     }
@@ -183,11 +185,11 @@ impl<'l, 'a> LogEvents<'l, 'a> {
     fn write_chain(
         &mut self,
         event: &Event<'a>,
-        made: Made,
+        profile_event: ProfileEvent,
         period: u64,
         out: &mut Out<'_>,
     ) -> io::Result<()> {
-        let Some(number) = self.event_set.number(made) else {
+        let Some(number) = self.event_set.index_of(profile_event) else {
             return Ok(());
         };
         out.sample(&Sample {
@@ -201,9 +203,9 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         })
     }
 
-    fn threads_state(&mut self, event: &Event<'a>) -> &mut ThreadState<'a> {
+    fn thread_state(&mut self, event: &Event<'a>) -> &mut ThreadState<'a> {
         let tid = self.prepared.threads.of(event).tid;
-        self.threads_state.entry((event.thread, tid)).or_default()
+        self.threads.entry((event.thread, tid)).or_default()
     }
 
     fn monitor(
@@ -213,19 +215,19 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         frames: Frames<'a>,
         out: &mut Out<'_>,
     ) -> io::Result<()> {
-        let threads_state = self.threads_state(event);
+        let state = self.thread_state(event);
         match what {
             MonitorEvent::Contention => {
-                let before = threads_state.waiting.replace((event.time, frames));
+                let before = state.waiting.replace((event.time, frames));
                 if before.is_some() {
                     self.losses.add(Issue::IntervalUnpaired, event.offset);
                 }
                 Ok(())
             }
-            MonitorEvent::Done | MonitorEvent::Fail => match threads_state.waiting.take() {
+            MonitorEvent::Done | MonitorEvent::Fail => match state.waiting.take() {
                 Some((since, frames)) => {
                     let waited = event.time.0.saturating_sub(since.0);
-                    self.put(event, Made::Contention, waited, None, frames, out)
+                    self.write_sample(event, ProfileEvent::Contention, waited, None, frames, out)
                 }
                 None => {
                     self.losses.add(Issue::IntervalUnpaired, event.offset);
@@ -243,7 +245,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         generation: u64,
         out: &mut Out<'_>,
     ) -> io::Result<()> {
-        let (made, since, leaf) = match phase {
+        let (profile_event, since, leaf) = match phase {
             CollectionPhase::Start => {
                 self.collecting.insert(generation, event.time);
                 return Ok(());
@@ -254,9 +256,15 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             }
             CollectionPhase::End => {
                 let leaf = format!("[gc gen {generation}]");
-                (Made::Collection, self.collecting.remove(&generation), leaf)
+                (
+                    ProfileEvent::Collection,
+                    self.collecting.remove(&generation),
+                    leaf,
+                )
             }
-            CollectionPhase::PostStartWorld => (Made::Pause, self.stopped.take(), "[gc pause]".into()),
+            CollectionPhase::PostStartWorld => {
+                (ProfileEvent::Pause, self.stopped.take(), "[gc pause]".into())
+            }
             _ => return Ok(()),
         };
         let Some(since) = since else {
@@ -264,7 +272,7 @@ impl<'l, 'a> LogEvents<'l, 'a> {
             return Ok(());
         };
         let period = event.time.0.saturating_sub(since.0);
-        self.write_alone(event, made, period, leaf.as_bytes(), out)
+        self.write_alone(event, profile_event, period, leaf.as_bytes(), out)
     }
 
     /// Adds a sample that Mono's profiler took: the sampled address, then the managed callers.
@@ -277,12 +285,12 @@ impl<'l, 'a> LogEvents<'l, 'a> {
     ) -> io::Result<()> {
         self.chain.restart(address);
         let innermost = frames.iter().next();
-        let code = innermost.and_then(|method| self.prepared.places.code(method, event.time));
+        let code = innermost.and_then(|method| self.prepared.frame_addresses.code(method, event.time));
         let is_inside = address
             .zip(code)
             .is_some_and(|(address, code)| code.contains(address));
         self.add_methods(event, frames.iter().skip(usize::from(is_inside)));
-        self.write_chain(event, Made::Sample, 1, out)
+        self.write_chain(event, ProfileEvent::Sample, 1, out)
     }
 
     /// Attributes the time since the last call or return to the thread's current stack, then applies the call or
@@ -291,18 +299,18 @@ impl<'l, 'a> LogEvents<'l, 'a> {
         let Some(step) = step(&event.kind) else {
             return Ok(());
         };
-        let ThreadState { stack, since, .. } = *self.threads_state(event);
+        let ThreadState { stack, since, .. } = *self.thread_state(event);
         let spent = event.time.0.saturating_sub(since.0);
-        if stack != Stack::EMPTY && spent > 0 && self.event_set.number(Made::SelfTime).is_some() {
-            self.write_stack(event, Made::SelfTime, spent, None, stack, out)?;
+        if stack != Stack::EMPTY && spent > 0 && self.event_set.index_of(ProfileEvent::SelfTime).is_some() {
+            self.write_stack(event, ProfileEvent::SelfTime, spent, None, stack, out)?;
         }
         let now = self.calls.follow(stack, step, event.offset, self.losses);
-        let threads_state = self.threads_state(event);
-        threads_state.stack = now;
-        threads_state.since = event.time;
+        let state = self.thread_state(event);
+        state.stack = now;
+        state.since = event.time;
         match event.kind {
-            Kind::Enter(_) if self.event_set.number(Made::Call).is_some() => {
-                self.write_stack(event, Made::Call, 1, None, now, out)
+            Kind::Enter(_) if self.event_set.index_of(ProfileEvent::Call).is_some() => {
+                self.write_stack(event, ProfileEvent::Call, 1, None, now, out)
             }
             _ => Ok(()),
         }
@@ -326,13 +334,13 @@ impl EventSource for LogEvents<'_, '_> {
                 is_exec: true,
             })?;
         }
-        for (life, number) in self.prepared.threads.iter() {
-            if matches!(number, Number::Known(_)) {
+        for (life, assigned) in self.prepared.threads.iter() {
+            if matches!(assigned, AssignedTid::Known(_)) {
                 continue;
             }
             let thread = Thread {
                 pid,
-                tid: number.tid(),
+                tid: assigned.tid(),
             };
             out.fork(&ThreadStart {
                 thread,
@@ -359,14 +367,14 @@ impl EventSource for LogEvents<'_, '_> {
     }
 
     fn finish(&mut self) {
-        let waiting = self
-            .threads_state
-            .values()
-            .filter(|threads_state| threads_state.waiting.is_some());
+        let waiting = self.threads.values().filter(|state| state.waiting.is_some());
         let unpaired = (waiting.count() as u64).saturating_add(self.collecting.len() as u64);
         self.losses.add_many(Issue::IntervalUnpaired, unpaired, 0);
-        self.losses
-            .add_many(Issue::TooManyNames, self.prepared.places.is_full().into(), 0);
+        self.losses.add_many(
+            Issue::TooManyNames,
+            self.prepared.frame_addresses.is_full().into(),
+            0,
+        );
     }
 }
 
@@ -395,7 +403,7 @@ mod tests {
         for (names, expected) in [(0..LIMIT, 0), (LIMIT..LIMIT + 1, 1)] {
             let mut events = LogEvents::new(&mut logs.all[0], &event_set).unwrap();
             for name in names {
-                events.prepared.places.named(&name.to_le_bytes());
+                events.prepared.frame_addresses.named(&name.to_le_bytes());
             }
             events.finish();
             drop(events);

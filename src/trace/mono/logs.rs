@@ -124,7 +124,7 @@ impl<'a> ReadLog<'a> {
         };
         let pid = self.pid;
         let in_files = files_of(processes, pid);
-        let places = self.prepared.as_ref().map(|prepared| &prepared.places);
+        let frame_addresses = self.prepared.as_ref().map(|prepared| &prepared.frame_addresses);
         let mut code = SymbolOnlyCode::new(pid.0, machine, FileKind::MonoLog);
         for (number, function) in (0u32..).zip(self.index.code.functions()) {
             if in_files.overlapping(function.range).next().is_some() {
@@ -136,10 +136,12 @@ impl<'a> ReadLog<'a> {
                 code: core.and_then(|core| core.bytes(function.range)),
             };
             // A call of a method may be logged before its JIT event.
-            let first_use = places.and_then(|places| places.first_use(number));
+            let first_use = frame_addresses.and_then(|frame_addresses| frame_addresses.first_use(number));
             code.load(named, first_use.unwrap_or(function.time).min(function.time));
         }
-        for SyntheticSymbol { name, range } in places.map_or(&[][..], |places| places.synthetic_symbols()) {
+        for SyntheticSymbol { name, range } in
+            frame_addresses.map_or(&[][..], |frame_addresses| frame_addresses.synthetic_symbols())
+        {
             let named = SymbolOnlyFunction {
                 name: name.clone().into(),
                 range: *range,

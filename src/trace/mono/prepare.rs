@@ -9,7 +9,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::trace::mono::frame_addresses::FrameAddresses;
 use crate::trace::mono::logs::Logs;
-use crate::trace::mono::threads::{Contents, Number, Threads, contents, synthetic_tids};
+use crate::trace::mono::threads::{AssignedTid, Contents, Threads, contents, synthetic_tids};
 use crate::trace::options::MonoEvent;
 use crate::trace::threads;
 
@@ -23,7 +23,7 @@ pub struct Prepared<'a> {
     /// Conversion of the log's times to the profile's clock.
     pub alignment: Alignment,
     /// Addresses for the frames of its stacks.
-    pub places: FrameAddresses,
+    pub frame_addresses: FrameAddresses,
 }
 
 /// Prepares `logs` for the profile in `recorded`, if there is one. `alignments` has the clock alignment of each log that
@@ -35,8 +35,8 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
         threads::threads(&recorded.profile, &pids)
     });
     let mut invented = synthetic_tids();
-    for (number, log) in logs.all.iter_mut().enumerate() {
-        let alignment = alignments.get(number).copied().flatten();
+    for (index, log) in logs.all.iter_mut().enumerate() {
+        let alignment = alignments.get(index).copied().flatten();
         let alignment = alignment.unwrap_or(Alignment::Same);
         let Contents { lifetimes, events } = contents(&log.log);
         let processes = recorded.map_or(&nobody, |recorded| &recorded.index.processes);
@@ -45,7 +45,7 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
         let threads = Threads::new(lifetimes, known, log.pid, &alignment, &mut invented);
         let ambiguous = threads
             .iter()
-            .filter(|(_, number)| matches!(number, Number::Ambiguous(_)));
+            .filter(|(_, tid)| matches!(tid, AssignedTid::Ambiguous(_)));
         let count = ambiguous.count() as u64;
         if count > 0 {
             let ambiguous = Diagnostic::new(Issue::MonoAmbiguousThreads).in_file_called(log.name());
@@ -55,7 +55,7 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
             events,
             threads,
             alignment,
-            places: FrameAddresses::new(&log.index, processes, log.pid, is_64),
+            frame_addresses: FrameAddresses::new(&log.index, processes, log.pid, is_64),
         });
     }
 }

@@ -82,10 +82,10 @@ impl<'a> Replay<'a> {
     /// Starts a replay of a log.
     pub fn of(log: &Log<'a>) -> Self {
         let mut threads: Vec<Cursor<'a>> = Vec::new();
-        let mut places: HashMap<ThreadId, usize> = HashMap::default();
+        let mut indices: HashMap<ThreadId, usize> = HashMap::default();
         for buffer in log.buffers() {
-            let place = *places.entry(buffer.thread).or_insert(threads.len());
-            match threads.get_mut(place) {
+            let index = *indices.entry(buffer.thread).or_insert(threads.len());
+            match threads.get_mut(index) {
                 Some(cursor) => cursor.buffers.push(buffer),
                 None => threads.push(Cursor {
                     buffers: vec![buffer],

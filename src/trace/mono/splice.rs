@@ -119,8 +119,8 @@ impl StackSource for LogStacks<'_, '_> {
         self.replay_state.known()
     }
 
-    fn write_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool {
-        let Some((stack, time)) = self.replay_state.at(place) else {
+    fn write_chain(&mut self, sample: usize, leaf: Address, chain: &mut Chain) -> bool {
+        let Some((stack, time)) = self.replay_state.at(sample) else {
             return false;
         };
         let innermost = self.replay_state.functions(stack).next();
@@ -128,8 +128,8 @@ impl StackSource for LogStacks<'_, '_> {
         // callers.
         let is_in_call = innermost.is_some_and(|method| self.is_at(method, leaf));
         let callers = self.replay_state.functions(stack).skip(usize::from(is_in_call));
-        let places = &mut self.prepared.places;
-        if !places.add_to(chain, self.index, callers, time) {
+        let frame_addresses = &mut self.prepared.frame_addresses;
+        if !frame_addresses.add_to(chain, self.index, callers, time) {
             self.losses.add(Issue::ChainTooLong, 0);
         }
         true

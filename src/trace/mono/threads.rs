@@ -71,15 +71,15 @@ pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
             if begins && ended.remove(&id) {
                 current.remove(&id);
             }
-            let place = *current.entry(id).or_insert(lifetimes.len());
-            if place == lifetimes.len() {
+            let index = *current.entry(id).or_insert(lifetimes.len());
+            if index == lifetimes.len() {
                 lifetimes.push(ThreadLifetime {
                     id,
                     name: None,
                     span: (event.time, event.time),
                 });
             }
-            if let Some(life) = lifetimes.get_mut(place) {
+            if let Some(life) = lifetimes.get_mut(index) {
                 let (first, last) = life.span;
                 life.span = (first.min(event.time), last.max(event.time));
                 if let Some((Stage::Name, name)) = subject {
@@ -103,14 +103,14 @@ pub struct Threads<'a> {
     pid: Pid,
     lifetimes: Vec<ThreadLifetime<'a>>,
     /// Thread ID of each of `lifetimes`.
-    numbers: Vec<Number>,
+    tids: Vec<AssignedTid>,
     /// Start times of the threads with an ID of the log, with their indexes in `lifetimes`.
     by_id: HashMap<ThreadId, Vec<(RuntimeTime, usize)>>,
 }
 
 /// The ID that a thread of the log has in the profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Number {
+pub enum AssignedTid {
     /// ID of a thread of the profile.
     Known(Tid),
     /// Invented ID: no thread of the profile matches.
@@ -119,7 +119,7 @@ pub enum Number {
     Ambiguous(Tid),
 }
 
-impl Number {
+impl AssignedTid {
     /// Returns the thread ID.
     pub fn tid(self) -> Tid {
         match self {
@@ -147,37 +147,37 @@ impl<'a> Threads<'a> {
         });
         let logged: Vec<LoggedThread> = logged.collect();
         let found = matches(&logged, threads, pid);
-        let numbers = found
+        let tids = found
             .into_iter()
             .zip(invented)
             .map(|(found, invented)| match found {
-                Match::Thread(tid) => Number::Known(Tid(tid)),
-                Match::Ambiguous => Number::Ambiguous(Tid(invented)),
-                Match::Missing => Number::Invented(Tid(invented)),
+                Match::Thread(tid) => AssignedTid::Known(Tid(tid)),
+                Match::Ambiguous => AssignedTid::Ambiguous(Tid(invented)),
+                Match::Missing => AssignedTid::Invented(Tid(invented)),
             });
         let mut by_id: HashMap<ThreadId, Vec<(RuntimeTime, usize)>> = HashMap::default();
-        for (place, life) in lifetimes.iter().enumerate() {
-            by_id.entry(life.id).or_default().push((life.span.0, place));
+        for (index, life) in lifetimes.iter().enumerate() {
+            by_id.entry(life.id).or_default().push((life.span.0, index));
         }
         by_id.values_mut().for_each(|lifetimes| lifetimes.sort_unstable());
         Self {
             pid,
-            numbers: numbers.collect(),
+            tids: tids.collect(),
             lifetimes,
             by_id,
         }
     }
 
-    fn place(&self, id: ThreadId, time: RuntimeTime) -> Option<usize> {
+    fn index(&self, id: ThreadId, time: RuntimeTime) -> Option<usize> {
         let lifetimes = self.by_id.get(&id)?;
         let after = lifetimes.partition_point(|&(since, _)| since <= time);
-        let (_, place) = lifetimes.get(after.saturating_sub(1))?;
-        Some(*place)
+        let (_, index) = lifetimes.get(after.saturating_sub(1))?;
+        Some(*index)
     }
 
     /// Returns the thread that has an ID of the log at a time.
-    pub fn number(&self, id: ThreadId, time: RuntimeTime) -> Option<Number> {
-        self.numbers.get(self.place(id, time)?).copied()
+    pub fn assigned_tid(&self, id: ThreadId, time: RuntimeTime) -> Option<AssignedTid> {
+        self.tids.get(self.index(id, time)?).copied()
     }
 
     /// Returns the thread of an event.
@@ -186,23 +186,23 @@ impl<'a> Threads<'a> {
             Kind::SampleHit { thread, .. } => thread,
             _ => event.thread,
         };
-        let number = self.number(id, event.time);
+        let assigned = self.assigned_tid(id, event.time);
         Thread {
             pid: self.pid,
-            tid: number.map_or(Tid(self.pid.0), Number::tid),
+            tid: assigned.map_or(Tid(self.pid.0), AssignedTid::tid),
         }
     }
 
     /// Returns the IDs of the threads that are in the profile.
     pub fn known(&self) -> impl Iterator<Item = Tid> {
-        self.numbers.iter().filter_map(|&number| match number {
-            Number::Known(tid) => Some(tid),
-            Number::Invented(_) | Number::Ambiguous(_) => None,
+        self.tids.iter().filter_map(|&assigned| match assigned {
+            AssignedTid::Known(tid) => Some(tid),
+            AssignedTid::Invented(_) | AssignedTid::Ambiguous(_) => None,
         })
     }
 
     /// Returns all threads with their IDs.
-    pub fn iter(&self) -> impl Iterator<Item = (&ThreadLifetime<'a>, Number)> {
-        self.lifetimes.iter().zip(self.numbers.iter().copied())
+    pub fn iter(&self) -> impl Iterator<Item = (&ThreadLifetime<'a>, AssignedTid)> {
+        self.lifetimes.iter().zip(self.tids.iter().copied())
     }
 }

@@ -38,9 +38,9 @@ pub struct Binary {
 
 /// Load bias of a binary: the difference between its addresses in memory and those in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Base(u64);
+pub struct LoadBias(u64);
 
-impl Base {
+impl LoadBias {
     /// Converts an address of the file to one in memory.
     pub fn loaded(self, linked: Address) -> Address {
         Address(linked.0.wrapping_add(self.0))
@@ -81,19 +81,19 @@ impl Binary {
     }
 
     /// Returns the load bias to assume without a profile.
-    pub fn default_base(&self) -> Base {
+    pub fn default_base(&self) -> LoadBias {
         match (
             self.functions.is_position_independent,
             self.functions.pointer_size,
         ) {
-            (false, _) => Base(0),
-            (true, 4) => Base(DEFAULT_BASE_32),
-            (true, _) => Base(DEFAULT_BASE),
+            (false, _) => LoadBias(0),
+            (true, 4) => LoadBias(DEFAULT_BASE_32),
+            (true, _) => LoadBias(DEFAULT_BASE),
         }
     }
 
     /// Returns the mappings of its code in a process.
-    pub fn mappings(&self, pid: Pid, base: Base, time: Time) -> impl Iterator<Item = Mapping<'_>> {
+    pub fn mappings(&self, pid: Pid, base: LoadBias, time: Time) -> impl Iterator<Item = Mapping<'_>> {
         let build_id = <[u8; BuildId::SIZE]>::try_from(&*self.functions.build_id).ok();
         let segments = self.code.segments.iter();
         segments.filter_map(move |segment| {
@@ -113,7 +113,7 @@ impl Binary {
     }
 
     /// Where each process of a profile has it; reports if none does.
-    pub fn bases(&self, profile: &Profile<'_>, diagnostics: &mut Vec<Diagnostic>) -> HashMap<Pid, Base> {
+    pub fn bases(&self, profile: &Profile<'_>, diagnostics: &mut Vec<Diagnostic>) -> HashMap<Pid, LoadBias> {
         let path = &*self.path;
         let name = base_name(path);
         let build_ids = build_ids(profile);
@@ -140,7 +140,7 @@ impl Binary {
             if let Entry::Vacant(base) = bases.entry(map.pid)
                 && let Some(linked) = self.code.address(map.file_offset)
             {
-                base.insert(Base(map.range.start.0.wrapping_sub(linked.0)));
+                base.insert(LoadBias(map.range.start.0.wrapping_sub(linked.0)));
             }
         }
         if bases.is_empty() {

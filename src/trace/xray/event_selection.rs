@@ -7,7 +7,7 @@ use crate::trace::xray::traces::Traces;
 
 /// An event of the profile that is made from records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Made {
+pub enum ProfileEvent {
     /// Time between entries and exits, in nanoseconds.
     SelfTime,
     /// Number of calls.
@@ -16,31 +16,25 @@ pub enum Made {
     Custom,
 }
 
-/// Events of the profile, each with the kind of records that it is made from.
-const MADE: [(XrayEvent, Made, Definition<'static>); 3] = [
+/// Events of the profile, each with the kind of records that it is made from, its name and its measure.
+const PROFILE_EVENTS: [(XrayEvent, ProfileEvent, &[u8], Measure); 3] = [
     (
         XrayEvent::Calls,
-        Made::SelfTime,
-        Definition {
-            name: b"xray/self-ns/",
-            measure: Measure::Nanoseconds,
-        },
+        ProfileEvent::SelfTime,
+        b"xray/self-ns/",
+        Measure::Nanoseconds,
     ),
     (
         XrayEvent::Calls,
-        Made::Call,
-        Definition {
-            name: b"xray/calls/",
-            measure: Measure::Count,
-        },
+        ProfileEvent::Call,
+        b"xray/calls/",
+        Measure::Count,
     ),
     (
         XrayEvent::Custom,
-        Made::Custom,
-        Definition {
-            name: b"xray/custom/",
-            measure: Measure::Bytes,
-        },
+        ProfileEvent::Custom,
+        b"xray/custom/",
+        Measure::Bytes,
     ),
 ];
 
@@ -60,13 +54,16 @@ pub fn select_events(
     traces: &Traces<'_>,
     is_beside: bool,
     first: usize,
-) -> EventSet<Made> {
+) -> EventSet<ProfileEvent> {
     let wanted = wanted(options, is_beside);
-    let is_selected = |kind, made| match wanted {
-        None => made != Made::Call || options.sampling.resample.is_none(),
+    let is_selected = |kind, event| match wanted {
+        None => event != ProfileEvent::Call || options.sampling.resample.is_none(),
         Some(kinds) => kinds.contains(&kind),
     };
-    let made = MADE.iter().filter(|_| !traces.all.is_empty());
-    let made = made.filter(|&&(kind, made, _)| is_selected(kind, made));
-    EventSet::new(first, made.map(|&(_, made, definition)| (made, definition)))
+    let events = PROFILE_EVENTS.iter().filter(|_| !traces.all.is_empty());
+    let events = events.filter(|&&(kind, event, ..)| is_selected(kind, event));
+    EventSet::new(
+        first,
+        events.map(|&(_, event, name, measure)| (event, Definition { name, measure })),
+    )
 }

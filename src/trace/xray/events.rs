@@ -15,10 +15,10 @@ use crate::trace::merge::{Ahead, Merge};
 use crate::trace::options::SamplingOptions;
 use crate::trace::synthesize::{EventSource, Out};
 use crate::trace::xray::binary::Binary;
-use crate::trace::xray::event_selection::Made;
+use crate::trace::xray::event_selection::ProfileEvent;
 use crate::trace::xray::replay::{Peeked, Timed, replay, step};
 use crate::trace::xray::threads::TracedThread;
-use crate::trace::xray::traces::{ReadTrace, Seen, TracedProcess, Traces};
+use crate::trace::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
 use crate::units::{Pid, Time};
 
 /// Maximum number of samples that resampling makes of long calls, beyond one per record. After that, the time between
@@ -28,13 +28,13 @@ const MAX_EXTRA_SAMPLES: u64 = 1 << 22;
 /// Returns an event source for all traces; nothing without traces.
 pub fn event_sources<'l>(
     traces: &'l mut Traces<'_>,
-    event_set: &'l EventSet<Made>,
-    shape: SamplingOptions,
+    event_set: &'l EventSet<ProfileEvent>,
+    sampling: SamplingOptions,
 ) -> Vec<Box<dyn EventSource + 'l>> {
     if traces.all.is_empty() {
         return Vec::new();
     }
-    vec![Box::new(TraceEvents::new(traces, event_set, shape))]
+    vec![Box::new(TraceEvents::new(traces, event_set, sampling))]
 }
 
 /// Counts the records of all traces, where they are not converted into events.
@@ -42,9 +42,9 @@ pub fn count_records(traces: &mut Traces<'_>) {
     let event_set = EventSet::new(0, std::iter::empty());
     let mut events = TraceEvents::new(traces, &event_set, SamplingOptions::default());
     while let Some(thread) = events.replay.next() {
-        let place = thread.place;
+        let index = thread.index;
         if let Some(timed) = thread.advance() {
-            events.follow(place, &timed);
+            events.follow(index, &timed);
         }
     }
     events.finish();
@@ -71,7 +71,7 @@ struct Sum {
 
 /// Properties of a sample besides its stack.
 #[derive(Clone, Copy, Debug)]
-struct Of {
+struct SampleContext {
     /// Index of the trace.
     trace: usize,
     /// Index among the threads of all traces.
@@ -87,12 +87,12 @@ struct Of {
 struct TraceEvents<'l, 'a> {
     replay: Merge<Peeked<'l, 'a>>,
     /// State of each thread of each trace; `None` for threads that are not used.
-    threads_state: Vec<Option<ThreadState>>,
-    seen: &'l mut [Seen],
+    threads: Vec<Option<ThreadState>>,
+    counts: &'l mut [TraceCounts],
     processes: &'l mut BTreeMap<Pid, TracedProcess<'a>>,
     binary: Option<&'l Binary>,
-    event_set: &'l EventSet<Made>,
-    shape: SamplingOptions,
+    event_set: &'l EventSet<ProfileEvent>,
+    sampling: SamplingOptions,
     calls: CallTree<u32>,
     chain: Chain,
     /// Totals by thread and stack, if samples are aggregated.
@@ -105,16 +105,20 @@ struct TraceEvents<'l, 'a> {
 }
 
 impl<'l, 'a> TraceEvents<'l, 'a> {
-    fn new(traces: &'l mut Traces<'a>, event_set: &'l EventSet<Made>, shape: SamplingOptions) -> Self {
-        traces.seen.fill(Seen::default());
+    fn new(
+        traces: &'l mut Traces<'a>,
+        event_set: &'l EventSet<ProfileEvent>,
+        sampling: SamplingOptions,
+    ) -> Self {
+        traces.counts.fill(TraceCounts::default());
         Self {
-            replay: replay(&traces.all, shape.min_duration, |_| true),
-            threads_state: threads(&traces.all),
-            seen: &mut traces.seen,
+            replay: replay(&traces.all, sampling.min_duration, |_| true),
+            threads: thread_states(&traces.all),
+            counts: &mut traces.counts,
             processes: &mut traces.processes,
             binary: traces.binary,
             event_set,
-            shape,
+            sampling,
             calls: CallTree::default(),
             chain: Chain::default(),
             sums: HashMap::default(),
@@ -129,70 +133,75 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
     /// thread's state before and after.
     fn follow(
         &mut self,
-        place: usize,
+        index: usize,
         timed: &Timed<'a>,
-    ) -> Option<(Of, Option<Step<u32>>, [ThreadState; 2])> {
+    ) -> Option<(SampleContext, Option<Step<u32>>, [ThreadState; 2])> {
         let &Timed { time, record } = timed;
-        let threads_state = self.threads_state.get_mut(place)?.as_mut()?;
-        let seen = self.seen.get_mut(threads_state.trace)?;
+        let state = self.threads.get_mut(index)?.as_mut()?;
+        let counts = self.counts.get_mut(state.trace)?;
         self.latest = time;
-        let before = *threads_state;
+        let before = *state;
         let step = step(&record.kind);
         match step {
             Some(step) => {
                 let calls = &mut self.calls;
-                threads_state.since = time;
-                threads_state.stack = calls.follow(before.stack, step, record.offset, &mut seen.losses);
+                state.since = time;
+                state.stack = calls.follow(before.stack, step, record.offset, &mut counts.losses);
                 let is_call = matches!(step, Step::Enter(_));
-                seen.calls = seen.calls.saturating_add(is_call.into());
+                counts.calls = counts.calls.saturating_add(is_call.into());
             }
             None => {
                 let is_event = matches!(record.kind, RecordKind::Custom { .. } | RecordKind::Typed { .. });
-                seen.events = seen.events.saturating_add(is_event.into());
+                counts.events = counts.events.saturating_add(is_event.into());
             }
         }
-        let of = Of {
+        let context = SampleContext {
             trace: before.trace,
-            thread: place,
+            thread: index,
             time,
             cpu: record.cpu,
             offset: record.offset,
         };
-        Some((of, step, [before, *threads_state]))
+        Some((context, step, [before, *state]))
     }
 
-    fn write_record(&mut self, place: usize, timed: &Timed<'a>, out: &mut Out<'_>) -> io::Result<()> {
-        let Some((of, step, [before, now])) = self.follow(place, timed) else {
+    fn write_record(&mut self, index: usize, timed: &Timed<'a>, out: &mut Out<'_>) -> io::Result<()> {
+        let Some((context, step, [before, now])) = self.follow(index, timed) else {
             return Ok(());
         };
         let Some(step) = step else {
-            return self.write_logged(of, before.stack, &timed.record.kind, out);
+            return self.write_logged(context, before.stack, &timed.record.kind, out);
         };
         if before.stack != Stack::EMPTY {
-            self.write_time(of, before, out)?;
+            self.write_time(context, before, out)?;
         }
         match step {
-            Step::Enter(_) => self.write_call(of, now.stack, out),
+            Step::Enter(_) => self.write_call(context, now.stack, out),
             Step::Exit(_) => Ok(()),
         }
     }
 
     /// Attributes the time since the last entry or exit to the thread's stack.
-    fn write_time(&mut self, of: Of, before: ThreadState, out: &mut Out<'_>) -> io::Result<()> {
-        let spent = of.time.0.saturating_sub(before.since.0);
-        if spent == 0 || self.event_set.number(Made::SelfTime).is_none() {
+    fn write_time(
+        &mut self,
+        context: SampleContext,
+        before: ThreadState,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        let spent = context.time.0.saturating_sub(before.since.0);
+        if spent == 0 || self.event_set.index_of(ProfileEvent::SelfTime).is_none() {
             return Ok(());
         }
-        if self.shape.aggregate {
-            let sum = self.sums.entry((of.thread, before.stack)).or_default();
+        if self.sampling.aggregate {
+            let sum = self.sums.entry((context.thread, before.stack)).or_default();
             sum.nanoseconds = sum.nanoseconds.saturating_add(spent);
             return Ok(());
         }
-        let (count, period) = match self.shape.resample {
+        let (count, period) = match self.sampling.resample {
             None => (1, spent),
             Some(step) => {
                 let step = step.max(1);
-                let steps = (of.time.0 / step).saturating_sub(before.since.0 / step);
+                let steps = (context.time.0 / step).saturating_sub(before.since.0 / step);
                 match self.steps_left.checked_sub(steps) {
                     Some(left) => {
                         self.steps_left = left;
@@ -205,35 +214,35 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         if count == 0 {
             return Ok(());
         }
-        self.make_chain(of, before.stack);
+        self.make_chain(context, before.stack);
         for _ in 0..count {
-            self.put(Made::SelfTime, of, period, out)?;
+            self.write_sample(ProfileEvent::SelfTime, context, period, out)?;
         }
         Ok(())
     }
 
-    fn write_call(&mut self, of: Of, stack: Stack, out: &mut Out<'_>) -> io::Result<()> {
-        if self.event_set.number(Made::Call).is_none() {
+    fn write_call(&mut self, context: SampleContext, stack: Stack, out: &mut Out<'_>) -> io::Result<()> {
+        if self.event_set.index_of(ProfileEvent::Call).is_none() {
             return Ok(());
         }
-        if self.shape.aggregate {
-            let sum = self.sums.entry((of.thread, stack)).or_default();
+        if self.sampling.aggregate {
+            let sum = self.sums.entry((context.thread, stack)).or_default();
             sum.calls = sum.calls.saturating_add(1);
             return Ok(());
         }
-        self.make_chain(of, stack);
-        self.put(Made::Call, of, 1, out)
+        self.make_chain(context, stack);
+        self.write_sample(ProfileEvent::Call, context, 1, out)
     }
 
     /// Adds a sample of an event that the program logged, with the thread's stack.
     fn write_logged(
         &mut self,
-        of: Of,
+        context: SampleContext,
         stack: Stack,
         kind: &RecordKind<'_>,
         out: &mut Out<'_>,
     ) -> io::Result<()> {
-        if self.event_set.number(Made::Custom).is_none() {
+        if self.event_set.index_of(ProfileEvent::Custom).is_none() {
             return Ok(());
         }
         self.payload.clear();
@@ -245,40 +254,48 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
             }
             _ => return Ok(()),
         }
-        self.make_chain(of, stack);
-        self.put(Made::Custom, of, 1, out)
+        self.make_chain(context, stack);
+        self.write_sample(ProfileEvent::Custom, context, 1, out)
     }
 
-    fn make_chain(&mut self, of: Of, stack: Stack) {
+    fn make_chain(&mut self, context: SampleContext, stack: Stack) {
         self.chain.restart(None);
-        let thread = self.threads_state.get(of.thread).copied().flatten();
-        let process = thread.and_then(|threads_state| self.processes.get_mut(&threads_state.thread.pid));
-        let Some(TracedProcess { places, .. }) = process else {
+        let thread = self.threads.get(context.thread).copied().flatten();
+        let process = thread.and_then(|state| self.processes.get_mut(&state.thread.pid));
+        let Some(TracedProcess { frame_addresses, .. }) = process else {
             return;
         };
         let functions = self.calls.functions(stack);
-        let is_whole = self.chain.add(functions.map(|function| places.address(function)));
-        if !is_whole && let Some(seen) = self.seen.get_mut(of.trace) {
-            seen.losses.add(Issue::ChainTooLong, of.offset);
+        let is_whole = self
+            .chain
+            .add(functions.map(|function| frame_addresses.address(function)));
+        if !is_whole && let Some(counts) = self.counts.get_mut(context.trace) {
+            counts.losses.add(Issue::ChainTooLong, context.offset);
         }
     }
 
     /// Adds a sample with the current chain.
-    fn put(&self, made: Made, of: Of, period: u64, out: &mut Out<'_>) -> io::Result<()> {
-        let threads_state = self.threads_state.get(of.thread).copied().flatten();
-        let (Some(event), Some(threads_state)) = (self.event_set.number(made), threads_state) else {
+    fn write_sample(
+        &self,
+        profile_event: ProfileEvent,
+        context: SampleContext,
+        period: u64,
+        out: &mut Out<'_>,
+    ) -> io::Result<()> {
+        let state = self.threads.get(context.thread).copied().flatten();
+        let (Some(event), Some(state)) = (self.event_set.index_of(profile_event), state) else {
             return Ok(());
         };
         out.sample(&Sample {
             event,
-            thread: threads_state.thread,
-            time: of.time,
-            cpu: of.cpu.into(),
+            thread: state.thread,
+            time: context.time,
+            cpu: context.cpu.into(),
             period,
             chain: self.chain.frames(),
-            raw: match made {
-                Made::Custom => &self.payload,
-                Made::SelfTime | Made::Call => b"",
+            raw: match profile_event {
+                ProfileEvent::Custom => &self.payload,
+                ProfileEvent::SelfTime | ProfileEvent::Call => b"",
             },
         })
     }
@@ -288,17 +305,20 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
         let Some(((thread, stack), sum)) = self.left.next() else {
             return Ok(());
         };
-        let of = Of {
+        let context = SampleContext {
             trace: 0,
             thread,
             time: self.latest,
             cpu: 0,
             offset: 0,
         };
-        self.make_chain(of, stack);
-        for (made, period) in [(Made::SelfTime, sum.nanoseconds), (Made::Call, sum.calls)] {
+        self.make_chain(context, stack);
+        for (profile_event, period) in [
+            (ProfileEvent::SelfTime, sum.nanoseconds),
+            (ProfileEvent::Call, sum.calls),
+        ] {
             if period > 0 {
-                self.put(made, of, period, out)?;
+                self.write_sample(profile_event, context, period, out)?;
             }
         }
         Ok(())
@@ -322,13 +342,13 @@ impl<'l, 'a> TraceEvents<'l, 'a> {
 
 /// Returns the threads of all traces, in order. A thread with several traces has a state for each: calls that are open
 /// at the end of one trace end there.
-fn threads(traces: &[ReadTrace<'_>]) -> Vec<Option<ThreadState>> {
+fn thread_states(traces: &[ReadTrace<'_>]) -> Vec<Option<ThreadState>> {
     let mut known: HashSet<Thread> = HashSet::default();
     let threads = traces
         .iter()
         .enumerate()
         .flat_map(|(trace, read)| read.threads.iter().map(move |traced| (trace, traced)));
-    let threads_state = threads.map(|(trace, traced)| {
+    let state = threads.map(|(trace, traced)| {
         let TracedThread { thread, is_known } = (*traced)?;
         Some(ThreadState {
             trace,
@@ -338,7 +358,7 @@ fn threads(traces: &[ReadTrace<'_>]) -> Vec<Option<ThreadState>> {
             since: Time::default(),
         })
     });
-    threads_state.collect()
+    state.collect()
 }
 
 impl EventSource for TraceEvents<'_, '_> {
@@ -369,11 +389,11 @@ impl EventSource for TraceEvents<'_, '_> {
                 }
             }
         }
-        for threads_state in self.threads_state.iter().flatten() {
-            let parent = Thread::first_of(threads_state.thread.pid);
-            if !threads_state.is_known && threads_state.thread != parent {
+        for state in self.threads.iter().flatten() {
+            let parent = Thread::first_of(state.thread.pid);
+            if !state.is_known && state.thread != parent {
                 out.fork(&ThreadStart {
-                    thread: threads_state.thread,
+                    thread: state.thread,
                     parent,
                     time: start,
                 })?;
@@ -386,27 +406,26 @@ impl EventSource for TraceEvents<'_, '_> {
         let Some(thread) = self.replay.next() else {
             return self.write_sum(out);
         };
-        let place = thread.place;
+        let index = thread.index;
         match thread.advance() {
-            Some(timed) => self.write_record(place, &timed, out),
+            Some(timed) => self.write_record(index, &timed, out),
             None => Ok(()),
         }
     }
 
     fn finish(&mut self) {
         for thread in self.replay.sources() {
-            let threads_state = self.threads_state.get(thread.place).copied().flatten();
-            if let Some(seen) = threads_state.and_then(|threads_state| self.seen.get_mut(threads_state.trace))
-            {
-                seen.faults.merge(thread.faults());
+            let state = self.threads.get(thread.index).copied().flatten();
+            if let Some(counts) = state.and_then(|state| self.counts.get_mut(state.trace)) {
+                counts.faults.merge(thread.faults());
             }
         }
         let is_full = self
             .processes
             .values()
-            .any(|process| process.places.synthetic_symbols().is_full());
-        if let Some(seen) = self.seen.first_mut() {
-            seen.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
+            .any(|process| process.frame_addresses.synthetic_symbols().is_full());
+        if let Some(counts) = self.counts.first_mut() {
+            counts.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
         }
     }
 }

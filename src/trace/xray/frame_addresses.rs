@@ -3,14 +3,14 @@
 use crate::hash::HashMap;
 use crate::runtime::xray::InstrumentationMap;
 use crate::trace::synthetic_symbols::SyntheticSymbols;
-use crate::trace::xray::binary::Base;
+use crate::trace::xray::binary::LoadBias;
 use crate::units::{Address, AddressRange};
 
 /// Function addresses of a process.
 #[derive(Debug)]
 pub struct FrameAddresses<'a> {
     /// Functions in the binary, and its load bias.
-    known: Option<(&'a InstrumentationMap, Base)>,
+    known: Option<(&'a InstrumentationMap, LoadBias)>,
     /// Synthetic addresses of other functions.
     unknown: HashMap<u32, Address>,
     synthetic_symbols: SyntheticSymbols,
@@ -20,7 +20,7 @@ impl<'a> FrameAddresses<'a> {
     /// Creates the addresses for a process. `known` is the binary with its load bias, if known; `taken` are the
     /// addresses in use.
     pub fn new(
-        known: Option<(&'a InstrumentationMap, Base)>,
+        known: Option<(&'a InstrumentationMap, LoadBias)>,
         taken: impl Iterator<Item = AddressRange>,
         is_64: bool,
     ) -> Self {

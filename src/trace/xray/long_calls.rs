@@ -73,8 +73,8 @@ impl<I: Iterator> LongCalls<I> {
 
 impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
     fn settle(&mut self, record: usize, fate: Fate) {
-        let place = record.checked_sub(self.passed);
-        let waiting = place.and_then(|place| self.waiting.get_mut(place));
+        let index = record.checked_sub(self.passed);
+        let waiting = index.and_then(|index| self.waiting.get_mut(index));
         if let Some(waiting) = waiting
             && waiting.fate == Fate::Unknown
         {
@@ -127,9 +127,9 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
         let Some(inside) = self.scan_budget.find(calls, |call| call.function == function) else {
             return Fate::Stays;
         };
-        let place = self.open.len().saturating_sub(inside).saturating_sub(1);
+        let index = self.open.len().saturating_sub(inside).saturating_sub(1);
         let mut fate = Fate::Stays;
-        while self.open.len() > place {
+        while self.open.len() > index {
             let is_long = self.open.len() <= self.long;
             let Some(call) = self.open.pop() else { break };
             fate = match is_long || self.has_gone_on(call.entry) {
@@ -138,14 +138,14 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
             };
             self.settle(call.entry, fate);
         }
-        self.long = self.long.min(place);
+        self.long = self.long.min(index);
         fate
     }
 
     /// Returns whether a record has left the queue or will stay.
     fn has_gone_on(&self, record: usize) -> bool {
-        let place = record.checked_sub(self.passed);
-        let waiting = place.and_then(|place| self.waiting.get(place));
+        let index = record.checked_sub(self.passed);
+        let waiting = index.and_then(|index| self.waiting.get(index));
         waiting.is_none_or(|waiting| waiting.fate == Fate::Stays)
     }
 }

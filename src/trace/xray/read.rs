@@ -12,11 +12,11 @@ use crate::hash::HashMap;
 use crate::perf::synthesis::Thread;
 use crate::runtime::xray::Trace;
 use crate::trace::options::TraceOptions;
-use crate::trace::xray::binary::{Base, Binary};
+use crate::trace::xray::binary::{Binary, LoadBias};
 use crate::trace::xray::clock;
 use crate::trace::xray::frame_addresses::FrameAddresses;
 use crate::trace::xray::threads::{ProfileThreads, TracedThread, threads};
-use crate::trace::xray::traces::{ReadTrace, Seen, TracedProcess, Traces};
+use crate::trace::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
 use crate::units::{Pid, Time};
 
 /// Reads the traces that were opened, and the instrumented binary. `clock_offset` is the number of nanoseconds to add to
@@ -41,7 +41,7 @@ pub fn read<'a>(
     for file in files {
         traces.add(options, clock_offset, file, clock.as_ref(), known.as_ref())?;
     }
-    traces.seen = vec![Seen::default(); traces.all.len()];
+    traces.counts = vec![TraceCounts::default(); traces.all.len()];
     let bases = match (traces.binary, recorded) {
         (Some(binary), Some(recorded)) => binary.bases(&recorded.profile, &mut traces.diagnostics),
         _ => HashMap::default(),
@@ -128,7 +128,7 @@ impl<'a> Traces<'a> {
 }
 
 /// Returns the load bias of the binary in a process. A child has its parent's until it executes another program.
-fn base_of(pid: Pid, bases: &HashMap<Pid, Base>, processes: &Processes) -> Option<Base> {
+fn base_of(pid: Pid, bases: &HashMap<Pid, LoadBias>, processes: &Processes) -> Option<LoadBias> {
     let first = processes.spaces_of(pid).next().map(|(space, _)| space);
     let ancestors = first.into_iter().flat_map(|space| processes.all_ancestors(space));
     let mut pids = std::iter::once(pid).chain(ancestors.map(|(_, space)| space.pid));
@@ -140,7 +140,7 @@ impl<'a> TracedProcess<'a> {
         file: &'a Arc<InputFile>,
         pid: Pid,
         binary: Option<&'a Binary>,
-        base: Option<Base>,
+        base: Option<LoadBias>,
         processes: &Processes,
     ) -> Self {
         let spaces = processes.spaces_of(pid);
@@ -149,7 +149,7 @@ impl<'a> TracedProcess<'a> {
         let is_64 = functions.is_none_or(|functions| functions.pointer_size == 8);
         Self {
             file,
-            places: FrameAddresses::new(functions.zip(base), maps, is_64),
+            frame_addresses: FrameAddresses::new(functions.zip(base), maps, is_64),
             base,
             since: Time::LAST,
         }

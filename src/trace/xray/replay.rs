@@ -88,7 +88,7 @@ pub struct Peeked<'t, 'a> {
     walk: LongCalls<ThreadWalk<'t, 'a>>,
     ahead: Option<Timed<'a>>,
     /// Index among the threads of all traces.
-    pub place: usize,
+    pub index: usize,
 }
 
 impl<'a> Peeked<'_, 'a> {
@@ -121,7 +121,7 @@ pub fn replay<'t, 'a>(
     wanted: impl Fn(Thread) -> bool,
 ) -> Merge<Peeked<'t, 'a>> {
     let mut threads = Vec::new();
-    let mut place = 0usize;
+    let mut index = 0usize;
     for trace in traces {
         for (thread, traced) in trace.index.threads().zip(&trace.threads) {
             if traced.is_some_and(|traced| wanted(traced.thread)) {
@@ -138,10 +138,10 @@ pub fn replay<'t, 'a>(
                 threads.push(Peeked {
                     ahead: walk.next(),
                     walk,
-                    place,
+                    index,
                 });
             }
-            place = place.saturating_add(1);
+            index = index.saturating_add(1);
         }
     }
     Merge::new(threads)

@@ -5,7 +5,7 @@ use crate::tally::Tally;
 use crate::trace::call_stack_replay::{CallRecord, CallStackReplay, SampleKey};
 use crate::trace::chain::Chain;
 use crate::trace::splice::StackSource;
-use crate::trace::xray::binary::{Base, Binary};
+use crate::trace::xray::binary::{Binary, LoadBias};
 use crate::trace::xray::frame_addresses::FrameAddresses;
 use crate::trace::xray::replay::{Timed, replay, step};
 use crate::trace::xray::traces::{ReadTrace, Traces};
@@ -38,7 +38,7 @@ pub fn stack_sources<'l>(traces: &'l mut Traces<'_>) -> Vec<Box<dyn StackSource 
                 traces: all,
                 binary,
                 base,
-                places: &mut process.places,
+                frame_addresses: &mut process.frame_addresses,
                 replay_state: CallStackReplay::default(),
             }));
         }
@@ -51,8 +51,8 @@ struct TraceStacks<'l, 'a> {
     pid: Pid,
     traces: &'l [ReadTrace<'a>],
     binary: &'l Binary,
-    base: Base,
-    places: &'l mut FrameAddresses<'a>,
+    base: LoadBias,
+    frame_addresses: &'l mut FrameAddresses<'a>,
     replay_state: CallStackReplay<u32, ()>,
 }
 
@@ -80,7 +80,7 @@ impl StackSource for TraceStacks<'_, '_> {
         let mut losses: Tally<Issue> = Tally::default();
         let mut replay = replay(self.traces, 0, |thread| thread.pid == self.pid);
         while let Some(thread) = replay.next() {
-            let tid = tids.get(thread.place).copied().flatten();
+            let tid = tids.get(thread.index).copied().flatten();
             let Some(Timed { time, record }) = thread.advance() else {
                 continue;
             };
@@ -98,19 +98,19 @@ impl StackSource for TraceStacks<'_, '_> {
         self.replay_state.known()
     }
 
-    fn write_chain(&mut self, place: usize, leaf: Address, chain: &mut Chain) -> bool {
-        let Some((stack, ())) = self.replay_state.at(place) else {
+    fn write_chain(&mut self, sample: usize, leaf: Address, chain: &mut Chain) -> bool {
+        let Some((stack, ())) = self.replay_state.at(sample) else {
             return false;
         };
         let sampled = self.binary.function_at(self.base.linked(leaf));
         let sampled = sampled.map(|start| self.base.loaded(start));
         let innermost = self.replay_state.functions(stack).next();
-        let innermost = innermost.map(|function| self.places.address(function));
+        let innermost = innermost.map(|function| self.frame_addresses.address(function));
         // The sampled function is not among the logged calls if it is not instrumented or has not logged its entry yet.
         let is_in_call = innermost.is_some() && innermost == sampled;
         let callers = self.replay_state.functions(stack).skip(usize::from(is_in_call));
         // A chain that is cut has the maximum number of frames, which is enough.
-        let _is_whole = chain.add(callers.map(|function| self.places.address(function)));
+        let _is_whole = chain.add(callers.map(|function| self.frame_addresses.address(function)));
         true
     }
 }

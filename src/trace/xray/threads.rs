@@ -91,8 +91,8 @@ pub fn threads(
             // In a container, the first thread also has the ID of its process.
             tid = Tid(pid.unwrap_or(tid.0));
         }
-        let aux_logs = pid.or(own).map(Pid);
-        let pid = aux_logs.or_else(|| known.owner(tid)).unwrap_or(Pid(lowest));
+        let given = pid.or(own).map(Pid);
+        let pid = given.or_else(|| known.owner(tid)).unwrap_or(Pid(lowest));
         if !known.processes.knows(pid) {
             return Err(pid);
         }

@@ -13,7 +13,7 @@ use crate::runtime::{FileKind, RuntimeTime};
 use crate::summary::TraceSummary;
 use crate::tally::Tally;
 use crate::trace::synthetic_symbols::SyntheticSymbol;
-use crate::trace::xray::binary::{Base, Binary};
+use crate::trace::xray::binary::{Binary, LoadBias};
 use crate::trace::xray::clock::FoundClock;
 use crate::trace::xray::frame_addresses::FrameAddresses;
 use crate::trace::xray::threads::TracedThread;
@@ -36,7 +36,7 @@ pub struct ReadTrace<'a> {
 
 /// Counts of a trace's replay.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct TraceCounts {
     /// Number of calls.
     pub calls: u64,
     /// Number of events that the program logged.
@@ -53,9 +53,9 @@ pub struct TracedProcess<'a> {
     /// The first trace that names it.
     pub file: &'a Arc<InputFile>,
     /// Addresses of its functions.
-    pub places: FrameAddresses<'a>,
+    pub frame_addresses: FrameAddresses<'a>,
     /// Load bias of the binary in the process; `None` if the process has not mapped it.
-    pub base: Option<Base>,
+    pub base: Option<LoadBias>,
     /// Time just before the first record of the process.
     pub since: Time,
 }
@@ -66,7 +66,7 @@ pub struct Traces<'a> {
     /// Traces that were read.
     pub all: Vec<ReadTrace<'a>>,
     /// Counts of each trace.
-    pub seen: Vec<Seen>,
+    pub counts: Vec<TraceCounts>,
     /// Processes that the traces are from.
     pub processes: BTreeMap<Pid, TracedProcess<'a>>,
     /// The instrumented binary, if the user gave one.
@@ -93,7 +93,7 @@ impl Traces<'_> {
         machine: Machine,
     ) -> impl Iterator<Item = (&Arc<InputFile>, Pid, SymbolOnlyCode<'static>)> {
         self.processes.iter().filter_map(move |(pid, process)| {
-            let synthetic_symbols = process.places.synthetic_symbols().all();
+            let synthetic_symbols = process.frame_addresses.synthetic_symbols().all();
             let mut code = SymbolOnlyCode::new(pid.0, machine, FileKind::XrayTrace);
             for SyntheticSymbol { name, range } in synthetic_symbols {
                 let named = SymbolOnlyFunction {
@@ -110,13 +110,13 @@ impl Traces<'_> {
 
     /// Returns the summary of each trace.
     pub fn summaries(&self) -> Vec<TraceSummary> {
-        let all = self.all.iter().zip(&self.seen);
-        let summaries = all.map(|(trace, seen)| TraceSummary {
+        let all = self.all.iter().zip(&self.counts);
+        let summaries = all.map(|(trace, counts)| TraceSummary {
             path: trace.name(),
             version: trace.trace.header().version,
             threads: trace.threads.iter().flatten().count() as u64,
-            calls: seen.calls,
-            events: seen.events,
+            calls: counts.calls,
+            events: counts.events,
             clock: trace.clock.note.clone(),
         });
         summaries.collect()
