@@ -16,6 +16,7 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::search::folder_of;
 use crate::files::{FolderContents, InputFile, StagedFolder};
 use crate::hash::HashSet;
 use crate::sparse::SparseBytes;
@@ -285,8 +286,7 @@ fn absolute(folder: &Path, ownership: Ownership) -> io::Result<PathBuf> {
         // `.`, `..` and the like
         return fs::canonicalize(folder);
     };
-    let parent = folder.parent().filter(|parent| *parent != Path::new(""));
-    let parent = parent.unwrap_or(Path::new("."));
+    let parent = folder_of(folder);
     if ownership == Ownership::Shared {
         fs::create_dir_all(parent)?;
     }

@@ -8,6 +8,12 @@ use std::path::{Path, PathBuf};
 use crate::bytes::printable;
 use crate::diagnostics::{Diagnostic, Issue};
 
+/// Returns the folder of a path; `.` if it names none.
+pub fn folder_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
 /// Maximum depth of the search, in directories.
 const MAX_DEPTH: usize = 64;
 

@@ -48,12 +48,7 @@ impl Run<'_> {
         let is_written = self.options.summary.is_some();
         let sampled =
             (has_tiers || is_written).then(|| hot_functions::functions(self.recording, self.selection));
-        let events = self
-            .recording
-            .sources
-            .used
-            .iter()
-            .flat_map(|used| used.code.events());
+        let events = self.used().iter().flat_map(|used| used.code.events());
         let loaded = events.clone().filter(|event| event.change == Change::Load);
         let moved = events.filter(|event| matches!(event.change, Change::Move { .. }));
         let has_objects = !self.objects.placed.is_empty();
@@ -63,7 +58,7 @@ impl Run<'_> {
             output: printable_path(&self.options.output),
             elf_dir: has_objects.then(|| printable_path(&output::elf_dir(self.options))),
             build_id_cache: self.build_id_cache(),
-            dumps: self.recording.sources.used.iter().map(dump_summary).collect(),
+            dumps: self.used().iter().map(dump_summary).collect(),
             functions: FunctionSummary {
                 loaded: loaded.count() as u64,
                 moved: moved.count() as u64,
@@ -73,7 +68,16 @@ impl Run<'_> {
             },
             traces: self.recording.aux_logs.traces.summaries(),
             perf_maps: self.recording.maps.iter().map(map_summary).collect(),
-            symbols: self.symbols(),
+            symbols: SymbolSummary {
+                known: self
+                    .recording
+                    .maps
+                    .iter()
+                    .map(|used| used.map.symbols.len() as u64)
+                    .sum(),
+                touched: self.touched.1,
+                written: self.objects.symbols,
+            },
             samples: sample_summary(self.selection),
             tiers: sampled.as_deref().filter(|_| has_tiers).map(hot_functions::tiers),
             sampled_functions: sampled.filter(|_| is_written),
@@ -90,17 +94,15 @@ impl Run<'_> {
         })
     }
 
-    fn symbols(&self) -> SymbolSummary {
-        SymbolSummary {
-            known: self
-                .recording
-                .maps
-                .iter()
-                .map(|used| used.map.symbols.len() as u64)
-                .sum(),
-            touched: self.touched.1,
-            written: self.objects.symbols,
-        }
+    /// Runtime files in use.
+    fn used(&self) -> &[UsedFile<'_>] {
+        &self.recording.sources.used
+    }
+
+    /// Sample counts of all address spaces.
+    fn space_counts(&self) -> impl Iterator<Item = (Pid, &SpaceCounts)> {
+        let spaces = self.recording.profile.index.processes.spaces().iter();
+        spaces.map(|space| space.pid).zip(&self.selection.spaces)
     }
 
     fn diagnostics(&self) -> Vec<Diagnostic> {
@@ -112,8 +114,7 @@ impl Run<'_> {
         }
         let trim_faults = Diagnostic::of_tally(self.trim_faults, None, false);
         all.extend(trim_faults.map(|fault| fault.in_file_called(input.clone())));
-        let used = self.recording.sources.used.iter();
-        for (used, line_faults) in used.zip(&self.objects.line_faults) {
+        for (used, line_faults) in self.used().iter().zip(&self.objects.line_faults) {
             let path = Some(used.found.file.path());
             all.extend(Diagnostic::of_tally(line_faults, path, true));
         }
@@ -134,7 +135,7 @@ impl Run<'_> {
 
     /// Files whose clock differs from the profile's by a distance that nothing shows.
     fn uncertain_clocks(&self) -> impl Iterator<Item = Diagnostic> {
-        let files = self.recording.sources.used.iter().zip(&self.selection.doubtful);
+        let files = self.used().iter().zip(&self.selection.doubtful);
         files.filter_map(|(used, &count)| {
             let diagnostic = match count {
                 0 if used.alignment.is_guess() => Diagnostic::new(Issue::ClockGuessed),
@@ -147,7 +148,12 @@ impl Run<'_> {
 
     /// Warnings of dumps that load all their functions only after the samples at their addresses.
     fn late_dumps(&self) -> impl Iterator<Item = Diagnostic> {
-        let mut has_hits = vec![false; self.recording.sources.used.len()];
+        let mut has_hits: Vec<bool> = self
+            .selection
+            .doubtful
+            .iter()
+            .map(|&doubtful| doubtful > 0)
+            .collect();
         let hits = self
             .recording
             .timeline
@@ -160,28 +166,17 @@ impl Run<'_> {
             }
         }
         let mut early: HashMap<Pid, u64> = HashMap::default();
-        let spaces = self.recording.profile.index.processes.spaces().iter();
-        for (space, counts) in spaces.zip(&self.selection.spaces) {
-            *early.entry(space.pid).or_default() += u64::from(counts.before_load);
+        for (pid, counts) in self.space_counts() {
+            *early.entry(pid).or_default() += u64::from(counts.before_load);
         }
-        for (has_hits, &doubtful) in has_hits.iter_mut().zip(&self.selection.doubtful) {
-            *has_hits |= doubtful > 0;
-        }
-        let without_hits = self
-            .recording
-            .sources
-            .used
-            .iter()
-            .zip(has_hits)
-            .filter(|&(_, has_hits)| !has_hits);
-        without_hits.filter_map(move |(used, _)| {
-            let counts = used.found.pids.iter().filter_map(|pid| early.get(pid));
-            let count: u64 = counts.sum();
-            (count > 0).then(|| {
+        let files = self.used().iter().zip(has_hits);
+        files
+            .filter(|&(_, has_hits)| !has_hits)
+            .filter_map(move |(used, _)| {
+                let count: u64 = used.found.pids.iter().filter_map(|pid| early.get(pid)).sum();
                 let late = Diagnostic::new(Issue::ClockLate).times(count);
-                late.in_file(used.found.file.path())
+                (count > 0).then(|| late.in_file(used.found.file.path()))
             })
-        })
     }
 
     /// Warnings of a profile in which nothing could be named.
@@ -200,12 +195,8 @@ impl Run<'_> {
 
     /// The processes with an address space whose samples match.
     fn processes_with(&self, matches: impl Fn(&SpaceCounts) -> bool) -> HashSet<Pid> {
-        let spaces = self.recording.profile.index.processes.spaces().iter();
-        let matching = spaces.zip(&self.selection.spaces);
-        matching
-            .filter(|(_, counts)| matches(counts))
-            .map(|(space, _)| space.pid)
-            .collect()
+        let matching = self.space_counts().filter(|(_, counts)| matches(counts));
+        matching.map(|(pid, _)| pid).collect()
     }
 
     /// The processes whose runtimes should have logged their code, or more of it.

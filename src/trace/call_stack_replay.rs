@@ -35,7 +35,7 @@ pub struct CallRecord<F, M> {
 }
 
 /// Replay of calls to functions `F`. Each stack has the mark of the record that led to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CallStackReplay<F, M> {
     calls: CallTree<F>,
     threads: HashMap<Tid, ThreadState<M>>,
@@ -49,16 +49,6 @@ struct ThreadState<M> {
     stack: Stack,
     mark: M,
     next: usize,
-}
-
-impl<F, M> Default for CallStackReplay<F, M> {
-    fn default() -> Self {
-        Self {
-            calls: CallTree::default(),
-            threads: HashMap::default(),
-            found: Vec::new(),
-        }
-    }
 }
 
 impl<F: Copy + Eq + Hash, M: Copy + Default> CallStackReplay<F, M> {

@@ -60,22 +60,12 @@ pub enum Step<F> {
 }
 
 /// Call stacks of functions `F`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CallTree<F> {
     /// Caller's stack and function of each stack except the empty one, from stack 1 on.
     calls: Vec<(Stack, F)>,
     known: HashMap<(Stack, F), Stack>,
     scan_budget: ScanBudget,
-}
-
-impl<F> Default for CallTree<F> {
-    fn default() -> Self {
-        Self {
-            calls: Vec::new(),
-            known: HashMap::default(),
-            scan_budget: ScanBudget::default(),
-        }
-    }
 }
 
 impl<F: Copy + Eq + Hash> CallTree<F> {

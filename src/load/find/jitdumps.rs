@@ -18,7 +18,7 @@ use crate::code::profile_index::{IndexedProfile, Marker, ProfileIndex};
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
-use crate::files::search::printable_path;
+use crate::files::search::{folder_of, printable_path};
 use crate::hash::{HashMap, HashSet};
 use crate::load::find::access::Access;
 use crate::load::find::candidates::{Candidate, Filter, UserFile, UserFiles};
@@ -128,7 +128,6 @@ impl<'a> Search<'a> {
         given: UserFiles,
         access: &'a Access,
     ) -> Self {
-        let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
         let mut by_name: HashMap<OsString, Vec<usize>> = HashMap::default();
         let mut by_pid: HashMap<u32, Vec<usize>> = HashMap::default();
         for (at, file) in given.all.iter().enumerate() {
@@ -144,7 +143,7 @@ impl<'a> Search<'a> {
             clock_offset,
             access,
             named: named.map(|file| file.path.clone()).collect(),
-            beside: parent.unwrap_or(Path::new(".")).to_owned(),
+            beside: folder_of(input).to_owned(),
             mount_namespace: fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino()),
             given,
             by_name,

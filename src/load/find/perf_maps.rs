@@ -18,7 +18,7 @@ use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
-use crate::files::search::{files_below, printable_path};
+use crate::files::search::{files_below, folder_of, printable_path};
 use crate::hash::{HashMap, HashSet};
 use crate::load::find::access::Access;
 use crate::load::find::folders::Folders;
@@ -109,8 +109,6 @@ pub fn find(
             given_by_place.entry((number, folder)).or_default().push(at);
         }
     }
-    let parent = options.input.parent();
-    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
     let clock = profile.feature(feature::CLOCK_DATA);
     let search = Search {
         profile_index: index,
@@ -119,7 +117,7 @@ pub fn find(
         given,
         given_by_number,
         given_by_place,
-        beside: parent.unwrap_or(Path::new(".")).to_owned(),
+        beside: folder_of(&options.input).to_owned(),
         dump_folders: dump_folders(dumps),
         folders: RefCell::default(),
         clock: clock.and_then(|content| ClockData::parse(content, profile.endian)),

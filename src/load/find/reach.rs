@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::files::OpenFile;
+use crate::files::search::folder_of;
 use crate::files::stdio::is_standard;
 use crate::files::within::open_within;
 use crate::load::options::LoadOptions;
@@ -25,7 +26,7 @@ impl Reach {
             if is_standard(&options.input) {
                 return Vec::new();
             }
-            let given = parent(&options.input);
+            let given = folder_of(&options.input);
             let mut folders: Vec<PathBuf> = given.canonicalize().into_iter().collect();
             folders.push(given.to_owned());
             folders
@@ -65,13 +66,7 @@ impl Reach {
         }
         match path.strip_prefix(root) {
             Ok(inside) if !inside.as_os_str().is_empty() => open_within(root, inside),
-            _ => open_within(parent(path), Path::new(path.file_name().unwrap_or_default())),
+            _ => open_within(folder_of(path), Path::new(path.file_name().unwrap_or_default())),
         }
     }
-}
-
-/// Folder of a file.
-fn parent(path: &Path) -> &Path {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
 }

@@ -9,7 +9,7 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::trace::mono::frame_addresses::FrameAddresses;
 use crate::trace::mono::logs::Logs;
-use crate::trace::mono::threads::{AssignedTid, Contents, Threads, contents, synthetic_tids};
+use crate::trace::mono::threads::{AssignedTid, Threads, synthetic_tids, threads_and_events};
 use crate::trace::options::MonoEvent;
 use crate::trace::threads;
 
@@ -38,7 +38,7 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
     for (index, log) in logs.all.iter_mut().enumerate() {
         let alignment = alignments.get(index).copied().flatten();
         let alignment = alignment.unwrap_or(Alignment::Same);
-        let Contents { lifetimes, events } = contents(&log.log);
+        let (lifetimes, events) = threads_and_events(&log.log);
         let processes = recorded.map_or(&nobody, |recorded| &recorded.index.processes);
         let is_64 = log.log.header().pointer_size == 8;
         let known = known.get(&log.pid).map_or(&[][..], Vec::as_slice);

@@ -33,17 +33,8 @@ pub struct ThreadLifetime<'a> {
     pub span: (RuntimeTime, RuntimeTime),
 }
 
-/// Threads and kinds of events in a log.
-#[derive(Clone, Debug)]
-pub struct Contents<'a> {
-    /// The threads, in the order in which they appear.
-    pub lifetimes: Vec<ThreadLifetime<'a>>,
-    /// Kinds of events that can be converted.
-    pub events: BTreeSet<MonoEvent>,
-}
-
-/// Scans a log for its threads and kinds of events.
-pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
+/// Returns the threads of a log, in the order in which they appear, and the kinds of its events that can be converted.
+pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<ThreadLifetime<'a>>, BTreeSet<MonoEvent>) {
     let mut kinds = BTreeSet::new();
     let mut lifetimes: Vec<ThreadLifetime<'a>> = Vec::new();
     let mut last_made = None;
@@ -91,10 +82,7 @@ pub fn contents<'a>(log: &Log<'a>) -> Contents<'a> {
             }
         }
     }
-    Contents {
-        lifetimes,
-        events: kinds,
-    }
+    (lifetimes, kinds)
 }
 
 /// The threads of a log, with the profile's thread IDs.
