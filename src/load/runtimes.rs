@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runtimes_are_told_by_their_files() {
+    fn runtimes_are_recognized_by_their_files() {
         for (file, expected) in [
             ("node", Some("Node.js")),
             ("node20", Some("Node.js")),

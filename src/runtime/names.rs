@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn tiers_are_told_by_names() {
+    fn tiers_are_recognized_by_names() {
         for (name, tier) in [
             ("JS:~f a.js:1:1", Some("Ignition")),
             ("JS:^f a.js:1:1", Some("Sparkplug")),

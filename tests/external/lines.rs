@@ -59,7 +59,7 @@ fn make(layout: Layout, endian: ByteOrder, machine: u32, count: u32) -> Made {
 
 fn number_of(object: &Path) -> u32 {
     let stem = object.file_stem().unwrap().to_str().unwrap();
-    stem.rsplit('-').next().unwrap().parse().unwrap()
+    stem.rsplit('-').nth(1).unwrap().parse().unwrap()
 }
 
 fn verify(object: &Path) {
