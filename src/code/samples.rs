@@ -134,8 +134,8 @@ impl<'a> Samples<'a> {
 
     fn deferred_chain(self, record: Record<'a>) -> Option<Located<Record<'a>>> {
         let Profile { attrs, endian, .. } = self.profile;
-        let pid = attrs.event_of(&record, *endian)?.trailer_pid(&record, *endian);
-        Some(self.locate(&record, pid, record))
+        let pid = attrs.event_of(&record, *endian)?.trailer_pid(&record, *endian)?;
+        Some(self.locate(&record, Some(pid), record))
     }
 
     #[inline]

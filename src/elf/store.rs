@@ -199,6 +199,11 @@ pub struct CommittedObjects {
 }
 
 impl CommittedObjects {
+    /// Keeps the files even if the run fails later, because something that cannot be taken back refers to them.
+    pub fn keep(&mut self) {
+        self.moved.clear();
+    }
+
     /// Removes the files that this run has added. If other runs use the directory, which may refer to the same
     /// files by now, nothing is removed.
     pub fn undo(self) -> Result<(), Diagnostic> {

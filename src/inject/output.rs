@@ -294,6 +294,7 @@ impl Output {
             let written = write_stream(rewrite, stream);
             buffers.check_input()?;
             let left_out = written.map_err(error)?;
+            committed.objects.iter_mut().for_each(CommittedObjects::keep);
             committed.add_report(report(&left_out)?)?;
             return Ok(left_out);
         }

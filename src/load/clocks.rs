@@ -4,7 +4,7 @@ use crate::code::clock::{Alignment, CLOCK_MONOTONIC, ProfileClock, RuntimeClock,
 use crate::code::process::Processes;
 use crate::code::profile_index::IndexedProfile;
 use crate::diagnostics::Diagnostic;
-use crate::load::find::jitdumps::FoundFile;
+use crate::load::find::found_file::FoundFile;
 use crate::runtime::{Change, CodeFile};
 use crate::units::Time;
 

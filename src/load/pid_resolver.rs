@@ -2,7 +2,7 @@
 
 use crate::code::process::Processes;
 use crate::hash::{HashMap, HashSet};
-use crate::load::find::jitdumps::FoundFile;
+use crate::load::find::found_file::FoundFile;
 use crate::units::Pid;
 
 /// Resolves process IDs in runtime files to processes of the profile.

@@ -10,6 +10,7 @@ use crate::files::InputFile;
 use crate::load::buffers::{Buffers, keep};
 use crate::load::file_code;
 use crate::load::find::access::Access;
+use crate::load::find::jitdumps::FoundDumps;
 use crate::load::find::logs::{open_logs, open_traces};
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::find::{jitdumps, perf_maps};
@@ -37,6 +38,8 @@ pub struct Recording<'a> {
     pub aux_logs: AuxLogs<'a>,
     /// Runtime files with code.
     pub sources: Sources<'a>,
+    /// Jitdumps that were found.
+    pub found_dumps: &'a FoundDumps,
     /// Perf maps that were found.
     pub found_maps: &'a FoundMaps,
     /// Contents of the perf maps in use.
@@ -83,7 +86,7 @@ pub fn load<'a>(
         losses: Tally::default(),
         diagnostics: traces.diagnostics.clone(),
     };
-    let (profile, mut sources) = match recorded {
+    let (profile, found_dumps, mut sources) = match recorded {
         Some(recorded) => add_logs(options, &access, recorded, &mut aux_logs, buffers)?,
         None => make_profile(options, &access, &mut aux_logs, buffers)?,
     };
@@ -94,8 +97,8 @@ pub fn load<'a>(
         false => 0,
     };
     let mut timeline = Timeline::new(&profile.index.processes, events);
-    let dumps = buffers.dumps.get().map_or(&[][..], |found| &found.dumps);
-    let found_maps = keep(&buffers.maps, perf_maps::find(&profile, dumps, options, &access)?);
+    let found_maps = perf_maps::find(&profile, &found_dumps.dumps, options, &access)?;
+    let found_maps = keep(&buffers.maps, found_maps);
     let maps = perf_maps::read(found_maps);
     let tables = maps.iter().map(UsedMap::table).collect();
     timeline.add_symbols(&profile.index.processes, &profile.index.injected, tables);
@@ -105,6 +108,7 @@ pub fn load<'a>(
         profile,
         aux_logs,
         sources,
+        found_dumps,
         found_maps,
         maps,
         timeline,
@@ -119,7 +123,7 @@ fn add_logs<'a>(
     recorded: IndexedProfile<'a>,
     aux_logs: &mut AuxLogs<'a>,
     buffers: &'a Buffers,
-) -> Result<(IndexedProfile<'a>, Sources<'a>), Diagnostic> {
+) -> Result<(IndexedProfile<'a>, &'a FoundDumps, Sources<'a>), Diagnostic> {
     let dumps = keep(&buffers.dumps, jitdumps::find(&recorded, options, access)?);
     let has_events = aux_logs.has_events(&options.trace);
     let has_stacks = aux_logs.has_stacks(&options.trace);
@@ -127,7 +131,7 @@ fn add_logs<'a>(
     let core = aux_logs.logs.core.filter(|_| is_complete);
     let mut sources = Sources::read(&recorded, dumps, &aux_logs.logs, core, options.clock_offset);
     if is_complete {
-        return Ok((recorded, sources));
+        return Ok((recorded, dumps, sources));
     }
     aux_logs.prepare(Some(&recorded), &sources.log_alignments());
     let mut profile = recorded.profile;
@@ -144,7 +148,7 @@ fn add_logs<'a>(
     }
     let profile = IndexedProfile::new(profile, marker::dump_path);
     sources.update_logs(&profile, &aux_logs.logs);
-    Ok((profile, sources))
+    Ok((profile, dumps, sources))
 }
 
 /// Makes a profile of logs and traces alone, and reads the runtime files of its processes.
@@ -153,7 +157,7 @@ fn make_profile<'a>(
     access: &Access,
     aux_logs: &mut AuxLogs<'a>,
     buffers: &'a Buffers,
-) -> Result<(IndexedProfile<'a>, Sources<'a>), Diagnostic> {
+) -> Result<(IndexedProfile<'a>, &'a FoundDumps, Sources<'a>), Diagnostic> {
     aux_logs.prepare(None, &[]);
     let made = aux_logs.make_events(&options.trace, None)?;
     let made = keep(&buffers.synthesized, made);
@@ -161,32 +165,22 @@ fn make_profile<'a>(
     let dumps = keep(&buffers.dumps, jitdumps::find(&profile, options, access)?);
     let logs = &aux_logs.logs;
     let sources = Sources::read(&profile, dumps, logs, logs.core, options.clock_offset);
-    Ok((profile, sources))
+    Ok((profile, dumps, sources))
 }
 
 impl Recording<'_> {
     /// Returns all files that were read.
     pub fn files(&self) -> impl Iterator<Item = &InputFile> {
-        let dumps = self
-            .buffers
-            .dumps
-            .get()
-            .into_iter()
-            .flat_map(|found| &found.dumps);
+        let dumps = self.found_dumps.dumps.iter().map(|dump| &*dump.file);
         let maps = self.found_maps.maps.iter().map(|map| &map.file);
-        let files = self.input.files().chain(dumps.map(|dump| &*dump.file));
+        let files = self.input.files().chain(dumps);
         files.chain(maps).chain(self.aux_logs.files())
     }
 
     /// Returns the jitdumps and perf maps that the user named, used or not, including those in folders.
     pub fn named_paths(&self) -> impl Iterator<Item = &Path> {
-        let dumps = self
-            .buffers
-            .dumps
-            .get()
-            .into_iter()
-            .flat_map(|found| &found.given);
-        dumps.chain(&self.found_maps.given).map(PathBuf::as_path)
+        let given = self.found_dumps.given.iter().chain(&self.found_maps.given);
+        given.map(PathBuf::as_path)
     }
 
     /// Returns the machine that the profile was recorded on.

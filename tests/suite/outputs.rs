@@ -239,6 +239,25 @@ fn runs_side_by_side_leave_a_profile_with_all_its_objects() {
     assert_eq!(left, objects_of(&folder.path().join("alone.data")).len());
 }
 
+/// What a stream has delivered refers to the objects, so they stay if only the summary fails.
+#[test]
+fn objects_of_a_stream_stay_without_its_summary() {
+    let folder = scratch();
+    let (objects, summary) = (folder.path().join("objects"), folder.path().join("summary.json"));
+    let options = InjectOptions {
+        summary: Some(summary.clone()),
+        elf_dir: Some(objects.clone()),
+        ..InjectOptions::new(capture::profile("php82"), "/dev/null")
+    };
+    let mut progress = AtFirstObject {
+        part: "",
+        then: Some(|| fs::create_dir(&summary).unwrap()),
+    };
+    let error = inject_here(&options, &mut progress).unwrap_err();
+    assert_eq!(error.file.as_deref().map(Path::new), Some(&*summary), "{error}");
+    assert!(fs::read_dir(&objects).unwrap().count() > 0);
+}
+
 /// A stream has the folder of an output of the default name.
 #[test]
 fn a_stream_leaves_the_objects_of_the_profile_with_its_folder() {

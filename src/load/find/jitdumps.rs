@@ -25,25 +25,11 @@ use crate::load::find::candidates::{Candidate, Filter, UserFile, UserFiles};
 use crate::load::find::claims::{Claims, Group, Identity, MatchCandidate};
 use crate::load::find::dedup::{ContentId, Contents};
 use crate::load::find::folders::Folders;
+use crate::load::find::found_file::FoundFile;
 use crate::load::find::running_processes::{OpenFiles, open_files_of, process_folder};
 use crate::load::options::LoadOptions;
 use crate::runtime::jitdump::marker::pid_in_name;
 use crate::units::{Pid, Time};
-
-/// A runtime file that belongs to the profile.
-#[derive(Clone, Debug)]
-pub struct FoundFile {
-    /// The file.
-    pub file: Arc<InputFile>,
-    /// Processes that mapped it, the first one first.
-    pub pids: Vec<Pid>,
-    /// Processes that had it mapped before the profile began.
-    pub pids_before: Vec<Pid>,
-    /// Time of the first mapping; `None` if it was before the profile or is unknown.
-    pub marked: Option<Time>,
-    /// Indices of its markers in [`ProfileIndex::markers`].
-    pub markers: Vec<usize>,
-}
 
 /// Result of the search.
 #[derive(Debug, Default)]
@@ -546,19 +532,6 @@ impl<'a> Search<'a> {
             all.extend(processes.starters(pid));
         }
         all
-    }
-}
-
-impl FoundFile {
-    /// Creates the entry of a file without markers, of one process.
-    pub fn of_process(file: Arc<InputFile>, pid: Pid) -> Self {
-        Self {
-            file,
-            pids: vec![pid],
-            pids_before: Vec::new(),
-            marked: None,
-            markers: Vec::new(),
-        }
     }
 }
 

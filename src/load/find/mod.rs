@@ -8,6 +8,7 @@ mod candidates;
 mod claims;
 mod dedup;
 mod folders;
+pub mod found_file;
 pub mod jitdumps;
 pub mod logs;
 mod open;

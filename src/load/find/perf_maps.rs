@@ -22,7 +22,7 @@ use crate::files::search::{files_below, folder_of, printable_path};
 use crate::hash::{HashMap, HashSet};
 use crate::load::find::access::Access;
 use crate::load::find::folders::Folders;
-use crate::load::find::jitdumps::FoundFile;
+use crate::load::find::found_file::FoundFile;
 use crate::load::find::open::read_if;
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
