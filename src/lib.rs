@@ -83,6 +83,7 @@
 //! Until 1.0, minor versions may change the interface. Enums of errors and faults may grow in any version.
 //! The minimum supported Rust version is `rust-version` in `Cargo.toml`; raising it takes a minor version.
 
+mod attribution;
 pub mod bytes;
 pub mod check;
 pub mod code;
@@ -94,6 +95,7 @@ pub mod elf;
 pub mod files;
 pub mod hash;
 pub mod inject;
+mod json;
 pub mod load;
 pub mod machine;
 pub mod perf;

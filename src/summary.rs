@@ -1,14 +1,17 @@
 //! The summary of a run, as text and as JSON.
 
+pub mod profile;
+
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::Diagnostic;
 use crate::runtime::FileKind;
+use crate::summary::profile::ProfileSummary;
 
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// Summary of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -40,9 +43,9 @@ pub struct Summary {
     /// Compiler tiers of sampled functions, if [requested](crate::inject::InjectOptions::tiers); most samples first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<Vec<TierSummary>>,
-    /// Sampled functions, most samples first. Present if a summary is [written](crate::inject::InjectOptions::summary).
+    /// All samples by function. Present if a summary is [written](crate::inject::InjectOptions::summary).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sampled_functions: Option<Vec<SampledFunction>>,
+    pub profile: Option<ProfileSummary>,
     /// Warnings and notes, in the order in which the input was read.
     pub diagnostics: Vec<Diagnostic>,
 }

@@ -13,7 +13,7 @@ pub mod mappings;
 pub mod perf_map_symbols;
 pub mod process;
 pub mod profile_index;
-mod recent;
+pub mod recent;
 pub mod samples;
 pub mod selection;
 pub mod timeline;

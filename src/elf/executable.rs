@@ -79,23 +79,21 @@ impl Executable {
 
     /// Returns the linked address of a file offset; `None` if no code segment contains it.
     pub fn address(&self, file_offset: u64) -> Option<Address> {
-        /// Mappings start and end at page boundaries, so they extend beyond the segment on both sides.
-        const PAGE: u64 = 0x1_0000;
-        let mut segments = self.segments.iter();
-        let segment = segments.find(|segment| {
-            let end = segment.file_offset.saturating_add(segment.range.size());
-            let start = segment.file_offset & !(PAGE - 1);
-            (start..end).contains(&file_offset)
-        })?;
-        Some(Address(
-            segment
-                .range
-                .start
-                .0
-                .wrapping_sub(segment.file_offset)
-                .wrapping_add(file_offset),
-        ))
+        linked_address(&self.segments, file_offset)
     }
+}
+
+/// Returns the linked address of a file offset; `None` if none of `segments` contains it.
+pub fn linked_address(segments: &[Segment], file_offset: u64) -> Option<Address> {
+    /// Mappings start and end at page boundaries, so they extend beyond the segment on both sides.
+    const PAGE: u64 = 0x1_0000;
+    let segment = segments.iter().find(|segment| {
+        let end = segment.file_offset.saturating_add(segment.range.size());
+        let start = segment.file_offset & !(PAGE - 1);
+        (start..end).contains(&file_offset)
+    })?;
+    let before = segment.range.start.0.wrapping_sub(segment.file_offset);
+    Some(Address(before.wrapping_add(file_offset)))
 }
 
 fn architecture(machine: elf::Machine) -> &'static [u8] {

@@ -10,6 +10,8 @@
 //!
 //! [build_id_cache] stores the same objects where readers find them by build ID.
 //!
+//! [executable] and [symbols] read ELF files of compilers: code segments and function symbols.
+//!
 //! [`object`] describes the layout of an object, and which reader needs what of it.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -21,5 +23,7 @@ pub mod dwarf;
 pub mod eh_frame;
 mod escape;
 pub mod executable;
+pub mod limited_reads;
 pub mod object;
 pub mod store;
+pub mod symbols;

@@ -123,6 +123,11 @@ impl OpenFile {
         self.metadata.len()
     }
 
+    /// Returns the device and inode.
+    pub fn file_id(&self) -> (u64, u64) {
+        (self.metadata.dev(), self.metadata.ino())
+    }
+
     /// Returns the file, for callers that read and seek and keep what they have read.
     pub fn file(&self) -> &File {
         &self.file

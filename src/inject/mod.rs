@@ -15,6 +15,7 @@ mod output;
 mod report;
 mod summary_file;
 
+use crate::attribution;
 use crate::diagnostics::Diagnostic;
 use crate::inject::summary_file::SummaryOutput;
 use crate::load::{Buffers, Progress, Recording, load};
@@ -91,6 +92,10 @@ fn inject_recording(
         build_ids: objects::build_id_entries(profile, &objects.placed),
         compression: options.compression,
     };
+    let profile_summary = options.summary.is_some().then(|| {
+        progress.start("counting samples", 1);
+        attribution::profile_summary(&options.load, recording, &options.labels)
+    });
     let run = report::Run {
         options,
         recording,
@@ -100,6 +105,7 @@ fn inject_recording(
         trim_faults: &changes.faults,
         has_lost_kernel_copy: !kernel_copies.is_empty() && output::is_stream(&options.output),
         left_out: &[],
+        profile: profile_summary.as_ref(),
         cached: None,
     };
     finish(run, written, summary_output, rewrite, progress)

@@ -1,5 +1,6 @@
 //! Options of injection.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::inject::objects::source_paths::LineOptions;
@@ -20,6 +21,8 @@ pub struct InjectOptions {
     pub build_id_cache: Option<PathBuf>,
     /// Path of the JSON summary, which must differ from all inputs and other outputs; `-` is standard output.
     pub summary: Option<PathBuf>,
+    /// Labels to store in the summary, such as the commit that was profiled.
+    pub labels: BTreeMap<String, String>,
     /// Whether to write all functions, not only those that samples reference.
     pub all: bool,
     /// How functions are grouped into objects.

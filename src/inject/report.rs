@@ -11,6 +11,7 @@ use crate::inject::options::{InjectOptions, Tiers};
 use crate::inject::{hot_functions, output};
 use crate::load::{InputKind, Recording, UsedFile, UsedMap};
 use crate::runtime::{Change, CodeFile, FileKind};
+use crate::summary::profile::ProfileSummary;
 use crate::summary::{
     CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
     SymbolSummary, Unnamed,
@@ -37,6 +38,8 @@ pub struct Run<'a> {
     pub has_lost_kernel_copy: bool,
     /// Feature sections that were left out of the output.
     pub left_out: &'a [u8],
+    /// All samples by function, if a summary is written.
+    pub profile: Option<&'a ProfileSummary>,
     /// Changes to the build-ID cache, if there is one.
     pub cached: Option<&'a Filled>,
 }
@@ -45,9 +48,7 @@ impl Run<'_> {
     /// Returns the summary.
     pub fn summary(&self) -> Summary {
         let has_tiers = self.options.tiers != Tiers::Off;
-        let is_written = self.options.summary.is_some();
-        let sampled =
-            (has_tiers || is_written).then(|| hot_functions::functions(self.recording, self.selection));
+        let sampled = has_tiers.then(|| hot_functions::functions(self.recording, self.selection));
         let events = self.used().iter().flat_map(|used| used.code.events());
         let loaded = events.clone().filter(|event| event.change == Change::Load);
         let moved = events.filter(|event| matches!(event.change, Change::Move { .. }));
@@ -79,8 +80,8 @@ impl Run<'_> {
                 written: self.objects.symbols,
             },
             samples: sample_summary(self.selection),
-            tiers: sampled.as_deref().filter(|_| has_tiers).map(hot_functions::tiers),
-            sampled_functions: sampled.filter(|_| is_written),
+            tiers: sampled.as_deref().map(hot_functions::tiers),
+            profile: self.profile.cloned(),
             diagnostics: self.diagnostics(),
         }
     }

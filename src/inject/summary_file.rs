@@ -5,11 +5,15 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+use serde_json::Serializer;
+
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::staged::Committed;
 use crate::files::stdio::is_standard;
 use crate::files::{StagedFile, stdio, stream};
 use crate::inject::options::InjectOptions;
+use crate::json::Rows;
 use crate::summary::Summary;
 
 /// Destination of the summary, if any.
@@ -94,7 +98,8 @@ impl SummaryOutput {
 }
 
 fn write(file: &mut File, summary: &Summary) -> io::Result<()> {
-    let mut json = serde_json::to_vec_pretty(summary)?;
+    let mut json = Vec::new();
+    summary.serialize(&mut Serializer::with_formatter(&mut json, Rows::default()))?;
     json.push(b'\n');
     file.write_all(&json)
 }

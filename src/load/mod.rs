@@ -27,7 +27,9 @@ pub use crate::trace::options::{MonoEvent, SamplingOptions, TraceOptions, XrayEv
 pub(crate) use buffers::Buffers;
 pub(crate) use conflicts::{path_file_id, refuse_input_as_output};
 pub(crate) use find::perf_maps::{UsedMap, symbol_of};
+pub(crate) use find::reach::Reach;
 pub use options::{InputKind, LoadOptions};
 pub use progress::Progress;
 pub(crate) use recording::{Recording, load};
+pub(crate) use runtimes::runtime_of_file;
 pub(crate) use sources::{Sources, UsedFile, function_of};

@@ -175,6 +175,12 @@ pub fn how_to_enable(profile: &Profile<'_>, processes: &Processes, pids: &HashSe
     .collect()
 }
 
+/// Returns the name of the runtime that a program or library is part of.
+pub fn runtime_of_file(name: &[u8]) -> Option<&'static str> {
+    let runtime = RUNTIMES.iter().find(|runtime| runtime.has(name))?;
+    Some(runtime.name)
+}
+
 impl Runtime {
     /// Whether a program or library is part of the runtime. A version may follow the prefix, but no other
     /// word.
@@ -211,8 +217,7 @@ mod tests {
             ("libj9jit29.so", Some("OpenJ9")),
             ("libc.so.6", None),
         ] {
-            let found = RUNTIMES.iter().find(|runtime| runtime.has(file.as_bytes()));
-            assert_eq!(found.map(|runtime| runtime.name), expected, "{file}");
+            assert_eq!(runtime_of_file(file.as_bytes()), expected, "{file}");
         }
     }
 }

@@ -3,7 +3,10 @@
 //! Only the fields that determine the layout of records are read. No value is rejected, so that events of
 //! unknown types, clocks and sizes work like all others.
 
-use linux_perf_event_reader::constants::{PERF_COUNT_SW_BPF_OUTPUT, PERF_TYPE_SOFTWARE};
+use linux_perf_event_reader::constants::{
+    PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_SW_BPF_OUTPUT, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK,
+    PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE,
+};
 use linux_perf_event_reader::{AttrFlags, ReadFormat, SampleFormat};
 
 use crate::bytes::{ByteOrder, Reader, write_padded};
@@ -34,6 +37,10 @@ pub struct Attr {
     pub tracks_maps: bool,
     /// Whether a BPF program writes the samples (`PERF_COUNT_SW_BPF_OUTPUT`).
     pub is_bpf_output: bool,
+    /// What the event counts.
+    pub unit: Unit,
+    /// Number of units from one sample to the next, unless it varies (`sample_period` without `freq`).
+    pub fixed_period: Option<u64>,
     /// Bytes from the start of a sample to its PID.
     sample_pid: Option<usize>,
     /// Bytes from the start of a sample to its time.
@@ -48,11 +55,38 @@ pub struct Attr {
     trailer_id: Option<usize>,
 }
 
+/// What an event counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Nanoseconds of CPU time (`cpu-clock`, `task-clock`).
+    Nanoseconds,
+    /// Cycles of the CPU (`cycles`).
+    Cycles,
+    /// Anything else.
+    Occurrences,
+}
+
+impl Unit {
+    fn of(attr: &[u8], endian: ByteOrder) -> Self {
+        /// The lower half of `config`; the upper half has the type of CPU, on machines with several.
+        const HARDWARE_EVENT: u64 = 0xffff_ffff;
+        let config = endian.u64_at(attr, offset::CONFIG).unwrap_or(u64::MAX);
+        match endian.u32_at(attr, offset::TYPE) {
+            Some(PERF_TYPE_SOFTWARE) if [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].contains(&config) => {
+                Self::Nanoseconds
+            }
+            Some(PERF_TYPE_HARDWARE) if config & HARDWARE_EVENT == u64::from(PERF_COUNT_HW_CPU_CYCLES) => Self::Cycles,
+            _ => Self::Occurrences,
+        }
+    }
+}
+
 /// Offsets in `struct perf_event_attr`.
 pub(super) mod offset {
     pub const TYPE: usize = 0;
     pub const SIZE: usize = 4;
     pub const CONFIG: usize = 8;
+    pub const SAMPLE_PERIOD: usize = 16;
     pub const SAMPLE_TYPE: usize = 24;
     pub const READ_FORMAT: usize = 32;
     pub const FLAGS: usize = 40;
@@ -122,6 +156,8 @@ impl Attr {
             clock_id: flags.contains(AttrFlags::USE_CLOCKID).then_some(clock_id as i32),
             has_trailer,
             is_bpf_output: is_bpf_output(bytes, endian),
+            unit: Unit::of(bytes, endian),
+            fixed_period: (!flags.contains(AttrFlags::FREQ)).then(|| word(offset::SAMPLE_PERIOD)),
             tracks_maps: flags.intersects(AttrFlags::MMAP | AttrFlags::MMAP2),
             sample_pid: from_start(SampleFormat::TID),
             sample_time: from_start(SampleFormat::TIME),
@@ -351,12 +387,17 @@ impl Attrs {
     /// their formats differ.
     #[inline]
     pub fn event_of(&self, record: &Record<'_>, endian: ByteOrder) -> Option<&Attr> {
-        let first = self.all.first()?;
-        if self.all.len() == 1 || record.kind >= record::USER_TYPE_START {
-            return Some(first);
+        self.all.get(self.index_of(record, endian))
+    }
+
+    /// Returns the index of the event of a record, as [`Attrs::event_of`] does.
+    #[inline]
+    pub fn index_of(&self, record: &Record<'_>, endian: ByteOrder) -> usize {
+        if self.all.len() <= 1 || record.kind >= record::USER_TYPE_START {
+            return 0;
         }
-        let id = first.id_of(record, endian);
-        id.and_then(|id| self.by_id(id)).or(Some(first))
+        let id = self.all.first().and_then(|first| first.id_of(record, endian));
+        id.and_then(|id| self.by_id.get(&id).copied()).unwrap_or(0)
     }
 
     /// Returns the clock of the profile's times; `None` for the scheduler's clock.

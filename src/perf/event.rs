@@ -23,6 +23,37 @@ pub struct Mmap<'a> {
     pub name: &'a [u8],
 }
 
+/// An [`record::MMAP`] or [`record::MMAP2`] record of the kernel or one of its modules.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelMap<'a> {
+    /// Addresses of the code.
+    pub range: AddressRange,
+    /// Address of the symbol in the name, for the kernel itself: `_text` in `[kernel.kallsyms]_text`.
+    pub reference: Address,
+    /// Name without that symbol: `[kernel.kallsyms]`, `[ext4]` or the path of the module's file.
+    pub name: &'a [u8],
+    /// Build ID, if the record has one.
+    pub build_id: Option<&'a [u8]>,
+}
+
+impl<'a> KernelMap<'a> {
+    /// Reads a mapping. `None` for all others, as in [`Mmap::parse`].
+    pub fn parse(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
+        if record.cpu_mode() != record::MISC_KERNEL {
+            return None;
+        }
+        let map = Mmap::read(record, endian)?;
+        let end = map.name.iter().position(|&byte| byte == b']');
+        let name = end.and_then(|end| map.name.get(..=end)).unwrap_or(map.name);
+        Some(Self {
+            range: map.range,
+            reference: Address(map.file_offset),
+            name,
+            build_id: map.build_id,
+        })
+    }
+}
+
 /// The device and inode of a mapped file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileId {
@@ -41,6 +72,10 @@ impl<'a> Mmap<'a> {
         if !is_user(record) {
             return None;
         }
+        Self::read(record, endian)
+    }
+
+    fn read(record: &Record<'a>, endian: ByteOrder) -> Option<Self> {
         let mut body = record.body(endian);
         let pid = Pid(body.u32()?);
         let tid = body.u32()?;

@@ -71,7 +71,38 @@ impl<'a> Feature<'a> {
 
 /// Reads a feature that is a single string, such as [`ARCH`].
 pub fn read_string(content: &[u8], endian: ByteOrder) -> Option<&[u8]> {
+    next_string(&mut Reader::new(content, endian))
+}
+
+/// Reads a [`COMMAND_LINE`] section: the arguments of the recording program.
+pub fn command_line(content: &[u8], endian: ByteOrder) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(content, endian);
+    let count = reader.u32().unwrap_or(0);
+    (0..count).map_while(move |_| next_string(&mut reader))
+}
+
+/// Reads the names in an [`EVENT_DESC`] section, in the order of the attributes.
+pub fn event_names(content: &[u8], endian: ByteOrder) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(content, endian);
+    let count = reader.u32().unwrap_or(0);
+    let attr_size = reader.u32().unwrap_or(0);
+    (0..count).map_while(move |_| {
+        reader.skip(attr_size.into())?;
+        let ids = u64::from(reader.u32()?);
+        let name = next_string(&mut reader)?;
+        reader.skip(ids.checked_mul(8)?)?;
+        Some(name)
+    })
+}
+
+/// Reads a [`NR_CPUS`] section: the number of CPUs that were online.
+pub fn online_cpus(content: &[u8], endian: ByteOrder) -> Option<u32> {
+    let mut reader = Reader::new(content, endian);
+    let _available = reader.u32()?;
+    reader.u32()
+}
+
+fn next_string<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let size = reader.u32()?;
     Some(until_nul(reader.bytes(size.into())?))
 }

@@ -85,6 +85,8 @@ pub fn fixed_size(kind: u32) -> usize {
 
 /// Bits of `misc` that hold the CPU mode.
 pub const MISC_CPUMODE_MASK: u16 = 7;
+/// CPU mode: the kernel.
+pub const MISC_KERNEL: u16 = 1;
 /// CPU mode: user space.
 pub const MISC_USER: u16 = 2;
 /// CPU mode: kernel of a guest.

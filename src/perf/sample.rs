@@ -27,6 +27,8 @@ pub struct Sample<'a> {
     pub pid: Option<Pid>,
     /// Thread ID.
     pub tid: Option<Tid>,
+    /// Number of units of the event since the last sample, if recorded.
+    pub period: Option<u64>,
     /// Call chain, innermost first: the sampled address, its callers, and context markers such as
     /// `PERF_CONTEXT_USER`.
     pub callchain: Addresses<'a>,
@@ -131,6 +133,7 @@ impl<'a> Sample<'a> {
             ip: None,
             pid: None,
             tid: None,
+            period: None,
             callchain: none,
             callchain_offset: None,
             branches: none,
@@ -173,11 +176,13 @@ impl<'a> Sample<'a> {
             SampleFormat::ID,
             SampleFormat::STREAM_ID,
             SampleFormat::CPU,
-            SampleFormat::PERIOD,
         ] {
             if has(field) {
                 body.skip(8)?;
             }
+        }
+        if has(SampleFormat::PERIOD) {
+            self.period = Some(body.u64()?);
         }
         if has(SampleFormat::READ) {
             skip_read(body, attr.read_format)?;
@@ -237,7 +242,7 @@ impl<'a> Sample<'a> {
     fn read_off_cpu(&mut self, mut raw: Reader<'a>, endian: ByteOrder) -> Option<()> {
         let ids = raw.u64()?;
         let (low, high) = (ids as u32, (ids >> 32) as u32);
-        let _period = raw.u64()?;
+        let period = raw.u64()?;
         let count = raw.u64()?;
         let chain = Addresses::new(raw.bytes(count.checked_mul(8)?)?, endian, 8);
         let _cgroup = raw.u64()?;
@@ -248,6 +253,7 @@ impl<'a> Sample<'a> {
         let is_summed = self.ip == Some(Address(0));
         let (pid, tid) = if is_summed { (low, high) } else { (high, low) };
         (self.pid, self.tid) = (Some(Pid(pid)), Some(Tid(tid)));
+        self.period = Some(period);
         self.ip = entries.next();
         self.callchain = chain;
         Some(())

@@ -135,9 +135,13 @@ pub struct InjectArguments {
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOGS, hide_short_help = true)]
     min_duration: Option<Duration>,
 
-    /// Write counts, sampled functions and diagnostics to a JSON file; - is standard output
+    /// Write counts, all sampled functions and diagnostics to a JSON file; - is standard output
     #[arg(long, value_name = "FILE", help_heading = CI)]
     summary: Option<PathBuf>,
+
+    /// Store a label in the summary, such as commit=3f2a90c; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label, requires = "summary", help_heading = CI)]
+    label: Vec<(String, String)>,
 
     /// Exit with status 3 if less than PERCENT of the samples in JIT code get a name
     ///
@@ -254,6 +258,13 @@ fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
     }
 }
 
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
 /// Parses a percentage, with or without `%`.
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
@@ -319,6 +330,7 @@ impl InjectArguments {
             elf_dir: self.elf_dir.clone(),
             build_id_cache: self.build_id_cache.clone(),
             summary: self.summary.clone(),
+            labels: self.label.iter().cloned().collect(),
             all: self.all,
             lines: LineOptions {
                 version: self.dwarf,

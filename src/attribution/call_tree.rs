@@ -1,0 +1,174 @@
+//! A tree of call stacks with the samples taken in each.
+
+use std::collections::hash_map::Entry;
+
+use crate::attribution::frame::Frame;
+use crate::hash::HashMap;
+
+/// Maximum number of nodes. Real profiles have some 100,000; stacks of crafted ones may all differ.
+const MAX_NODES: usize = 1 << 22;
+
+/// Samples of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Weight {
+    /// Number of samples.
+    pub samples: u64,
+    /// Sum of their periods, in units of their event.
+    pub period: u64,
+}
+
+impl Weight {
+    /// Adds the samples of another weight.
+    pub fn add(&mut self, other: Self) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.period = self.period.saturating_add(other.period);
+    }
+}
+
+/// A function in a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    /// Index of the caller's node, which comes before this one; `None` for the outermost function.
+    pub caller: Option<u32>,
+    /// Index of the event that the samples belong to.
+    pub event: u32,
+    /// The function.
+    pub frame: Frame,
+    /// Samples taken in the function itself.
+    pub own: Weight,
+}
+
+/// Call stacks, in the order of their first samples.
+#[derive(Clone, Debug, Default)]
+pub struct CallTree {
+    nodes: Vec<Node>,
+    children: HashMap<(Option<u32>, u32, Frame), u32>,
+    /// Samples whose stack did not fit, by event and sampled function.
+    without_callers: HashMap<(u32, Frame), Weight>,
+}
+
+impl CallTree {
+    /// Adds samples with the same stack, given from the outermost function to the sampled one.
+    pub fn add(&mut self, event: u32, stack: impl Iterator<Item = Frame>, weight: Weight) {
+        let mut caller = None;
+        let mut is_whole = true;
+        let mut last = None;
+        for frame in stack {
+            last = Some(frame);
+            if is_whole {
+                let found = self.child(caller, event, frame);
+                is_whole = found.is_some();
+                caller = found;
+            }
+        }
+        self.weigh(caller.filter(|_| is_whole), event, last, weight);
+    }
+
+    /// Adds the samples of a tree for later records.
+    pub fn merge(&mut self, later: &Self) {
+        // The node here for each node there; `None` if it did not fit.
+        let mut here: Vec<Option<u32>> = Vec::with_capacity(later.nodes.len());
+        for node in &later.nodes {
+            let caller = node.caller.map(|caller| here.get(caller as usize).copied().flatten());
+            let found = match caller {
+                Some(None) => None,
+                caller => self.child(caller.flatten(), node.event, node.frame),
+            };
+            here.push(found);
+            if node.own != Weight::default() {
+                self.weigh(found, node.event, Some(node.frame), node.own);
+            }
+        }
+        for (&(event, frame), &weight) in &later.without_callers {
+            self.weigh(None, event, Some(frame), weight);
+        }
+    }
+
+    /// Adds samples to a node, or to the function itself if there is none.
+    fn weigh(&mut self, node: Option<u32>, event: u32, frame: Option<Frame>, weight: Weight) {
+        let node = node.and_then(|node| self.nodes.get_mut(node as usize));
+        match (node, frame) {
+            (Some(node), _) => node.own.add(weight),
+            (None, Some(frame)) => self.without_callers.entry((event, frame)).or_default().add(weight),
+            (None, None) => {}
+        }
+    }
+
+    /// Returns the node of a function called from another one, and creates it if there is room.
+    fn child(&mut self, caller: Option<u32>, event: u32, frame: Frame) -> Option<u32> {
+        match self.children.entry((caller, event, frame)) {
+            Entry::Occupied(found) => Some(*found.get()),
+            Entry::Vacant(free) => {
+                let node = u32::try_from(self.nodes.len()).ok()?;
+                if self.nodes.len() >= MAX_NODES {
+                    return None;
+                }
+                self.nodes.push(Node {
+                    caller,
+                    event,
+                    frame,
+                    own: Weight::default(),
+                });
+                Some(*free.insert(node))
+            }
+        }
+    }
+
+    /// Returns all nodes, each after its caller, and the number of samples whose callers are missing because there
+    /// was no room for them.
+    pub fn into_nodes(mut self) -> (Vec<Node>, u64) {
+        let mut rest: Vec<((u32, Frame), Weight)> = self.without_callers.into_iter().collect();
+        rest.sort_unstable_by_key(|&(key, _)| key);
+        let cut = rest.iter().map(|(_, weight)| weight.samples).sum();
+        self.nodes.extend(rest.into_iter().map(|((event, frame), own)| Node {
+            caller: None,
+            event,
+            frame,
+            own,
+        }));
+        (self.nodes, cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Weight = Weight { samples: 1, period: 10 };
+
+    fn tree(stacks: &[&[u32]]) -> CallTree {
+        let mut tree = CallTree::default();
+        for stack in stacks {
+            tree.add(0, stack.iter().map(|&module| Frame::Module(module)), ONE);
+        }
+        tree
+    }
+
+    fn rows(tree: CallTree) -> Vec<(Option<u32>, Frame, u64)> {
+        let (nodes, cut) = tree.into_nodes();
+        assert_eq!(cut, 0);
+        nodes.iter().map(|node| (node.caller, node.frame, node.own.samples)).collect()
+    }
+
+    #[test]
+    fn stacks_share_their_outer_functions() {
+        let found = rows(tree(&[&[1, 2], &[1], &[1, 2], &[3]]));
+        let expected = [
+            (None, Frame::Module(1), 1),
+            (Some(0), Frame::Module(2), 2),
+            (None, Frame::Module(3), 1),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn trees_of_parts_add_up_to_that_of_the_whole() {
+        let stacks: [&[u32]; 6] = [&[1, 2], &[1], &[2], &[1, 2], &[4, 1, 2], &[1]];
+        for cut in 0..=stacks.len() {
+            let (first, rest) = stacks.split_at(cut);
+            let mut merged = tree(first);
+            merged.merge(&tree(rest));
+            assert_eq!(rows(merged), rows(tree(&stacks)), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Attribution of all samples to functions: of JIT code, native code and the kernel, in whole call stacks.
+//!
+//! ```text
+//! [recorded]: threads, kernel, runtimes ─┐
+//! [modules]: what processes have mapped ─┼─► [walk]: [frame]s of each sample ─► [call_tree] ─► [functions]: names and
+//! [native_symbols], [kernel_symbols] ────┘                                          └──────► [stacks]     samples
+//! ```
+//!
+//! Frames of native code are named by the symbols of the files that this machine has. Nothing is unwound: stacks are
+//! those that the profile has.
+
+mod call_tree;
+mod frame;
+mod functions;
+mod kernel_symbols;
+mod modules;
+mod native_symbols;
+mod recorded;
+mod stacks;
+mod walk;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::attribution::call_tree::Node;
+use crate::attribution::functions::Functions;
+use crate::attribution::kernel_symbols::{KernelSymbols, kernel_build_id};
+use crate::attribution::modules::Modules;
+use crate::attribution::native_symbols::NativeSymbols;
+use crate::attribution::recorded::Recorded;
+use crate::attribution::walk::{Counts, Symbols};
+use crate::bytes::printable;
+use crate::load::{LoadOptions, Reach, Recording};
+use crate::perf::Profile;
+use crate::perf::attr::Unit;
+use crate::perf::feature;
+use crate::units::{Pid, Tid};
+use crate::summary::profile::{EventSummary, ProfileSummary, ThreadSummary};
+
+/// Counts all samples of a recording by function and stack. `labels` are those of the user.
+pub fn profile_summary(
+    options: &LoadOptions,
+    recording: &Recording<'_>,
+    labels: &BTreeMap<String, String>,
+) -> ProfileSummary {
+    let (profile, index) = (&recording.profile.profile, &recording.profile.index);
+    let selector = recording.selector();
+    let recorded = Recorded::of(profile);
+    let modules = Modules::new(profile, &index.processes, &recorded.kernel_maps);
+    let reach = Reach::of(options);
+    let native = NativeSymbols::new(&modules, &reach);
+    let kernel = kernel_symbols(recording, &recorded);
+    let symbols = Symbols {
+        selector: &selector,
+        modules: &modules,
+        native: &native,
+        kernel: &kernel,
+    };
+    let Counts { tree, threads } = symbols.count(&index.marks, index.data_end);
+    let (nodes, without_callers) = tree.into_nodes();
+    let events = events(profile, &nodes);
+    let functions = Functions::new(recording, &symbols, &recorded.runtimes, &nodes, events.len());
+    let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);
+    let threads = threads.into_iter().map(|((pid, tid, event), samples)| (pid, tid, event, samples));
+    let threads = thread_summaries(threads.collect(), &recorded, events.len());
+    let text = |id| feature::read_string(profile.feature(id)?, profile.endian).map(printable);
+    let first = events.first();
+    ProfileSummary {
+        command: profile
+            .feature(feature::COMMAND_LINE)
+            .map_or_else(Vec::new, |content| {
+                feature::command_line(content, profile.endian).map(printable).collect()
+            }),
+        host: text(feature::HOSTNAME).filter(|name| !name.is_empty()),
+        os_release: text(feature::OS_RELEASE),
+        arch: text(feature::ARCH),
+        perf_version: text(feature::VERSION),
+        cpus: profile
+            .feature(feature::NR_CPUS)
+            .and_then(|content| feature::online_cpus(content, profile.endian)),
+        duration_ns: index.times.map(|(start, end)| end.0.saturating_sub(start.0)),
+        cpu_time_ns: first.filter(|event| event.unit == "ns").map(|event| event.period),
+        labels: labels.clone(),
+        events,
+        threads,
+        functions: functions.all,
+        stacks,
+        stacks_omitted,
+        without_callers,
+    }
+}
+
+/// Finds the symbols of the kernel that the profile was recorded on.
+fn kernel_symbols(recording: &Recording<'_>, recorded: &Recorded<'_>) -> KernelSymbols {
+    let profile = &recording.profile.profile;
+    let Some(kernel) = recorded.kernel_maps.iter().find(|map| map.name == b"[kernel.kallsyms]") else {
+        return KernelSymbols::default();
+    };
+    let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
+    let listed = kernel_build_id(feature::build_ids(table, profile.endian), kernel.name);
+    KernelSymbols::find(kernel, kernel.build_id.or(listed), &recording.input.kernel_copies)
+}
+
+/// Returns the events that have samples or a name, with their samples.
+fn events(profile: &Profile<'_>, nodes: &[Node]) -> Vec<EventSummary> {
+    let names = profile
+        .feature(feature::EVENT_DESC)
+        .map_or_else(Vec::new, |content| {
+            feature::event_names(content, profile.endian).map(printable).collect()
+        });
+    let mut events: Vec<EventSummary> = profile
+        .attrs
+        .all()
+        .iter()
+        .enumerate()
+        .map(|(index, attr)| EventSummary {
+            name: names.get(index).cloned().unwrap_or_else(|| format!("event {index}")),
+            unit: match attr.unit {
+                Unit::Nanoseconds => "ns",
+                Unit::Cycles => "cycles",
+                Unit::Occurrences => "count",
+            },
+            samples: 0,
+            period: 0,
+        })
+        .collect();
+    for node in nodes {
+        if let Some(event) = events.get_mut(node.event as usize) {
+            event.samples = event.samples.saturating_add(node.own.samples);
+            event.period = event.period.saturating_add(node.own.period);
+        }
+    }
+    events
+}
+
+/// Number of samples of a thread for one event.
+type ThreadSamples = (Option<Pid>, Option<Tid>, u32, u64);
+
+fn thread_summaries(mut counts: Vec<ThreadSamples>, recorded: &Recorded<'_>, events: usize) -> Vec<ThreadSummary> {
+    counts.sort_unstable();
+    let mut threads: Vec<ThreadSummary> = Vec::new();
+    for (pid, tid, event, samples) in counts {
+        let (number, thread) = (pid.map(|pid| pid.0), tid.map(|tid| tid.0));
+        if threads.last().is_none_or(|last| (last.pid, last.tid) != (number, thread)) {
+            let name = tid.and_then(|tid| recorded.names.get(&tid));
+            threads.push(ThreadSummary {
+                pid: number,
+                tid: thread,
+                name: name.map(|name| printable(name)),
+                samples: vec![0; events],
+            });
+        }
+        let last = threads.last_mut();
+        if let Some(count) = last.and_then(|last| last.samples.get_mut(event as usize)) {
+            *count = samples;
+        }
+    }
+    threads.sort_by_cached_key(|thread| Reverse(thread.samples.clone()));
+    threads
+}

@@ -1,0 +1,145 @@
+//! Modules: executables and libraries that processes have mapped, and parts of the kernel.
+
+use crate::bytes::{base_name, printable};
+use crate::code::history::{Builder, History};
+use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
+use crate::hash::HashMap;
+use crate::perf::Profile;
+use crate::perf::event::{Backing, KernelMap, Mmap};
+use crate::perf::feature::{self, build_ids};
+use crate::units::{Address, AddressRange, Time};
+
+/// An executable, a library, the kernel or a module of it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Module {
+    /// Path of the file in the mount namespace of the process, or a name such as `[vdso]` or `[kernel.kallsyms]`.
+    pub path: Vec<u8>,
+    /// Build ID, if recorded.
+    pub build_id: Option<Vec<u8>>,
+}
+
+/// Part of a module that a process has mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedModule {
+    /// Index of the module.
+    pub module: u32,
+    /// Number to add to an address to get the offset in the file; wraps around.
+    to_offset: u64,
+}
+
+impl MappedModule {
+    /// Returns the offset in the module's file of an address.
+    pub fn file_offset(&self, address: Address) -> u64 {
+        address.0.wrapping_add(self.to_offset)
+    }
+}
+
+/// Mapped modules of all processes over time.
+#[derive(Debug, Default)]
+pub struct Modules {
+    /// All modules.
+    pub all: Vec<Module>,
+    spaces: Vec<SpaceModules>,
+    /// Maps of the kernel and its modules, by start address.
+    kernel: Vec<(AddressRange, u32)>,
+}
+
+#[derive(Debug)]
+struct SpaceModules {
+    /// Modules by address and time, `None` for memory of other kinds.
+    maps: Option<History<Option<MappedModule>>>,
+    parent: Option<(SpaceId, Time)>,
+}
+
+/// Numbers modules, each once.
+#[derive(Default)]
+struct Numbers<'a> {
+    all: Vec<Module>,
+    known: HashMap<(&'a [u8], Option<&'a [u8]>), u32>,
+    /// Build IDs that the profile lists by path.
+    build_ids: HashMap<&'a [u8], &'a [u8]>,
+}
+
+impl<'a> Numbers<'a> {
+    fn of(&mut self, path: &'a [u8], recorded: Option<&'a [u8]>) -> u32 {
+        let build_id = recorded.or_else(|| self.build_ids.get(path).copied());
+        let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        *self.known.entry((path, build_id)).or_insert_with(|| {
+            self.all.push(Module {
+                path: path.to_vec(),
+                build_id: build_id.map(<[u8]>::to_vec),
+            });
+            next
+        })
+    }
+}
+
+impl Modules {
+    /// Reads the maps of a profile's processes. `kernel_maps` are those of the kernel.
+    pub fn new(profile: &Profile<'_>, processes: &Processes, kernel_maps: &[KernelMap<'_>]) -> Self {
+        let mut numbers = Numbers::default();
+        let listed = profile.feature(feature::BUILD_ID).unwrap_or_default();
+        numbers.build_ids = build_ids(listed, profile.endian)
+            .map(|entry| (entry.name, entry.build_id))
+            .collect();
+        let mut spaces = Vec::with_capacity(processes.spaces().len());
+        for space in processes.spaces() {
+            let mut maps = Builder::default();
+            for map in &space.maps {
+                let record = profile.records_from(map.record).next();
+                let mmap = record.and_then(|record| Mmap::parse(&record, profile.endian));
+                let mapped = mmap.filter(|_| map.backing == Backing::File).map(|mmap| MappedModule {
+                    module: numbers.of(mmap.name, mmap.build_id),
+                    to_offset: mmap.file_offset.wrapping_sub(mmap.range.start.0),
+                });
+                maps.put(map.range, map.time, mapped);
+            }
+            spaces.push(SpaceModules {
+                maps: (!space.maps.is_empty()).then(|| maps.finish()),
+                parent: space.parent,
+            });
+        }
+        let mut kernel: Vec<(AddressRange, u32)> = kernel_maps
+            .iter()
+            .map(|map| (map.range, numbers.of(map.name, map.build_id)))
+            .collect();
+        kernel.sort_unstable_by_key(|&(range, _)| range.start);
+        Self {
+            all: numbers.all,
+            spaces,
+            kernel,
+        }
+    }
+
+    /// Returns the module at an address of an address space at a time.
+    pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Option<MappedModule> {
+        let (mut space, mut time) = (space, time);
+        for _ in 0..MAX_GENERATIONS {
+            let here = self.spaces.get(space.index())?;
+            if let Some(found) = here.maps.as_ref().and_then(|maps| maps.at(address, time)) {
+                return found.value;
+            }
+            let (parent, forked) = here.parent?;
+            (space, time) = (parent, time.min(forked));
+        }
+        None
+    }
+
+    /// Returns the part of the kernel at an address.
+    pub fn in_kernel(&self, address: Address) -> Option<u32> {
+        let after = self.kernel.partition_point(|(range, _)| range.start <= address);
+        let &(range, module) = self.kernel.get(after.checked_sub(1)?)?;
+        range.contains(address).then_some(module)
+    }
+
+    /// Returns the name of a module without its folder.
+    pub fn name(&self, module: u32) -> String {
+        let path = self.all.get(module as usize).map_or(&b"[unknown]"[..], |module| &module.path);
+        printable(base_name(path))
+    }
+
+    /// Returns the path of a module.
+    pub fn path(&self, module: u32) -> String {
+        self.all.get(module as usize).map_or(String::new(), |module| printable(&module.path))
+    }
+}

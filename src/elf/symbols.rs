@@ -1,0 +1,219 @@
+//! Function symbols of executables, libraries and their separate debug files, with the names that readers show.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::fmt::{self, Write as _};
+
+use cpp_demangle::{BorrowedSymbol, DemangleOptions};
+use object::read::{Object, ObjectSegment, ObjectSymbol, ReadRef};
+use object::{SegmentFlags, SymbolKind, elf};
+
+use crate::elf::executable::{self, Segment};
+use crate::units::{Address, AddressRange};
+
+/// Function symbols of an ELF file, by address.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionSymbols {
+    /// Build ID; empty if the file has none.
+    pub build_id: Vec<u8>,
+    /// Whether the file has a full symbol table, not only the exported symbols.
+    pub is_complete: bool,
+    segments: Vec<Segment>,
+    symbols: Vec<FunctionSymbol>,
+    /// Names of all symbols, one after the other.
+    names: Vec<u8>,
+}
+
+/// A function symbol.
+#[derive(Clone, Copy, Debug)]
+struct FunctionSymbol {
+    range: AddressRange,
+    /// Position of the name in the names.
+    name: (usize, usize),
+}
+
+/// What decides between symbols at one address, in the order of perf's `choose_best_symbol`.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Preference<'n> {
+    has_size: bool,
+    is_strong: bool,
+    is_global: bool,
+    underscores: Reverse<usize>,
+    name: Reverse<&'n [u8]>,
+}
+
+impl FunctionSymbols {
+    /// Reads an ELF file; `None` if it is not one, or if `is_wanted` is false for its build ID.
+    pub fn read_if<'a>(
+        file: impl ReadRef<'a>,
+        is_wanted: impl FnOnce(Option<&[u8]>) -> bool,
+    ) -> Option<Self> {
+        let file = object::File::parse(file).ok()?;
+        let build_id = file.build_id().ok()?;
+        if !is_wanted(build_id) {
+            return None;
+        }
+        let build_id = build_id.unwrap_or_default().to_vec();
+        let is_complete = file.symbols().next().is_some();
+        let mut found = Vec::new();
+        let symbols = file.symbols().chain(file.dynamic_symbols());
+        for symbol in symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && !symbol.is_undefined()) {
+            let Ok(name) = symbol.name_bytes() else {
+                continue;
+            };
+            let preference = Preference {
+                has_size: symbol.size() > 0,
+                is_strong: !symbol.is_weak(),
+                is_global: symbol.is_global(),
+                underscores: Reverse(name.iter().take_while(|&&byte| byte == b'_').count()),
+                name: Reverse(name),
+            };
+            found.push((symbol.address(), Reverse(preference), symbol.size()));
+        }
+        found.sort_unstable();
+        found.dedup_by_key(|&mut (address, ..)| address);
+        let next = found.iter().skip(1).map(|&(address, ..)| Some(address));
+        let ends: Vec<Option<u64>> = next.chain([None]).collect();
+        let mut names = Vec::new();
+        let mut symbols = Vec::with_capacity(found.len());
+        for ((address, Reverse(preference), size), next) in found.into_iter().zip(ends) {
+            // Symbols of assembly code often have no size. perf extends them to the next one, too.
+            let size = match size {
+                0 => next.map_or(1, |next| next.saturating_sub(address)),
+                size => size,
+            };
+            let start = names.len();
+            names.extend_from_slice(preference.name.0);
+            symbols.extend(AddressRange::new(Address(address), size).map(|range| FunctionSymbol {
+                range,
+                name: (start, names.len()),
+            }));
+        }
+        Some(Self {
+            build_id,
+            is_complete,
+            segments: code_segments(&file),
+            symbols,
+            names,
+        })
+    }
+
+    /// Returns the linked address of a file offset; `None` if no code segment contains it.
+    pub fn address(&self, file_offset: u64) -> Option<Address> {
+        executable::linked_address(&self.segments, file_offset)
+    }
+
+    /// Returns the index of the symbol at a linked address.
+    pub fn at(&self, address: Address) -> Option<u32> {
+        let after = self.symbols.partition_point(|symbol| symbol.range.start <= address);
+        let index = after.checked_sub(1)?;
+        let symbol = self.symbols.get(index)?;
+        symbol.range.contains(address).then_some(u32::try_from(index).ok()?)
+    }
+
+    /// Returns the name of a symbol, without the encoding of C++ and Rust compilers.
+    pub fn name(&self, index: u32) -> Option<Cow<'_, str>> {
+        let symbol = self.symbols.get(index as usize)?;
+        let name = self.names.get(symbol.name.0..symbol.name.1)?;
+        let name = String::from_utf8_lossy(name);
+        Some(match demangled(&name) {
+            Some(demangled) => Cow::Owned(demangled),
+            None => name,
+        })
+    }
+
+    /// Returns the size of a symbol in bytes.
+    pub fn size(&self, index: u32) -> Option<u64> {
+        Some(self.symbols.get(index as usize)?.range.size())
+    }
+}
+
+fn code_segments<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Vec<Segment> {
+    /// Linkers create one or two.
+    const MAX_SEGMENTS: usize = 64;
+    let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(elf::PF_X));
+    let segments = file.segments().filter(|segment| is_code(segment.flags()));
+    let segments = segments.filter_map(|segment| {
+        let (file_offset, _) = segment.file_range();
+        let range = AddressRange::new(Address(segment.address()), segment.size())?;
+        Some(Segment { file_offset, range })
+    });
+    segments.take(MAX_SEGMENTS).collect()
+}
+
+/// Returns the name in the source of a C++ or Rust function, without parameters, as perf shows it.
+fn demangled(name: &str) -> Option<String> {
+    /// Size in bytes above which names stay as they are.
+    const MAX: usize = 4096;
+    if name.len() > MAX {
+        return None;
+    }
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        let mut text = Limited::default();
+        // The alternate form has no hash, which differs from build to build.
+        return write!(text, "{rust:#}").ok().map(|()| text.0);
+    }
+    if !name.starts_with("_Z") {
+        return None;
+    }
+    let options = DemangleOptions::new().no_params().no_return_type();
+    let symbol = BorrowedSymbol::new(name.as_bytes()).ok()?;
+    let mut text = Limited::default();
+    symbol.structured_demangle(&mut text, &options).ok()?;
+    Some(text.0)
+}
+
+/// Text up to a size: short crafted names can stand for long ones.
+#[derive(Default)]
+struct Limited(String);
+
+impl fmt::Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        const MAX: usize = 16 << 10;
+        if self.0.len().saturating_add(text.len()) > MAX {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_compilers_are_decoded() {
+        for (name, expected) in [
+            ("_ZN2v88internal7Heap3GCEv", Some("v8::internal::Heap::GC")),
+            ("_ZN4core3fmt5write17h0123456789abcdefE", Some("core::fmt::write")),
+            ("_RNvCs1234_7mycrate3foo", Some("mycrate::foo")),
+            ("main", None),
+            ("_Z", None),
+        ] {
+            assert_eq!(demangled(name).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn this_program_has_symbols() {
+        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let symbols = FunctionSymbols::read_if(&file[..], |_| true).unwrap();
+        assert!(symbols.is_complete && !symbols.segments.is_empty());
+        let index = (0..symbols.symbols.len() as u32).find(|&index| symbols.name(index).unwrap() == "main");
+        let main = symbols.symbols[index.unwrap() as usize].range;
+        assert_eq!(symbols.at(main.start), index);
+        assert_eq!(symbols.at(Address(main.end.0 - 1)), index);
+        assert_ne!(symbols.at(main.end), index);
+        let segment = symbols.segments[0];
+        assert_eq!(symbols.address(segment.file_offset), Some(segment.range.start));
+    }
+
+    #[test]
+    fn anything_else_has_none() {
+        let read = |file: &'static [u8]| FunctionSymbols::read_if(file, |_| true);
+        assert!(read(b"\x7fELF").is_none() && read(b"").is_none());
+    }
+}

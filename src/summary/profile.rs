@@ -1,0 +1,135 @@
+//! The profile in a summary: where all samples were taken, and how the profile was recorded.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// All samples of a profile by function, and how it was recorded.
+///
+/// Lists of numbers have one element for each event, in the order of [`ProfileSummary::events`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct ProfileSummary {
+    /// Command line of the recording program.
+    pub command: Vec<String>,
+    /// Name of the machine.
+    pub host: Option<String>,
+    /// Version of its kernel.
+    pub os_release: Option<String>,
+    /// Architecture, as `uname -m` prints it.
+    pub arch: Option<String>,
+    /// Version of the recording program.
+    pub perf_version: Option<String>,
+    /// Number of CPUs that were online.
+    pub cpus: Option<u32>,
+    /// Nanoseconds from the first to the last record.
+    pub duration_ns: Option<u64>,
+    /// Nanoseconds of CPU time, if an event counts them.
+    pub cpu_time_ns: Option<u64>,
+    /// Labels that the user gave.
+    pub labels: BTreeMap<String, String>,
+    /// Events.
+    pub events: Vec<EventSummary>,
+    /// Threads with samples, those with most samples first.
+    pub threads: Vec<ThreadSummary>,
+    /// Functions with samples in their own code or below, those with most samples of their own first.
+    pub functions: Vec<FunctionProfile>,
+    /// Call stacks of the first event: for each node the index of the caller's node or -1, the index of the function,
+    /// and the number of samples taken in it. A caller comes before the functions that it calls.
+    pub stacks: Vec<(i64, u32, u64)>,
+    /// Number of samples that `stacks` has in a caller of their function, because their own stack is too rare.
+    pub stacks_omitted: u64,
+    /// Number of samples without callers because the stacks of the profile are too many.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub without_callers: u64,
+}
+
+/// An event.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct EventSummary {
+    /// Name, such as `cycles:u`.
+    pub name: String,
+    /// What it counts: `ns` of CPU time, CPU `cycles`, or `count` for anything else.
+    pub unit: &'static str,
+    /// Number of samples.
+    pub samples: u64,
+    /// Sum of the periods of the samples, in units.
+    pub period: u64,
+}
+
+/// A thread.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ThreadSummary {
+    /// ID of its process.
+    pub pid: Option<u32>,
+    /// ID of the thread.
+    pub tid: Option<u32>,
+    /// Last name.
+    pub name: Option<String>,
+    /// Number of samples.
+    pub samples: Vec<u64>,
+}
+
+/// Functions of one name, kind, compiler tier and module.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct FunctionProfile {
+    /// Name. For [`FunctionKind::Module`], the name of the module's file.
+    pub name: String,
+    /// Kind of code.
+    pub kind: FunctionKind,
+    /// Runtime of its process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<&'static str>,
+    /// Source file, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// First line in the source file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// Compiler tier, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// Path of the executable, library or kernel module.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Number of functions: recompilations, or different functions of the same name.
+    pub functions: u64,
+    /// Size of the largest one, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Number of samples in the function's own code.
+    #[serde(rename = "self")]
+    pub own: Vec<u64>,
+    /// Number of samples in it or in functions that it calls.
+    pub total: Vec<u64>,
+    /// Sum of the periods of its own samples.
+    pub self_period: Vec<u64>,
+    /// Most frequent callers: indices of functions, with the number of samples of the first event below each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<(u32, u64)>,
+}
+
+/// Kind of code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum FunctionKind {
+    /// JIT-compiled code.
+    Jit,
+    /// A symbol of an executable or library.
+    Native,
+    /// A symbol of the kernel.
+    Kernel,
+    /// Code of a file or of the kernel without a symbol.
+    Module,
+    /// Anything else.
+    Unknown,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
