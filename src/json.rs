@@ -102,7 +102,9 @@ mod tests {
     fn entries_of_inner_lists_are_rows() {
         let value = json!({"a": {"list": [{"x": [1, 2]}, {"x": []}]}, "b": [], "c": 3});
         let mut text = Vec::new();
-        value.serialize(&mut Serializer::with_formatter(&mut text, Rows::default())).unwrap();
+        value
+            .serialize(&mut Serializer::with_formatter(&mut text, Rows::default()))
+            .unwrap();
         let text = String::from_utf8(text).unwrap();
         let expected = r#"{
   "a": {

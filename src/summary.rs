@@ -156,6 +156,22 @@ pub struct SampleSummary {
     pub unnamed: Unnamed,
     /// Samples with a named function anywhere in the recorded call chain.
     pub with_named_frame: u64,
+    /// JIT code in the sampled functions and their recorded callers.
+    pub in_stacks: StackSummary,
+}
+
+/// JIT code in whole call stacks.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StackSummary {
+    /// Samples with JIT code anywhere in their stack.
+    pub samples: u64,
+    /// Frames in JIT code.
+    pub frames: u64,
+    /// Frames in JIT code with a name.
+    pub named: u64,
+    /// Percentage of the frames in JIT code that have a name; 100 if there are none.
+    pub named_percent: f64,
 }
 
 /// A compiler tier of a runtime.
@@ -300,6 +316,17 @@ impl Summary {
                 },
             ),
         };
+        let stacks = &samples.in_stacks;
+        if stacks.frames > samples.jit {
+            let _ = writeln!(
+                text,
+                "{} with JIT code in the stack, {} in it, {} of them named ({:.1} %)",
+                count(stacks.samples, "sample"),
+                count(stacks.frames, "frame"),
+                stacks.named,
+                stacks.named_percent,
+            );
+        }
         for (count, reason) in samples.unnamed.reasons() {
             let _ = writeln!(text, "  {count} not named: {reason}");
         }

@@ -69,7 +69,9 @@ impl CallTree {
         // The node here for each node there; `None` if it did not fit.
         let mut here: Vec<Option<u32>> = Vec::with_capacity(later.nodes.len());
         for node in &later.nodes {
-            let caller = node.caller.map(|caller| here.get(caller as usize).copied().flatten());
+            let caller = node
+                .caller
+                .map(|caller| here.get(caller as usize).copied().flatten());
             let found = match caller {
                 Some(None) => None,
                 caller => self.child(caller.flatten(), node.event, node.frame),
@@ -89,7 +91,11 @@ impl CallTree {
         let node = node.and_then(|node| self.nodes.get_mut(node as usize));
         match (node, frame) {
             (Some(node), _) => node.own.add(weight),
-            (None, Some(frame)) => self.without_callers.entry((event, frame)).or_default().add(weight),
+            (None, Some(frame)) => self
+                .without_callers
+                .entry((event, frame))
+                .or_default()
+                .add(weight),
             (None, None) => {}
         }
     }
@@ -120,12 +126,13 @@ impl CallTree {
         let mut rest: Vec<((u32, Frame), Weight)> = self.without_callers.into_iter().collect();
         rest.sort_unstable_by_key(|&(key, _)| key);
         let cut = rest.iter().map(|(_, weight)| weight.samples).sum();
-        self.nodes.extend(rest.into_iter().map(|((event, frame), own)| Node {
-            caller: None,
-            event,
-            frame,
-            own,
-        }));
+        self.nodes
+            .extend(rest.into_iter().map(|((event, frame), own)| Node {
+                caller: None,
+                event,
+                frame,
+                own,
+            }));
         (self.nodes, cut)
     }
 }
@@ -134,7 +141,10 @@ impl CallTree {
 mod tests {
     use super::*;
 
-    const ONE: Weight = Weight { samples: 1, period: 10 };
+    const ONE: Weight = Weight {
+        samples: 1,
+        period: 10,
+    };
 
     fn tree(stacks: &[&[u32]]) -> CallTree {
         let mut tree = CallTree::default();
@@ -147,7 +157,10 @@ mod tests {
     fn rows(tree: CallTree) -> Vec<(Option<u32>, Frame, u64)> {
         let (nodes, cut) = tree.into_nodes();
         assert_eq!(cut, 0);
-        nodes.iter().map(|node| (node.caller, node.frame, node.own.samples)).collect()
+        nodes
+            .iter()
+            .map(|node| (node.caller, node.frame, node.own.samples))
+            .collect()
     }
 
     #[test]

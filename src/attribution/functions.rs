@@ -72,12 +72,22 @@ impl Functions {
         let mut all = Vec::with_capacity(groups.len());
         for (index, (identity, frames)) in (0u32..).zip(groups) {
             of_frames.extend(frames.iter().map(|&frame| (frame, index)));
-            let size = frames.iter().filter_map(|frame| sizes.get(frame).copied().flatten()).max();
+            let size = frames
+                .iter()
+                .filter_map(|frame| sizes.get(frame).copied().flatten())
+                .max();
             all.push(identity.profile(frames.len() as u64, size, events));
         }
-        let of_nodes: Vec<u32> = nodes.iter().filter_map(|node| of_frames.get(&node.frame).copied()).collect();
+        let of_nodes: Vec<u32> = nodes
+            .iter()
+            .filter_map(|node| of_frames.get(&node.frame).copied())
+            .collect();
         let totals = totals(nodes);
-        let mut functions = Self { all, of_nodes, totals };
+        let mut functions = Self {
+            all,
+            of_nodes,
+            totals,
+        };
         functions.count(nodes);
         functions.sort();
         functions
@@ -120,7 +130,8 @@ impl Functions {
 
     /// Sorts the functions by their own samples.
     fn sort(&mut self) {
-        let key = |function: &FunctionProfile| (Reverse(function.own.clone()), Reverse(function.total.clone()));
+        let key =
+            |function: &FunctionProfile| (Reverse(function.own.clone()), Reverse(function.total.clone()));
         let mut order: Vec<u32> = (0u32..).take(self.all.len()).collect();
         order.sort_by_cached_key(|&index| self.all.get(index as usize).map(key));
         let mut new_index = vec![0u32; order.len()];
@@ -132,9 +143,13 @@ impl Functions {
         let renumber = |index: &mut u32| *index = new_index.get(*index as usize).copied().unwrap_or_default();
         self.of_nodes.iter_mut().for_each(renumber);
         for function in &mut self.all {
-            function.callers.iter_mut().for_each(|(caller, _)| renumber(caller));
+            function
+                .callers
+                .iter_mut()
+                .for_each(|(caller, _)| renumber(caller));
         }
-        let mut old: Vec<Option<FunctionProfile>> = std::mem::take(&mut self.all).into_iter().map(Some).collect();
+        let mut old: Vec<Option<FunctionProfile>> =
+            std::mem::take(&mut self.all).into_iter().map(Some).collect();
         self.all = order
             .iter()
             .filter_map(|&index| old.get_mut(index as usize)?.take())
@@ -195,18 +210,23 @@ impl Namer<'_> {
                 (identity, Some(symbol.range.size()))
             }),
             Frame::UnnamedJit => Some((Identity::of(FunctionKind::Jit, "[JIT code without a name]"), None)),
-            Frame::Native { module, symbol } => self.symbols.native.symbol(module, symbol).map(|(name, size)| {
-                let mut identity = Identity::of(FunctionKind::Native, printable(name.as_bytes()));
-                identity.module = Some(modules.path(module));
-                (identity, Some(size))
-            }),
+            Frame::Native { module, symbol } => {
+                self.symbols.native.symbol(module, symbol).map(|(name, size)| {
+                    let mut identity = Identity::of(FunctionKind::Native, printable(name.as_bytes()));
+                    identity.module = Some(modules.path(module));
+                    (identity, Some(size))
+                })
+            }
             Frame::Module(module) => {
                 let mut identity = Identity::of(FunctionKind::Module, modules.name(module));
                 identity.module = Some(modules.path(module));
                 Some((identity, None))
             }
             Frame::Kernel(symbol) => self.symbols.kernel.name(symbol).map(|name| {
-                (Identity::of(FunctionKind::Kernel, printable(name.as_bytes())), None)
+                (
+                    Identity::of(FunctionKind::Kernel, printable(name.as_bytes())),
+                    None,
+                )
             }),
             Frame::KernelModule(module) => {
                 let name = module.map_or_else(|| "[kernel]".to_owned(), |module| modules.name(module));
@@ -223,7 +243,11 @@ impl Namer<'_> {
         let used = files.get(id.file as usize)?;
         let mut identity = Identity::of(FunctionKind::Jit, printable(view.name));
         identity.tier = view.tier().map(printable);
-        identity.runtime = used.found.pids.iter().find_map(|pid| self.runtimes.get(pid).copied());
+        identity.runtime = used
+            .found
+            .pids
+            .iter()
+            .find_map(|pid| self.runtimes.get(pid).copied());
         identity.set_location(view.name);
         if identity.file.is_none()
             && let Some(info) = used.code.sources(&view).info
@@ -293,7 +317,13 @@ fn outermost(nodes: &[Node], of_nodes: &[u32]) -> Vec<usize> {
         }
         *depth += 1;
         pending.push((index, true));
-        pending.extend(children.get(at).into_iter().flatten().map(|&child| (child, false)));
+        pending.extend(
+            children
+                .get(at)
+                .into_iter()
+                .flatten()
+                .map(|&child| (child, false)),
+        );
     }
     found.sort_unstable();
     found

@@ -40,7 +40,9 @@ impl KernelSymbols {
         let mut symbols = Vec::new();
         let mut text = None;
         for line in kallsyms.split(|&byte| byte == b'\n') {
-            let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+            let mut words = line
+                .split(|byte| byte.is_ascii_whitespace())
+                .filter(|word| !word.is_empty());
             let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
                 continue;
             };
@@ -59,7 +61,12 @@ impl KernelSymbols {
         let moved = text.map_or(0, |text| reference.0.wrapping_sub(text));
         let mut symbols: Vec<(Address, String)> = symbols
             .into_iter()
-            .map(|(address, name)| (Address(address.wrapping_add(moved)), String::from_utf8_lossy(name).into()))
+            .map(|(address, name)| {
+                (
+                    Address(address.wrapping_add(moved)),
+                    String::from_utf8_lossy(name).into(),
+                )
+            })
             .collect();
         symbols.sort();
         symbols.dedup_by_key(|&mut (address, _)| address);
@@ -79,8 +86,13 @@ impl KernelSymbols {
 }
 
 /// Returns the build ID of the kernel in a profile's table.
-pub fn kernel_build_id<'a>(mut table: impl Iterator<Item = BuildIdEntry<'a>>, name: &[u8]) -> Option<&'a [u8]> {
-    table.find(|entry| until_nul(entry.name) == name).map(|entry| entry.build_id)
+pub fn kernel_build_id<'a>(
+    mut table: impl Iterator<Item = BuildIdEntry<'a>>,
+    name: &[u8],
+) -> Option<&'a [u8]> {
+    table
+        .find(|entry| until_nul(entry.name) == name)
+        .map(|entry| entry.build_id)
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {
@@ -111,13 +123,18 @@ fn is_running(build_id: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const KALLSYMS: &[u8] = b"ffffffff81000000 T _text\nffffffff81000100 t do_work\nffffffff82000000 D data\n\
+    const KALLSYMS: &[u8] =
+        b"ffffffff81000000 T _text\nffffffff81000100 t do_work\nffffffff82000000 D data\n\
                               ffffffffc0000000 t driver_run\t[driver]\nbroken\n";
 
     #[test]
     fn symbols_are_where_the_kernel_was_loaded() {
         let symbols = KernelSymbols::parse(KALLSYMS, Address(0xffff_ffff_9100_0000)).unwrap();
-        let name = |address| symbols.at(Address(address)).and_then(|symbol| symbols.name(symbol));
+        let name = |address| {
+            symbols
+                .at(Address(address))
+                .and_then(|symbol| symbols.name(symbol))
+        };
         assert_eq!(name(0xffff_ffff_9100_0123), Some("do_work"));
         assert_eq!(name(0xffff_ffff_d000_0010), Some("driver_run"));
         assert_eq!(name(0xffff_ffff_9000_0000), None);
@@ -125,6 +142,9 @@ mod tests {
 
     #[test]
     fn hidden_addresses_are_no_symbols() {
-        assert!(KernelSymbols::parse(b"0000000000000000 T _text\n0000000000000000 t work\n", Address(1)).is_none());
+        assert!(
+            KernelSymbols::parse(b"0000000000000000 T _text\n0000000000000000 t work\n", Address(1))
+                .is_none()
+        );
     }
 }

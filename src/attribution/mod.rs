@@ -34,8 +34,8 @@ use crate::load::{LoadOptions, Reach, Recording};
 use crate::perf::Profile;
 use crate::perf::attr::Unit;
 use crate::perf::feature;
-use crate::units::{Pid, Tid};
 use crate::summary::profile::{EventSummary, ProfileSummary, ThreadSummary};
+use crate::units::{Pid, Tid};
 
 /// Counts all samples of a recording by function and stack. `labels` are those of the user.
 pub fn profile_summary(
@@ -61,7 +61,9 @@ pub fn profile_summary(
     let events = events(profile, &nodes);
     let functions = Functions::new(recording, &symbols, &recorded.runtimes, &nodes, events.len());
     let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);
-    let threads = threads.into_iter().map(|((pid, tid, event), samples)| (pid, tid, event, samples));
+    let threads = threads
+        .into_iter()
+        .map(|((pid, tid, event), samples)| (pid, tid, event, samples));
     let threads = thread_summaries(threads.collect(), &recorded, events.len());
     let text = |id| feature::read_string(profile.feature(id)?, profile.endian).map(printable);
     let first = events.first();
@@ -69,7 +71,9 @@ pub fn profile_summary(
         command: profile
             .feature(feature::COMMAND_LINE)
             .map_or_else(Vec::new, |content| {
-                feature::command_line(content, profile.endian).map(printable).collect()
+                feature::command_line(content, profile.endian)
+                    .map(printable)
+                    .collect()
             }),
         host: text(feature::HOSTNAME).filter(|name| !name.is_empty()),
         os_release: text(feature::OS_RELEASE),
@@ -93,7 +97,11 @@ pub fn profile_summary(
 /// Finds the symbols of the kernel that the profile was recorded on.
 fn kernel_symbols(recording: &Recording<'_>, recorded: &Recorded<'_>) -> KernelSymbols {
     let profile = &recording.profile.profile;
-    let Some(kernel) = recorded.kernel_maps.iter().find(|map| map.name == b"[kernel.kallsyms]") else {
+    let Some(kernel) = recorded
+        .kernel_maps
+        .iter()
+        .find(|map| map.name == b"[kernel.kallsyms]")
+    else {
         return KernelSymbols::default();
     };
     let table = profile.feature(feature::BUILD_ID).unwrap_or_default();
@@ -106,7 +114,9 @@ fn events(profile: &Profile<'_>, nodes: &[Node]) -> Vec<EventSummary> {
     let names = profile
         .feature(feature::EVENT_DESC)
         .map_or_else(Vec::new, |content| {
-            feature::event_names(content, profile.endian).map(printable).collect()
+            feature::event_names(content, profile.endian)
+                .map(printable)
+                .collect()
         });
     let mut events: Vec<EventSummary> = profile
         .attrs
@@ -114,7 +124,10 @@ fn events(profile: &Profile<'_>, nodes: &[Node]) -> Vec<EventSummary> {
         .iter()
         .enumerate()
         .map(|(index, attr)| EventSummary {
-            name: names.get(index).cloned().unwrap_or_else(|| format!("event {index}")),
+            name: names
+                .get(index)
+                .cloned()
+                .unwrap_or_else(|| format!("event {index}")),
             unit: match attr.unit {
                 Unit::Nanoseconds => "ns",
                 Unit::Cycles => "cycles",
@@ -136,13 +149,22 @@ fn events(profile: &Profile<'_>, nodes: &[Node]) -> Vec<EventSummary> {
 /// Number of samples of a thread for one event.
 type ThreadSamples = (Option<Pid>, Option<Tid>, u32, u64);
 
-fn thread_summaries(mut counts: Vec<ThreadSamples>, recorded: &Recorded<'_>, events: usize) -> Vec<ThreadSummary> {
+fn thread_summaries(
+    mut counts: Vec<ThreadSamples>,
+    recorded: &Recorded<'_>,
+    events: usize,
+) -> Vec<ThreadSummary> {
     counts.sort_unstable();
     let mut threads: Vec<ThreadSummary> = Vec::new();
     for (pid, tid, event, samples) in counts {
         let (number, thread) = (pid.map(|pid| pid.0), tid.map(|tid| tid.0));
-        if threads.last().is_none_or(|last| (last.pid, last.tid) != (number, thread)) {
-            let name = tid.and_then(|tid| recorded.names.get(&tid));
+        if threads
+            .last()
+            .is_none_or(|last| (last.pid, last.tid) != (number, thread))
+        {
+            // A thread has the name of the one that started it, until it gets its own.
+            let of_process = || recorded.names.get(&Tid(pid?.0));
+            let name = tid.and_then(|tid| recorded.names.get(&tid)).or_else(of_process);
             threads.push(ThreadSummary {
                 pid: number,
                 tid: thread,

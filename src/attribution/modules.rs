@@ -88,10 +88,12 @@ impl Modules {
             for map in &space.maps {
                 let record = profile.records_from(map.record).next();
                 let mmap = record.and_then(|record| Mmap::parse(&record, profile.endian));
-                let mapped = mmap.filter(|_| map.backing == Backing::File).map(|mmap| MappedModule {
-                    module: numbers.of(mmap.name, mmap.build_id),
-                    to_offset: mmap.file_offset.wrapping_sub(mmap.range.start.0),
-                });
+                let mapped = mmap
+                    .filter(|_| map.backing == Backing::File)
+                    .map(|mmap| MappedModule {
+                        module: numbers.of(mmap.name, mmap.build_id),
+                        to_offset: mmap.file_offset.wrapping_sub(mmap.range.start.0),
+                    });
                 maps.put(map.range, map.time, mapped);
             }
             spaces.push(SpaceModules {
@@ -134,12 +136,17 @@ impl Modules {
 
     /// Returns the name of a module without its folder.
     pub fn name(&self, module: u32) -> String {
-        let path = self.all.get(module as usize).map_or(&b"[unknown]"[..], |module| &module.path);
+        let path = self
+            .all
+            .get(module as usize)
+            .map_or(&b"[unknown]"[..], |module| &module.path);
         printable(base_name(path))
     }
 
     /// Returns the path of a module.
     pub fn path(&self, module: u32) -> String {
-        self.all.get(module as usize).map_or(String::new(), |module| printable(&module.path))
+        self.all
+            .get(module as usize)
+            .map_or(String::new(), |module| printable(&module.path))
     }
 }

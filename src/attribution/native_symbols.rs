@@ -47,7 +47,11 @@ impl<'a> NativeSymbols<'a> {
     /// Prepares reading the symbols of modules, from files within reach.
     pub fn new(modules: &'a Modules, reach: &'a Reach) -> Self {
         Self {
-            modules: modules.all.iter().map(|module| (module, OnceLock::new())).collect(),
+            modules: modules
+                .all
+                .iter()
+                .map(|module| (module, OnceLock::new()))
+                .collect(),
             reach,
             files: Mutex::default(),
         }
@@ -66,7 +70,11 @@ impl<'a> NativeSymbols<'a> {
     }
 
     fn of(&self, module: u32) -> Option<&ModuleSymbols> {
-        let (module, symbols) = self.modules.get(..MAX_MODULES).unwrap_or(&self.modules).get(module as usize)?;
+        let (module, symbols) = self
+            .modules
+            .get(..MAX_MODULES)
+            .unwrap_or(&self.modules)
+            .get(module as usize)?;
         symbols.get_or_init(|| self.read(module)).as_ref()
     }
 
@@ -131,12 +139,16 @@ fn debug_files(build_id: &[u8]) -> Vec<PathBuf> {
     let Some((first, rest)) = hexadecimal(build_id) else {
         return Vec::new();
     };
-    let installed = Path::new("/usr/lib/debug/.build-id").join(&first).join(format!("{rest}.debug"));
-    let cache = env::var_os("DEBUGINFOD_CACHE_PATH").map(PathBuf::from).or_else(|| {
-        let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-        Some(cache?.join("debuginfod_client"))
-    });
+    let installed = Path::new("/usr/lib/debug/.build-id")
+        .join(&first)
+        .join(format!("{rest}.debug"));
+    let cache = env::var_os("DEBUGINFOD_CACHE_PATH")
+        .map(PathBuf::from)
+        .or_else(|| {
+            let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+            let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+            Some(cache?.join("debuginfod_client"))
+        });
     let downloaded = cache.map(|cache| cache.join(first + &rest).join("debuginfo"));
     [installed].into_iter().chain(downloaded).collect()
 }

@@ -31,7 +31,9 @@ impl<'a> Recorded<'a> {
                     }
                 }
                 record::MMAP | record::MMAP2 => {
-                    found.kernel_maps.extend(KernelMap::parse(&record, profile.endian));
+                    found
+                        .kernel_maps
+                        .extend(KernelMap::parse(&record, profile.endian));
                     if let Some(map) = Mmap::parse(&record, profile.endian)
                         && let Some(runtime) = runtime_of_file(base_name(map.name))
                     {

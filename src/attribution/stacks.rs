@@ -21,11 +21,18 @@ pub fn stacks(nodes: &[Node], functions: &Functions) -> (Vec<(i64, u32, u64)>, u
             of_nodes.push(None);
             continue;
         }
-        let caller = node.caller.and_then(|caller| of_nodes.get(caller as usize).copied().flatten());
+        let caller = node
+            .caller
+            .and_then(|caller| of_nodes.get(caller as usize).copied().flatten());
         let next = u32::try_from(merged.len()).unwrap_or(u32::MAX);
         let index = *known.entry((caller, function)).or_insert(next);
         if index == next {
-            merged.push(Merged { caller, function, own: 0, total: 0 });
+            merged.push(Merged {
+                caller,
+                function,
+                own: 0,
+                total: 0,
+            });
         }
         of_nodes.push(Some(index));
         if let Some(one) = merged.get_mut(index as usize) {
@@ -33,7 +40,10 @@ pub fn stacks(nodes: &[Node], functions: &Functions) -> (Vec<(i64, u32, u64)>, u
         }
     }
     for index in (0..merged.len()).rev() {
-        let Some(&Merged { caller, own, total, .. }) = merged.get(index) else {
+        let Some(&Merged {
+            caller, own, total, ..
+        }) = merged.get(index)
+        else {
             continue;
         };
         let total = own.saturating_add(total);
@@ -83,7 +93,9 @@ fn keep_largest(mut nodes: Vec<Merged>) -> (Vec<(i64, u32, u64)>, u64) {
         if is_kept.get(index) != Some(&true) {
             continue;
         }
-        let caller = node.caller.and_then(|caller| new_index.get(caller as usize).copied());
+        let caller = node
+            .caller
+            .and_then(|caller| new_index.get(caller as usize).copied());
         if let Some(new) = new_index.get_mut(index) {
             *new = kept.len() as i64;
         }

@@ -114,7 +114,11 @@ impl SampleVisitor for Walk<'_> {
             period: sample.period.or(fixed).unwrap_or(1),
         };
         let event = u32::try_from(event).unwrap_or(u32::MAX);
-        *self.counts.threads.entry((located.pid, sample.tid, event)).or_default() += 1;
+        *self
+            .counts
+            .threads
+            .entry((located.pid, sample.tid, event))
+            .or_default() += 1;
         self.stack.clear();
         let time = located.lookup_time();
         let mut mode = Mode::of_record(record.cpu_mode());
@@ -127,7 +131,8 @@ impl SampleVisitor for Walk<'_> {
             match entry {
                 ChainEntry::Marker(marker) => mode = Mode::of_marker(marker),
                 // The first address is that of the sample.
-                ChainEntry::Address(address) if std::mem::take(&mut is_first) && Some(address) == sample.ip => {}
+                ChainEntry::Address(address)
+                    if std::mem::take(&mut is_first) && Some(address) == sample.ip => {}
                 ChainEntry::Address(address) => {
                     // A return address may be the first one after the code of the caller.
                     let call = Address(address.0.saturating_sub(1));
@@ -143,7 +148,14 @@ impl SampleVisitor for Walk<'_> {
 }
 
 impl Walk<'_> {
-    fn frame(&mut self, mode: Mode, space: Option<SpaceId>, address: Address, time: Time, is_leaf: bool) -> Frame {
+    fn frame(
+        &mut self,
+        mode: Mode,
+        space: Option<SpaceId>,
+        address: Address,
+        time: Time,
+        is_leaf: bool,
+    ) -> Frame {
         match (mode, space) {
             (Mode::Kernel, _) => self.kernel_frame(address),
             (Mode::User, Some(space)) => self.user_frame(space, address, time, is_leaf),
@@ -182,7 +194,11 @@ impl Walk<'_> {
         if let Some(found) = self.recent.get(space, address, time) {
             return found.code.into();
         }
-        let (lookup, extent) = self.symbols.selector.timeline.lookup_with_extent(space, address, time);
+        let (lookup, extent) = self
+            .symbols
+            .selector
+            .timeline
+            .lookup_with_extent(space, address, time);
         if let (Some(extent), Some(code @ Code::Function(_))) = (extent, lookup.code()) {
             self.recent.put(address, CachedCode { space, extent, code });
         }

@@ -48,6 +48,8 @@ pub struct SampleCounts {
     pub no_dump: u64,
     /// Samples with a known function anywhere in their recorded call chain.
     pub with_named_frame: u64,
+    /// JIT code in whole stacks.
+    pub stacks: StackCounts,
     /// Samples that end before their last field.
     pub cut: u64,
 }
@@ -63,6 +65,7 @@ impl SampleCounts {
         self.dump_unusable += other.dump_unusable;
         self.no_dump += other.no_dump;
         self.with_named_frame += other.with_named_frame;
+        self.stacks.add(&other.stacks);
         self.cut += other.cut;
     }
 
@@ -85,11 +88,65 @@ impl SampleCounts {
     }
 }
 
+/// JIT code in the sampled functions and in their recorded callers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StackCounts {
+    /// Samples with JIT code anywhere in their stack.
+    pub samples: u64,
+    /// Frames in JIT code.
+    pub frames: u64,
+    /// Frames with a name.
+    pub named: u64,
+}
+
+impl StackCounts {
+    /// Adds the frames of one sample.
+    pub fn add_sample(&mut self, frames: FrameCounts) {
+        self.samples += u64::from(frames.jit > 0);
+        self.frames += frames.jit;
+        self.named += frames.named;
+    }
+
+    /// Adds other samples.
+    pub fn add(&mut self, other: &Self) {
+        self.samples += other.samples;
+        self.frames += other.frames;
+        self.named += other.named;
+    }
+
+    /// Share of the frames in JIT code that have a name, in percent; 100 if there are no such frames.
+    pub fn named_percent(&self) -> f64 {
+        match self.frames {
+            0 => 100.0,
+            frames => self.named as f64 * 100.0 / frames as f64,
+        }
+    }
+}
+
+/// Frames in JIT code of one sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FrameCounts {
+    /// All of them.
+    pub jit: u64,
+    /// Those with a name.
+    pub named: u64,
+}
+
+impl FrameCounts {
+    /// Adds a frame in JIT code.
+    pub fn add(&mut self, is_named: bool) {
+        self.jit += 1;
+        self.named += u64::from(is_named);
+    }
+}
+
 /// Numbers of samples of one address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceCounts {
     /// All samples.
     pub samples: u32,
+    /// Samples with JIT code anywhere in their recorded stack.
+    pub with_jit_frame: u32,
     /// See [`SampleCounts::before_load`].
     pub before_load: u32,
     /// See [`SampleCounts::not_in_dump`].
@@ -104,6 +161,7 @@ impl SpaceCounts {
     fn add(&mut self, other: &Self) {
         let add = |own: &mut u32, other: u32| *own = own.saturating_add(other);
         add(&mut self.samples, other.samples);
+        add(&mut self.with_jit_frame, other.with_jit_frame);
         add(&mut self.before_load, other.before_load);
         add(&mut self.not_in_dump, other.not_in_dump);
         add(&mut self.dump_unusable, other.dump_unusable);
@@ -278,6 +336,13 @@ pub enum SampledCode {
     NoDump,
 }
 
+impl SampledCode {
+    /// Whether it has a name.
+    pub fn is_named(self) -> bool {
+        matches!(self, Self::Function(_) | Self::Symbol(_))
+    }
+}
+
 impl<'a> Selector<'a> {
     /// Reads the first `end` bytes of the records in several threads. Calls `progress` with the number of bytes just
     /// read. `marks` must be those of the same profile.
@@ -299,6 +364,31 @@ impl<'a> Selector<'a> {
             profile: self.profile,
             processes: self.processes,
         }
+    }
+
+    /// Returns the frames of a sample in JIT code: of its call chain, and the sampled address, which is in `leaf`.
+    pub fn jit_frames(&self, located: &Located<SampleFields<'_>>, leaf: Option<SampledCode>) -> FrameCounts {
+        let mut frames = FrameCounts::default();
+        if let Some(leaf) = leaf {
+            frames.add(leaf.is_named());
+        }
+        let Some(space) = located.space.filter(|_| !located.content.record.is_guest()) else {
+            return frames;
+        };
+        let bounds = [self.timeline.code_bounds(space), self.timeline.jit_bounds(space)];
+        let sample = &located.content.sample;
+        for (index, address) in sample.chain_addresses().enumerate() {
+            let is_sampled = index == 0 && Some(address) == sample.ip;
+            if is_sampled || !bounds.iter().flatten().any(|bounds| bounds.contains(address)) {
+                continue;
+            }
+            match self.timeline.at(space, address, located.lookup_time()) {
+                Lookup::Function(_) | Lookup::Symbol(_) => frames.add(true),
+                Lookup::Anonymous | Lookup::Freed(_) => frames.add(false),
+                Lookup::File | Lookup::Unmapped => {}
+            }
+        }
+        frames
     }
 
     /// Classifies a sample taken at `ip`, given the `lookup` result there. Returns `None` if it is not JIT code.
@@ -354,6 +444,10 @@ struct FrameContext {
     time: Time,
     /// Range of addresses that ever held functions.
     code_bounds: Option<AddressRange>,
+    /// Range of addresses that ever were JIT memory.
+    jit_bounds: Option<AddressRange>,
+    /// Whether there are functions or symbols.
+    has_code: bool,
 }
 
 /// State while reading one chunk of the records.
@@ -374,18 +468,30 @@ impl SampleVisitor for Walk<'_> {
         if let Some(of_space) = self.selection.spaces.get_mut(space.index()) {
             of_space.samples = of_space.samples.saturating_add(1);
         }
+        let mut frames = FrameCounts::default();
         let mut is_in_function = false;
         if let Some(ip) = located.content.user_ip() {
             let (lookup, _) = self.find(space, ip, time);
             is_in_function = lookup.is_function();
             self.mark(space, ip, lookup);
             self.note_unknown(space, ip, lookup);
-            self.count(space, ip, time, lookup);
+            if let Some(is_named) = self.count(space, ip, time, lookup) {
+                frames.add(is_named);
+            }
         }
         if let Some(context) = self.context(space, time)
             && !record.is_guest()
         {
-            self.add_callers(sample, context, is_in_function);
+            self.add_chain(sample, context, is_in_function, &mut frames);
+            if context.has_code {
+                self.add_possible_callers(sample, context);
+            }
+        }
+        self.selection.samples.stacks.add_sample(frames);
+        if frames.jit > 0
+            && let Some(of_space) = self.selection.spaces.get_mut(space.index())
+        {
+            of_space.with_jit_frame = of_space.with_jit_frame.saturating_add(1);
         }
     }
 
@@ -394,31 +500,59 @@ impl SampleVisitor for Walk<'_> {
             .space
             .and_then(|space| self.context(space, chain.lookup_time()))
         {
+            let mut frames = FrameCounts::default();
             for address in deferred_callers(&chain.content, self.selector.profile.endian) {
-                self.mark_frame(address, context);
+                if let Some(is_named) = self.mark_frame(address, context) {
+                    frames.add(is_named);
+                }
             }
+            self.selection.samples.stacks.add_sample(frames);
         }
     }
 }
 
 impl Walk<'_> {
-    /// Returns the lookup context for frames; `None` if the address space never has JIT code.
+    /// Returns the lookup context for frames; `None` if the address space never has JIT code or memory.
     fn context(&self, space: SpaceId, time: Time) -> Option<FrameContext> {
-        let code_bounds = self.selector.timeline.code_bounds(space);
-        (code_bounds.is_some() || self.selector.timeline.has_symbols(space)).then_some(FrameContext {
+        let timeline = self.selector.timeline;
+        let code_bounds = timeline.code_bounds(space);
+        let jit_bounds = timeline.jit_bounds(space);
+        let has_code = code_bounds.is_some() || timeline.has_symbols(space);
+        (has_code || jit_bounds.is_some()).then_some(FrameContext {
             space,
             time,
             code_bounds,
+            jit_bounds,
+            has_code,
         })
     }
 
-    /// Adds the call chain, branches, registers and stack of a sample. `is_in_stack` is whether the sampled address
-    /// is in a function.
-    fn add_callers(&mut self, sample: &Sample<'_>, context: FrameContext, mut is_in_stack: bool) {
+    /// Adds the call chain of a sample, and its frames in JIT code except the sampled one to `frames`. `is_in_stack` is
+    /// whether the sampled address is in a function.
+    fn add_chain(
+        &mut self,
+        sample: &Sample<'_>,
+        context: FrameContext,
+        mut is_in_stack: bool,
+        frames: &mut FrameCounts,
+    ) {
+        // The chain starts with the sampled address.
+        let mut sampled = sample.ip;
         for address in sample.chain_addresses() {
-            is_in_stack |= self.mark_frame(address, context);
+            let is_named = self.mark_frame(address, context);
+            is_in_stack |= is_named == Some(true);
+            if let Some(is_named) = is_named
+                && sampled.take() != Some(address)
+            {
+                frames.add(is_named);
+            }
+            sampled = None;
         }
         self.selection.samples.with_named_frame += u64::from(is_in_stack);
+    }
+
+    /// Adds the branches, registers and stack of a sample.
+    fn add_possible_callers(&mut self, sample: &Sample<'_>, context: FrameContext) {
         for address in sample.branches.iter() {
             self.mark_address(address, context);
         }
@@ -428,18 +562,25 @@ impl Walk<'_> {
         }
     }
 
-    /// Marks the code at a frame's address, or records the address as unknown. Returns whether the frame is in a
-    /// function.
-    fn mark_frame(&mut self, address: Address, context: FrameContext) -> bool {
+    /// Marks the code at a frame's address, or records the address as unknown. Returns whether the frame has a name, if
+    /// it is in JIT code.
+    fn mark_frame(&mut self, address: Address, context: FrameContext) -> Option<bool> {
         let (lookup, is_in_function) = self.mark_caller(address, context);
+        let is_within = |bounds: Option<AddressRange>| bounds.is_some_and(|bounds| bounds.contains(address));
         if let Some(lookup) = lookup
-            && context
-                .code_bounds
-                .is_some_and(|code_bounds| code_bounds.contains(address))
+            && is_within(context.code_bounds)
         {
             self.note_unknown(context.space, address, lookup);
         }
-        is_in_function
+        if is_in_function {
+            return Some(true);
+        }
+        let lookup = match lookup {
+            None if is_within(context.jit_bounds) => Some(self.find(context.space, address, context.time).0),
+            lookup => lookup,
+        };
+        // Memory without a map is no code here: unwinding by frame pointers takes any word for a return address.
+        matches!(lookup, Some(Lookup::Anonymous | Lookup::Freed(_))).then_some(false)
     }
 
     /// Records an address among code as unknown if it matches no code, or if it is in a file where the address space
@@ -498,6 +639,7 @@ impl Walk<'_> {
             space,
             time,
             code_bounds,
+            ..
         } = context;
         let timeline = self.selector.timeline;
         let is_near_function = code_bounds.is_some_and(|code_bounds| code_bounds.contains(address));
@@ -545,10 +687,9 @@ impl Walk<'_> {
         }
     }
 
-    fn count(&mut self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) {
-        let Some(leaf) = self.selector.classify_ip(space, ip, time, lookup) else {
-            return;
-        };
+    /// Counts a sampled address. Returns whether it has a name, if it is in JIT code.
+    fn count(&mut self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) -> Option<bool> {
+        let leaf = self.selector.classify_ip(space, ip, time, lookup)?;
         let samples = &mut self.selection.samples;
         let mut unused = SpaceCounts::default();
         let of_space = self
@@ -581,5 +722,6 @@ impl Walk<'_> {
         if let Some(part) = part {
             *part = part.saturating_add(1);
         }
+        Some(leaf.is_named())
     }
 }

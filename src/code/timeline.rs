@@ -132,6 +132,8 @@ struct SpaceTimeline {
     parent: Option<(SpaceId, Time)>,
     /// Range from the lowest to the highest address that ever held code, including the ancestors.
     code_bounds: Option<AddressRange>,
+    /// Range from the lowest to the highest address of JIT memory, including that of the ancestors.
+    jit_bounds: Option<AddressRange>,
     /// Whether the profile has any file map of it or its ancestors.
     has_files: bool,
 }
@@ -167,10 +169,17 @@ impl Timeline {
             });
             let inherited = parent.and_then(|(parent, _)| timeline.code_bounds(parent));
             let code_bounds = layers.as_ref().and_then(|layers| layers.code.code_bounds());
+            let inherited_jit = parent.and_then(|(parent, _)| timeline.jit_bounds(parent));
+            let jit = layers.iter().flat_map(|layers| layers.maps.intervals());
+            let jit = jit
+                .filter(|interval| interval.value != Memory::File)
+                .map(|interval| interval.range);
+            let jit_bounds = jit.chain(inherited_jit).reduce(hull);
             timeline.spaces.push(SpaceTimeline {
                 layers,
                 parent,
                 code_bounds: [code_bounds, inherited].into_iter().flatten().reduce(hull),
+                jit_bounds,
                 has_files: has_files(&timeline, space),
             });
         }
@@ -218,6 +227,12 @@ impl Timeline {
     /// ancestors.
     pub fn code_bounds(&self, space: SpaceId) -> Option<AddressRange> {
         self.spaces.get(space.index())?.code_bounds
+    }
+
+    /// Returns the range from the lowest to the highest address that ever was JIT memory of an address space or its
+    /// ancestors.
+    pub fn jit_bounds(&self, space: SpaceId) -> Option<AddressRange> {
+        self.spaces.get(space.index())?.jit_bounds
     }
 
     /// Whether any perf map applies to an address space.

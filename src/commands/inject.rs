@@ -33,11 +33,16 @@ fn exit_code(arguments: &InjectArguments, summary: &Summary) -> ExitCode {
     let Some(wanted) = arguments.fail_under else {
         return ExitCode::SUCCESS;
     };
-    if summary.samples.named_percent >= wanted {
+    let samples = &summary.samples;
+    let shares = [
+        ("samples", samples.named_percent),
+        ("frames", samples.in_stacks.named_percent),
+    ];
+    let Some((what, named)) = shares.into_iter().find(|&(_, named)| named < wanted) else {
         return ExitCode::SUCCESS;
-    }
-    let named = summary.samples.named_percent;
-    let too_few = Diagnostic::new(Issue::TooFewNamed).with("named", format_args!("{named:.2}"));
+    };
+    let too_few = Diagnostic::new(Issue::TooFewNamed).with("what", what);
+    let too_few = too_few.with("named", format_args!("{named:.2}"));
     report(&too_few.with("wanted", wanted));
     ExitCode::from(TOO_FEW_NAMED)
 }

@@ -387,6 +387,8 @@ issues! {
         "Executable memory that is not a file was sampled, and no known runtime is mapped."
     FileSystemsUnreadable "JI178" Warning "cannot read the file systems of {count} process{|es} with unnamed samples, which may have perf maps; run as {its|their} user or as root"
         "A process in a container has its perf map in its own /tmp."
+    FramesNotRecorded "JI179" Warning "{runtime}: {count} of {samples} samples have its functions in their recorded stack; {how}"
+        "The runtime's own code keeps no frame pointers, so that stacks recorded with perf record -g end in it."
 
     // Finding files, and what they belong to.
     CannotSearch "JI200" Warning "cannot be searched: {cause}"
@@ -559,7 +561,7 @@ issues! {
         "No more threads can be started, for example because of a limit. The output is the same."
     Signals "JI415" Error "cannot handle signals: {cause}"
         "Temporary files are removed when a signal ends the program."
-    TooFewNamed "JI416" Error "{named} % of the samples in JIT code have a name, less than the {wanted} % of --fail-under"
+    TooFewNamed "JI416" Error "{named} % of the {what} in JIT code have a name, less than the {wanted} % of --fail-under"
         "The output is complete. The exit status is 3."
     NotASummary "JI417" Error "not a jitinject summary: {cause}"
         "compare reads what jitinject --summary writes."

@@ -41,6 +41,7 @@ struct Preference<'n> {
     is_strong: bool,
     is_global: bool,
     underscores: Reverse<usize>,
+    length: usize,
     name: Reverse<&'n [u8]>,
 }
 
@@ -68,6 +69,7 @@ impl FunctionSymbols {
                 is_strong: !symbol.is_weak(),
                 is_global: symbol.is_global(),
                 underscores: Reverse(name.iter().take_while(|&&byte| byte == b'_').count()),
+                length: name.len(),
                 name: Reverse(name),
             };
             found.push((symbol.address(), Reverse(preference), symbol.size()));
@@ -86,10 +88,12 @@ impl FunctionSymbols {
             };
             let start = names.len();
             names.extend_from_slice(preference.name.0);
-            symbols.extend(AddressRange::new(Address(address), size).map(|range| FunctionSymbol {
-                range,
-                name: (start, names.len()),
-            }));
+            symbols.extend(
+                AddressRange::new(Address(address), size).map(|range| FunctionSymbol {
+                    range,
+                    name: (start, names.len()),
+                }),
+            );
         }
         Some(Self {
             build_id,
@@ -107,10 +111,15 @@ impl FunctionSymbols {
 
     /// Returns the index of the symbol at a linked address.
     pub fn at(&self, address: Address) -> Option<u32> {
-        let after = self.symbols.partition_point(|symbol| symbol.range.start <= address);
+        let after = self
+            .symbols
+            .partition_point(|symbol| symbol.range.start <= address);
         let index = after.checked_sub(1)?;
         let symbol = self.symbols.get(index)?;
-        symbol.range.contains(address).then_some(u32::try_from(index).ok()?)
+        symbol
+            .range
+            .contains(address)
+            .then_some(u32::try_from(index).ok()?)
     }
 
     /// Returns the name of a symbol, without the encoding of C++ and Rust compilers.
@@ -162,7 +171,8 @@ fn demangled(name: &str) -> Option<String> {
     let symbol = BorrowedSymbol::new(name.as_bytes()).ok()?;
     let mut text = Limited::default();
     symbol.structured_demangle(&mut text, &options).ok()?;
-    Some(text.0)
+    // An empty list of template arguments leaves its comma.
+    Some(text.0.replace(", >", ">"))
 }
 
 /// Text up to a size: short crafted names can stand for long ones.

@@ -13,7 +13,7 @@ use crate::load::{InputKind, Recording, UsedFile, UsedMap};
 use crate::runtime::{Change, CodeFile, FileKind};
 use crate::summary::profile::ProfileSummary;
 use crate::summary::{
-    CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, Summary,
+    CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, StackSummary, Summary,
     SymbolSummary, Unnamed,
 };
 use crate::tally::Tally;
@@ -210,6 +210,24 @@ impl Run<'_> {
         })
     }
 
+    /// Runtimes that describe their code, whose functions most recorded stacks lack.
+    fn missing_in_stacks(&self) -> Vec<Diagnostic> {
+        let maps = self.recording.maps.iter().map(|map| map.found.pid);
+        let described: HashSet<Pid> = self
+            .used()
+            .iter()
+            .flat_map(|used| used.found.pids.clone())
+            .chain(maps)
+            .collect();
+        let mut counts: HashMap<Pid, (u64, u64)> = HashMap::default();
+        for (pid, of_space) in self.space_counts().filter(|(pid, _)| described.contains(pid)) {
+            let (samples, with_jit_frame) = counts.entry(pid).or_default();
+            *samples += u64::from(of_space.samples);
+            *with_jit_frame += u64::from(of_space.with_jit_frame);
+        }
+        self.recording.missing_in_stacks(&counts)
+    }
+
     /// What is missing, and how to get it.
     fn hints(&self) -> Vec<Diagnostic> {
         let mut hints = Vec::new();
@@ -224,6 +242,7 @@ impl Run<'_> {
             let pids = self.silent_processes();
             hints.extend(self.recording.undescribed(&pids));
         }
+        hints.extend(self.missing_in_stacks());
         let left_out = self.left_out.iter();
         hints.extend(left_out.map(|id| Diagnostic::new(Issue::FeatureNotForPipes).with("id", id)));
         let unnamed = self.processes_with(SpaceCounts::has_unnamed);
@@ -286,5 +305,11 @@ fn sample_summary(selection: &Selection) -> SampleSummary {
             no_dump: samples.no_dump,
         },
         with_named_frame: samples.with_named_frame,
+        in_stacks: StackSummary {
+            samples: samples.stacks.samples,
+            frames: samples.stacks.frames,
+            named: samples.stacks.named,
+            named_percent: samples.stacks.named_percent(),
+        },
     }
 }

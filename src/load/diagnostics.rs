@@ -1,10 +1,11 @@
 //! What to report of a recording and its runtime files.
 
 use crate::code::clock::Alignment;
+use crate::code::profile_index::IndexedProfile;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
 use crate::files::search::printable_path;
-use crate::hash::HashSet;
+use crate::hash::{HashMap, HashSet};
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::recording::Recording;
 use crate::load::runtimes;
@@ -107,6 +108,17 @@ impl Recording<'_> {
         }
         let issues = [Issue::UndescribedCode, Issue::UndescribedCodeOfUnknown];
         self.with_enabling(issues, pids.len() as u64, pids)
+    }
+
+    /// Reports runtimes whose functions are missing from most recorded stacks. `counts` has the number of samples of each
+    /// process, and how many of them have JIT code in their stack.
+    pub fn missing_in_stacks(&self, counts: &HashMap<Pid, (u64, u64)>) -> Vec<Diagnostic> {
+        let IndexedProfile { profile, index } = &self.profile;
+        match profile.attrs.copies_stacks() {
+            // Only unwinding shows what the stacks have.
+            true => Vec::new(),
+            false => runtimes::missing_in_stacks(profile, &index.processes, counts),
+        }
     }
 
     /// Reports an issue and the options of the runtimes of the processes `pids`, or the other issue if none is known.

@@ -72,10 +72,14 @@ impl Unit {
         const HARDWARE_EVENT: u64 = 0xffff_ffff;
         let config = endian.u64_at(attr, offset::CONFIG).unwrap_or(u64::MAX);
         match endian.u32_at(attr, offset::TYPE) {
-            Some(PERF_TYPE_SOFTWARE) if [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].contains(&config) => {
+            Some(PERF_TYPE_SOFTWARE)
+                if [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].contains(&config) =>
+            {
                 Self::Nanoseconds
             }
-            Some(PERF_TYPE_HARDWARE) if config & HARDWARE_EVENT == u64::from(PERF_COUNT_HW_CPU_CYCLES) => Self::Cycles,
+            Some(PERF_TYPE_HARDWARE) if config & HARDWARE_EVENT == u64::from(PERF_COUNT_HW_CPU_CYCLES) => {
+                Self::Cycles
+            }
             _ => Self::Occurrences,
         }
     }

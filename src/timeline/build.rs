@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::bytes::printable;
+use crate::code::selection::StackCounts;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::load::Progress;
 use crate::load::Recording;
 use crate::load::function_of;
 use crate::load::symbol_of;
+use crate::summary::count;
 use crate::timeline::code_box::{CodeBox, Item, item_of};
 use crate::timeline::intervals::CodeBoxes;
 use crate::timeline::regions;
@@ -49,7 +51,7 @@ pub fn timeline(recording: &Recording<'_>, progress: &mut dyn Progress) -> super
             input: recording.input.name.clone(),
             start: counter.span.start.0.to_string(),
             span: counter.span.length(),
-            notes: notes(&diagnostics, &clocks),
+            notes: notes(&diagnostics, &clocks, &counts.stacks),
             ..Values::default()
         },
     };
@@ -66,9 +68,14 @@ pub fn timeline(recording: &Recording<'_>, progress: &mut dyn Progress) -> super
 }
 
 /// What the page has beside its charts: what is not as it should be, and how clocks were aligned.
-fn notes(diagnostics: &[Diagnostic], clocks: &[String]) -> Vec<String> {
+fn notes(diagnostics: &[Diagnostic], clocks: &[String], stacks: &StackCounts) -> Vec<String> {
     let notes = diagnostics.iter().map(Diagnostic::to_string);
-    notes.chain(clocks.iter().cloned()).collect()
+    let stacks = (stacks.frames > stacks.samples).then(|| {
+        let percent = stacks.named_percent();
+        let samples = count(stacks.samples, "sample");
+        format!("{samples} with JIT code in the stack, {percent:.1} % of its frames named")
+    });
+    notes.chain(clocks.iter().cloned()).chain(stacks).collect()
 }
 
 /// Returns the name of code, as written by its runtime.

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use crate::code::process::SpaceId;
 use crate::code::profile_index::ProfileIndex;
 use crate::code::samples::{Located, SampleFields, SampleVisitor};
-use crate::code::selection::{SampledCode, Selector};
+use crate::code::selection::{SampledCode, Selector, StackCounts};
 use crate::hash::{HashMap, HashSet};
 use crate::load::Progress;
 use crate::units::{Pid, Time};
@@ -71,6 +71,8 @@ pub struct Counts {
     pub code: HashMap<(SampledCode, SpaceId), u32>,
     /// Samples by process, series and bin.
     pub bins: HashMap<(Pid, Series, u32), u32>,
+    /// JIT code in whole stacks.
+    pub stacks: StackCounts,
 }
 
 impl Counts {
@@ -91,6 +93,7 @@ impl Counts {
     fn merge(&mut self, other: Self) {
         merge(&mut self.code, other.code);
         merge(&mut self.bins, other.bins);
+        self.stacks.add(&other.stacks);
     }
 }
 
@@ -145,11 +148,14 @@ impl<T: Fn(SampledCode) -> Option<u32>> SampleVisitor for Walk<'_, T> {
         let (pid, time) = (located.pid.unwrap_or(Pid(0)), located.lookup_time());
         let bin = counter.span.bin(time);
         add(&mut counts.bins, (pid, Series::All, bin), 1);
-        let (Some(space), Some(ip)) = (located.space, located.content.user_ip()) else {
-            return;
-        };
-        let lookup = counter.selector.timeline.at(space, ip, time);
-        let Some(leaf) = counter.selector.classify_ip(space, ip, time, lookup) else {
+        let selector = &counter.selector;
+        let sampled = located.space.zip(located.content.user_ip());
+        let leaf = sampled.and_then(|(space, ip)| {
+            let lookup = selector.timeline.at(space, ip, time);
+            selector.classify_ip(space, ip, time, lookup)
+        });
+        counts.stacks.add_sample(selector.jit_frames(located, leaf));
+        let (Some(space), Some(leaf)) = (located.space, leaf) else {
             return;
         };
         let series = match leaf {

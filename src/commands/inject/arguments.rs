@@ -145,7 +145,8 @@ pub struct InjectArguments {
 
     /// Exit with status 3 if less than PERCENT of the samples in JIT code get a name
     ///
-    /// A profile without samples in JIT code passes.
+    /// The same share of the frames in JIT code, in the recorded stacks of all samples, must have a name. A profile
+    /// without JIT code passes.
     #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = CI)]
     pub fail_under: Option<f64>,
 
