@@ -93,6 +93,7 @@ pub mod dump;
 pub mod elf;
 pub mod files;
 pub mod hash;
+pub mod indexed_table;
 pub mod inject;
 pub mod load;
 pub mod machine;
