@@ -37,7 +37,7 @@ use divan::{AllocProfiler, Bencher, black_box};
 use jitinject::bytes::ByteOrder;
 use jitinject::code::profile_index::ProfileIndex;
 use jitinject::code::selection::{Doubts, DumpState, Selector};
-use jitinject::code::timeline::{FunctionId, PlacedEvent, Timeline};
+use jitinject::code::timeline::{FileIndex, FunctionId, PlacedEvent, Timeline};
 use jitinject::debug_info::DebugInfo;
 use jitinject::elf::dwarf::{self, Buffers, Encoder, FunctionUnit, Sections, Settings};
 use jitinject::elf::eh_frame::{EhFrame, FdeIndex, TableLayout, Tables};
@@ -237,7 +237,7 @@ fn profile_selection(bencher: Bencher<'_, '_>) {
         profile: &profile,
         processes: &profile_index.processes,
         timeline: &timeline,
-        dumps: vec![DumpState::Read; profile_index.processes.spaces().len()],
+        dumps: profile_index.processes.spaces().map(|_| DumpState::Read),
         doubts: Doubts::default(),
     };
     bencher
@@ -264,7 +264,7 @@ fn timeline(profile_index: &ProfileIndex, dump: &Dump<'_>) -> Timeline {
             time,
             space: profile_index.processes.space_at(Pid(event.pid), time).unwrap(),
             function: FunctionId {
-                file: 0,
+                file: FileIndex(0),
                 function: event.function,
             },
             range: dump.range(event.function),

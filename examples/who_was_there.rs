@@ -8,7 +8,7 @@ use std::path::Path;
 
 use jitinject::bytes::printable;
 use jitinject::code::process::{ProcessEvent, Processes};
-use jitinject::code::timeline::{FunctionId, Lookup, PlacedEvent, Timeline};
+use jitinject::code::timeline::{FileIndex, FunctionId, Lookup, PlacedEvent, Timeline};
 use jitinject::files::InputFile;
 use jitinject::machine::Machine;
 use jitinject::runtime::jitdump::Dump;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let space = processes.space_at(pid, time).ok_or("no such time")?;
     let events = dump.events().iter().filter_map(|event| {
         let function = FunctionId {
-            file: 0,
+            file: FileIndex(0),
             function: event.function,
         };
         // The dump's own times are used as the profile's.
@@ -50,10 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("no function held {:#x} then", address.0);
         return Ok(());
     };
-    let mapping = timeline
-        .mappings()
-        .get(mapping as usize)
-        .ok_or("no such mapping")?;
+    let mapping = timeline.mappings()[mapping];
     let function = dump
         .function(mapping.function.function)
         .ok_or("no such function")?;

@@ -94,6 +94,7 @@ pub mod dump;
 pub mod elf;
 pub mod files;
 pub mod hash;
+pub mod indexed_table;
 pub mod inject;
 mod json;
 pub mod load;

@@ -4,6 +4,12 @@ use std::collections::hash_map::Entry;
 
 use crate::attribution::frame::Frame;
 use crate::hash::HashMap;
+use crate::indexed_table::{IndexedTable, table_index};
+
+table_index! {
+    /// Index of a node of a call tree.
+    NodeIndex
+}
 
 /// Maximum number of nodes. Real profiles have some 100,000; stacks of crafted ones may all differ.
 const MAX_NODES: usize = 1 << 22;
@@ -29,7 +35,7 @@ impl Weight {
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
     /// Index of the caller's node, which comes before this one; `None` for the outermost function.
-    pub caller: Option<u32>,
+    pub caller: Option<NodeIndex>,
     /// Index of the event that the samples belong to.
     pub event: u32,
     /// The function.
@@ -41,8 +47,8 @@ pub struct Node {
 /// Call stacks, in the order of their first samples.
 #[derive(Clone, Debug, Default)]
 pub struct CallTree {
-    nodes: Vec<Node>,
-    children: HashMap<(Option<u32>, u32, Frame), u32>,
+    nodes: IndexedTable<NodeIndex, Node>,
+    children: HashMap<(Option<NodeIndex>, u32, Frame), NodeIndex>,
     /// Samples whose stack did not fit, by event and sampled function.
     without_callers: HashMap<(u32, Frame), Weight>,
 }
@@ -67,12 +73,9 @@ impl CallTree {
     /// Adds the samples of a tree for later records.
     pub fn merge(&mut self, later: &Self) {
         // The node here for each node there; `None` if it did not fit.
-        let mut here: Vec<Option<u32>> = Vec::with_capacity(later.nodes.len());
+        let mut here: IndexedTable<NodeIndex, Option<NodeIndex>> = IndexedTable::default();
         for node in &later.nodes {
-            let caller = node
-                .caller
-                .map(|caller| here.get(caller as usize).copied().flatten());
-            let found = match caller {
+            let found = match node.caller.map(|caller| here[caller]) {
                 Some(None) => None,
                 caller => self.child(caller.flatten(), node.event, node.frame),
             };
@@ -87,10 +90,9 @@ impl CallTree {
     }
 
     /// Adds samples to a node, or to the function itself if there is none.
-    fn weigh(&mut self, node: Option<u32>, event: u32, frame: Option<Frame>, weight: Weight) {
-        let node = node.and_then(|node| self.nodes.get_mut(node as usize));
+    fn weigh(&mut self, node: Option<NodeIndex>, event: u32, frame: Option<Frame>, weight: Weight) {
         match (node, frame) {
-            (Some(node), _) => node.own.add(weight),
+            (Some(node), _) => self.nodes[node].own.add(weight),
             (None, Some(frame)) => self
                 .without_callers
                 .entry((event, frame))
@@ -101,15 +103,14 @@ impl CallTree {
     }
 
     /// Returns the node of a function called from another one, and creates it if there is room.
-    fn child(&mut self, caller: Option<u32>, event: u32, frame: Frame) -> Option<u32> {
+    fn child(&mut self, caller: Option<NodeIndex>, event: u32, frame: Frame) -> Option<NodeIndex> {
         match self.children.entry((caller, event, frame)) {
             Entry::Occupied(found) => Some(*found.get()),
             Entry::Vacant(free) => {
-                let node = u32::try_from(self.nodes.len()).ok()?;
                 if self.nodes.len() >= MAX_NODES {
                     return None;
                 }
-                self.nodes.push(Node {
+                let node = self.nodes.push(Node {
                     caller,
                     event,
                     frame,
@@ -122,7 +123,7 @@ impl CallTree {
 
     /// Returns all nodes, each after its caller, and the number of samples whose callers are missing because there
     /// was no room for them.
-    pub fn into_nodes(mut self) -> (Vec<Node>, u64) {
+    pub fn into_nodes(mut self) -> (IndexedTable<NodeIndex, Node>, u64) {
         let mut rest: Vec<((u32, Frame), Weight)> = self.without_callers.into_iter().collect();
         rest.sort_unstable_by_key(|&(key, _)| key);
         let cut = rest.iter().map(|(_, weight)| weight.samples).sum();
@@ -140,6 +141,7 @@ impl CallTree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attribution::modules::ModuleIndex;
 
     const ONE: Weight = Weight {
         samples: 1,
@@ -149,12 +151,16 @@ mod tests {
     fn tree(stacks: &[&[u32]]) -> CallTree {
         let mut tree = CallTree::default();
         for stack in stacks {
-            tree.add(0, stack.iter().map(|&module| Frame::Module(module)), ONE);
+            tree.add(
+                0,
+                stack.iter().map(|&module| Frame::Module(ModuleIndex(module))),
+                ONE,
+            );
         }
         tree
     }
 
-    fn rows(tree: CallTree) -> Vec<(Option<u32>, Frame, u64)> {
+    fn rows(tree: CallTree) -> Vec<(Option<NodeIndex>, Frame, u64)> {
         let (nodes, cut) = tree.into_nodes();
         assert_eq!(cut, 0);
         nodes
@@ -167,9 +173,9 @@ mod tests {
     fn stacks_share_their_outer_functions() {
         let found = rows(tree(&[&[1, 2], &[1], &[1, 2], &[3]]));
         let expected = [
-            (None, Frame::Module(1), 1),
-            (Some(0), Frame::Module(2), 2),
-            (None, Frame::Module(3), 1),
+            (None, Frame::Module(ModuleIndex(1)), 1),
+            (Some(NodeIndex(0)), Frame::Module(ModuleIndex(2)), 2),
+            (None, Frame::Module(ModuleIndex(3)), 1),
         ];
         assert_eq!(found, expected);
     }

@@ -1,5 +1,6 @@
 //! Functions as frames of a stack refer to them.
 
+use crate::attribution::modules::ModuleIndex;
 use crate::code::perf_map_symbols::SymbolId;
 use crate::code::timeline::FunctionId;
 
@@ -15,16 +16,16 @@ pub enum Frame {
     /// A symbol of an executable or library, by the indices of both.
     Native {
         /// Index of the module.
-        module: u32,
+        module: ModuleIndex,
         /// Index of the symbol in it.
         symbol: u32,
     },
     /// Code without a symbol in this module.
-    Module(u32),
+    Module(ModuleIndex),
     /// A symbol of the kernel.
     Kernel(u32),
     /// Code of the kernel without a symbol, in the module with this index, if known.
-    KernelModule(Option<u32>),
+    KernelModule(Option<ModuleIndex>),
     /// Anything else.
     Unknown,
 }

@@ -2,13 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::mem;
 
-use crate::attribution::call_tree::{Node, Weight};
+use crate::attribution::call_tree::{Node, NodeIndex};
 use crate::attribution::frame::Frame;
 use crate::attribution::walk::Symbols;
 use crate::bytes::printable;
 use crate::code::timeline::FunctionId;
 use crate::hash::HashMap;
+use crate::indexed_table::{IndexedTable, table_index};
 use crate::load::{Recording, function_of, symbol_of};
 use crate::runtime::names;
 use crate::summary::profile::{FunctionKind, FunctionProfile};
@@ -17,15 +19,20 @@ use crate::units::Pid;
 /// Number of callers listed for each function.
 const CALLERS: usize = 3;
 
+table_index! {
+    /// Index of a function in the summary.
+    FunctionIndex
+}
+
 /// Functions of a call tree, and the function of each node.
 #[derive(Debug)]
 pub struct Functions {
     /// All functions, those with most samples of their own first.
-    pub all: Vec<FunctionProfile>,
+    pub all: IndexedTable<FunctionIndex, FunctionProfile>,
     /// Index of the function of each node.
-    pub of_nodes: Vec<u32>,
-    /// Samples of each node and all below it.
-    pub totals: Vec<Weight>,
+    pub of_nodes: IndexedTable<NodeIndex, FunctionIndex>,
+    /// Number of samples of each node and all below it.
+    totals: IndexedTable<NodeIndex, u64>,
 }
 
 /// What functions that are counted together have in common.
@@ -46,7 +53,7 @@ impl Functions {
         recording: &Recording<'_>,
         symbols: &Symbols<'_>,
         runtimes: &HashMap<Pid, &'static str>,
-        nodes: &[Node],
+        nodes: &IndexedTable<NodeIndex, Node>,
         events: usize,
     ) -> Self {
         let namer = Namer {
@@ -54,39 +61,29 @@ impl Functions {
             symbols,
             runtimes,
         };
-        let mut sizes: BTreeMap<Frame, Option<u64>> = nodes.iter().map(|node| (node.frame, None)).collect();
-        let mut identities: HashMap<Frame, Identity> = HashMap::default();
-        for (&frame, size) in &mut sizes {
-            let (identity, bytes) = namer.name(frame);
-            *size = bytes;
-            identities.insert(frame, identity);
-        }
-        // Sorted by name first, so that the result does not depend on the order of a table.
-        let mut groups: BTreeMap<&Identity, Vec<Frame>> = BTreeMap::new();
-        for frame in sizes.keys() {
-            if let Some(identity) = identities.get(frame) {
-                groups.entry(identity).or_default().push(*frame);
-            }
-        }
-        let mut of_frames: HashMap<Frame, u32> = HashMap::default();
-        let mut all = Vec::with_capacity(groups.len());
-        for (index, (identity, frames)) in (0u32..).zip(groups) {
-            of_frames.extend(frames.iter().map(|&frame| (frame, index)));
-            let size = frames
-                .iter()
-                .filter_map(|frame| sizes.get(frame).copied().flatten())
-                .max();
-            all.push(identity.profile(frames.len() as u64, size, events));
-        }
-        let of_nodes: Vec<u32> = nodes
+        let named: BTreeMap<Frame, (Identity, Option<u64>)> = nodes
             .iter()
-            .filter_map(|node| of_frames.get(&node.frame).copied())
+            .map(|node| node.frame)
+            .map(|frame| (frame, namer.name(frame)))
             .collect();
-        let totals = totals(nodes);
+        let mut groups: BTreeMap<&Identity, Vec<Frame>> = BTreeMap::new();
+        for (&frame, (identity, _)) in &named {
+            groups.entry(identity).or_default().push(frame);
+        }
+        let mut of_frames: HashMap<Frame, FunctionIndex> = HashMap::default();
+        let mut all = IndexedTable::default();
+        for (identity, frames) in groups {
+            let sizes = frames.iter().filter_map(|frame| named.get(frame)?.1);
+            let function = all.push(identity.profile(frames.len() as u64, sizes.max(), events));
+            of_frames.extend(frames.into_iter().map(|frame| (frame, function)));
+        }
         let mut functions = Self {
+            of_nodes: nodes
+                .iter()
+                .filter_map(|node| of_frames.get(&node.frame).copied())
+                .collect(),
+            totals: totals(nodes),
             all,
-            of_nodes,
-            totals,
         };
         functions.count(nodes);
         functions.sort();
@@ -94,66 +91,53 @@ impl Functions {
     }
 
     /// Adds up the samples of each function.
-    fn count(&mut self, nodes: &[Node]) {
-        let mut callers: HashMap<(u32, u32), u64> = HashMap::default();
+    fn count(&mut self, nodes: &IndexedTable<NodeIndex, Node>) {
+        let mut callers: HashMap<(FunctionIndex, FunctionIndex), u64> = HashMap::default();
         for index in outermost(nodes, &self.of_nodes) {
-            let (Some(node), Some(&function), Some(total)) =
-                (nodes.get(index), self.of_nodes.get(index), self.totals.get(index))
-            else {
-                continue;
-            };
-            if let Some(function) = self.all.get_mut(function as usize) {
-                add(&mut function.total, node.event, total.samples);
-            }
-            let caller = node.caller.and_then(|caller| self.of_nodes.get(caller as usize));
-            if let Some(&caller) = caller.filter(|_| node.event == 0) {
-                *callers.entry((function, caller)).or_default() += total.samples;
+            let (node, function) = (&nodes[index], self.of_nodes[index]);
+            let samples = self.totals[index];
+            add(&mut self.all[function].total, node.event, samples);
+            if let Some(caller) = node.caller.filter(|_| node.event == 0) {
+                *callers.entry((function, self.of_nodes[caller])).or_default() += samples;
             }
         }
-        for (node, &function) in nodes.iter().zip(&self.of_nodes) {
-            if let Some(function) = self.all.get_mut(function as usize) {
-                add(&mut function.own, node.event, node.own.samples);
-                add(&mut function.self_period, node.event, node.own.period);
-            }
+        for (index, node) in nodes.enumerate() {
+            let function = &mut self.all[self.of_nodes[index]];
+            add(&mut function.own, node.event, node.own.samples);
+            add(&mut function.self_period, node.event, node.own.period);
         }
-        let mut callers: Vec<((u32, u32), u64)> = callers.into_iter().collect();
+        let mut callers: Vec<_> = callers.into_iter().filter(|&(_, samples)| samples > 0).collect();
         callers.sort_unstable_by_key(|&((function, caller), samples)| (function, Reverse(samples), caller));
         for ((function, caller), samples) in callers {
-            if let Some(function) = self.all.get_mut(function as usize)
-                && function.callers.len() < CALLERS
-                && samples > 0
-            {
-                function.callers.push((caller, samples));
+            let callers = &mut self.all[function].callers;
+            if callers.len() < CALLERS {
+                callers.push((caller.0, samples));
             }
         }
     }
 
-    /// Sorts the functions by their own samples.
+    /// Sorts the functions by their own samples, then by all.
     fn sort(&mut self) {
-        let key =
-            |function: &FunctionProfile| (Reverse(function.own.clone()), Reverse(function.total.clone()));
-        let mut order: Vec<u32> = (0u32..).take(self.all.len()).collect();
-        order.sort_by_cached_key(|&index| self.all.get(index as usize).map(key));
-        let mut new_index = vec![0u32; order.len()];
-        for (new, &old) in (0u32..).zip(&order) {
-            if let Some(index) = new_index.get_mut(old as usize) {
-                *index = new;
+        let mut order: Vec<FunctionIndex> = self.all.enumerate().map(|(index, _)| index).collect();
+        order.sort_by_cached_key(|&index| {
+            let function = &self.all[index];
+            Reverse((function.own.clone(), function.total.clone()))
+        });
+        let mut renumbered = self.all.map(|_| FunctionIndex(0));
+        let mut sorted = IndexedTable::default();
+        for old in order {
+            let placeholder = Identity::of(FunctionKind::Unknown, "").profile(0, None, 0);
+            renumbered[old] = sorted.push(mem::replace(&mut self.all[old], placeholder));
+        }
+        self.all = sorted;
+        for function in &mut self.of_nodes {
+            *function = renumbered[*function];
+        }
+        for function in &mut self.all {
+            for (caller, _) in &mut function.callers {
+                *caller = renumbered[FunctionIndex(*caller)].0;
             }
         }
-        let renumber = |index: &mut u32| *index = new_index.get(*index as usize).copied().unwrap_or_default();
-        self.of_nodes.iter_mut().for_each(renumber);
-        for function in &mut self.all {
-            function
-                .callers
-                .iter_mut()
-                .for_each(|(caller, _)| renumber(caller));
-        }
-        let mut old: Vec<Option<FunctionProfile>> =
-            std::mem::take(&mut self.all).into_iter().map(Some).collect();
-        self.all = order
-            .iter()
-            .filter_map(|&index| old.get_mut(index as usize)?.take())
-            .collect();
     }
 }
 
@@ -240,7 +224,7 @@ impl Namer<'_> {
     fn jit_function(&self, id: FunctionId) -> Option<(Identity, Option<u64>)> {
         let files = &self.recording.sources.used;
         let view = function_of(files, id)?;
-        let used = files.get(id.file as usize)?;
+        let used = &files[id.file];
         let mut identity = Identity::of(FunctionKind::Jit, printable(view.name));
         identity.tier = view.tier().map(printable);
         identity.runtime = used
@@ -277,54 +261,45 @@ fn add(counts: &mut [u64], event: u32, samples: u64) {
     }
 }
 
-/// Returns the samples of each node and all below it.
-fn totals(nodes: &[Node]) -> Vec<Weight> {
-    let mut totals: Vec<Weight> = nodes.iter().map(|node| node.own).collect();
-    for (index, node) in nodes.iter().enumerate().rev() {
-        let below = totals.get(index).copied().unwrap_or_default();
-        let caller = node.caller.and_then(|caller| totals.get_mut(caller as usize));
-        if let Some(caller) = caller {
-            caller.add(below);
+/// Returns the number of samples of each node and all below it.
+fn totals(nodes: &IndexedTable<NodeIndex, Node>) -> IndexedTable<NodeIndex, u64> {
+    let mut totals = nodes.map(|node| node.own.samples);
+    for (index, node) in nodes.enumerate().rev() {
+        if let Some(caller) = node.caller {
+            totals[caller] = totals[caller].saturating_add(totals[index]);
         }
     }
     totals
 }
 
-/// Returns the indices of the nodes whose function is not in their callers already: recursive functions count once.
-fn outermost(nodes: &[Node], of_nodes: &[u32]) -> Vec<usize> {
-    let mut children: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
-    let mut pending: Vec<(u32, bool)> = Vec::new();
-    for (index, node) in (0u32..).zip(nodes) {
-        match node.caller.and_then(|caller| children.get_mut(caller as usize)) {
-            Some(children) => children.push(index),
+/// Returns the nodes whose function is not among their callers already: recursive functions count once.
+fn outermost(
+    nodes: &IndexedTable<NodeIndex, Node>,
+    of_nodes: &IndexedTable<NodeIndex, FunctionIndex>,
+) -> Vec<NodeIndex> {
+    let mut callees = nodes.map(|_| Vec::new());
+    let mut pending = Vec::new();
+    for (index, node) in nodes.enumerate() {
+        match node.caller {
+            Some(caller) => callees[caller].push(index),
             None => pending.push((index, false)),
         }
     }
-    let mut active: HashMap<(u32, u32), u32> = HashMap::default();
+    // Number of times that each function is among the callers of the current node.
+    let mut active: HashMap<FunctionIndex, u32> = HashMap::default();
     let mut found = Vec::new();
     while let Some((index, is_done)) = pending.pop() {
-        let at = index as usize;
-        let (Some(node), Some(&function)) = (nodes.get(at), of_nodes.get(at)) else {
-            continue;
-        };
-        let depth = active.entry((node.event, function)).or_default();
+        let depth = active.entry(of_nodes[index]).or_default();
         if is_done {
             *depth -= 1;
             continue;
         }
         if *depth == 0 {
-            found.push(at);
+            found.push(index);
         }
         *depth += 1;
         pending.push((index, true));
-        pending.extend(
-            children
-                .get(at)
-                .into_iter()
-                .flatten()
-                .map(|&child| (child, false)),
-        );
+        pending.extend(callees[index].iter().map(|&callee| (callee, false)));
     }
-    found.sort_unstable();
     found
 }

@@ -22,7 +22,7 @@ mod walk;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::attribution::call_tree::Node;
+use crate::attribution::call_tree::{Node, NodeIndex};
 use crate::attribution::functions::Functions;
 use crate::attribution::kernel_symbols::{KernelSymbols, kernel_build_id};
 use crate::attribution::modules::Modules;
@@ -30,6 +30,7 @@ use crate::attribution::native_symbols::NativeSymbols;
 use crate::attribution::recorded::Recorded;
 use crate::attribution::walk::{Counts, Symbols};
 use crate::bytes::printable;
+use crate::indexed_table::IndexedTable;
 use crate::load::{LoadOptions, Reach, Recording};
 use crate::perf::Profile;
 use crate::perf::attr::Unit;
@@ -87,7 +88,7 @@ pub fn profile_summary(
         labels: labels.clone(),
         events,
         threads,
-        functions: functions.all,
+        functions: functions.all.into_iter().collect(),
         stacks,
         stacks_omitted,
         without_callers,
@@ -110,7 +111,7 @@ fn kernel_symbols(recording: &Recording<'_>, recorded: &Recorded<'_>) -> KernelS
 }
 
 /// Returns the events that have samples or a name, with their samples.
-fn events(profile: &Profile<'_>, nodes: &[Node]) -> Vec<EventSummary> {
+fn events(profile: &Profile<'_>, nodes: &IndexedTable<NodeIndex, Node>) -> Vec<EventSummary> {
     let names = profile
         .feature(feature::EVENT_DESC)
         .map_or_else(Vec::new, |content| {

@@ -4,10 +4,16 @@ use crate::bytes::{base_name, printable};
 use crate::code::history::{Builder, History};
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
 use crate::hash::HashMap;
+use crate::indexed_table::{IndexedTable, table_index};
 use crate::perf::Profile;
 use crate::perf::event::{Backing, KernelMap, Mmap};
 use crate::perf::feature::{self, build_ids};
 use crate::units::{Address, AddressRange, Time};
+
+table_index! {
+    /// Index of a module.
+    ModuleIndex
+}
 
 /// An executable, a library, the kernel or a module of it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -22,7 +28,7 @@ pub struct Module {
 #[derive(Clone, Copy, Debug)]
 pub struct MappedModule {
     /// Index of the module.
-    pub module: u32,
+    pub module: ModuleIndex,
     /// Number to add to an address to get the offset in the file; wraps around.
     to_offset: u64,
 }
@@ -38,10 +44,10 @@ impl MappedModule {
 #[derive(Debug, Default)]
 pub struct Modules {
     /// All modules.
-    pub all: Vec<Module>,
-    spaces: Vec<SpaceModules>,
+    pub all: IndexedTable<ModuleIndex, Module>,
+    spaces: IndexedTable<SpaceId, SpaceModules>,
     /// Maps of the kernel and its modules, by start address.
-    kernel: Vec<(AddressRange, u32)>,
+    kernel: Vec<(AddressRange, ModuleIndex)>,
 }
 
 #[derive(Debug)]
@@ -54,22 +60,20 @@ struct SpaceModules {
 /// Numbers modules, each once.
 #[derive(Default)]
 struct Numbers<'a> {
-    all: Vec<Module>,
-    known: HashMap<(&'a [u8], Option<&'a [u8]>), u32>,
+    all: IndexedTable<ModuleIndex, Module>,
+    known: HashMap<(&'a [u8], Option<&'a [u8]>), ModuleIndex>,
     /// Build IDs that the profile lists by path.
     build_ids: HashMap<&'a [u8], &'a [u8]>,
 }
 
 impl<'a> Numbers<'a> {
-    fn of(&mut self, path: &'a [u8], recorded: Option<&'a [u8]>) -> u32 {
+    fn of(&mut self, path: &'a [u8], recorded: Option<&'a [u8]>) -> ModuleIndex {
         let build_id = recorded.or_else(|| self.build_ids.get(path).copied());
-        let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         *self.known.entry((path, build_id)).or_insert_with(|| {
             self.all.push(Module {
                 path: path.to_vec(),
                 build_id: build_id.map(<[u8]>::to_vec),
-            });
-            next
+            })
         })
     }
 }
@@ -82,8 +86,8 @@ impl Modules {
         numbers.build_ids = build_ids(listed, profile.endian)
             .map(|entry| (entry.name, entry.build_id))
             .collect();
-        let mut spaces = Vec::with_capacity(processes.spaces().len());
-        for space in processes.spaces() {
+        let mut spaces = IndexedTable::default();
+        for (_, space) in processes.iter() {
             let mut maps = Builder::default();
             for map in &space.maps {
                 let record = profile.records_from(map.record).next();
@@ -101,7 +105,7 @@ impl Modules {
                 parent: space.parent,
             });
         }
-        let mut kernel: Vec<(AddressRange, u32)> = kernel_maps
+        let mut kernel: Vec<(AddressRange, ModuleIndex)> = kernel_maps
             .iter()
             .map(|map| (map.range, numbers.of(map.name, map.build_id)))
             .collect();
@@ -117,7 +121,7 @@ impl Modules {
     pub fn at(&self, space: SpaceId, address: Address, time: Time) -> Option<MappedModule> {
         let (mut space, mut time) = (space, time);
         for _ in 0..MAX_GENERATIONS {
-            let here = self.spaces.get(space.index())?;
+            let here = &self.spaces[space];
             if let Some(found) = here.maps.as_ref().and_then(|maps| maps.at(address, time)) {
                 return found.value;
             }
@@ -128,25 +132,19 @@ impl Modules {
     }
 
     /// Returns the part of the kernel at an address.
-    pub fn in_kernel(&self, address: Address) -> Option<u32> {
+    pub fn in_kernel(&self, address: Address) -> Option<ModuleIndex> {
         let after = self.kernel.partition_point(|(range, _)| range.start <= address);
         let &(range, module) = self.kernel.get(after.checked_sub(1)?)?;
         range.contains(address).then_some(module)
     }
 
     /// Returns the name of a module without its folder.
-    pub fn name(&self, module: u32) -> String {
-        let path = self
-            .all
-            .get(module as usize)
-            .map_or(&b"[unknown]"[..], |module| &module.path);
-        printable(base_name(path))
+    pub fn name(&self, module: ModuleIndex) -> String {
+        printable(base_name(&self.all[module].path))
     }
 
     /// Returns the path of a module.
-    pub fn path(&self, module: u32) -> String {
-        self.all
-            .get(module as usize)
-            .map_or(String::new(), |module| printable(&module.path))
+    pub fn path(&self, module: ModuleIndex) -> String {
+        printable(&self.all[module].path)
     }
 }

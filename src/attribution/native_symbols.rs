@@ -9,20 +9,21 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::read::ReadCache;
 
-use crate::attribution::modules::{Module, Modules};
+use crate::attribution::modules::{Module, ModuleIndex, Modules};
 use crate::elf::limited_reads::LimitedReads;
 use crate::elf::symbols::FunctionSymbols;
 use crate::files::OpenFile;
 use crate::hash::HashMap;
+use crate::indexed_table::IndexedTable;
 use crate::load::Reach;
 
 /// Maximum number of modules with symbols. Profiles of a whole machine have some 1,000.
-const MAX_MODULES: usize = 4096;
+const MAX_MODULES: u32 = 4096;
 
 /// Symbols of all modules, each read when it is first asked for.
 #[derive(Debug)]
 pub struct NativeSymbols<'a> {
-    modules: Vec<(&'a Module, OnceLock<Option<ModuleSymbols>>)>,
+    modules: IndexedTable<ModuleIndex, (&'a Module, OnceLock<Option<ModuleSymbols>>)>,
     reach: &'a Reach,
     /// Symbols by the device and inode of their file, which several modules may share.
     files: Mutex<HashMap<(u64, u64), Arc<FunctionSymbols>>>,
@@ -58,23 +59,22 @@ impl<'a> NativeSymbols<'a> {
     }
 
     /// Returns the index of the symbol at an offset in a module's file.
-    pub fn at(&self, module: u32, file_offset: u64) -> Option<u32> {
+    pub fn at(&self, module: ModuleIndex, file_offset: u64) -> Option<u32> {
         let symbols = self.of(module)?;
         symbols.best().at(symbols.file.address(file_offset)?)
     }
 
     /// Returns the name and the size in bytes of a symbol.
-    pub fn symbol(&self, module: u32, symbol: u32) -> Option<(String, u64)> {
+    pub fn symbol(&self, module: ModuleIndex, symbol: u32) -> Option<(String, u64)> {
         let symbols = self.of(module)?.best();
         Some((symbols.name(symbol)?.into_owned(), symbols.size(symbol)?))
     }
 
-    fn of(&self, module: u32) -> Option<&ModuleSymbols> {
-        let (module, symbols) = self
-            .modules
-            .get(..MAX_MODULES)
-            .unwrap_or(&self.modules)
-            .get(module as usize)?;
+    fn of(&self, module: ModuleIndex) -> Option<&ModuleSymbols> {
+        if module.0 >= MAX_MODULES {
+            return None;
+        }
+        let (module, symbols) = &self.modules[module];
         symbols.get_or_init(|| self.read(module)).as_ref()
     }
 

@@ -2,104 +2,102 @@
 
 use std::cmp::Reverse;
 
-use crate::attribution::call_tree::Node;
-use crate::attribution::functions::Functions;
+use crate::attribution::call_tree::{Node, NodeIndex};
+use crate::attribution::functions::{FunctionIndex, Functions};
 use crate::hash::HashMap;
+use crate::indexed_table::{IndexedTable, table_index};
 
 /// Maximum number of nodes. A flame graph of that many is already finer than a screen.
 const MAX: usize = 30_000;
 
-/// Returns the call stacks of the first event in preorder, as [`crate::summary::profile::ProfileSummary::stacks`]
-/// has them, and the number of samples that count in a caller. The nodes with most samples are kept.
-pub fn stacks(nodes: &[Node], functions: &Functions) -> (Vec<(i64, u32, u64)>, u64) {
-    // Nodes of one function below one caller are one.
-    let mut merged: Vec<Merged> = Vec::new();
-    let mut known: HashMap<(Option<u32>, u32), u32> = HashMap::default();
-    let mut of_nodes: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
-    for (node, &function) in nodes.iter().zip(&functions.of_nodes) {
-        if node.event != 0 {
-            of_nodes.push(None);
-            continue;
-        }
-        let caller = node
-            .caller
-            .and_then(|caller| of_nodes.get(caller as usize).copied().flatten());
-        let next = u32::try_from(merged.len()).unwrap_or(u32::MAX);
-        let index = *known.entry((caller, function)).or_insert(next);
-        if index == next {
-            merged.push(Merged {
-                caller,
-                function,
-                own: 0,
-                total: 0,
-            });
-        }
-        of_nodes.push(Some(index));
-        if let Some(one) = merged.get_mut(index as usize) {
-            one.own = one.own.saturating_add(node.own.samples);
-        }
-    }
-    for index in (0..merged.len()).rev() {
-        let Some(&Merged {
-            caller, own, total, ..
-        }) = merged.get(index)
-        else {
-            continue;
-        };
-        let total = own.saturating_add(total);
-        if let Some(one) = merged.get_mut(index) {
-            one.total = total;
-        }
-        if let Some(caller) = caller.and_then(|caller| merged.get_mut(caller as usize)) {
-            caller.total = caller.total.saturating_add(total);
-        }
-    }
-    keep_largest(merged)
+/// A row of [`crate::summary::profile::ProfileSummary::stacks`].
+type Row = (i64, u32, u64);
+
+table_index! {
+    /// Index of a function below a caller.
+    CallIndex
 }
 
 /// A function below a caller.
 #[derive(Clone, Copy, Debug)]
-struct Merged {
-    caller: Option<u32>,
-    function: u32,
+struct Call {
+    caller: Option<CallIndex>,
+    function: FunctionIndex,
+    /// Number of samples in the function itself.
     own: u64,
+    /// Number of samples in it or below it.
     total: u64,
 }
 
-/// Returns the [`MAX`] nodes with most samples, and the number of samples moved to a caller. A node never has more
-/// samples than its caller, which comes first, so that callers are kept.
-fn keep_largest(mut nodes: Vec<Merged>) -> (Vec<(i64, u32, u64)>, u64) {
-    let mut order: Vec<usize> = (0..nodes.len()).collect();
-    order.sort_by_key(|&index| (Reverse(nodes.get(index).map_or(0, |node| node.total)), index));
-    let mut is_kept = vec![false; nodes.len()];
-    for &index in order.iter().take(MAX) {
-        if let Some(kept) = is_kept.get_mut(index) {
-            *kept = true;
+/// Returns the call stacks of the first event, and the number of samples that are not in the row of their own function.
+/// The rows with most samples are kept.
+pub fn stacks(nodes: &IndexedTable<NodeIndex, Node>, functions: &Functions) -> (Vec<Row>, u64) {
+    keep_largest(calls(nodes, functions))
+}
+
+/// Merges the nodes of one function below one caller.
+fn calls(nodes: &IndexedTable<NodeIndex, Node>, functions: &Functions) -> IndexedTable<CallIndex, Call> {
+    let mut calls: IndexedTable<CallIndex, Call> = IndexedTable::default();
+    let mut known: HashMap<(Option<CallIndex>, FunctionIndex), CallIndex> = HashMap::default();
+    let mut of_nodes: IndexedTable<NodeIndex, Option<CallIndex>> = IndexedTable::default();
+    for (index, node) in nodes.enumerate() {
+        let call = (node.event == 0).then(|| {
+            let (caller, function) = (
+                node.caller.and_then(|caller| of_nodes[caller]),
+                functions.of_nodes[index],
+            );
+            let new = || {
+                calls.push(Call {
+                    caller,
+                    function,
+                    own: 0,
+                    total: 0,
+                })
+            };
+            let call = *known.entry((caller, function)).or_insert_with(new);
+            calls[call].own += node.own.samples;
+            call
+        });
+        of_nodes.push(call);
+    }
+    let indices: Vec<CallIndex> = calls.enumerate().map(|(index, _)| index).collect();
+    for index in indices.into_iter().rev() {
+        calls[index].total += calls[index].own;
+        if let Some(caller) = calls[index].caller {
+            calls[caller].total += calls[index].total;
         }
     }
-    let mut moved = 0u64;
-    for index in (0..nodes.len()).rev() {
-        let (Some(false), Some(&node)) = (is_kept.get(index), nodes.get(index)) else {
-            continue;
-        };
-        if let Some(caller) = node.caller.and_then(|caller| nodes.get_mut(caller as usize)) {
-            caller.own = caller.own.saturating_add(node.own);
+    calls
+}
+
+/// Returns the [`MAX`] calls with most samples, and the number of samples of the others, which count for their nearest
+/// caller that is kept. A call has at most as many samples as its caller, which comes first, so callers are kept.
+fn keep_largest(mut calls: IndexedTable<CallIndex, Call>) -> (Vec<Row>, u64) {
+    let mut order: Vec<CallIndex> = calls.enumerate().map(|(index, _)| index).collect();
+    order.sort_by_key(|&index| (Reverse(calls[index].total), index));
+    let (kept, dropped) = order.split_at(order.len().min(MAX));
+    let mut moved = 0;
+    // From the innermost call outwards.
+    for &index in dropped.iter().rev() {
+        let Call { caller, own, .. } = calls[index];
+        moved += own;
+        if let Some(caller) = caller {
+            calls[caller].own += own;
         }
-        moved = moved.saturating_add(node.own);
     }
-    let mut new_index: Vec<i64> = vec![-1; nodes.len()];
-    let mut kept = Vec::new();
-    for (index, node) in nodes.iter().enumerate() {
-        if is_kept.get(index) != Some(&true) {
-            continue;
-        }
-        let caller = node
-            .caller
-            .and_then(|caller| new_index.get(caller as usize).copied());
-        if let Some(new) = new_index.get_mut(index) {
-            *new = kept.len() as i64;
-        }
-        kept.push((caller.unwrap_or(-1), node.function, node.own));
+    let mut kept = kept.to_vec();
+    kept.sort_unstable();
+    let mut row_of = calls.map(|_| -1);
+    let mut rows = Vec::with_capacity(kept.len());
+    for index in kept {
+        let Call {
+            caller,
+            function,
+            own,
+            ..
+        } = calls[index];
+        row_of[index] = rows.len() as i64;
+        rows.push((caller.map_or(-1, |caller| row_of[caller]), function.0, own));
     }
-    (kept, moved)
+    (rows, moved)
 }

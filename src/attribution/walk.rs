@@ -180,10 +180,7 @@ impl Walk<'_> {
             lookup => selector.classify_ip(space, address, time, lookup),
         };
         match code {
-            Some(SampledCode::Function(at)) => match selector.timeline.mappings().get(at as usize) {
-                Some(mapping) => Frame::Function(mapping.function),
-                None => Frame::UnnamedJit,
-            },
+            Some(SampledCode::Function(at)) => Frame::Function(selector.timeline.mappings()[at].function),
             Some(SampledCode::Symbol(symbol)) => Frame::PerfMapSymbol(symbol.id),
             Some(_) => Frame::UnnamedJit,
             None => self.native_frame(space, address, time),

@@ -18,6 +18,7 @@ use std::fmt;
 use crate::code::live_code::{Plateau, Windows};
 use crate::code::process::Map;
 use crate::code::profile_index::{IndexedProfile, TimeConversion};
+use crate::code::timeline::FileIndex;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::perf::event::Backing;
 use crate::perf::feature::{self, ClockData};
@@ -229,8 +230,8 @@ impl Alignment {
 
     /// Determines the offsets of `files`, each with its index, for which [`Alignment::find`] found only bounds.
     /// `windows` must be those of the profile's samples.
-    pub fn settle(files: &mut [(u32, &mut Self)], profile: &ProfileClock, windows: &Windows) {
-        let mut shifts: Vec<(u32, &mut Shift)> = Vec::new();
+    pub fn settle(files: &mut [(FileIndex, &mut Self)], profile: &ProfileClock, windows: &Windows) {
+        let mut shifts: Vec<(FileIndex, &mut Shift)> = Vec::new();
         for (file, alignment) in files {
             if let Self::Shifted(shift) = &mut **alignment {
                 shifts.push((*file, shift));
@@ -245,9 +246,9 @@ impl Alignment {
             at_least: at_least.unwrap_or(bound.at_least),
             ..bound
         });
-        let plateau = |files: &[u32], bound| windows.plateau(files, profile.least(bound));
+        let plateau = |files: &[FileIndex], bound| windows.plateau(files, profile.least(bound));
         if is_one_clock {
-            let all: Vec<u32> = shifts.iter().map(|&(file, _)| file).collect();
+            let all: Vec<FileIndex> = shifts.iter().map(|&(file, _)| file).collect();
             let plateau = plateau(&all, common);
             for (_, shift) in shifts {
                 shift.settle(common, profile, plateau.as_ref());
@@ -606,7 +607,7 @@ mod tests {
     fn settled(profile: &ProfileClock, files: &[(RuntimeClock, Option<Time>)]) -> Vec<Alignment> {
         let find = |(runtime, marker): &_| Alignment::find(profile, runtime, *marker).unwrap();
         let mut all: Vec<Alignment> = files.iter().map(find).collect();
-        let mut numbered: Vec<(u32, &mut Alignment)> = (0..).zip(&mut all).collect();
+        let mut numbered: Vec<(FileIndex, &mut Alignment)> = (0..).map(FileIndex).zip(&mut all).collect();
         Alignment::settle(&mut numbered, profile, &Windows::default());
         all
     }

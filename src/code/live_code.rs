@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use crate::code::history::{Builder, History};
 use crate::code::process::SpaceId;
 use crate::code::samples::Samples;
-use crate::code::timeline::{Lookup, Timeline};
+use crate::code::timeline::{FileIndex, Lookup, Timeline};
+use crate::indexed_table::{IndexedTable, table_index};
 use crate::runtime::RuntimeTime;
 use crate::units::{Address, AddressRange, Pid, Time};
 
@@ -22,8 +23,8 @@ const MAX_SCANNED: usize = 1 << 22;
 /// A load or move of code, on the clock of its runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeEvent {
-    /// Index of the runtime's file with the event.
-    pub file: u32,
+    /// Runtime's file with the event.
+    pub file: FileIndex,
     /// Process of the code.
     pub pid: Pid,
     /// Time on the runtime's clock.
@@ -40,17 +41,22 @@ pub struct LiveCode {
     processes: BTreeMap<Pid, ProcessCode>,
 }
 
+table_index! {
+    /// Index of a function of a process at one address.
+    LoadIndex
+}
+
 #[derive(Debug)]
 struct ProcessCode {
-    /// Indices into `functions` by address and time, on the runtime's clock.
-    history: History<u32>,
-    functions: Vec<LoadedFunction>,
+    /// Functions by address and time, on the runtime's clock.
+    history: History<LoadIndex>,
+    functions: IndexedTable<LoadIndex, LoadedFunction>,
 }
 
 /// A function at one address, from its load until other code overwrites part of it.
 #[derive(Clone, Copy, Debug)]
 struct LoadedFunction {
-    file: u32,
+    file: FileIndex,
     since: Time,
     /// Time at which any part of it was first overwritten.
     until: Time,
@@ -60,7 +66,7 @@ struct LoadedFunction {
 /// added to the runtime's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Window {
-    file: u32,
+    file: FileIndex,
     from: i64,
     to: i64,
 }
@@ -112,8 +118,7 @@ impl LiveCode {
                 continue;
             };
             // Code inherited by a forked process is in the events of its parent, not in its own.
-            let is_own =
-                |&space: &SpaceId| processes.space(space).is_some_and(|space| space.parent.is_none());
+            let is_own = |&space: &SpaceId| processes.space(space).parent.is_none();
             let Some(space) = located.space.filter(is_own) else {
                 continue;
             };
@@ -140,16 +145,13 @@ impl ProcessCode {
     /// Builds the history from `events` in the order of time.
     fn new(events: &[RuntimeEvent]) -> Self {
         let mut builder = Builder::default();
-        let mut functions = Vec::new();
+        let mut functions = IndexedTable::default();
         for event in events {
             let time = Time(event.time.0);
             if let Some(left) = event.left {
                 builder.clear(left, time);
             }
-            let Ok(function) = u32::try_from(functions.len()) else {
-                continue;
-            };
-            functions.push(LoadedFunction {
+            let function = functions.push(LoadedFunction {
                 file: event.file,
                 since: time,
                 until: Time::MAX,
@@ -158,9 +160,8 @@ impl ProcessCode {
         }
         let history = builder.finish();
         for interval in history.intervals() {
-            if let Some(function) = functions.get_mut(interval.value as usize) {
-                function.until = function.until.min(interval.until);
-            }
+            let function: &mut LoadedFunction = &mut functions[interval.value];
+            function.until = function.until.min(interval.until);
         }
         Self { history, functions }
     }
@@ -177,9 +178,7 @@ impl ProcessCode {
         let mut found: Vec<Window> = Vec::new();
         for interval in self.history.all_at(address) {
             looks = looks.checked_sub(1)?;
-            let Some(function) = self.functions.get(interval.value as usize) else {
-                continue;
-            };
+            let function = self.functions[interval.value];
             let is_open = function.until == Time::MAX;
             found.push(Window {
                 file: function.file,
@@ -218,7 +217,7 @@ impl Windows {
     }
 
     /// Returns the windows of samples in the code of a file.
-    fn of_file(&self, file: u32) -> &[Window] {
+    fn of_file(&self, file: FileIndex) -> &[Window] {
         let start = self.all.partition_point(|window| window.file < file);
         let end = self.all.partition_point(|window| window.file <= file);
         self.all.get(start..end).unwrap_or_default()
@@ -226,7 +225,7 @@ impl Windows {
 
     /// Returns the offsets from `least` up that match the most samples in the code of some files; `None` without such
     /// samples.
-    pub fn plateau(&self, files: &[u32], least: i64) -> Option<Plateau> {
+    pub fn plateau(&self, files: &[FileIndex], least: i64) -> Option<Plateau> {
         let of_files = files.iter().flat_map(|&file| self.of_file(file));
         let of_files = of_files.filter(|window| window.to >= least);
         let mut least_score: u32 = 0;
@@ -293,7 +292,7 @@ mod tests {
 
     fn load((time, start, size): (u64, u64, u64)) -> RuntimeEvent {
         RuntimeEvent {
-            file: 0,
+            file: FileIndex(0),
             pid: PID,
             time: RuntimeTime(time),
             range: AddressRange::new(Address(start), size).unwrap(),
@@ -335,7 +334,7 @@ mod tests {
                 samples.iter().filter(live).count() as u32
             };
             let from = least.unwrap_or(-10);
-            let found = windows.plateau(&[0], least.unwrap_or(i64::MIN));
+            let found = windows.plateau(&[FileIndex(0)], least.unwrap_or(i64::MIN));
             let best = (from..200).map(score).max().unwrap();
             let Some(found) = found else {
                 prop_assert_eq!(best, 0);
@@ -350,7 +349,7 @@ mod tests {
             if best > 0 {
                 prop_assert_eq!(found.high, (from..200).rev().find(suits).unwrap());
             }
-            prop_assert!(windows.plateau(&[1], i64::MIN).is_none());
+            prop_assert!(windows.plateau(&[FileIndex(1)], i64::MIN).is_none());
         }
     }
 

@@ -1,14 +1,30 @@
 //! Code in address spaces: functions, their events and mappings, and the memory around them.
 
 use crate::code::process::SpaceId;
+use crate::indexed_table::table_index;
 use crate::runtime::{Change, CodeEvent};
 use crate::units::{AddressRange, Time};
+
+table_index! {
+    /// Index of a runtime's file, in the order in which the files were read.
+    FileIndex
+}
+
+table_index! {
+    /// Index of a function mapping in a timeline.
+    MappingIndex
+}
+
+table_index! {
+    /// Index of a freed range in a timeline.
+    FreedRangeIndex
+}
 
 /// ID of a function in one of the runtimes' files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FunctionId {
-    /// Index of the file, in the order in which the files were read.
-    pub file: u32,
+    /// The file.
+    pub file: FileIndex,
     /// Index of the function in that file.
     pub function: u32,
 }

@@ -7,10 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::code::mappings::{CodeMapping, JitRegion};
+use crate::code::mappings::{CodeMapping, JitRegion, MappingIndex};
 use crate::code::process::{MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
 use crate::hash::HashMap;
+use crate::indexed_table::{IndexedTable, table_index};
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Pid, Time};
 
@@ -23,11 +24,16 @@ pub struct SymbolTable {
     pub ranges: Vec<AddressRange>,
 }
 
+table_index! {
+    /// Index of a perf map's table.
+    SymbolTableIndex
+}
+
 /// ID of a symbol of a perf map.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SymbolId {
-    /// Index of the table.
-    pub table: u32,
+    /// The table.
+    pub table: SymbolTableIndex,
     /// Index of the symbol in the table.
     pub symbol: u32,
 }
@@ -57,37 +63,40 @@ impl SymbolTable {
 }
 
 /// Returns the mappings of one address space, with their indices. `mappings` must be sorted by address space.
-fn code_of(mappings: &[CodeMapping], space: SpaceId) -> impl Iterator<Item = (u32, &CodeMapping)> {
-    let start = mappings.partition_point(|mapping| mapping.space < space);
-    let own = mappings.iter().zip(0u32..).skip(start);
-    let own = own.take_while(move |(mapping, _)| mapping.space == space);
-    own.map(|(mapping, index)| (index, mapping))
+fn code_of(
+    mappings: &IndexedTable<MappingIndex, CodeMapping>,
+    space: SpaceId,
+) -> impl Iterator<Item = (MappingIndex, &CodeMapping)> {
+    let start = mappings.rows().partition_point(|mapping| mapping.space < space);
+    let own = mappings.enumerate().skip(start);
+    own.take_while(move |(_, mapping)| mapping.space == space)
 }
 
 /// Symbols of all processes.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
-    tables: Vec<Table>,
-    spaces: Vec<SpaceSymbols>,
+    tables: IndexedTable<SymbolTableIndex, Table>,
+    /// Symbols of each address space; empty without tables.
+    spaces: IndexedTable<SpaceId, SpaceSymbols>,
 }
 
 /// Symbols of one table, as disjoint ranges from the lowest address up.
 #[derive(Clone, Debug, Default)]
 struct Table {
     /// Ranges in use, with symbol indices.
-    pieces: Vec<Piece>,
-    /// Ranges hidden by code of a dump, with the indices of the mappings that hide them.
-    withheld: Vec<Piece>,
+    pieces: Vec<Piece<u32>>,
+    /// Ranges hidden by code of a dump, with the mappings that hide them.
+    withheld: Vec<Piece<MappingIndex>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct Piece<I> {
     range: AddressRange,
     /// Index of a symbol or a mapping.
-    index: u32,
+    index: I,
 }
 
-impl Piece {
+impl<I: Copy> Piece<I> {
     /// Returns the range that contains an address.
     fn at(pieces: &[Self], address: Address) -> Option<Self> {
         let after = pieces.partition_point(|piece| piece.range.start <= address);
@@ -101,7 +110,7 @@ struct SpaceSymbols {
     /// Start time of the address space.
     since: Time,
     /// Index of the table of its own process.
-    own: Option<u32>,
+    own: Option<SymbolTableIndex>,
     /// Nearest ancestor with a table of its own.
     inherited: Option<SpaceId>,
     /// Number of ancestors.
@@ -113,14 +122,15 @@ impl Symbols {
     /// the timeline) or `injected` objects. Each process has at most one table.
     pub fn new(
         processes: &Processes,
-        mappings: &[CodeMapping],
+        mappings: &IndexedTable<MappingIndex, CodeMapping>,
         injected: &[EarlierMap],
-        tables: &[SymbolTable],
+        tables: &IndexedTable<SymbolTableIndex, SymbolTable>,
     ) -> Self {
         if tables.is_empty() {
             return Self::default();
         }
-        let by_pid: HashMap<Pid, u32> = tables.iter().map(|table| table.pid).zip(0..).collect();
+        let of_tables = tables.enumerate().map(|(index, table)| (table.pid, index));
+        let by_pid: HashMap<Pid, SymbolTableIndex> = of_tables.collect();
         let mut symbols = Self::default();
         for (id, space) in processes.iter() {
             symbols.spaces.push(SpaceSymbols {
@@ -131,8 +141,8 @@ impl Symbols {
             });
         }
         symbols.find_inherited(processes);
-        let mut maps: Vec<RangeMap<u32>> = tables.iter().map(SymbolTable::newest).collect();
-        symbols.tables = vec![Table::default(); tables.len()];
+        let mut maps = tables.map(SymbolTable::newest);
+        symbols.tables = tables.map(|_| Table::default());
         let mut injected_by_space: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
         for map in injected {
             if let Some(space) = processes.space_at(map.pid, map.time) {
@@ -140,10 +150,7 @@ impl Symbols {
             }
         }
         for (table, space) in symbols.meetings(processes) {
-            let at = table as usize;
-            let (Some(map), Some(table)) = (maps.get_mut(at), symbols.tables.get_mut(at)) else {
-                continue;
-            };
+            let (map, table) = (&mut maps[table], &mut symbols.tables[table]);
             for (index, mapping) in code_of(mappings, space) {
                 map.remove(mapping.range, |range, _| {
                     table.withheld.push(Piece { range, index })
@@ -163,24 +170,24 @@ impl Symbols {
 
     /// Finds the nearest ancestor with a table for each address space.
     fn find_inherited(&mut self, processes: &Processes) {
-        let with_table = |space: SpaceId| self.spaces.get(space.index())?.own.map(|_| space);
+        let has_table = |&(space, _): &(SpaceId, _)| self.spaces[space].own.is_some();
         let inherited = processes.iter().map(|(id, _)| {
             let mut ancestors = processes.all_ancestors(id);
-            ancestors.find_map(|(ancestor, _)| with_table(ancestor))
+            (id, ancestors.find(has_table).map(|(ancestor, _)| ancestor))
         });
-        let inherited: Vec<Option<SpaceId>> = inherited.collect();
-        for (space, inherited) in self.spaces.iter_mut().zip(inherited) {
-            space.inherited = inherited;
+        let inherited: Vec<(SpaceId, Option<SpaceId>)> = inherited.collect();
+        for (id, inherited) in inherited {
+            self.spaces[id].inherited = inherited;
         }
     }
 
     /// Returns each table with each address space whose code its symbols can overlap: those that use the table, and
     /// the ancestors of the table's own.
-    fn meetings(&self, processes: &Processes) -> BTreeSet<(u32, SpaceId)> {
+    fn meetings(&self, processes: &Processes) -> BTreeSet<(SymbolTableIndex, SpaceId)> {
         let mut meetings = BTreeSet::new();
         for (id, _) in processes.iter() {
             meetings.extend(self.chain(id).map(|(_, table)| (table, id)));
-            if let Some(table) = self.spaces.get(id.index()).and_then(|space| space.own) {
+            if let Some(table) = self.spaces[id].own {
                 let ancestors = processes.all_ancestors(id);
                 meetings.extend(ancestors.map(|(ancestor, _)| (table, ancestor)));
             }
@@ -195,11 +202,11 @@ impl Symbols {
 
     /// Returns the tables that apply to an address space, the nearest first, each with the address space that owns
     /// it.
-    fn chain(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, u32)> {
-        let inherited = |&space: &SpaceId| self.spaces.get(space.index())?.inherited;
+    fn chain(&self, space: SpaceId) -> impl Iterator<Item = (SpaceId, SymbolTableIndex)> {
+        let inherited = |&space: &SpaceId| self.spaces.row(space)?.inherited;
         std::iter::successors(Some(space), inherited)
             .take(MAX_GENERATIONS)
-            .filter_map(|space| Some((space, self.spaces.get(space.index())?.own?)))
+            .filter_map(|space| Some((space, self.spaces.row(space)?.own?)))
     }
 
     /// Whether a table has a symbol at an address of an address space, hidden by a mapping or not. The symbol applies
@@ -214,25 +221,31 @@ impl Symbols {
         self.place(home, table, piece, region)
     }
 
-    fn find(&self, space: SpaceId, address: Address) -> Option<(SpaceId, u32, Piece)> {
+    fn find(&self, space: SpaceId, address: Address) -> Option<(SpaceId, SymbolTableIndex, Piece<u32>)> {
         self.chain(space).find_map(|(home, table)| {
-            let piece = Piece::at(&self.tables.get(table as usize)?.pieces, address)?;
+            let piece = Piece::at(&self.tables[table].pieces, address)?;
             Some((home, table, piece))
         })
     }
 
     /// Returns the mappings that hide a symbol at an address of an address space.
-    pub fn withheld_by(&self, space: SpaceId, address: Address) -> impl Iterator<Item = u32> {
+    pub fn withheld_by(&self, space: SpaceId, address: Address) -> impl Iterator<Item = MappingIndex> {
         self.chain(space).filter_map(move |(_, table)| {
-            let table = self.tables.get(table as usize)?;
-            Piece::at(&table.withheld, address).map(|piece| piece.index)
+            let piece = Piece::at(&self.tables[table].withheld, address);
+            piece.map(|piece| piece.index)
         })
     }
 
-    fn place(&self, home: SpaceId, table: u32, piece: Piece, region: JitRegion) -> Option<PlacedSymbol> {
+    fn place(
+        &self,
+        home: SpaceId,
+        table: SymbolTableIndex,
+        piece: Piece<u32>,
+        region: JitRegion,
+    ) -> Option<PlacedSymbol> {
         // In memory inherited from a process without this table, the symbol is valid from the fork on.
-        let own = self.spaces.get(home.index())?;
-        let (space, since) = if own.generation > self.spaces.get(region.space.index())?.generation {
+        let own = &self.spaces[home];
+        let (space, since) = if own.generation > self.spaces[region.space].generation {
             (home, own.since)
         } else {
             (region.space, region.since)
@@ -252,8 +265,7 @@ impl Symbols {
     pub fn in_region(&self, region: JitRegion) -> impl Iterator<Item = PlacedSymbol> {
         let nearest = self.chain(region.space).next();
         nearest.into_iter().flat_map(move |(home, table)| {
-            let table_of = self.tables.get(table as usize);
-            let pieces = table_of.map_or(&[][..], |table| table.pieces.as_slice());
+            let pieces = &self.tables[table].pieces;
             let before = pieces.partition_point(|piece| piece.range.end <= region.range.start);
             let pieces = pieces.iter().skip(before);
             pieces

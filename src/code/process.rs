@@ -9,24 +9,13 @@
 //! a program is executed.
 
 use crate::hash::HashMap;
+use crate::indexed_table::{IndexedTable, table_index};
 use crate::perf::event::Backing;
 use crate::units::{AddressRange, Pid, Time};
 
-/// ID of an address space: an index into [`Processes::spaces`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SpaceId(u32);
-
-impl SpaceId {
-    /// Returns the ID of an index.
-    #[cfg(test)]
-    pub fn new(index: u32) -> Self {
-        Self(index)
-    }
-
-    /// Index into [`Processes::spaces`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
+table_index! {
+    /// ID of an address space: an index into [`Processes::spaces`].
+    SpaceId
 }
 
 /// Memory of a process, from its start or from its last exec.
@@ -163,7 +152,7 @@ const EARLIER_GENERATIONS: usize = 8;
 /// All address spaces of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
-    spaces: Vec<AddressSpace>,
+    spaces: IndexedTable<SpaceId, AddressSpace>,
     /// Address spaces of each process, in the order of time.
     by_pid: HashMap<Pid, Vec<(Time, SpaceId)>>,
 }
@@ -177,12 +166,11 @@ impl Processes {
         for event in events {
             match event {
                 ProcessEvent::Map(pid, map) => {
-                    let space = processes.current(pid);
-                    if let Some(space) = processes.spaces.get_mut(space.index()) {
-                        space.maps.push(map);
-                        // Other threads can continue after the first thread has exited.
-                        space.until = Time::MAX;
-                    }
+                    let id = processes.current(pid);
+                    let space = &mut processes.spaces[id];
+                    space.maps.push(map);
+                    // Other threads can continue after the first thread has exited.
+                    space.until = Time::MAX;
                 }
                 ProcessEvent::Fork { child, parent, time } => {
                     let parent = processes.current(parent);
@@ -190,13 +178,12 @@ impl Processes {
                 }
                 ProcessEvent::Earlier { pid, parent, .. } => {
                     let origin = processes.current(parent);
-                    let space = processes.current(pid);
-                    if let Some(space) = processes.spaces.get_mut(space.index()) {
-                        space.origin = space.origin.or(Some(Origin {
-                            space: origin,
-                            is_copy: false,
-                        }));
-                    }
+                    let id = processes.current(pid);
+                    let known = &mut processes.spaces[id].origin;
+                    *known = known.or(Some(Origin {
+                        space: origin,
+                        is_copy: false,
+                    }));
                 }
                 ProcessEvent::Exec(pid, time) => {
                     processes.start(pid, time, None);
@@ -220,10 +207,7 @@ impl Processes {
         let mut of_origins: HashMap<SpaceId, Vec<Map>> = HashMap::default();
         for origin in self.spaces.iter().filter_map(|space| space.origin) {
             of_origins.entry(origin.space).or_insert_with(|| {
-                let mut maps = self
-                    .space(origin.space)
-                    .map_or(&[][..], AddressSpace::first_maps)
-                    .to_vec();
+                let mut maps = self.space(origin.space).first_maps().to_vec();
                 maps.sort_by_key(|map| map.range);
                 maps
             });
@@ -251,15 +235,15 @@ impl Processes {
     /// Ends the current address space of a process, if it has one.
     fn end(&mut self, pid: Pid, time: Time) {
         let last = self.by_pid.get(&pid).and_then(|spaces| spaces.last());
-        if let Some(space) = last.and_then(|(_, space)| self.spaces.get_mut(space.index())) {
+        if let Some(&(_, id)) = last {
+            let space = &mut self.spaces[id];
             space.until = space.until.min(time);
         }
     }
 
     fn start(&mut self, pid: Pid, since: Time, parent: Option<(SpaceId, Time)>) -> SpaceId {
         self.end(pid, since);
-        let id = SpaceId(u32::try_from(self.spaces.len()).unwrap_or(u32::MAX));
-        self.spaces.push(AddressSpace {
+        let id = self.spaces.push(AddressSpace {
             pid,
             since,
             until: Time::MAX,
@@ -272,32 +256,31 @@ impl Processes {
     }
 
     /// All address spaces; parents precede their children.
-    pub fn spaces(&self) -> &[AddressSpace] {
+    pub fn spaces(&self) -> &IndexedTable<SpaceId, AddressSpace> {
         &self.spaces
     }
 
     /// Returns one address space.
-    pub fn space(&self, id: SpaceId) -> Option<&AddressSpace> {
-        self.spaces.get(id.index())
+    pub fn space(&self, id: SpaceId) -> &AddressSpace {
+        &self.spaces[id]
     }
 
     /// Returns all address spaces with their IDs.
     pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
-        (0u32..).map(SpaceId).zip(&self.spaces)
+        self.spaces.enumerate()
     }
 
     /// Returns the address spaces of one process, in the order of time.
     pub fn spaces_of(&self, pid: Pid) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         let ids = self.by_pid.get(&pid).into_iter().flatten();
-        ids.filter_map(|&(_, id)| Some((id, self.space(id)?)))
+        ids.map(|&(_, id)| (id, self.space(id)))
     }
 
     /// Returns for each address space the first one of its family, which all its relatives descend from.
-    pub fn families(&self) -> Vec<SpaceId> {
-        let mut families: Vec<SpaceId> = Vec::with_capacity(self.spaces.len());
+    pub fn families(&self) -> IndexedTable<SpaceId, SpaceId> {
+        let mut families = IndexedTable::default();
         for (id, space) in self.iter() {
-            let parent = space.parent.and_then(|(parent, _)| families.get(parent.index()));
-            families.push(parent.copied().unwrap_or(id));
+            families.push(space.parent.map_or(id, |(parent, _)| families[parent]));
         }
         families
     }
@@ -357,9 +340,9 @@ impl Processes {
     ) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         let next = move |space: &AddressSpace| {
             let id = next(space)?;
-            Some((id, self.space(id)?))
+            Some((id, self.space(id)))
         };
-        let first = self.space(space).and_then(&next);
+        let first = next(self.space(space));
         std::iter::successors(first, move |&(_, space)| next(space)).take(MAX_GENERATIONS)
     }
 }
@@ -384,12 +367,12 @@ mod tests {
                 time: Time(40),
             },
         ]);
-        let at = |pid, time| processes.space(processes.space_at(Pid(pid), Time(time))?);
+        let at = |pid, time| Some(processes.space(processes.space_at(Pid(pid), Time(time))?));
         assert_eq!(at(1, 5).unwrap().since, Time(10));
         assert_eq!(at(2, 25).unwrap().parent.unwrap().1, Time(20));
         assert!(at(2, 35).unwrap().parent.is_none());
         let parent = at(2, 45).unwrap().parent.unwrap().0;
-        assert_eq!(processes.space(parent).unwrap().pid, Pid(3));
+        assert_eq!(processes.space(parent).pid, Pid(3));
         assert!(at(9, 1).is_none());
         assert!(processes.descends(Pid(2), Pid(1)));
         assert!(!processes.descends(Pid(1), Pid(2)));

@@ -75,7 +75,7 @@ impl Recent {
     fn places(&mut self, space: SpaceId, address: Address) -> Option<&mut [Slot; WAYS]> {
         /// 2^64 divided by the golden ratio, which separates neighbours and functions at equal distances.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let key = (address.0 / NEIGHBOURS) ^ (space.index() as u64).rotate_right(20);
+        let key = (address.0 / NEIGHBOURS) ^ u64::from(space.0).rotate_right(20);
         let hash = key.wrapping_mul(SPREAD) >> (u64::BITS - BITS);
         self.places.get_mut(usize::try_from(hash).ok()?)
     }
@@ -84,17 +84,18 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::timeline::MappingIndex;
     use crate::units::AddressRange;
 
     fn found(space: u32, start: u64, code: u32) -> CachedCode {
         CachedCode {
-            space: SpaceId::new(space),
+            space: SpaceId(space),
             extent: Extent {
                 range: AddressRange::new(Address(start), 16).unwrap(),
                 from: Time(10),
                 until: Time(20),
             },
-            code: Code::Function(code),
+            code: Code::Function(MappingIndex(code)),
         }
     }
 
@@ -104,7 +105,7 @@ mod tests {
         let one = found(1, 0x1000, 7);
         recent.put(Address(0x1004), one);
         let mut get = |space, address, time| {
-            let found = recent.get(SpaceId::new(space), Address(address), Time(time));
+            let found = recent.get(SpaceId(space), Address(address), Time(time));
             found.copied()
         };
         assert_eq!(get(1, 0x100f, 10), Some(one));

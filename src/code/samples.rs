@@ -34,7 +34,7 @@ pub struct Located<T> {
     pub pid: Option<Pid>,
     /// Time, if recorded.
     pub time: Option<Time>,
-    /// Address space of the process at that time; `None` if the profile does not have the process.
+    /// Address space of the process at that time; `None` if the process is unknown or the profile does not have it.
     pub space: Option<SpaceId>,
 }
 
@@ -141,9 +141,7 @@ impl<'a> Samples<'a> {
     #[inline]
     fn locate<T>(self, record: &Record<'a>, pid: Option<Pid>, content: T) -> Located<T> {
         let time = self.profile.attrs.time_of(record, self.profile.endian);
-        let space = self
-            .processes
-            .space_at(pid.unwrap_or(Pid(0)), time.unwrap_or(Time::LAST));
+        let space = pid.and_then(|pid| self.processes.space_at(pid, time.unwrap_or(Time::LAST)));
         Located {
             content,
             pid,

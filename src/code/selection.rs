@@ -7,9 +7,10 @@ use crate::code::process::{Processes, SpaceId};
 use crate::code::profile_index::TimeMarks;
 use crate::code::recent::{CachedCode, Recent};
 use crate::code::samples::{Located, SampleFields, SampleVisitor, Samples};
-use crate::code::timeline::{Code, Extent, Lookup, Timeline};
+use crate::code::timeline::{Code, Extent, FileIndex, FreedRangeIndex, Lookup, MappingIndex, Timeline};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::hash::{HashMap, HashSet};
+use crate::indexed_table::{IndexedTable, TableIndex};
 use crate::perf::Profile;
 use crate::perf::record::Record;
 use crate::perf::sample::{Sample, deferred_callers};
@@ -184,15 +185,15 @@ impl SpaceCounts {
 pub struct Selection {
     /// For each of the timeline's mappings, whether any address recorded with a sample is in it, including its call
     /// chain, branches, registers and stack.
-    pub mappings: Vec<bool>,
+    pub mappings: IndexedTable<MappingIndex, bool>,
     /// For each of the timeline's mappings, the number of samples taken in it.
-    pub hits: Vec<u32>,
+    pub hits: IndexedTable<MappingIndex, u32>,
     /// Like `mappings`, for the timeline's freed ranges.
-    pub freed_ranges: Vec<bool>,
+    pub freed_ranges: IndexedTable<FreedRangeIndex, bool>,
     /// Sample counts of each address space.
-    pub spaces: Vec<SpaceCounts>,
+    pub spaces: IndexedTable<SpaceId, SpaceCounts>,
     /// For each file of a runtime, the number of samples in its functions whose name is uncertain.
-    pub doubtful: Vec<u64>,
+    pub doubtful: IndexedTable<FileIndex, u64>,
     /// Addresses of frames among the code of an address space that match no code. The reader of the profile may have
     /// a perf map that names them.
     pub unknown: UnknownAddresses,
@@ -210,11 +211,11 @@ impl Selection {
     /// An empty selection for a timeline.
     fn nothing(processes: &Processes, timeline: &Timeline, doubts: &Doubts) -> Self {
         Self {
-            doubtful: vec![0; doubts.of_files.len()],
-            mappings: vec![false; timeline.mappings().len()],
-            hits: vec![0; timeline.mappings().len()],
-            freed_ranges: vec![false; timeline.freed_ranges().len()],
-            spaces: vec![SpaceCounts::default(); processes.spaces().len()],
+            doubtful: doubts.of_files.map(|_| 0),
+            mappings: timeline.mappings().map(|_| false),
+            hits: timeline.mappings().map(|_| 0),
+            freed_ranges: timeline.freed_ranges().map(|_| false),
+            spaces: processes.spaces().map(|_| SpaceCounts::default()),
             unknown: UnknownAddresses::default(),
             symbols: HashSet::default(),
             has_all_symbols: true,
@@ -225,24 +226,21 @@ impl Selection {
 
     /// Adds the selection from other samples of the same profile.
     fn merge(&mut self, other: Self) {
-        let set = |own: &mut [bool], other: &[bool]| {
-            for (own, other) in own.iter_mut().zip(other) {
+        fn set<I: TableIndex>(own: &mut IndexedTable<I, bool>, other: &IndexedTable<I, bool>) {
+            for (other, own) in other.iter().zip(own) {
                 *own |= other;
             }
-        };
-        let add = |own: &mut [u32], other: &[u32]| {
-            for (own, &other) in own.iter_mut().zip(other) {
-                *own = own.saturating_add(other);
-            }
-        };
+        }
         set(&mut self.mappings, &other.mappings);
         set(&mut self.freed_ranges, &other.freed_ranges);
         self.unknown.merge(other.unknown);
-        add(&mut self.hits, &other.hits);
-        for (own, other) in self.spaces.iter_mut().zip(&other.spaces) {
+        for (&other, own) in other.hits.iter().zip(&mut self.hits) {
+            *own = own.saturating_add(other);
+        }
+        for (other, own) in other.spaces.iter().zip(&mut self.spaces) {
             own.add(other);
         }
-        for (own, other) in self.doubtful.iter_mut().zip(&other.doubtful) {
+        for (other, own) in other.doubtful.iter().zip(&mut self.doubtful) {
             *own += other;
         }
         self.symbols.extend(other.symbols);
@@ -262,10 +260,10 @@ impl Selection {
     }
 
     /// Adds all code that no sample hits.
-    pub fn add_all(&mut self, processes: &Processes, timeline: &Timeline) {
+    pub fn add_all(&mut self, timeline: &Timeline) {
         self.mappings.fill(true);
         self.freed_ranges.fill(true);
-        let mut symbols = timeline.all_symbols(processes);
+        let mut symbols = timeline.all_symbols();
         self.symbols.extend(symbols.by_ref().take(MAX_SYMBOLS));
         self.has_all_symbols = symbols.next().is_none();
     }
@@ -292,7 +290,7 @@ pub struct Selector<'a> {
     /// Code of the processes.
     pub timeline: &'a Timeline,
     /// State of the dumps, for each address space.
-    pub dumps: Vec<DumpState>,
+    pub dumps: IndexedTable<SpaceId, DumpState>,
     /// Clock uncertainty of each dump.
     pub doubts: Doubts,
 }
@@ -300,16 +298,17 @@ pub struct Selector<'a> {
 /// Uncertainty of the times of code.
 #[derive(Clone, Debug, Default)]
 pub struct Doubts {
-    /// For each file of a runtime, the error of its clock alignment, where that can change names.
-    pub of_files: Vec<Option<Doubt>>,
+    /// For each file of a runtime, the error of its clock alignment, where that can change names. Empty if the times
+    /// of all files are certain.
+    pub of_files: IndexedTable<FileIndex, Option<Doubt>>,
     /// Times of the first and the last record of the profile.
     pub span: Option<(Time, Time)>,
 }
 
 impl Doubts {
     /// Returns the earliest and the latest time that a sample can have on the clock of a file, within the profile.
-    fn time_bounds(&self, file: u32, time: Time) -> Option<[Time; 2]> {
-        let doubt = self.of_files.get(file as usize)?.as_ref()?;
+    fn time_bounds(&self, file: FileIndex, time: Time) -> Option<[Time; 2]> {
+        let doubt = self.of_files.row(file)?.as_ref()?;
         let (start, end) = self.span?;
         let earliest = Time(time.0.saturating_sub(doubt.more)).max(start);
         let latest = Time(time.0.saturating_add(doubt.less)).min(end);
@@ -321,11 +320,11 @@ impl Doubts {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SampledCode {
     /// A function: an index into [`Timeline::mappings`].
-    Function(u32),
+    Function(MappingIndex),
     /// A perf map symbol.
     Symbol(PlacedSymbol),
-    /// A function of the runtime's file with this index, but which one depends on the error of the clock alignment.
-    Doubtful(u32),
+    /// A function of this file of a runtime, but which one depends on the error of the clock alignment.
+    Doubtful(FileIndex),
     /// Code that is loaded only later.
     BeforeLoad,
     /// Code that the dump of the process does not have.
@@ -399,7 +398,7 @@ impl<'a> Selector<'a> {
         time: Time,
         lookup: Lookup,
     ) -> Option<SampledCode> {
-        let dump = self.dumps.get(space.index()).copied().unwrap_or_default();
+        let dump = self.dumps[space];
         Some(match lookup {
             Lookup::Function(at) => match self.doubtful_file(space, ip, time, at) {
                 Some(file) => SampledCode::Doubtful(file),
@@ -420,20 +419,14 @@ impl<'a> Selector<'a> {
 
     /// Returns the file of mapping `at` if a sample at `ip` would be in another function at the limits of the file's
     /// clock uncertainty.
-    fn doubtful_file(&self, space: SpaceId, ip: Address, time: Time, at: u32) -> Option<u32> {
-        let file = self.timeline.mappings().get(at as usize)?.function.file;
+    fn doubtful_file(&self, space: SpaceId, ip: Address, time: Time, at: MappingIndex) -> Option<FileIndex> {
+        let file = self.timeline.mappings()[at].function.file;
         let time_bounds = self.doubts.time_bounds(file, time)?;
         let is_another = |context| match self.timeline.at(space, ip, context) {
             Lookup::Function(other) => other != at,
             _ => false,
         };
         time_bounds.into_iter().any(is_another).then_some(file)
-    }
-}
-
-fn set_mark(marks: &mut [bool], at: u32) {
-    if let Some(mark) = marks.get_mut(at as usize) {
-        *mark = true;
     }
 }
 
@@ -465,9 +458,8 @@ impl SampleVisitor for Walk<'_> {
         let (Some(space), time) = (located.space, located.lookup_time()) else {
             return;
         };
-        if let Some(of_space) = self.selection.spaces.get_mut(space.index()) {
-            of_space.samples = of_space.samples.saturating_add(1);
-        }
+        let of_space = &mut self.selection.spaces[space];
+        of_space.samples = of_space.samples.saturating_add(1);
         let mut frames = FrameCounts::default();
         let mut is_in_function = false;
         if let Some(ip) = located.content.user_ip() {
@@ -488,11 +480,8 @@ impl SampleVisitor for Walk<'_> {
             }
         }
         self.selection.samples.stacks.add_sample(frames);
-        if frames.jit > 0
-            && let Some(of_space) = self.selection.spaces.get_mut(space.index())
-        {
-            of_space.with_jit_frame = of_space.with_jit_frame.saturating_add(1);
-        }
+        let of_space = &mut self.selection.spaces[space];
+        of_space.with_jit_frame = of_space.with_jit_frame.saturating_add(u32::from(frames.jit > 0));
     }
 
     fn deferred_chain(&mut self, chain: &Located<Record<'_>>) {
@@ -666,9 +655,9 @@ impl Walk<'_> {
     /// Marks the code at an address as hit.
     fn mark(&mut self, space: SpaceId, address: Address, lookup: Lookup) {
         match lookup {
-            Lookup::Function(at) => set_mark(&mut self.selection.mappings, at),
+            Lookup::Function(at) => self.selection.mappings[at] = true,
             Lookup::Freed(at) => {
-                set_mark(&mut self.selection.freed_ranges, at);
+                self.selection.freed_ranges[at] = true;
                 self.mark_withheld(space, address);
             }
             Lookup::Symbol(symbol) => {
@@ -683,7 +672,7 @@ impl Walk<'_> {
     /// find a symbol there either, and it recognizes only functions that have an object.
     fn mark_withheld(&mut self, space: SpaceId, address: Address) {
         for mapping in self.selector.timeline.symbols_withheld_by(space, address) {
-            set_mark(&mut self.selection.mappings, mapping);
+            self.selection.mappings[mapping] = true;
         }
     }
 
@@ -691,26 +680,16 @@ impl Walk<'_> {
     fn count(&mut self, space: SpaceId, ip: Address, time: Time, lookup: Lookup) -> Option<bool> {
         let leaf = self.selector.classify_ip(space, ip, time, lookup)?;
         let samples = &mut self.selection.samples;
-        let mut unused = SpaceCounts::default();
-        let of_space = self
-            .selection
-            .spaces
-            .get_mut(space.index())
-            .unwrap_or(&mut unused);
+        let of_space = &mut self.selection.spaces[space];
         let (counter, part) = match leaf {
-            SampledCode::Function(at) => {
-                let hits = self.selection.hits.get_mut(at as usize);
-                (&mut samples.named, hits)
-            }
+            SampledCode::Function(at) => (&mut samples.named, Some(&mut self.selection.hits[at])),
             SampledCode::Symbol(symbol) => {
                 samples.named_by_map += 1;
                 let hits = self.selection.symbol_hits.entry(symbol.id).or_default();
                 (&mut samples.named, Some(hits))
             }
             SampledCode::Doubtful(file) => {
-                if let Some(count) = self.selection.doubtful.get_mut(file as usize) {
-                    *count += 1;
-                }
+                self.selection.doubtful[file] += 1;
                 (&mut samples.doubtful, None)
             }
             SampledCode::BeforeLoad => (&mut samples.before_load, Some(&mut of_space.before_load)),

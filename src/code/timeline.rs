@@ -8,12 +8,16 @@
 mod placing;
 
 use crate::code::history::{History, Interval};
-pub use crate::code::mappings::{CodeMapping, FreedRange, FunctionId, JitRegion, PlacedEvent, ranges};
-use crate::code::perf_map_symbols::{PlacedSymbol, SymbolTable, Symbols};
+pub use crate::code::mappings::{
+    CodeMapping, FileIndex, FreedRange, FreedRangeIndex, FunctionId, JitRegion, MappingIndex, PlacedEvent,
+    ranges,
+};
+use crate::code::perf_map_symbols::{PlacedSymbol, SymbolTable, SymbolTableIndex, Symbols};
 use crate::code::process::{AddressSpace, MAX_GENERATIONS, Processes, SpaceId};
 use crate::code::profile_index::EarlierMap;
 use crate::code::timeline::placing::Placing;
 use crate::diagnostics::Issue;
+use crate::indexed_table::IndexedTable;
 use crate::perf::event::Backing;
 use crate::tally::Tally;
 use crate::units::{Address, AddressRange, Time};
@@ -22,9 +26,9 @@ use crate::units::{Address, AddressRange, Time};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
     /// Code of a function: an index into [`Timeline::mappings`].
-    Function(u32),
+    Function(MappingIndex),
     /// Unused since code was moved away: an index into [`Timeline::freed_ranges`].
-    Freed(u32),
+    Freed(FreedRangeIndex),
     /// Code of a perf map symbol, for which there is only a name.
     Symbol(PlacedSymbol),
     /// JIT memory without known code.
@@ -89,9 +93,9 @@ impl Memory {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
     /// Code of a function: an index into [`Timeline::mappings`].
-    Function(u32),
+    Function(MappingIndex),
     /// Unused since code was moved away: an index into [`Timeline::freed_ranges`].
-    Freed(u32),
+    Freed(FreedRangeIndex),
 }
 
 impl From<Code> for Lookup {
@@ -117,9 +121,9 @@ impl Lookup {
 /// Code of all processes over time.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    mappings: Vec<CodeMapping>,
-    freed_ranges: Vec<FreedRange>,
-    spaces: Vec<SpaceTimeline>,
+    mappings: IndexedTable<MappingIndex, CodeMapping>,
+    freed_ranges: IndexedTable<FreedRangeIndex, FreedRange>,
+    spaces: IndexedTable<SpaceId, SpaceTimeline>,
     symbols: Symbols,
     faults: Tally<Issue>,
 }
@@ -155,7 +159,7 @@ impl Timeline {
             let (own, rest) = events.split_at_checked(own).unwrap_or_default();
             events = rest;
             let parent = space.parent.and_then(|(parent, time)| {
-                let ancestor = timeline.spaces.get(parent.index())?;
+                let ancestor = &timeline.spaces[parent];
                 match (&ancestor.layers, ancestor.parent) {
                     (Some(_), _) => Some((parent, time)),
                     (None, Some((further, earlier))) => Some((further, earlier.min(time))),
@@ -188,32 +192,41 @@ impl Timeline {
 
     /// Adds perf map symbols, for addresses without code from a dump or from objects already `injected` into the
     /// profile.
-    pub fn add_symbols(&mut self, processes: &Processes, injected: &[EarlierMap], tables: Vec<SymbolTable>) {
-        self.symbols = Symbols::new(processes, &self.mappings, injected, &tables);
+    pub fn add_symbols(
+        &mut self,
+        processes: &Processes,
+        injected: &[EarlierMap],
+        tables: &IndexedTable<SymbolTableIndex, SymbolTable>,
+    ) {
+        self.symbols = Symbols::new(processes, &self.mappings, injected, tables);
     }
 
     /// Returns the mappings that hide a perf map symbol at an address of an address space.
-    pub fn symbols_withheld_by(&self, space: SpaceId, address: Address) -> impl Iterator<Item = u32> {
+    pub fn symbols_withheld_by(
+        &self,
+        space: SpaceId,
+        address: Address,
+    ) -> impl Iterator<Item = MappingIndex> {
         self.symbols.withheld_by(space, address)
     }
 
     /// All function mappings, by address space and time.
-    pub fn mappings(&self) -> &[CodeMapping] {
+    pub fn mappings(&self) -> &IndexedTable<MappingIndex, CodeMapping> {
         &self.mappings
     }
 
     /// All ranges that code was moved from.
-    pub fn freed_ranges(&self) -> &[FreedRange] {
+    pub fn freed_ranges(&self) -> &IndexedTable<FreedRangeIndex, FreedRange> {
         &self.freed_ranges
     }
 
     /// Returns the mappings that have a mark in `marks`, by address space and time.
-    pub fn selected(&self, marks: &[bool]) -> Vec<CodeMapping> {
+    pub fn selected(&self, marks: &IndexedTable<MappingIndex, bool>) -> Vec<CodeMapping> {
         marked(&self.mappings, marks)
     }
 
     /// Returns the freed ranges that have a mark in `marks`.
-    pub fn selected_freed_ranges(&self, marks: &[bool]) -> Vec<FreedRange> {
+    pub fn selected_freed_ranges(&self, marks: &IndexedTable<FreedRangeIndex, bool>) -> Vec<FreedRange> {
         marked(&self.freed_ranges, marks)
     }
 
@@ -226,13 +239,13 @@ impl Timeline {
     /// Returns the range from the lowest to the highest address that ever held code in an address space or its
     /// ancestors.
     pub fn code_bounds(&self, space: SpaceId) -> Option<AddressRange> {
-        self.spaces.get(space.index())?.code_bounds
+        self.spaces[space].code_bounds
     }
 
     /// Returns the range from the lowest to the highest address that ever was JIT memory of an address space or its
     /// ancestors.
     pub fn jit_bounds(&self, space: SpaceId) -> Option<AddressRange> {
-        self.spaces.get(space.index())?.jit_bounds
+        self.spaces[space].jit_bounds
     }
 
     /// Whether any perf map applies to an address space.
@@ -293,9 +306,8 @@ impl Timeline {
     }
 
     /// Returns all perf map symbols, once for each JIT memory region that contains them.
-    pub fn all_symbols(&self, processes: &Processes) -> impl Iterator<Item = PlacedSymbol> {
-        let spaces = processes.iter().map(|(id, _)| id).zip(&self.spaces);
-        let regions = spaces.flat_map(|(id, space)| {
+    pub fn all_symbols(&self) -> impl Iterator<Item = PlacedSymbol> {
+        let regions = self.spaces.enumerate().flat_map(|(id, space)| {
             let intervals = space.layers.iter().flat_map(|layers| layers.maps.intervals());
             let anonymous = intervals.filter(|interval| interval.value != Memory::File);
             anonymous.map(move |interval| interval.region(id))
@@ -314,8 +326,7 @@ impl Timeline {
     /// only a dump shows that there is JIT code. If it also lacks the maps of the program and its libraries, such
     /// memory more likely belongs to them, unless JIT code is close by.
     pub fn may_be_jit(&self, space: SpaceId, address: Address) -> bool {
-        let of_space = self.spaces.get(space.index());
-        of_space.is_some_and(|space| space.has_files)
+        self.spaces[space].has_files
             || self
                 .lookups(space, Time::MAX)
                 .any(|(_, layers, _)| layers.code.is_near(address, NEAR))
@@ -339,13 +350,13 @@ impl Timeline {
     }
 
     fn layers_of(&self, space: SpaceId) -> Option<&Layers> {
-        self.spaces.get(space.index())?.layers.as_ref()
+        self.spaces[space].layers.as_ref()
     }
 
     /// Returns the address space and its ancestors, each with the time at which to look there.
     fn lookups(&self, space: SpaceId, time: Time) -> impl Iterator<Item = (SpaceId, &Layers, Time)> {
         let spaces = std::iter::successors(Some((space, time)), |&(space, time)| {
-            let (parent, forked) = self.spaces.get(space.index())?.parent?;
+            let (parent, forked) = self.spaces[space].parent?;
             Some((parent, time.min(forked)))
         });
         spaces
@@ -365,14 +376,12 @@ impl Interval<Memory> {
 }
 
 fn has_files(timeline: &Timeline, space: &AddressSpace) -> bool {
-    let parent = space
-        .parent
-        .and_then(|(parent, _)| timeline.spaces.get(parent.index()));
     let mut maps = space.maps.iter();
-    parent.is_some_and(|parent| parent.has_files) || maps.any(|map| map.backing == Backing::File)
+    let is_inherited = |(parent, _): (SpaceId, Time)| timeline.spaces[parent].has_files;
+    space.parent.is_some_and(is_inherited) || maps.any(|map| map.backing == Backing::File)
 }
 
-fn marked<T: Copy>(all: &[T], marks: &[bool]) -> Vec<T> {
+fn marked<I, T: Copy>(all: &IndexedTable<I, T>, marks: &IndexedTable<I, bool>) -> Vec<T> {
     let marked = all.iter().zip(marks).filter(|&(_, &mark)| mark);
     marked.map(|(one, _)| *one).collect()
 }
@@ -409,7 +418,10 @@ mod tests {
         let event = |time, function, start| PlacedEvent {
             time: Time(time),
             space: processes.space_at(Pid(1), Time(time)).unwrap(),
-            function: FunctionId { file: 0, function },
+            function: FunctionId {
+                file: FileIndex(0),
+                function,
+            },
             range: Some(range(start, 0x100)),
             left: None,
         };
@@ -425,7 +437,7 @@ mod tests {
     ) -> Option<u32> {
         let space = processes.space_at(Pid(pid), Time(time))?;
         match timeline.at(space, Address(address), Time(time)) {
-            Lookup::Function(at) => Some(timeline.mappings()[at as usize].function.function),
+            Lookup::Function(at) => Some(timeline.mappings()[at].function.function),
             _ => None,
         }
     }
@@ -502,7 +514,7 @@ mod tests {
             Some(2),
             "what took its place before the move stays"
         );
-        let freed_range = timeline.freed_ranges()[0];
+        let freed_range = timeline.freed_ranges()[FreedRangeIndex(0)];
         assert_eq!(
             (freed_range.range, freed_range.since),
             (range(0x1000, 0x80), Time(40))

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn it_is_full_once_an_address_was_not_kept() {
-        let space = SpaceId::new(0);
+        let space = SpaceId(0);
         let mut all = UnknownAddresses::default();
         for address in 0..MAX as u64 {
             all.insert(space, Address(address));

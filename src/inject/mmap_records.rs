@@ -13,7 +13,7 @@ use crate::perf::event::Mmap;
 use crate::perf::output::Edits;
 use crate::perf::synthesis::{self, Event, Mapping};
 use crate::tally::Tally;
-use crate::units::{Pid, Time};
+use crate::units::Time;
 
 /// Longest path that perf reads from an mmap record, including its NUL (PATH_MAX).
 const MAX_PATH: usize = 4096;
@@ -154,9 +154,8 @@ fn object_mappings(object: &PlacedObject) -> Result<(Mapping<'_>, Option<Mapping
 
 /// Mapping of addresses that code was moved away from.
 fn freed_mapping(profile_index: &ProfileIndex, freed_range: &FreedRange) -> Mapping<'static> {
-    let space = profile_index.processes.space(freed_range.space);
     Mapping {
-        pid: space.map_or(Pid(0), |space| space.pid),
+        pid: profile_index.processes.space(freed_range.space).pid,
         time: freed_range.since,
         range: freed_range.range,
         file_offset: freed_range.range.start.0,

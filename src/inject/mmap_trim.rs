@@ -7,6 +7,7 @@
 
 use crate::code::process::{Map, Processes, SpaceId};
 use crate::diagnostics::Issue;
+use crate::indexed_table::IndexedTable;
 use crate::perf::event::Backing;
 use crate::range_map::RangeMap;
 use crate::tally::Tally;
@@ -84,9 +85,9 @@ impl Event<'_> {
 
 /// Memory of each address space as a reader sees it at one time.
 struct Cover {
-    spaces: Vec<SpaceCover>,
+    spaces: IndexedTable<SpaceId, SpaceCover>,
     /// Whether an address space can have functions, and it or a descendant has maps.
-    is_watched: Vec<bool>,
+    is_watched: IndexedTable<SpaceId, bool>,
     /// Number of parts that may still be kept.
     parts: usize,
     /// Number of ranges that may still be inherited.
@@ -104,34 +105,26 @@ struct SpaceCover {
 impl Cover {
     fn new(processes: &Processes, own: &[InjectedMap]) -> Self {
         let spaces = processes.spaces();
-        let mut has_functions = vec![false; spaces.len()];
+        let mut has_functions = spaces.map(|_| false);
         for own in own {
-            if let Some(has) = has_functions.get_mut(own.space.index()) {
-                *has = true;
-            }
+            has_functions[own.space] = true;
         }
-        let mut has_maps: Vec<bool> = spaces.iter().map(|space| !space.maps.is_empty()).collect();
+        let mut has_maps = spaces.map(|space| !space.maps.is_empty());
         for (id, space) in processes.iter() {
-            if let Some((parent, _)) = space.parent
-                && has_functions.get(parent.index()) == Some(&true)
-                && let Some(has) = has_functions.get_mut(id.index())
-            {
-                *has = true;
+            if let Some((parent, _)) = space.parent {
+                has_functions[id] |= has_functions[parent];
             }
         }
-        for (at, space) in spaces.iter().enumerate().rev() {
-            if let Some((parent, _)) = space.parent
-                && has_maps.get(at) == Some(&true)
-                && let Some(has) = has_maps.get_mut(parent.index())
-            {
-                *has = true;
+        for (id, space) in spaces.enumerate().rev() {
+            if let Some((parent, _)) = space.parent {
+                has_maps[parent] |= has_maps[id];
             }
         }
         let maps: usize = spaces.iter().map(|space| space.maps.len()).sum();
         let parts = own.len().saturating_mul(4).saturating_add(maps.saturating_mul(2));
         let both = has_functions.iter().zip(&has_maps);
         Self {
-            spaces: vec![SpaceCover::default(); spaces.len()],
+            spaces: spaces.map(|_| SpaceCover::default()),
             is_watched: both.map(|(&functions, &maps)| functions && maps).collect(),
             parts: parts.saturating_add(MAX_PARTS),
             copies: MAX_COPIES,
@@ -140,7 +133,7 @@ impl Cover {
     }
 
     fn is_watched(&self, space: SpaceId) -> bool {
-        self.is_watched.get(space.index()) == Some(&true)
+        self.is_watched[space]
     }
 
     fn events<'a>(&self, processes: &'a Processes, own: &'a [InjectedMap]) -> Vec<Event<'a>> {
@@ -158,9 +151,7 @@ impl Cover {
         match event {
             Event::Fork(child, parent, _) => self.fork(child, parent),
             Event::Own(own) => {
-                let Some(space) = self.spaces.get_mut(own.space.index()) else {
-                    return;
-                };
+                let space = &mut self.spaces[own.space];
                 if own.is_function {
                     space.functions.insert(own.range, (), |_, ()| {});
                 } else {
@@ -172,9 +163,7 @@ impl Cover {
     }
 
     fn fork(&mut self, child: SpaceId, parent: SpaceId) {
-        let Some(parent) = self.spaces.get(parent.index()) else {
-            return;
-        };
+        let parent = &self.spaces[parent];
         let copies = parent
             .functions
             .piece_count()
@@ -184,16 +173,11 @@ impl Cover {
             return;
         }
         self.copies -= copies;
-        let inherited = parent.clone();
-        if let Some(space) = self.spaces.get_mut(child.index()) {
-            *space = inherited;
-        }
+        self.spaces[child] = parent.clone();
     }
 
     fn map(&mut self, space: SpaceId, map: &Map) {
-        let Some(space) = self.spaces.get_mut(space.index()) else {
-            return;
-        };
+        let space = &mut self.spaces[space];
         if map.backing == Backing::File {
             space.functions.remove(map.range, |_, ()| {});
             space.memory.remove(map.range, |_, _| {});

@@ -50,7 +50,7 @@ fn inject_recording(
         .walk(&index.marks, index.data_end, |bytes| progress.advance(bytes));
     let touched = selection.marked();
     if options.all || index.has_aux {
-        selection.add_all(&index.processes, timeline);
+        selection.add_all(timeline);
     }
     let functions = timeline.selected(&selection.mappings);
     let freed_ranges = timeline.selected_freed_ranges(&selection.freed_ranges);

@@ -9,11 +9,12 @@ pub mod symbols;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::code::perf_map_symbols::PlacedSymbol;
+use crate::code::perf_map_symbols::{PlacedSymbol, SymbolTableIndex};
 use crate::code::process::{Processes, SpaceId};
-use crate::code::timeline::{CodeMapping, FreedRange, FunctionId};
+use crate::code::timeline::{CodeMapping, FileIndex, FreedRange, FunctionId};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::diagnostics::Issue;
+use crate::indexed_table::IndexedTable;
 use crate::inject::objects::grouping::{Groups, Mapped, Source};
 use crate::inject::objects::source_paths::LineOptions;
 use crate::inject::options::Layout;
@@ -60,7 +61,7 @@ pub struct Objects {
     /// Number of objects for perf map symbols, each of which may be mapped several times.
     pub symbols: u64,
     /// Faults in the line tables, for each dump.
-    pub line_faults: Vec<Tally<Issue>>,
+    pub line_faults: IndexedTable<FileIndex, Tally<Issue>>,
     /// What objects lack, and why.
     pub faults: Tally<Issue>,
 }
@@ -68,9 +69,9 @@ pub struct Objects {
 /// Input for writing objects.
 pub struct Input<'a> {
     /// Files that functions come from.
-    pub files: &'a [UsedFile<'a>],
+    pub files: &'a IndexedTable<FileIndex, UsedFile<'a>>,
     /// Perf maps that symbols come from.
-    pub maps: &'a [UsedMap<'a>],
+    pub maps: &'a IndexedTable<SymbolTableIndex, UsedMap<'a>>,
     /// Processes of the functions and symbols.
     pub processes: &'a Processes,
     /// Machine that was recorded, for files that do not specify their own.
@@ -84,14 +85,12 @@ pub struct Input<'a> {
 impl Input<'_> {
     /// Returns the size of a function's records in bytes.
     pub fn record_bytes(&self, function: FunctionId) -> u64 {
-        let used = self.files.get(function.file as usize);
-        used.map_or(0, |used| used.code.record_bytes(function.function))
+        self.files[function.file].code.record_bytes(function.function)
     }
 
     /// Whether the machine code of a function is known.
     fn has_code(&self, function: FunctionId) -> bool {
-        let used = self.files.get(function.file as usize);
-        used.is_some_and(|used| used.code.has_code(function.function))
+        self.files[function.file].code.has_code(function.function)
     }
 
     /// Groups `functions` into objects. `freed_ranges`, `symbols` and `unknown` must be from the same

@@ -2,9 +2,11 @@
 
 use crate::code::clock::Alignment;
 use crate::code::selection::{Selection, SpaceCounts};
+use crate::code::timeline::FileIndex;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::printable_path;
 use crate::hash::{HashMap, HashSet};
+use crate::indexed_table::IndexedTable;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
@@ -96,7 +98,7 @@ impl Run<'_> {
     }
 
     /// Runtime files in use.
-    fn used(&self) -> &[UsedFile<'_>] {
+    fn used(&self) -> &IndexedTable<FileIndex, UsedFile<'_>> {
         &self.recording.sources.used
     }
 
@@ -149,12 +151,7 @@ impl Run<'_> {
 
     /// Warnings of dumps that load all their functions only after the samples at their addresses.
     fn late_dumps(&self) -> impl Iterator<Item = Diagnostic> {
-        let mut has_hits: Vec<bool> = self
-            .selection
-            .doubtful
-            .iter()
-            .map(|&doubtful| doubtful > 0)
-            .collect();
+        let mut has_hits = self.selection.doubtful.map(|&doubtful| doubtful > 0);
         let hits = self
             .recording
             .timeline
@@ -162,9 +159,7 @@ impl Run<'_> {
             .iter()
             .zip(&self.selection.hits);
         for (mapping, _) in hits.filter(|&(_, &hits)| hits > 0) {
-            if let Some(has_hits) = has_hits.get_mut(mapping.function.file as usize) {
-                *has_hits = true;
-            }
+            has_hits[mapping.function.file] = true;
         }
         let mut early: HashMap<Pid, u64> = HashMap::default();
         for (pid, counts) in self.space_counts() {

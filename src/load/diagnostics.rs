@@ -26,7 +26,7 @@ impl Recording<'_> {
         all.extend(of_aux_logs(&self.aux_logs));
         let losses = Diagnostic::of_tally(&self.aux_logs.losses, None, false);
         all.extend(losses.map(|loss| self.of_input(loss)));
-        all.extend(of_maps(self.found_maps, &self.maps));
+        all.extend(of_maps(self.found_maps, self.maps.rows()));
         all
     }
 

@@ -45,9 +45,7 @@ impl Files<'_> {
     /// Whether an address is in a file mapping just before `time`; code precedes maps of the same time.
     fn hold(&mut self, space: SpaceId, address: Address, time: Time) -> bool {
         let processes = self.processes;
-        let Some(own) = processes.space(space) else {
-            return false;
-        };
+        let own = processes.space(space);
         let mut until = Time(time.0.saturating_sub(1));
         let mut child = own;
         if let Some(is_file) = self.at(space, own, address, until) {
@@ -80,8 +78,13 @@ impl Files<'_> {
 mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
-    use crate::code::timeline::FunctionId;
+    use crate::code::timeline::{FileIndex, FunctionId};
     use crate::units::{AddressRange, Pid};
+
+    const FUNCTION: FunctionId = FunctionId {
+        file: FileIndex(0),
+        function: 0,
+    };
 
     fn range(start: u64) -> AddressRange {
         AddressRange::new(Address(start), 0x100).unwrap()
@@ -114,7 +117,7 @@ mod tests {
             let mut events = vec![PlacedEvent {
                 time: Time(time),
                 space: space(pid),
-                function: FunctionId { file: 0, function: 0 },
+                function: FUNCTION,
                 range: Some(range(start)),
                 left: None,
             }];
@@ -137,7 +140,7 @@ mod tests {
         let mut events = vec![PlacedEvent {
             time: Time(20),
             space: processes.space_at(Pid(1), Time(20)).unwrap(),
-            function: FunctionId { file: 0, function: 0 },
+            function: FUNCTION,
             range: Some(range(0x1000)),
             left: Some(range(0x5000)),
         }];

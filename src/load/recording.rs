@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::code::perf_map_symbols::SymbolTableIndex;
 use crate::code::profile_index::IndexedProfile;
 use crate::code::selection::Selector;
 use crate::code::timeline::Timeline;
 use crate::diagnostics::Diagnostic;
 use crate::files::InputFile;
+use crate::indexed_table::IndexedTable;
 use crate::load::buffers::{Buffers, keep};
 use crate::load::file_code;
 use crate::load::find::access::Access;
@@ -43,7 +45,7 @@ pub struct Recording<'a> {
     /// Perf maps that were found.
     pub found_maps: &'a FoundMaps,
     /// Contents of the perf maps in use.
-    pub maps: Vec<UsedMap<'a>>,
+    pub maps: IndexedTable<SymbolTableIndex, UsedMap<'a>>,
     /// Code of all processes over time.
     pub timeline: Timeline,
     /// Number of loads left to the symbols of the mapped files that contain them, so that stacks can be
@@ -100,8 +102,8 @@ pub fn load<'a>(
     let found_maps = perf_maps::find(&profile, &found_dumps.dumps, options, &access)?;
     let found_maps = keep(&buffers.maps, found_maps);
     let maps = perf_maps::read(found_maps);
-    let tables = maps.iter().map(UsedMap::table).collect();
-    timeline.add_symbols(&profile.index.processes, &profile.index.injected, tables);
+    let tables = maps.map(UsedMap::table);
+    timeline.add_symbols(&profile.index.processes, &profile.index.injected, &tables);
     Ok(Recording {
         input,
         buffers,

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use crate::code::clock::{Alignment, RuntimeClock};
 use crate::code::live_code::{LiveCode, RuntimeEvent};
-use crate::code::process::{AddressSpace, Processes};
+use crate::code::process::{AddressSpace, Processes, SpaceId};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::code::samples::Samples;
 use crate::code::selection::{Doubts, DumpState};
-use crate::code::timeline::{FunctionId, PlacedEvent, ranges};
+use crate::code::timeline::{FileIndex, FunctionId, PlacedEvent, ranges};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
 use crate::hash::{HashMap, HashSet};
+use crate::indexed_table::IndexedTable;
 use crate::load::clocks::Clocks;
 use crate::load::find::found_file::FoundFile;
 use crate::load::find::jitdumps::FoundDumps;
@@ -45,9 +46,9 @@ pub struct UsedFile<'a> {
 #[derive(Debug, Default)]
 pub struct Sources<'a> {
     /// Files in use: jitdumps, logs of Mono's profiler, and XRay traces.
-    pub used: Vec<UsedFile<'a>>,
+    pub used: IndexedTable<FileIndex, UsedFile<'a>>,
     /// Index of each log in `used`; `None` if it is not used.
-    logs: Vec<Option<usize>>,
+    logs: Vec<Option<FileIndex>>,
     /// Processes whose jitdump is missing or unusable.
     unusable: Vec<Pid>,
     /// What to report of the files as a whole.
@@ -74,7 +75,9 @@ impl<'a> Sources<'a> {
         let mut clocks = Clocks::of(profile, clock_offset);
         for dump in &found.dumps {
             match read_dump(dump, machine, &mut clocks) {
-                Ok(used) => sources.used.push(used),
+                Ok(used) => {
+                    sources.used.push(used);
+                }
                 Err(error) => {
                     sources.unusable.extend(&dump.pids);
                     sources
@@ -93,7 +96,7 @@ impl<'a> Sources<'a> {
     /// Returns the alignment of each log that is used.
     pub fn log_alignments(&self) -> Vec<Option<Alignment>> {
         let logs = self.logs.iter();
-        logs.map(|&used| Some(self.used.get(used?)?.alignment)).collect()
+        logs.map(|&used| Some(self.used[used?].alignment)).collect()
     }
 
     /// Reads the code of logs again, once events and call chains were made from them: these add synthetic symbols,
@@ -101,8 +104,8 @@ impl<'a> Sources<'a> {
     pub fn update_logs(&mut self, profile: &IndexedProfile<'_>, logs: &Logs<'a>) {
         for (log, used) in logs.all.iter().zip(std::mem::take(&mut self.logs)) {
             let code = self.code_of(log, logs.core, profile);
-            if let Some(used) = used.and_then(|used| self.used.get_mut(used)) {
-                used.code = CodeFile::SymbolOnly(code);
+            if let Some(used) = used {
+                self.used[used].code = CodeFile::SymbolOnly(code);
             }
         }
     }
@@ -150,8 +153,7 @@ impl<'a> Sources<'a> {
         let index = match clocks.align(&used.found, &used.code, own_clock) {
             Ok(alignment) => {
                 used.alignment = alignment;
-                self.used.push(used);
-                Some(self.used.len().saturating_sub(1))
+                Some(self.used.push(used))
             }
             Err(error) => {
                 let unused = error.in_file_called(log.name()).as_unused();
@@ -212,7 +214,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Returns the state of the jitdumps for each address space.
-    pub fn states(&self, processes: &Processes) -> Vec<DumpState> {
+    pub fn states(&self, processes: &Processes) -> IndexedTable<SpaceId, DumpState> {
         let mut by_pid: HashMap<Pid, DumpState> = HashMap::default();
         by_pid.extend(self.unusable.iter().map(|&pid| (pid, DumpState::Unusable)));
         let used = self.used.iter().flat_map(|used| &used.found.pids);
@@ -233,21 +235,24 @@ impl<'a> Sources<'a> {
         let processes = &profile.index.processes;
         let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
         let mut events = Vec::new();
-        for (file, used) in (0u32..).zip(&self.used) {
+        for (file, used) in self.used.enumerate() {
             if used.alignment.is_estimate() {
                 used.add_runtime_events(file, &owners, processes, &mut events);
             }
         }
         let windows = LiveCode::new(events).windows(Samples::of(profile));
-        let alignments = self.used.iter_mut().map(|used| &mut used.alignment);
-        let mut alignments: Vec<(u32, &mut Alignment)> = (0u32..).zip(alignments).collect();
+        let alignments = self
+            .used
+            .enumerate_mut()
+            .map(|(file, used)| (file, &mut used.alignment));
+        let mut alignments: Vec<(FileIndex, &mut Alignment)> = alignments.collect();
         Alignment::settle(&mut alignments, &clocks.profile, &windows);
     }
 
     /// Returns how certain the times of code are, for a profile with records from `span`.
     pub fn doubts(&self, span: Option<(Time, Time)>) -> Doubts {
         Doubts {
-            of_files: self.used.iter().map(|used| used.alignment.doubt()).collect(),
+            of_files: self.used.map(|used| used.alignment.doubt()),
             span,
         }
     }
@@ -260,7 +265,7 @@ impl<'a> Sources<'a> {
         let mut events = Vec::new();
         let mut copies_left = MAX_COPIES;
         let earlier_copies = processes.earlier_copies();
-        for (file, used) in (0u32..).zip(&mut self.used) {
+        for (file, used) in self.used.enumerate_mut() {
             let header_pid = used.code.pid();
             let owner_of = |pid| owners.of(&used.found, header_pid, pid, processes);
             let creator = owner_of(header_pid);
@@ -298,8 +303,11 @@ impl<'a> Sources<'a> {
 }
 
 /// Returns a function of one of `files`.
-pub fn function_of<'f>(files: &'f [UsedFile<'_>], id: FunctionId) -> Option<FunctionView<'f>> {
-    files.get(id.file as usize)?.code.function(id.function)
+pub fn function_of<'f>(
+    files: &'f IndexedTable<FileIndex, UsedFile<'_>>,
+    id: FunctionId,
+) -> Option<FunctionView<'f>> {
+    files[id.file].code.function(id.function)
 }
 
 impl<'a> UsedFile<'a> {
@@ -317,7 +325,7 @@ impl<'a> UsedFile<'a> {
     /// Adds the code events of a file, on the clock of its runtime.
     fn add_runtime_events(
         &self,
-        file: u32,
+        file: FileIndex,
         owners: &PidResolver,
         processes: &Processes,
         events: &mut Vec<RuntimeEvent>,
@@ -343,13 +351,19 @@ impl<'a> UsedFile<'a> {
         }
     }
 
-    fn place(&self, file: u32, event: &CodeEvent, pid: Pid, processes: &Processes) -> Option<PlacedEvent> {
+    fn place(
+        &self,
+        file: FileIndex,
+        event: &CodeEvent,
+        pid: Pid,
+        processes: &Processes,
+    ) -> Option<PlacedEvent> {
         let time = self.alignment.time(event.time);
         let space = processes.space_at(pid, time)?;
         let loaded_at = self.code.range(event.function)?;
         // A FORK or exec record starts an address space. A reader drops earlier maps there, so code comes
         // after it.
-        let since = processes.space(space)?.since;
+        let since = processes.space(space).since;
         let earliest = Time(since.0.saturating_add(1));
         let time = time.clamp(earliest, Time::LAST.max(earliest));
         let function = FunctionId {

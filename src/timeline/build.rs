@@ -6,6 +6,7 @@ use crate::bytes::printable;
 use crate::code::selection::StackCounts;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
+use crate::indexed_table::index_of;
 use crate::load::Progress;
 use crate::load::Recording;
 use crate::load::function_of;
@@ -133,7 +134,7 @@ impl Columns<'_> {
         match series {
             Series::All => 0,
             Series::Unnamed => 1,
-            Series::Tier(tier) => match tier.and_then(|tier| self.ranks.of(tier)) {
+            Series::Tier(tier) => match tier.map(|tier| self.ranks.of(tier)) {
                 None => 2,
                 Some(rank) => rank.saturating_add(3),
             },
@@ -187,17 +188,17 @@ impl Columns<'_> {
             return known;
         }
         let all = &mut self.values.names;
-        let next = number(all.len());
+        let next = index_of(all.len());
         let name = printable(name_of(self.recording, item));
         let name = *names.entry(name).or_insert_with_key(|name| {
             all.push(name.clone());
             next
         });
         let functions = &mut self.values.functions;
-        let function = number(functions.name.len());
+        let function = index_of(functions.name.len());
         functions.name.push(name);
         let tier = self.tiers.compiler_of(item);
-        functions.tier.push(tier.and_then(|tier| self.ranks.of(tier)));
+        functions.tier.push(tier.map(|tier| self.ranks.of(tier)));
         functions.process.push(process);
         functions.samples.push(0);
         self.functions.insert((item, process), function);
@@ -211,7 +212,7 @@ impl Columns<'_> {
         let since_start = |time: Time| time.0.saturating_sub(self.span.start.0);
         let boxes = &mut self.values.boxes;
         boxes.function.push(function);
-        boxes.region.push(number(first.saturating_add(at)));
+        boxes.region.push(index_of(first.saturating_add(at)));
         boxes
             .offset
             .push(code_box.range.start.0.saturating_sub(region.start.0));
@@ -230,8 +231,7 @@ impl Columns<'_> {
         let (timeline, processes) = (&self.recording.timeline, &self.recording.profile.index.processes);
         let sorted: BTreeMap<_, _> = counts.code.iter().collect();
         for (&(leaf, space), &count) in sorted {
-            let pid = processes.space(space).map(|space| space.pid);
-            let process = pid.and_then(|pid| self.processes.get(&pid).copied());
+            let process = self.processes.get(&processes.space(space).pid).copied();
             let (Some(item), Some(process)) = (item_of(timeline, leaf), process) else {
                 continue;
             };
@@ -241,9 +241,4 @@ impl Columns<'_> {
             }
         }
     }
-}
-
-/// Converts an index to its type in a column. No column has 2^32 entries.
-fn number(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
 }

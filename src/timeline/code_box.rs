@@ -35,10 +35,7 @@ pub struct CodeBox {
 /// Returns the function or symbol that a sample was taken in.
 pub fn item_of(timeline: &Timeline, leaf: SampledCode) -> Option<Item> {
     match leaf {
-        SampledCode::Function(at) => {
-            let mapping = timeline.mappings().get(at as usize)?;
-            Some(Item::Function(mapping.function))
-        }
+        SampledCode::Function(at) => Some(Item::Function(timeline.mappings()[at].function)),
         SampledCode::Symbol(symbol) => Some(Item::Symbol(symbol.id)),
         _ => None,
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::code::history::Builder;
 use crate::code::process::{AddressSpace, SpaceId};
 use crate::code::selection::SampledCode;
-use crate::code::timeline::{Code, Lookup, Timeline};
+use crate::code::timeline::{Code, Lookup, MappingIndex, Timeline};
 use crate::hash::HashMap;
 use crate::load::Recording;
 use crate::perf::event::Backing;
@@ -41,9 +41,7 @@ impl Inherited {
         let mut room = MAX_PIECES;
         for (id, mut touched) in by_space {
             touched.sort_unstable();
-            let Some(space) = processes.space(id) else {
-                continue;
-            };
+            let space = processes.space(id);
             let mut code = Builder::default();
             for &(leaf, count) in &touched {
                 for range in places(space, timeline, leaf, &pieces) {
@@ -78,7 +76,7 @@ impl Inherited {
 /// Returns the address space in which code was loaded.
 fn home_of(timeline: &Timeline, leaf: SampledCode) -> Option<SpaceId> {
     match leaf {
-        SampledCode::Function(at) => Some(timeline.mappings().get(at as usize)?.space),
+        SampledCode::Function(at) => Some(timeline.mappings()[at].space),
         SampledCode::Symbol(symbol) => Some(symbol.space),
         _ => None,
     }
@@ -88,8 +86,8 @@ fn home_of(timeline: &Timeline, leaf: SampledCode) -> Option<SpaceId> {
 fn pieces(
     recording: &Recording<'_>,
     inherited: &BTreeMap<SpaceId, Vec<(SampledCode, u32)>>,
-) -> HashMap<u32, Vec<AddressRange>> {
-    let mut pieces: HashMap<u32, Vec<AddressRange>> = HashMap::default();
+) -> HashMap<MappingIndex, Vec<AddressRange>> {
+    let mut pieces: HashMap<MappingIndex, Vec<AddressRange>> = HashMap::default();
     for &(leaf, _) in inherited.values().flatten() {
         if let SampledCode::Function(at) = leaf {
             pieces.entry(at).or_default();
@@ -115,7 +113,7 @@ fn places<'a>(
     space: &'a AddressSpace,
     timeline: &'a Timeline,
     leaf: SampledCode,
-    pieces: &'a HashMap<u32, Vec<AddressRange>>,
+    pieces: &'a HashMap<MappingIndex, Vec<AddressRange>>,
 ) -> impl Iterator<Item = AddressRange> + 'a {
     let (of_function, of_symbol) = match leaf {
         SampledCode::Function(at) => (pieces.get(&at).map_or(&[][..], Vec::as_slice), None),

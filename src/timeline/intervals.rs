@@ -46,11 +46,8 @@ impl CodeBoxes {
                 let Code::Function(at) = interval.value else {
                     continue;
                 };
-                let Some(mapping) = timeline.mappings().get(at as usize) else {
-                    continue;
-                };
                 let code_box = CodeBox {
-                    item: Item::Function(mapping.function),
+                    item: Item::Function(timeline.mappings()[at].function),
                     pid: space.pid,
                     range: interval.range,
                     from: interval.from,
@@ -60,7 +57,7 @@ impl CodeBoxes {
                 code_boxes.add(code_box, span);
             }
         }
-        let mut untouched = timeline.all_symbols(processes);
+        let mut untouched = timeline.all_symbols();
         let mut symbols: BTreeSet<PlacedSymbol> = untouched.by_ref().take(MAX_SYMBOLS).collect();
         code_boxes.has_more_symbols = untouched.next().is_some();
         symbols.extend(counts.code.keys().filter_map(|&(leaf, _)| match leaf {
@@ -68,9 +65,7 @@ impl CodeBoxes {
             _ => None,
         }));
         for symbol in symbols {
-            let Some(space) = processes.space(symbol.space) else {
-                continue;
-            };
+            let space = processes.space(symbol.space);
             let code_box = CodeBox {
                 item: Item::Symbol(symbol.id),
                 pid: space.pid,
@@ -135,13 +130,16 @@ impl CodeBoxes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::perf_map_symbols::SymbolId;
+    use crate::code::perf_map_symbols::{SymbolId, SymbolTableIndex};
     use crate::units::{Address, AddressRange, Pid, Time};
 
     #[test]
     fn those_with_most_samples_are_kept_and_the_others_counted() {
         let code_box = |samples: u32| CodeBox {
-            item: Item::Symbol(SymbolId { table: 0, symbol: 0 }),
+            item: Item::Symbol(SymbolId {
+                table: SymbolTableIndex(0),
+                symbol: 0,
+            }),
             pid: Pid(1),
             range: AddressRange {
                 start: Address(0),

@@ -9,6 +9,7 @@ use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector, StackCounts};
 use crate::hash::{HashMap, HashSet};
 use crate::load::Progress;
+use crate::timeline::tiers::TierIndex;
 use crate::units::{Pid, Time};
 
 /// Number of bins that the recording is divided into: more than the chart has columns on a wide screen, so that
@@ -55,12 +56,12 @@ impl Span {
 /// Kind of code that a sample was taken in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Series {
-    /// Anything; every sample counts.
+    /// Anything; every sample of a known process counts.
     All,
     /// JIT code without a name, or without a certain one.
     Unnamed,
     /// A function, by compiler, if that is known.
-    Tier(Option<u32>),
+    Tier(Option<TierIndex>),
 }
 
 /// Numbers of samples.
@@ -118,7 +119,7 @@ pub struct Counter<'a, T> {
     pub tier: T,
 }
 
-impl<T: Fn(SampledCode) -> Option<u32> + Sync> Counter<'_, T> {
+impl<T: Fn(SampledCode) -> Option<TierIndex> + Sync> Counter<'_, T> {
     /// Counts the samples of all records.
     pub fn walk(&self, profile_index: &ProfileIndex, progress: &mut dyn Progress) -> Counts {
         let mut counts = Counts::default();
@@ -142,10 +143,12 @@ struct Walk<'a, T> {
     counts: Counts,
 }
 
-impl<T: Fn(SampledCode) -> Option<u32>> SampleVisitor for Walk<'_, T> {
+impl<T: Fn(SampledCode) -> Option<TierIndex>> SampleVisitor for Walk<'_, T> {
     fn sample(&mut self, located: &Located<SampleFields<'_>>) {
         let Self { counter, counts } = self;
-        let (pid, time) = (located.pid.unwrap_or(Pid(0)), located.lookup_time());
+        let (Some(pid), time) = (located.pid, located.lookup_time()) else {
+            return;
+        };
         let bin = counter.span.bin(time);
         add(&mut counts.bins, (pid, Series::All, bin), 1);
         let selector = &counter.selector;

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use crate::bytes::printable;
 use crate::code::perf_map_symbols::SymbolId;
 use crate::hash::HashMap;
+use crate::indexed_table::{IndexedTable, index_of, table_index};
 use crate::load::Recording;
 use crate::load::function_of;
 use crate::timeline::code_box::Item;
@@ -16,14 +17,19 @@ const MAX_TIERS: usize = 10;
 /// Name for all compilers without a colour of their own.
 const OTHERS: &str = "other";
 
+table_index! {
+    /// Index of a compiler.
+    TierIndex
+}
+
 /// Compilers of all code.
 #[derive(Debug, Default)]
 pub struct Tiers {
     /// Names of the compilers.
-    names: Vec<String>,
-    numbers: HashMap<String, u32>,
-    /// Index of the compiler of each item, if known.
-    compilers: HashMap<Item, u32>,
+    names: IndexedTable<TierIndex, String>,
+    indices: HashMap<String, TierIndex>,
+    /// Compiler of each item, if known.
+    compilers: HashMap<Item, TierIndex>,
 }
 
 /// Compilers that are distinguished.
@@ -32,7 +38,7 @@ pub struct Ranks {
     /// Names of the compilers, those with the most samples first.
     pub names: Vec<String>,
     /// For each compiler, its index in `names`.
-    ranks: Vec<u32>,
+    ranks: IndexedTable<TierIndex, u32>,
 }
 
 impl Tiers {
@@ -45,7 +51,7 @@ impl Tiers {
                 tiers.note(Item::Function(mapping.function), tier);
             }
         }
-        for (table, used) in (0u32..).zip(&recording.maps) {
+        for (table, used) in recording.maps.enumerate() {
             for (symbol, of_map) in (0u32..).zip(&used.map.symbols) {
                 if let Some(tier) = of_map.tier() {
                     tiers.note(Item::Symbol(SymbolId { table, symbol }), tier);
@@ -56,36 +62,27 @@ impl Tiers {
     }
 
     fn note(&mut self, item: Item, tier: &[u8]) {
-        let name = printable(tier);
-        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        let names = &mut self.names;
-        let number = *self.numbers.entry(name).or_insert_with_key(|name| {
-            names.push(name.clone());
-            next
-        });
-        self.compilers.insert(item, number);
+        let index = self.indices.entry(printable(tier));
+        let index = index.or_insert_with_key(|name| self.names.push(name.clone()));
+        self.compilers.insert(item, *index);
     }
 
-    /// Returns the index of the compiler of an item, if known.
-    pub fn compiler_of(&self, item: Item) -> Option<u32> {
+    /// Returns the compiler of an item, if known.
+    pub fn compiler_of(&self, item: Item) -> Option<TierIndex> {
         self.compilers.get(&item).copied()
     }
 
     /// Ranks the compilers by samples, and combines those with the fewest above the limit.
     pub fn ranks(&self, counts: &Counts) -> Ranks {
-        let mut samples = vec![0u64; self.names.len()];
+        let mut samples = self.names.map(|_| 0);
         for (&(_, series, _), &count) in &counts.bins {
-            if let Series::Tier(Some(tier)) = series
-                && let Some(samples) = samples.get_mut(tier as usize)
-            {
-                *samples += u64::from(count);
+            if let Series::Tier(Some(tier)) = series {
+                samples[tier] += u64::from(count);
             }
         }
-        let mut order: Vec<(Reverse<u64>, &String, usize)> = samples
-            .into_iter()
-            .zip(&self.names)
+        let mut order: Vec<(Reverse<u64>, &String, TierIndex)> = samples
             .enumerate()
-            .map(|(number, (samples, name))| (Reverse(samples), name, number))
+            .map(|(tier, &samples)| (Reverse(samples), &self.names[tier], tier))
             .collect();
         order.sort_unstable();
         let has_others = order.len() > MAX_TIERS;
@@ -96,13 +93,11 @@ impl Tiers {
                 .take(distinguished)
                 .map(|(_, name, _)| (*name).clone())
                 .collect(),
-            ranks: vec![0; order.len()],
+            ranks: self.names.map(|_| 0),
         };
         ranks.names.extend(has_others.then(|| OTHERS.to_owned()));
-        for (rank, &(_, _, number)) in order.iter().enumerate() {
-            if let Some(place) = ranks.ranks.get_mut(number) {
-                *place = u32::try_from(rank.min(distinguished)).unwrap_or(u32::MAX);
-            }
+        for (rank, &(_, _, tier)) in order.iter().enumerate() {
+            ranks.ranks[tier] = index_of(rank.min(distinguished));
         }
         ranks
     }
@@ -110,14 +105,15 @@ impl Tiers {
 
 impl Ranks {
     /// Returns the index in [`Self::names`] of a compiler.
-    pub fn of(&self, tier: u32) -> Option<u32> {
-        self.ranks.get(tier as usize).copied()
+    pub fn of(&self, tier: TierIndex) -> u32 {
+        self.ranks[tier]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::perf_map_symbols::SymbolTableIndex;
     use crate::units::Pid;
 
     #[test]
@@ -126,20 +122,16 @@ mod tests {
         let mut counts = Counts::default();
         for number in 0..12_u32 {
             let item = Item::Symbol(SymbolId {
-                table: 0,
+                table: SymbolTableIndex(0),
                 symbol: number,
             });
             tiers.note(item, format!("tier {number}").as_bytes());
-            counts
-                .bins
-                .insert((Pid(1), Series::Tier(Some(number)), 0), 100 + number);
+            let series = Series::Tier(Some(TierIndex(number)));
+            counts.bins.insert((Pid(1), series, 0), 100 + number);
         }
         let ranks = tiers.ranks(&counts);
         assert_eq!(ranks.names.len(), MAX_TIERS);
         assert_eq!((&*ranks.names[0], &*ranks.names[9]), ("tier 11", OTHERS));
-        assert_eq!(
-            (ranks.of(11), ranks.of(3), ranks.of(2), ranks.of(0)),
-            (Some(0), Some(8), Some(9), Some(9))
-        );
+        assert_eq!([11, 3, 2, 0].map(|tier| ranks.of(TierIndex(tier))), [0, 8, 9, 9]);
     }
 }

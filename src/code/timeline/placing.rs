@@ -3,7 +3,7 @@
 use crate::code::history::Builder;
 use crate::code::process::{Map, SpaceId};
 use crate::code::timeline::{
-    Code, CodeMapping, FreedRange, FunctionId, Layers, Memory, PlacedEvent, Timeline,
+    Code, CodeMapping, FreedRange, FunctionId, Layers, MappingIndex, Memory, PlacedEvent, Timeline,
 };
 use crate::diagnostics::Issue;
 use crate::hash::HashMap;
@@ -22,8 +22,8 @@ pub(super) struct Placing<'a> {
     parent: Option<(SpaceId, Time)>,
     code: Builder<Code>,
     memory: Builder<Memory>,
-    /// Latest mapping of each function, as its index and range.
-    latest: HashMap<FunctionId, (u32, AddressRange)>,
+    /// Latest mapping of each function.
+    latest: HashMap<FunctionId, MappingIndex>,
     /// Number of its mappings and freed ranges so far.
     sequence: u32,
     /// Number of ranges of inherited code that may still be checked.
@@ -95,16 +95,15 @@ impl<'a> Placing<'a> {
             self.vacate(event, left);
         }
         let Some(range) = event.range else { return };
-        let mapping = u32::try_from(self.timeline.mappings.len()).unwrap_or(u32::MAX);
         let sequence = self.next();
-        self.timeline.mappings.push(CodeMapping {
+        let mapping = self.timeline.mappings.push(CodeMapping {
             function: event.function,
             space: self.space,
             range,
             since: event.time,
             sequence,
         });
-        self.latest.insert(event.function, (mapping, range));
+        self.latest.insert(event.function, mapping);
         self.code.put(range, event.time, Code::Function(mapping));
     }
 
@@ -121,7 +120,7 @@ impl<'a> Placing<'a> {
         let Code::Function(at) = self.code_at(from.start)? else {
             return None;
         };
-        let there = self.timeline.mappings.get(at as usize)?;
+        let there = &self.timeline.mappings[at];
         if there.range.start != from.start || there.function.file != event.function.file {
             return None;
         }
@@ -146,7 +145,7 @@ impl<'a> Placing<'a> {
     /// Frees the parts of `range` where a function is still current.
     fn vacate(&mut self, event: &PlacedEvent, range: AddressRange) {
         let left = match self.latest.get(&event.function) {
-            Some(&(mapping, at)) if at == range => {
+            Some(&mapping) if self.timeline.mappings[mapping].range == range => {
                 let pieces = self.code.pieces(range);
                 let own = pieces.filter(|&(_, code)| code == Code::Function(mapping));
                 own.map(|(piece, _)| piece).collect()
@@ -155,9 +154,8 @@ impl<'a> Placing<'a> {
             _ => Vec::new(),
         };
         for piece in left {
-            let freed_range = u32::try_from(self.timeline.freed_ranges.len()).unwrap_or(u32::MAX);
             let sequence = self.next();
-            self.timeline.freed_ranges.push(FreedRange {
+            let freed_range = self.timeline.freed_ranges.push(FreedRange {
                 space: self.space,
                 range: piece,
                 since: event.time,
@@ -218,8 +216,7 @@ impl Timeline {
                     *limit = limit.checked_sub(1)?;
                     match code {
                         Some(Code::Function(at)) => {
-                            let mapping = self.mappings.get(at as usize);
-                            if mapping.is_some_and(|mapping| mapping.function == function) {
+                            if self.mappings[at].function == function {
                                 add(&mut found, piece);
                             }
                         }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::code::process::{Processes, SpaceId};
 use crate::hash::HashMap;
+use crate::indexed_table::IndexedTable;
 use crate::units::{Address, AddressRange};
 
 /// Allocator of addresses near code where no process with that code maps anything.
 pub struct FreeAddresses {
     /// For each address space, the common ancestor of its family. Families share code.
-    families: Vec<SpaceId>,
+    families: IndexedTable<SpaceId, SpaceId>,
     /// Address ranges that a family maps at any time.
     used: HashMap<SpaceId, Obstacles>,
     /// Reserved range to allocate from, and its family.
@@ -47,7 +48,7 @@ impl FreeAddresses {
 
     /// Returns the common ancestor of an address space's family.
     pub fn family(&self, space: SpaceId) -> SpaceId {
-        self.families.get(space.index()).copied().unwrap_or(space)
+        self.families[space]
     }
 
     /// Returns `size` free addresses after some code, or `None` if there are none within reach. Calls in the

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use crate::code::timeline::CodeMapping;
+use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
 use crate::elf::eh_frame::{EhFrame, Fde, FdeIndex, TableLayout, Tables};
 use crate::elf::object::{self, Code, Encoded, Function, LEAD_IN, ObjectContent, PlacedTables};
 use crate::elf::store::{FUNCTION_PREFIX, IMAGE_PREFIX, Store};
 use crate::hash::{HashMap, HashSet};
+use crate::indexed_table::IndexedTable;
 use crate::inject::objects::free_addresses::FreeAddresses;
 use crate::inject::objects::grouping::{Groups, Members, first_of};
 use crate::inject::objects::source_paths::{SourceFolders, SourceToWrite};
@@ -83,10 +84,10 @@ struct ObjectWriter<'a> {
     /// Unwinding tables shared by many functions, by the address of the bytes in the mapped file.
     shared_entries: HashMap<usize, FdeIndex<'a>>,
     faults: Tally<Issue>,
-    line_faults: Vec<Tally<Issue>>,
+    line_faults: IndexedTable<FileIndex, Tally<Issue>>,
     source_folders: SourceFolders,
     /// Maximum size of the source texts in an object, for each dump, in bytes.
-    source_bytes: Vec<u64>,
+    source_bytes: IndexedTable<FileIndex, u64>,
     /// Number of bytes of source text that further objects may contain.
     text_room: u64,
 }
@@ -209,21 +210,18 @@ impl<'a> ObjectWriter<'a> {
             input,
             shared_entries: HashMap::default(),
             faults: Tally::default(),
-            line_faults: vec![Tally::default(); input.files.len()],
+            line_faults: input.files.map(|_| Tally::default()),
             source_folders: SourceFolders::default(),
-            source_bytes: if input.lines.holds_texts() {
-                let files = input.files.iter();
-                files.map(|used| used.code.source_bytes()).collect()
-            } else {
-                Vec::new()
-            },
+            source_bytes: input.files.map(|used| match input.lines.holds_texts() {
+                true => used.code.source_bytes(),
+                false => 0,
+            }),
             text_room: 0,
         }
     }
 
     fn pid(&self, mapping: &CodeMapping) -> Pid {
-        let space = self.input.processes.space(mapping.space);
-        space.map_or(Pid(0), |space| space.pid)
+        self.input.processes.space(mapping.space).pid
     }
 
     /// Returns what the dump contains about a function.
@@ -238,7 +236,7 @@ impl<'a> ObjectWriter<'a> {
     {
         let members = group.functions;
         let (lowest, highest) = (members.first()?, members.last()?);
-        let file = &self.input.files.get(lowest.function.file as usize)?.code;
+        let file = &self.input.files[lowest.function.file].code;
         let machine = file.machine();
         let mut with_tables = 0;
         for unwinding in members
@@ -257,14 +255,14 @@ impl<'a> ObjectWriter<'a> {
         let bytes = members
             .iter()
             .map(|member| self.input.record_bytes(member.function));
-        let sources = self.source_bytes.get(lowest.function.file as usize).copied();
+        let sources = self.source_bytes[lowest.function.file];
         Some(Job {
             members,
             first: first_of(members)?,
             machine,
             code: code(&self.view(lowest)?),
             has_lead_in: group.has_lead_in,
-            record_bytes: bytes.fold(sources.unwrap_or(0), u64::saturating_add),
+            record_bytes: bytes.fold(sources, u64::saturating_add),
             with_tables,
             range: AddressRange {
                 start: lowest.range.start,
@@ -291,11 +289,11 @@ impl<'a> ObjectWriter<'a> {
     /// Upper bound for the size of a function's tables, in bytes. A table of its own counts for each of its
     /// addresses.
     fn max_table_size(&self, member: &CodeMapping) -> u64 {
-        let file = self.input.files.get(member.function.file as usize);
-        let Some(unwinding) = file.and_then(|used| used.code.unwinding(member.function.function)) else {
+        let file = &self.input.files[member.function.file].code;
+        let Some(unwinding) = file.unwinding(member.function.function) else {
             return 0;
         };
-        let range = file.and_then(|used| used.code.range(member.function.function));
+        let range = file.range(member.function.function);
         let shared = self.shared_entries.get(&(unwinding.eh_frame.as_ptr() as usize));
         match (unwinding.placement, shared, range) {
             (Placement::At(_), Some(entries), Some(range)) => entries.max_size_of(range),
@@ -405,9 +403,7 @@ impl<'a> ObjectWriter<'a> {
     /// Adds the faults of a function to the totals.
     fn note(&mut self, member: &CodeMapping, faults: &MemberFaults) {
         self.faults.merge(&faults.object);
-        if let Some(of_dump) = self.line_faults.get_mut(member.function.file as usize) {
-            of_dump.merge(&faults.lines);
-        }
+        self.line_faults[member.function.file].merge(&faults.lines);
     }
 
     /// Name of a function's symbol: the name in the dump, followed by the compiler if requested.
@@ -422,17 +418,14 @@ impl<'a> ObjectWriter<'a> {
     /// Adds the line table of a function to its object. Returns the source files that it references.
     fn add_lines(
         &self,
-        file: u32,
+        file: FileIndex,
         view: &FunctionView<'a>,
         function: &Function<'_>,
         store: &Path,
         encoder: &mut Encoder<'_, '_>,
         faults: &mut MemberFaults,
     ) -> Vec<SourceToWrite<'a>> {
-        let Some(used) = self.input.files.get(file as usize) else {
-            return Vec::new();
-        };
-        let found = used.code.sources(view);
+        let found = self.input.files[file].code.sources(view);
         faults.lines = found.faults;
         let Some(info) = found.info else {
             return Vec::new();

@@ -19,6 +19,7 @@ use crate::code::timeline::{CodeMapping, FreedRange};
 use crate::code::unknown_addresses::UnknownAddresses;
 use crate::elf::object::LEAD_IN;
 use crate::hash::HashMap;
+use crate::indexed_table::IndexedTable;
 use crate::perf::event::Backing;
 use crate::units::{Address, AddressRange, Time};
 
@@ -251,13 +252,13 @@ impl Taken {
 /// Addresses in use in all address spaces.
 struct Neighbourhoods {
     /// For each address space, its own ranges, including its functions.
-    all: Vec<Taken>,
+    all: IndexedTable<SpaceId, Taken>,
     /// For each address space with functions, its own other ranges and all those of its copies.
-    others: Vec<Taken>,
+    others: IndexedTable<SpaceId, Taken>,
     /// For each address space, the files mapped before its first function.
-    ground: Vec<Taken>,
+    ground: IndexedTable<SpaceId, Taken>,
     /// For each address space, the first one of its family.
-    families: Vec<SpaceId>,
+    families: IndexedTable<SpaceId, SpaceId>,
     /// For each family, all files that it ever maps.
     files: HashMap<SpaceId, Taken>,
     /// Longest hole between two functions of an object, in bytes.
@@ -275,58 +276,44 @@ struct Neighbourhood<'a> {
 
 impl Neighbourhoods {
     fn new(processes: &Processes, mapped: Mapped<'_>) -> Self {
-        let count = processes.spaces().len();
-        let mut functions: Vec<Vec<AddressRange>> = vec![Vec::new(); count];
+        let spaces = processes.spaces();
+        let mut functions: IndexedTable<SpaceId, Vec<AddressRange>> = spaces.map(|_| Vec::new());
         let mut others = functions.clone();
         let mut ground = functions.clone();
-        let mut starts = vec![Time::MAX; count];
-        let put = |lists: &mut Vec<Vec<AddressRange>>, space: SpaceId, range: AddressRange| {
-            if let Some(list) = lists.get_mut(space.index()) {
-                list.push(range);
-            }
-        };
+        let mut starts = spaces.map(|_| Time::MAX);
         for mapping in mapped.mappings {
-            put(&mut functions, mapping.space, mapping.range);
-            if let Some(start) = starts.get_mut(mapping.space.index()) {
-                *start = mapping.since.min(*start);
-            }
+            functions[mapping.space].push(mapping.range);
+            let start = &mut starts[mapping.space];
+            *start = mapping.since.min(*start);
         }
         for freed_range in mapped.freed_ranges {
-            put(&mut others, freed_range.space, freed_range.range);
+            others[freed_range.space].push(freed_range.range);
         }
         for symbol in mapped.symbols {
-            put(&mut others, symbol.space, symbol.range);
+            others[symbol.space].push(symbol.range);
         }
         for (space, address) in mapped.unknown.iter() {
-            if let Some(range) = AddressRange::new(address, 1) {
-                put(&mut others, space, range);
-            }
+            others[space].extend(AddressRange::new(address, 1));
         }
         let families = processes.families();
         let mut files: HashMap<SpaceId, Vec<AddressRange>> = HashMap::default();
         for (id, space) in processes.iter() {
-            let start = starts.get(id.index()).copied().unwrap_or(Time::MAX);
             for map in space.maps.iter().filter(|map| map.backing == Backing::File) {
-                let is_ground = map.time < start;
-                put(if is_ground { &mut ground } else { &mut others }, id, map.range);
-                let family = families.get(id.index()).copied().unwrap_or(id);
-                files.entry(family).or_default().push(map.range);
+                match map.time < starts[id] {
+                    true => ground[id].push(map.range),
+                    false => others[id].push(map.range),
+                }
+                files.entry(families[id]).or_default().push(map.range);
             }
         }
         let all = functions.iter().zip(&others).zip(&ground);
-        let all: Vec<Taken> = all
+        let all: IndexedTable<SpaceId, Taken> = all
             .map(|((functions, others), ground)| Taken::new([&functions[..], others, ground].concat()))
             .collect();
         for (id, _) in processes.iter() {
             for (ancestor, _) in processes.ancestors(id) {
-                let has_functions = functions
-                    .get(ancestor.index())
-                    .is_some_and(|functions| !functions.is_empty());
-                if has_functions
-                    && let (Some(list), Some(mapped)) =
-                        (others.get_mut(ancestor.index()), all.get(id.index()))
-                {
-                    list.extend_from_slice(&mapped.0);
+                if !functions[ancestor].is_empty() {
+                    others[ancestor].extend_from_slice(&all[id].0);
                 }
             }
         }
@@ -346,15 +333,12 @@ impl Neighbourhoods {
     fn of(&self, processes: &Processes, space: SpaceId) -> Neighbourhood<'_> {
         const NOTHING: &Taken = &Taken(Vec::new());
         let ancestors = processes.ancestors(space);
-        let ancestors = ancestors.filter_map(|(ancestor, _)| self.all.get(ancestor.index()));
-        let family = self.families.get(space.index());
+        let ancestors = ancestors.map(|(ancestor, _)| &self.all[ancestor]);
         Neighbourhood {
-            others: self.others.get(space.index()).unwrap_or(NOTHING),
-            ground: self.ground.get(space.index()).unwrap_or(NOTHING),
+            others: &self.others[space],
+            ground: &self.ground[space],
             ancestors: ancestors.filter(|taken| !taken.0.is_empty()).collect(),
-            files: family
-                .and_then(|family| self.files.get(family))
-                .unwrap_or(NOTHING),
+            files: self.files.get(&self.families[space]).unwrap_or(NOTHING),
             max_hole: self.max_hole,
         }
     }
@@ -393,7 +377,7 @@ impl Neighbourhood<'_> {
 mod tests {
     use super::*;
     use crate::code::process::{Map, ProcessEvent};
-    use crate::code::timeline::FunctionId;
+    use crate::code::timeline::{FileIndex, FunctionId};
     use crate::units::Pid;
 
     fn range(start: u64, size: u64) -> AddressRange {
@@ -447,7 +431,10 @@ mod tests {
         let mut mappings: Vec<CodeMapping> = (0u32..)
             .zip(functions)
             .map(|(function, &(pid, since, start, size))| CodeMapping {
-                function: FunctionId { file: 0, function },
+                function: FunctionId {
+                    file: FileIndex(0),
+                    function,
+                },
                 space: space(pid),
                 range: range(start, size),
                 since: Time(since),

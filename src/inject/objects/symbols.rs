@@ -52,9 +52,8 @@ pub fn write(
         objects.symbols += 1;
         let path = path_for_readers(&store.folder().join(file));
         for place in places {
-            let space = input.processes.space(place.space);
             objects.placed.push(PlacedObject {
-                pid: space.map_or(pid, |space| space.pid),
+                pid: input.processes.space(place.space).pid,
                 space: place.space,
                 // After the record that maps the memory.
                 time: Time(place.since.0.saturating_add(1)),
@@ -74,7 +73,7 @@ pub fn write(
 impl<'a> SymbolWriter<'a> {
     /// Returns a symbol and the process of its perf map.
     fn symbol(&self, place: &PlacedSymbol) -> Option<(Pid, Symbol<'a>)> {
-        let used = self.input.maps.get(place.id.table as usize)?;
+        let used = &self.input.maps[place.id.table];
         let symbol = used.map.symbols.get(place.id.symbol as usize)?;
         Some((used.found.pid, *symbol))
     }

@@ -447,7 +447,7 @@ impl<'a> Search<'a> {
         if self.named.contains(candidate.file.path()) {
             return Ok(());
         }
-        self.access.ownership.check(&candidate.file, pid)
+        self.access.ownership.check(&candidate.file, Some(pid))
     }
 
     /// Rejects a file that cannot have been written during the recording and mapped at `marked`, which is 0

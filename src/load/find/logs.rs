@@ -12,8 +12,8 @@ use crate::load::input::Input;
 use crate::load::options::InputKind;
 use crate::runtime::mono::packed;
 use crate::runtime::xray::{Trace, is_trace};
-use crate::trace::mono::OpenLog;
 use crate::trace::mono::memory::Memory;
+use crate::trace::mono::{OpenLog, UnpackedLog};
 use crate::trace::options::TraceOptions;
 use crate::trace::xray::binary::Binary;
 use crate::units::Pid;
@@ -53,11 +53,11 @@ pub fn open_logs(
     };
     let own = input.main_if(InputKind::MonoLog);
     if let Some(file) = own {
-        let log = OpenLog::unpack(file.clone()).map_err(temp_file_error)?;
+        let log = UnpackedLog::of(file.clone()).map_err(temp_file_error)?;
         let pid = log
             .header_pid(options)
             .map_err(|error| error.in_file(file.path()))?;
-        opened.logs.push(log.of(pid));
+        opened.logs.push(log.of_process(pid));
     }
     for file in open_given(
         &options.mono_logs,
@@ -88,10 +88,12 @@ impl OpenLogs {
             self.left_out = self.left_out.saturating_add(1);
             return Ok(());
         }
-        let log = OpenLog::unpack(file).map_err(temp_file_error)?;
+        let log = UnpackedLog::of(file).map_err(temp_file_error)?;
         match log.header_pid(options) {
             Err(error) => self.diagnostics.push(error.in_file(&path).as_unused()),
-            Ok(pid) if processes.is_none_or(|processes| processes.knows(pid)) => self.logs.push(log.of(pid)),
+            Ok(pid) if processes.is_none_or(|processes| processes.knows(pid)) => {
+                self.logs.push(log.of_process(pid))
+            }
             Ok(Pid(pid)) => {
                 let unknown = match pid {
                     0 => Diagnostic::new(Issue::MonoWithoutPid),

@@ -11,7 +11,6 @@ use crate::files::search::{files_below, printable_path};
 use crate::files::{CompressionFormat, InputFile, OpenFile};
 use crate::hash::HashSet;
 use crate::load::find::access::Access;
-use crate::units::Pid;
 
 /// Maximum number of files in use when another runtime file is opened: more than the processes on any
 /// machine, and few enough to search in seconds.
@@ -73,7 +72,7 @@ pub fn open_given(
                     continue;
                 }
             };
-            match access.ownership.check(&file, Pid(0)) {
+            match access.ownership.check(&file, None) {
                 Ok(()) => add(file),
                 Err(rejected) => diagnostics.push(rejected.in_file(&found)),
             }

@@ -29,8 +29,8 @@ impl Ownership {
     }
 
     /// Rejects a file unless it and each link on its path belong to root, the current user, the owner of the
-    /// profile, or the owner of the process `pid` while that runs.
-    pub fn check(&self, file: &InputFile, pid: Pid) -> Result<(), Diagnostic> {
+    /// profile, or the owner of the process `pid`, if that is known, while it runs.
+    pub fn check(&self, file: &InputFile, pid: Option<Pid>) -> Result<(), Diagnostic> {
         if self.is_blind {
             return Ok(());
         }
@@ -47,8 +47,8 @@ impl Ownership {
         Ok(())
     }
 
-    fn has(&self, owner: u32, pid: Pid) -> bool {
-        let is_of_process = || fs::metadata(process_folder(pid)).is_ok_and(|process| process.uid() == owner);
-        is_trusted(owner) || owner == self.profile_owner || is_of_process()
+    fn has(&self, owner: u32, pid: Option<Pid>) -> bool {
+        let is_of = |pid| fs::metadata(process_folder(pid)).is_ok_and(|process| process.uid() == owner);
+        is_trusted(owner) || owner == self.profile_owner || pid.is_some_and(is_of)
     }
 }

@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::bytes::base_name;
-use crate::code::perf_map_symbols::{SymbolId, SymbolTable};
+use crate::code::perf_map_symbols::{SymbolId, SymbolTable, SymbolTableIndex};
 use crate::code::profile_index::{IndexedProfile, ProfileIndex};
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
 use crate::files::search::{files_below, folder_of, printable_path};
 use crate::hash::{HashMap, HashSet};
+use crate::indexed_table::IndexedTable;
 use crate::load::find::access::Access;
 use crate::load::find::folders::Folders;
 use crate::load::find::found_file::FoundFile;
@@ -76,13 +77,15 @@ impl UsedMap<'_> {
 }
 
 /// Returns a symbol of one of `maps`; `None` if the ID is invalid.
-pub fn symbol_of<'m>(maps: &'m [UsedMap<'_>], id: SymbolId) -> Option<Symbol<'m>> {
-    let used = maps.get(id.table as usize)?;
-    used.map.symbols.get(id.symbol as usize).copied()
+pub fn symbol_of<'m>(
+    maps: &'m IndexedTable<SymbolTableIndex, UsedMap<'_>>,
+    id: SymbolId,
+) -> Option<Symbol<'m>> {
+    maps[id.table].map.symbols.get(id.symbol as usize).copied()
 }
 
 /// Parses the maps that were found.
-pub fn read(found: &FoundMaps) -> Vec<UsedMap<'_>> {
+pub fn read(found: &FoundMaps) -> IndexedTable<SymbolTableIndex, UsedMap<'_>> {
     let used = found.maps.iter().map(|found| UsedMap {
         found,
         map: perf_map::parse(&found.file),
@@ -350,7 +353,7 @@ impl Search<'_> {
             return Err(Diagnostic::new(Issue::FileMissing));
         }
         if place.kind != PlaceKind::Named {
-            self.access.ownership.check(&file, pid)?;
+            self.access.ownership.check(&file, Some(pid))?;
         }
         let is_found = matches!(place.kind, PlaceKind::Process | PlaceKind::Temporary);
         let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));
@@ -369,7 +372,7 @@ impl Search<'_> {
     /// Start time of a process; `None` if it started before the profile or the time is unknown.
     fn born(&self, pid: Pid) -> Option<SystemTime> {
         let processes = &self.profile_index.processes;
-        let since = processes.space(processes.space_at(pid, Time(0))?)?.since;
+        let since = processes.space(processes.space_at(pid, Time(0))?).since;
         (since != Time(0)).then(|| self.wall_clock(since))?
     }
 

@@ -384,8 +384,9 @@ mod tests {
 
     use super::*;
     use crate::files::InputFile;
-    use crate::trace::mono::logs::{OpenLog, read};
+    use crate::trace::mono::logs::{UnpackedLog, read};
     use crate::trace::mono::prepare::prepare;
+    use crate::units::Pid;
 
     #[test]
     fn names_beyond_the_limit_are_reported() {
@@ -396,7 +397,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), header).unwrap();
         let file = Arc::new(InputFile::open(file.path()).unwrap());
-        let opened = [OpenLog::unpack(file).unwrap()];
+        let opened = [UnpackedLog::of(file).unwrap().of_process(Pid(1))];
         let mut logs = read(&opened, None, Vec::new()).unwrap();
         prepare(None, &[], &mut logs);
         let event_set = EventSet::new(0, std::iter::empty());

@@ -20,6 +20,17 @@ use crate::trace::options::TraceOptions;
 use crate::trace::synthetic_symbols::SyntheticSymbol;
 use crate::units::Pid;
 
+/// A log whose process is not known yet.
+#[derive(Debug)]
+pub struct UnpackedLog {
+    /// The file, decompressed if it was compressed.
+    file: Arc<InputFile>,
+    /// Errors found while decompressing the file.
+    faults: Tally<Issue>,
+    /// The compressed file, if it was compressed.
+    packed: Option<Arc<InputFile>>,
+}
+
 /// A log that belongs to the profile.
 #[derive(Debug)]
 pub struct OpenLog {
@@ -33,14 +44,12 @@ pub struct OpenLog {
     packed: Option<Arc<InputFile>>,
 }
 
-impl OpenLog {
-    /// Decompresses a log if it is compressed. Its process is not known yet.
-    pub fn unpack(file: Arc<InputFile>) -> io::Result<Self> {
-        let pid = Pid(0);
+impl UnpackedLog {
+    /// Decompresses a log if it is compressed.
+    pub fn of(file: Arc<InputFile>) -> io::Result<Self> {
         if !packed::is_packed(&file) {
             return Ok(Self {
                 file,
-                pid,
                 faults: Tally::default(),
                 packed: None,
             });
@@ -53,7 +62,6 @@ impl OpenLog {
         )?;
         Ok(Self {
             file: Arc::new(temp_file.map(file.path())?),
-            pid,
             faults: unpacked.faults,
             packed: Some(file),
         })
@@ -66,11 +74,13 @@ impl OpenLog {
     }
 
     /// Assigns the log to a process.
-    pub fn of(self, Pid(pid): Pid) -> Self {
-        // PID 0 would be the idle task.
-        Self {
+    pub fn of_process(self, Pid(pid): Pid) -> OpenLog {
+        OpenLog {
+            file: self.file,
+            // PID 0 would be the idle task.
             pid: Pid(pid.max(1)),
-            ..self
+            faults: self.faults,
+            packed: self.packed,
         }
     }
 }

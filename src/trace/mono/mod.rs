@@ -20,6 +20,6 @@ mod threads;
 
 pub use event_selection::{select_events, wanted};
 pub use events::event_sources;
-pub use logs::{Logs, OpenLog, ReadLog, architecture, read};
+pub use logs::{Logs, OpenLog, ReadLog, UnpackedLog, architecture, read};
 pub use prepare::prepare;
 pub use splice::stack_sources;
