@@ -137,7 +137,12 @@ impl CommandLine {
         }
         let conflict = match matches.subcommand_name() {
             None => line.inject.conflict().map(str::to_owned),
-            Some(name) => misplaced_option(&matches).map(|option| format!("put {option} after `{name}`")),
+            Some(name) => misplaced_option(&matches)
+                .map(|option| format!("put {option} after `{name}`"))
+                .or_else(|| match &line.command {
+                    Some(Command::Compare(arguments)) => arguments.conflict().map(str::to_owned),
+                    _ => None,
+                }),
         };
         let conflict = conflict.map(|conflict| Self::command().error(ErrorKind::ArgumentConflict, conflict));
         conflict.map_or(Ok(line), Err)

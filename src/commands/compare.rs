@@ -1,4 +1,4 @@
-//! `jitinject compare`: changes between two runs.
+//! `jitinject compare`: changes between two sides of runs.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,50 +6,191 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use jitinject::compare::{ParsedSummary, compare};
-use jitinject::diagnostics::Diagnostic;
+use jitinject::compare::{CompareOptions, Compared, MeasureChoice, ParsedSummary, Rule, compare};
+use jitinject::diagnostics::{Diagnostic, Issue};
+use jitinject::files::staged::write_atomically;
 use jitinject::files::temp_file::copy_if;
 
-use crate::cli::terminal;
+use crate::cli::terminal::{print, print_json, report_all};
+use crate::commands::headings::{CI, OUTPUT};
 use crate::commands::inject::percent;
+
+/// Exit status if a rule of --fail-on is broken.
+const RULE_BROKEN: u8 = 4;
 
 /// Text after the options.
 const AFTER_HELP: &str = "\
-Shares are percentages of all samples of a profile. * = significant (3 sigma).
+Compare several runs of each side: only they show how much runs vary. Five are enough for most programs. With one run
+on each side, the variation is assumed, and only large changes are significant.
+
+If the summaries have CPU times, values are CPU time per run, in percent of that before. A function counts as changed
+only if its share of the samples changed in the same direction. Without CPU times, values are shares.
 
 Examples:
   jitinject -q -i old.data -o old.jit.data --summary old.json
   jitinject -q -i new.data -o new.jit.data --summary new.json
-  jitinject compare old.json new.json";
+  jitinject compare old.json new.json
+
+  # several runs, as a gate
+  jitinject compare --fail-on 'self > 2%' --fail-on 'cpu > 3%' main/*.json -- branch/*.json
+
+Exit status: 0 success; 1 error; 2 invalid usage; 4 a rule of --fail-on is broken.";
 
 /// Arguments of `compare`.
 #[derive(Args, Debug)]
-#[command(after_help = AFTER_HELP)]
+#[command(
+    after_help = AFTER_HELP,
+    override_usage = "jitinject compare [OPTIONS] BEFORE AFTER\n       jitinject compare [OPTIONS] BEFORE... -- AFTER..."
+)]
 pub struct CompareArguments {
-    /// Summary of the first run, written by --summary
-    before: PathBuf,
+    /// Summaries before the change, written by --summary, or folders of them
+    ///
+    /// Of a folder, the files whose names end in .json are read.
+    #[arg(value_name = "BEFORE", required = true)]
+    before: Vec<PathBuf>,
 
-    /// Summary of the second run
-    after: PathBuf,
+    /// Summaries after the change, or folders of them
+    ///
+    /// With one file on each side, -- is not needed.
+    #[arg(value_name = "AFTER", last = true)]
+    after: Vec<PathBuf>,
 
-    /// Hide changes below PERCENT of all samples
+    /// Ignore changes of functions below PERCENT
+    ///
+    /// In percentage points. They are neither tested nor shown.
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.5")]
     min_change: f64,
 
+    /// Compare samples per run if CPU times are unknown
+    ///
+    /// For runs that do the same work, recorded with the same event and frequency.
+    #[arg(long, conflicts_with = "shares")]
+    per_run: bool,
+
+    /// Compare shares of the samples only
+    ///
+    /// For runs that do different amounts of work, such as of a server under load.
+    #[arg(long)]
+    shares: bool,
+
+    /// Probability that nothing is significant by chance
+    ///
+    /// It applies to all functions together: the more of them are tested, the stricter each test is.
+    #[arg(long, value_name = "PERCENT", value_parser = confidence, default_value = "99")]
+    confidence: f64,
+
+    /// Exit with status 4 if RULE is broken; may be repeated
+    ///
+    /// 'self > N%': a function's own time rose by more than N percentage points.
+    /// 'total > N%': its time with callees did.
+    /// 'cpu > N%': the CPU time of a run rose by more than N percent.
+    /// 'named < N%': less than N percent of the samples in JIT code, or of the JIT frames in stacks, have a name.
+    /// The first three are broken by significant changes only. Time that moved between functions, for example because
+    /// a call was inlined, does not count.
+    #[arg(long, value_name = "RULE", value_parser = str::parse::<Rule>, verbatim_doc_comment, help_heading = CI)]
+    fail_on: Vec<Rule>,
+
     /// Print all changes as JSON
-    #[arg(long, conflicts_with = "min_change")]
+    #[arg(long, conflicts_with = "markdown", help_heading = OUTPUT)]
     json: bool,
+
+    /// Print Markdown for the comment of a pull request
+    #[arg(long, help_heading = OUTPUT)]
+    markdown: bool,
+
+    /// Write a differential flame graph as SVG to FILE
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    flame_graph: Option<PathBuf>,
+}
+
+/// Parses a confidence.
+fn confidence(text: &str) -> Result<f64, String> {
+    match percent(text) {
+        Ok(number) if (50.0..100.0).contains(&number) => Ok(number),
+        _ => Err("not a number from 50 to less than 100".into()),
+    }
 }
 
 impl CompareArguments {
-    /// Reads both summaries and prints the changes.
+    /// Returns why the arguments make no sense, if they don't.
+    pub fn conflict(&self) -> Option<&'static str> {
+        let is_pair = self.after.is_empty() && self.before.len() == 2;
+        (self.after.is_empty() && !is_pair)
+            .then_some("put -- between the summaries before and after the change")
+    }
+
+    /// Reads the summaries and prints the changes.
     pub fn run(&self) -> Result<ExitCode, Diagnostic> {
-        let comparison = compare(&read(&self.before)?, &read(&self.after)?);
-        match self.json {
-            true => terminal::print_json(&comparison)?,
-            false => terminal::print(|output| output.write_all(comparison.text(self.min_change).as_bytes()))?,
+        let (before, after) = match &self.before[..] {
+            [before, after] if self.after.is_empty() => {
+                (std::slice::from_ref(before), std::slice::from_ref(after))
+            }
+            before => (before, &self.after[..]),
+        };
+        let options = CompareOptions {
+            measure: match (self.per_run, self.shares) {
+                (true, _) => MeasureChoice::PerRun,
+                (_, true) => MeasureChoice::Shares,
+                _ => MeasureChoice::Auto,
+            },
+            confidence: self.confidence,
+            min_change: self.min_change,
+            rules: self.fail_on.clone(),
+        };
+        let (before, after) = (read_all(before)?, read_all(after)?);
+        let compared = compare(&before, &after, &options, self.flame_graph.is_some())?;
+        report_all(&compared.diagnostics, false);
+        if let Some(path) = &self.flame_graph {
+            write_flame_graph(path, &compared)?;
         }
-        Ok(ExitCode::SUCCESS)
+        let comparison = &compared.comparison;
+        match (self.json, self.markdown) {
+            (true, _) => print_json(comparison)?,
+            (_, true) => print(|output| output.write_all(comparison.markdown(self.min_change).as_bytes()))?,
+            _ => print(|output| output.write_all(comparison.text(self.min_change).as_bytes()))?,
+        }
+        let is_broken = comparison.rules.iter().any(|rule| rule.is_broken);
+        Ok(ExitCode::from(if is_broken { RULE_BROKEN } else { 0 }))
+    }
+}
+
+fn write_flame_graph(path: &Path, compared: &Compared) -> Result<(), Diagnostic> {
+    let comparison = &compared.comparison;
+    let svg = compared.flame_graph.svg(
+        &comparison.before.label(),
+        &comparison.after.label(),
+        comparison.measure.text(),
+    );
+    write_atomically(path, svg.as_bytes()).map_err(|cause| Diagnostic::cannot_write(path, &cause))
+}
+
+/// Reads the summaries of one side.
+fn read_all(paths: &[PathBuf]) -> Result<Vec<ParsedSummary>, Diagnostic> {
+    let mut summaries = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => {
+                for file in files_in(path)? {
+                    summaries.push(read(&file)?);
+                }
+            }
+            false => summaries.push(read(path)?),
+        }
+    }
+    Ok(summaries)
+}
+
+/// Returns the summaries in a folder.
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+    let entries = entries.map_err(|cause| Diagnostic::cannot_read(folder, &cause))?;
+    let paths = entries.into_iter().map(|entry| entry.path());
+    let is_summary = |path: &PathBuf| path.extension().is_some_and(|it| it == "json") && path.is_file();
+    let mut files: Vec<PathBuf> = paths.filter(is_summary).collect();
+    files.sort();
+    match files.is_empty() {
+        true => Err(Diagnostic::new(Issue::NoSummaries).in_file(folder)),
+        false => Ok(files),
     }
 }
 

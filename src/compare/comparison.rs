@@ -1,0 +1,444 @@
+//! The result of comparing two sides, and how it is computed.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::compare::explanation::{self, Explanation};
+use crate::compare::matching::{AFTER, BEFORE, MatchedFunction, Table};
+use crate::compare::measure::{Measure, Scale};
+use crate::compare::rules::RuleResult;
+use crate::compare::statistics::{Difference, Series, Tested, cost_difference, differences, holm};
+use crate::compare::summary_file::Kind;
+use crate::compare::{CompareOptions, FORMAT};
+use crate::hash::HashMap;
+
+/// Differences between two sides.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Comparison {
+    /// Format version, [`FORMAT`].
+    pub format: u32,
+    /// The result in one word.
+    pub verdict: Verdict,
+    /// What the values of functions are.
+    pub measure: Measure,
+    /// Probability that nothing is significant by chance, in percent.
+    pub confidence: f64,
+    /// Whether the variation from run to run is assumed, because each side has one run.
+    pub is_variation_assumed: bool,
+    /// The first side.
+    pub before: Side,
+    /// The second side.
+    pub after: Side,
+    /// Change of the CPU time of a run, if known.
+    pub cpu: Option<CpuChange>,
+    /// Rules of `--fail-on`.
+    pub rules: Vec<RuleResult>,
+    /// Functions, the largest change of their own time first.
+    pub functions: Vec<FunctionChange>,
+}
+
+/// The result in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// No significant change.
+    Unchanged,
+    /// More CPU time, or functions that take more.
+    Slower,
+    /// Less CPU time, or functions that take less.
+    Faster,
+    /// Some functions take more and others less.
+    Shifted,
+}
+
+/// Figures of one side.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Side {
+    /// Profiles of the runs.
+    pub inputs: Vec<String>,
+    /// Samples of all runs.
+    pub samples: u64,
+    /// Samples in JIT code of all runs.
+    pub jit: u64,
+    /// Share of samples in JIT code that have a name, in percent; that of the worst run.
+    pub named_percent: f64,
+    /// The same of frames of JIT code in stacks, if known.
+    pub named_frames_percent: Option<f64>,
+    /// Mean CPU time of a run in nanoseconds, if known.
+    pub cpu_time_ns: Option<f64>,
+    /// Mean number of threads with samples.
+    pub threads: f64,
+    /// Labels that all runs share.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Change of the CPU time of a run.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct CpuChange {
+    /// Change in percent of the first side.
+    pub change_percent: f64,
+    /// Lower end of its confidence interval.
+    pub low_percent: f64,
+    /// Upper end of its confidence interval.
+    pub high_percent: f64,
+    /// Whether the change is more than chance.
+    pub is_significant: bool,
+}
+
+/// Change of one function.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FunctionChange {
+    /// The function.
+    #[serde(flatten)]
+    pub function: ShownFunction,
+    /// Time in the function.
+    #[serde(rename = "self")]
+    pub own: Estimate,
+    /// Time with the function on the stack.
+    pub total: Estimate,
+    /// Time in the function by compiler tier.
+    pub tiers: Vec<TierChange>,
+    /// Where the time went or came from, if it moved between functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Explanation>,
+}
+
+/// Name and origin of a function.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ShownFunction {
+    /// Name without the tier.
+    pub name: String,
+    /// Name and file in the first side, if the function was renamed or moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
+    /// Kind of its code.
+    pub kind: Kind,
+    /// Runtime, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// Source file, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line of the declaration, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// File name of the module of native code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Name and file, module or kind.
+    #[serde(skip)]
+    pub full_name: String,
+}
+
+impl ShownFunction {
+    fn of(function: &MatchedFunction) -> Self {
+        Self {
+            name: function.name.clone(),
+            previous: function.previous.clone(),
+            kind: function.kind,
+            runtime: function.runtime.clone(),
+            file: function.file.clone(),
+            line: function.line,
+            module: function.module.clone(),
+            full_name: function.full_name(),
+        }
+    }
+}
+
+/// A value on both sides, in percent of the [measure](Measure).
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Estimate {
+    /// Mean of the first side.
+    pub before: f64,
+    /// Mean of the second side.
+    pub after: f64,
+    /// Difference, in percentage points.
+    pub change: f64,
+    /// Half the width of its confidence interval; `None` if it was too small to be tested.
+    pub margin: Option<f64>,
+    /// Whether the change is more than chance.
+    pub is_significant: bool,
+}
+
+/// Time in the code of one tier.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TierChange {
+    /// Name of the tier.
+    pub tier: String,
+    /// Mean of the first side.
+    pub before: f64,
+    /// Mean of the second side.
+    pub after: f64,
+}
+
+/// Compares the sides of a table. Rules are checked later.
+pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions) -> Comparison {
+    let level = (1.0 - options.confidence / 100.0).clamp(1e-9, 0.5);
+    let least = options.least_change();
+    let rows: Vec<u32> = table.live_rows().map(|(row, _)| row).collect();
+    let own = estimates(table, scale, &rows, level, least, |counts| counts.own);
+    let total = estimates(table, scale, &rows, level, least, |counts| counts.total);
+    let mut tiers = tiers(table, scale);
+    let found = table.live_rows().zip(own.into_iter().zip(total));
+    let mut functions: Vec<(u32, FunctionChange)> = found
+        .map(|((row, function), (own, total))| {
+            let change = FunctionChange {
+                function: ShownFunction::of(function),
+                own,
+                total,
+                tiers: tiers.remove(&row).unwrap_or_default(),
+                explanation: None,
+            };
+            (row, change)
+        })
+        .collect();
+    let size = |change: &FunctionChange| (change.own.change.abs(), change.total.change.abs());
+    functions.sort_by(|(row, one), (other_row, other)| {
+        let ((own, total), (other_own, other_total)) = (size(one), size(other));
+        let by_total = other_total.total_cmp(&total);
+        other_own.total_cmp(&own).then(by_total).then(row.cmp(other_row))
+    });
+    let (rows, mut functions): (Vec<u32>, Vec<FunctionChange>) = functions.into_iter().unzip();
+    explanation::explain(table, &rows, &mut functions);
+    let cpu = cpu_change(scale, level);
+    Comparison {
+        format: FORMAT,
+        verdict: verdict(cpu.as_ref(), &functions, least),
+        measure: scale.measure,
+        confidence: options.confidence,
+        is_variation_assumed: table.runs_before == 1 && table.runs_after() == 1,
+        before: side(table, scale, BEFORE),
+        after: side(table, scale, AFTER),
+        cpu,
+        rules: Vec::new(),
+        functions,
+    }
+}
+
+/// Returns the estimates of all functions, in the order of `rows`.
+fn estimates(
+    table: &Table<'_>,
+    scale: &Scale,
+    rows: &[u32],
+    level: f64,
+    least: f64,
+    count: impl Fn(crate::compare::matching::Counts) -> u64,
+) -> Vec<Estimate> {
+    let sides = [BEFORE, AFTER].map(|side| table.runs_of(side));
+    let values = |row: u32, weights: &[f64]| {
+        sides.clone().map(|runs| {
+            let weighted = runs.filter_map(|run| Some((run, *weights.get(run)?)));
+            let values = weighted.map(|(run, weight)| count(table.counts(row, run)) as f64 * weight);
+            values.collect::<Vec<f64>>()
+        })
+    };
+    let mut estimates: Vec<Estimate> = rows
+        .iter()
+        .map(|&row| {
+            let [before, after] = values(row, &scale.weights).map(|side| mean(&side));
+            Estimate {
+                before,
+                after,
+                change: after - before,
+                ..Estimate::default()
+            }
+        })
+        .collect();
+    // A function that changed by `least` has at least half of that on average. The selection depends on the sum of the
+    // sides only, so it does not prefer differences by chance.
+    let tested: Vec<usize> = (0..rows.len())
+        .filter(|&index| {
+            let estimate = estimates.get(index);
+            estimate.is_some_and(|it| {
+                let sum = it.before + it.after;
+                sum > 0.0 && sum >= least
+            })
+        })
+        .collect();
+    let differences_by = |weights: &[f64]| {
+        let series: Vec<Series> = tested
+            .iter()
+            .filter_map(|&index| rows.get(index))
+            .map(|&row| {
+                let counts: u64 = (0..table.runs.len())
+                    .map(|run| count(table.counts(row, run)))
+                    .fold(0, u64::saturating_add);
+                Series {
+                    values: values(row, weights),
+                    sampling: sides
+                        .clone()
+                        .map(|runs| sampling_variance(table, weights, runs, counts)),
+                }
+            })
+            .collect();
+        differences(&series)
+    };
+    let shown = differences_by(&scale.weights);
+    let shares = match scale.measure {
+        Measure::Share => shown.clone(),
+        _ => differences_by(&scale.share_weights),
+    };
+    let probabilities: Vec<f64> = shown.iter().zip(&shares).map(both).collect();
+    let results = holm(&probabilities, level);
+    for (
+        (index, difference),
+        Tested {
+            is_significant,
+            level,
+        },
+    ) in tested.into_iter().zip(&shown).zip(results)
+    {
+        if let Some(estimate) = estimates.get_mut(index) {
+            estimate.is_significant = is_significant;
+            estimate.margin = Some(difference.margin(level));
+        }
+    }
+    estimates
+}
+
+/// Returns the probability of two changes in the same direction, if neither quantity changes.
+fn both((one, other): (&Difference, &Difference)) -> f64 {
+    match one.change * other.change > 0.0 {
+        true => one.p().max(other.p()),
+        false => 1.0,
+    }
+}
+
+/// Returns the mean variance of a value in the runs of a side, if it has `counts` samples in all runs of both sides.
+fn sampling_variance(table: &Table<'_>, weights: &[f64], runs: std::ops::Range<usize>, counts: u64) -> f64 {
+    let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
+    // One more sample with and without the function keep the variance above 0.
+    let share = ((counts as f64 + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
+    let variances: Vec<f64> = runs
+        .filter_map(|run| Some((table.samples(run).max(1) as f64, *weights.get(run)?)))
+        .map(|(samples, weight)| samples * weight * weight * share * (1.0 - share))
+        .collect();
+    mean(&variances)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    match values.len() {
+        0 => 0.0,
+        count => values.iter().sum::<f64>() / count as f64,
+    }
+}
+
+/// Returns the tiers of each function, most time first.
+fn tiers(table: &Table<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
+    let mut sums: HashMap<u32, Vec<(&str, [f64; 2])>> = HashMap::default();
+    for side in [BEFORE, AFTER] {
+        let runs = table.runs_of(side).len().max(1) as f64;
+        for (run, row, function) in table.entries(side) {
+            let Some(tier) = function.tier.as_deref() else {
+                continue;
+            };
+            let weight = scale.weights.get(run).copied().unwrap_or_default();
+            let value = function.counts().0 as f64 * weight / runs;
+            let known = sums.entry(row).or_default();
+            // A summary could have any number of tiers of one function.
+            const MAX_TIERS: usize = 32;
+            let has_room = known.len() < MAX_TIERS;
+            match known.iter_mut().find(|(name, _)| *name == tier) {
+                Some((_, values)) => values[side] += value,
+                None if has_room => {
+                    let mut values = [0.0; 2];
+                    values[side] = value;
+                    known.push((tier, values));
+                }
+                None => {}
+            }
+        }
+    }
+    let sorted = sums.into_iter().map(|(row, tiers)| {
+        let mut tiers: Vec<TierChange> = tiers
+            .into_iter()
+            .map(|(tier, [before, after])| TierChange {
+                tier: tier.to_owned(),
+                before,
+                after,
+            })
+            .collect();
+        tiers.sort_by(|one, other| (other.before + other.after).total_cmp(&(one.before + one.after)));
+        (row, tiers)
+    });
+    sorted.collect()
+}
+
+fn cpu_change(scale: &Scale, level: f64) -> Option<CpuChange> {
+    let [before, after] = scale.costs.as_ref()?;
+    let difference = cost_difference(before, after);
+    let margin = difference.margin(level);
+    let percent = |log: f64| log.exp_m1() * 100.0;
+    Some(CpuChange {
+        change_percent: percent(difference.change),
+        low_percent: percent(difference.change - margin),
+        high_percent: percent(difference.change + margin),
+        is_significant: difference.p() <= level,
+    })
+}
+
+fn verdict(cpu: Option<&CpuChange>, functions: &[FunctionChange], least: f64) -> Verdict {
+    if let Some(cpu) = cpu.filter(|cpu| cpu.is_significant) {
+        return match cpu.change_percent > 0.0 {
+            true => Verdict::Slower,
+            false => Verdict::Faster,
+        };
+    }
+    let changed = |direction: f64| {
+        let unexplained = move |change: &&FunctionChange| {
+            change.unexplained_own() * direction >= least.max(f64::MIN_POSITIVE)
+        };
+        functions
+            .iter()
+            .filter(|change| change.own.is_significant)
+            .any(move |change| unexplained(&change))
+    };
+    match (changed(1.0), changed(-1.0)) {
+        (false, false) => Verdict::Unchanged,
+        (true, false) => Verdict::Slower,
+        (false, true) => Verdict::Faster,
+        (true, true) => Verdict::Shifted,
+    }
+}
+
+impl FunctionChange {
+    /// Returns the change of the time in the function, without what moved from or to other functions.
+    pub fn unexplained_own(&self) -> f64 {
+        let explanation = self.explanation.as_ref();
+        self.own.change - explanation.map(|it| it.own).unwrap_or_default()
+    }
+
+    /// Returns the change of the time with the function on the stack, likewise.
+    pub fn unexplained_total(&self) -> f64 {
+        let explanation = self.explanation.as_ref();
+        self.total.change - explanation.map(|it| it.total).unwrap_or_default()
+    }
+}
+
+fn side(table: &Table<'_>, scale: &Scale, side: usize) -> Side {
+    let runs = || table.runs_of(side).filter_map(|run| table.runs.get(run));
+    let sum = |count: fn(&crate::compare::ParsedSummary) -> u64| {
+        runs().map(|run| count(run)).fold(0, u64::saturating_add)
+    };
+    let mut labels = runs()
+        .next()
+        .map(|run| run.profile.labels.clone())
+        .unwrap_or_default();
+    for run in runs() {
+        labels.retain(|key, value| run.profile.labels.get(key) == Some(value));
+    }
+    let frames = runs().filter_map(|run| run.samples.in_stacks.as_ref());
+    let threads: Vec<f64> = runs().map(|run| run.profile.threads.len() as f64).collect();
+    let costs = scale.costs.as_ref().filter(|_| scale.has_time);
+    Side {
+        inputs: runs().map(|run| run.input.clone()).collect(),
+        samples: sum(|run| run.samples.total),
+        jit: sum(|run| run.samples.jit),
+        named_percent: runs().map(|run| run.samples.named_percent).fold(100.0, f64::min),
+        named_frames_percent: frames.map(|frames| frames.named_percent).reduce(f64::min),
+        cpu_time_ns: costs.map(|costs| mean(if side == BEFORE { &costs[0] } else { &costs[1] })),
+        threads: mean(&threads),
+        labels,
+    }
+}

@@ -1,0 +1,113 @@
+//! Summaries with a profile, as `jitinject --summary` writes them.
+
+use serde_json::{Value, json};
+
+/// A summary under construction.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    samples: u64,
+    summary: Value,
+}
+
+impl Profile {
+    /// Creates a profile without functions.
+    pub fn new(samples: u64) -> Self {
+        let unnamed = json!({"before_load": 0, "not_in_dump": 0, "dump_unusable": 0, "no_dump": 0});
+        let event = json!({"name": "cpu-clock:u", "unit": "count", "samples": samples, "period": samples});
+        let summary = json!({
+            "format": 3, "input": "perf.data", "version": "1.2.0",
+            "samples": {"total": samples, "jit": 0, "named": 0, "named_percent": 100.0, "unnamed": unnamed},
+            "profile": {
+                "command": ["node", "app.js"], "host": "ci", "arch": "x86_64", "cpu_time_ns": null, "labels": {},
+                "events": [event], "threads": [], "functions": [], "stacks": [], "stacks_omitted": 0,
+            },
+        });
+        let profile = Self { samples, summary };
+        profile.threads(1)
+    }
+
+    fn profile(&mut self) -> &mut Value {
+        &mut self.summary["profile"]
+    }
+
+    fn function(&mut self, index: usize) -> &mut Value {
+        &mut self.profile()["functions"][index]
+    }
+
+    fn add(mut self, function: Value) -> Self {
+        self.profile()["functions"].as_array_mut().unwrap().push(function);
+        self
+    }
+
+    /// Adds a function of JIT code, with the tier that V8's mark in its name means.
+    pub fn jit(mut self, name: &str, samples: u64) -> Self {
+        let tier = [("JS:*", "TurboFan"), ("JS:~", "Ignition"), ("JS:^", "Sparkplug")]
+            .into_iter()
+            .find_map(|(prefix, tier)| name.starts_with(prefix).then_some(tier));
+        let jit = self.summary["samples"]["jit"].as_u64().unwrap();
+        self.summary["samples"]["jit"] = jit.saturating_add(samples).into();
+        let mut function = json!({"name": name, "kind": "jit", "runtime": "V8", "functions": 1,
+            "self": [samples], "total": [samples], "self_period": [samples], "callers": []});
+        if let Some(tier) = tier {
+            function["tier"] = tier.into();
+        }
+        self.add(function)
+    }
+
+    /// Adds a function of native code.
+    pub fn native(self, name: &str, module: &str, samples: u64) -> Self {
+        self.add(
+            json!({"name": name, "kind": "native", "module": module, "functions": 1, "self": [samples],
+            "total": [samples], "self_period": [samples], "callers": []}),
+        )
+    }
+
+    /// Sets the samples with a function in their stack.
+    pub fn total(mut self, index: usize, samples: u64) -> Self {
+        self.function(index)["total"] = json!([samples]);
+        self
+    }
+
+    /// Sets the size of a function's code.
+    pub fn size(mut self, index: usize, size: u64) -> Self {
+        self.function(index)["size"] = size.into();
+        self
+    }
+
+    /// Sets the callers of a function.
+    pub fn callers(mut self, index: usize, callers: &[(usize, u64)]) -> Self {
+        self.function(index)["callers"] = json!(callers);
+        self
+    }
+
+    /// Sets the call tree.
+    pub fn stacks(mut self, stacks: &[(i64, usize, u64)]) -> Self {
+        self.profile()["stacks"] = json!(stacks);
+        self
+    }
+
+    /// Sets the CPU time in nanoseconds.
+    pub fn cpu_time(mut self, time: u64) -> Self {
+        self.profile()["cpu_time_ns"] = time.into();
+        self
+    }
+
+    /// Sets the number of threads.
+    pub fn threads(mut self, count: u64) -> Self {
+        let samples = self.samples;
+        let thread = |tid| json!({"pid": 7, "tid": 7 + tid, "name": "node", "samples": [samples]});
+        self.profile()["threads"] = (0..count).map(thread).collect();
+        self
+    }
+
+    /// Sets a field of the summary, by its JSON pointer.
+    pub fn set(mut self, pointer: &str, value: impl Into<Value>) -> Self {
+        *self.summary.pointer_mut(pointer).unwrap() = value.into();
+        self
+    }
+
+    /// Returns the summary as JSON.
+    pub fn json(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.summary).unwrap()
+    }
+}
