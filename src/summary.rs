@@ -186,19 +186,6 @@ pub struct TierSummary {
     pub samples: u64,
 }
 
-/// Sampled functions of one name and compiler tier.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SampledFunction {
-    /// Name of the functions.
-    pub name: String,
-    /// Compiler tier, if known.
-    pub tier: Option<String>,
-    /// Number of functions: recompilations, or different functions of the same name.
-    pub functions: u64,
-    /// Samples in them.
-    pub samples: u64,
-}
-
 /// Samples in JIT code without a name, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -339,13 +326,6 @@ impl Summary {
             let _ = writeln!(text, "next: perf report -i {}", shell_word(&self.output));
         }
         text
-    }
-}
-
-impl SampledFunction {
-    /// Returns the tier's name, or `not known`.
-    pub fn tier_name(&self) -> &str {
-        self.tier.as_deref().unwrap_or("not known")
     }
 }
 

@@ -6,7 +6,6 @@
 //! ```
 
 mod cache;
-mod hot_functions;
 mod mmap_records;
 mod mmap_trim;
 mod objects;
@@ -14,6 +13,7 @@ mod options;
 mod output;
 mod report;
 mod summary_file;
+mod tiers;
 
 use crate::attribution;
 use crate::diagnostics::Diagnostic;

@@ -10,7 +10,7 @@ use crate::indexed_table::IndexedTable;
 use crate::inject::cache::Filled;
 use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
-use crate::inject::{hot_functions, output};
+use crate::inject::{output, tiers};
 use crate::load::{InputKind, Recording, UsedFile, UsedMap};
 use crate::runtime::{Change, CodeFile, FileKind};
 use crate::summary::profile::ProfileSummary;
@@ -50,7 +50,6 @@ impl Run<'_> {
     /// Returns the summary.
     pub fn summary(&self) -> Summary {
         let has_tiers = self.options.tiers != Tiers::Off;
-        let sampled = has_tiers.then(|| hot_functions::functions(self.recording, self.selection));
         let events = self.used().iter().flat_map(|used| used.code.events());
         let loaded = events.clone().filter(|event| event.change == Change::Load);
         let moved = events.filter(|event| matches!(event.change, Change::Move { .. }));
@@ -82,7 +81,7 @@ impl Run<'_> {
                 written: self.objects.symbols,
             },
             samples: sample_summary(self.selection),
-            tiers: sampled.as_deref().map(hot_functions::tiers),
+            tiers: has_tiers.then(|| tiers::tiers(self.recording, self.selection)),
             profile: self.profile.cloned(),
             diagnostics: self.diagnostics(),
         }
