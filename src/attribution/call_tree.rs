@@ -45,15 +45,31 @@ pub struct Node {
 }
 
 /// Call stacks, in the order of their first samples.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct CallTree {
+    max_nodes: usize,
     nodes: IndexedTable<NodeIndex, Node>,
     children: HashMap<(Option<NodeIndex>, u32, Frame), NodeIndex>,
     /// Samples whose stack did not fit, by event and sampled function.
     without_callers: HashMap<(u32, Frame), Weight>,
 }
 
+impl Default for CallTree {
+    fn default() -> Self {
+        Self::with_limit(MAX_NODES)
+    }
+}
+
 impl CallTree {
+    fn with_limit(max_nodes: usize) -> Self {
+        Self {
+            max_nodes,
+            nodes: IndexedTable::default(),
+            children: HashMap::default(),
+            without_callers: HashMap::default(),
+        }
+    }
+
     /// Adds samples with the same stack, given from the outermost function to the sampled one.
     pub fn add(&mut self, event: u32, stack: impl Iterator<Item = Frame>, weight: Weight) {
         let mut caller = None;
@@ -107,7 +123,7 @@ impl CallTree {
         match self.children.entry((caller, event, frame)) {
             Entry::Occupied(found) => Some(*found.get()),
             Entry::Vacant(free) => {
-                if self.nodes.len() >= MAX_NODES {
+                if self.nodes.len() >= self.max_nodes {
                     return None;
                 }
                 let node = self.nodes.push(Node {
@@ -178,6 +194,20 @@ mod tests {
             (None, Frame::Module(ModuleIndex(3)), 1),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn stacks_without_room_count_for_their_function() {
+        let mut full = CallTree::with_limit(2);
+        full.merge(&tree(&[&[1, 2], &[1, 3], &[4, 2], &[1, 3, 2], &[1]]));
+        let (nodes, cut) = full.into_nodes();
+        let own = |module| {
+            let of_module = nodes
+                .iter()
+                .filter(move |node| node.frame == Frame::Module(ModuleIndex(module)));
+            of_module.map(|node| node.own.samples).sum::<u64>()
+        };
+        assert_eq!([own(1), own(2), own(3), own(4), cut], [1, 3, 1, 0, 3]);
     }
 
     #[test]

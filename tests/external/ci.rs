@@ -26,7 +26,8 @@ fn the_scripts_of_the_document_work_on_a_live_recording() {
         shell
             .args(["-euc", script, "sh"])
             .args(arguments)
-            .env("PATH", &path);
+            .env("PATH", &path)
+            .env("CI_COMMIT_SHA", "3f2a90c");
         shell.current_dir(place).output().unwrap()
     };
     let run = |place: &Path, script: &str, arguments: &[&str]| {
@@ -34,24 +35,26 @@ fn the_scripts_of_the_document_work_on_a_live_recording() {
         assert!(output.status.success(), "{script}\n{}", said(&output));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    run(
-        folder.path(),
-        profile,
-        &[tools::text(&program), "frames", "truth"],
-    );
+    let program = [tools::text(&program), "frames", "truth"];
+    run(folder.path(), profile, &[&["2"], &program[..]].concat());
     assert!(!folder.path().join("profile/perf.jit.data.elf").exists());
     assert!(folder.path().join("profile/timeline.html").exists());
+    let summary: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("profile/run2.json")).unwrap()).unwrap();
+    assert_eq!(
+        summary["profile"]["labels"],
+        serde_json::json!({"commit": "3f2a90c", "run": "2"})
+    );
     run(folder.path(), "cp -r profile main", &[]);
-    assert!(run(folder.path(), compare, &[]).contains("changed by less than 0.5"));
+    run(folder.path(), compare, &[]);
+    for name in ["comment.md", "flame.svg"] {
+        assert!(folder.path().join(name).exists(), "{name}");
+    }
     // A recording whose runtime wrote no dump is packed as well.
     let spoiled = scratch();
-    let without_dump = profile.replace("jitinject -i", "rm -f jit-*.dump; jitinject -i");
+    let without_dump = profile.replace("jitinject -q -i", "rm -f jit-*.dump; jitinject -q -i");
     assert_ne!(without_dump, profile);
-    let output = attempt_script(
-        spoiled.path(),
-        &without_dump,
-        &[tools::text(&program), "frames", "truth"],
-    );
+    let output = attempt_script(spoiled.path(), &without_dump, &[&["1"], &program[..]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(spoiled.path().join("profile.tar.gz").exists());
     // The archive is sufficient in another directory, without the original files.
