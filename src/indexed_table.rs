@@ -92,7 +92,7 @@ impl<I: TableIndex, T> IndexedTable<I, T> {
     }
 
     /// Iterates over all rows with their indices, and allows changes to the rows.
-    pub fn enumerate_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
+    pub fn enumerate_mut(&mut self) -> impl DoubleEndedIterator<Item = (I, &mut T)> {
         let rows = self.rows.iter_mut().enumerate();
         rows.map(|(position, row)| (index_of(position), row))
     }
@@ -102,9 +102,9 @@ impl<I: TableIndex, T> IndexedTable<I, T> {
         self.rows.iter().map(row).collect()
     }
 
-    /// Reduces the memory of the table to that of its rows.
-    pub fn shrink_to_fit(&mut self) {
-        self.rows.shrink_to_fit();
+    /// Makes room for so many rows, and not for more.
+    pub fn reserve_exact(&mut self, rows: usize) {
+        self.rows.reserve_exact(rows);
     }
 }
 

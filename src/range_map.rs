@@ -107,6 +107,20 @@ impl<V: Copy> RangeMap<V> {
     }
 }
 
+impl<V> IntoIterator for RangeMap<V> {
+    type Item = (AddressRange, V);
+    type IntoIter = std::iter::Map<
+        std::collections::btree_map::IntoIter<Address, (Address, V)>,
+        fn((Address, (Address, V))) -> (AddressRange, V),
+    >;
+
+    /// Iterates over all pieces, from the lowest address up, and frees their memory on the way.
+    fn into_iter(self) -> Self::IntoIter {
+        let pieces = self.pieces.into_iter();
+        pieces.map(|(start, (end, value))| (AddressRange { start, end }, value))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

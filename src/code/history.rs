@@ -2,10 +2,14 @@
 //!
 //! A [`Builder`] collects values in the order of time; each ends what was at its addresses before. The result is a
 //! set of rectangles of addresses by time that don't overlap, at most three per call whatever the ranges. A
-//! [`History`] finds the rectangle of a point among n in O(log² n): a segment tree over the addresses where
-//! rectangles start or end, each node with the rectangles that span it, in the order of time. If functions don't
-//! overlap, as most don't, only the leaves have rectangles, and empty nodes are skipped.
+//! [`History`] finds the rectangle of a point in two steps. The addresses where rectangles start or end divide all
+//! addresses into slots. Most slots have no more than one rectangle, because most code is never replaced. Rectangles
+//! that share a slot with others are also in a segment tree ([`overlaps`]), which finds one among n in O(log² n).
 
+mod overlaps;
+
+use crate::code::history::overlaps::{NodeIndex, Overlaps};
+use crate::indexed_table::{IndexedTable, table_index};
 use crate::range_map::RangeMap;
 use crate::units::{Address, AddressRange, Time};
 
@@ -73,11 +77,12 @@ impl<T: Copy> Builder<T> {
     }
 
     /// Builds the index for lookups.
-    pub fn finish(mut self) -> History<T> {
-        for (piece, (from, value)) in self.live.iter() {
-            end(&mut self.ended, piece, from, Time::MAX, value);
+    pub fn finish(self) -> History<T> {
+        let Self { live, mut ended } = self;
+        for (piece, (from, value)) in live {
+            end(&mut ended, piece, from, Time::MAX, value);
         }
-        History::new(self.ended)
+        History::new(ended)
     }
 }
 
@@ -96,6 +101,11 @@ fn end<T>(ended: &mut Vec<Interval<T>>, range: AddressRange, from: Time, until: 
 /// Number of bounds per landmark.
 const STRIDE: usize = 32;
 
+table_index! {
+    /// Index of an interval of a history.
+    IntervalIndex
+}
+
 /// An address where an interval starts or ends.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
@@ -108,135 +118,88 @@ struct Bound {
 #[derive(Clone, Copy, Debug)]
 enum Content {
     Nothing,
-    /// One interval. If functions don't replace each other, there are never more, and lookups don't need the tree.
-    One(u32),
-    /// Several intervals, found through the tree.
-    Several,
+    One(IntervalIndex),
+    Several(NodeIndex),
 }
 
 /// Index of values by address and time.
 #[derive(Clone, Debug)]
 pub struct History<T> {
     /// All intervals, by start time.
-    intervals: Vec<Interval<T>>,
+    intervals: IndexedTable<IntervalIndex, Interval<T>>,
     /// Addresses where intervals start or end, sorted. All addresses between two neighbours have the same history.
     bounds: Vec<Bound>,
     /// Every [`STRIDE`]th bound: few enough to stay in the processor's caches during most of a search.
     landmarks: Vec<Address>,
-    /// Start of the list of each node of the segment tree in `lists`; it ends where the next one starts. The leaf of
-    /// the addresses from `bounds[i]` on is node `bounds.len() + i`, and the parent of node n is n / 2.
-    starts: Vec<u32>,
-    /// Indices of intervals.
-    lists: Vec<u32>,
-    /// Nearest ancestor of each node with a list that is not empty; 0 without one.
-    above: Vec<u32>,
+    /// Intervals that share addresses with others.
+    overlaps: Overlaps,
+}
+
+/// Start or end of an interval.
+#[derive(Clone, Copy)]
+struct Endpoint {
+    address: Address,
+    is_start: bool,
+    interval: IntervalIndex,
+}
+
+/// Intervals at the current address, while a sweep passes all endpoints by address.
+#[derive(Default)]
+struct Sweep {
+    /// Number of intervals.
+    count: u32,
+    /// Sum of their indices, modulo 2^32: of a single interval, the index itself.
+    sum: u32,
+    /// Intervals that share addresses with others, each at least once.
+    overlapping: Vec<IntervalIndex>,
+}
+
+impl Sweep {
+    fn pass(&mut self, endpoint: Endpoint) {
+        let IntervalIndex(index) = endpoint.interval;
+        if !endpoint.is_start {
+            self.count -= 1;
+            self.sum = self.sum.wrapping_sub(index);
+            return;
+        }
+        if self.count == 1 {
+            self.overlapping.push(IntervalIndex(self.sum));
+        }
+        if self.count > 0 {
+            self.overlapping.push(endpoint.interval);
+        }
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(index);
+    }
+
+    /// Content up to the next endpoint. The leaves of several intervals are found when all are known.
+    fn content(&self) -> Content {
+        match self.count {
+            0 => Content::Nothing,
+            1 => Content::One(IntervalIndex(self.sum)),
+            _ => Content::Several(NodeIndex::NONE),
+        }
+    }
 }
 
 impl<T: Copy> History<T> {
     fn new(mut intervals: Vec<Interval<T>>) -> Self {
-        intervals.sort_by_key(|interval| (interval.from, interval.range.start));
-        let ranges = intervals.iter().map(|interval| interval.range);
-        let mut bounds: Vec<Address> = ranges.flat_map(|range| [range.start, range.end]).collect();
-        bounds.sort_unstable();
-        bounds.dedup();
-        let mut history = Self {
-            starts: vec![0; bounds.len() * 2 + 1],
-            lists: Vec::new(),
-            above: vec![0; bounds.len() * 2],
-            landmarks: bounds.iter().copied().step_by(STRIDE).collect(),
+        // No two intervals start at the same time and address.
+        intervals.sort_unstable_by_key(|interval| (interval.from, interval.range.start));
+        let intervals = IndexedTable::from(intervals);
+        let mut sweep = Sweep::default();
+        let mut bounds = bounds(&intervals, &mut sweep);
+        let slots = bounds.iter_mut().filter_map(|bound| match &mut bound.content {
+            Content::Several(leaf) => Some((bound.address, leaf)),
+            Content::Nothing | Content::One(_) => None,
+        });
+        let overlaps = Overlaps::new(sweep.overlapping, |index| intervals[index].range, slots);
+        Self {
+            landmarks: bounds.iter().map(|bound| bound.address).step_by(STRIDE).collect(),
             intervals,
-            bounds: bounds.into_iter().map(Bound::new).collect(),
-        };
-        history.fill_lists();
-        history.link_nodes();
-        history.note_contents();
-        history
-    }
-
-    fn link_nodes(&mut self) {
-        for node in 2..self.above.len() {
-            let parent = node / 2;
-            let link = match self.list(parent) {
-                Some(_) => u32::try_from(parent).unwrap_or(0),
-                None => self.above.get(parent).copied().unwrap_or(0),
-            };
-            if let Some(above) = self.above.get_mut(node) {
-                *above = link;
-            }
+            bounds,
+            overlaps,
         }
-    }
-
-    fn note_contents(&mut self) {
-        let contents: Vec<Content> = (0..self.bounds.len())
-            .map(|slot| {
-                let mut lists = self.nodes_of(slot);
-                match (lists.next().map(|intervals| intervals.list), lists.next()) {
-                    (None, _) => Content::Nothing,
-                    (Some(&[one]), None) => Content::One(one),
-                    _ => Content::Several,
-                }
-            })
-            .collect();
-        for (bound, content) in self.bounds.iter_mut().zip(contents) {
-            bound.content = content;
-        }
-    }
-
-    /// Returns the list of a node, unless it is empty.
-    fn list(&self, node: usize) -> Option<&[u32]> {
-        let start = *self.starts.get(node)? as usize;
-        let end = *self.starts.get(node + 1)? as usize;
-        self.lists.get(start..end).filter(|list| !list.is_empty())
-    }
-
-    fn fill_lists(&mut self) {
-        let mut counts = vec![0u32; self.bounds.len() * 2 + 1];
-        self.for_each_node(|node, _| {
-            if let Some(count) = counts.get_mut(node) {
-                *count += 1;
-            }
-        });
-        let mut total = 0;
-        for (start, count) in self.starts.iter_mut().zip(&counts) {
-            *start = total;
-            total += count;
-        }
-        let mut next = self.starts.clone();
-        let mut lists = vec![0; total as usize];
-        self.for_each_node(|node, interval| {
-            if let Some(at) = next.get_mut(node)
-                && let Some(place) = lists.get_mut(*at as usize)
-            {
-                *place = interval;
-                *at += 1;
-            }
-        });
-        self.lists = lists;
-    }
-
-    /// Calls `visit` with the nodes of each interval, the largest ones that it covers, and the index of the interval.
-    fn for_each_node(&self, mut visit: impl FnMut(usize, u32)) {
-        for (index, interval) in (0u32..).zip(&self.intervals) {
-            let mut low = self.slot(interval.range.start) + self.bounds.len();
-            let mut high = self.slot(interval.range.end) + self.bounds.len();
-            while low < high {
-                if low % 2 == 1 {
-                    visit(low, index);
-                    low += 1;
-                }
-                if high % 2 == 1 {
-                    high -= 1;
-                    visit(high, index);
-                }
-                low /= 2;
-                high /= 2;
-            }
-        }
-    }
-
-    /// Returns the index of the first bound at or above `address`.
-    fn slot(&self, address: Address) -> usize {
-        self.bounds.partition_point(|bound| bound.address < address)
     }
 
     /// Returns the index of the last bound at or below `address`.
@@ -267,33 +230,27 @@ impl<T: Copy> History<T> {
 
     /// All intervals, by start time.
     pub fn intervals(&self) -> &[Interval<T>] {
-        &self.intervals
+        self.intervals.rows()
     }
 
     /// Returns all intervals that contain `address`.
     pub fn all_at(&self, address: Address) -> impl Iterator<Item = &Interval<T>> {
-        let lists = self.lists_at(address);
-        lists.flat_map(|list| {
-            let intervals = list.list.iter();
-            intervals.filter_map(move |&index| list.history.intervals.get(index as usize))
-        })
+        let indices = self.lists_at(address).flatten();
+        indices.map(|&index| &self.intervals[index])
     }
 
     /// Returns the interval at `address` and `time`.
     pub fn at(&self, address: Address, time: Time) -> Option<&Interval<T>> {
-        let slot = self.slot_of(address)?;
-        match self.bounds.get(slot)?.content {
+        let interval = match self.bounds.get(self.slot_of(address)?)?.content {
             Content::Nothing => None,
-            Content::One(index) => {
-                let interval = self.intervals.get(index as usize)?;
-                (interval.from <= time && time < interval.until).then_some(interval)
-            }
-            Content::Several => self.nodes_of(slot).find_map(|list| {
-                let after = list.partition_point(|interval| interval.from <= time);
-                let interval = list.get(after.checked_sub(1)?)?;
+            Content::One(index) => Some(&self.intervals[index]),
+            Content::Several(leaf) => self.overlaps.lists_of(leaf).find_map(|list| {
+                let after = list.partition_point(|&index| self.intervals[index].from <= time);
+                let interval = &self.intervals[*list.get(after.checked_sub(1)?)?];
                 (time < interval.until).then_some(interval)
             }),
-        }
+        };
+        interval.filter(|interval| interval.from <= time && time < interval.until)
     }
 
     /// Returns the values in `range` at `time`, clipped to it, from the lowest address up, with `None` for parts
@@ -319,60 +276,55 @@ impl<T: Copy> History<T> {
     /// Whether an interval at `address` starts after `time`.
     pub fn has_later(&self, address: Address, time: Time) -> bool {
         self.lists_at(address)
-            .any(|list| list.last().is_some_and(|interval| interval.from > time))
+            .filter_map(<[_]>::last)
+            .any(|&last| self.intervals[last].from > time)
     }
 
-    /// Returns the lists of intervals that contain `address` at any time.
-    fn lists_at(&self, address: Address) -> impl Iterator<Item = Intervals<'_, T>> {
-        let slot = self.slot_of(address);
-        slot.into_iter().flat_map(|slot| self.nodes_of(slot))
-    }
-
-    /// Returns the lists of intervals that contain the addresses from a bound up to the next one.
-    fn nodes_of(&self, slot: usize) -> impl Iterator<Item = Intervals<'_, T>> {
-        let leaf = slot + self.bounds.len();
-        std::iter::successors(Some(leaf), |&node| Some(*self.above.get(node)? as usize))
-            .take_while(|&node| node > 0)
-            .filter_map(|node| {
-                Some(Intervals {
-                    history: self,
-                    list: self.list(node)?,
-                })
-            })
+    /// Returns the lists of intervals that contain `address` at any time. Those of a list don't overlap, and are in
+    /// the order of time.
+    fn lists_at(&self, address: Address) -> impl Iterator<Item = &[IntervalIndex]> {
+        let bound = self.slot_of(address).and_then(|slot| self.bounds.get(slot));
+        let (one, leaf) = match bound.map(|bound| &bound.content) {
+            None | Some(Content::Nothing) => (None, None),
+            Some(Content::One(index)) => (Some(std::slice::from_ref(index)), None),
+            Some(&Content::Several(leaf)) => (None, Some(leaf)),
+        };
+        let several = leaf.into_iter().flat_map(|leaf| self.overlaps.lists_of(leaf));
+        one.into_iter().chain(several)
     }
 }
 
-impl Bound {
-    fn new(address: Address) -> Self {
-        Self {
+/// Returns the addresses where `intervals` start or end, sorted.
+fn bounds<T>(intervals: &IndexedTable<IntervalIndex, Interval<T>>, sweep: &mut Sweep) -> Vec<Bound> {
+    let mut endpoints = Vec::with_capacity(intervals.len().saturating_mul(2));
+    for (interval, Interval { range, .. }) in intervals.enumerate() {
+        endpoints.extend(
+            [(range.start, true), (range.end, false)].map(|(address, is_start)| Endpoint {
+                address,
+                is_start,
+                interval,
+            }),
+        );
+    }
+    // Intervals that end at an address don't overlap with those that start there.
+    endpoints.sort_unstable_by_key(|endpoint| (endpoint.address, endpoint.is_start));
+    let mut last = None;
+    let bounds = endpoints.into_iter().filter_map(|endpoint| {
+        let before = last.replace(endpoint.address);
+        let before = before.filter(|&before| before < endpoint.address);
+        let bound = before.map(|address| Bound {
             address,
-            content: Content::Nothing,
-        }
-    }
-}
-
-/// List of one node: intervals that don't overlap in time, in the order of time.
-struct Intervals<'a, T> {
-    history: &'a History<T>,
-    list: &'a [u32],
-}
-
-impl<'a, T> Intervals<'a, T> {
-    fn get(&self, at: usize) -> Option<&'a Interval<T>> {
-        self.history.intervals.get(*self.list.get(at)? as usize)
-    }
-
-    fn last(&self) -> Option<&'a Interval<T>> {
-        self.get(self.list.len().checked_sub(1)?)
-    }
-
-    /// Returns the number of leading intervals for which `is_before` is true.
-    fn partition_point(&self, is_before: impl Fn(&Interval<T>) -> bool) -> usize {
-        self.list.partition_point(|&index| {
-            let interval = self.history.intervals.get(index as usize);
-            interval.is_some_and(&is_before)
-        })
-    }
+            content: sweep.content(),
+        });
+        sweep.pass(endpoint);
+        bound
+    });
+    let mut bounds: Vec<Bound> = bounds.collect();
+    bounds.extend(last.map(|address| Bound {
+        address,
+        content: Content::Nothing,
+    }));
+    bounds
 }
 
 #[cfg(test)]
@@ -417,6 +369,29 @@ mod tests {
                 .at(Address(1), Time(1))
                 .is_none()
         );
+    }
+
+    #[test]
+    fn only_values_that_share_addresses_are_in_the_tree() {
+        let mut builder = Builder::default();
+        for (time, start) in (0..).zip([700, 100, 300, 200, 500]) {
+            builder.put(range(start, start + 100), Time(time), time);
+        }
+        let apart = builder.clone().finish();
+        assert_eq!((apart.overlaps.list_entries(), apart.bounds.len()), (0, 8));
+        builder.put(range(250, 320), Time(9), 9);
+        let history = builder.finish();
+        let values = |address| -> Vec<u64> {
+            let mut values: Vec<u64> = history.all_at(Address(address)).map(|it| it.value).collect();
+            values.sort_unstable();
+            values
+        };
+        assert_eq!(
+            [150, 220, 260, 310, 350, 450, 750].map(values),
+            [vec![1], vec![3], vec![3, 9], vec![2, 9], vec![2], vec![], vec![0]]
+        );
+        // The new value, and the ended parts of two others.
+        assert_eq!(history.overlaps.list_entries(), 4);
     }
 
     /// Compares with a linear search for the last value set and not cleared since.

@@ -153,11 +153,9 @@ impl Timeline {
         events.sort_by_key(|event| (event.space, event.time));
         let mut timeline = Self::default();
         let mut pieces = placing::MAX_PIECES;
-        let mut events = &events[..];
-        for (id, space) in processes.iter() {
-            let own = events.partition_point(|event| event.space <= id);
-            let (own, rest) = events.split_at_checked(own).unwrap_or_default();
-            events = rest;
+        let with_code = events.iter().filter(|event| event.range.is_some());
+        timeline.mappings.reserve_exact(with_code.count());
+        for ((id, space), own) in processes.iter().zip(by_space(processes, events)) {
             let parent = space.parent.and_then(|(parent, time)| {
                 let ancestor = &timeline.spaces[parent];
                 match (&ancestor.layers, ancestor.parent) {
@@ -373,6 +371,20 @@ impl Interval<Memory> {
             since: self.from,
         }
     }
+}
+
+/// Returns the events of each address space. `events` must be sorted by address space.
+fn by_space(processes: &Processes, mut events: Vec<PlacedEvent>) -> IndexedTable<SpaceId, Vec<PlacedEvent>> {
+    let mut by_space = processes.spaces().map(|_| Vec::new());
+    for (id, own) in by_space.enumerate_mut().rev() {
+        let start = events.partition_point(|event| event.space < id);
+        // Most profiles have one process with code, whose events need not be copied.
+        *own = match start {
+            0 => std::mem::take(&mut events),
+            start => events.split_off(start),
+        };
+    }
+    by_space
 }
 
 fn has_files(timeline: &Timeline, space: &AddressSpace) -> bool {

@@ -400,7 +400,41 @@ impl Tables {
             entries,
         })
     }
+
+    /// Moves the tables, but not the code, to an address that is `distance` bytes higher. Returns `None` if they are
+    /// then more than 2 GiB away from the code.
+    pub fn moved(mut self, distance: i64, endian: ByteOrder) -> Option<Self> {
+        let index = self.eh_frame_size.checked_add(INDEX_OFFSET)?;
+        for row in (index..).step_by(INDEX_ROW_SIZE).take(self.entries) {
+            // Each entry has the address of its code twice: in the index, and in itself. All other distances are
+            // between two positions in the tables.
+            let in_tables = self.distance(row.checked_add(4)?, endian)?;
+            let fde = self
+                .eh_frame_size
+                .checked_add_signed(isize::try_from(in_tables).ok()?)?;
+            for at in [row, fde.checked_add(FDE_ADDRESS_OFFSET)?] {
+                let moved = self.distance(at, endian)?.checked_sub(distance)?;
+                endian.set_u32(&mut self.bytes, at, i32::try_from(moved).ok()? as u32);
+            }
+        }
+        Some(self)
+    }
+
+    /// Reads the signed distance at an offset.
+    fn distance(&self, at: usize, endian: ByteOrder) -> Option<i64> {
+        let distance = Reader::new(self.bytes.get(at..)?, endian).u32()?;
+        Some((distance as i32).into())
+    }
 }
+
+/// Offset of the address in an entry, after its length and the distance of its CIE, in bytes.
+const FDE_ADDRESS_OFFSET: usize = 8;
+
+/// Offset of the index in `.eh_frame_hdr`, in bytes.
+const INDEX_OFFSET: usize = 12;
+
+/// Size of a row of the index, in bytes: the distances of a function and of its entry.
+const INDEX_ROW_SIZE: usize = 8;
 
 /// Number of recent CIEs that are searched for an equal one. Runtimes use one or two; hostile files may have one
 /// per entry.

@@ -12,7 +12,7 @@ use crate::inject::objects::Objects;
 use crate::inject::options::{InjectOptions, Tiers};
 use crate::inject::{output, tiers};
 use crate::load::{InputKind, Recording, UsedFile, UsedMap};
-use crate::runtime::{Change, CodeFile, FileKind};
+use crate::runtime::{CodeFile, FileKind};
 use crate::summary::profile::ProfileSummary;
 use crate::summary::{
     CacheSummary, DumpSummary, FORMAT, FunctionSummary, PerfMapSummary, SampleSummary, StackSummary, Summary,
@@ -50,9 +50,6 @@ impl Run<'_> {
     /// Returns the summary.
     pub fn summary(&self) -> Summary {
         let has_tiers = self.options.tiers != Tiers::Off;
-        let events = self.used().iter().flat_map(|used| used.code.events());
-        let loaded = events.clone().filter(|event| event.change == Change::Load);
-        let moved = events.filter(|event| matches!(event.change, Change::Move { .. }));
         let has_objects = !self.objects.placed.is_empty();
         Summary {
             format: FORMAT,
@@ -62,8 +59,8 @@ impl Run<'_> {
             build_id_cache: self.build_id_cache(),
             dumps: self.used().iter().map(dump_summary).collect(),
             functions: FunctionSummary {
-                loaded: loaded.count() as u64,
-                moved: moved.count() as u64,
+                loaded: self.used().iter().map(|used| used.loads).sum(),
+                moved: self.used().iter().map(|used| used.moves).sum(),
                 touched: self.touched.0,
                 written: self.objects.functions,
                 objects: self.objects.function_objects,
@@ -260,8 +257,6 @@ impl Run<'_> {
 }
 
 fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
-    let loads = used.code.events().iter();
-    let loads = loads.filter(|event| event.change == Change::Load);
     DumpSummary {
         kind: match used.code {
             CodeFile::Jitdump(_) => FileKind::Jitdump,
@@ -269,7 +264,7 @@ fn dump_summary(used: &UsedFile<'_>) -> DumpSummary {
         },
         path: printable_path(used.found.file.path()),
         pids: used.found.pids.iter().map(|pid| pid.0).collect(),
-        functions: loads.count() as u64,
+        functions: used.loads,
         same_clock: used.alignment == Alignment::Same,
         clock: used.alignment.to_string(),
     }

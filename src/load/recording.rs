@@ -93,7 +93,7 @@ pub fn load<'a>(
         None => make_profile(options, &access, &mut aux_logs, buffers)?,
     };
     sources.add_traces(&profile, &aux_logs.traces);
-    let mut events = sources.events(&profile.index);
+    let mut events = sources.take_events(&profile.index);
     let loads_in_files = match profile.profile.attrs.copies_stacks() {
         true => file_code::remove(&profile.index.processes, &mut events),
         false => 0,

@@ -20,7 +20,7 @@ use crate::load::pid_resolver::PidResolver;
 use crate::machine::Machine;
 use crate::runtime::jitdump::Dump;
 use crate::runtime::symbol_only_code::SymbolOnlyCode;
-use crate::runtime::{CodeEvent, CodeFile, FunctionView};
+use crate::runtime::{Change, CodeEvent, CodeFile, FunctionView};
 use crate::trace::mono::memory::Memory;
 use crate::trace::mono::{Logs, ReadLog};
 use crate::trace::xray::Traces;
@@ -31,8 +31,12 @@ use crate::units::{Pid, Time};
 pub struct UsedFile<'a> {
     /// The file and its processes.
     pub found: FoundFile,
-    /// Functions and code events of the file.
+    /// Functions of the file, and its code events until [`Sources::take_events`].
     pub code: CodeFile<'a>,
+    /// Number of loads.
+    pub loads: u64,
+    /// Number of moves.
+    pub moves: u64,
     /// Conversion of its times to profile times.
     pub alignment: Alignment,
     /// Number of events whose process is ambiguous.
@@ -184,11 +188,13 @@ fn read_dump<'a>(
         first: dump.first_time().unwrap_or_default(),
         last: dump.events().last().map(|event| event.time).unwrap_or_default(),
     };
-    let code = CodeFile::Jitdump(dump);
+    let code = CodeFile::Jitdump(Box::new(dump));
     Ok(UsedFile {
         alignment: clocks.align(found, &code, own_clock)?,
         found: found.clone(),
         code,
+        loads: 0,
+        moves: 0,
         ownerless: 0,
         uncopied: 0,
     })
@@ -257,8 +263,8 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Returns the code events of all files, with the address spaces and times of the profile.
-    pub fn events(&mut self, index: &ProfileIndex) -> Vec<PlacedEvent> {
+    /// Takes the code events of all files, with the address spaces and times of the profile, and counts them.
+    pub fn take_events(&mut self, index: &ProfileIndex) -> Vec<PlacedEvent> {
         let processes = &index.processes;
         let (start, _) = index.times.unwrap_or_default();
         let owners = PidResolver::new(self.used.iter().map(|used| &used.found), processes);
@@ -274,7 +280,11 @@ impl<'a> Sources<'a> {
             let others = others.map_or(&[][..], Vec::as_slice);
             let mut known: HashMap<u32, Option<Pid>> = HashMap::default();
             (used.ownerless, used.uncopied) = (0, 0);
-            for event in used.code.events() {
+            for event in &used.code.take_events() {
+                match event.change {
+                    Change::Load => used.loads += 1,
+                    Change::Move { .. } => used.moves += 1,
+                }
                 let owner = *known.entry(event.pid).or_insert_with(|| owner_of(event.pid));
                 let Some(pid) = owner else {
                     used.ownerless += 1;
@@ -316,6 +326,8 @@ impl<'a> UsedFile<'a> {
         Self {
             found: FoundFile::of_process(file.clone(), pid),
             code: CodeFile::SymbolOnly(code),
+            loads: 0,
+            moves: 0,
             alignment,
             ownerless: 0,
             uncopied: 0,

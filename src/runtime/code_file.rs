@@ -11,7 +11,7 @@ use crate::units::AddressRange;
 #[derive(Clone, Debug)]
 pub enum CodeFile<'a> {
     /// A jitdump, with machine code, line tables and unwinding tables.
-    Jitdump(Dump<'a>),
+    Jitdump(Box<Dump<'a>>),
     /// A log or trace, with names and addresses of functions.
     SymbolOnly(SymbolOnlyCode<'a>),
 }
@@ -65,6 +65,14 @@ impl<'a> CodeFile<'a> {
         match self {
             Self::Jitdump(dump) => dump.events(),
             Self::SymbolOnly(named) => named.events(),
+        }
+    }
+
+    /// Takes the loads and moves, sorted by time, and leaves none, so that their memory is freed once they were used.
+    pub fn take_events(&mut self) -> Vec<CodeEvent> {
+        match self {
+            Self::Jitdump(dump) => dump.take_events(),
+            Self::SymbolOnly(named) => named.take_events(),
         }
     }
 

@@ -100,3 +100,40 @@ fn an_entry_in_front_of_the_code_comes_first_in_the_index() {
     };
     assert_eq!(laid_out(0), laid_out(0x1_0000_0000));
 }
+
+/// Tables are laid out before their address is known.
+#[test]
+fn moved_tables_are_those_built_at_the_new_address() {
+    let section = eh_frame(&[(0x0ff0, 0x20), (0x1010, 0x10), (0x1080, 0x20)]);
+    let code = AddressRange::new(Address(0x1000), 0x100).unwrap();
+    for endian in [ByteOrder::Little, ByteOrder::Big] {
+        let entries = FdeIndex::read(EhFrame {
+            section: &section,
+            address: Address(0x9000),
+            endian: ByteOrder::Little,
+            address_size: 8,
+        });
+        let built = |eh_frame: u64| {
+            let placed = entries.overlapping(code).map(|entry| {
+                let distance = entry.range.start.0.wrapping_sub(code.start.0);
+                (entry, distance.wrapping_add(0x40))
+            });
+            let layout = TableLayout {
+                eh_frame,
+                endian,
+                address_size: 8,
+            };
+            Tables::build(placed, layout)
+        };
+        let near = built(0x140).unwrap();
+        for distance in [0, 0x10, 0x1000_0000, 0x7fff_fe00] {
+            let moved = near.clone().moved(distance, endian).unwrap();
+            let expected = built(0x140 + distance as u64).unwrap();
+            assert_eq!(moved.bytes, expected.bytes, "{distance:#x}");
+        }
+        for distance in [0x7fff_ffff, 0x1_0000_0000, i64::MAX, i64::MIN] {
+            assert!(near.clone().moved(distance, endian).is_none());
+            assert!(built(0x140_u64.wrapping_add_signed(distance)).is_none());
+        }
+    }
+}

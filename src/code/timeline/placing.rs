@@ -22,7 +22,9 @@ pub(super) struct Placing<'a> {
     parent: Option<(SpaceId, Time)>,
     code: Builder<Code>,
     memory: Builder<Memory>,
-    /// Latest mapping of each function.
+    /// Whether any code is moved.
+    has_moves: bool,
+    /// Latest mapping of each function, if code is moved.
     latest: HashMap<FunctionId, MappingIndex>,
     /// Number of its mappings and freed ranges so far.
     sequence: u32,
@@ -44,6 +46,7 @@ impl<'a> Placing<'a> {
             parent,
             code: Builder::default(),
             memory: Builder::default(),
+            has_moves: false,
             latest: HashMap::default(),
             sequence: 0,
             pieces,
@@ -51,18 +54,21 @@ impl<'a> Placing<'a> {
     }
 
     /// Builds the history from maps and code events, each in the order of time.
-    pub(super) fn layers(mut self, maps: &[Map], events: &[PlacedEvent]) -> Layers {
-        let mut events = events.iter().peekable();
+    pub(super) fn layers(mut self, maps: &[Map], events: Vec<PlacedEvent>) -> Layers {
+        self.has_moves = events.iter().any(|event| event.left.is_some());
+        let mut left = events.iter().peekable();
         for map in maps {
             // Code precedes maps of the same time, as the injected records do in the output.
-            while let Some(event) = events.next_if(|event| event.time <= map.time) {
+            while let Some(event) = left.next_if(|event| event.time <= map.time) {
                 self.place(event);
             }
             self.map(map);
         }
-        for event in events {
+        for event in left {
             self.place(event);
         }
+        // The histories take as much memory again.
+        drop((events, self.latest));
         Layers {
             code: self.code.finish(),
             maps: self.memory.finish(),
@@ -103,7 +109,9 @@ impl<'a> Placing<'a> {
             since: event.time,
             sequence,
         });
-        self.latest.insert(event.function, mapping);
+        if self.has_moves {
+            self.latest.insert(event.function, mapping);
+        }
         self.code.put(range, event.time, Code::Function(mapping));
     }
 

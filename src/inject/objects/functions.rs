@@ -93,7 +93,6 @@ struct ObjectWriter<'a> {
 }
 
 /// An object to write.
-#[derive(Clone, Copy)]
 struct Job<'g> {
     /// Functions, from the lowest address up; not empty.
     members: &'g [CodeMapping],
@@ -110,8 +109,8 @@ struct Job<'g> {
     with_tables: u64,
     /// Range from the start of the first function to the end of the last one.
     range: AddressRange,
-    /// Address of the unwinding tables in the process; `None` if they are empty.
-    tables: Option<Address>,
+    /// Unwinding tables, and their address in the process; `None` if they are empty.
+    tables: Option<(Tables, Address)>,
 }
 
 /// An object in ELF format.
@@ -155,6 +154,15 @@ impl Job<'_> {
         }
     }
 
+    /// Tables without entries, and their address in the process.
+    fn empty_tables(&self) -> (Tables, Address) {
+        // They are never read, so it does not matter what else is at their address.
+        let distance = self.range.size().next_multiple_of(TABLE_ALIGN);
+        let behind = Address(self.range.start.0.wrapping_add(distance));
+        let tables = Tables::build(std::iter::empty(), self.table_layout(behind));
+        (tables.unwrap_or_default(), behind)
+    }
+
     /// Layout of the tables in the object if they are at `address` in the process.
     fn table_layout(&self, address: Address) -> TableLayout {
         let distance = address.0.wrapping_sub(self.range.start.0);
@@ -174,7 +182,8 @@ const MAX_GROWTH: u64 = 64;
 const MIN_ROOM: u64 = 64 << 20;
 
 /// Maximum size of the unwinding tables of all objects, in the same way. In real dumps they are smaller than
-/// the dump. But any number of functions, at any number of addresses, may share a table.
+/// the dump. But any number of functions, at any number of addresses, may share a table. All are in memory until they
+/// are written.
 const MAX_TABLE_GROWTH: u64 = 2;
 const MIN_TABLE_ROOM: u64 = 16 << 20;
 
@@ -346,20 +355,12 @@ impl<'a> ObjectWriter<'a> {
         (entries, with_entry)
     }
 
-    /// Tables of an object if they are at `address` in its process.
-    fn tables(&self, job: &Job<'_>, address: Address) -> Option<Tables> {
-        let (entries, _) = self.object_entries(job);
-        Tables::build(entries.into_iter(), job.table_layout(address))
-    }
-
-    /// Size of an object's tables, and number of functions with entries in them; `None` if there are no
-    /// entries.
-    fn tables_size(&self, job: &Job<'_>) -> Option<(u64, u64)> {
+    /// Tables of an object if they are right after its code, and number of functions with entries in them; `None` if
+    /// there are no entries.
+    fn tables(&self, job: &Job<'_>) -> Option<(Tables, u64)> {
         let (entries, with_entry) = self.object_entries(job);
-        // The size does not depend on the address, as long as that is near the code.
         let tables = Tables::build(entries.into_iter(), job.table_layout(job.range.end))?;
-        let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
-        (with_entry > 0).then_some((size, with_entry))
+        (with_entry > 0).then_some((tables, with_entry))
     }
 
     /// Assigns addresses to the tables of all objects: near the code, where the process never maps anything.
@@ -367,8 +368,8 @@ impl<'a> ObjectWriter<'a> {
         if jobs.iter().all(|job| job.with_tables == 0) {
             return;
         }
-        let size = |job: &Job<'_>| (job.with_tables > 0).then(|| self.tables_size(job)).flatten();
-        let sizes = threads::map(jobs, size);
+        let tables = |job: &Job<'_>| (job.with_tables > 0).then(|| self.tables(job)).flatten();
+        let mut all_tables = threads::map(jobs, tables);
         let code = jobs.iter().map(|job| (job.first.space, job.covered()));
         let mut free = FreeAddresses::new(self.input.processes, code);
         let mut order: Vec<usize> = (0..jobs.len()).collect();
@@ -378,19 +379,24 @@ impl<'a> ObjectWriter<'a> {
         };
         order.sort_by_key(key);
         for at in order {
-            let (Some(job), Some(&size)) = (jobs.get_mut(at), sizes.get(at)) else {
+            let (Some(job), Some(tables)) = (jobs.get_mut(at), all_tables.get_mut(at)) else {
                 continue;
             };
-            if let Some((size, with_entry)) = size {
+            if let Some((tables, with_entry)) = tables.take() {
                 let without_entry = job.with_tables.saturating_sub(with_entry);
                 self.faults.add_many(Issue::NoUnwindingEntry, without_entry, 0);
                 // Aligned in the object, like the code. In the process, code may be unaligned (capture
                 // erlang25).
                 let skew = job.range.start.0 % TABLE_ALIGN;
+                let size = (tables.bytes.len() as u64).next_multiple_of(TABLE_ALIGN);
                 let room = size.saturating_add(if skew > 0 { TABLE_ALIGN } else { 0 });
                 let space = job.first.space;
                 let free = free.take(space, job.range, room, !job.machine.is_64);
-                job.tables = free.and_then(|address| address.checked_add(skew));
+                job.tables = free.and_then(|address| {
+                    let address = address.checked_add(skew)?;
+                    let distance = i64::try_from(address.0.checked_sub(job.range.end.0)?).ok()?;
+                    Some((tables.moved(distance, job.machine.endian)?, address))
+                });
                 if job.tables.is_none() {
                     self.faults.add_many(Issue::NoPlaceForTables, with_entry, 0);
                 }
@@ -442,22 +448,15 @@ impl<'a> ObjectWriter<'a> {
         })
     }
 
-    /// Tables of an object, and their address in the process.
-    fn placed_tables(&self, job: &Job<'_>) -> (Tables, Address) {
-        let placed = job
-            .tables
-            .and_then(|address| Some((self.tables(job, address)?, address)));
-        placed.unwrap_or_else(|| {
-            // Empty tables are never read, so it does not matter what else is at their address.
-            let distance = job.range.size().next_multiple_of(TABLE_ALIGN);
-            let behind = Address(job.range.start.0.wrapping_add(distance));
-            let tables = Tables::build(std::iter::empty(), job.table_layout(behind));
-            (tables.unwrap_or_default(), behind)
-        })
-    }
-
     fn encode(&self, job: &Job<'_>, store: &Path, buffers: &mut Buffers) -> Object<'a> {
-        let (tables, address) = self.placed_tables(job);
+        let without_entries;
+        let &(ref tables, address) = match &job.tables {
+            Some(tables) => tables,
+            None => {
+                without_entries = job.empty_tables();
+                &without_entries
+            }
+        };
         let members = job.members.iter();
         let views: Vec<_> = members
             .filter_map(|member| Some((self.view(member)?, job.address(member))))
@@ -488,7 +487,7 @@ impl<'a> ObjectWriter<'a> {
             address: job.range.start.0,
             time: job.first.since.0,
             tables: PlacedTables {
-                tables: &tables,
+                tables,
                 address: job.table_layout(address).eh_frame,
             },
             debug: &encoder.finish(),
@@ -527,8 +526,9 @@ impl<'a> ObjectWriter<'a> {
         // Quirk: libunwind (perf 6.1, 6.12) reads aligned words. The first one must be in the mapping, or the
         // stack ends here. Tables have the alignment of the code, which is any multiple of 4 on AArch64
         // (capture erlang25), so the mapping starts at the word before them.
-        let skew = job.tables.map_or(0, |address| address.0 % WORD);
-        let tables = job.tables.and_then(|address| {
+        let address = job.tables.as_ref().map(|&(_, address)| address);
+        let skew = address.map_or(0, |address| address.0 % WORD);
+        let tables = address.and_then(|address| {
             let start = Address(address.0.saturating_sub(skew));
             AddressRange::new(start, object.tables_size.saturating_add(skew))
         });

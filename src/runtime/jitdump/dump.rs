@@ -4,12 +4,16 @@
 //! records, because those distinguish them from other records. Names, code, lines and unwinding tables stay
 //! in the file until [`Dump::function`] and [`Dump::sources`] read those of one function.
 
+mod function_table;
+
 use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::machine::Machine;
 use crate::runtime::jitdump::debug_info::{self, DebugInfoQuirks, FunctionRef, ParsedDebugInfo};
 use crate::runtime::jitdump::debug_info2;
+pub use crate::runtime::jitdump::dump::function_table::FunctionRecords;
+pub(super) use crate::runtime::jitdump::dump::function_table::FunctionTable;
 use crate::runtime::jitdump::duplicates;
 use crate::runtime::jitdump::header::{self, Header};
 use crate::runtime::jitdump::load::Load;
@@ -21,33 +25,7 @@ use crate::runtime::jitdump::tier;
 use crate::runtime::jitdump::unwinding::{Placement, Unwinding};
 use crate::runtime::{Change, CodeEvent, FunctionView, RuntimeTime, names};
 use crate::tally::Tally;
-use crate::units::{Address, AddressRange};
-
-/// Locations of a function's records, with its addresses.
-#[derive(Clone, Copy, Debug)]
-pub struct FunctionRecords {
-    /// Its LOAD record.
-    pub load: RecordLocation,
-    /// Address at which it was first loaded.
-    pub start: Address,
-    /// Size of its code, in bytes.
-    pub size: u32,
-    /// Its DEBUG_INFO record, if any.
-    pub debug_info: Option<RecordLocation>,
-    /// Its DEBUG_INFO2 record, if any.
-    pub debug_info2: Option<RecordLocation>,
-    /// Its UNWINDING_INFO record, if any. Several functions may share one.
-    pub unwinding: Option<RecordLocation>,
-    /// Its JIT_TIER record, if any.
-    pub tier: Option<RecordLocation>,
-}
-
-impl FunctionRecords {
-    /// Returns the addresses at which the function was first loaded; `None` if it has no code.
-    fn range(&self) -> Option<AddressRange> {
-        AddressRange::new(self.start, self.size.into())
-    }
-}
+use crate::units::AddressRange;
 
 /// A jitdump with its index.
 #[derive(Clone, Debug)]
@@ -55,7 +33,7 @@ pub struct Dump<'a> {
     file: &'a [u8],
     header: Header,
     machine: Machine,
-    functions: Vec<FunctionRecords>,
+    functions: FunctionTable,
     events: Vec<CodeEvent>,
     faults: Tally<Issue>,
     first_time: Option<RuntimeTime>,
@@ -94,7 +72,7 @@ impl<'a> Dump<'a> {
         });
         let mut index = IndexBuilder {
             header,
-            functions: Vec::new(),
+            functions: FunctionTable::default(),
             faults,
             loads: Vec::new(),
             moves: Vec::new(),
@@ -107,12 +85,8 @@ impl<'a> Dump<'a> {
             index.add(step);
         }
         index.pending.drop_all(&mut index.faults);
-        for (function, location) in index.pending.take_reassigned() {
-            if let Some(function) = index.functions.get_mut(function as usize) {
-                function.debug_info = function.debug_info.or(Some(location));
-            }
-        }
-        let range = |function: u32| index.functions.get(function as usize)?.range();
+        index.functions.add_debug_info(index.pending.take_reassigned());
+        let range = |function| index.functions.range(function);
         duplicates::drop_duplicates(
             file,
             &index.functions,
@@ -120,11 +94,7 @@ impl<'a> Dump<'a> {
             &mut index.moves,
             &mut index.faults,
         );
-        let ends = index
-            .functions
-            .iter()
-            .map(|function| function.start.0.saturating_add(function.size.into()));
-        let code_end = ends.max().unwrap_or(0);
+        let code_end = index.functions.code_end();
         let mut dump = Self {
             file,
             header,
@@ -155,6 +125,11 @@ impl<'a> Dump<'a> {
         &self.events
     }
 
+    /// Takes the loads and moves, sorted by time, and leaves none, so that their memory is freed once they were used.
+    pub fn take_events(&mut self) -> Vec<CodeEvent> {
+        std::mem::take(&mut self.events)
+    }
+
     /// Returns the faults found in the file.
     pub fn faults(&self) -> &Tally<Issue> {
         &self.faults
@@ -171,8 +146,8 @@ impl<'a> Dump<'a> {
     }
 
     /// Returns the locations of a function's records. Functions are indexed in file order.
-    pub fn function_records(&self, function: u32) -> Option<&FunctionRecords> {
-        self.functions.get(usize::try_from(function).ok()?)
+    pub fn function_records(&self, function: u32) -> Option<FunctionRecords> {
+        self.functions.get(function)
     }
 
     /// Returns the offsets of all records of a function, except MOVE records.
@@ -190,7 +165,7 @@ impl<'a> Dump<'a> {
 
     /// Returns the addresses at which a function was first loaded; `None` if it has no code.
     pub fn range(&self, function: u32) -> Option<AddressRange> {
-        self.function_records(function)?.range()
+        self.functions.range(function)
     }
 
     /// Returns the description of the function with index `number`.
@@ -203,7 +178,7 @@ impl<'a> Dump<'a> {
             number,
             name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
             code: Some(load.code),
-            range: function.range()?,
+            range: self.range(number)?,
             code_index: load.code_index,
             unwinding: self.unwinding(number),
             recorded_tier: function.tier.and_then(content).and_then(tier::parse),
@@ -212,7 +187,7 @@ impl<'a> Dump<'a> {
 
     /// Returns the unwinding table of a function.
     pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
-        let location = self.function_records(function)?.unwinding?;
+        let location = self.functions.unwinding(function)?;
         Unwinding::parse(Records::content(self.file, location)?, self.header.endian).ok()?
     }
 
@@ -277,8 +252,9 @@ impl<'a> Dump<'a> {
     fn detect_quirks(&self) -> DebugInfoQuirks {
         /// Number of functions to examine. All functions of a file come from the same runtime.
         const ENOUGH: usize = 1000;
-        let with_lines = (0u32..).zip(&self.functions).filter_map(|(number, function)| {
-            let content = Records::content(self.file, function.debug_info?)?;
+        let with_lines = self.functions.with_debug_info();
+        let with_lines = with_lines.filter_map(|(number, debug_info)| {
+            let content = Records::content(self.file, debug_info)?;
             Some((function_ref(&self.function(number)?), content))
         });
         DebugInfoQuirks::detect(with_lines.take(ENOUGH), self.header.endian, self.machine.is_64)
@@ -354,7 +330,7 @@ pub fn records<'a>(file: &'a [u8], header: &Header) -> Records<'a> {
 /// The state of [`Dump::parse`] while it reads the records.
 struct IndexBuilder<'a> {
     header: Header,
-    functions: Vec<FunctionRecords>,
+    functions: FunctionTable,
     faults: Tally<Issue>,
     loads: Vec<LoadEvent>,
     moves: Vec<Move>,
@@ -433,7 +409,7 @@ impl<'a> IndexBuilder<'a> {
             self.faults.add(Issue::JitdumpLongName, record.offset);
         }
         let range = AddressRange::new(load.start, load.size.into());
-        self.functions.push(FunctionRecords {
+        let records = FunctionRecords {
             load: record.location(),
             start: load.start,
             size: load.size,
@@ -441,7 +417,8 @@ impl<'a> IndexBuilder<'a> {
             debug_info2: self.pending.take_debug_info2(load.start),
             unwinding: self.pending.take_unwinding(),
             tier: self.pending.take_tier(),
-        });
+        };
+        self.functions.push(function, &records);
         // The format allows functions without code, but they can't have samples.
         if range.is_some() {
             self.loads.push(LoadEvent {

@@ -4,7 +4,7 @@
 //! buffer, so the parent's jitdump has the same records up to three times (capture cpython313-fork).
 
 use crate::diagnostics::Issue;
-use crate::runtime::jitdump::dump::FunctionRecords;
+use crate::runtime::jitdump::dump::FunctionTable;
 use crate::runtime::jitdump::moves::{LoadEvent, Move};
 use crate::runtime::jitdump::record::Records;
 use crate::tally::Tally;
@@ -14,15 +14,15 @@ use crate::tally::Tally;
 /// This must happen before moves are matched with functions, because a move belongs to the load that is kept.
 pub(super) fn drop_duplicates(
     file: &[u8],
-    functions: &[FunctionRecords],
+    functions: &FunctionTable,
     loads: &mut Vec<LoadEvent>,
     moves: &mut Vec<Move>,
     faults: &mut Tally<Issue>,
 ) {
     let content = |load: &LoadEvent| {
-        let function = functions.get(load.event.function as usize)?;
-        let content = Records::content(file, function.load);
-        Some((function.start, function.size, content))
+        let number = load.event.function;
+        let content = Records::content(file, functions.load(number)?);
+        Some((functions.range(number), content))
     };
     let dropped = keep_first(loads, |load| (load.event.time, content(load)), |load| load.offset);
     let moved = keep_first(moves, |moved| (moved.time, moved.content()), |moved| moved.offset);
