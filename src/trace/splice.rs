@@ -14,9 +14,19 @@ use crate::hash::HashMap;
 use crate::perf::record::Record;
 use crate::perf::sample::Sample;
 use crate::perf::{Profile, callchain, record};
-use crate::trace::call_stack_replay::SampleKey;
 use crate::trace::chain::Chain;
-use crate::units::{Address, Pid, Tid};
+use crate::units::{Address, Pid, Tid, Time};
+
+/// Thread and time of a sample that may get another call chain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SampleKey {
+    /// Thread ID.
+    pub tid: Tid,
+    /// Time on the profile's clock.
+    pub time: Time,
+    /// Index among the samples of the source, in file order.
+    pub index: usize,
+}
 
 /// A log or trace with the call stacks of a process.
 pub trait StackSource {

@@ -3,23 +3,16 @@
 //! ```text
 //! files ─► OpenLog ─► ReadLog ─► functions of the timeline
 //!                       └─► [prepare]: clocks, [threads] by the profile's IDs, [frame_addresses]
-//!                              └─► [replay] in time order
-//!                                     ├─► [event_selection] [events] of a profile
-//!                                     └─► [splice]: call chains of the profile's own samples
+//!                              └─► [walk] of each thread ─► [events]: what is particular to Mono in a replay
 //! ```
 
-pub mod event_selection;
-mod events;
+pub mod events;
 mod frame_addresses;
 mod logs;
 pub mod memory;
 mod prepare;
-mod replay;
-mod splice;
 mod threads;
+mod walk;
 
-pub use event_selection::{select_events, wanted};
-pub use events::event_sources;
 pub use logs::{Logs, OpenLog, ReadLog, architecture, read};
 pub use prepare::prepare;
-pub use splice::stack_sources;

@@ -12,10 +12,11 @@ use crate::hash::HashMap;
 use crate::perf::synthesis::Thread;
 use crate::runtime::xray::Trace;
 use crate::trace::options::TraceOptions;
+use crate::trace::source::TracedThread;
 use crate::trace::xray::binary::{Binary, LoadBias};
 use crate::trace::xray::clock;
 use crate::trace::xray::frame_addresses::FrameAddresses;
-use crate::trace::xray::threads::{ProfileThreads, TracedThread, threads};
+use crate::trace::xray::threads::{ProfileThreads, threads};
 use crate::trace::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
 use crate::units::{Pid, Time};
 
