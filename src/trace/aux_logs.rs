@@ -131,16 +131,14 @@ impl AuxLogs<'_> {
         for source in mono::events::call_sources(&mut self.logs) {
             sources.push(Box::new(CallStackReplay::new(source)));
         }
-        for source in xray::events::call_sources(&mut self.traces) {
+        if let Some(source) = xray::events::call_source(&mut self.traces) {
             sources.push(Box::new(CallStackReplay::new(source)));
         }
-        let names: Vec<String> = sources.iter().map(|source| source.name()).collect();
-        let (records, found) = splice(profile, sources)?;
-        self.diagnostics
-            .extend(names.iter().zip(found).map(|(name, found)| {
-                let replaced = Diagnostic::new(Issue::ChainsReplaced).with("source", name);
-                replaced.with("known", found.known).with("total", found.total)
-            }));
+        let (records, processes) = splice(profile, sources)?;
+        self.diagnostics.extend(processes.iter().map(|chains| {
+            let replaced = Diagnostic::new(Issue::ChainsReplaced).with("source", &chains.name);
+            replaced.with("known", chains.known).with("total", chains.total)
+        }));
         if !self.has_events(options) {
             let source = TraceSource::new(&mut self.traces, 0, false);
             Samples::new(source, &EventSet::default(), SamplingOptions::default()).count();

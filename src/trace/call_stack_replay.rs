@@ -2,22 +2,22 @@
 
 use crate::diagnostics::Issue;
 use crate::hash::HashMap;
+use crate::perf::synthesis::Thread;
 use crate::runtime::RuntimeTime;
-use crate::trace::call_tree::{CallTree, Stack, Step};
+use crate::trace::call_tree::{CallTree, Stack};
 use crate::trace::chain::Chain;
 use crate::trace::replay::Replay;
-use crate::trace::source::{CallSource, EventContext, EventKind, FIRST_SYNTHETIC_TID};
+use crate::trace::source::{CallSource, EventKind, EventOf, FIRST_SYNTHETIC_TID};
 use crate::trace::splice::{SampleKey, StackSource};
-use crate::units::{Address, Pid, Tid, Time};
+use crate::units::{Address, Pid};
 
 /// Stacks of samples, replayed from the calls of a source.
 #[derive(Debug)]
 pub struct CallStackReplay<S: CallSource> {
     source: S,
     calls: CallTree<S::Function>,
-    /// Threads that samples may be of.
-    threads: HashMap<Tid, ThreadState>,
-    /// Stacks by sample index, empty if the thread is in no recorded call, each with the time of the event that led to it.
+    /// Stacks by sample index, empty if the thread is in no recorded call, each with the time of the call or return that
+    /// led to it.
     found: Vec<(Stack, RuntimeTime)>,
 }
 
@@ -35,25 +35,25 @@ impl<S: CallSource> CallStackReplay<S> {
         Self {
             source,
             calls: CallTree::default(),
-            threads: HashMap::default(),
             found: Vec::new(),
         }
     }
 
-    /// Finds the stacks of a thread's samples before an entry or exit at `time`, then applies it.
+    /// Finds the stacks of a thread's samples before an event, then applies the event.
     fn apply(
         &mut self,
         sample_keys: &[SampleKey],
-        tid: Tid,
-        time: Time,
-        context: &EventContext,
-        step: Step<S::Function>,
+        thread: Thread,
+        state: &mut ThreadState,
+        event: &EventOf<S>,
     ) {
-        let Some(state) = self.threads.get_mut(&tid) else {
+        let EventKind::Call(step) = event.kind else {
             return;
         };
+        let context = &event.context;
+        let time = self.source.alignment().time(context.time);
         while let Some(sample_key) = sample_keys.get(state.next)
-            && sample_key.tid == tid
+            && (sample_key.pid, sample_key.tid) == (thread.pid, thread.tid)
             && sample_key.time < time
         {
             if let Some(found) = self.found.get_mut(sample_key.index) {
@@ -69,45 +69,35 @@ impl<S: CallSource> CallStackReplay<S> {
 }
 
 impl<S: CallSource> StackSource for CallStackReplay<S> {
-    fn name(&self) -> String {
-        self.source.name()
+    fn processes(&self) -> Vec<(Pid, String)> {
+        self.source.processes()
     }
 
-    fn pid(&self) -> Pid {
-        self.source.pid()
+    fn covers(&self, pid: Pid, leaf: Address) -> bool {
+        self.source.covers(pid, leaf)
     }
 
-    fn covers(&self, leaf: Address) -> bool {
-        self.source.covers(leaf)
-    }
-
-    fn find(&mut self, sample_keys: &[SampleKey]) -> usize {
-        let threads = self.source.threads();
-        let tids: Vec<Option<Tid>> = threads.iter().map(|traced| Some((*traced)?.thread.tid)).collect();
-        let in_profile = tids.iter().flatten().filter(|tid| tid.0 < FIRST_SYNTHETIC_TID);
-        let states = in_profile.map(|&tid| {
-            let state = ThreadState {
-                stack: Stack::EMPTY,
-                time: RuntimeTime::default(),
-                next: sample_keys.partition_point(|sample_key| sample_key.tid < tid),
-            };
-            (tid, state)
-        });
-        self.threads = states.collect();
+    fn find(&mut self, mut sample_keys: Vec<SampleKey>) {
+        sample_keys.sort_unstable();
         self.found = vec![(Stack::EMPTY, RuntimeTime::default()); sample_keys.len()];
-        let alignment = self.source.alignment();
+        let threads = self.source.threads().into_iter();
+        let threads: Vec<Option<Thread>> = threads.map(|traced| Some(traced?.thread)).collect();
+        // A thread may be in several traces.
+        let mut states: HashMap<Thread, ThreadState> = HashMap::default();
         for event in Replay::of(&self.source) {
-            let context = &event.context;
-            let tid = tids.get(context.thread).copied().flatten();
-            if let (Some(tid), EventKind::Call(step)) = (tid, event.kind) {
-                self.apply(sample_keys, tid, alignment.time(context.time), context, step);
+            let thread = threads.get(event.context.thread).copied().flatten();
+            if let Some(thread) = thread.filter(|thread| thread.tid.0 < FIRST_SYNTHETIC_TID) {
+                let state = states.entry(thread).or_insert_with(|| ThreadState {
+                    stack: Stack::EMPTY,
+                    time: RuntimeTime::default(),
+                    next: sample_keys.partition_point(|key| (key.pid, key.tid) < (thread.pid, thread.tid)),
+                });
+                self.apply(&sample_keys, thread, state, &event);
             }
         }
-        let known = self.found.iter().filter(|(stack, _)| *stack != Stack::EMPTY);
-        known.count()
     }
 
-    fn write_chain(&mut self, sample: usize, leaf: Address, chain: &mut Chain) -> bool {
+    fn write_chain(&mut self, pid: Pid, sample: usize, leaf: Address, chain: &mut Chain) -> bool {
         let found = self.found.get(sample).copied();
         let Some((stack, time)) = found.filter(|(stack, _)| *stack != Stack::EMPTY) else {
             return false;
@@ -115,9 +105,8 @@ impl<S: CallSource> StackSource for CallStackReplay<S> {
         let innermost = self.calls.functions(stack).next();
         // The sampled function is not among the logged calls if it is not instrumented, or in its prologue or epilogue:
         // then all logged calls are callers.
-        let is_in_call = innermost.is_some_and(|function| self.source.is_inside(function, leaf));
+        let is_in_call = innermost.is_some_and(|function| self.source.is_inside(pid, function, leaf));
         let callers = self.calls.functions(stack).skip(usize::from(is_in_call));
-        let pid = self.source.pid();
         if !self.source.add_frames(chain, pid, callers, time)
             && let Some(losses) = self.source.losses(0)
         {

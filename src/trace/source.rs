@@ -132,17 +132,14 @@ pub trait SampleSource: Source {
     fn finish(self, threads: impl Iterator<Item = Self::Events>);
 }
 
-/// A source whose calls are the call chains of a process.
+/// A source whose calls are the call chains of processes.
 pub trait CallSource: Source {
-    /// Returns its name for messages.
-    fn name(&self) -> String;
+    /// Returns the processes, each with its name for messages.
+    fn processes(&self) -> Vec<(Pid, String)>;
 
-    /// Returns its process.
-    fn pid(&self) -> Pid;
-
-    /// Whether it has the callers of code at an address.
-    fn covers(&self, leaf: Address) -> bool;
+    /// Whether the source has the callers of code at an address.
+    fn covers(&self, pid: Pid, leaf: Address) -> bool;
 
     /// Whether `leaf` is in the code of a function.
-    fn is_inside(&mut self, function: Self::Function, leaf: Address) -> bool;
+    fn is_inside(&mut self, pid: Pid, function: Self::Function, leaf: Address) -> bool;
 }

@@ -8,7 +8,7 @@ use crate::hash::HashMap;
 use crate::perf::synthesis::{Comm, Thread};
 use crate::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
-use crate::runtime::mono::event::{CodeBufferKind, CollectionPhase, Kind, MonitorEvent, TypeReference};
+use crate::runtime::mono::event::{CollectionPhase, Kind, MonitorEvent, TypeReference};
 use crate::runtime::mono::list::Frames;
 use crate::runtime::mono::{Index, Log, Method};
 use crate::tally::Tally;
@@ -59,15 +59,8 @@ pub struct LogSource<'l, 'a> {
     collecting: HashMap<u64, RuntimeTime>,
     /// Time at which the runtime stopped the world for a collection.
     stopped: Option<RuntimeTime>,
-    code: RangeMap<Code>,
-}
-
-/// Kind of the log's code at an address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Code {
-    /// Code of a method, as an index into the log's functions.
-    Method(u32),
-    Helper,
+    /// Index of the function at each address of the log's code.
+    code: RangeMap<u32>,
 }
 
 impl<'l, 'a> LogSource<'l, 'a> {
@@ -84,11 +77,7 @@ impl<'l, 'a> LogSource<'l, 'a> {
         log.losses = Tally::default();
         let mut code = RangeMap::default();
         for (number, function) in (0u32..).zip(log.index.code.functions()) {
-            let what = match function.kind {
-                CodeBufferKind::Method => Code::Method(number),
-                _ => Code::Helper,
-            };
-            code.insert(function.range, what, |_, _| {});
+            code.insert(function.range, number, |_, _| {});
         }
         Some(Self {
             name,
@@ -311,23 +300,19 @@ impl<'a> SampleSource for LogSource<'_, 'a> {
 }
 
 impl CallSource for LogSource<'_, '_> {
-    fn name(&self) -> String {
-        self.name.clone()
+    fn processes(&self) -> Vec<(Pid, String)> {
+        vec![(self.pid, self.name.clone())]
     }
 
-    fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    fn covers(&self, leaf: Address) -> bool {
+    fn covers(&self, _pid: Pid, leaf: Address) -> bool {
         self.code.get(leaf).is_some()
     }
 
-    fn is_inside(&mut self, method: Method, leaf: Address) -> bool {
-        let Some(Code::Method(function)) = self.code.get(leaf) else {
-            return false;
-        };
-        let function = self.index.code.function(function);
+    fn is_inside(&mut self, _pid: Pid, method: Method, leaf: Address) -> bool {
+        let function = self
+            .code
+            .get(leaf)
+            .and_then(|function| self.index.code.function(function));
         function.is_some_and(|function| function.methods.iter().any(|&(own, _)| own == method))
     }
 }

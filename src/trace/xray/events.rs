@@ -15,16 +15,26 @@ use crate::trace::chain::Chain;
 use crate::trace::event_selection::ProfileEvent;
 use crate::trace::source::{CallSource, EventContext, NewSample, SampleSource, Source, TracedThread};
 use crate::trace::synthesize::Out;
-use crate::trace::xray::binary::{Binary, LoadBias};
-use crate::trace::xray::frame_addresses::FrameAddresses;
+use crate::trace::xray::binary::Binary;
 use crate::trace::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
 use crate::trace::xray::walk::{ThreadWalk, walks};
 use crate::units::{Address, Pid, Time};
 
-/// Maximum number of processes that get call chains. All traces are replayed for each of them.
-const MAX_PROCESSES: usize = 100;
+/// Returns the traces for the call chains of their processes; `None` if there are none, or no binary, which is reported.
+pub fn call_source<'l, 'a>(traces: &'l mut Traces<'a>) -> Option<TraceSource<'l, 'a>> {
+    if traces.all.is_empty() {
+        return None;
+    }
+    if traces.binary.is_none() {
+        traces
+            .diagnostics
+            .push(Diagnostic::new(Issue::XrayChainsNeedBinary));
+        return None;
+    }
+    Some(TraceSource::new(traces, 0, false))
+}
 
-/// All traces, replayed for samples.
+/// All traces to replay.
 #[derive(Debug)]
 pub struct TraceSource<'l, 'a> {
     traces: &'l [ReadTrace<'a>],
@@ -54,6 +64,12 @@ impl<'l, 'a> TraceSource<'l, 'a> {
             min_duration,
             has_custom,
         }
+    }
+
+    /// Returns the binary, and the address in it of an address in a process.
+    fn linked(&self, pid: Pid, loaded: Address) -> Option<(&'l Binary, Address)> {
+        let base = self.processes.get(&pid)?.base?;
+        Some((self.binary?, base.linked(loaded)))
     }
 
     /// Returns the name of a process: its binary's, or that in the name of a trace which XRay's runtime has named.
@@ -96,7 +112,7 @@ impl<'l, 'a> Source for TraceSource<'l, 'a> {
     }
 
     fn events(&self) -> impl Iterator<Item = ThreadWalk<'l, 'a>> {
-        walks(self.traces, self.min_duration, |_| true)
+        walks(self.traces, self.min_duration)
     }
 
     fn add_frames(
@@ -169,100 +185,33 @@ impl<'a> SampleSource for TraceSource<'_, 'a> {
     }
 }
 
-/// The calls of a process in all traces.
-#[derive(Debug)]
-pub struct ProcessCalls<'l, 'a> {
-    pid: Pid,
-    traces: &'l [ReadTrace<'a>],
-    binary: &'l Binary,
-    base: LoadBias,
-    frame_addresses: &'l mut FrameAddresses<'a>,
-    /// Not reported: losses are counted when all records are converted or counted, and a chain that is cut has the maximum
-    /// number of frames, which is enough.
-    losses: Tally<Issue>,
-}
-
-/// Returns the calls of each process with a known load bias of the binary, and adds diagnostics for the others.
-pub fn call_sources<'l, 'a>(traces: &'l mut Traces<'a>) -> Vec<ProcessCalls<'l, 'a>> {
-    let Some(binary) = traces.binary else {
-        if !traces.all.is_empty() {
-            traces
-                .diagnostics
-                .push(Diagnostic::new(Issue::XrayChainsNeedBinary));
-        }
-        return Vec::new();
-    };
-    let left_out = traces.processes.len().saturating_sub(MAX_PROCESSES);
-    if left_out > 0 {
-        let limited = Diagnostic::new(Issue::XrayChainsLimited).times(left_out as u64);
-        traces.diagnostics.push(limited.with("limit", MAX_PROCESSES));
+impl CallSource for TraceSource<'_, '_> {
+    fn processes(&self) -> Vec<(Pid, String)> {
+        let with_base = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.base.is_some());
+        with_base
+            .map(|(&pid, _)| (pid, format!("process {pid}")))
+            .collect()
     }
-    let processes = traces.processes.iter_mut().take(MAX_PROCESSES);
-    let sources = processes.filter_map(|(&pid, process)| {
-        Some(ProcessCalls {
-            pid,
-            traces: &traces.all,
-            binary,
-            base: process.base?,
-            frame_addresses: &mut process.frame_addresses,
-            losses: Tally::default(),
+
+    fn covers(&self, pid: Pid, leaf: Address) -> bool {
+        self.linked(pid, leaf).is_some_and(|(binary, linked)| {
+            let mut segments = binary.code.segments.iter();
+            segments.any(|segment| segment.range.contains(linked))
         })
-    });
-    sources.collect()
-}
-
-impl<'l, 'a> Source for ProcessCalls<'l, 'a> {
-    type Function = u32;
-    type Other = RecordKind<'a>;
-    type Events = ThreadWalk<'l, 'a>;
-
-    fn threads(&self) -> Vec<Option<TracedThread<'_>>> {
-        let threads = self.traces.iter().flat_map(|trace| &trace.threads);
-        threads.copied().collect()
     }
 
-    fn alignment(&self) -> Alignment {
-        Alignment::Same
-    }
-
-    fn events(&self) -> impl Iterator<Item = ThreadWalk<'l, 'a>> {
-        let pid = self.pid;
-        walks(self.traces, 0, move |thread| thread.pid == pid)
-    }
-
-    fn add_frames(
-        &mut self,
-        chain: &mut Chain,
-        _pid: Pid,
-        functions: impl Iterator<Item = u32>,
-        _time: RuntimeTime,
-    ) -> bool {
-        self.frame_addresses.add_to(chain, functions)
-    }
-
-    fn losses(&mut self, _thread: usize) -> Option<&mut Tally<Issue>> {
-        Some(&mut self.losses)
-    }
-}
-
-impl CallSource for ProcessCalls<'_, '_> {
-    fn name(&self) -> String {
-        format!("process {}", self.pid)
-    }
-
-    fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    fn covers(&self, leaf: Address) -> bool {
-        let linked = self.base.linked(leaf);
-        let mut segments = self.binary.code.segments.iter();
-        segments.any(|segment| segment.range.contains(linked))
-    }
-
-    fn is_inside(&mut self, function: u32, leaf: Address) -> bool {
-        let sampled = self.binary.function_at(self.base.linked(leaf));
-        let function = self.frame_addresses.address(function);
-        sampled.is_some_and(|start| self.base.loaded(start) == function)
+    fn is_inside(&mut self, pid: Pid, function: u32, leaf: Address) -> bool {
+        let sampled = self
+            .linked(pid, leaf)
+            .and_then(|(binary, linked)| binary.function_at(linked));
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return false;
+        };
+        let function = process.frame_addresses.address(function);
+        let sampled = process.base.zip(sampled).map(|(base, start)| base.loaded(start));
+        sampled == Some(function)
     }
 }

@@ -3,7 +3,6 @@
 use std::slice;
 
 use crate::diagnostics::Issue;
-use crate::perf::synthesis::Thread;
 use crate::runtime::RuntimeTime;
 use crate::runtime::xray::{Buffer, RecordKind, Records, Trace};
 use crate::tally::Tally;
@@ -113,13 +112,8 @@ impl ThreadWalk<'_, '_> {
     }
 }
 
-/// Returns the records of each thread of `traces` that is in use and `wanted`, without calls shorter than `least`
-/// nanoseconds.
-pub fn walks<'l, 'a>(
-    traces: &'l [ReadTrace<'a>],
-    least: u64,
-    wanted: impl Fn(Thread) -> bool,
-) -> impl Iterator<Item = ThreadWalk<'l, 'a>> {
+/// Returns the records of each thread of `traces` that is in use, without calls shorter than `least` nanoseconds.
+pub fn walks<'l, 'a>(traces: &'l [ReadTrace<'a>], least: u64) -> impl Iterator<Item = ThreadWalk<'l, 'a>> {
     let threads = (0..).zip(traces).flat_map(|(index, trace)| {
         let threads = trace.index.threads().zip(&trace.threads);
         threads.map(move |(found, traced)| (index, trace, found, traced))
@@ -127,7 +121,7 @@ pub fn walks<'l, 'a>(
     threads
         .enumerate()
         .filter_map(move |(thread, (index, trace, found, traced))| {
-            traced.filter(|traced| wanted(traced.thread))?;
+            traced.as_ref()?;
             let walk = Walk {
                 trace: trace.trace,
                 clock: trace.clock.clock,
