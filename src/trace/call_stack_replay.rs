@@ -1,19 +1,18 @@
 //! Replay of recorded calls to find the call stack of a thread at each sample.
 
-use crate::diagnostics::Issue;
 use crate::hash::HashMap;
 use crate::perf::synthesis::Thread;
 use crate::runtime::RuntimeTime;
 use crate::trace::call_tree::{CallTree, Stack};
 use crate::trace::chain::Chain;
 use crate::trace::replay::Replay;
-use crate::trace::source::{CallSource, EventKind, EventOf, FIRST_SYNTHETIC_TID};
+use crate::trace::source::{EventContext, EventKind, EventOf, FIRST_SYNTHETIC_TID, Source};
 use crate::trace::splice::{SampleKey, StackSource};
 use crate::units::{Address, Pid};
 
 /// Stacks of samples, replayed from the calls of a source.
 #[derive(Debug)]
-pub struct CallStackReplay<S: CallSource> {
+pub struct CallStackReplay<S: Source> {
     source: S,
     calls: CallTree<S::Function>,
     /// Stacks by sample index, empty if the thread is in no recorded call, each with the time of the call or return that
@@ -29,7 +28,7 @@ struct ThreadState {
     next: usize,
 }
 
-impl<S: CallSource> CallStackReplay<S> {
+impl<S: Source> CallStackReplay<S> {
     /// Prepares the replay of a source.
     pub fn new(source: S) -> Self {
         Self {
@@ -68,7 +67,7 @@ impl<S: CallSource> CallStackReplay<S> {
     }
 }
 
-impl<S: CallSource> StackSource for CallStackReplay<S> {
+impl<S: Source> StackSource for CallStackReplay<S> {
     fn processes(&self) -> Vec<(Pid, String)> {
         self.source.processes()
     }
@@ -107,11 +106,11 @@ impl<S: CallSource> StackSource for CallStackReplay<S> {
         // then all logged calls are callers.
         let is_in_call = innermost.is_some_and(|function| self.source.is_inside(pid, function, leaf));
         let callers = self.calls.functions(stack).skip(usize::from(is_in_call));
-        if !self.source.add_frames(chain, pid, callers, time)
-            && let Some(losses) = self.source.losses(0)
-        {
-            losses.add(Issue::ChainTooLong, 0);
-        }
+        let context = EventContext {
+            time,
+            ..EventContext::default()
+        };
+        self.source.add_callers(chain, pid, callers, &context);
         true
     }
 }

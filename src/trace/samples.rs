@@ -6,7 +6,6 @@
 use std::io;
 
 use crate::code::clock::Alignment;
-use crate::diagnostics::Issue;
 use crate::hash::HashMap;
 use crate::perf::synthesis::{Comm, Sample, Thread, ThreadStart};
 use crate::runtime::RuntimeTime;
@@ -15,7 +14,7 @@ use crate::trace::chain::Chain;
 use crate::trace::event_selection::{EventSet, ProfileEvent};
 use crate::trace::options::SamplingOptions;
 use crate::trace::replay::Replay;
-use crate::trace::source::{EventContext, EventKind, EventOf, SampleSource};
+use crate::trace::source::{EventContext, EventKind, EventOf, Source};
 use crate::trace::synthesize::{EventSource, Out};
 use crate::units::Time;
 
@@ -41,7 +40,7 @@ struct Sum {
 
 /// Converts the events of a source into samples.
 #[derive(Debug)]
-pub struct Samples<'l, S: SampleSource> {
+pub struct Samples<'l, S: Source> {
     source: S,
     replay: Replay<S>,
     alignment: Alignment,
@@ -60,7 +59,7 @@ pub struct Samples<'l, S: SampleSource> {
     latest: RuntimeTime,
 }
 
-impl<'l, S: SampleSource> Samples<'l, S> {
+impl<'l, S: Source> Samples<'l, S> {
     /// Starts the replay of a source.
     pub fn new(source: S, event_set: &'l EventSet, sampling: SamplingOptions) -> Self {
         let threads = source.threads().into_iter().map(|traced| {
@@ -203,12 +202,9 @@ impl<'l, S: SampleSource> Samples<'l, S> {
         let Some(state) = self.threads.get(context.thread).copied().flatten() else {
             return;
         };
-        let (source, functions) = (&mut self.source, self.calls.functions(stack));
-        if !source.add_frames(&mut self.chain, state.thread.pid, functions, context.time)
-            && let Some(losses) = source.losses(context.thread)
-        {
-            losses.add(Issue::ChainTooLong, context.offset);
-        }
+        let functions = self.calls.functions(stack);
+        self.source
+            .add_callers(&mut self.chain, state.thread.pid, functions, context);
     }
 
     /// Adds a sample with the current chain.
@@ -242,8 +238,7 @@ impl<'l, S: SampleSource> Samples<'l, S> {
         let context = &EventContext {
             thread,
             time: self.latest,
-            cpu: 0,
-            offset: 0,
+            ..EventContext::default()
         };
         self.start_chain(context, stack);
         for (event, period) in [(S::SELF_TIME, sum.nanoseconds), (S::CALL, sum.calls)] {
@@ -255,7 +250,7 @@ impl<'l, S: SampleSource> Samples<'l, S> {
     }
 }
 
-impl<S: SampleSource> EventSource for Samples<'_, S> {
+impl<S: Source> EventSource for Samples<'_, S> {
     fn next_time(&mut self) -> Option<Time> {
         if let Some(time) = self.replay.next_time() {
             return Some(self.alignment.time(time));

@@ -31,7 +31,7 @@ pub struct TracedThread<'a> {
 }
 
 /// Where and when an event was logged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EventContext {
     /// Index of the thread in [`Source::threads`].
     pub thread: usize,
@@ -64,8 +64,24 @@ pub enum EventKind<F, O> {
 /// The event of a [`Source`].
 pub type EventOf<S> = TraceEvent<<S as Source>::Function, <S as Source>::Other>;
 
+/// A sample to make from an event that is no call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewSample {
+    /// The event of the profile.
+    pub event: ProfileEvent,
+    /// Period in the unit of the event.
+    pub period: u64,
+    /// Whether the thread's current calls are the callers.
+    pub is_in_calls: bool,
+}
+
 /// Logs or traces of one format that are replayed together.
 pub trait Source: Sized {
+    /// Event for the time between entries and exits.
+    const SELF_TIME: ProfileEvent;
+    /// Event for calls.
+    const CALL: ProfileEvent;
+
     /// Identifies a function.
     type Function: Copy + Eq + Hash + Default + Debug;
     /// An event that is no call.
@@ -93,30 +109,26 @@ pub trait Source: Sized {
         time: RuntimeTime,
     ) -> bool;
 
+    /// Appends the callers at an event to a call chain, and counts a chain that is cut.
+    fn add_callers(
+        &mut self,
+        chain: &mut Chain,
+        pid: Pid,
+        functions: impl Iterator<Item = Self::Function>,
+        context: &EventContext,
+    ) {
+        if !self.add_frames(chain, pid, functions, context.time)
+            && let Some(losses) = self.losses(context.thread)
+        {
+            losses.add(Issue::ChainTooLong, context.offset);
+        }
+    }
+
     /// Returns the counts of a thread's events that could not be used in full.
     fn losses(&mut self, thread: usize) -> Option<&mut Tally<Issue>>;
-}
 
-/// A sample to make from an event that is no call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NewSample {
-    /// The event of the profile.
-    pub event: ProfileEvent,
-    /// Period in the unit of the event.
-    pub period: u64,
-    /// Whether the thread's current calls are the callers.
-    pub is_in_calls: bool,
-}
-
-/// A source whose events become samples.
-pub trait SampleSource: Source {
-    /// Event for the time between entries and exits.
-    const SELF_TIME: ProfileEvent;
-    /// Event for calls.
-    const CALL: ProfileEvent;
-
-    /// Returns the sample for an event, if there is one. Appends its frames to `chain`, and the bytes that the program
-    /// logged to `raw`; both are empty.
+    /// Returns the sample for an event that is no call, if there is one. Appends its frames to `chain`, and the bytes
+    /// that the program logged to `raw`; both are empty.
     fn sample(
         &mut self,
         context: &EventContext,
@@ -130,10 +142,7 @@ pub trait SampleSource: Source {
 
     /// Counts what is incomplete after a replay. `threads` are its iterators over the threads' events.
     fn finish(self, threads: impl Iterator<Item = Self::Events>);
-}
 
-/// A source whose calls are the call chains of processes.
-pub trait CallSource: Source {
     /// Returns the processes, each with its name for messages.
     fn processes(&self) -> Vec<(Pid, String)>;
 

@@ -3,11 +3,12 @@
 
 use std::hash::Hash;
 
+use crate::code::process::Processes;
 use crate::hash::HashMap;
 use crate::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
-use crate::units::{Address, AddressRange};
+use crate::units::{Address, AddressRange, Pid};
 
 /// Number of addresses of a synthetic symbol: one for itself, the next for it as a caller, rounded up to be
 /// readable.
@@ -31,9 +32,16 @@ pub struct SyntheticSymbols<F> {
 }
 
 impl<F: Eq + Hash> SyntheticSymbols<F> {
-    /// Creates an empty set for a 64-bit or 32-bit process that uses the addresses `taken` for something
-    /// else.
-    pub fn new(taken: impl Iterator<Item = AddressRange>, is_64: bool) -> Self {
+    /// Creates an empty set for process `pid` of 64 or 32 bits, which uses its mappings and the addresses `taken` for
+    /// something else.
+    pub fn new(
+        processes: &Processes,
+        pid: Pid,
+        taken: impl Iterator<Item = AddressRange>,
+        is_64: bool,
+    ) -> Self {
+        let maps = processes.spaces_of(pid).flat_map(|(_, space)| &space.maps);
+        let taken = maps.map(|map| map.range).chain(taken);
         Self {
             all: Vec::new(),
             by_name: HashMap::default(),
@@ -129,7 +137,8 @@ mod tests {
 
     #[test]
     fn what_there_is_no_room_for_shares_the_last_address() {
-        let mut functions = SyntheticSymbols::<u32>::new(std::iter::empty(), true);
+        let mut functions =
+            SyntheticSymbols::<u32>::new(&Processes::default(), Pid(1), std::iter::empty(), true);
         assert_eq!(functions.free.size(), MAX_SYMBOLS * SIZE);
         functions.free.end = Address(functions.free.start.0 + 2 * SIZE);
         let [first, second] = ["first", "second"].map(|name| functions.address(name.as_bytes()));

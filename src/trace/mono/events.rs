@@ -20,7 +20,7 @@ use crate::trace::mono::prepare::Prepared;
 use crate::trace::mono::threads::Threads;
 use crate::trace::mono::walk::{ThreadWalk, walks};
 use crate::trace::options::MonoEvent;
-use crate::trace::source::{CallSource, EventContext, NewSample, SampleSource, Source, TracedThread};
+use crate::trace::source::{EventContext, NewSample, Source, TracedThread};
 use crate::trace::synthesize::Out;
 use crate::units::{Address, Pid, Time};
 
@@ -116,22 +116,11 @@ impl<'l, 'a> LogSource<'l, 'a> {
         frames: Frames<'_>,
         chain: &mut Chain,
     ) -> NewSample {
-        self.add_methods(context, frames.iter(), chain);
+        self.add_callers(chain, self.pid, frames.iter(), context);
         NewSample {
             event,
             period,
             is_in_calls: frames.is_empty(),
-        }
-    }
-
-    fn add_methods(
-        &mut self,
-        context: &EventContext,
-        methods: impl Iterator<Item = Method>,
-        chain: &mut Chain,
-    ) {
-        if !self.add_frames(chain, self.pid, methods, context.time) {
-            self.losses.add(Issue::ChainTooLong, context.offset);
         }
     }
 
@@ -198,6 +187,9 @@ impl<'l, 'a> LogSource<'l, 'a> {
 }
 
 impl<'l, 'a> Source for LogSource<'l, 'a> {
+    const SELF_TIME: ProfileEvent = ProfileEvent::MonoSelfTime;
+    const CALL: ProfileEvent = ProfileEvent::MonoCall;
+
     type Function = Method;
     type Other = Kind<'a>;
     type Events = ThreadWalk<'l, 'a>;
@@ -227,11 +219,6 @@ impl<'l, 'a> Source for LogSource<'l, 'a> {
     fn losses(&mut self, _thread: usize) -> Option<&mut Tally<Issue>> {
         Some(self.losses)
     }
-}
-
-impl<'a> SampleSource for LogSource<'_, 'a> {
-    const SELF_TIME: ProfileEvent = ProfileEvent::MonoSelfTime;
-    const CALL: ProfileEvent = ProfileEvent::MonoCall;
 
     fn sample(
         &mut self,
@@ -271,7 +258,8 @@ impl<'a> SampleSource for LogSource<'_, 'a> {
                 let is_inside = code
                     .zip(address)
                     .is_some_and(|(code, address)| code.contains(address));
-                self.add_methods(context, frames.iter().skip(usize::from(is_inside)), chain);
+                let callers = frames.iter().skip(usize::from(is_inside));
+                self.add_callers(chain, self.pid, callers, context);
                 Some(NewSample {
                     event: ProfileEvent::MonoSample,
                     period: 1,
@@ -297,9 +285,7 @@ impl<'a> SampleSource for LogSource<'_, 'a> {
         let is_full = self.frame_addresses.synthetic_symbols.is_full();
         self.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
     }
-}
 
-impl CallSource for LogSource<'_, '_> {
     fn processes(&self) -> Vec<(Pid, String)> {
         vec![(self.pid, self.name.clone())]
     }

@@ -44,13 +44,11 @@ impl FrameAddresses {
                 });
             }
         }
-        let spaces = processes.spaces_of(pid);
-        let maps = spaces.flat_map(|(_, space)| space.maps.iter().map(|map| map.range));
-        let taken = maps.chain(functions.iter().map(|function| function.range));
+        let taken = functions.iter().map(|function| function.range);
         Self {
             methods,
             first_uses: vec![None; functions.len()],
-            synthetic_symbols: SyntheticSymbols::new(taken, is_64),
+            synthetic_symbols: SyntheticSymbols::new(processes, pid, taken, is_64),
         }
     }
 

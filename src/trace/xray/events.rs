@@ -13,7 +13,7 @@ use crate::runtime::xray::RecordKind;
 use crate::tally::Tally;
 use crate::trace::chain::Chain;
 use crate::trace::event_selection::ProfileEvent;
-use crate::trace::source::{CallSource, EventContext, NewSample, SampleSource, Source, TracedThread};
+use crate::trace::source::{EventContext, NewSample, Source, TracedThread};
 use crate::trace::synthesize::Out;
 use crate::trace::xray::binary::Binary;
 use crate::trace::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
@@ -88,6 +88,9 @@ impl<'l, 'a> TraceSource<'l, 'a> {
 }
 
 impl<'l, 'a> Source for TraceSource<'l, 'a> {
+    const SELF_TIME: ProfileEvent = ProfileEvent::XraySelfTime;
+    const CALL: ProfileEvent = ProfileEvent::XrayCall;
+
     type Function = u32;
     type Other = RecordKind<'a>;
     type Events = ThreadWalk<'l, 'a>;
@@ -130,11 +133,6 @@ impl<'l, 'a> Source for TraceSource<'l, 'a> {
         let counts = self.counts.get_mut(*self.traces_of_threads.get(thread)?)?;
         Some(&mut counts.losses)
     }
-}
-
-impl<'a> SampleSource for TraceSource<'_, 'a> {
-    const SELF_TIME: ProfileEvent = ProfileEvent::XraySelfTime;
-    const CALL: ProfileEvent = ProfileEvent::XrayCall;
 
     fn sample(
         &mut self,
@@ -183,9 +181,7 @@ impl<'a> SampleSource for TraceSource<'_, 'a> {
             counts.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
         }
     }
-}
 
-impl CallSource for TraceSource<'_, '_> {
     fn processes(&self) -> Vec<(Pid, String)> {
         let with_base = self
             .processes

@@ -1,10 +1,11 @@
 //! Addresses of functions by their XRay function IDs.
 
+use crate::code::process::Processes;
 use crate::runtime::xray::InstrumentationMap;
 use crate::trace::chain::Chain;
 use crate::trace::synthetic_symbols::SyntheticSymbols;
 use crate::trace::xray::binary::LoadBias;
-use crate::units::{Address, AddressRange};
+use crate::units::{Address, Pid};
 
 /// Function addresses of a process.
 #[derive(Debug)]
@@ -16,16 +17,16 @@ pub struct FrameAddresses<'a> {
 }
 
 impl<'a> FrameAddresses<'a> {
-    /// Creates the addresses for a process. `known` is the binary with its load bias, if known; `taken` are the
-    /// addresses in use.
+    /// Creates the addresses for process `pid`. `known` is the binary with its load bias, if known.
     pub fn new(
         known: Option<(&'a InstrumentationMap, LoadBias)>,
-        taken: impl Iterator<Item = AddressRange>,
+        processes: &Processes,
+        pid: Pid,
         is_64: bool,
     ) -> Self {
         Self {
             known,
-            synthetic_symbols: SyntheticSymbols::new(taken, is_64),
+            synthetic_symbols: SyntheticSymbols::new(processes, pid, std::iter::empty(), is_64),
         }
     }
 

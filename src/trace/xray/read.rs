@@ -144,13 +144,11 @@ impl<'a> TracedProcess<'a> {
         base: Option<LoadBias>,
         processes: &Processes,
     ) -> Self {
-        let spaces = processes.spaces_of(pid);
-        let maps = spaces.flat_map(|(_, space)| space.maps.iter().map(|map| map.range));
         let functions = binary.map(|binary| &binary.functions);
         let is_64 = functions.is_none_or(|functions| functions.pointer_size == 8);
         Self {
             file,
-            frame_addresses: FrameAddresses::new(functions.zip(base), maps, is_64),
+            frame_addresses: FrameAddresses::new(functions.zip(base), processes, pid, is_64),
             base,
             since: Time::LAST,
         }
