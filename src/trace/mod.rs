@@ -7,8 +7,7 @@
 //! ```
 //!
 //! [`event_selection`] has the events of the profile. [`call_tree`] follows entries and exits, [`chain`] makes addresses of
-//! frames, [`synthetic_symbols`] has addresses for frames without code, [`merge`] merges by time, and [`threads`] matches
-//! threads with those of the profile.
+//! frames, [`synthetic_symbols`] has addresses for frames without code, and [`merge`] merges by time.
 
 pub mod aux_logs;
 mod call_stack_replay;
@@ -24,5 +23,4 @@ mod source;
 mod splice;
 pub mod synthesize;
 mod synthetic_symbols;
-mod threads;
 pub mod xray;

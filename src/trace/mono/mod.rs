@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! files ─► OpenLog ─► ReadLog ─► functions of the timeline
-//!                       └─► [prepare]: clocks, [threads] by the profile's IDs, [frame_addresses]
+//!                       └─► [prepare]: clocks, [threads] by the profile's IDs ([thread_matching]), [frame_addresses]
 //!                              └─► [walk] of each thread ─► [events]: what is particular to Mono in a replay
 //! ```
 
@@ -11,6 +11,7 @@ mod frame_addresses;
 mod logs;
 pub mod memory;
 mod prepare;
+mod thread_matching;
 mod threads;
 mod walk;
 

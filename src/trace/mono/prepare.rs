@@ -9,10 +9,10 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::trace::mono::frame_addresses::FrameAddresses;
 use crate::trace::mono::logs::Logs;
+use crate::trace::mono::thread_matching;
 use crate::trace::mono::threads::{Threads, threads_and_events};
 use crate::trace::options::MonoEvent;
 use crate::trace::source::FIRST_SYNTHETIC_TID;
-use crate::trace::threads;
 
 /// What [`prepare`] found for a log.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
     let nobody = Processes::default();
     let pids = logs.all.iter().map(|log| log.pid).collect();
     let known = recorded.map_or(HashMap::default(), |recorded| {
-        threads::threads(&recorded.profile, &pids)
+        thread_matching::threads(&recorded.profile, &pids)
     });
     let mut synthetic_tids = FIRST_SYNTHETIC_TID..=u32::MAX;
     for (index, log) in logs.all.iter_mut().enumerate() {

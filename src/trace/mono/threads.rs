@@ -9,9 +9,9 @@ use crate::perf::synthesis;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{Kind, Metadata, Stage};
 use crate::runtime::mono::{Event, Log, ThreadId};
+use crate::trace::mono::thread_matching::{LoggedThread, Match, Thread, matches};
 use crate::trace::options::MonoEvent;
 use crate::trace::source::TracedThread;
-use crate::trace::threads::{LoggedThread, Match, Thread, matches};
 use crate::units::{Pid, Tid};
 
 /// Returns the threads of a log, in the order in which they appear, and the kinds of its events that can be converted.
