@@ -280,6 +280,7 @@ impl Alignment {
     }
 
     /// Converts a runtime's time to the profile's clock.
+    #[inline]
     pub fn time(&self, time: RuntimeTime) -> Time {
         match self {
             Self::Same => Time(time.0),

@@ -297,8 +297,6 @@ issues! {
         "Without a profile, traces and logs must share a clock."
     XrayChainsNeedBinary "JI135" Warning "no --xray-binary: no call chain was replaced by traced calls"
         "--splice-stacks needs the addresses of traced functions."
-    XrayChainsLimited "JI136" Warning "call chains of {count} traced process{|es} not replaced: the limit is {limit}"
-        "All traces are read once for each process, so their number is limited."
 
     // The profile.
     NotAProfile "JI140" Error "not a perf.data file: it does not start with PERFILE2"

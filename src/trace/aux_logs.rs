@@ -8,11 +8,15 @@ use crate::files::InputFile;
 use crate::perf::Profile;
 use crate::perf::synthesis::Origin;
 use crate::tally::Tally;
+use crate::trace::call_stack_replay::CallStackReplay;
+use crate::trace::event_selection::{EventSet, ProfileEvent, wanted_of_mono, wanted_of_xray};
 use crate::trace::mono::Logs;
-use crate::trace::options::TraceOptions;
-use crate::trace::splice::splice;
-use crate::trace::synthesize::{BaseProfile, SynthesizedProfile, synthesize};
+use crate::trace::options::{SamplingOptions, TraceOptions};
+use crate::trace::samples::Samples;
+use crate::trace::splice::{StackSource, splice};
+use crate::trace::synthesize::{BaseProfile, EventSource, SynthesizedProfile, synthesize};
 use crate::trace::xray::Traces;
+use crate::trace::xray::events::TraceSource;
 use crate::trace::{mono, xray};
 
 /// Logs and traces in use.
@@ -36,8 +40,8 @@ impl AuxLogs<'_> {
 
     /// Whether events are to be added to a profile.
     pub fn has_events(&self, options: &TraceOptions) -> bool {
-        let of_logs = mono::wanted(options, true).is_none_or(|kinds| !kinds.is_empty());
-        let of_traces = xray::wanted(options, true).is_none_or(|kinds| !kinds.is_empty());
+        let of_logs = wanted_of_mono(options, true).is_none_or(|kinds| !kinds.is_empty());
+        let of_traces = wanted_of_xray(options, true).is_none_or(|kinds| !kinds.is_empty());
         !self.logs.all.is_empty() && of_logs || !self.traces.all.is_empty() && of_traces
     }
 
@@ -53,6 +57,20 @@ impl AuxLogs<'_> {
         mono::prepare(recorded, alignments, &mut self.logs);
     }
 
+    /// Returns the events to convert.
+    fn select_events(&mut self, options: &TraceOptions, is_beside: bool) -> EventSet {
+        let mut event_set = EventSet::default();
+        if !self.logs.all.is_empty() {
+            let prepared = self.logs.all.iter().filter_map(|log| log.prepared.as_ref());
+            let logged = prepared.flat_map(|prepared| &prepared.events).copied().collect();
+            event_set.add_mono(options, is_beside, &logged, &mut self.logs.diagnostics);
+        }
+        if !self.traces.all.is_empty() {
+            event_set.add_xray(options, is_beside);
+        }
+        event_set
+    }
+
     /// Makes a profile of the events, together with a recorded profile if there is one.
     pub fn make_events(
         &mut self,
@@ -60,10 +78,7 @@ impl AuxLogs<'_> {
         recorded: Option<&Profile<'_>>,
     ) -> Result<SynthesizedProfile, Diagnostic> {
         let is_beside = recorded.is_some();
-        let of_logs = mono::select_events(options, &mut self.logs, is_beside, 0);
-        let mut definitions = of_logs.definitions().to_vec();
-        let of_traces = xray::select_events(options, &self.traces, is_beside, definitions.len());
-        definitions.extend_from_slice(of_traces.definitions());
+        let event_set = self.select_events(options, is_beside);
         let clock_id = match self.traces.all.first() {
             Some(trace) => trace.clock.id,
             None => Some(CLOCK_MONOTONIC),
@@ -88,13 +103,20 @@ impl AuxLogs<'_> {
                 command_line: &[b"jitinject"],
             }),
         };
-        let mut sources = mono::event_sources(&mut self.logs, &of_logs);
-        sources.extend(xray::event_sources(
-            &mut self.traces,
-            &of_traces,
-            options.sampling,
-        ));
-        let made = synthesize(&base, &definitions, sources)?;
+        let mut sources: Vec<Box<dyn EventSource>> = Vec::new();
+        for source in mono::events::sources(&mut self.logs) {
+            sources.push(Box::new(Samples::new(
+                source,
+                &event_set,
+                SamplingOptions::default(),
+            )));
+        }
+        if !self.traces.all.is_empty() {
+            let has_custom = event_set.index_of(ProfileEvent::XrayCustom).is_some();
+            let source = TraceSource::new(&mut self.traces, options.sampling.min_duration, has_custom);
+            sources.push(Box::new(Samples::new(source, &event_set, options.sampling)));
+        }
+        let made = synthesize(&base, &event_set.definitions(), sources)?;
         self.losses = made.synthesized.losses.clone();
         Ok(made)
     }
@@ -105,17 +127,21 @@ impl AuxLogs<'_> {
         options: &TraceOptions,
         profile: &Profile<'_>,
     ) -> Result<InputFile, Diagnostic> {
-        let mut sources = mono::stack_sources(&mut self.logs);
-        sources.extend(xray::stack_sources(&mut self.traces));
-        let names: Vec<String> = sources.iter().map(|source| source.name()).collect();
-        let (records, found) = splice(profile, sources)?;
-        self.diagnostics
-            .extend(names.iter().zip(found).map(|(name, found)| {
-                let replaced = Diagnostic::new(Issue::ChainsReplaced).with("source", name);
-                replaced.with("known", found.known).with("total", found.total)
-            }));
+        let mut sources: Vec<Box<dyn StackSource>> = Vec::new();
+        for source in mono::events::call_sources(&mut self.logs) {
+            sources.push(Box::new(CallStackReplay::new(source)));
+        }
+        if let Some(source) = xray::events::call_source(&mut self.traces) {
+            sources.push(Box::new(CallStackReplay::new(source)));
+        }
+        let (records, processes) = splice(profile, sources)?;
+        self.diagnostics.extend(processes.iter().map(|chains| {
+            let replaced = Diagnostic::new(Issue::ChainsReplaced).with("source", &chains.name);
+            replaced.with("known", chains.known).with("total", chains.total)
+        }));
         if !self.has_events(options) {
-            xray::count_records(&mut self.traces);
+            let source = TraceSource::new(&mut self.traces, 0, false);
+            Samples::new(source, &EventSet::default(), SamplingOptions::default()).count();
         }
         Ok(records)
     }

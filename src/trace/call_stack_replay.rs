@@ -1,102 +1,116 @@
 //! Replay of recorded calls to find the call stack of a thread at each sample.
 
-use std::hash::Hash;
-
-use crate::diagnostics::Issue;
 use crate::hash::HashMap;
-use crate::tally::Tally;
-use crate::trace::call_tree::{CallTree, Stack, Step};
-use crate::units::{Tid, Time};
+use crate::perf::synthesis::Thread;
+use crate::runtime::RuntimeTime;
+use crate::trace::call_tree::{CallTree, Stack};
+use crate::trace::chain::Chain;
+use crate::trace::replay::Replay;
+use crate::trace::source::{EventContext, EventKind, EventOf, FIRST_SYNTHETIC_TID, Source};
+use crate::trace::splice::{SampleKey, StackSource};
+use crate::units::{Address, Pid};
 
-/// Thread and time of a sample that may get another call chain.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct SampleKey {
-    /// Thread ID.
-    pub tid: Tid,
-    /// Time on the profile's clock.
-    pub time: Time,
-    /// Index among the samples of the source, in file order.
-    pub index: usize,
-}
-
-/// A recorded function entry or exit.
-#[derive(Clone, Copy, Debug)]
-pub struct CallRecord<F, M> {
-    /// Thread ID.
-    pub tid: Tid,
-    /// Time on the profile's clock.
-    pub time: Time,
-    /// Entry or exit.
-    pub step: Step<F>,
-    /// Offset of the record in the file, in bytes.
-    pub offset: u64,
-    /// What else the source needs of the resulting stack.
-    pub mark: M,
-}
-
-/// Replay of calls to functions `F`. Each stack has the mark of the record that led to it.
-#[derive(Clone, Debug, Default)]
-pub struct CallStackReplay<F, M> {
-    calls: CallTree<F>,
-    threads: HashMap<Tid, ThreadState<M>>,
-    /// Stacks by sample index; `None` if the thread is in no recorded call.
-    found: Vec<Option<(Stack, M)>>,
+/// Stacks of samples, replayed from the calls of a source.
+#[derive(Debug)]
+pub struct CallStackReplay<S: Source> {
+    source: S,
+    calls: CallTree<S::Function>,
+    /// Stacks by sample index, empty if the thread is in no recorded call, each with the time of the call or return that
+    /// led to it.
+    found: Vec<(Stack, RuntimeTime)>,
 }
 
 /// Current stack of a thread, and the index of its first sample that is not reached yet.
 #[derive(Clone, Copy, Debug)]
-struct ThreadState<M> {
+struct ThreadState {
     stack: Stack,
-    mark: M,
+    time: RuntimeTime,
     next: usize,
 }
 
-impl<F: Copy + Eq + Hash, M: Copy + Default> CallStackReplay<F, M> {
-    /// Starts with all threads in no call. `sample_keys` must be sorted, and the same for [`Self::apply`].
-    pub fn start(&mut self, sample_keys: &[SampleKey], tids: impl Iterator<Item = Tid>) {
-        let state = tids.map(|tid| {
-            let state = ThreadState {
-                stack: Stack::EMPTY,
-                mark: M::default(),
-                next: sample_keys.partition_point(|sample_key| sample_key.tid < tid),
-            };
-            (tid, state)
-        });
-        self.threads = state.collect();
-        self.found = vec![None; sample_keys.len()];
+impl<S: Source> CallStackReplay<S> {
+    /// Prepares the replay of a source.
+    pub fn new(source: S) -> Self {
+        Self {
+            source,
+            calls: CallTree::default(),
+            found: Vec::new(),
+        }
     }
 
-    /// Finds the stacks of a thread's samples before a call record, then applies the record. Records of
-    /// threads other than those passed to [`Self::start`] are skipped.
-    pub fn apply(&mut self, sample_keys: &[SampleKey], call: &CallRecord<F, M>, losses: &mut Tally<Issue>) {
-        let Some(state) = self.threads.get_mut(&call.tid) else {
+    /// Finds the stacks of a thread's samples before an event, then applies the event.
+    fn apply(
+        &mut self,
+        sample_keys: &[SampleKey],
+        thread: Thread,
+        state: &mut ThreadState,
+        event: &EventOf<S>,
+    ) {
+        let EventKind::Call(step) = event.kind else {
             return;
         };
+        let context = &event.context;
+        let time = self.source.alignment().time(context.time);
         while let Some(sample_key) = sample_keys.get(state.next)
-            && sample_key.tid == call.tid
-            && sample_key.time < call.time
+            && (sample_key.pid, sample_key.tid) == (thread.pid, thread.tid)
+            && sample_key.time < time
         {
             if let Some(found) = self.found.get_mut(sample_key.index) {
-                *found = (state.stack != Stack::EMPTY).then_some((state.stack, state.mark));
+                *found = (state.stack, state.time);
             }
             state.next = state.next.saturating_add(1);
         }
-        state.stack = self.calls.follow(state.stack, call.step, call.offset, losses);
-        state.mark = call.mark;
+        if let Some(losses) = self.source.losses(context.thread) {
+            state.stack = self.calls.follow(state.stack, step, context.offset, losses);
+        }
+        state.time = context.time;
+    }
+}
+
+impl<S: Source> StackSource for CallStackReplay<S> {
+    fn processes(&self) -> Vec<(Pid, String)> {
+        self.source.processes()
     }
 
-    /// Returns the number of samples with a stack.
-    pub fn known(&self) -> usize {
-        self.found.iter().flatten().count()
+    fn covers(&self, pid: Pid, leaf: Address) -> bool {
+        self.source.covers(pid, leaf)
     }
 
-    /// Returns the stack and its mark at a sample, or `None` if the thread is in no recorded call.
-    pub fn at(&self, index: usize) -> Option<(Stack, M)> {
-        self.found.get(index).copied().flatten()
+    fn find(&mut self, mut sample_keys: Vec<SampleKey>) {
+        sample_keys.sort_unstable();
+        self.found = vec![(Stack::EMPTY, RuntimeTime::default()); sample_keys.len()];
+        let threads = self.source.threads().into_iter();
+        let threads: Vec<Option<Thread>> = threads.map(|traced| Some(traced?.thread)).collect();
+        // A thread may be in several traces.
+        let mut states: HashMap<Thread, ThreadState> = HashMap::default();
+        for event in Replay::of(&self.source) {
+            let thread = threads.get(event.context.thread).copied().flatten();
+            if let Some(thread) = thread.filter(|thread| thread.tid.0 < FIRST_SYNTHETIC_TID) {
+                let state = states.entry(thread).or_insert_with(|| ThreadState {
+                    stack: Stack::EMPTY,
+                    time: RuntimeTime::default(),
+                    next: sample_keys.partition_point(|key| (key.pid, key.tid) < (thread.pid, thread.tid)),
+                });
+                self.apply(&sample_keys, thread, state, &event);
+            }
+        }
     }
 
-    /// Returns the functions of a stack, innermost first.
-    pub fn functions(&self, stack: Stack) -> impl Iterator<Item = F> {
-        self.calls.functions(stack)
+    fn write_chain(&mut self, pid: Pid, sample: usize, leaf: Address, chain: &mut Chain) -> bool {
+        let found = self.found.get(sample).copied();
+        let Some((stack, time)) = found.filter(|(stack, _)| *stack != Stack::EMPTY) else {
+            return false;
+        };
+        let innermost = self.calls.functions(stack).next();
+        // The sampled function is not among the logged calls if it is not instrumented, or in its prologue or epilogue:
+        // then all logged calls are callers.
+        let is_in_call = innermost.is_some_and(|function| self.source.is_inside(pid, function, leaf));
+        let callers = self.calls.functions(stack).skip(usize::from(is_in_call));
+        let context = EventContext {
+            time,
+            ..EventContext::default()
+        };
+        self.source.add_callers(chain, pid, callers, &context);
+        true
     }
 }

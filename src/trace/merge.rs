@@ -53,11 +53,6 @@ impl<S: Ahead> Merge<S> {
     }
 
     /// Returns all sources, in their original order.
-    pub fn sources(&self) -> &[S] {
-        &self.sources
-    }
-
-    /// Returns all sources by value, in their original order.
     pub fn into_sources(self) -> Vec<S> {
         self.sources
     }

@@ -11,127 +11,142 @@ use crate::diagnostics::Diagnostic;
 use crate::files::temp_file::temp_file_error;
 use crate::files::{InputFile, TempFile};
 use crate::hash::HashMap;
+use crate::perf::attr::Attr;
 use crate::perf::record::Record;
 use crate::perf::sample::Sample;
 use crate::perf::{Profile, callchain, record};
-use crate::trace::call_stack_replay::SampleKey;
 use crate::trace::chain::Chain;
-use crate::units::{Address, Pid, Tid};
+use crate::units::{Address, Pid, Tid, Time};
 
-/// A log or trace with the call stacks of a process.
+/// Thread and time of a sample that may get another call chain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SampleKey {
+    /// Process ID.
+    pub pid: Pid,
+    /// Thread ID.
+    pub tid: Tid,
+    /// Time on the profile's clock.
+    pub time: Time,
+    /// Index among the samples of the source, in file order.
+    pub index: usize,
+}
+
+/// Logs or traces with the call stacks of processes.
 pub trait StackSource {
-    /// Returns its name for messages.
-    fn name(&self) -> String;
+    /// Returns their processes, each with its name for messages.
+    fn processes(&self) -> Vec<(Pid, String)>;
 
-    /// Returns its process.
-    fn pid(&self) -> Pid;
+    /// Whether they have the callers of code at an address.
+    fn covers(&self, pid: Pid, leaf: Address) -> bool;
 
-    /// Whether it has the callers of code at an address.
-    fn covers(&self, leaf: Address) -> bool;
-
-    /// Finds the stacks at `sample_keys`, which must be sorted, and keeps them by index. Returns how many it
-    /// found.
-    fn find(&mut self, sample_keys: &[SampleKey]) -> usize;
+    /// Finds the stacks at samples, and keeps them by index.
+    fn find(&mut self, sample_keys: Vec<SampleKey>);
 
     /// Makes the call chain of the sample with index `sample` at `leaf`; returns `false` if it is not known.
-    fn write_chain(&mut self, sample: usize, leaf: Address, chain: &mut Chain) -> bool;
+    fn write_chain(&mut self, pid: Pid, sample: usize, leaf: Address, chain: &mut Chain) -> bool;
 }
 
-/// A source with its samples and results.
-struct Spliced<'s> {
-    source: Box<dyn StackSource + 's>,
-    /// Samples that it covers, until their stacks are found.
-    sample_keys: Vec<SampleKey>,
-    found: ChainCounts,
-    /// Number of samples processed so far, whether their call chains were replaced or not.
-    done: usize,
-}
-
-/// Numbers of samples that a source covers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ChainCounts {
-    /// Samples with a known stack.
-    pub known: usize,
-    /// All samples.
-    pub total: usize,
+/// Call chains of a process that a source covers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplacedChains {
+    /// Name of the process or of its log, for messages.
+    pub name: String,
+    /// Number of samples with a known stack.
+    pub known: u64,
+    /// Number of all samples.
+    pub total: u64,
+    /// Index of the source.
+    source: usize,
 }
 
 /// Returns the records of a profile in which samples covered by one of `sources` have the call chains found
-/// there, and the numbers of these samples for each source. No two sources may have the same process.
+/// there, and what was found for each process. No two sources may have the same process.
 ///
 /// Takes 24 bytes of memory for each such sample, plus the memory of the sources.
 pub fn splice(
     profile: &Profile<'_>,
     sources: Vec<Box<dyn StackSource + '_>>,
-) -> Result<(InputFile, Vec<ChainCounts>), Diagnostic> {
-    let mut all = Splice {
+) -> Result<(InputFile, Vec<ReplacedChains>), Diagnostic> {
+    let mut splice = Splice {
         profile,
-        by_pid: (0..)
-            .zip(&sources)
-            .map(|(at, source)| (source.pid(), at))
-            .collect(),
-        sources: sources.into_iter().map(Spliced::new).collect(),
+        sources,
+        processes: Vec::new(),
+        by_pid: HashMap::default(),
     };
-    all.collect();
-    all.sources.iter_mut().for_each(Spliced::find);
-    let records = all.rewrite().map_err(temp_file_error)?;
-    Ok((records, all.sources.iter().map(|source| source.found).collect()))
-}
-
-impl<'s> Spliced<'s> {
-    fn new(source: Box<dyn StackSource + 's>) -> Self {
-        Self {
-            source,
-            sample_keys: Vec::new(),
-            found: ChainCounts::default(),
-            done: 0,
+    for (index, source) in splice.sources.iter().enumerate() {
+        for (pid, name) in source.processes() {
+            splice.by_pid.insert(pid, splice.processes.len());
+            splice.processes.push(ReplacedChains {
+                name,
+                known: 0,
+                total: 0,
+                source: index,
+            });
         }
     }
-
-    fn find(&mut self) {
-        let mut sample_keys = std::mem::take(&mut self.sample_keys);
-        sample_keys.sort_unstable();
-        self.found = ChainCounts {
-            known: self.source.find(&sample_keys),
-            total: sample_keys.len(),
-        };
-    }
+    splice.find();
+    let records = splice.rewrite().map_err(temp_file_error)?;
+    Ok((records, splice.processes))
 }
 
 struct Splice<'p, 's> {
     profile: &'p Profile<'p>,
-    sources: Vec<Spliced<'s>>,
-    /// Index of the source for each process.
+    sources: Vec<Box<dyn StackSource + 's>>,
+    processes: Vec<ReplacedChains>,
+    /// Index of each process.
     by_pid: HashMap<Pid, usize>,
 }
 
-impl<'s> Splice<'_, 's> {
-    /// Returns the source for a sample whose call chain is to be replaced, and the sample's address.
-    fn source(&mut self, record: &Record<'_>, sample: &Sample<'_>) -> Option<(&mut Spliced<'s>, Address)> {
+/// A sample whose call chain may be replaced.
+struct CoveredSample {
+    pid: Pid,
+    tid: Tid,
+    leaf: Address,
+    /// Index of the process.
+    process: usize,
+    /// Index of the source.
+    source: usize,
+}
+
+impl Splice<'_, '_> {
+    /// Returns a sample if a source covers it.
+    fn covered(&self, record: &Record<'_>, attr: &Attr) -> Option<CoveredSample> {
+        let sample = Sample::parse(record, attr, self.profile.endian);
         sample.callchain_offset?;
-        let spliced = self.sources.get_mut(*self.by_pid.get(&sample.pid?)?)?;
-        let leaf = callchain::user_address(record, sample)?;
-        spliced.source.covers(leaf).then_some((spliced, leaf))
+        let pid = sample.pid?;
+        let process = *self.by_pid.get(&pid)?;
+        let source = self.processes.get(process)?.source;
+        let leaf = callchain::user_address(record, &sample)?;
+        let covered = CoveredSample {
+            pid,
+            tid: sample.tid.unwrap_or(Tid(pid.0)),
+            leaf,
+            process,
+            source,
+        };
+        self.sources.get(source)?.covers(pid, leaf).then_some(covered)
     }
 
-    /// Collects the keys of all samples.
-    fn collect(&mut self) {
+    /// Finds the stacks of all samples.
+    fn find(&mut self) {
         let Profile { attrs, endian, .. } = self.profile;
+        let mut sample_keys = vec![Vec::new(); self.sources.len()];
         for record in self.profile.records() {
-            let Some(attr) = attrs
-                .event_of(&record, *endian)
-                .filter(|_| record.kind == record::SAMPLE)
-            else {
-                continue;
-            };
-            let sample = Sample::parse(&record, attr, *endian);
-            if let Some((spliced, _)) = self.source(&record, &sample) {
-                spliced.sample_keys.push(SampleKey {
-                    tid: sample.tid.unwrap_or(Tid(spliced.source.pid().0)),
+            if record.kind == record::SAMPLE
+                && let Some(attr) = attrs.event_of(&record, *endian)
+                && let Some(CoveredSample { pid, tid, source, .. }) = self.covered(&record, attr)
+                && let Some(sample_keys) = sample_keys.get_mut(source)
+            {
+                sample_keys.push(SampleKey {
+                    pid,
+                    tid,
                     time: attrs.time_of(&record, *endian).unwrap_or_default(),
-                    index: spliced.sample_keys.len(),
+                    index: sample_keys.len(),
                 });
             }
+        }
+        for (source, sample_keys) in self.sources.iter_mut().zip(sample_keys) {
+            source.find(sample_keys);
         }
     }
 
@@ -140,10 +155,15 @@ impl<'s> Splice<'_, 's> {
         let mut temp_file = TempFile::create()?;
         let mut buffer = Vec::new();
         let mut chain = Chain::default();
+        // Number of samples of each source so far.
+        let mut done = vec![0; self.sources.len()];
         for record in self.profile.records() {
             buffer.clear();
-            if record.kind == record::SAMPLE && self.write_sample(&record, &mut chain, &mut buffer).is_some()
-            {
+            let is_new = record.kind == record::SAMPLE
+                && self
+                    .write_sample(&record, &mut done, &mut chain, &mut buffer)
+                    .is_some();
+            if is_new {
                 temp_file.write_all(&buffer)?;
             } else {
                 temp_file.write_all(record.bytes)?;
@@ -154,14 +174,33 @@ impl<'s> Splice<'_, 's> {
     }
 
     /// Appends a sample with its new call chain to `out`; `None` if that is unknown.
-    fn write_sample(&mut self, record: &Record<'_>, chain: &mut Chain, out: &mut Vec<u8>) -> Option<()> {
+    fn write_sample(
+        &mut self,
+        record: &Record<'_>,
+        done: &mut [usize],
+        chain: &mut Chain,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
         let Profile { attrs, endian, .. } = self.profile;
         let attr = attrs.event_of(record, *endian)?;
-        let (spliced, leaf) = self.source(record, &Sample::parse(record, attr, *endian))?;
-        let sample = spliced.done;
-        spliced.done = sample.saturating_add(1);
+        let CoveredSample {
+            pid,
+            leaf,
+            process,
+            source,
+            ..
+        } = self.covered(record, attr)?;
+        let done = done.get_mut(source)?;
+        let sample = *done;
+        *done = sample.saturating_add(1);
         chain.restart(Some(leaf));
-        let is_known = spliced.source.write_chain(sample, leaf, chain);
+        let is_known = self
+            .sources
+            .get_mut(source)?
+            .write_chain(pid, sample, leaf, chain);
+        let process = self.processes.get_mut(process)?;
+        process.total = process.total.saturating_add(1);
+        process.known = process.known.saturating_add(is_known.into());
         let callers = chain.callers().iter().copied();
         is_known.then(|| callchain::write_with_callers(out, *endian, record, attr, callers))?
     }

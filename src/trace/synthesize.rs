@@ -27,7 +27,7 @@ pub trait EventSource {
     fn write_next(&mut self, out: &mut Out<'_>) -> io::Result<()>;
 
     /// Counts what is incomplete when there are no more events.
-    fn finish(&mut self);
+    fn finish(self: Box<Self>);
 }
 
 impl Ahead for Box<dyn EventSource + '_> {
@@ -92,7 +92,10 @@ fn write(
     while let Some(source) = merge.next() {
         source.write_next(&mut out)?;
     }
-    merge.into_sources().iter_mut().for_each(|source| source.finish());
+    merge
+        .into_sources()
+        .into_iter()
+        .for_each(|source| source.finish());
     let (synthesized, temp_file) = out.finish()?;
     Ok(SynthesizedProfile {
         synthesized,

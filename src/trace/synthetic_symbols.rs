@@ -1,9 +1,14 @@
 //! Symbols for frames without code, at addresses where the process maps nothing: allocated types, garbage
 //! collections, and methods whose address is not known.
 
+use std::hash::Hash;
+
+use crate::code::process::Processes;
 use crate::hash::HashMap;
 use crate::range_map::RangeMap;
-use crate::units::{Address, AddressRange};
+use crate::runtime::RuntimeTime;
+use crate::runtime::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
+use crate::units::{Address, AddressRange, Pid};
 
 /// Number of addresses of a synthetic symbol: one for itself, the next for it as a caller, rounded up to be
 /// readable.
@@ -13,32 +18,34 @@ const SIZE: u64 = 16;
 /// last one.
 const MAX_SYMBOLS: u64 = 1 << 22;
 
-/// A symbol for a frame without code.
+/// Synthetic symbols of a process, some of them for functions `F`.
 #[derive(Clone, Debug)]
-pub struct SyntheticSymbol {
-    /// Name of the symbol.
-    pub name: Vec<u8>,
-    /// Address range of the symbol.
-    pub range: AddressRange,
-}
-
-/// Synthetic symbols of a process.
-#[derive(Clone, Debug)]
-pub struct SyntheticSymbols {
-    all: Vec<SyntheticSymbol>,
+pub struct SyntheticSymbols<F> {
+    /// Name and address range of each symbol.
+    all: Vec<(Vec<u8>, AddressRange)>,
     by_name: HashMap<Vec<u8>, usize>,
+    /// Symbols of functions, which saves looking up their names again.
+    by_function: HashMap<F, Address>,
     /// Addresses for further symbols.
     free: AddressRange,
     is_full: bool,
 }
 
-impl SyntheticSymbols {
-    /// Creates an empty set for a 64-bit or 32-bit process that uses the addresses `taken` for something
-    /// else.
-    pub fn new(taken: impl Iterator<Item = AddressRange>, is_64: bool) -> Self {
+impl<F: Eq + Hash> SyntheticSymbols<F> {
+    /// Creates an empty set for process `pid` of 64 or 32 bits, which uses its mappings and the addresses `taken` for
+    /// something else.
+    pub fn new(
+        processes: &Processes,
+        pid: Pid,
+        taken: impl Iterator<Item = AddressRange>,
+        is_64: bool,
+    ) -> Self {
+        let maps = processes.spaces_of(pid).flat_map(|(_, space)| &space.maps);
+        let taken = maps.map(|map| map.range).chain(taken);
         Self {
             all: Vec::new(),
             by_name: HashMap::default(),
+            by_function: HashMap::default(),
             free: free_range(taken, is_64),
             is_full: false,
         }
@@ -50,8 +57,19 @@ impl SyntheticSymbols {
             Some(&index) => index,
             None => self.add(name.to_vec()),
         };
-        let function = self.all.get(index).or(self.all.last());
-        function.map_or(self.free.start, |function| function.range.start)
+        let symbol = self.all.get(index).or(self.all.last());
+        symbol.map_or(self.free.start, |(_, range)| range.start)
+    }
+
+    /// Returns the address of the symbol of a function, which is added with the name from `name` if it is new.
+    #[cold]
+    pub fn address_of(&mut self, function: F, name: impl FnOnce() -> Vec<u8>) -> Address {
+        if let Some(&address) = self.by_function.get(&function) {
+            return address;
+        }
+        let address = self.address(&name());
+        self.by_function.insert(function, address);
+        address
     }
 
     fn add(&mut self, name: Vec<u8>) -> usize {
@@ -60,9 +78,8 @@ impl SyntheticSymbols {
             && range.end <= self.free.end
         {
             self.free.start = range.end;
-            let known = name.clone();
-            self.all.push(SyntheticSymbol { name, range });
-            self.by_name.insert(known, index);
+            self.all.push((name.clone(), range));
+            self.by_name.insert(name, index);
         } else {
             self.is_full = true;
         }
@@ -74,9 +91,16 @@ impl SyntheticSymbols {
         self.is_full
     }
 
-    /// Returns all symbols.
-    pub fn all(&self) -> &[SyntheticSymbol] {
-        &self.all
+    /// Adds all symbols to `code`, from `since` on.
+    pub fn load(&self, code: &mut SymbolOnlyCode<'_>, since: RuntimeTime) {
+        for (name, range) in &self.all {
+            let function = SymbolOnlyFunction {
+                name: name.clone().into(),
+                range: *range,
+                code: None,
+            };
+            code.load(function, since);
+        }
     }
 }
 
@@ -113,7 +137,8 @@ mod tests {
 
     #[test]
     fn what_there_is_no_room_for_shares_the_last_address() {
-        let mut functions = SyntheticSymbols::new(std::iter::empty(), true);
+        let mut functions =
+            SyntheticSymbols::<u32>::new(&Processes::default(), Pid(1), std::iter::empty(), true);
         assert_eq!(functions.free.size(), MAX_SYMBOLS * SIZE);
         functions.free.end = Address(functions.free.start.0 + 2 * SIZE);
         let [first, second] = ["first", "second"].map(|name| functions.address(name.as_bytes()));
@@ -121,6 +146,6 @@ mod tests {
         assert_eq!(functions.address(b"third"), second);
         assert_eq!(functions.address(b"fourth"), second);
         assert_eq!(functions.address(b"first"), first);
-        assert!(functions.is_full() && functions.all().len() == 2);
+        assert!(functions.is_full() && functions.all.len() == 2);
     }
 }

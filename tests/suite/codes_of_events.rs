@@ -205,7 +205,7 @@ fn profile_of(processes: u32, mapped: u32, binary: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn traced_processes_without_the_binary_or_beyond_the_limit_are_counted() {
+fn traced_processes_without_the_binary_are_counted() {
     let folder = scratch();
     let binary = capture::folder("xray-basic19")
         .join("work")
@@ -228,13 +228,6 @@ fn traced_processes_without_the_binary_or_beyond_the_limit_are_counted() {
         (&without[0]["count"], &without[0]["file"]),
         (&json!(2), &json!(text(&binary)))
     );
-
-    std::fs::write(&input, profile_of(103, 103, &binary)).unwrap();
-    std::fs::write(&traces, trace(103)).unwrap();
-    let (_, summary) = inject_with_summary(&input, &folder.path().join("out.data"), &more);
-    let limited = diagnostics(&summary, "JI136");
-    assert_eq!(limited.len(), 1, "{summary}");
-    assert_eq!(limited[0]["count"], 3);
 }
 
 #[test]

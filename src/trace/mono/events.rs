@@ -1,380 +1,305 @@
-//! Conversion of a log's events into samples of a profile.
+//! Events of a log, replayed for the samples made from them, and for the call chains of a profile's own samples.
 
 use std::io;
-use std::iter::Peekable;
 
-use crate::diagnostics::Issue;
+use crate::code::clock::Alignment;
+use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
-use crate::perf::synthesis::{Comm, Sample, Thread, ThreadStart};
+use crate::perf::synthesis::{Comm, Thread};
+use crate::range_map::RangeMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{CollectionPhase, Kind, MonitorEvent, TypeReference};
 use crate::runtime::mono::list::Frames;
-use crate::runtime::mono::{Event, Index, Method, ThreadId};
+use crate::runtime::mono::{Index, Log, Method};
 use crate::tally::Tally;
-use crate::trace::call_tree::{CallTree, Stack};
 use crate::trace::chain::Chain;
-use crate::trace::event_set::EventSet;
-use crate::trace::mono::event_selection::ProfileEvent;
+use crate::trace::event_selection::ProfileEvent;
+use crate::trace::mono::frame_addresses::FrameAddresses;
 use crate::trace::mono::logs::{Logs, ReadLog};
 use crate::trace::mono::prepare::Prepared;
-use crate::trace::mono::replay::{Replay, step};
-use crate::trace::mono::threads::AssignedTid;
-use crate::trace::synthesize::{EventSource, Out};
-use crate::units::{Address, Pid, Tid, Time};
+use crate::trace::mono::threads::Threads;
+use crate::trace::mono::walk::{ThreadWalk, walks};
+use crate::trace::options::MonoEvent;
+use crate::trace::source::{EventContext, NewSample, Source, TracedThread};
+use crate::trace::synthesize::Out;
+use crate::units::{Address, Pid, Time};
 
-/// Returns an event source for each log that was prepared.
-pub fn event_sources<'l>(
-    logs: &'l mut Logs<'_>,
-    event_set: &'l EventSet<ProfileEvent>,
-) -> Vec<Box<dyn EventSource + 'l>> {
-    let mut sources: Vec<Box<dyn EventSource>> = Vec::new();
-    for log in &mut logs.all {
-        if let Some(events) = LogEvents::new(log, event_set) {
-            sources.push(Box::new(events));
+/// Returns a source for each log that was prepared.
+pub fn sources<'l, 'a>(logs: &'l mut Logs<'a>) -> impl Iterator<Item = LogSource<'l, 'a>> {
+    logs.all.iter_mut().filter_map(LogSource::new)
+}
+
+/// Returns a source for each log that has calls, and adds a diagnostic for each log without. The logs must be prepared.
+pub fn call_sources<'l, 'a>(logs: &'l mut Logs<'a>) -> impl Iterator<Item = LogSource<'l, 'a>> {
+    let Logs { all, diagnostics, .. } = logs;
+    all.iter_mut().filter_map(|log| {
+        let prepared = log.prepared.as_ref();
+        if !prepared.is_some_and(|prepared| prepared.events.contains(&MonoEvent::Calls)) {
+            diagnostics.push(Diagnostic::new(Issue::MonoNoCalls).in_file_called(log.name()));
+            return None;
         }
-    }
-    sources
+        LogSource::new(log)
+    })
 }
 
-/// State of a thread during the replay.
-#[derive(Clone, Copy, Debug, Default)]
-struct ThreadState<'a> {
-    stack: Stack,
-    /// Time of the thread's last call or return.
-    since: RuntimeTime,
-    /// Time at which the thread began to wait for a lock, and its stack there.
-    waiting: Option<(RuntimeTime, Frames<'a>)>,
-}
-
-/// Converts the events of a log into samples.
+/// A log to replay.
 #[derive(Debug)]
-struct LogEvents<'l, 'a> {
+pub struct LogSource<'l, 'a> {
+    name: String,
     pid: Pid,
+    log: &'l Log<'a>,
     index: &'l Index<'a>,
-    replay: Peekable<Replay<'a>>,
-    prepared: &'l mut Prepared<'a>,
+    threads: &'l Threads<'a>,
+    alignment: Alignment,
+    frame_addresses: &'l mut FrameAddresses,
     losses: &'l mut Tally<Issue>,
-    event_set: &'l EventSet<ProfileEvent>,
-    calls: CallTree<Method>,
-    threads: HashMap<(ThreadId, Tid), ThreadState<'a>>,
+    /// Time at which each thread began to wait for a lock, and its stack there.
+    waiting: HashMap<usize, (RuntimeTime, Frames<'a>)>,
     /// Start time of each collection in progress, by generation.
     collecting: HashMap<u64, RuntimeTime>,
     /// Time at which the runtime stopped the world for a collection.
     stopped: Option<RuntimeTime>,
-    chain: Chain,
+    /// Index of the function at each address of the log's code.
+    code: RangeMap<u32>,
 }
 
-impl<'l, 'a> LogEvents<'l, 'a> {
-    /// Returns `None` if the log was not prepared. Clears the log's losses: its calls may have been counted before,
-    /// when stacks were looked up.
-    fn new(log: &'l mut ReadLog<'a>, event_set: &'l EventSet<ProfileEvent>) -> Option<Self> {
+impl<'l, 'a> LogSource<'l, 'a> {
+    /// Returns `None` if the log was not prepared. Clears the log's losses: they may have been counted in an earlier
+    /// replay.
+    pub fn new(log: &'l mut ReadLog<'a>) -> Option<Self> {
+        let name = log.name();
+        let Prepared {
+            threads,
+            alignment,
+            frame_addresses,
+            ..
+        } = log.prepared.as_mut()?;
         log.losses = Tally::default();
+        let mut code = RangeMap::default();
+        for (number, function) in (0u32..).zip(log.index.code.functions()) {
+            code.insert(function.range, number, |_, _| {});
+        }
         Some(Self {
+            name,
             pid: log.pid,
+            log: &log.log,
             index: &log.index,
-            replay: Replay::of(&log.log).peekable(),
-            prepared: log.prepared.as_mut()?,
+            threads,
+            alignment: *alignment,
+            frame_addresses,
             losses: &mut log.losses,
-            event_set,
-            calls: CallTree::default(),
-            threads: HashMap::default(),
+            waiting: HashMap::default(),
             collecting: HashMap::default(),
             stopped: None,
-            chain: Chain::default(),
+            code,
         })
     }
 
-    fn write_event(&mut self, event: &Event<'a>, out: &mut Out<'_>) -> io::Result<()> {
-        match event.kind {
-            Kind::Allocation {
-                class, size, frames, ..
-            } => {
-                let leaf = self.type_name(b"new ", class, event.time);
-                self.write_sample(event, ProfileEvent::Allocation, size, Some(&leaf), frames, out)
-            }
-            Kind::Throw { frames, .. } => {
-                self.write_sample(event, ProfileEvent::Exception, 1, None, frames, out)
-            }
-            Kind::Monitor {
-                event: what, frames, ..
-            } => self.monitor(event, what, frames, out),
-            Kind::Collection { phase, generation } => self.collection(event, phase, generation, out),
-            Kind::HeapObject { size, class, .. } if size > 0 => {
-                let leaf = self.type_name(b"", class, event.time);
-                self.write_alone(event, ProfileEvent::Heap, size, &leaf, out)
-            }
-            Kind::SampleHit {
-                addresses, frames, ..
-            } => self.hit(event, addresses.iter().next(), frames, out),
-            _ => self.call(event, out),
-        }
-    }
-
-    /// Returns the name of a type, with a prefix.
-    fn type_name(&self, before: &[u8], class: TypeReference, time: RuntimeTime) -> Vec<u8> {
-        let name = self.index.names.class(class, time);
-        match name {
+    /// Returns the address of the synthetic symbol for a type, whose name gets a prefix.
+    fn type_address(&mut self, before: &[u8], class: TypeReference, time: RuntimeTime) -> Address {
+        let name = match self.index.names.class(class, time) {
             Some(name) if before.is_empty() => [b"[", name, b"]"].concat(),
             Some(name) => [before, name].concat(),
             None => [before, b"[unknown type]"].concat(),
-        }
+        };
+        self.frame_addresses.synthetic_symbols.address(&name)
     }
 
-    /// Adds a sample with a single, synthetic frame.
-    fn write_alone(
-        &mut self,
-        event: &Event<'a>,
-        profile_event: ProfileEvent,
-        period: u64,
-        leaf: &[u8],
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        let leaf = self.prepared.frame_addresses.named(leaf);
-        self.chain.restart(Some(leaf));
-        self.write_chain(event, profile_event, period, out)
-    }
-
-    /// Adds a sample of a stack, with a synthetic innermost frame if `leaf` is given.
+    /// Returns a sample of a stack, which is appended to `chain`.
     ///
     /// If Mono logs calls, it writes no stacks with its other events: the calls give the stack as well.
-    fn write_sample(
+    fn in_stack(
         &mut self,
-        event: &Event<'a>,
-        profile_event: ProfileEvent,
+        context: &EventContext,
+        event: ProfileEvent,
         period: u64,
-        leaf: Option<&[u8]>,
         frames: Frames<'_>,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        let leaf = leaf.map(|leaf| self.prepared.frame_addresses.named(leaf));
-        if frames.is_empty() {
-            let stack = self.thread_state(event).stack;
-            return self.write_stack(event, profile_event, period, leaf, stack, out);
-        }
-        self.chain.restart(leaf);
-        self.add_methods(event, frames.iter());
-        self.write_chain(event, profile_event, period, out)
-    }
-
-    /// Adds a sample with the thread's current calls as its stack.
-    fn write_stack(
-        &mut self,
-        event: &Event<'a>,
-        profile_event: ProfileEvent,
-        period: u64,
-        leaf: Option<Address>,
-        stack: Stack,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        self.chain.restart(leaf);
-        let frame_addresses = &mut self.prepared.frame_addresses;
-        let methods = self.calls.functions(stack);
-        if !frame_addresses.add_to(&mut self.chain, self.index, methods, event.time) {
-            self.losses.add(Issue::ChainTooLong, event.offset);
-        }
-        self.write_chain(event, profile_event, period, out)
-    }
-
-    fn add_methods(&mut self, event: &Event<'a>, methods: impl Iterator<Item = Method>) {
-        let frame_addresses = &mut self.prepared.frame_addresses;
-        if !frame_addresses.add_to(&mut self.chain, self.index, methods, event.time) {
-            self.losses.add(Issue::ChainTooLong, event.offset);
-        }
-    }
-
-    fn write_chain(
-        &mut self,
-        event: &Event<'a>,
-        profile_event: ProfileEvent,
-        period: u64,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        let Some(number) = self.event_set.index_of(profile_event) else {
-            return Ok(());
-        };
-        out.sample(&Sample {
-            event: number,
-            thread: self.prepared.threads.of(event),
-            time: self.prepared.alignment.time(event.time),
-            cpu: 0,
+        chain: &mut Chain,
+    ) -> NewSample {
+        self.add_callers(chain, self.pid, frames.iter(), context);
+        NewSample {
+            event,
             period,
-            chain: self.chain.frames(),
-            raw: b"",
-        })
+            is_in_calls: frames.is_empty(),
+        }
     }
 
-    fn thread_state(&mut self, event: &Event<'a>) -> &mut ThreadState<'a> {
-        let tid = self.prepared.threads.of(event).tid;
-        self.threads.entry((event.thread, tid)).or_default()
-    }
-
+    /// Pairs the begin and the end of a thread's wait for a lock.
     fn monitor(
         &mut self,
-        event: &Event<'a>,
-        what: MonitorEvent,
+        context: &EventContext,
+        event: MonitorEvent,
         frames: Frames<'a>,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        let state = self.thread_state(event);
-        match what {
-            MonitorEvent::Contention => {
-                let before = state.waiting.replace((event.time, frames));
-                if before.is_some() {
-                    self.losses.add(Issue::IntervalUnpaired, event.offset);
-                }
-                Ok(())
-            }
-            MonitorEvent::Done | MonitorEvent::Fail => match state.waiting.take() {
-                Some((since, frames)) => {
-                    let waited = event.time.0.saturating_sub(since.0);
-                    self.write_sample(event, ProfileEvent::Contention, waited, None, frames, out)
-                }
-                None => {
-                    self.losses.add(Issue::IntervalUnpaired, event.offset);
-                    Ok(())
-                }
-            },
-            MonitorEvent::Other(_) => Ok(()),
+        chain: &mut Chain,
+    ) -> Option<NewSample> {
+        let before = match event {
+            MonitorEvent::Contention => self.waiting.insert(context.thread, (context.time, frames)),
+            MonitorEvent::Done | MonitorEvent::Fail => self.waiting.remove(&context.thread),
+            MonitorEvent::Other(_) => return None,
+        };
+        let is_begin = event == MonitorEvent::Contention;
+        if before.is_some() == is_begin {
+            self.losses.add(Issue::IntervalUnpaired, context.offset);
         }
+        let (since, frames) = before.filter(|_| !is_begin)?;
+        let waited = context.time.0.saturating_sub(since.0);
+        Some(self.in_stack(context, ProfileEvent::MonoContention, waited, frames, chain))
     }
 
+    /// Pairs the start and the end of a collection, or of the pause that it causes.
     fn collection(
         &mut self,
-        event: &Event<'a>,
+        context: &EventContext,
         phase: CollectionPhase,
         generation: u64,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        let (profile_event, since, leaf) = match phase {
+        chain: &mut Chain,
+    ) -> Option<NewSample> {
+        let (event, since) = match phase {
             CollectionPhase::Start => {
-                self.collecting.insert(generation, event.time);
-                return Ok(());
+                self.collecting.insert(generation, context.time);
+                return None;
             }
             CollectionPhase::PostStopWorld => {
-                self.stopped = Some(event.time);
-                return Ok(());
+                self.stopped = Some(context.time);
+                return None;
             }
-            CollectionPhase::End => {
-                let leaf = format!("[gc gen {generation}]");
-                (
-                    ProfileEvent::Collection,
-                    self.collecting.remove(&generation),
-                    leaf,
-                )
-            }
-            CollectionPhase::PostStartWorld => {
-                (ProfileEvent::Pause, self.stopped.take(), "[gc pause]".into())
-            }
-            _ => return Ok(()),
+            CollectionPhase::End => (ProfileEvent::MonoCollection, self.collecting.remove(&generation)),
+            CollectionPhase::PostStartWorld => (ProfileEvent::MonoPause, self.stopped.take()),
+            _ => return None,
         };
         let Some(since) = since else {
-            self.losses.add(Issue::IntervalUnpaired, event.offset);
-            return Ok(());
+            self.losses.add(Issue::IntervalUnpaired, context.offset);
+            return None;
         };
-        let period = event.time.0.saturating_sub(since.0);
-        self.write_alone(event, profile_event, period, leaf.as_bytes(), out)
-    }
-
-    /// Adds a sample that Mono's profiler took: the sampled address, then the managed callers.
-    fn hit(
-        &mut self,
-        event: &Event<'a>,
-        address: Option<Address>,
-        frames: Frames<'a>,
-        out: &mut Out<'_>,
-    ) -> io::Result<()> {
-        self.chain.restart(address);
-        let innermost = frames.iter().next();
-        let code = innermost.and_then(|method| self.prepared.frame_addresses.code(method, event.time));
-        let is_inside = address
-            .zip(code)
-            .is_some_and(|(address, code)| code.contains(address));
-        self.add_methods(event, frames.iter().skip(usize::from(is_inside)));
-        self.write_chain(event, ProfileEvent::Sample, 1, out)
-    }
-
-    /// Attributes the time since the last call or return to the thread's current stack, then applies the call or
-    /// return.
-    fn call(&mut self, event: &Event<'a>, out: &mut Out<'_>) -> io::Result<()> {
-        let Some(step) = step(&event.kind) else {
-            return Ok(());
+        let leaf = match event {
+            ProfileEvent::MonoPause => "[gc pause]".into(),
+            _ => format!("[gc gen {generation}]"),
         };
-        let ThreadState { stack, since, .. } = *self.thread_state(event);
-        let spent = event.time.0.saturating_sub(since.0);
-        if stack != Stack::EMPTY && spent > 0 && self.event_set.index_of(ProfileEvent::SelfTime).is_some() {
-            self.write_stack(event, ProfileEvent::SelfTime, spent, None, stack, out)?;
-        }
-        let now = self.calls.follow(stack, step, event.offset, self.losses);
-        let state = self.thread_state(event);
-        state.stack = now;
-        state.since = event.time;
-        match event.kind {
-            Kind::Enter(_) if self.event_set.index_of(ProfileEvent::Call).is_some() => {
-                self.write_stack(event, ProfileEvent::Call, 1, None, now, out)
-            }
-            _ => Ok(()),
-        }
+        chain.restart(Some(
+            self.frame_addresses.synthetic_symbols.address(leaf.as_bytes()),
+        ));
+        Some(NewSample {
+            event,
+            period: context.time.0.saturating_sub(since.0),
+            is_in_calls: false,
+        })
     }
 }
 
-impl EventSource for LogEvents<'_, '_> {
-    fn next_time(&mut self) -> Option<Time> {
-        let event = self.replay.peek()?;
-        Some(self.prepared.alignment.time(event.time))
+impl<'l, 'a> Source for LogSource<'l, 'a> {
+    const SELF_TIME: ProfileEvent = ProfileEvent::MonoSelfTime;
+    const CALL: ProfileEvent = ProfileEvent::MonoCall;
+
+    type Function = Method;
+    type Other = Kind<'a>;
+    type Events = ThreadWalk<'l, 'a>;
+
+    fn threads(&self) -> Vec<Option<TracedThread<'_>>> {
+        self.threads.all.iter().copied().map(Some).collect()
     }
 
-    fn write_start(&self, out: &mut Out<'_>, start: Time, is_alone: bool) -> io::Result<()> {
-        let pid = self.pid;
-        let first = Thread::first_of(pid);
-        if is_alone {
-            out.comm(&Comm {
-                thread: first,
-                time: start,
-                name: b"mono",
-                is_exec: true,
-            })?;
-        }
-        for (life, assigned) in self.prepared.threads.iter() {
-            if matches!(assigned, AssignedTid::Known(_)) {
-                continue;
+    fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+
+    fn events(&self) -> impl Iterator<Item = ThreadWalk<'l, 'a>> {
+        walks(self.log, self.threads)
+    }
+
+    fn add_frames(
+        &mut self,
+        chain: &mut Chain,
+        _pid: Pid,
+        functions: impl Iterator<Item = Method>,
+        time: RuntimeTime,
+    ) -> bool {
+        chain.add(functions.map(|method| self.frame_addresses.method(self.index, method, time)))
+    }
+
+    fn losses(&mut self, _thread: usize) -> Option<&mut Tally<Issue>> {
+        Some(self.losses)
+    }
+
+    fn sample(
+        &mut self,
+        context: &EventContext,
+        kind: Kind<'a>,
+        chain: &mut Chain,
+        _raw: &mut Vec<u8>,
+    ) -> Option<NewSample> {
+        match kind {
+            Kind::Allocation {
+                class, size, frames, ..
+            } => {
+                chain.restart(Some(self.type_address(b"new ", class, context.time)));
+                Some(self.in_stack(context, ProfileEvent::MonoAllocation, size, frames, chain))
             }
-            let thread = Thread {
-                pid,
-                tid: assigned.tid(),
-            };
-            out.fork(&ThreadStart {
-                thread,
-                parent: first,
-                time: start,
-            })?;
-            if let Some((_, name)) = life.name {
-                out.comm(&Comm {
-                    thread,
-                    time: start,
-                    name,
-                    is_exec: false,
-                })?;
+            Kind::Throw { frames, .. } => {
+                Some(self.in_stack(context, ProfileEvent::MonoException, 1, frames, chain))
             }
+            Kind::Monitor { event, frames, .. } => self.monitor(context, event, frames, chain),
+            Kind::Collection { phase, generation } => self.collection(context, phase, generation, chain),
+            Kind::HeapObject { size, class, .. } if size > 0 => {
+                chain.restart(Some(self.type_address(b"", class, context.time)));
+                Some(NewSample {
+                    event: ProfileEvent::MonoHeap,
+                    period: size,
+                    is_in_calls: false,
+                })
+            }
+            // The sampled address, then the managed callers.
+            Kind::SampleHit {
+                addresses, frames, ..
+            } => {
+                let address = addresses.iter().next();
+                chain.restart(address);
+                let innermost = frames.iter().next();
+                let code = innermost.and_then(|method| self.frame_addresses.code(method, context.time));
+                let is_inside = code
+                    .zip(address)
+                    .is_some_and(|(code, address)| code.contains(address));
+                let callers = frames.iter().skip(usize::from(is_inside));
+                self.add_callers(chain, self.pid, callers, context);
+                Some(NewSample {
+                    event: ProfileEvent::MonoSample,
+                    period: 1,
+                    is_in_calls: false,
+                })
+            }
+            _ => None,
         }
-        Ok(())
     }
 
-    fn write_next(&mut self, out: &mut Out<'_>) -> io::Result<()> {
-        match self.replay.next() {
-            Some(event) => self.write_event(&event, out),
-            None => Ok(()),
-        }
+    fn write_processes(&self, out: &mut Out<'_>, start: Time) -> io::Result<()> {
+        out.comm(&Comm {
+            thread: Thread::first_of(self.pid),
+            time: start,
+            name: b"mono",
+            is_exec: true,
+        })
     }
 
-    fn finish(&mut self) {
-        let waiting = self.threads.values().filter(|state| state.waiting.is_some());
-        let unpaired = (waiting.count() as u64).saturating_add(self.collecting.len() as u64);
-        self.losses.add_many(Issue::IntervalUnpaired, unpaired, 0);
-        self.losses.add_many(
-            Issue::TooManyNames,
-            self.prepared.frame_addresses.is_full().into(),
-            0,
-        );
+    fn finish(self, _threads: impl Iterator<Item = Self::Events>) {
+        let unpaired = self.waiting.len().saturating_add(self.collecting.len());
+        self.losses.add_many(Issue::IntervalUnpaired, unpaired as u64, 0);
+        let is_full = self.frame_addresses.synthetic_symbols.is_full();
+        self.losses.add_many(Issue::TooManyNames, is_full.into(), 0);
+    }
+
+    fn processes(&self) -> Vec<(Pid, String)> {
+        vec![(self.pid, self.name.clone())]
+    }
+
+    fn covers(&self, _pid: Pid, leaf: Address) -> bool {
+        self.code.get(leaf).is_some()
+    }
+
+    fn is_inside(&mut self, _pid: Pid, method: Method, leaf: Address) -> bool {
+        let function = self
+            .code
+            .get(leaf)
+            .and_then(|function| self.index.code.function(function));
+        function.is_some_and(|function| function.methods.iter().any(|&(own, _)| own == method))
     }
 }
 
@@ -400,14 +325,15 @@ mod tests {
         let opened = [UnpackedLog::of(file).unwrap().of_process(Pid(1))];
         let mut logs = read(&opened, None, Vec::new()).unwrap();
         prepare(None, &[], &mut logs);
-        let event_set = EventSet::new(0, std::iter::empty());
         for (names, expected) in [(0..LIMIT, 0), (LIMIT..LIMIT + 1, 1)] {
-            let mut events = LogEvents::new(&mut logs.all[0], &event_set).unwrap();
+            let source = LogSource::new(&mut logs.all[0]).unwrap();
             for name in names {
-                events.prepared.frame_addresses.named(&name.to_le_bytes());
+                source
+                    .frame_addresses
+                    .synthetic_symbols
+                    .address(&name.to_le_bytes());
             }
-            events.finish();
-            drop(events);
+            source.finish(std::iter::empty());
             assert_eq!(logs.all[0].losses.count(Issue::TooManyNames), expected);
         }
     }

@@ -7,8 +7,7 @@ use crate::code::process::Processes;
 use crate::hash::HashMap;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::{Index, Method};
-use crate::trace::chain::Chain;
-use crate::trace::synthetic_symbols::{SyntheticSymbol, SyntheticSymbols};
+use crate::trace::synthetic_symbols::SyntheticSymbols;
 use crate::units::{Address, AddressRange, Pid};
 
 /// Code of a method.
@@ -27,9 +26,8 @@ pub struct FrameAddresses {
     methods: HashMap<Method, Vec<Code>>,
     /// Time of the first use of each function in a stack, by the function's index in the log.
     first_uses: Vec<Option<RuntimeTime>>,
-    synthetic_symbols: SyntheticSymbols,
-    /// Synthetic symbols of methods, which saves looking up their names again.
-    by_method: HashMap<Method, Address>,
+    /// Symbols of methods without code, and of types and collections.
+    pub synthetic_symbols: SyntheticSymbols<Method>,
 }
 
 impl FrameAddresses {
@@ -46,14 +44,11 @@ impl FrameAddresses {
                 });
             }
         }
-        let spaces = processes.spaces_of(pid);
-        let maps = spaces.flat_map(|(_, space)| space.maps.iter().map(|map| map.range));
-        let taken = maps.chain(functions.iter().map(|function| function.range));
+        let taken = functions.iter().map(|function| function.range);
         Self {
             methods,
             first_uses: vec![None; functions.len()],
-            synthetic_symbols: SyntheticSymbols::new(taken, is_64),
-            by_method: HashMap::default(),
+            synthetic_symbols: SyntheticSymbols::new(processes, pid, taken, is_64),
         }
     }
 
@@ -69,51 +64,20 @@ impl FrameAddresses {
     }
 
     /// Returns the address of a method at a time: its code, or else its synthetic symbol.
-    fn method(&mut self, index: &Index<'_>, method: Method, time: RuntimeTime) -> Address {
+    pub fn method(&mut self, index: &Index<'_>, method: Method, time: RuntimeTime) -> Address {
         if let Some(code) = self.find(method, time) {
             if let Some(first_use) = self.first_uses.get_mut(code.function as usize) {
                 *first_use = Some(first_use.map_or(time, |earlier| earlier.min(time)));
             }
             return code.range.start;
         }
-        if let Some(&address) = self.by_method.get(&method) {
-            return address;
-        }
-        let unnamed = || format!("[mono method {:#x}]", method.0).into_bytes();
-        let name = index.names.method(method, time);
-        let address = self
-            .synthetic_symbols
-            .address(&name.map_or_else(unnamed, <[u8]>::to_vec));
-        self.by_method.insert(method, address);
-        address
-    }
-
-    /// Appends methods to a call chain, innermost first, with their addresses at `time`. Returns `false` if the chain
-    /// is full before all are added.
-    #[must_use]
-    pub fn add_to(
-        &mut self,
-        chain: &mut Chain,
-        index: &Index<'_>,
-        methods: impl Iterator<Item = Method>,
-        time: RuntimeTime,
-    ) -> bool {
-        chain.add(methods.map(|method| self.method(index, method, time)))
-    }
-
-    /// Returns the address of the synthetic symbol with this name, which is added if needed.
-    pub fn named(&mut self, name: &[u8]) -> Address {
-        self.synthetic_symbols.address(name)
-    }
-
-    /// Returns whether there were more synthetic symbols than addresses for them.
-    pub fn is_full(&self) -> bool {
-        self.synthetic_symbols.is_full()
-    }
-
-    /// Returns the synthetic symbols.
-    pub fn synthetic_symbols(&self) -> &[SyntheticSymbol] {
-        self.synthetic_symbols.all()
+        self.synthetic_symbols.address_of(method, || {
+            let unnamed = || format!("[mono method {:#x}]", method.0).into_bytes();
+            index
+                .names
+                .method(method, time)
+                .map_or_else(unnamed, <[u8]>::to_vec)
+        })
     }
 
     /// Returns the time of the first use of a function of the log in a stack.

@@ -17,7 +17,6 @@ use crate::tally::Tally;
 use crate::trace::mono::memory::Memory;
 use crate::trace::mono::prepare::Prepared;
 use crate::trace::options::TraceOptions;
-use crate::trace::synthetic_symbols::SyntheticSymbol;
 use crate::units::Pid;
 
 /// A log whose process is not known yet.
@@ -149,17 +148,10 @@ impl<'a> ReadLog<'a> {
             let first_use = frame_addresses.and_then(|frame_addresses| frame_addresses.first_use(number));
             code.load(named, first_use.unwrap_or(function.time).min(function.time));
         }
-        for SyntheticSymbol { name, range } in
-            frame_addresses.map_or(&[][..], |frame_addresses| frame_addresses.synthetic_symbols())
-        {
-            let named = SymbolOnlyFunction {
-                name: name.clone().into(),
-                range: *range,
-                code: None,
-            };
+        if let Some(frame_addresses) = frame_addresses {
             // Before its first event, the process may have run another program.
             let (first, _) = self.index.times.unwrap_or_default();
-            code.load(named, first);
+            frame_addresses.synthetic_symbols.load(&mut code, first);
         }
         code.sort();
         code

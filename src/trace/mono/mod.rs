@@ -2,24 +2,18 @@
 //!
 //! ```text
 //! files ─► OpenLog ─► ReadLog ─► functions of the timeline
-//!                       └─► [prepare]: clocks, [threads] by the profile's IDs, [frame_addresses]
-//!                              └─► [replay] in time order
-//!                                     ├─► [event_selection] [events] of a profile
-//!                                     └─► [splice]: call chains of the profile's own samples
+//!                       └─► [prepare]: clocks, [threads] by the profile's IDs ([thread_matching]), [frame_addresses]
+//!                              └─► [walk] of each thread ─► [events]: what is particular to Mono in a replay
 //! ```
 
-pub mod event_selection;
-mod events;
+pub mod events;
 mod frame_addresses;
 mod logs;
 pub mod memory;
 mod prepare;
-mod replay;
-mod splice;
+mod thread_matching;
 mod threads;
+mod walk;
 
-pub use event_selection::{select_events, wanted};
-pub use events::event_sources;
 pub use logs::{Logs, OpenLog, ReadLog, UnpackedLog, architecture, read};
 pub use prepare::prepare;
-pub use splice::stack_sources;

@@ -9,9 +9,10 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
 use crate::trace::mono::frame_addresses::FrameAddresses;
 use crate::trace::mono::logs::Logs;
-use crate::trace::mono::threads::{AssignedTid, Threads, synthetic_tids, threads_and_events};
+use crate::trace::mono::thread_matching;
+use crate::trace::mono::threads::{Threads, threads_and_events};
 use crate::trace::options::MonoEvent;
-use crate::trace::threads;
+use crate::trace::source::FIRST_SYNTHETIC_TID;
 
 /// What [`prepare`] found for a log.
 #[derive(Debug)]
@@ -32,24 +33,20 @@ pub fn prepare(recorded: Option<&IndexedProfile<'_>>, alignments: &[Option<Align
     let nobody = Processes::default();
     let pids = logs.all.iter().map(|log| log.pid).collect();
     let known = recorded.map_or(HashMap::default(), |recorded| {
-        threads::threads(&recorded.profile, &pids)
+        thread_matching::threads(&recorded.profile, &pids)
     });
-    let mut invented = synthetic_tids();
+    let mut synthetic_tids = FIRST_SYNTHETIC_TID..=u32::MAX;
     for (index, log) in logs.all.iter_mut().enumerate() {
         let alignment = alignments.get(index).copied().flatten();
         let alignment = alignment.unwrap_or(Alignment::Same);
-        let (lifetimes, events) = threads_and_events(&log.log);
+        let (logged, events) = threads_and_events(&log.log);
         let processes = recorded.map_or(&nobody, |recorded| &recorded.index.processes);
         let is_64 = log.log.header().pointer_size == 8;
         let known = known.get(&log.pid).map_or(&[][..], Vec::as_slice);
-        let threads = Threads::new(lifetimes, known, log.pid, &alignment, &mut invented);
-        let ambiguous = threads
-            .iter()
-            .filter(|(_, tid)| matches!(tid, AssignedTid::Ambiguous(_)));
-        let count = ambiguous.count() as u64;
-        if count > 0 {
+        let threads = Threads::new(&logged, known, log.pid, &alignment, &mut synthetic_tids);
+        if threads.ambiguous > 0 {
             let ambiguous = Diagnostic::new(Issue::MonoAmbiguousThreads).in_file_called(log.name());
-            logs.diagnostics.push(ambiguous.times(count));
+            logs.diagnostics.push(ambiguous.times(threads.ambiguous));
         }
         log.prepared = Some(Prepared {
             events,

@@ -5,38 +5,19 @@ use std::ops::RangeInclusive;
 
 use crate::code::clock::Alignment;
 use crate::hash::{HashMap, HashSet};
-use crate::perf::synthesis::Thread;
+use crate::perf::synthesis;
 use crate::runtime::RuntimeTime;
 use crate::runtime::mono::event::{Kind, Metadata, Stage};
 use crate::runtime::mono::{Event, Log, ThreadId};
+use crate::trace::mono::thread_matching::{LoggedThread, Match, Thread, matches};
 use crate::trace::options::MonoEvent;
-use crate::trace::threads::{LoggedThread, Match, Thread as ProfileThread, matches};
+use crate::trace::source::TracedThread;
 use crate::units::{Pid, Tid};
 
-/// First invented thread ID. The kernel's IDs are all below it (`PID_MAX_LIMIT`).
-const FIRST_SYNTHETIC_TID: u32 = 1 << 22;
-
-/// Returns the IDs for threads that are not in the profile. Readers identify a thread by its ID alone, so logs must not
-/// share one.
-pub fn synthetic_tids() -> RangeInclusive<u32> {
-    FIRST_SYNTHETIC_TID..=u32::MAX
-}
-
-/// A thread of a log. Other threads may have the same ID before and after its lifetime.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ThreadLifetime<'a> {
-    /// ID of the thread in the log.
-    pub id: ThreadId,
-    /// Last name of the thread, with the time at which it was set.
-    pub name: Option<(RuntimeTime, &'a [u8])>,
-    /// Times of the first and last event of the thread.
-    pub span: (RuntimeTime, RuntimeTime),
-}
-
 /// Returns the threads of a log, in the order in which they appear, and the kinds of its events that can be converted.
-pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<ThreadLifetime<'a>>, BTreeSet<MonoEvent>) {
+pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<LoggedThread<'a>>, BTreeSet<MonoEvent>) {
     let mut kinds = BTreeSet::new();
-    let mut lifetimes: Vec<ThreadLifetime<'a>> = Vec::new();
+    let mut threads: Vec<LoggedThread<'a>> = Vec::new();
     let mut last_made = None;
     let mut current: HashMap<ThreadId, usize> = HashMap::default();
     let mut ended: HashSet<ThreadId> = HashSet::default();
@@ -52,7 +33,7 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<ThreadLifetime<'a>>, BTreeS
                 } => (thread, Some((stage, name))),
                 _ => (buffer.thread, None),
             };
-            let made = MonoEvent::of(&event.kind);
+            let made = kind_of(&event.kind);
             if last_made != made {
                 kinds.extend(made);
                 last_made = made;
@@ -62,19 +43,19 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<ThreadLifetime<'a>>, BTreeS
             if begins && ended.remove(&id) {
                 current.remove(&id);
             }
-            let index = *current.entry(id).or_insert(lifetimes.len());
-            if index == lifetimes.len() {
-                lifetimes.push(ThreadLifetime {
-                    id,
+            let index = *current.entry(id).or_insert(threads.len());
+            if index == threads.len() {
+                threads.push(LoggedThread {
+                    id: id.0,
                     name: None,
                     span: (event.time, event.time),
                 });
             }
-            if let Some(life) = lifetimes.get_mut(index) {
-                let (first, last) = life.span;
-                life.span = (first.min(event.time), last.max(event.time));
+            if let Some(thread) = threads.get_mut(index) {
+                let (first, last) = thread.span;
+                thread.span = (first.min(event.time), last.max(event.time));
                 if let Some((Stage::Name, name)) = subject {
-                    life.name = Some((event.time, name));
+                    thread.name = Some((event.time, name));
                 }
             }
             if let Some((Stage::UnloadEnd, _)) = subject {
@@ -82,115 +63,82 @@ pub fn threads_and_events<'a>(log: &Log<'a>) -> (Vec<ThreadLifetime<'a>>, BTreeS
             }
         }
     }
-    (lifetimes, kinds)
+    (threads, kinds)
+}
+
+/// Returns the kind of an event; `None` if it is not converted.
+fn kind_of(kind: &Kind<'_>) -> Option<MonoEvent> {
+    match kind {
+        Kind::Allocation { .. } => Some(MonoEvent::Allocations),
+        Kind::Throw { .. } => Some(MonoEvent::Exceptions),
+        Kind::Monitor { .. } => Some(MonoEvent::Contention),
+        Kind::Collection { .. } => Some(MonoEvent::Collections),
+        Kind::HeapObject { .. } => Some(MonoEvent::Heap),
+        Kind::SampleHit { .. } => Some(MonoEvent::Samples),
+        Kind::Enter(_) | Kind::Leave(_) | Kind::ExceptionLeave(_) => Some(MonoEvent::Calls),
+        _ => None,
+    }
 }
 
 /// The threads of a log, with the profile's thread IDs.
 #[derive(Clone, Debug)]
 pub struct Threads<'a> {
-    pid: Pid,
-    lifetimes: Vec<ThreadLifetime<'a>>,
-    /// Thread ID of each of `lifetimes`.
-    tids: Vec<AssignedTid>,
-    /// Start times of the threads with an ID of the log, with their indexes in `lifetimes`.
-    by_id: HashMap<ThreadId, Vec<(RuntimeTime, usize)>>,
-}
-
-/// The ID that a thread of the log has in the profile.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AssignedTid {
-    /// ID of a thread of the profile.
-    Known(Tid),
-    /// Invented ID: no thread of the profile matches.
-    Invented(Tid),
-    /// Invented ID: several threads of the profile match.
-    Ambiguous(Tid),
-}
-
-impl AssignedTid {
-    /// Returns the thread ID.
-    pub fn tid(self) -> Tid {
-        match self {
-            Self::Known(tid) | Self::Invented(tid) | Self::Ambiguous(tid) => tid,
-        }
-    }
+    /// The threads, in the order in which they appear in the log.
+    pub all: Vec<TracedThread<'a>>,
+    /// Number of them that match several threads of the profile.
+    pub ambiguous: u64,
+    /// Start times of the threads with an ID of the log, with their indexes in `all`.
+    by_id: HashMap<u64, Vec<(RuntimeTime, usize)>>,
 }
 
 impl<'a> Threads<'a> {
     /// Matches the threads of a log with `threads`, all those of process `pid` in the profile. Threads without a match
-    /// get an ID from `invented`.
+    /// get an ID from `synthetic_tids`, of which no other log gets any: readers identify a thread by its ID alone.
     pub fn new(
-        lifetimes: Vec<ThreadLifetime<'a>>,
-        threads: &[ProfileThread],
+        logged: &[LoggedThread<'a>],
+        threads: &[Thread],
         pid: Pid,
         alignment: &Alignment,
-        invented: &mut RangeInclusive<u32>,
+        synthetic_tids: &mut RangeInclusive<u32>,
     ) -> Self {
-        let logged = lifetimes.iter().map(|life| LoggedThread {
-            id: life.id.0,
-            name: life
-                .name
-                .map(|(time, name)| (alignment.time(time), name.to_vec())),
-            span: (alignment.time(life.span.0), alignment.time(life.span.1)),
-        });
-        let logged: Vec<LoggedThread> = logged.collect();
-        let found = matches(&logged, threads, pid);
-        let tids = found
-            .into_iter()
-            .zip(invented)
-            .map(|(found, invented)| match found {
-                Match::Thread(tid) => AssignedTid::Known(Tid(tid)),
-                Match::Ambiguous => AssignedTid::Ambiguous(Tid(invented)),
-                Match::Missing => AssignedTid::Invented(Tid(invented)),
-            });
-        let mut by_id: HashMap<ThreadId, Vec<(RuntimeTime, usize)>> = HashMap::default();
-        for (index, life) in lifetimes.iter().enumerate() {
-            by_id.entry(life.id).or_default().push((life.span.0, index));
+        let found = matches(logged, alignment, threads, pid);
+        let ambiguous = found.iter().filter(|&&found| found == Match::Ambiguous).count() as u64;
+        let mut by_id: HashMap<u64, Vec<(RuntimeTime, usize)>> = HashMap::default();
+        for (index, thread) in logged.iter().enumerate() {
+            by_id.entry(thread.id).or_default().push((thread.span.0, index));
         }
-        by_id.values_mut().for_each(|lifetimes| lifetimes.sort_unstable());
+        by_id.values_mut().for_each(|threads| threads.sort_unstable());
+        let all = logged.iter().zip(found).zip(synthetic_tids);
+        let all = all.map(|((thread, found), synthetic)| {
+            let known = match found {
+                Match::Thread(tid) => Some(tid),
+                Match::Ambiguous | Match::Missing => None,
+            };
+            TracedThread {
+                thread: synthesis::Thread {
+                    pid,
+                    tid: Tid(known.unwrap_or(synthetic)),
+                },
+                is_known: known.is_some(),
+                name: thread.name.map(|(_, name)| name),
+            }
+        });
         Self {
-            pid,
-            tids: tids.collect(),
-            lifetimes,
+            all: all.collect(),
+            ambiguous,
             by_id,
         }
     }
 
-    fn index(&self, id: ThreadId, time: RuntimeTime) -> Option<usize> {
-        let lifetimes = self.by_id.get(&id)?;
-        let after = lifetimes.partition_point(|&(since, _)| since <= time);
-        let (_, index) = lifetimes.get(after.saturating_sub(1))?;
-        Some(*index)
-    }
-
-    /// Returns the thread that has an ID of the log at a time.
-    pub fn assigned_tid(&self, id: ThreadId, time: RuntimeTime) -> Option<AssignedTid> {
-        self.tids.get(self.index(id, time)?).copied()
-    }
-
-    /// Returns the thread of an event.
-    pub fn of(&self, event: &Event<'_>) -> Thread {
+    /// Returns the index of the thread of an event.
+    pub fn index_of(&self, event: &Event<'_>) -> Option<usize> {
         let id = match event.kind {
             Kind::SampleHit { thread, .. } => thread,
             _ => event.thread,
         };
-        let assigned = self.assigned_tid(id, event.time);
-        Thread {
-            pid: self.pid,
-            tid: assigned.map_or(Tid(self.pid.0), AssignedTid::tid),
-        }
-    }
-
-    /// Returns the IDs of the threads that are in the profile.
-    pub fn known(&self) -> impl Iterator<Item = Tid> {
-        self.tids.iter().filter_map(|&assigned| match assigned {
-            AssignedTid::Known(tid) => Some(tid),
-            AssignedTid::Invented(_) | AssignedTid::Ambiguous(_) => None,
-        })
-    }
-
-    /// Returns all threads with their IDs.
-    pub fn iter(&self) -> impl Iterator<Item = (&ThreadLifetime<'a>, AssignedTid)> {
-        self.lifetimes.iter().zip(self.tids.iter().copied())
+        let threads = self.by_id.get(&id.0)?;
+        let after = threads.partition_point(|&(since, _)| since <= event.time);
+        let (_, index) = threads.get(after.saturating_sub(1))?;
+        Some(*index)
     }
 }

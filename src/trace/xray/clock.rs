@@ -4,7 +4,7 @@ use crate::code::clock::{CLOCK_MONOTONIC, ProfileClock};
 use crate::code::profile_index::TimeConversion;
 use crate::diagnostics::Issue;
 use crate::runtime::xray::{Buffer, Index, Trace};
-use crate::trace::tick_clock::{Calibration, Speed, TickClock};
+use crate::trace::xray::tick_clock::{Calibration, Speed, TickClock};
 use crate::units::Time;
 
 /// `CLOCK_REALTIME` of Linux' include/uapi/linux/time.h.

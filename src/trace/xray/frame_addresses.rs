@@ -1,33 +1,32 @@
 //! Addresses of functions by their XRay function IDs.
 
-use crate::hash::HashMap;
+use crate::code::process::Processes;
 use crate::runtime::xray::InstrumentationMap;
+use crate::trace::chain::Chain;
 use crate::trace::synthetic_symbols::SyntheticSymbols;
 use crate::trace::xray::binary::LoadBias;
-use crate::units::{Address, AddressRange};
+use crate::units::{Address, Pid};
 
 /// Function addresses of a process.
 #[derive(Debug)]
 pub struct FrameAddresses<'a> {
     /// Functions in the binary, and its load bias.
     known: Option<(&'a InstrumentationMap, LoadBias)>,
-    /// Synthetic addresses of other functions.
-    unknown: HashMap<u32, Address>,
-    synthetic_symbols: SyntheticSymbols,
+    /// Symbols of other functions.
+    pub synthetic_symbols: SyntheticSymbols<u32>,
 }
 
 impl<'a> FrameAddresses<'a> {
-    /// Creates the addresses for a process. `known` is the binary with its load bias, if known; `taken` are the
-    /// addresses in use.
+    /// Creates the addresses for process `pid`. `known` is the binary with its load bias, if known.
     pub fn new(
         known: Option<(&'a InstrumentationMap, LoadBias)>,
-        taken: impl Iterator<Item = AddressRange>,
+        processes: &Processes,
+        pid: Pid,
         is_64: bool,
     ) -> Self {
         Self {
             known,
-            unknown: HashMap::default(),
-            synthetic_symbols: SyntheticSymbols::new(taken, is_64),
+            synthetic_symbols: SyntheticSymbols::new(processes, pid, std::iter::empty(), is_64),
         }
     }
 
@@ -39,21 +38,16 @@ impl<'a> FrameAddresses<'a> {
             .and_then(|(functions, base)| Some((functions.address(function)?, base)));
         match known {
             Some((address, base)) => base.loaded(address),
-            None => self.unknown_address(function),
+            None => {
+                let name = || format!("[xray #{function}]").into_bytes();
+                self.synthetic_symbols.address_of(function, name)
+            }
         }
     }
 
-    #[cold]
-    fn unknown_address(&mut self, function: u32) -> Address {
-        let address = self.unknown.entry(function);
-        *address.or_insert_with(|| {
-            self.synthetic_symbols
-                .address(format!("[xray #{function}]").as_bytes())
-        })
-    }
-
-    /// Returns the synthetic symbols.
-    pub fn synthetic_symbols(&self) -> &SyntheticSymbols {
-        &self.synthetic_symbols
+    /// Appends functions to a call chain, innermost first. Returns `false` if the chain is full before all are added.
+    #[must_use]
+    pub fn add_to(&mut self, chain: &mut Chain, functions: impl Iterator<Item = u32>) -> bool {
+        chain.add(functions.map(|function| self.address(function)))
     }
 }

@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
+use crate::runtime::RuntimeTime;
 use crate::trace::call_tree::{ScanBudget, Step};
-use crate::trace::xray::replay::{Timed, step};
-use crate::units::Time;
+use crate::trace::source::{EventKind, TraceEvent};
 
 /// Maximum number of queued records. A call with more records inside counts as long.
 const MAX_WAITING: usize = 1 << 16;
@@ -46,7 +46,7 @@ enum Fate {
 #[derive(Clone, Copy, Debug)]
 struct Call {
     function: u32,
-    since: Time,
+    since: RuntimeTime,
     /// Index of its entry among all records.
     entry: usize,
 }
@@ -71,7 +71,7 @@ impl<I: Iterator> LongCalls<I> {
     }
 }
 
-impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
+impl<O, I: Iterator<Item = TraceEvent<u32, O>>> LongCalls<I> {
     fn settle(&mut self, record: usize, fate: Fate) {
         let index = record.checked_sub(self.passed);
         let waiting = index.and_then(|index| self.waiting.get_mut(index));
@@ -92,26 +92,27 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
             });
             return false;
         };
+        let time = record.context.time;
         while let Some(call) = self.open.get(self.long).copied()
-            && record.time.0.saturating_sub(call.since.0) >= self.least
+            && time.0.saturating_sub(call.since.0) >= self.least
         {
             self.settle(call.entry, Fate::Stays);
             self.long = self.long.saturating_add(1);
         }
         let number = self.passed.saturating_add(self.waiting.len());
-        let fate = match step(&record.record.kind) {
+        let fate = match record.kind {
             // Deeper calls count as long.
-            Some(Step::Enter(_)) if self.open.len() >= MAX_OPEN => Fate::Stays,
-            Some(Step::Enter(function)) => {
+            EventKind::Call(Step::Enter(_)) if self.open.len() >= MAX_OPEN => Fate::Stays,
+            EventKind::Call(Step::Enter(function)) => {
                 self.open.push(Call {
                     function,
-                    since: record.time,
+                    since: time,
                     entry: number,
                 });
                 Fate::Unknown
             }
-            Some(Step::Exit(function)) => self.leave(function),
-            None => Fate::Stays,
+            EventKind::Call(Step::Exit(function)) => self.leave(function),
+            EventKind::Other(_) => Fate::Stays,
         };
         self.waiting.push_back(Waiting { record, fate });
         if self.waiting.len() > MAX_WAITING {
@@ -150,11 +151,11 @@ impl<'a, I: Iterator<Item = Timed<'a>>> LongCalls<I> {
     }
 }
 
-impl<'a, I: Iterator<Item = Timed<'a>>> Iterator for LongCalls<I> {
-    type Item = Timed<'a>;
+impl<O, I: Iterator<Item = TraceEvent<u32, O>>> Iterator for LongCalls<I> {
+    type Item = I::Item;
 
     #[inline]
-    fn next(&mut self) -> Option<Timed<'a>> {
+    fn next(&mut self) -> Option<I::Item> {
         if self.least == 0 {
             return self.records.next();
         }
@@ -180,40 +181,43 @@ impl<'a, I: Iterator<Item = Timed<'a>>> Iterator for LongCalls<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::xray::{Record, RecordKind};
+    use crate::trace::source::EventContext;
 
-    fn record(time: u64, kind: RecordKind<'static>) -> Timed<'static> {
-        Timed {
-            time: Time(time),
-            record: Record {
-                tick: time,
-                cpu: 0,
-                offset: 0,
-                kind,
-            },
-        }
+    type Event = TraceEvent<u32, ()>;
+
+    fn event(time: u64, kind: EventKind<u32, ()>) -> Event {
+        let context = EventContext {
+            thread: 0,
+            time: RuntimeTime(time),
+            cpu: 0,
+            offset: 0,
+        };
+        Event { context, kind }
     }
 
-    fn times(records: &[Timed<'static>], least: u64) -> Vec<u64> {
+    fn times(records: &[Event], least: u64) -> Vec<u64> {
         let long = LongCalls::new(records.iter().copied(), least);
-        long.map(|record| record.time.0).collect()
+        long.map(|event| event.context.time.0).collect()
     }
 
-    fn enter(time: u64, function: u32) -> Timed<'static> {
-        record(time, RecordKind::Enter { function })
+    fn enter(time: u64, function: u32) -> Event {
+        event(time, EventKind::Call(Step::Enter(function)))
     }
 
-    fn exit(time: u64, function: u32) -> Timed<'static> {
-        record(time, RecordKind::Exit { function })
+    fn exit(time: u64, function: u32) -> Event {
+        event(time, EventKind::Call(Step::Exit(function)))
+    }
+
+    fn other(time: u64) -> Event {
+        event(time, EventKind::Other(()))
     }
 
     #[test]
     fn short_calls_are_left_out_with_their_exits() {
-        let payload = b"";
         let records = [
             enter(0, 1),
             enter(10, 2),
-            record(12, RecordKind::Custom { payload }),
+            other(12),
             exit(15, 2),
             enter(20, 3),
             enter(21, 4),
@@ -243,8 +247,7 @@ mod tests {
     #[test]
     fn a_call_with_very_many_records_inside_is_long() {
         let mut records = vec![enter(0, 1)];
-        let payload = b"";
-        records.extend((0..MAX_WAITING as u64).map(|_| record(1, RecordKind::Custom { payload })));
+        records.extend((0..MAX_WAITING as u64).map(|_| other(1)));
         records.push(exit(2, 1));
         assert_eq!(times(&records, 10).len(), records.len());
     }

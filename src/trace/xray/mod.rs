@@ -2,25 +2,20 @@
 //!
 //! ```text
 //! files ─► [read]: [clock], [threads] by the profile's IDs, [frame_addresses] of functions in the [binary]
-//!                       └─► [replay] in time order, optionally without short calls ([long_calls])
-//!                              ├─► [event_selection] [events] of a profile
-//!                              └─► [splice]: call chains of the profile's own samples
+//!            └─► [walk] of each thread, optionally without short calls ([long_calls])
+//!                   └─► [events]: what is particular to XRay in a replay
 //! ```
 
 pub mod binary;
 mod clock;
-pub mod event_selection;
 pub mod events;
 mod frame_addresses;
 mod long_calls;
 mod read;
-mod replay;
-mod splice;
 mod threads;
+mod tick_clock;
 mod traces;
+mod walk;
 
-pub use event_selection::{select_events, wanted};
-pub use events::{count_records, event_sources};
 pub use read::read;
-pub use splice::stack_sources;
 pub use traces::Traces;

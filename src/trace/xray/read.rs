@@ -12,10 +12,11 @@ use crate::hash::HashMap;
 use crate::perf::synthesis::Thread;
 use crate::runtime::xray::Trace;
 use crate::trace::options::TraceOptions;
+use crate::trace::source::TracedThread;
 use crate::trace::xray::binary::{Binary, LoadBias};
 use crate::trace::xray::clock;
 use crate::trace::xray::frame_addresses::FrameAddresses;
-use crate::trace::xray::threads::{ProfileThreads, TracedThread, threads};
+use crate::trace::xray::threads::{ProfileThreads, threads};
 use crate::trace::xray::traces::{ReadTrace, TraceCounts, TracedProcess, Traces};
 use crate::units::{Pid, Time};
 
@@ -143,13 +144,11 @@ impl<'a> TracedProcess<'a> {
         base: Option<LoadBias>,
         processes: &Processes,
     ) -> Self {
-        let spaces = processes.spaces_of(pid);
-        let maps = spaces.flat_map(|(_, space)| space.maps.iter().map(|map| map.range));
         let functions = binary.map(|binary| &binary.functions);
         let is_64 = functions.is_none_or(|functions| functions.pointer_size == 8);
         Self {
             file,
-            frame_addresses: FrameAddresses::new(functions.zip(base), maps, is_64),
+            frame_addresses: FrameAddresses::new(functions.zip(base), processes, pid, is_64),
             base,
             since: Time::LAST,
         }

@@ -5,19 +5,8 @@ use crate::hash::HashMap;
 use crate::perf::synthesis::Thread;
 use crate::perf::{Profile, event};
 use crate::runtime::xray::{Index, Trace};
+use crate::trace::source::{FIRST_SYNTHETIC_TID, TracedThread};
 use crate::units::{Pid, Tid};
-
-/// Bit above all thread IDs of the kernel (`PID_MAX_LIMIT`).
-const FOREIGN_TID_BIT: u32 = 1 << 22;
-
-/// A thread of a trace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TracedThread {
-    /// Process and thread ID in the profile.
-    pub thread: Thread,
-    /// Whether the profile has the thread.
-    pub is_known: bool,
-}
 
 /// The threads of a profile.
 #[derive(Clone, Debug)]
@@ -68,7 +57,7 @@ pub fn threads(
     index: &Index,
     known: Option<&ProfileThreads<'_>>,
     pid: Option<u32>,
-) -> Vec<Result<TracedThread, Pid>> {
+) -> Vec<Result<TracedThread<'static>, Pid>> {
     // Thread IDs mostly ascend, so the first thread has the lowest.
     let numbers = index.threads().filter_map(|thread| positive(thread.thread));
     let lowest = numbers.min().unwrap_or(1);
@@ -80,6 +69,7 @@ pub fn threads(
             return Ok(TracedThread {
                 thread,
                 is_known: false,
+                name: None,
             });
         };
         // Quirk: LLVM 5 truncated thread IDs to 16 bits.
@@ -99,12 +89,13 @@ pub fn threads(
         let owner = known.owner(tid);
         if owner.is_some_and(|owner| owner != pid) {
             // A thread ID of a container may belong to another process outside of it.
-            tid = Tid(tid.0 | FOREIGN_TID_BIT);
+            tid = Tid(tid.0 | FIRST_SYNTHETIC_TID);
         }
         let thread = Thread { pid, tid };
         Ok(TracedThread {
             thread,
             is_known: owner == Some(pid),
+            name: None,
         })
     };
     index

@@ -7,16 +7,15 @@ use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
 use crate::files::search::printable_path;
 use crate::machine::Machine;
-use crate::runtime::symbol_only_code::{SymbolOnlyCode, SymbolOnlyFunction};
+use crate::runtime::symbol_only_code::SymbolOnlyCode;
 use crate::runtime::xray::{Index, Trace};
 use crate::runtime::{FileKind, RuntimeTime};
 use crate::summary::TraceSummary;
 use crate::tally::Tally;
-use crate::trace::synthetic_symbols::SyntheticSymbol;
+use crate::trace::source::TracedThread;
 use crate::trace::xray::binary::{Binary, LoadBias};
 use crate::trace::xray::clock::FoundClock;
 use crate::trace::xray::frame_addresses::FrameAddresses;
-use crate::trace::xray::threads::TracedThread;
 use crate::units::{Pid, Time};
 
 /// A trace that was read.
@@ -31,7 +30,7 @@ pub struct ReadTrace<'a> {
     /// The trace's clock.
     pub clock: FoundClock,
     /// Threads of the trace, in the order of the index; `None` if their process is not in the profile.
-    pub threads: Vec<Option<TracedThread>>,
+    pub threads: Vec<Option<TracedThread<'static>>>,
 }
 
 /// Counts of a trace's replay.
@@ -93,18 +92,11 @@ impl Traces<'_> {
         machine: Machine,
     ) -> impl Iterator<Item = (&Arc<InputFile>, Pid, SymbolOnlyCode<'static>)> {
         self.processes.iter().filter_map(move |(pid, process)| {
-            let synthetic_symbols = process.frame_addresses.synthetic_symbols().all();
             let mut code = SymbolOnlyCode::new(pid.0, machine, FileKind::XrayTrace);
-            for SyntheticSymbol { name, range } in synthetic_symbols {
-                let named = SymbolOnlyFunction {
-                    name: name.clone().into(),
-                    range: *range,
-                    code: None,
-                };
-                // Before its first record, the process may have run another program.
-                code.load(named, RuntimeTime(process.since.0));
-            }
-            (!synthetic_symbols.is_empty()).then_some((process.file, *pid, code))
+            let synthetic_symbols = &process.frame_addresses.synthetic_symbols;
+            // Before its first record, the process may have run another program.
+            synthetic_symbols.load(&mut code, RuntimeTime(process.since.0));
+            (!code.is_empty()).then_some((process.file, *pid, code))
         })
     }
 

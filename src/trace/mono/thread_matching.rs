@@ -4,9 +4,11 @@
 //! and records it: a COMM record follows the log's entry by microseconds. If two threads get the same name so close
 //! to each other that either could match, neither is used.
 
+use crate::code::clock::Alignment;
 use crate::hash::{HashMap, HashSet};
 use crate::perf::Profile;
 use crate::perf::event::{self, ThreadChange};
+use crate::runtime::RuntimeTime;
 use crate::units::{Pid, Time};
 
 /// A thread in the profile.
@@ -22,15 +24,15 @@ pub struct Thread {
     pub names: Vec<(Time, Vec<u8>)>,
 }
 
-/// A thread in a log.
+/// A thread in a log. Other threads may have the same ID before and after its lifetime.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LoggedThread {
+pub struct LoggedThread<'a> {
     /// ID of the thread in the log.
     pub id: u64,
-    /// Its name and the time at which it was set, on the profile's clock.
-    pub name: Option<(Time, Vec<u8>)>,
+    /// Its last name, with the time at which it was set.
+    pub name: Option<(RuntimeTime, &'a [u8])>,
     /// Times of its first and last event.
-    pub span: (Time, Time),
+    pub span: (RuntimeTime, RuntimeTime),
 }
 
 /// Result of matching a thread of a log.
@@ -94,9 +96,15 @@ pub fn threads(profile: &Profile<'_>, pids: &HashSet<Pid>) -> HashMap<Pid, Vec<T
     all
 }
 
-/// Matches each of `logged` to one of `threads`, which are those of process `pid`.
-pub fn matches(logged: &[LoggedThread], threads: &[Thread], pid: Pid) -> Vec<Match> {
-    let names = Names::new(logged, threads);
+/// Matches each of `logged` to one of `threads`, which are those of process `pid`. `alignment` converts the times of
+/// the log.
+pub fn matches(
+    logged: &[LoggedThread<'_>],
+    alignment: &Alignment,
+    threads: &[Thread],
+    pid: Pid,
+) -> Vec<Match> {
+    let names = Names::new(logged, alignment, threads);
     let mut found: Vec<Match> = logged.iter().map(|thread| names.find(thread, pid)).collect();
     let taken = found.iter().filter_map(|found| match found {
         Match::Thread(tid) => Some(*tid),
@@ -107,7 +115,7 @@ pub fn matches(logged: &[LoggedThread], threads: &[Thread], pid: Pid) -> Vec<Mat
     let left: Vec<&Thread> = left.collect();
     for (found, thread) in found.iter_mut().zip(logged) {
         if thread.name.is_none() {
-            *found = by_span(thread, &left);
+            *found = by_span(thread, alignment, &left);
         }
     }
     drop_shared(&mut found);
@@ -115,11 +123,11 @@ pub fn matches(logged: &[LoggedThread], threads: &[Thread], pid: Pid) -> Vec<Mat
 }
 
 /// Returns the only thread of `left` whose lifetime includes all events of `thread`.
-fn by_span(thread: &LoggedThread, left: &[&Thread]) -> Match {
+fn by_span(thread: &LoggedThread<'_>, alignment: &Alignment, left: &[&Thread]) -> Match {
     if left.len() > MAX_LEFT {
         return Match::Ambiguous;
     }
-    let (first, last) = thread.span;
+    let (first, last) = (alignment.time(thread.span.0), alignment.time(thread.span.1));
     let mut fitting = left
         .iter()
         .filter(|other| other.start <= first && last <= other.end);
@@ -154,7 +162,8 @@ fn drop_shared(found: &mut [Match]) {
 
 /// Times at which threads got their names.
 struct Names<'a> {
-    /// Times in the log by name, sorted.
+    alignment: &'a Alignment,
+    /// Times in the log by name, on the profile's clock, sorted.
     logged: HashMap<&'a [u8], Vec<Time>>,
     /// Times in the profile by name, sorted, with the threads.
     recorded: HashMap<&'a [u8], Vec<(Time, &'a Thread)>>,
@@ -165,13 +174,15 @@ fn short(name: &[u8]) -> &[u8] {
 }
 
 impl<'a> Names<'a> {
-    fn new(logged: &'a [LoggedThread], threads: &'a [Thread]) -> Self {
+    fn new(logged: &[LoggedThread<'a>], alignment: &'a Alignment, threads: &'a [Thread]) -> Self {
         let mut names = Self {
+            alignment,
             logged: HashMap::default(),
             recorded: HashMap::default(),
         };
-        for (time, name) in logged.iter().filter_map(|thread| thread.name.as_ref()) {
-            names.logged.entry(short(name)).or_default().push(*time);
+        for (time, name) in logged.iter().filter_map(|thread| thread.name) {
+            let namesakes = names.logged.entry(short(name)).or_default();
+            namesakes.push(alignment.time(time));
         }
         for thread in threads {
             for (time, name) in &thread.names {
@@ -185,13 +196,14 @@ impl<'a> Names<'a> {
         names
     }
 
-    fn find(&self, thread: &LoggedThread, pid: Pid) -> Match {
-        let Some((since, name)) = &thread.name else {
+    fn find(&self, thread: &LoggedThread<'_>, pid: Pid) -> Match {
+        let Some((since, name)) = thread.name else {
             return Match::Missing;
         };
+        let since = self.alignment.time(since);
         let namesakes = self.logged.get(short(name)).map_or(&[][..], Vec::as_slice);
-        let next = namesakes.partition_point(|time| time <= since);
-        let is_shared = next.checked_sub(2).and_then(|before| namesakes.get(before)) == Some(since);
+        let next = namesakes.partition_point(|&time| time <= since);
+        let is_shared = next.checked_sub(2).and_then(|before| namesakes.get(before)) == Some(&since);
         let next = namesakes.get(next).copied().unwrap_or(Time::MAX);
         let earliest = Time(since.0.saturating_sub(EARLIEST));
         let latest = Time(since.0.saturating_add(LATEST)).min(Time(next.0.saturating_sub(EARLIEST)));
@@ -224,12 +236,17 @@ mod tests {
         }
     }
 
-    fn logged(id: u64, named: u64, name: &str) -> LoggedThread {
+    fn logged(id: u64, named: u64, name: &str) -> LoggedThread<'_> {
+        let named = RuntimeTime(named);
         LoggedThread {
             id,
-            name: Some((Time(named), name.into())),
-            span: (Time(named), Time(named)),
+            name: Some((named, name.as_bytes())),
+            span: (named, named),
         }
+    }
+
+    fn matches(logged: &[LoggedThread<'_>], threads: &[Thread], pid: Pid) -> Vec<Match> {
+        super::matches(logged, &Alignment::Same, threads, pid)
     }
 
     const MILLISECOND: u64 = 1_000_000;
@@ -283,7 +300,7 @@ mod tests {
         let unnamed = |id, first, last| LoggedThread {
             id,
             name: None,
-            span: (Time(first), Time(last)),
+            span: (RuntimeTime(first), RuntimeTime(last)),
         };
         let log = [logged(0xa, MILLISECOND, "a"), unnamed(0xb, 20, 30)];
         assert_eq!(matches(&log, &threads, Pid(10))[1], Match::Thread(12));
@@ -302,7 +319,7 @@ mod tests {
         let log = [LoggedThread {
             id: 1,
             name: None,
-            span: (Time(0), Time(1)),
+            span: (RuntimeTime(0), RuntimeTime(1)),
         }];
         // All threads except the first started later than the logged events.
         let threads = |count: u32| {
