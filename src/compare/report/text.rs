@@ -127,14 +127,15 @@ impl Comparison {
         }
         let _ = writeln!(
             text,
-            "\nValues are {}. * = significant at {} %, corrected for the number of functions.",
+            "\nValues are {}. * = significant at {confidence} % among all functions. ± = interval of {confidence} % of \
+             one function.",
             self.measure.text(),
-            self.confidence
+            confidence = self.confidence,
         );
         if self.is_variation_assumed {
             text.push_str(
-                "With one run on each side, the variation from run to run is assumed. Compare five runs of each to see \
-                 smaller changes.\n",
+                "With one run on each side, the variation from run to run is assumed, and only enormous changes of JIT code \
+                 are significant. Compare five runs of each to see smaller ones.\n",
             );
         }
         text
