@@ -11,6 +11,7 @@ use jitinject::compare::{CompareOptions, Compared, MeasureChoice, ParsedSummary,
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::staged::write_atomically;
 use jitinject::files::temp_file::copy_if;
+use jitinject::threads;
 
 use crate::cli::terminal::{print, print_json, report_all};
 use crate::commands::headings::{CI, OUTPUT};
@@ -178,18 +179,14 @@ fn write_flame_graph(path: &Path, compared: &Compared) -> Result<(), Diagnostic>
 
 /// Reads the summaries of one side.
 fn read_all(paths: &[PathBuf]) -> Result<Vec<ParsedSummary>, Diagnostic> {
-    let mut summaries = Vec::new();
+    let mut files = Vec::new();
     for path in paths {
         match path.is_dir() {
-            true => {
-                for file in files_in(path)? {
-                    summaries.push(read(&file)?);
-                }
-            }
-            false => summaries.push(read(path)?),
+            true => files.extend(files_in(path)?),
+            false => files.push(path.clone()),
         }
     }
-    Ok(summaries)
+    threads::map(&files, |file| read(file)).into_iter().collect()
 }
 
 /// Returns the summaries in a folder.

@@ -7,8 +7,9 @@ use crate::compare::comparison::{Comparison, Estimate, FunctionChange, Side, Ver
 use crate::compare::report::shortened;
 use crate::summary::count;
 
-/// Rows of each table. All functions are in the JSON.
+/// Rows of the tables of own times and totals. All functions are in the JSON.
 const MAX_ROWS: usize = 40;
+const MAX_TOTALS: usize = 15;
 
 impl Verdict {
     /// Returns the verdict in words.
@@ -169,7 +170,8 @@ impl Comparison {
             text,
             "\n{title:>8} before      after     change             function"
         );
-        for change in shown.iter().take(MAX_ROWS) {
+        let most = if title == "self" { MAX_ROWS } else { MAX_TOTALS };
+        for change in shown.iter().take(most) {
             let Estimate {
                 before,
                 after,
@@ -186,7 +188,7 @@ impl Comparison {
                 change.notes()
             );
         }
-        if let Some(hidden) = shown.len().checked_sub(MAX_ROWS).filter(|&hidden| hidden > 0) {
+        if let Some(hidden) = shown.len().checked_sub(most).filter(|&hidden| hidden > 0) {
             let _ = writeln!(text, "{hidden} more; --json prints all");
         }
     }
