@@ -362,10 +362,13 @@ fn tiers(table: &Table<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
             const MAX_TIERS: usize = 32;
             let has_room = known.len() < MAX_TIERS;
             match known.iter_mut().find(|(name, _)| *name == tier) {
-                Some((_, values)) => values[side] += value,
+                Some((_, [before, after])) => *if side == BEFORE { before } else { after } += value,
                 None if has_room => {
-                    let mut values = [0.0; 2];
-                    values[side] = value;
+                    let values = if side == BEFORE {
+                        [value, 0.0]
+                    } else {
+                        [0.0, value]
+                    };
                     known.push((tier, values));
                 }
                 None => {}

@@ -231,7 +231,10 @@ fn markdown_has_the_verdict_first() {
         text.starts_with("### Profile: failed: slower; 1 function slower\n"),
         "{text}"
     );
-    assert!(text.contains("- ❌ `self > 2%`: `parse src/app.js +5.9"), "{text}");
+    assert!(
+        text.contains("- ❌ `self > 2%`: `parse src/app.js +5.9"),
+        "{text}"
+    );
     assert!(text.contains("- ✅ `cpu > 90%`\n"), "{text}");
     let (top, rest) = text.split_once("<details>").unwrap();
     assert!(

@@ -157,10 +157,10 @@ impl<'s> Table<'s> {
             counts.entries = counts.entries.saturating_add(1);
         }
         let is_current = run >= self.runs_before;
-        if let Some(known) = self.functions.get_mut(row as usize) {
-            if known.as_ref().is_none_or(|known| is_current && !known.is_current) {
-                *known = Some(MatchedFunction::new(identity, function, is_current));
-            }
+        let known = self.functions.get_mut(row as usize);
+        let is_better = |known: &MatchedFunction| is_current && !known.is_current;
+        if let Some(known) = known.filter(|known| known.as_ref().is_none_or(is_better)) {
+            *known = Some(MatchedFunction::new(identity, function, is_current));
         }
     }
 

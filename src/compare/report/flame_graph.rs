@@ -99,7 +99,7 @@ impl FlameGraph {
                     });
                     let parent = stack.parent.and_then(|parent| *node_of.get(parent)?);
                     let node = graph.node(parent, name, &mut known);
-                    if let Some(own) = graph.nodes.get_mut(node).map(|node| &mut node.own[side]) {
+                    if let Some(own) = graph.nodes.get_mut(node).and_then(|node| node.own.get_mut(side)) {
                         *own += stack.own as f64 * weight;
                     }
                     node_of.push(Some(node));

@@ -121,11 +121,8 @@ impl Comparison {
                 printable(rule.reason.as_bytes())
             );
         }
-        let tables: [(&str, fn(&FunctionChange) -> Estimate); 2] =
-            [("self", |change| change.own), ("total", |change| change.total)];
-        for (title, estimate) in tables {
-            self.write_table(&mut text, title, min_change, estimate);
-        }
+        self.write_table(&mut text, "self", min_change, |change| change.own);
+        self.write_table(&mut text, "total", min_change, |change| change.total);
         let _ = writeln!(
             text,
             "\nValues are {}. * = significant at {confidence} % among all functions. ± = interval of {confidence} % of \
