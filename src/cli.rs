@@ -90,7 +90,7 @@ pub struct CommandLine {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Compare the summaries of two runs
+    /// Compare the summaries of runs before and after a change
     Compare(CompareArguments),
     /// Print the records of a jitdump, Mono log or XRay trace
     Dump(DumpArguments),

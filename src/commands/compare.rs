@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use jitinject::compare::statistics::Assumptions;
 use jitinject::compare::{CompareOptions, Compared, MeasureChoice, ParsedSummary, Rule, compare};
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::files::staged::write_atomically;
 use jitinject::files::temp_file::copy_if;
+use jitinject::threads;
 
 use crate::cli::terminal::{print, print_json, report_all};
 use crate::commands::headings::{CI, OUTPUT};
@@ -79,6 +81,13 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PERCENT", value_parser = confidence, default_value = "99")]
     confidence: f64,
 
+    /// Variation from run to run to assume for single runs
+    ///
+    /// Only used with one run on each side. The standard deviation of the time in a function, in percent of that time.
+    /// [default: 25 for JIT code, 5 for other code, 15 for the CPU time of a run]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    assume_variation: Option<f64>,
+
     /// Exit with status 4 if RULE is broken; may be repeated
     ///
     /// 'self > N%': a function's own time rose by more than N percentage points.
@@ -135,6 +144,10 @@ impl CompareArguments {
             },
             confidence: self.confidence,
             min_change: self.min_change,
+            assumptions: match self.assume_variation {
+                Some(percent) => Assumptions::all(percent / 100.0),
+                None => Assumptions::default(),
+            },
             rules: self.fail_on.clone(),
         };
         let (before, after) = (read_all(before)?, read_all(after)?);
@@ -166,18 +179,14 @@ fn write_flame_graph(path: &Path, compared: &Compared) -> Result<(), Diagnostic>
 
 /// Reads the summaries of one side.
 fn read_all(paths: &[PathBuf]) -> Result<Vec<ParsedSummary>, Diagnostic> {
-    let mut summaries = Vec::new();
+    let mut files = Vec::new();
     for path in paths {
         match path.is_dir() {
-            true => {
-                for file in files_in(path)? {
-                    summaries.push(read(&file)?);
-                }
-            }
-            false => summaries.push(read(path)?),
+            true => files.extend(files_in(path)?),
+            false => files.push(path.clone()),
         }
     }
-    Ok(summaries)
+    threads::map(&files, |file| read(file)).into_iter().collect()
 }
 
 /// Returns the summaries in a folder.

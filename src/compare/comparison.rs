@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::compare::explanation::{self, Explanation};
-use crate::compare::matching::{AFTER, BEFORE, MatchedFunction, Table};
+use crate::compare::matching::{AFTER, BEFORE, Counts, MatchedFunction, Table};
 use crate::compare::measure::{Measure, Scale};
 use crate::compare::rules::RuleResult;
-use crate::compare::statistics::{Difference, Series, Tested, cost_difference, differences, holm};
+use crate::compare::statistics::{Difference, Quantiles, Series, cost_difference, differences, holm};
 use crate::compare::summary_file::Kind;
-use crate::compare::{CompareOptions, FORMAT};
+use crate::compare::{CompareOptions, FORMAT, ParsedSummary};
 use crate::hash::HashMap;
 
 /// Differences between two sides.
@@ -177,8 +177,15 @@ pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions
     let level = (1.0 - options.confidence / 100.0).clamp(1e-9, 0.5);
     let least = options.least_change();
     let rows: Vec<u32> = table.live_rows().map(|(row, _)| row).collect();
-    let own = estimates(table, scale, &rows, level, least, |counts| counts.own);
-    let total = estimates(table, scale, &rows, level, least, |counts| counts.total);
+    let tests = Tests {
+        table,
+        scale,
+        options,
+        level,
+        least,
+    };
+    let own = tests.estimates(&rows, |counts| counts.own);
+    let total = tests.estimates(&rows, |counts| counts.total);
     let mut tiers = tiers(table, scale);
     let found = table.live_rows().zip(own.into_iter().zip(total));
     let mut functions: Vec<(u32, FunctionChange)> = found
@@ -201,7 +208,7 @@ pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions
     });
     let (rows, mut functions): (Vec<u32>, Vec<FunctionChange>) = functions.into_iter().unzip();
     explanation::explain(table, &rows, &mut functions);
-    let cpu = cpu_change(scale, level);
+    let cpu = cpu_change(scale, level, options.assumptions.cost);
     Comparison {
         format: FORMAT,
         verdict: verdict(cpu.as_ref(), &functions, least),
@@ -216,105 +223,120 @@ pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions
     }
 }
 
-/// Returns the estimates of all functions, in the order of `rows`.
-fn estimates(
-    table: &Table<'_>,
-    scale: &Scale,
-    rows: &[u32],
+/// How functions are tested.
+struct Tests<'t, 's> {
+    table: &'t Table<'s>,
+    scale: &'t Scale,
+    options: &'t CompareOptions,
+    /// Probability that any function is significant by chance.
     level: f64,
+    /// Least change that matters.
     least: f64,
-    count: impl Fn(crate::compare::matching::Counts) -> u64,
-) -> Vec<Estimate> {
-    let sides = [BEFORE, AFTER].map(|side| table.runs_of(side));
-    let values = |row: u32, weights: &[f64]| {
-        sides.clone().map(|runs| {
+}
+
+impl Tests<'_, '_> {
+    /// Returns the values of a function in the runs of both sides.
+    fn values(&self, row: u32, weights: &[f64], count: &impl Fn(Counts) -> u64) -> [Vec<f64>; 2] {
+        [BEFORE, AFTER].map(|side| {
+            let runs = self.table.runs_of(side);
             let weighted = runs.filter_map(|run| Some((run, *weights.get(run)?)));
-            let values = weighted.map(|(run, weight)| count(table.counts(row, run)) as f64 * weight);
-            values.collect::<Vec<f64>>()
+            weighted
+                .map(|(run, weight)| count(self.table.counts(row, run)) as f64 * weight)
+                .collect()
         })
-    };
-    let mut estimates: Vec<Estimate> = rows
-        .iter()
-        .map(|&row| {
-            let [before, after] = values(row, &scale.weights).map(|side| mean(&side));
+    }
+
+    /// Returns the estimates of all functions, in the order of `rows`.
+    fn estimates(&self, rows: &[u32], count: impl Fn(Counts) -> u64) -> Vec<Estimate> {
+        let weights = &self.scale.weights;
+        let estimate = |&row: &u32| {
+            let [before, after] = self.values(row, weights, &count).map(|side| mean(&side));
             Estimate {
                 before,
                 after,
                 change: after - before,
                 ..Estimate::default()
             }
-        })
-        .collect();
-    // A function that changed by `least` has at least half of that on average. The selection depends on the sum of the
-    // sides only, so it does not prefer differences by chance.
-    let tested: Vec<usize> = (0..rows.len())
-        .filter(|&index| {
-            let estimate = estimates.get(index);
-            estimate.is_some_and(|it| {
-                let sum = it.before + it.after;
-                sum > 0.0 && sum >= least
-            })
-        })
-        .collect();
-    let differences_by = |weights: &[f64]| {
-        let series: Vec<Series> = tested
-            .iter()
-            .filter_map(|&index| rows.get(index))
-            .map(|&row| {
-                let counts: u64 = (0..table.runs.len())
-                    .map(|run| count(table.counts(row, run)))
-                    .fold(0, u64::saturating_add);
-                Series {
-                    values: values(row, weights),
-                    sampling: sides
-                        .clone()
-                        .map(|runs| sampling_variance(table, weights, runs, counts)),
-                }
-            })
+        };
+        let mut estimates: Vec<Estimate> = rows.iter().map(estimate).collect();
+        // A function that changed by `least` has at least half of that on average. The selection depends on the sum of
+        // the sides only, so it does not prefer differences by chance.
+        let is_tested = |estimate: &Estimate| {
+            let sum = estimate.before + estimate.after;
+            sum > 0.0 && sum >= self.least
+        };
+        let tested: Vec<usize> = (0..rows.len())
+            .filter(|&index| estimates.get(index).is_some_and(is_tested))
             .collect();
-        differences(&series)
-    };
-    let shown = differences_by(&scale.weights);
-    let shares = match scale.measure {
-        Measure::Share => shown.clone(),
-        _ => differences_by(&scale.share_weights),
-    };
-    let probabilities: Vec<f64> = shown.iter().zip(&shares).map(both).collect();
-    let results = holm(&probabilities, level);
-    for (
-        (index, difference),
-        Tested {
-            is_significant,
-            level,
-        },
-    ) in tested.into_iter().zip(&shown).zip(results)
-    {
-        if let Some(estimate) = estimates.get_mut(index) {
-            estimate.is_significant = is_significant;
-            estimate.margin = Some(difference.margin(level));
+        let tested_rows: Vec<u32> = tested
+            .iter()
+            .filter_map(|&index| rows.get(index).copied())
+            .collect();
+        let shares = self.differences(&tested_rows, &self.scale.share_weights, &count);
+        let shown = match self.scale.measure {
+            Measure::Share => shares.clone(),
+            _ => self.differences(&tested_rows, weights, &count),
+        };
+        let probabilities = shares
+            .iter()
+            .zip(&shown)
+            .map(|(share, shown)| self.probability(share, shown));
+        let parts = tested
+            .iter()
+            .map(|&index| estimates.get(index).map_or(0.0, |it| it.before + it.after));
+        let results = holm(&probabilities.zip(parts).collect::<Vec<_>>(), self.level);
+        let mut quantiles = Quantiles::new(self.level);
+        for ((index, difference), is_significant) in tested.into_iter().zip(&shown).zip(results) {
+            if let Some(estimate) = estimates.get_mut(index) {
+                estimate.is_significant = is_significant;
+                estimate.margin = Some(difference.margin(&mut quantiles));
+            }
         }
+        estimates
     }
-    estimates
+
+    fn differences(&self, rows: &[u32], weights: &[f64], count: &impl Fn(Counts) -> u64) -> Vec<Difference> {
+        let table = self.table;
+        let sampling = [BEFORE, AFTER].map(|side| SamplingVariance::of(table, weights, side));
+        let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
+        let series = |&row: &u32| {
+            let runs = 0..table.runs.len();
+            let counts: f64 = runs.map(|run| count(table.counts(row, run)) as f64).sum();
+            // One more sample with and without the function keep the variance above 0.
+            let share = ((counts + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
+            let assumed = match table.function(row).map(|function| function.kind) {
+                Some(Kind::Jit) => self.options.assumptions.jit,
+                _ => self.options.assumptions.other,
+            };
+            Series {
+                values: self.values(row, weights, count),
+                sampling: sampling.each_ref().map(|side| side.0 * share * (1.0 - share)),
+                assumed,
+            }
+        };
+        differences(&rows.iter().map(series).collect::<Vec<_>>())
+    }
+
+    /// Returns the probability of a change by chance: that of the share, if the shown value changed in the same direction.
+    ///
+    /// If one function takes longer, the shares of all others fall, but not their times. If a machine is slower, the times
+    /// of all functions rise, but not their shares.
+    fn probability(&self, share: &Difference, shown: &Difference) -> f64 {
+        let is_shown = share.change * shown.change > 0.0 && shown.p() <= self.level;
+        if is_shown { share.p() } else { 1.0 }
+    }
 }
 
-/// Returns the probability of two changes in the same direction, if neither quantity changes.
-fn both((one, other): (&Difference, &Difference)) -> f64 {
-    match one.change * other.change > 0.0 {
-        true => one.p().max(other.p()),
-        false => 1.0,
-    }
-}
+/// Mean variance by sampling of the values of a side's runs, for a share `p` divided by `p (1 - p)`.
+struct SamplingVariance(f64);
 
-/// Returns the mean variance of a value in the runs of a side, if it has `counts` samples in all runs of both sides.
-fn sampling_variance(table: &Table<'_>, weights: &[f64], runs: std::ops::Range<usize>, counts: u64) -> f64 {
-    let all: f64 = (0..table.runs.len()).map(|run| table.samples(run) as f64).sum();
-    // One more sample with and without the function keep the variance above 0.
-    let share = ((counts as f64 + 1.0) / (all + 2.0)).min(1.0 - 1.0 / (all + 2.0));
-    let variances: Vec<f64> = runs
-        .filter_map(|run| Some((table.samples(run).max(1) as f64, *weights.get(run)?)))
-        .map(|(samples, weight)| samples * weight * weight * share * (1.0 - share))
-        .collect();
-    mean(&variances)
+impl SamplingVariance {
+    fn of(table: &Table<'_>, weights: &[f64], side: usize) -> Self {
+        let runs = table.runs_of(side);
+        let runs = runs.filter_map(|run| Some((table.samples(run).max(1) as f64, *weights.get(run)?)));
+        let variances: Vec<f64> = runs.map(|(samples, weight)| samples * weight * weight).collect();
+        Self(mean(&variances))
+    }
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -340,10 +362,13 @@ fn tiers(table: &Table<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
             const MAX_TIERS: usize = 32;
             let has_room = known.len() < MAX_TIERS;
             match known.iter_mut().find(|(name, _)| *name == tier) {
-                Some((_, values)) => values[side] += value,
+                Some((_, [before, after])) => *if side == BEFORE { before } else { after } += value,
                 None if has_room => {
-                    let mut values = [0.0; 2];
-                    values[side] = value;
+                    let values = if side == BEFORE {
+                        [value, 0.0]
+                    } else {
+                        [0.0, value]
+                    };
                     known.push((tier, values));
                 }
                 None => {}
@@ -365,10 +390,10 @@ fn tiers(table: &Table<'_>, scale: &Scale) -> HashMap<u32, Vec<TierChange>> {
     sorted.collect()
 }
 
-fn cpu_change(scale: &Scale, level: f64) -> Option<CpuChange> {
+fn cpu_change(scale: &Scale, level: f64, assumed: f64) -> Option<CpuChange> {
     let [before, after] = scale.costs.as_ref()?;
-    let difference = cost_difference(before, after);
-    let margin = difference.margin(level);
+    let difference = cost_difference(before, after, assumed);
+    let margin = difference.margin(&mut Quantiles::new(level));
     let percent = |log: f64| log.exp_m1() * 100.0;
     Some(CpuChange {
         change_percent: percent(difference.change),
@@ -418,9 +443,7 @@ impl FunctionChange {
 
 fn side(table: &Table<'_>, scale: &Scale, side: usize) -> Side {
     let runs = || table.runs_of(side).filter_map(|run| table.runs.get(run));
-    let sum = |count: fn(&crate::compare::ParsedSummary) -> u64| {
-        runs().map(|run| count(run)).fold(0, u64::saturating_add)
-    };
+    let sum = |count: fn(&ParsedSummary) -> u64| runs().map(|run| count(run)).fold(0, u64::saturating_add);
     let mut labels = runs()
         .next()
         .map(|run| run.profile.labels.clone())

@@ -83,9 +83,10 @@ pub(super) fn explain(table: &Table<'_>, rows: &[u32], functions: &mut [Function
     let mut callees: HashMap<usize, Vec<usize>> = HashMap::default();
     for index in gained {
         let callers = rows.get(index).and_then(|row| callers_after.get(row));
-        let main_caller = callers.and_then(|callers| callers.first());
-        if let Some(&caller) = main_caller.and_then(|(caller, _)| index_of.get(caller)) {
-            callees.entry(caller).or_default().push(index);
+        for (caller, _) in callers.into_iter().flatten() {
+            if let Some(&caller) = index_of.get(caller) {
+                callees.entry(caller).or_default().push(index);
+            }
         }
     }
     let mut search = Search {
@@ -106,7 +107,7 @@ struct Search<'c> {
     rows: &'c [u32],
     functions: &'c mut [FunctionChange],
     index_of: HashMap<u32, usize>,
-    /// Functions that gained time, by the function that mostly calls them.
+    /// Functions that gained time, by the functions that call them.
     callees: HashMap<usize, Vec<usize>>,
     callers_before: HashMap<u32, Callers>,
 }
@@ -181,8 +182,9 @@ impl Search<'_> {
             false => return,
         };
         let callees = callers.iter().filter_map(|caller| self.callees.get(caller));
+        let callees: BTreeSet<usize> = callees.flatten().copied().collect();
         let gains: Vec<(usize, f64)> = callees
-            .flatten()
+            .iter()
             .filter(|&&other| other != index && !callers.contains(&other))
             .filter_map(|&other| {
                 let change = self.functions.get(other)?;

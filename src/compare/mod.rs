@@ -14,6 +14,8 @@ mod matching;
 mod measure;
 pub mod report;
 mod rules;
+#[cfg(test)]
+mod simulations;
 pub mod statistics;
 pub mod summary_file;
 #[cfg(test)]
@@ -29,6 +31,7 @@ pub use self::rules::{Rule, RuleResult};
 pub use self::summary_file::ParsedSummary;
 
 use crate::compare::measure::Scale;
+use crate::compare::statistics::Assumptions;
 use crate::diagnostics::Diagnostic;
 
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
@@ -43,6 +46,8 @@ pub struct CompareOptions {
     pub confidence: f64,
     /// Changes of functions below this are not examined, in percentage points.
     pub min_change: f64,
+    /// Variations from run to run that single runs cannot show.
+    pub assumptions: Assumptions,
     /// Rules to check.
     pub rules: Vec<Rule>,
 }
@@ -65,6 +70,7 @@ impl Default for CompareOptions {
             measure: MeasureChoice::Auto,
             confidence: 99.0,
             min_change: 0.5,
+            assumptions: Assumptions::default(),
             rules: Vec::new(),
         }
     }

@@ -25,6 +25,7 @@ pub struct ParsedSummary {
 /// Fields of a summary in JSON.
 #[derive(Deserialize)]
 struct SummaryFields {
+    format: u32,
     input: String,
     #[serde(default)]
     version: Option<String>,
@@ -236,7 +237,16 @@ impl ParsedSummary {
             format: u32,
         }
         let not_a_summary = |cause| Diagnostic::new(Issue::NotASummary).with("cause", cause);
-        let Format { format } = serde_json::from_slice(json).map_err(not_a_summary)?;
+        let fields: Result<SummaryFields, _> = serde_json::from_slice(json);
+        // Other formats may have other fields.
+        let format = match &fields {
+            Ok(fields) => fields.format,
+            Err(_) => {
+                serde_json::from_slice::<Format>(json)
+                    .map_err(not_a_summary)?
+                    .format
+            }
+        };
         if !(1..=NEWEST_FORMAT).contains(&format) {
             let newer = Diagnostic::new(Issue::SummaryFormat).with("format", format);
             return Err(newer.with("newest", NEWEST_FORMAT));
@@ -244,7 +254,7 @@ impl ParsedSummary {
         if format < NEWEST_FORMAT {
             return Err(Diagnostic::new(Issue::SummaryWithoutProfile));
         }
-        let fields: SummaryFields = serde_json::from_slice(json).map_err(not_a_summary)?;
+        let fields = fields.map_err(not_a_summary)?;
         let Some(profile) = fields.profile else {
             return Err(Diagnostic::new(Issue::SummaryWithoutProfile));
         };

@@ -1,5 +1,7 @@
 //! Summaries for tests.
 
+// The tests of the command use the rest.
+#[allow(dead_code)]
 #[path = "../../tests/support/summaries.rs"]
 mod summaries;
 

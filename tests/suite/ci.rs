@@ -1,10 +1,10 @@
-//! What continuous integration relies on: the format of summaries, and comparing them.
+//! What continuous integration relies on: the format of summaries.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{capture, codes, inject, jitinject, said, scratch, tools};
+use crate::support::{capture, inject, scratch, tools};
 
 /// Returns the text of a file of the project.
 fn document(path: &str) -> String {
@@ -87,58 +87,4 @@ fn the_summary_has_the_samples_of_each_function_that_the_recording_had() {
         }
         assert_eq!(found, expected, "{name}");
     }
-}
-
-#[test]
-fn two_summaries_are_compared() {
-    let folder = scratch();
-    let mut paths = Vec::new();
-    for name in ["node20", "node22"] {
-        let path = folder.path().join(name);
-        let json = summary(folder.path(), &capture::profile(name), &[]);
-        std::fs::write(&path, json.to_string()).unwrap();
-        paths.push(path);
-    }
-    let compare = |more: &[&str]| {
-        let output = jitinject()
-            .arg("compare")
-            .args(&paths)
-            .args(more)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", said(&output));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let text = compare(&[]);
-    assert!(
-        text.starts_with(&format!(
-            "before  {}: 625 samples, 455 in JIT code (72.8 %), 100.0 % of them named\n",
-            capture::profile("node20").display()
-        )),
-        "{text}"
-    );
-    assert!(text.contains("TurboFan"), "{text}");
-    let json: Value = serde_json::from_str(&compare(&["--json"])).unwrap();
-    for side in ["before", "after"] {
-        let count = |rows: &Value| {
-            rows.as_array()
-                .unwrap()
-                .iter()
-                .map(|row| row[side].as_u64().unwrap())
-                .sum::<u64>()
-        };
-        assert_eq!(count(&json["functions"]), json[side]["named"].as_u64().unwrap());
-        assert_eq!(count(&json["tiers"]), json[side]["named"].as_u64().unwrap());
-    }
-    let output = jitinject()
-        .arg("compare")
-        .arg(capture::profile("node20"))
-        .arg(&paths[0])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = said(&output);
-    assert_eq!(codes(&said), ["JI417"], "{said}");
-    let expected = format!("error[JI417]: {}: ", capture::profile("node20").display());
-    assert!(said.contains(&expected), "{said}");
 }

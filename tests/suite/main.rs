@@ -35,6 +35,8 @@ mod clocks;
 mod codes;
 mod codes_of_events;
 mod command_line;
+mod compare;
+mod compare_outputs;
 mod conventions;
 mod dependencies;
 mod dump;

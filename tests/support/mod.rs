@@ -28,6 +28,7 @@ pub mod recording;
 pub mod reports;
 pub mod scene;
 pub mod shown;
+pub mod summaries;
 pub mod symbolizer;
 pub mod timeline;
 pub mod tools;

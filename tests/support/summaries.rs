@@ -111,3 +111,103 @@ impl Profile {
         serde_json::to_vec(&self.summary).unwrap()
     }
 }
+
+/// Shape of a program whose runs are summarized: `main` calls `eat`, `parse` and `hash`; `eat` calls `memcpy`.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Folder of the sources.
+    pub folder: String,
+    /// Line of the first function.
+    pub line: u64,
+    /// Name of `eat`.
+    pub eat: String,
+    /// Samples in `main`, `eat`, `parse`, `hash` and `memcpy`. Functions without samples are left out.
+    pub samples: [u64; 5],
+    /// Factor of the CPU time, in percent.
+    pub speed: u64,
+    /// Variation from run to run, in thousandths.
+    pub noise: u64,
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self {
+            folder: "/home/me/app".into(),
+            line: 1,
+            eat: "eat".into(),
+            samples: [1000, 2000, 3000, 2500, 1500],
+            speed: 100,
+            noise: 5,
+        }
+    }
+}
+
+impl Program {
+    /// Returns the summary of one run. Runs differ a little, each in the same way every time.
+    pub fn run(&self, number: u64) -> Profile {
+        let Self {
+            folder,
+            line,
+            eat,
+            noise,
+            ..
+        } = self;
+        let varied = |index: u64, samples: u64| {
+            let part = (number * 7 + index * 5 + number * index * 3) % 11;
+            samples * (5000 + part * noise - 5 * noise) / 5000
+        };
+        let counts: Vec<u64> = (0..)
+            .zip(self.samples)
+            .map(|(index, it)| varied(index, it))
+            .collect();
+        let [main, eat_samples, parse, hash, memcpy] = counts[..] else {
+            unreachable!()
+        };
+        let all: u64 = counts.iter().sum();
+        let time = all * 1_001_001 * self.speed / 100 * (5000 + (number * 3 % 5) * noise - 2 * noise) / 5000;
+        let name = |name: &str, below: u64| format!("JS:*{name} {folder}/src/app.js:{}:3", line + below);
+        let mut profile = Profile::new(all)
+            .cpu_time(time)
+            .jit(&name("main", 0), main)
+            .total(0, all)
+            .size(0, 400);
+        let mut stacks = vec![(-1, 0, main)];
+        let mut index = 0;
+        let callees = [
+            (name(eat, 10), eat_samples, eat_samples + memcpy, 800),
+            (name("parse", 20), parse, parse, 2000),
+            (name("hash", 30), hash, hash, 600),
+        ];
+        let mut eat_index = 0;
+        for (function, own, total, size) in callees.into_iter().filter(|it| it.1 > 0) {
+            index += 1;
+            if function.contains(&format!("*{eat} ")) {
+                eat_index = index;
+            }
+            profile = profile
+                .jit(&function, own)
+                .total(index, total)
+                .size(index, size)
+                .callers(index, &[(0, total)]);
+            stacks.push((0, index, own));
+        }
+        if memcpy > 0 {
+            index += 1;
+            profile = profile
+                .native("memcpy", "/usr/lib/libc.so.6", memcpy)
+                .callers(index, &[(eat_index, memcpy)]);
+            stacks.push((eat_index as i64, index, memcpy));
+            // A tree is in preorder, so callees of `eat` follow it.
+            stacks.sort_by_key(|&(parent, function, _)| {
+                (if parent > 0 { eat_index } else { function }, parent)
+            });
+            let place = |function: usize| stacks.iter().position(|it| it.1 == function).unwrap() as i64;
+            let parent = place(eat_index);
+            stacks
+                .iter_mut()
+                .filter(|it| it.1 == index)
+                .for_each(|it| it.0 = parent);
+        }
+        profile.stacks(&stacks)
+    }
+}

@@ -155,15 +155,14 @@ fn without_position(name: &str) -> &str {
 
 /// Removes the runtime's prefix and the tier. Returns also whether a file distinguishes functions of the same name.
 fn without_tier(name: &str) -> (&str, bool) {
-    if let Some(rest) = V8.iter().find_map(|prefix| name.strip_prefix(prefix)) {
-        if !rest.starts_with(':') {
-            let rest = match rest.strip_prefix('o').filter(|rest| rest.starts_with(['+', '*'])) {
-                Some(rest) => rest,
-                None => rest,
-            };
-            let unmarked = rest.strip_prefix(['~', '^', '+', '*']).unwrap_or(rest);
-            return (unmarked.trim_start_matches('\'').trim(), true);
-        }
+    let v8 = V8.iter().find_map(|prefix| name.strip_prefix(prefix));
+    if let Some(rest) = v8.filter(|rest| !rest.starts_with(':')) {
+        let rest = match rest.strip_prefix('o').filter(|rest| rest.starts_with(['+', '*'])) {
+            Some(rest) => rest,
+            None => rest,
+        };
+        let unmarked = rest.strip_prefix(['~', '^', '+', '*']).unwrap_or(rest);
+        return (unmarked.trim_start_matches('\'').trim(), true);
     }
     if let Some(rest) = name.strip_prefix("JSC-") {
         let Some((tier, function)) = rest.split_once(": ") else {
@@ -204,11 +203,11 @@ fn without_tier(name: &str) -> (&str, bool) {
         }
     }
     // .NET: `void [App] Program::Main()[OptimizedTier1]`.
-    if let Some((rest, tier)) = name.strip_suffix(']').and_then(|inside| inside.rsplit_once(")[")) {
-        if tier.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            let end = rest.len().saturating_add(1);
-            return (name.get(..end).unwrap_or(rest), false);
-        }
+    if let Some((rest, tier)) = name.strip_suffix(']').and_then(|inside| inside.rsplit_once(")["))
+        && tier.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    {
+        let end = rest.len().saturating_add(1);
+        return (name.get(..end).unwrap_or(rest), false);
     }
     (name, false)
 }
@@ -228,10 +227,10 @@ fn without_counters(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(without_suffix(name, '_', is_number));
     }
     // Wasmtime: `wasm[0]::function[12]::fib`.
-    if let Some((_, function)) = name.strip_prefix("wasm[").and_then(|rest| rest.split_once("]::")) {
-        if let Some((_, function)) = function.split_once("]::") {
-            return Cow::Owned(format!("wasm::{function}"));
-        }
+    if let Some((_, function)) = name.strip_prefix("wasm[").and_then(|rest| rest.split_once("]::"))
+        && let Some((_, function)) = function.split_once("]::")
+    {
+        return Cow::Owned(format!("wasm::{function}"));
     }
     // The JVM: `Work$$Lambda$8.0x00007f84600048d8`, `GeneratedMethodAccessor12`, `$Proxy7`.
     const NUMBERED: [&str; 5] = [
@@ -284,10 +283,10 @@ fn native_name(name: &str) -> Cow<'_, str> {
     let is_hash = |hash: &str| {
         hash.len() == 17 && hash.starts_with('h') && hash.bytes().skip(1).all(|byte| byte.is_ascii_hexdigit())
     };
-    if let Some((path, hash)) = name.rsplit_once("::") {
-        if is_hash(hash) {
-            name = path;
-        }
+    if let Some((path, hash)) = name.rsplit_once("::")
+        && is_hash(hash)
+    {
+        name = path;
     }
     without_addresses(Cow::Borrowed(name))
 }

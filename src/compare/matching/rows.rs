@@ -5,6 +5,9 @@ use crate::compare::matching::{AFTER, BEFORE};
 use crate::compare::summary_file::{Kind, ParsedSummary, RecordedFunction};
 use crate::hash::HashMap;
 
+/// Callers of a function that are examined, those with the most samples. jitinject writes three for each run.
+const MAX_CALLERS: usize = 8;
+
 /// Functions of all runs.
 #[derive(Debug)]
 pub struct Table<'s> {
@@ -90,9 +93,13 @@ impl MatchedFunction {
         }
     }
 
-    /// Returns the name and the file.
+    /// Returns the name and the end of the file's path, the module or the kind.
     pub fn full_name(&self) -> String {
-        let place = self.file.as_deref().filter(|_| self.kind == Kind::Jit);
+        let place = self
+            .file
+            .as_deref()
+            .filter(|_| self.kind == Kind::Jit)
+            .map(path_end);
         match (place, &self.module) {
             (Some(file), _) => format!("{} {file}", self.name),
             (None, Some(module)) => format!("{} [{module}]", self.name),
@@ -103,6 +110,14 @@ impl MatchedFunction {
             },
         }
     }
+}
+
+/// Returns the last two parts of a path.
+fn path_end(path: &str) -> &str {
+    let before_last = path.rmatch_indices('/').nth(1);
+    before_last.map_or(path, |(slash, _)| {
+        path.get(slash.saturating_add(1)..).unwrap_or(path)
+    })
 }
 
 impl<'s> Table<'s> {
@@ -142,10 +157,10 @@ impl<'s> Table<'s> {
             counts.entries = counts.entries.saturating_add(1);
         }
         let is_current = run >= self.runs_before;
-        if let Some(known) = self.functions.get_mut(row as usize) {
-            if known.as_ref().is_none_or(|known| is_current && !known.is_current) {
-                *known = Some(MatchedFunction::new(identity, function, is_current));
-            }
+        let known = self.functions.get_mut(row as usize);
+        let is_better = |known: &MatchedFunction| is_current && !known.is_current;
+        if let Some(known) = known.filter(|known| known.as_ref().is_none_or(is_better)) {
+            *known = Some(MatchedFunction::new(identity, function, is_current));
         }
     }
 
@@ -227,6 +242,7 @@ impl<'s> Table<'s> {
         let sorted = sums.into_iter().map(|(row, callers)| {
             let mut callers: Callers = callers.into_iter().collect();
             callers.sort_by_key(|&(caller, samples)| (std::cmp::Reverse(samples), caller));
+            callers.truncate(MAX_CALLERS);
             (row, callers)
         });
         sorted.collect()

@@ -31,8 +31,8 @@
     for (const frame of frames) {
       const isAround = frame.x <= target.x + slack && frame.x + frame.width >= target.x + target.width - slack;
       const isInside = frame.x >= target.x - slack && frame.x + frame.width <= target.x + target.width + slack;
-      const isCaller = frame.y > target.y && isAround;
-      const isCallee = frame.y <= target.y && isInside;
+      const isCaller = frame.y < target.y && isAround;
+      const isCallee = frame.y >= target.y && isInside;
       frame.element.classList.toggle("hidden", !isCaller && !isCallee);
       frame.element.classList.toggle("outer", isCaller);
       if (isCaller) place(frame, root.x, root.width);

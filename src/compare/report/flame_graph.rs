@@ -1,8 +1,8 @@
 //! A differential flame graph: the call trees of both sides in one SVG file that loads nothing else.
 //!
-//! The width of a frame is the mean of both sides, so that calls which only one side has are visible. Its color shows the
-//! change of the time in the function itself, as in Brendan Gregg's differential flame graphs and in inferno: red for
-//! more, blue for less.
+//! Callers are above their callees, so that a browser shows the roots first. The width of a frame is the mean of both
+//! sides, so that calls which only one side has are visible. Its color shows the change of the time in the function itself,
+//! as in Brendan Gregg's differential flame graphs and in inferno: red for more, blue for less.
 
 use std::fmt::Write as _;
 
@@ -18,9 +18,8 @@ const SCRIPT: &str = include_str!("flame_graph.js");
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;
 
-/// Space above the frames for the title, and below for the name of the selected frame.
-const TOP: f64 = 60.0;
-const BOTTOM: f64 = 40.0;
+/// Space above the frames, for the title and the name of the selected frame.
+const TOP: f64 = 76.0;
 
 /// Height of a frame, and width of a character in it.
 const HEIGHT: f64 = 16.0;
@@ -100,7 +99,7 @@ impl FlameGraph {
                     });
                     let parent = stack.parent.and_then(|parent| *node_of.get(parent)?);
                     let node = graph.node(parent, name, &mut known);
-                    if let Some(own) = graph.nodes.get_mut(node).map(|node| &mut node.own[side]) {
+                    if let Some(own) = graph.nodes.get_mut(node).and_then(|node| node.own.get_mut(side)) {
                         *own += stack.own as f64 * weight;
                     }
                     node_of.push(Some(node));
@@ -162,7 +161,7 @@ impl FlameGraph {
             .map(|node| node.depth.saturating_add(2))
             .max()
             .unwrap_or(1);
-        let height = TOP + BOTTOM + depth as f64 * HEIGHT;
+        let height = TOP + MARGIN + depth as f64 * HEIGHT;
         let largest = self
             .nodes
             .iter()
@@ -173,32 +172,24 @@ impl FlameGraph {
              <svg version=\"1.1\" xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
              viewBox=\"0 0 {WIDTH} {height}\">\n\
              <style>text {{ font: 12px monospace; fill: #000; }} #title {{ font-size: 17px; text-anchor: middle; }} \
-             .frame rect {{ stroke: #fff; stroke-width: 0.5; }} .frame:hover rect {{ stroke: #000; cursor: pointer; }} \
+             .frame rect {{ stroke: #aaa; stroke-width: 0.5; }} .frame:hover rect {{ stroke: #000; cursor: pointer; }} \
              .frame text {{ pointer-events: none; }} .hidden {{ display: none; }} .outer {{ opacity: 0.5; }} \
              .found rect {{ stroke: #808; stroke-width: 2; }} .button {{ cursor: pointer; }}</style>\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#f8f8f8\"/>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
              <text id=\"title\" x=\"{}\" y=\"24\">Differential flame graph</text>\n\
              <text x=\"{MARGIN}\" y=\"44\">{} → {}; red: more time, blue: less</text>\n\
-             <text id=\"details\" x=\"{MARGIN}\" y=\"{}\"> </text>\n\
+             <text id=\"details\" x=\"{MARGIN}\" y=\"62\"> </text>\n\
              <text id=\"reset\" class=\"button hidden\" x=\"{MARGIN}\" y=\"24\">Reset zoom</text>\n\
              <text id=\"search\" class=\"button\" x=\"{}\" y=\"24\" visibility=\"hidden\">Search</text>\n\
              <g id=\"frames\">\n",
             WIDTH / 2.0,
             escaped(before),
             escaped(after),
-            height - 14.0,
             WIDTH - MARGIN - 50.0,
         );
-        let bottom = height - BOTTOM - HEIGHT;
         let all = self.roots_total();
         let root = format!("all: {:.2} % → {:.2} %, {values}", all[0], all[1]);
-        write_frame(
-            &mut svg,
-            &root,
-            "all",
-            (MARGIN, bottom, WIDTH - 2.0 * MARGIN),
-            0.0,
-        );
+        write_frame(&mut svg, &root, "all", (MARGIN, TOP, WIDTH - 2.0 * MARGIN), 0.0);
         for frame in &frames {
             let Some(node) = self.nodes.get(frame.node) else {
                 continue;
@@ -211,7 +202,7 @@ impl FlameGraph {
                 total_after - total,
                 own_after - own
             );
-            let y = bottom - (node.depth as f64 + 1.0) * HEIGHT;
+            let y = TOP + (node.depth as f64 + 1.0) * HEIGHT;
             let part = if largest > 0.0 {
                 node.change() / largest
             } else {
@@ -287,7 +278,7 @@ impl FlameGraph {
 
 /// Writes a frame. `part` is the change of its own time, from -1 to 1.
 fn write_frame(svg: &mut String, title: &str, name: &str, (x, y, width): (f64, f64, f64), part: f64) {
-    let pale = (250.0 - part.abs() * 210.0).clamp(0.0, 255.0) as u8;
+    let pale = (240.0 - part.abs() * 200.0).clamp(0.0, 255.0) as u8;
     let (red, blue) = match part {
         part if part > 0.0 => (255, pale),
         part if part < 0.0 => (pale, 255),

@@ -65,7 +65,7 @@ impl Comparison {
         }
         let _ = writeln!(
             text,
-            "\nValues are {}. \\* = significant at {} %, corrected for the number of functions.{}",
+            "\nValues are {}. \\* = significant at {} % among all functions.{}",
             self.measure.text(),
             self.confidence,
             match self.is_variation_assumed {

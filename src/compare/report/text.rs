@@ -7,8 +7,9 @@ use crate::compare::comparison::{Comparison, Estimate, FunctionChange, Side, Ver
 use crate::compare::report::shortened;
 use crate::summary::count;
 
-/// Rows of each table. All functions are in the JSON.
+/// Rows of the tables of own times and totals. All functions are in the JSON.
 const MAX_ROWS: usize = 40;
+const MAX_TOTALS: usize = 15;
 
 impl Verdict {
     /// Returns the verdict in words.
@@ -120,21 +121,19 @@ impl Comparison {
                 printable(rule.reason.as_bytes())
             );
         }
-        let tables: [(&str, fn(&FunctionChange) -> Estimate); 2] =
-            [("self", |change| change.own), ("total", |change| change.total)];
-        for (title, estimate) in tables {
-            self.write_table(&mut text, title, min_change, estimate);
-        }
+        self.write_table(&mut text, "self", min_change, |change| change.own);
+        self.write_table(&mut text, "total", min_change, |change| change.total);
         let _ = writeln!(
             text,
-            "\nValues are {}. * = significant at {} %, corrected for the number of functions.",
+            "\nValues are {}. * = significant at {confidence} % among all functions. ± = interval of {confidence} % of \
+             one function.",
             self.measure.text(),
-            self.confidence
+            confidence = self.confidence,
         );
         if self.is_variation_assumed {
             text.push_str(
-                "With one run on each side, the variation from run to run is assumed. Compare five runs of each to see \
-                 smaller changes.\n",
+                "With one run on each side, the variation from run to run is assumed, and only enormous changes of JIT code \
+                 are significant. Compare five runs of each to see smaller ones.\n",
             );
         }
         text
@@ -168,7 +167,8 @@ impl Comparison {
             text,
             "\n{title:>8} before      after     change             function"
         );
-        for change in shown.iter().take(MAX_ROWS) {
+        let most = if title == "self" { MAX_ROWS } else { MAX_TOTALS };
+        for change in shown.iter().take(most) {
             let Estimate {
                 before,
                 after,
@@ -185,7 +185,7 @@ impl Comparison {
                 change.notes()
             );
         }
-        if let Some(hidden) = shown.len().checked_sub(MAX_ROWS).filter(|&hidden| hidden > 0) {
+        if let Some(hidden) = shown.len().checked_sub(most).filter(|&hidden| hidden > 0) {
             let _ = writeln!(text, "{hidden} more; --json prints all");
         }
     }

@@ -17,12 +17,14 @@
 //!
 //! With one run on each side, nothing shows how much runs vary. Then the sampling variance is multiplied by
 //! [`OVERDISPERSION`], because samples of a timer that are close in time are not independent, and the relative variation
-//! is [assumed](ASSUMED_VARIATION). Only large changes are significant.
+//! is [assumed](Assumptions). As JIT compilers inline other calls in each run, only enormous changes of JIT code are
+//! significant then.
 //!
 //! # Many functions
 //!
 //! With hundreds of functions, some differ by chance. [`holm`] therefore limits the probability that any function is
-//! significant by chance.
+//! significant by chance. Each function has a part of that probability in proportion to its time, so that the many small
+//! ones do not hide the changes of the large ones.
 
 mod distributions;
 
@@ -34,15 +36,46 @@ use self::distributions::{
 /// with the least variation had 0.8 to 1.7 times the sampling variance.
 pub const OVERDISPERSION: f64 = 1.5;
 
-/// Relative variation of a function's time from run to run if each side has one run. In the same runs, that of functions
-/// which are not inlined now and then was 0 to 11 percent.
-pub const ASSUMED_VARIATION: f64 = 0.1;
+/// Relative variations from run to run that are assumed if each side has one run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Assumptions {
+    /// Variation of the time in a function of JIT code.
+    pub jit: f64,
+    /// Variation of the time in other functions.
+    pub other: f64,
+    /// Variation of the CPU time of a run.
+    pub cost: f64,
+}
 
-/// The same for the CPU time of a whole run.
-pub const ASSUMED_COST_VARIATION: f64 = 0.05;
+impl Default for Assumptions {
+    /// In the same 14 runs, the variation was 3 to 44 percent for the six largest functions of JIT code, and 14 percent
+    /// for the CPU time: the compiler chose other calls to inline.
+    fn default() -> Self {
+        Self {
+            jit: 0.25,
+            other: 0.05,
+            cost: 0.15,
+        }
+    }
+}
 
-/// Relative variation before any run is seen, and its weight in degrees of freedom.
-const PRIOR_VARIATION: (f64, f64) = (0.02, 2.0);
+impl Assumptions {
+    /// Assumes one variation of everything.
+    pub fn all(variation: f64) -> Self {
+        Self {
+            jit: variation,
+            other: variation,
+            cost: variation,
+        }
+    }
+}
+
+/// Relative variation before any run is seen: with a side of fewer than three runs, and otherwise. Few runs may have the
+/// same decisions of a compiler by chance.
+const PRIOR_VARIATIONS: [f64; 2] = [0.25, 0.02];
+
+/// Weight of that in degrees of freedom.
+const PRIOR_WEIGHT: f64 = 2.0;
 
 /// Least relative variation of CPU time.
 const MIN_COST_VARIATION: f64 = 0.001;
@@ -60,6 +93,8 @@ pub struct Series {
     pub values: [Vec<f64>; 2],
     /// Variance of the value of one run by sampling, by side.
     pub sampling: [f64; 2],
+    /// Relative variation from run to run, if each side has one run.
+    pub assumed: f64,
 }
 
 /// Difference between the means of two sides.
@@ -83,9 +118,36 @@ impl Difference {
     }
 
     /// Returns half the width of the interval that has the true change with probability `1 - level`.
-    pub fn margin(&self, level: f64) -> f64 {
-        // Rounding down makes the interval wider.
-        two_sided_quantile(level, self.freedom.floor().max(1.0)) * self.error
+    pub fn margin(&self, quantiles: &mut Quantiles) -> f64 {
+        quantiles.get(self.freedom) * self.error
+    }
+}
+
+/// Quantiles of the t-distribution at one level, computed once for each degree of freedom.
+#[derive(Debug)]
+pub struct Quantiles {
+    level: f64,
+    known: Vec<Option<f64>>,
+}
+
+impl Quantiles {
+    /// Creates those of values that are exceeded with a probability of `level`.
+    pub fn new(level: f64) -> Self {
+        Self {
+            level,
+            known: vec![None; MAX_FREEDOM as usize + 1],
+        }
+    }
+
+    fn get(&mut self, freedom: f64) -> f64 {
+        // Rounding down makes intervals wider.
+        let freedom = freedom.clamp(1.0, MAX_FREEDOM) as usize;
+        let level = self.level;
+        let compute = || two_sided_quantile(level, freedom as f64);
+        match self.known.get_mut(freedom) {
+            Some(known) => *known.get_or_insert_with(compute),
+            None => compute(),
+        }
     }
 }
 
@@ -120,8 +182,8 @@ impl Moments {
 /// How much the values of functions vary beyond sampling.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Variation {
-    /// Relative variation from run to run, squared.
-    relative: f64,
+    /// Relative variation from run to run, squared; `None` if it is assumed.
+    relative: Option<f64>,
     /// Ratio of observed variances to those expected by sampling and the relative variation.
     ratio: f64,
     /// Degrees of freedom that the expected variance counts for.
@@ -132,29 +194,37 @@ struct Variation {
 
 impl Variation {
     /// Estimates it from the observed variances of all functions.
-    fn of(functions: &[([Moments; 2], [f64; 2])]) -> Self {
+    fn of(functions: &[Function]) -> Self {
         let sides = functions
             .iter()
-            .flat_map(|(moments, sampling)| moments.iter().zip(sampling));
+            .flat_map(|function| function.moments.iter().zip(&function.sampling));
         let observed: Vec<(&Moments, f64)> = sides
             .filter(|(moments, sampling)| {
                 moments.freedom > 0.0 && moments.mean * moments.mean >= MIN_SAMPLES * **sampling
             })
             .map(|(moments, sampling)| (moments, *sampling))
             .collect();
-        let all = functions.first().map(|(moments, _)| moments.iter());
-        let freedom: f64 = all.into_iter().flatten().map(|moments| moments.freedom).sum();
+        let runs = functions
+            .first()
+            .map(|function| function.moments.map(|side| side.runs));
+        let runs = runs.unwrap_or([1.0; 2]);
+        let freedom = runs[0] + runs[1] - 2.0;
         if freedom == 0.0 {
             return Self {
-                relative: ASSUMED_VARIATION.powi(2),
+                relative: None,
                 ratio: 1.0,
                 freedom: MAX_FREEDOM,
                 overdispersion: OVERDISPERSION,
             };
         }
-        let (prior, weight) = PRIOR_VARIATION;
-        let relative =
-            (freedom * relative_variation(&observed) + weight * prior.powi(2)) / (freedom + weight);
+        let [with_few, with_many] = PRIOR_VARIATIONS;
+        let prior = if runs[0].min(runs[1]) < 3.0 {
+            with_few
+        } else {
+            with_many
+        };
+        let sum = freedom * relative_variation(&observed) + PRIOR_WEIGHT * prior.powi(2);
+        let relative = sum / (freedom + PRIOR_WEIGHT);
         let expected = |moments: &Moments, sampling: f64| sampling + relative * moments.mean.powi(2);
         let ratios: Vec<(f64, f64)> = observed
             .iter()
@@ -162,17 +232,25 @@ impl Variation {
             .collect();
         let (ratio, own) = fit_ratios(&ratios);
         Self {
-            relative,
+            relative: Some(relative),
             ratio,
             // All functions share the runs, so they show less than as many independent values.
-            freedom: own.min(4.0 * (freedom + weight)),
+            freedom: own.min(2.0 * (freedom + PRIOR_WEIGHT)),
             overdispersion: 1.0,
         }
     }
 
     /// Returns the variance of the value of one run, as far as it is known without the function's own.
-    fn expected(&self, mean: f64, sampling: f64) -> f64 {
-        self.ratio * (self.overdispersion * sampling + self.relative * mean.powi(2))
+    fn expected(&self, function: &Function, side: usize) -> f64 {
+        let [before, after] = function.moments;
+        let relative = match (self.relative, side) {
+            (Some(relative), 0) => relative * before.mean.powi(2),
+            (Some(relative), _) => relative * after.mean.powi(2),
+            // A function that one run did not have at all may have as much as in the other one.
+            (None, _) => (function.assumed * before.mean.max(after.mean)).powi(2),
+        };
+        let [one, other] = function.sampling;
+        self.ratio * (self.overdispersion * if side == 0 { one } else { other } + relative)
     }
 }
 
@@ -228,54 +306,49 @@ fn fit_ratios(ratios: &[(f64, f64)]) -> (f64, f64) {
     (scale.max(1.0), (2.0 * half).min(MAX_FREEDOM))
 }
 
+/// Moments of one function on both sides.
+#[derive(Clone, Copy, Debug)]
+struct Function {
+    moments: [Moments; 2],
+    sampling: [f64; 2],
+    assumed: f64,
+}
+
 /// Returns the difference between the sides for each function.
 pub fn differences(functions: &[Series]) -> Vec<Difference> {
-    let moments = |series: &Series| {
-        (
-            series.values.each_ref().map(|side| Moments::of(side)),
-            series.sampling,
-        )
+    let moments = |series: &Series| Function {
+        moments: series.values.each_ref().map(|side| Moments::of(side)),
+        sampling: series.sampling,
+        assumed: series.assumed,
     };
-    let functions: Vec<_> = functions.iter().map(moments).collect();
+    let functions: Vec<Function> = functions.iter().map(moments).collect();
     let variation = Variation::of(&functions);
-    let differences = functions
-        .iter()
-        .map(|(moments, sampling)| difference(&variation, moments, *sampling));
+    let differences = functions.iter().map(|function| difference(&variation, function));
     differences.collect()
 }
 
-fn difference(variation: &Variation, moments: &[Moments; 2], sampling: [f64; 2]) -> Difference {
-    let [before, after] = moments;
-    let common = (before.mean + after.mean) / 2.0;
-    let has_spread = before.freedom + after.freedom > 0.0;
-    // With one run on each side, both have the variation of their mean.
-    let expected_mean = |side: &Moments| if has_spread { side.mean } else { common };
-    let expected = |side: &Moments, sampling| variation.expected(expected_mean(side), sampling);
-    let own = |side: &Moments, sampling: f64| {
+fn difference(variation: &Variation, function: &Function) -> Difference {
+    let [before, after] = &function.moments;
+    let expected = [0, 1].map(|side| variation.expected(function, side));
+    let own = |side: &Moments, expected: f64| {
         let freedom = variation.freedom + side.freedom;
-        let sum = variation.freedom * expected(side, sampling) + side.freedom * side.variance;
+        let sum = variation.freedom * expected + side.freedom * side.variance;
         (if freedom > 0.0 { sum / freedom } else { 0.0 }, freedom)
     };
-    let [one, other] = sampling;
-    let (mut variances, mut freedoms) = ([0.0; 2], [0.0; 2]);
-    (variances[0], freedoms[0]) = own(before, one);
-    (variances[1], freedoms[1]) = own(after, other);
+    let ((mut one, freedom), (mut other, other_freedom)) =
+        (own(before, expected[0]), own(after, expected[1]));
     // A side with one run varies as the other one.
     if before.freedom == 0.0 && after.freedom > 0.0 {
-        let scale = expected(before, one) / expected(after, other);
-        variances[0] = variances[1] * scale;
+        one = other * expected[0] / expected[1];
     } else if after.freedom == 0.0 && before.freedom > 0.0 {
-        let scale = expected(after, other) / expected(before, one);
-        variances[1] = variances[0] * scale;
+        other = one * expected[1] / expected[0];
     }
-    let terms = [
-        variances[0].max(one) / before.runs,
-        variances[1].max(other) / after.runs,
-    ];
+    let [least, other_least] = function.sampling;
+    let terms = [one.max(least) / before.runs, other.max(other_least) / after.runs];
     let is_shared = before.freedom == 0.0 || after.freedom == 0.0;
     let freedom = match is_shared {
-        true => freedoms[0].max(freedoms[1]),
-        false => welch(terms, freedoms),
+        true => freedom.max(other_freedom),
+        false => welch(terms, [freedom, other_freedom]),
     };
     Difference {
         change: after.mean - before.mean,
@@ -298,13 +371,13 @@ fn welch(terms: [f64; 2], freedoms: [f64; 2]) -> f64 {
 }
 
 /// Returns the difference between the logarithms of costs of runs, such as CPU time. All must be positive.
-pub fn cost_difference(before: &[f64], after: &[f64]) -> Difference {
+pub fn cost_difference(before: &[f64], after: &[f64], assumed: f64) -> Difference {
     let logs = |side: &[f64]| Moments::of(&side.iter().map(|cost| cost.ln()).collect::<Vec<_>>());
     let (before, after) = (logs(before), logs(after));
     let change = after.mean - before.mean;
     let least = MIN_COST_VARIATION.powi(2);
     let (variances, freedom) = match (before.freedom > 0.0, after.freedom > 0.0) {
-        (false, false) => ([ASSUMED_COST_VARIATION.powi(2); 2], MAX_FREEDOM),
+        (false, false) => ([assumed.powi(2).max(least); 2], MAX_FREEDOM),
         (true, false) => ([before.variance.max(least); 2], before.freedom),
         (false, true) => ([after.variance.max(least); 2], after.freedom),
         (true, true) => {
@@ -320,38 +393,25 @@ pub fn cost_difference(before: &[f64], after: &[f64]) -> Difference {
     }
 }
 
-/// Result of one of several tests.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Tested {
-    /// Whether the difference is more than chance.
-    pub is_significant: bool,
-    /// Probability below which it would have been.
-    pub level: f64,
-}
-
-/// Corrects the probabilities of several tests (Holm): with probability `1 - level`, none is significant by chance.
-pub fn holm(probabilities: &[f64], level: f64) -> Vec<Tested> {
-    let mut order: Vec<(usize, f64)> = probabilities.iter().copied().enumerate().collect();
-    order.sort_by(|one, other| one.1.total_cmp(&other.1));
-    let nothing = Tested {
-        is_significant: false,
-        level,
+/// Returns which of several tests are significant, so that with probability `1 - level` none is by chance (Holm). A test
+/// has a probability and a weight, its part of `level`.
+pub fn holm(tests: &[(f64, f64)], level: f64) -> Vec<bool> {
+    let ratio = |&(probability, weight): &(f64, f64)| match weight > 0.0 {
+        true => probability / weight,
+        false => f64::INFINITY,
     };
-    let mut results = vec![nothing; probabilities.len()];
-    let mut remaining = probabilities.len() as f64;
-    let mut is_significant = true;
-    for (index, probability) in order {
-        let corrected = level / remaining;
-        is_significant &= probability <= corrected;
+    let mut order: Vec<(usize, &(f64, f64))> = tests.iter().enumerate().collect();
+    order.sort_by(|one, other| ratio(one.1).total_cmp(&ratio(other.1)));
+    let mut results = vec![false; tests.len()];
+    let mut remaining: f64 = tests.iter().map(|(_, weight)| weight).sum();
+    for (index, test) in order {
+        if remaining <= 0.0 || ratio(test) > level / remaining {
+            break;
+        }
         if let Some(result) = results.get_mut(index) {
-            *result = Tested {
-                is_significant,
-                level: corrected,
-            };
+            *result = true;
         }
-        if is_significant {
-            remaining -= 1.0;
-        }
+        remaining -= test.1;
     }
     results
 }
@@ -362,26 +422,28 @@ mod tests {
 
     #[test]
     fn holm_stops_at_the_first_that_may_be_chance() {
-        let results = holm(&[0.04, 0.001, 0.03, 0.012], 0.05);
-        let significant: Vec<bool> = results.iter().map(|result| result.is_significant).collect();
-        assert_eq!(significant, [false, true, false, true]);
-        let levels: Vec<f64> = results.iter().map(|result| result.level).collect();
-        assert_eq!(levels, [0.025, 0.0125, 0.025, 0.05 / 3.0]);
+        let equal = [0.04, 0.001, 0.03, 0.012].map(|probability| (probability, 1.0));
+        assert_eq!(holm(&equal, 0.05), [false, true, false, true]);
+        let weighted = [(0.02, 8.0), (0.001, 1.0), (0.02, 1.0)];
+        assert_eq!(holm(&weighted, 0.05), [true, true, true]);
+        assert_eq!(holm(&[(0.02, 1.0), (0.02, 1.0), (0.9, 1.0)], 0.05), [false; 3]);
+        assert_eq!(holm(&[(0.0, 0.0)], 0.05), [false]);
         assert!(holm(&[], 0.05).is_empty());
+    }
+
+    fn series(before: &[f64], after: &[f64], assumed: f64) -> Series {
+        Series {
+            values: [before.to_vec(), after.to_vec()],
+            sampling: [0.16, 0.16],
+            assumed,
+        }
     }
 
     #[test]
     fn a_side_with_one_run_varies_as_the_other() {
-        let series = |after: &[f64]| Series {
-            values: [vec![20.0, 21.0, 22.0, 20.5, 21.5], after.to_vec()],
-            sampling: [0.1, 0.1],
-        };
-        let [one] = differences(&[series(&[21.0])])[..] else {
-            panic!()
-        };
-        let [five] = differences(&[series(&[20.0, 21.0, 22.0, 20.5, 21.5])])[..] else {
-            panic!()
-        };
+        let values = [20.0, 21.0, 22.0, 20.5, 21.5];
+        let one = differences(&[series(&values, &[21.0], 0.1)])[0];
+        let five = differences(&[series(&values, &values, 0.1)])[0];
         assert!(
             one.error > five.error && one.freedom < five.freedom,
             "{one:?} {five:?}"
@@ -391,16 +453,11 @@ mod tests {
 
     #[test]
     fn single_runs_are_compared_with_assumptions() {
-        let series = |before: f64, after: f64| Series {
-            values: [vec![before], vec![after]],
-            sampling: [0.16, 0.16],
-        };
-        let small = differences(&[series(20.0, 24.0)]);
-        assert!(small[0].p() > 0.01, "{small:?}");
-        let large = differences(&[series(20.0, 40.0)]);
-        assert!(large[0].p() < 0.001, "{large:?}");
-        let cost = cost_difference(&[10.0], &[11.0]);
-        assert!(cost.p() > 0.01 && cost_difference(&[10.0], &[15.0]).p() < 0.001);
+        let p = |after, assumed| differences(&[series(&[20.0], &[after], assumed)])[0].p();
+        assert!(p(24.0, 0.25) > 0.1 && p(40.0, 0.25) > 0.01);
+        assert!(p(24.0, 0.02) < 0.001);
+        let cost = |after, assumed| cost_difference(&[10.0], &[after], assumed).p();
+        assert!(cost(12.0, 0.15) > 0.1 && cost(30.0, 0.15) < 0.001 && cost(12.0, 0.02) < 0.001);
     }
 
     #[test]
@@ -408,6 +465,7 @@ mod tests {
         let nothing = Series {
             values: [vec![], vec![]],
             sampling: [0.0; 2],
+            assumed: 0.0,
         };
         let results = differences(&[nothing]);
         assert_eq!(results[0].p(), 1.0);
