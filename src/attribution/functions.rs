@@ -214,7 +214,7 @@ impl Namer<'_> {
             }),
             Frame::KernelModule(module) => {
                 let name = module.map_or_else(|| "[kernel]".to_owned(), |module| modules.name(module));
-                Some((Identity::of(FunctionKind::Module, name), None))
+                Some((Identity::of(FunctionKind::Kernel, name), None))
             }
             Frame::Unknown => None,
         };

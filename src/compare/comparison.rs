@@ -214,7 +214,7 @@ pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions
         verdict: verdict(cpu.as_ref(), &functions, least),
         measure: scale.measure,
         confidence: options.confidence,
-        is_variation_assumed: table.runs_before == 1 && table.runs_after() == 1,
+        is_variation_assumed: table.is_one_run_each(),
         before: side(table, scale, BEFORE),
         after: side(table, scale, AFTER),
         cpu,
@@ -265,8 +265,9 @@ impl Tests<'_, '_> {
             let sum = estimate.before + estimate.after;
             sum > 0.0 && sum >= self.least
         };
+        let is_stable = |index: usize| rows.get(index).is_some_and(|&row| !self.is_unpredictable(row));
         let tested: Vec<usize> = (0..rows.len())
-            .filter(|&index| estimates.get(index).is_some_and(is_tested))
+            .filter(|&index| estimates.get(index).is_some_and(is_tested) && is_stable(index))
             .collect();
         let tested_rows: Vec<u32> = tested
             .iter()
@@ -293,6 +294,13 @@ impl Tests<'_, '_> {
             }
         }
         estimates
+    }
+
+    /// Whether the variation of a function is neither known nor can be assumed. The time of the kernel depends on the whole
+    /// machine: clearing pages took from 0.4 to 8 percent of the same program.
+    fn is_unpredictable(&self, row: u32) -> bool {
+        let is_kernel = self.table.function(row).is_some_and(|function| function.kind == Kind::Kernel);
+        is_kernel && self.table.is_one_run_each()
     }
 
     fn differences(&self, rows: &[u32], weights: &[f64], count: &impl Fn(Counts) -> u64) -> Vec<Difference> {

@@ -176,6 +176,9 @@ impl Search<'_> {
             return;
         };
         let (lost, total) = (-change.own.change, change.total);
+        if total.change <= 0.0 && self.explain_delegation(index, lost) {
+            return;
+        }
         let callers: Vec<usize> = match has_vanished(&total) {
             true => self.callers_before(index),
             false if self.is_total_unchanged(index, lost) => vec![index],
@@ -208,6 +211,33 @@ impl Search<'_> {
         }
         let gone = if has_vanished(&total) { total.change } else { 0.0 };
         self.add(index, ExplanationKind::MovedTo, &targets, (-lost, gone));
+    }
+
+    /// Explains the gain of functions that a function calls, if it lost at least as much and its total did not rise: they do
+    /// its work, such as native code in place of JIT code.
+    fn explain_delegation(&mut self, index: usize, lost: f64) -> bool {
+        let callees = self.callees.get(&index).into_iter().flatten();
+        let gains: Vec<(usize, f64)> = callees
+            .filter(|&&other| other != index)
+            .filter_map(|&other| {
+                let change = self.functions.get(other)?;
+                let gain = change.unexplained_total();
+                (change.total.is_significant && gain > 0.0).then_some((other, gain))
+            })
+            .collect();
+        let sum: f64 = gains.iter().map(|(_, gain)| gain).sum();
+        if sum <= 0.0 || sum > lost * (1.0 + MAX_CHANGE) {
+            return false;
+        }
+        let targets: Vec<usize> = gains.iter().map(|&(target, _)| target).collect();
+        for reached in self.called_by(&targets) {
+            if let Some(change) = self.functions.get(reached) {
+                let gain = (change.unexplained_own().max(0.0), change.unexplained_total().max(0.0));
+                self.add(reached, ExplanationKind::MovedFrom, &[index], gain);
+            }
+        }
+        self.add(index, ExplanationKind::MovedTo, &targets, (-sum, 0.0));
+        true
     }
 
     /// Returns functions and those that gained time and are mostly called by them.

@@ -121,9 +121,9 @@ pub enum FunctionKind {
     Jit,
     /// A symbol of an executable or library.
     Native,
-    /// A symbol of the kernel.
+    /// Code of the kernel: a symbol, or a part of it without symbols.
     Kernel,
-    /// Code of a file or of the kernel without a symbol.
+    /// Code of a file without a symbol.
     Module,
     /// Anything else.
     Unknown,

@@ -152,6 +152,41 @@ fn code_that_moves_to_native_code_is_explained() {
 }
 
 #[test]
+fn faster_native_code_in_place_of_jit_code_breaks_no_rule() {
+    let moved = Program {
+        samples: [1000, 200, 3000, 2500, 2400],
+        ..Program::default()
+    };
+    let comparison = compared(&Program::default(), &moved, &RULES);
+    assert_eq!(comparison["verdict"], "faster", "{comparison:#}");
+    assert_eq!(function(&comparison, "eat")["explanation"]["kind"], "moved_to");
+    assert!(broken_rules(&comparison).is_empty(), "{comparison:#}");
+    // More than what was saved is more.
+    let slower = Program {
+        samples: [1000, 200, 3000, 2500, 5000],
+        ..Program::default()
+    };
+    let comparison = compared(&Program::default(), &slower, &RULES);
+    assert_eq!(comparison["verdict"], "slower", "{comparison:#}");
+    assert!(broken_rules(&comparison).contains(&"total > 5%"), "{comparison:#}");
+}
+
+/// The time of the kernel depends on the whole machine; one run does not show how much.
+#[test]
+fn the_kernel_is_compared_with_several_runs_only() {
+    let run = |samples: u64| {
+        let profile = Profile::new(10_000).jit("JS:*main /app.js:1:1", 10_000 - samples);
+        let profile = profile.native("clear_page_erms", "kernel", samples);
+        profile.set("/profile/functions/1/kind", "kernel")
+    };
+    let one = compared_runs(&[run(50)], &[run(800)], &["--shares"]);
+    assert_eq!(one["verdict"], "unchanged", "{one:#}");
+    let runs = |samples: u64| -> Vec<Profile> { (0..5).map(|more| run(samples + more)).collect() };
+    let several = compared_runs(&runs(50), &runs(800), &["--shares"]);
+    assert!(changed(&several).contains(&"clear_page_erms"), "{several:#}");
+}
+
+#[test]
 fn an_inlined_function_is_explained() {
     let inlined = Program {
         samples: [3500, 2000, 3000, 0, 1500],

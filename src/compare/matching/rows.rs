@@ -370,6 +370,11 @@ impl<'s> Table<'s> {
         self.functions.get(row as usize)?.as_ref()
     }
 
+    /// Whether each side has one run, so that nothing shows how much runs vary.
+    pub fn is_one_run_each(&self) -> bool {
+        self.runs_before == 1 && self.runs_after() == 1
+    }
+
     /// Returns the number of runs of the second side.
     pub fn runs_after(&self) -> usize {
         self.runs_of(AFTER).len()
