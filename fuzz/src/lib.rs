@@ -18,6 +18,8 @@ pub mod lines;
 pub mod mono_log;
 #[path = "../../tests/support/profile.rs"]
 pub mod profile;
+#[path = "../../tests/support/summaries.rs"]
+pub mod summaries;
 #[path = "../../tests/support/xray_map.rs"]
 pub mod xray_map;
 #[path = "../../tests/support/xray_trace.rs"]

@@ -15,6 +15,7 @@ use jitinject_fuzz::damage::damage;
 use jitinject_fuzz::generator::{self, Lines, Plan, Random, Runtimes, Stacks};
 use jitinject_fuzz::lines::LAYOUTS;
 use jitinject_fuzz::mono_log::{Bases, Writer};
+use jitinject_fuzz::summaries::Program;
 use jitinject_fuzz::xray_map::{Map, Relocations};
 use jitinject_fuzz::xray_trace;
 
@@ -50,6 +51,12 @@ fn main() {
         seeds.of_plan(number, plan);
     }
     seeds.of_maps();
+    for run in 0..3 {
+        let summary = Program::default().run(run).json();
+        seeds.write("summary", &format!("run-{run}"), &summary);
+    }
+    let program = fs::read(recordings.join("xray-basic19/work")).unwrap();
+    seeds.write("symbols", "program", &program);
     seeds.write("object", "all", &[0; 64]);
     seeds.write("object", "text", &[b'a'; 300]);
 }

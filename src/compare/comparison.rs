@@ -299,7 +299,10 @@ impl Tests<'_, '_> {
     /// Whether the variation of a function is neither known nor can be assumed. The time of the kernel depends on the whole
     /// machine: clearing pages took from 0.4 to 8 percent of the same program.
     fn is_unpredictable(&self, row: u32) -> bool {
-        let is_kernel = self.table.function(row).is_some_and(|function| function.kind == Kind::Kernel);
+        let is_kernel = self
+            .table
+            .function(row)
+            .is_some_and(|function| function.kind == Kind::Kernel);
         is_kernel && self.table.is_one_run_each()
     }
 

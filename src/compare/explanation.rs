@@ -232,7 +232,10 @@ impl Search<'_> {
         let targets: Vec<usize> = gains.iter().map(|&(target, _)| target).collect();
         for reached in self.called_by(&targets) {
             if let Some(change) = self.functions.get(reached) {
-                let gain = (change.unexplained_own().max(0.0), change.unexplained_total().max(0.0));
+                let gain = (
+                    change.unexplained_own().max(0.0),
+                    change.unexplained_total().max(0.0),
+                );
                 self.add(reached, ExplanationKind::MovedFrom, &[index], gain);
             }
         }

@@ -1,10 +1,10 @@
-//! What continuous integration relies on: the format of summaries.
+//! What continuous integration relies on: the format of summaries, and comparing them.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{capture, inject, scratch, tools};
+use crate::support::{capture, codes, inject, jitinject, said, scratch, tools};
 
 /// Returns the text of a file of the project.
 fn document(path: &str) -> String {
@@ -87,4 +87,51 @@ fn the_summary_has_the_samples_of_each_function_that_the_recording_had() {
         }
         assert_eq!(found, expected, "{name}");
     }
+}
+
+/// Recordings of one program in two versions of Node.js, in two folders.
+#[test]
+fn summaries_of_recordings_are_compared() {
+    let folder = scratch();
+    let write = |name: &str| {
+        let path = folder.path().join(format!("{name}.json"));
+        let json = summary(folder.path(), &capture::profile(name), &[]);
+        std::fs::write(&path, json.to_string()).unwrap();
+        path
+    };
+    let (one, other) = (write("node20"), write("node22"));
+    let compare = |before: &Path, after: &Path, more: &[&str]| {
+        let output = jitinject()
+            .arg("compare")
+            .args([before, after])
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let same = compare(&one, &one, &["--fail-on", "self > 0.5%"]);
+    assert!(same.contains("verdict: no significant change"), "{same}");
+    assert!(
+        same.contains("625 samples, 72.8 % in JIT code, 100.0 % of them named"),
+        "{same}"
+    );
+    // Both have the functions of the program, whose tiers and paths differ.
+    let json: Value = serde_json::from_str(&compare(&one, &other, &["--json"])).unwrap();
+    let functions = json["functions"].as_array().unwrap();
+    let eat = functions
+        .iter()
+        .find(|function| function["name"] == "eat")
+        .unwrap();
+    let value = |side: &str| eat["self"][side].as_f64().unwrap();
+    assert!(value("before") > 5.0 && value("after") > 5.0, "{eat}");
+    let output = jitinject()
+        .arg("compare")
+        .arg(capture::profile("node20"))
+        .arg(&one)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    assert_eq!(codes(&said), ["JI417"], "{said}");
 }

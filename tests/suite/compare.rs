@@ -168,7 +168,10 @@ fn faster_native_code_in_place_of_jit_code_breaks_no_rule() {
     };
     let comparison = compared(&Program::default(), &slower, &RULES);
     assert_eq!(comparison["verdict"], "slower", "{comparison:#}");
-    assert!(broken_rules(&comparison).contains(&"total > 5%"), "{comparison:#}");
+    assert!(
+        broken_rules(&comparison).contains(&"total > 5%"),
+        "{comparison:#}"
+    );
 }
 
 /// The time of the kernel depends on the whole machine; one run does not show how much.

@@ -1,0 +1,24 @@
+//! Arbitrary executables: symbols have names that can be printed, and are found at their own addresses.
+
+#![no_main]
+
+use jitinject::elf::symbols::FunctionSymbols;
+use jitinject::units::Address;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some(symbols) = FunctionSymbols::read_if(input, |_| true) else {
+        return;
+    };
+    let mut last = Address(0);
+    for offset in (0..input.len() as u64).step_by(64) {
+        let Some(address) = symbols.address(offset) else {
+            continue;
+        };
+        if let Some(symbol) = symbols.at(address) {
+            assert!(symbols.name(symbol).is_some() && symbols.size(symbol) > Some(0));
+        }
+        last = last.max(address);
+    }
+    let _ = symbols.at(last);
+});
