@@ -30,6 +30,7 @@ use crate::attribution::native_symbols::NativeSymbols;
 use crate::attribution::recorded::Recorded;
 use crate::attribution::walk::{Counts, Symbols};
 use crate::bytes::printable;
+use crate::code::selection::Selection;
 use crate::indexed_table::IndexedTable;
 use crate::load::{LoadOptions, Reach, Recording};
 use crate::perf::Profile;
@@ -38,16 +39,18 @@ use crate::perf::feature;
 use crate::summary::profile::{EventSummary, ProfileSummary, ThreadSummary};
 use crate::units::{Pid, Tid};
 
-/// Counts all samples of a recording by function and stack. `labels` are those of the user.
+/// Counts all samples of a recording by function and stack. `selection` has the number of samples of each process, `labels` are those of the user.
 pub fn profile_summary(
     options: &LoadOptions,
     recording: &Recording<'_>,
+    selection: &Selection,
     labels: &BTreeMap<String, String>,
 ) -> ProfileSummary {
     let (profile, index) = (&recording.profile.profile, &recording.profile.index);
     let selector = recording.selector();
     let recorded = Recorded::of(profile);
-    let modules = Modules::new(profile, &index.processes, &recorded.kernel_maps);
+    let is_sampled = |space| selection.spaces[space].samples > 0;
+    let modules = Modules::new(profile, &index.processes, &recorded.kernel_maps, is_sampled);
     let reach = Reach::of(options);
     let native = NativeSymbols::new(&modules, &reach);
     let kernel = kernel_symbols(recording, &recorded);

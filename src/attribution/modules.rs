@@ -79,17 +79,33 @@ impl<'a> Numbers<'a> {
 }
 
 impl Modules {
-    /// Reads the maps of a profile's processes. `kernel_maps` are those of the kernel.
-    pub fn new(profile: &Profile<'_>, processes: &Processes, kernel_maps: &[KernelMap<'_>]) -> Self {
+    /// Reads the maps of a profile's processes, as far as `is_sampled` or a process copied from them is. `kernel_maps` are
+    /// those of the kernel.
+    pub fn new(
+        profile: &Profile<'_>,
+        processes: &Processes,
+        kernel_maps: &[KernelMap<'_>],
+        is_sampled: impl Fn(SpaceId) -> bool,
+    ) -> Self {
         let mut numbers = Numbers::default();
         let listed = profile.feature(feature::BUILD_ID).unwrap_or_default();
         numbers.build_ids = build_ids(listed, profile.endian)
             .map(|entry| (entry.name, entry.build_id))
             .collect();
+        let mut is_needed: IndexedTable<SpaceId, bool> =
+            processes.iter().map(|(id, _)| is_sampled(id)).collect();
+        // A process comes after the one that it was copied from.
+        let copies: Vec<(SpaceId, SpaceId)> = processes
+            .iter()
+            .filter_map(|(id, space)| Some((id, space.parent?.0)))
+            .collect();
+        for (copy, original) in copies.into_iter().rev() {
+            is_needed[original] |= is_needed[copy];
+        }
         let mut spaces = IndexedTable::default();
-        for (_, space) in processes.iter() {
+        for (id, space) in processes.iter() {
             let mut maps = Builder::default();
-            for map in &space.maps {
+            for map in space.maps.iter().filter(|_| is_needed[id]) {
                 let record = profile.records_from(map.record).next();
                 let mmap = record.and_then(|record| Mmap::parse(&record, profile.endian));
                 let mapped = mmap

@@ -68,7 +68,7 @@ impl Default for CompareOptions {
     fn default() -> Self {
         Self {
             measure: MeasureChoice::Auto,
-            confidence: 99.0,
+            confidence: 98.0,
             min_change: 0.5,
             assumptions: Assumptions::default(),
             rules: Vec::new(),

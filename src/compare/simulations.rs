@@ -187,9 +187,9 @@ fn intervals_have_the_true_change() {
                     .unwrap();
                 (found.own.change - change).abs() <= found.own.margin.unwrap()
             });
-            // 99 percent, less two standard deviations.
+            // 98 percent, less two standard deviations.
             assert!(
-                contain >= count - 7,
+                contain >= count - 9,
                 "{runs_before} and {runs_after} runs, {name}: {contain}"
             );
         }

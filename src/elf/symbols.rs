@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn names_of_compilers_are_decoded() {
         for (name, expected) in [
-            ("_ZN2v88internal7Heap3GCEv", Some("v8::internal::Heap::GC")),
+            ("_ZN2v88internal4Heap2GCEv", Some("v8::internal::Heap::GC")),
             ("_ZN4core3fmt5write17h0123456789abcdefE", Some("core::fmt::write")),
             ("_RNvCs1234_7mycrate3foo", Some("mycrate::foo")),
             ("main", None),

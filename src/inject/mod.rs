@@ -94,7 +94,7 @@ fn inject_recording(
     };
     let profile_summary = options.summary.is_some().then(|| {
         progress.start("counting samples", 1);
-        attribution::profile_summary(&options.load, recording, &options.labels)
+        attribution::profile_summary(&options.load, recording, &selection, &options.labels)
     });
     let run = report::Run {
         options,

@@ -212,7 +212,8 @@ fn one_bad_dump_costs_only_its_own_process() {
             None => "JI213",
             Some(_) => "JI215",
         };
-        assert_eq!(codes(&said), [code], "{reason:?}");
+        // Another process is one of CPython, whose interpreter keeps no frame pointers.
+        assert_eq!(codes(&said), [code, "JI179"], "{reason:?}");
         let found = diagnostics(&summary, code)[0];
         assert_eq!(
             found["file"], "/tmp/jit-4834.dump",

@@ -43,7 +43,7 @@ fn the_summary_is_json_with_the_same_figures() {
     let said = inject(&profile, &output, &["-q", "--summary", tools::text(&summary)]);
     assert_eq!(said, "", "output despite -q");
     let json: Value = serde_json::from_slice(&std::fs::read(summary).unwrap()).unwrap();
-    assert_eq!(json["format"], 2);
+    assert_eq!(json["format"], 3);
     assert_eq!(json["functions"]["loaded"], 832);
     assert_eq!(json["functions"]["written"], objects_of(&output).len());
     assert_eq!(json["samples"]["total"], 347);
