@@ -8,13 +8,12 @@ use crate::attribution::call_tree::{Node, NodeIndex};
 use crate::attribution::frame::Frame;
 use crate::attribution::walk::Symbols;
 use crate::bytes::printable;
-use crate::code::timeline::FunctionId;
+use crate::code::timeline::{FileIndex, FunctionId};
 use crate::hash::HashMap;
 use crate::indexed_table::{IndexedTable, table_index};
-use crate::load::{Recording, function_of, symbol_of};
+use crate::load::{Recording, UsedFile, function_of, runtime_name, symbol_of};
 use crate::runtime::names;
 use crate::summary::profile::{FunctionKind, FunctionProfile};
-use crate::units::Pid;
 
 /// Number of callers listed for each function.
 const CALLERS: usize = 3;
@@ -52,14 +51,13 @@ impl Functions {
     pub fn new(
         recording: &Recording<'_>,
         symbols: &Symbols<'_>,
-        runtimes: &HashMap<Pid, &'static str>,
         nodes: &IndexedTable<NodeIndex, Node>,
         events: usize,
     ) -> Self {
         let namer = Namer {
             recording,
             symbols,
-            runtimes,
+            runtimes: recording.sources.used.map(|used| runtime_of(recording, used)),
         };
         let named: BTreeMap<Frame, (Identity, Option<u64>)> = nodes
             .iter()
@@ -174,11 +172,19 @@ impl Identity {
     }
 }
 
+/// Returns the runtime that wrote a file.
+fn runtime_of(recording: &Recording<'_>, used: &UsedFile<'_>) -> Option<&'static str> {
+    let (profile, index) = (&recording.profile.profile, &recording.profile.index);
+    let mut pids = used.found.pids.iter();
+    pids.find_map(|&pid| runtime_name(profile, &index.processes, pid))
+}
+
 /// Names frames.
 struct Namer<'a> {
     recording: &'a Recording<'a>,
     symbols: &'a Symbols<'a>,
-    runtimes: &'a HashMap<Pid, &'static str>,
+    /// Runtime of each file with code.
+    runtimes: IndexedTable<FileIndex, Option<&'static str>>,
 }
 
 impl Namer<'_> {
@@ -227,11 +233,7 @@ impl Namer<'_> {
         let used = &files[id.file];
         let mut identity = Identity::of(FunctionKind::Jit, printable(view.name));
         identity.tier = view.tier().map(printable);
-        identity.runtime = used
-            .found
-            .pids
-            .iter()
-            .find_map(|pid| self.runtimes.get(pid).copied());
+        identity.runtime = self.runtimes[id.file];
         identity.set_location(view.name);
         if identity.file.is_none()
             && let Some(info) = used.code.sources(&view).info

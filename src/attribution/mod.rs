@@ -1,7 +1,7 @@
 //! Attribution of all samples to functions: of JIT code, native code and the kernel, in whole call stacks.
 //!
 //! ```text
-//! [recorded]: threads, kernel, runtimes ─┐
+//! [recorded]: threads, kernel ───────────┐
 //! [modules]: what processes have mapped ─┼─► [walk]: [frame]s of each sample ─► [call_tree] ─► [functions]: names and
 //! [native_symbols], [kernel_symbols] ────┘                                          └──────► [stacks]     samples
 //! ```
@@ -63,7 +63,7 @@ pub fn profile_summary(
     let Counts { tree, threads } = symbols.count(&index.marks, index.data_end);
     let (nodes, without_callers) = tree.into_nodes();
     let events = events(profile, &nodes);
-    let functions = Functions::new(recording, &symbols, &recorded.runtimes, &nodes, events.len());
+    let functions = Functions::new(recording, &symbols, &nodes, events.len());
     let (stacks, stacks_omitted) = stacks::stacks(&nodes, &functions);
     let threads = threads
         .into_iter()

@@ -1,12 +1,10 @@
-//! What the records other than samples say about threads, the kernel and runtimes.
+//! What the records other than samples say about threads and the kernel.
 
-use crate::bytes::base_name;
 use crate::hash::HashMap;
-use crate::load::runtime_of_file;
 use crate::perf::Profile;
-use crate::perf::event::{KernelMap, Mmap, ThreadChange, thread_change};
+use crate::perf::event::{KernelMap, ThreadChange, thread_change};
 use crate::perf::record;
-use crate::units::{Pid, Tid};
+use crate::units::Tid;
 
 /// Facts from the records of a profile.
 #[derive(Debug, Default)]
@@ -15,8 +13,6 @@ pub struct Recorded<'a> {
     pub names: HashMap<Tid, &'a [u8]>,
     /// Maps of the kernel and its modules.
     pub kernel_maps: Vec<KernelMap<'a>>,
-    /// Runtime of each process that has mapped files of one.
-    pub runtimes: HashMap<Pid, &'static str>,
 }
 
 impl<'a> Recorded<'a> {
@@ -34,11 +30,6 @@ impl<'a> Recorded<'a> {
                     found
                         .kernel_maps
                         .extend(KernelMap::parse(&record, profile.endian));
-                    if let Some(map) = Mmap::parse(&record, profile.endian)
-                        && let Some(runtime) = runtime_of_file(base_name(map.name))
-                    {
-                        found.runtimes.entry(map.pid).or_insert(runtime);
-                    }
                 }
                 _ => {}
             }

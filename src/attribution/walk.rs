@@ -54,7 +54,7 @@ impl Symbols<'_> {
         let start = || Walk {
             symbols: self,
             counts: Counts::default(),
-            recent: Recent::new(),
+            recent: Recent::default(),
             stack: Vec::new(),
         };
         let merge = |walk: Walk<'_>| counts.merge(walk.counts);

@@ -39,14 +39,16 @@ pub struct Recent {
     places: Vec<[Slot; WAYS]>,
 }
 
-impl Recent {
+impl Default for Recent {
     /// Creates an empty cache.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             places: vec![[Slot(None); WAYS]; 1 << BITS],
         }
     }
+}
 
+impl Recent {
     /// Returns the cached code at an address and time.
     #[inline]
     pub fn get(&mut self, space: SpaceId, address: Address, time: Time) -> Option<&CachedCode> {
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_was_found_counts_for_its_space_addresses_and_time() {
-        let mut recent = Recent::new();
+        let mut recent = Recent::default();
         let one = found(1, 0x1000, 7);
         recent.put(Address(0x1004), one);
         let mut get = |space, address, time| {
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_latest_of_those_with_one_hash_stay() {
-        let mut recent = Recent::new();
+        let mut recent = Recent::default();
         let all: Vec<CachedCode> = (0..WAYS as u32 + 1)
             .map(|at| found(0, 0x1000 + 16 * u64::from(at), at))
             .collect();

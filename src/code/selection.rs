@@ -350,7 +350,7 @@ impl<'a> Selector<'a> {
         let walk = || Walk {
             selector: self,
             selection: Selection::nothing(self.processes, self.timeline, &self.doubts),
-            recent: Recent::new(),
+            recent: Recent::default(),
         };
         let merge = |walk: Walk<'_>| selection.merge(walk.selection);
         self.samples().visit(marks, end, walk, merge, &mut progress);

@@ -172,9 +172,14 @@ pub struct TierChange {
     pub after: f64,
 }
 
+/// Part of the probability of a change by chance that is for the CPU time. The rest is for the functions, of which there are
+/// many.
+const CPU_PART: f64 = 0.25;
+
 /// Compares the sides of a table. Rules are checked later.
 pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions) -> Comparison {
     let level = (1.0 - options.confidence / 100.0).clamp(1e-9, 0.5);
+    let (level, cpu_level) = (level * (1.0 - CPU_PART), level * CPU_PART);
     let least = options.least_change();
     let rows: Vec<u32> = table.live_rows().map(|(row, _)| row).collect();
     let tests = Tests {
@@ -208,7 +213,7 @@ pub(super) fn compare(table: &Table<'_>, scale: &Scale, options: &CompareOptions
     });
     let (rows, mut functions): (Vec<u32>, Vec<FunctionChange>) = functions.into_iter().unzip();
     explanation::explain(table, &rows, &mut functions);
-    let cpu = cpu_change(scale, level, options.assumptions.cost);
+    let cpu = cpu_change(scale, cpu_level, options.assumptions.cost);
     Comparison {
         format: FORMAT,
         verdict: verdict(cpu.as_ref(), &functions, least),

@@ -149,7 +149,8 @@ fn slow_functions_make_no_other_function_faster() {
         let mut functions = comparison.functions.iter();
         functions.any(|it| it.function.name != "f0" && it.own.is_significant)
     });
-    assert!(others <= 2, "{others} of 50");
+    // 2 percent, and two standard deviations.
+    assert!(others <= 3, "{others} of 50");
 }
 
 #[test]

@@ -385,7 +385,7 @@ issues! {
         "Executable memory that is not a file was sampled, and no known runtime is mapped."
     FileSystemsUnreadable "JI178" Warning "cannot read the file systems of {count} process{|es} with unnamed samples, which may have perf maps; run as {its|their} user or as root"
         "A process in a container has its perf map in its own /tmp."
-    FramesNotRecorded "JI179" Warning "{runtime}: {count} of {samples} samples have its functions in their recorded stack; {how}"
+    FramesNotRecorded "JI179" Warning "{runtime}: {found} of {samples} samples have its functions in their recorded stack; {how}"
         "The runtime's own code keeps no frame pointers, so that stacks recorded with perf record -g end in it."
 
     // Finding files, and what they belong to.

@@ -25,7 +25,7 @@ struct Runtime {
 
 /// Known runtimes. The options are from their manuals. All were tested, except those of SpiderMonkey, Numba,
 /// OpenJ9, .NET, Ruby, Julia, ROOT and MoarVM.
-const RUNTIMES: [Runtime; 24] = [
+static RUNTIMES: [Runtime; 24] = [
     Runtime {
         name: "Node.js",
         files: &["node", "nodejs"],
@@ -216,12 +216,7 @@ pub fn missing_in_stacks(
     const MIN_SAMPLES: u64 = 20;
     let mut by_runtime: BTreeMap<&'static str, (u64, u64, &'static str)> = BTreeMap::new();
     for (&pid, &(samples, with)) in counts {
-        let maps = processes.spaces_of(pid).flat_map(|(_, space)| &space.maps);
-        let mut runtimes = maps.filter_map(|map| {
-            let record = profile.records_from(map.record).next()?;
-            let name = Mmap::parse(&record, profile.endian)?.name;
-            RUNTIMES.iter().find(|runtime| runtime.has(base_name(name)))
-        });
+        let mut runtimes = runtimes_of(profile, processes, pid);
         let found = runtimes.find_map(|runtime| Some((runtime.name, runtime.stacks?)));
         if let Some((name, how)) = found {
             let (all, all_with, _) = by_runtime.entry(name).or_insert((0, 0, how));
@@ -243,10 +238,29 @@ pub fn missing_in_stacks(
         .collect()
 }
 
-/// Returns the name of the runtime that a program or library is part of.
-pub fn runtime_of_file(name: &[u8]) -> Option<&'static str> {
-    let runtime = RUNTIMES.iter().find(|runtime| runtime.has(name))?;
+/// Returns the name of the runtime of a process, by the first of its files that belongs to one.
+pub fn runtime_name(profile: &Profile<'_>, processes: &Processes, pid: Pid) -> Option<&'static str> {
+    let runtime = runtimes_of(profile, processes, pid).next()?;
     Some(runtime.name)
+}
+
+/// Returns the runtimes of the files that a process has mapped, in the order of time.
+fn runtimes_of<'p>(
+    profile: &'p Profile<'_>,
+    processes: &'p Processes,
+    pid: Pid,
+) -> impl Iterator<Item = &'static Runtime> + 'p {
+    let maps = processes.spaces_of(pid).flat_map(|(_, space)| &space.maps);
+    maps.filter_map(|map| {
+        let record = profile.records_from(map.record).next()?;
+        let name = Mmap::parse(&record, profile.endian)?.name;
+        runtime_of_file(base_name(name))
+    })
+}
+
+/// Returns the runtime that a program or library is part of.
+fn runtime_of_file(name: &[u8]) -> Option<&'static Runtime> {
+    RUNTIMES.iter().find(|runtime| runtime.has(name))
 }
 
 impl Runtime {
@@ -285,7 +299,8 @@ mod tests {
             ("libj9jit29.so", Some("OpenJ9")),
             ("libc.so.6", None),
         ] {
-            assert_eq!(runtime_of_file(file.as_bytes()), expected, "{file}");
+            let found = runtime_of_file(file.as_bytes());
+            assert_eq!(found.map(|runtime| runtime.name), expected, "{file}");
         }
     }
 }

@@ -55,7 +55,9 @@ fn the_summary_is_json_with_the_same_figures() {
     assert_eq!(repaired[0]["severity"], "note");
     assert!(repaired[0]["file"].as_str().unwrap().ends_with("/jit-4832.dump"));
     assert_eq!(repaired[0]["count"], 254);
-    assert_eq!(json["diagnostics"].as_array().unwrap().len(), 1, "{json}");
+    // Another process is one of CPython, whose interpreter keeps no frame pointers.
+    assert_eq!(diagnostics(&json, "JI179").len(), 1, "{json}");
+    assert_eq!(json["diagnostics"].as_array().unwrap().len(), 2, "{json}");
 }
 
 #[test]

@@ -371,9 +371,9 @@ fn welch(terms: [f64; 2], freedoms: [f64; 2]) -> f64 {
 }
 
 /// Variation of the mean CPU time between groups of runs, beyond that between runs: the runs of a side are mostly recorded
-/// one after the other, and the speed of a machine drifts. In 60 groups of five consecutive runs of one program in
-/// Node.js 20, the standard deviation was 0.77 percent.
-const DRIFT: f64 = 0.008;
+/// one after the other, and the speed of a machine drifts. On a machine busy with other work, the standard deviation of 60
+/// groups of five consecutive runs of one program in Node.js 20 was 0.77 percent; machines for measurements are quieter.
+const DRIFT: f64 = 0.005;
 
 /// Returns the difference between the logarithms of costs of runs, such as CPU time. All must be positive.
 pub fn cost_difference(before: &[f64], after: &[f64], assumed: f64) -> Difference {
@@ -391,10 +391,13 @@ pub fn cost_difference(before: &[f64], after: &[f64], assumed: f64) -> Differenc
             (variances, welch(terms, [before.freedom, after.freedom]))
         }
     };
+    let observed = variances[0] / before.runs + variances[1] / after.runs;
+    let sum = observed + 2.0 * DRIFT.powi(2);
     Difference {
         change,
-        error: (variances[0] / before.runs + variances[1] / after.runs + 2.0 * DRIFT.powi(2)).sqrt(),
-        freedom: freedom.clamp(1.0, MAX_FREEDOM),
+        error: sum.sqrt(),
+        // Welch's formula; the drift is known, so that it has infinitely many degrees of freedom.
+        freedom: (freedom * (sum / observed).powi(2)).clamp(1.0, MAX_FREEDOM),
     }
 }
 
