@@ -1,6 +1,9 @@
 //! Second pass over a profile: finds the functions that samples hit and counts the samples by whether they have a
 //! name.
 
+mod counts;
+
+pub use self::counts::{FrameCounts, SampleCounts, SpaceCounts, StackCounts};
 use crate::code::clock::Doubt;
 use crate::code::perf_map_symbols::{PlacedSymbol, SymbolId};
 use crate::code::process::{Processes, SpaceId};
@@ -26,158 +29,6 @@ pub enum DumpState {
     Unusable,
     /// A dump was read.
     Read,
-}
-
-/// Numbers of samples, by what is found at the sampled address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SampleCounts {
-    /// All samples.
-    pub total: u64,
-    /// Samples in a known function.
-    pub named: u64,
-    /// Samples in [`SampleCounts::named`] whose function is named only by a perf map.
-    pub named_by_map: u64,
-    /// Samples in a known function that would be in another one at the limits of the clock uncertainty.
-    pub doubtful: u64,
-    /// Samples in JIT memory at an address that gets a function only later.
-    pub before_load: u64,
-    /// Samples in JIT memory of a process whose dump was read, at an address that the dump does not have.
-    pub not_in_dump: u64,
-    /// Samples in JIT memory of a process whose dump is lost or unusable.
-    pub dump_unusable: u64,
-    /// Samples in JIT memory of a process without a dump.
-    pub no_dump: u64,
-    /// Samples with a known function anywhere in their recorded call chain.
-    pub with_named_frame: u64,
-    /// JIT code in whole stacks.
-    pub stacks: StackCounts,
-    /// Samples that end before their last field.
-    pub cut: u64,
-}
-
-impl SampleCounts {
-    fn add(&mut self, other: &Self) {
-        self.total += other.total;
-        self.named += other.named;
-        self.named_by_map += other.named_by_map;
-        self.doubtful += other.doubtful;
-        self.before_load += other.before_load;
-        self.not_in_dump += other.not_in_dump;
-        self.dump_unusable += other.dump_unusable;
-        self.no_dump += other.no_dump;
-        self.with_named_frame += other.with_named_frame;
-        self.stacks.add(&other.stacks);
-        self.cut += other.cut;
-    }
-
-    /// Samples in JIT code, named or not.
-    pub fn jit(&self) -> u64 {
-        self.named + self.unnamed()
-    }
-
-    /// Samples in JIT code without a name, or without a certain one.
-    pub fn unnamed(&self) -> u64 {
-        self.doubtful + self.before_load + self.not_in_dump + self.dump_unusable + self.no_dump
-    }
-
-    /// Share of the samples in JIT code that have a name, in percent; 100 if there are no such samples.
-    pub fn named_percent(&self) -> f64 {
-        match self.jit() {
-            0 => 100.0,
-            jit => self.named as f64 * 100.0 / jit as f64,
-        }
-    }
-}
-
-/// JIT code in the sampled functions and in their recorded callers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StackCounts {
-    /// Samples with JIT code anywhere in their stack.
-    pub samples: u64,
-    /// Frames in JIT code.
-    pub frames: u64,
-    /// Frames with a name.
-    pub named: u64,
-}
-
-impl StackCounts {
-    /// Adds the frames of one sample.
-    pub fn add_sample(&mut self, frames: FrameCounts) {
-        self.samples += u64::from(frames.jit > 0);
-        self.frames += frames.jit;
-        self.named += frames.named;
-    }
-
-    /// Adds other samples.
-    pub fn add(&mut self, other: &Self) {
-        self.samples += other.samples;
-        self.frames += other.frames;
-        self.named += other.named;
-    }
-
-    /// Share of the frames in JIT code that have a name, in percent; 100 if there are no such frames.
-    pub fn named_percent(&self) -> f64 {
-        match self.frames {
-            0 => 100.0,
-            frames => self.named as f64 * 100.0 / frames as f64,
-        }
-    }
-}
-
-/// Frames in JIT code of one sample.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FrameCounts {
-    /// All of them.
-    pub jit: u64,
-    /// Those with a name.
-    pub named: u64,
-}
-
-impl FrameCounts {
-    /// Adds a frame in JIT code.
-    pub fn add(&mut self, is_named: bool) {
-        self.jit += 1;
-        self.named += u64::from(is_named);
-    }
-}
-
-/// Numbers of samples of one address space.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SpaceCounts {
-    /// All samples.
-    pub samples: u32,
-    /// Samples with JIT code anywhere in their recorded stack.
-    pub with_jit_frame: u32,
-    /// See [`SampleCounts::before_load`].
-    pub before_load: u32,
-    /// See [`SampleCounts::not_in_dump`].
-    pub not_in_dump: u32,
-    /// See [`SampleCounts::dump_unusable`].
-    pub dump_unusable: u32,
-    /// See [`SampleCounts::no_dump`].
-    pub no_dump: u32,
-}
-
-impl SpaceCounts {
-    fn add(&mut self, other: &Self) {
-        let add = |own: &mut u32, other: u32| *own = own.saturating_add(other);
-        add(&mut self.samples, other.samples);
-        add(&mut self.with_jit_frame, other.with_jit_frame);
-        add(&mut self.before_load, other.before_load);
-        add(&mut self.not_in_dump, other.not_in_dump);
-        add(&mut self.dump_unusable, other.dump_unusable);
-        add(&mut self.no_dump, other.no_dump);
-    }
-
-    /// Whether any samples in JIT code have no name.
-    pub fn has_unnamed(&self) -> bool {
-        [
-            self.before_load,
-            self.not_in_dump,
-            self.dump_unusable,
-            self.no_dump,
-        ] != [0; 4]
-    }
 }
 
 /// Code hit by samples.
