@@ -4,7 +4,7 @@
 //! set of rectangles of addresses by time that don't overlap, at most three per call whatever the ranges. A
 //! [`History`] finds the rectangle of a point in two steps. The addresses where rectangles start or end divide all
 //! addresses into slots. Most slots have no more than one rectangle, because most code is never replaced. Rectangles
-//! that share a slot with others are also in a segment tree ([`overlaps`]), which finds one among n in O(log² n).
+//! that share a slot with others are also in a segment tree (`overlaps`), which finds one among n in O(log² n).
 
 mod overlaps;
 

@@ -78,7 +78,7 @@ pub struct CompareArguments {
     /// Probability that nothing is significant by chance
     ///
     /// It applies to all functions together: the more of them are tested, the stricter each test is.
-    #[arg(long, value_name = "PERCENT", value_parser = confidence, default_value = "98")]
+    #[arg(long, value_name = "PERCENT", value_parser = confidence, default_value = "97")]
     confidence: f64,
 
     /// Variation from run to run to assume for single runs

@@ -68,7 +68,7 @@ impl Default for CompareOptions {
     fn default() -> Self {
         Self {
             measure: MeasureChoice::Auto,
-            confidence: 98.0,
+            confidence: 97.0,
             min_change: 0.5,
             assumptions: Assumptions::default(),
             rules: Vec::new(),

@@ -188,7 +188,7 @@ fn intervals_have_the_true_change() {
                     .unwrap();
                 (found.own.change - change).abs() <= found.own.margin.unwrap()
             });
-            // 98 percent, less two standard deviations.
+            // 97 percent times the part for functions, less two standard deviations.
             assert!(
                 contain >= count - 9,
                 "{runs_before} and {runs_after} runs, {name}: {contain}"

@@ -7,7 +7,7 @@
 //!
 //! 1. Sampling: a share `p` of `n` samples has the variance `p (1 - p) / n`. This is the least that any value has.
 //! 2. The run: caches, clock frequencies, and the decisions of a JIT compiler change the time of each function by some
-//!    part. That part, the [relative variation](Variation), is the weighted median over all functions.
+//!    part. That part, the relative variation, is the weighted median over all functions.
 //! 3. The function: some vary more than others. How much more follows from the spread of the observed variances around
 //!    those of 1 and 2, as in limma (Smyth, Linear models and empirical Bayes methods, 2004). The variance of a function
 //!    is a mean of its own observed variance and the expected one, weighted by their degrees of freedom.
