@@ -7,11 +7,15 @@ use serde::Serialize;
 use crate::compare::explanation::{self, Explanation};
 use crate::compare::matching::{AFTER, BEFORE, Counts, MatchedFunction, Table};
 use crate::compare::measure::{Measure, Scale};
+use crate::compare::options::CompareOptions;
 use crate::compare::rules::RuleResult;
 use crate::compare::statistics::{Difference, Quantiles, Series, cost_difference, differences, holm};
 use crate::compare::summary_file::Kind;
-use crate::compare::{CompareOptions, FORMAT, ParsedSummary};
+use crate::compare::summary_file::ParsedSummary;
 use crate::hash::HashMap;
+
+/// Version of the JSON format. It changes when a field is removed or changes its meaning.
+pub const FORMAT: u32 = 2;
 
 /// Differences between two sides.
 #[derive(Clone, PartialEq, Debug, Serialize)]

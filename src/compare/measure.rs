@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::compare::MeasureChoice;
 use crate::compare::matching::Table;
+use crate::compare::options::MeasureChoice;
 use crate::compare::summary_file::{ParsedSummary, Unit};
 use crate::diagnostics::{Diagnostic, Issue};
 

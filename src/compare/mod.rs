@@ -5,13 +5,15 @@
 //! - `matching` finds the same function in all runs, whatever its line, folder, tier or name.
 //! - `measure` turns samples into shares or time per run, [`statistics`] tests the differences.
 //! - `explanation` finds time that only moved between functions, because a compiler inlined a call or not.
-//! - `rules` checks the rules of `--fail-on`.
+//! - `rules` are those of `--fail-on`, and `gate` checks them.
 //! - [`report`] writes the result as text, Markdown or a flame graph.
 
 mod comparison;
 mod explanation;
+mod gate;
 mod matching;
 mod measure;
+mod options;
 pub mod report;
 mod rules;
 #[cfg(test)]
@@ -22,67 +24,17 @@ pub mod summary_file;
 mod testing;
 
 pub use self::comparison::{
-    Comparison, CpuChange, Estimate, FunctionChange, ShownFunction, Side, TierChange, Verdict,
+    Comparison, CpuChange, Estimate, FORMAT, FunctionChange, ShownFunction, Side, TierChange, Verdict,
 };
 pub use self::explanation::{Explanation, ExplanationKind};
 pub use self::measure::Measure;
+pub use self::options::{CompareOptions, MeasureChoice};
 pub use self::report::flame_graph::FlameGraph;
 pub use self::rules::{Rule, RuleResult};
 pub use self::summary_file::ParsedSummary;
 
 use crate::compare::measure::Scale;
-use crate::compare::statistics::Assumptions;
 use crate::diagnostics::Diagnostic;
-
-/// Version of the JSON format. It changes when a field is removed or changes its meaning.
-pub const FORMAT: u32 = 2;
-
-/// How summaries are compared.
-#[derive(Clone, PartialEq, Debug)]
-pub struct CompareOptions {
-    /// What functions are compared by.
-    pub measure: MeasureChoice,
-    /// Probability that nothing is significant by chance, in percent.
-    pub confidence: f64,
-    /// Changes of functions below this are not examined, in percentage points.
-    pub min_change: f64,
-    /// Variations from run to run that single runs cannot show.
-    pub assumptions: Assumptions,
-    /// Rules to check.
-    pub rules: Vec<Rule>,
-}
-
-/// What functions are compared by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum MeasureChoice {
-    /// CPU time per run if it is known, otherwise shares.
-    #[default]
-    Auto,
-    /// CPU time per run if it is known, otherwise samples per run.
-    PerRun,
-    /// Shares.
-    Shares,
-}
-
-impl Default for CompareOptions {
-    fn default() -> Self {
-        Self {
-            measure: MeasureChoice::Auto,
-            confidence: 97.0,
-            min_change: 0.5,
-            assumptions: Assumptions::default(),
-            rules: Vec::new(),
-        }
-    }
-}
-
-impl CompareOptions {
-    /// Returns the least change of a function that matters to a rule or the reader, in percentage points.
-    fn least_change(&self) -> f64 {
-        let rules = self.rules.iter().filter_map(Rule::least_change);
-        rules.fold(self.min_change, f64::min).max(0.0)
-    }
-}
 
 /// Result of comparing two sides.
 #[derive(Debug)]
