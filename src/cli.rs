@@ -22,11 +22,14 @@ use crate::commands::explain::ExplainArguments;
 use crate::commands::headings::MESSAGES;
 use crate::commands::inject::InjectArguments;
 use crate::commands::man::ManArguments;
+use crate::commands::record::RecordArguments;
 use crate::commands::timeline::TimelineArguments;
 
 /// Examples at the end of `-h`.
 const EXAMPLES: &str = "\
-Example:
+Examples:
+  jitinject record -- node app.js
+
   perf record -k mono -g -o perf.data node --perf-prof --interpreted-frames-native-stack app.js
   jitinject perf.data && perf report -i perf.jit.data
 
@@ -35,6 +38,9 @@ Example:
 /// Examples at the end of `--help`.
 const LONG_EXAMPLES: &str = "\
 Examples:
+  jitinject record -- node app.js
+
+  # the same in two steps
   perf record -k mono -g -o perf.data node --perf-prof --interpreted-frames-native-stack app.js
   jitinject perf.data && perf report -i perf.jit.data
 
@@ -90,6 +96,8 @@ pub struct CommandLine {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Record a program with perf, and name its JIT code
+    Record(RecordArguments),
     /// Compare the summaries of runs before and after a change
     Compare(CompareArguments),
     /// Print the records of a jitdump, Mono log or XRay trace
@@ -141,6 +149,7 @@ impl CommandLine {
                 .map(|option| format!("put {option} after `{name}`"))
                 .or_else(|| match &line.command {
                     Some(Command::Compare(arguments)) => arguments.conflict().map(str::to_owned),
+                    Some(Command::Record(arguments)) => arguments.conflict().map(str::to_owned),
                     _ => None,
                 }),
         };

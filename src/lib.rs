@@ -15,7 +15,7 @@
 //!                          elf/     functions ─► ELF objects ──► perf/ writes the new profile
 //! ```
 //!
-//! [`inject::inject`] runs all steps. [`timeline::timeline`] renders the code over time as a page.
+//! [`inject::inject`] runs all steps. [`record`] runs perf and a program first. [`timeline::timeline`] renders the code over time as a page.
 //! These modules can be used on their own:
 //!
 //! - [`perf`]: reads and rewrites perf.data;
@@ -101,6 +101,7 @@ pub mod load;
 pub mod machine;
 pub mod perf;
 pub mod range_map;
+pub mod record;
 pub mod runtime;
 pub mod sparse;
 pub mod summary;

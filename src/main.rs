@@ -15,9 +15,13 @@ use crate::cli::{Command, CommandLine};
 static ALLOCATOR: CleanupOnOom = CleanupOnOom;
 
 fn main() -> ExitCode {
+    if let Some(status) = commands::record::launch_recorded() {
+        return status;
+    }
     let line = CommandLine::read();
     let done = match &line.command {
         None => commands::inject::run(&line.inject),
+        Some(Command::Record(arguments)) => arguments.run(),
         Some(Command::Compare(arguments)) => arguments.run(),
         Some(Command::Dump(arguments)) => arguments.run(),
         Some(Command::Check(arguments)) => arguments.run(),

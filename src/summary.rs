@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::Diagnostic;
 use crate::runtime::FileKind;
-use crate::summary::profile::ProfileSummary;
+use crate::summary::profile::{FunctionProfile, ProfileSummary};
 
 /// Version of the JSON format. It changes when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 3;
@@ -241,6 +241,37 @@ impl Summary {
 
     /// Returns the text for a terminal, without the diagnostics. `is_verbose` adds a line for each file.
     pub fn text(&self, is_verbose: bool) -> String {
+        let mut text = self.counts_text(is_verbose);
+        if let Some(command) = self.next_command() {
+            let _ = writeln!(text, "next: {command}");
+        }
+        text
+    }
+
+    /// Returns the command that shows the output, if it has names that the input lacks.
+    pub fn next_command(&self) -> Option<String> {
+        let is_shown = self.output != "-" && self.has_names();
+        is_shown.then(|| format!("perf report -i {}", shell_word(&self.output)))
+    }
+
+    /// Returns the functions with most samples of the first event in their own code, with their share in percent.
+    pub fn hottest(&self, count: usize) -> Vec<(f64, &FunctionProfile)> {
+        let Some(profile) = &self.profile else {
+            return Vec::new();
+        };
+        let own = |function: &FunctionProfile| function.own.first().copied().unwrap_or(0);
+        let total = profile.events.first().map_or(0, |event| event.samples);
+        let mut functions: Vec<&FunctionProfile> = profile.functions.iter().collect();
+        functions.sort_by_key(|function| std::cmp::Reverse(own(function)));
+        let sampled = functions.into_iter().filter(|function| own(function) > 0);
+        sampled
+            .take(count)
+            .map(|function| (own(function) as f64 * 100.0 / total.max(1) as f64, function))
+            .collect()
+    }
+
+    /// Returns the counts for a terminal, and a line for each file if `is_verbose`.
+    pub fn counts_text(&self, is_verbose: bool) -> String {
         let mut text = String::new();
         for dump in &self.dumps {
             if is_verbose || !dump.same_clock {
@@ -322,9 +353,6 @@ impl Summary {
             let samples = count(tier.samples, "sample");
             let _ = writeln!(text, "  {samples} in {functions} of tier {}", tier.tier);
         }
-        if self.output != "-" && self.has_names() {
-            let _ = writeln!(text, "next: perf report -i {}", shell_word(&self.output));
-        }
         text
     }
 }
@@ -383,7 +411,7 @@ pub fn count_of(number: u64, one: &str, many: &str) -> String {
 }
 
 /// Quotes a word for the shell.
-fn shell_word(word: &str) -> String {
+pub fn shell_word(word: &str) -> String {
     let is_plain = |character: char| character.is_alphanumeric() || "/._-+:@%,=".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use jitinject::files::cleanup;
 use jitinject::threads;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
@@ -24,16 +24,27 @@ impl FirstInterrupt {
     }
 }
 
+/// Collects signals while another program runs, which they are passed to.
+pub struct PassedSignals(Signals);
+
+impl PassedSignals {
+    /// Starts to collect signals, without those that this program ignores.
+    pub fn new() -> io::Result<Self> {
+        Signals::new(without_ignored([SIGINT, SIGTERM, SIGHUP, SIGQUIT])).map(Self)
+    }
+
+    /// Returns the signals since the last call.
+    pub fn take(&mut self) -> Vec<i32> {
+        self.0.pending().collect()
+    }
+}
+
 /// Removes unfinished output when a signal ends the program. A second signal ends it at once.
 pub fn handle_signals() -> io::Result<FirstInterrupt> {
     let ends_program = Arc::new(AtomicBool::new(false));
     // Exceeding the file size limit is an error like others and must not kill the program.
     flag::register(SIGXFSZ, Arc::default())?;
-    let ignored = ignored_signals();
-    let handled = [SIGINT, SIGTERM, SIGHUP];
-    let handled = handled
-        .into_iter()
-        .filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let handled = without_ignored([SIGINT, SIGTERM, SIGHUP]);
     let is_ending = Arc::new(AtomicBool::new(false));
     for signal in handled.clone() {
         flag::register_conditional_default(signal, is_ending.clone())?;
@@ -54,6 +65,14 @@ pub fn handle_signals() -> io::Result<FirstInterrupt> {
         }
     })?;
     Ok(first)
+}
+
+/// Leaves out signals that the parent process set to be ignored.
+fn without_ignored<const N: usize>(signals: [i32; N]) -> impl Iterator<Item = i32> + Clone {
+    let ignored = ignored_signals();
+    signals
+        .into_iter()
+        .filter(move |signal| ignored >> (signal - 1) & 1 == 0)
 }
 
 /// Returns the signals that the parent process set to be ignored, as `nohup` does: bit n - 1 for signal n.

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use jitinject::bytes::printable;
 use jitinject::files::stdio::is_standard;
 
 /// perf commands that read a profile.
@@ -13,25 +12,12 @@ const READERS: [&str; 6] = ["annotate", "diff", "mem", "report", "script", "top"
 pub fn advice(arguments: &[OsString]) -> Option<String> {
     let command = arguments.get(1)?.to_str()?;
     match command {
-        "record" => Some(format!(
-            "record is a command of perf: type perf record -k mono -g -o perf.data {}, then jitinject perf.data\n",
-            command_to_record(arguments.get(2..)?)
-        )),
         "inject" => Some("leave the word inject out: type jitinject perf.data\n".into()),
         _ if READERS.contains(&command) => Some(format!(
             "{command} is a command of perf: type jitinject perf.data, then perf {command} -i perf.jit.data\n"
         )),
         _ => None,
     }
-}
-
-/// Returns the command line to record, or a placeholder.
-fn command_to_record(typed: &[OsString]) -> String {
-    if typed.is_empty() {
-        return "COMMAND".into();
-    }
-    let words = typed.iter().map(|word| printable(word.as_encoded_bytes()));
-    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns whether a word looks like the name of a command rather than a profile.
@@ -47,18 +33,14 @@ mod tests {
     #[test]
     fn commands_of_perf_are_answered_with_what_to_type() {
         let advice = |line: &str| advice(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
-        let record = advice("jitinject record node --perf-prof app.js").unwrap();
-        assert!(
-            record.contains("perf record -k mono -g -o perf.data node --perf-prof app.js,"),
-            "{record}"
-        );
         let script = advice("jitinject script").unwrap();
         assert!(script.contains("perf script -i perf.jit.data"), "{script}");
         for line in [
             "jitinject",
             "jitinject timeline",
-            "jitinject -i record",
-            "jitinject ./record",
+            "jitinject record -- node app.js",
+            "jitinject -i report",
+            "jitinject ./report",
         ] {
             assert_eq!(advice(line), None, "{line}");
         }

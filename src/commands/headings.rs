@@ -8,6 +8,10 @@ pub const OUTPUT: &str = "Output";
 pub const SYMBOLS: &str = "Symbols and lines";
 /// Mono logs and XRay traces.
 pub const LOGS: &str = "Mono and XRay";
+/// What is recorded, and how.
+pub const RECORDING: &str = "Recording";
+/// Runtimes of the recorded program.
+pub const RUNTIMES: &str = "Runtimes";
 /// Continuous integration.
 pub const CI: &str = "CI";
 /// Messages.

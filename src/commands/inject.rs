@@ -8,7 +8,7 @@ use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::inject::inject;
 use jitinject::summary::Summary;
 
-pub use self::arguments::{InjectArguments, percent};
+pub use self::arguments::{InjectArguments, label, percent};
 use crate::cli::progress::Bar;
 use crate::cli::startup::start_long_work;
 use crate::cli::terminal::{print_message, report, report_all};
@@ -26,11 +26,12 @@ pub fn run(arguments: &InjectArguments) -> Result<ExitCode, Diagnostic> {
         report_all(&summary.diagnostics, arguments.verbose);
         print_message(&summary.text(arguments.verbose));
     }
-    Ok(exit_code(arguments, &summary))
+    Ok(exit_code(arguments.fail_under, &summary))
 }
 
-fn exit_code(arguments: &InjectArguments, summary: &Summary) -> ExitCode {
-    let Some(wanted) = arguments.fail_under else {
+/// Returns the exit status for `--fail-under`, and reports a share that is too small.
+pub fn exit_code(fail_under: Option<f64>, summary: &Summary) -> ExitCode {
+    let Some(wanted) = fail_under else {
         return ExitCode::SUCCESS;
     };
     let samples = &summary.samples;

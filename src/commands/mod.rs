@@ -9,5 +9,6 @@ pub mod headings;
 pub mod inject;
 mod input;
 pub mod man;
+pub mod record;
 mod runtime_files;
 pub mod timeline;

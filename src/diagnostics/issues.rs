@@ -593,4 +593,29 @@ issues! {
     EventsDiffer "JI430" Warning "recorded event {event}, but the first summary {first}; only shares are compared"
         "Samples of different events count different things, so times per run cannot be compared."
         "Record all runs with the same -e and -F."
+
+    // Recordings.
+    PerfNotFound "JI440" Error "perf is not installed: no program of that name in PATH"
+        "record runs perf record."
+        "Install it: linux-perf on Debian, linux-tools-generic on Ubuntu, perf on Fedora, Arch and Alpine."
+    ProgramNotFound "JI441" Error "{program} cannot be started: {cause}"
+        "The program to record does not exist or is not executable. The exit status is 127, as in a shell."
+        "Check its name and PATH; the program follows the options and --, as in jitinject record -- node app.js."
+    RecordingExists "JI442" Error "already exists"
+        "record never overwrites an earlier recording."
+        "Choose another folder with -o, or remove it."
+    PerfFailed "JI443" Error "perf recorded nothing: {cause}"
+        "perf record failed before it started the program."
+        "jitinject record --print prints the whole command, to try it without jitinject."
+    PerfParanoid "JI444" Error "perf may not record: kernel.perf_event_paranoid is {level}"
+        "Some distributions forbid all performance events to users. perf prints: {cause}"
+        "Run sysctl kernel.perf_event_paranoid=1 as root, on the host if this is a container, or record as root."
+    PerfNotPermitted "JI445" Error "perf may not record here: {cause}"
+        "Container engines forbid the system call perf_event_open, and other users' processes need privileges."
+        "In a container, start it with --cap-add PERFMON (Docker: also --security-opt seccomp=unconfined); for processes of other \
+         users, or with -a, record as root."
+    NoFolderForJitdump "JI446" Warning "the working directory is not writable, so Node.js writes no jitdump"
+        "V8 writes its jitdump to the working directory. If it cannot, it prints another log to standard output, so its option is \
+         not used."
+        "Record in a directory that is writable."
 }

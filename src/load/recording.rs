@@ -118,6 +118,14 @@ pub fn load<'a>(
     })
 }
 
+/// Reads and indexes a profile without its runtime files. `buffers` must be empty.
+pub fn index_profile<'a>(
+    options: &LoadOptions,
+    buffers: &'a Buffers,
+) -> Result<IndexedProfile<'a>, Diagnostic> {
+    profile::read(keep(&buffers.input, input::open(options)?), buffers)
+}
+
 /// Reads the runtime files of a recorded profile, and adds the events and call chains of logs and traces to it.
 fn add_logs<'a>(
     options: &LoadOptions,

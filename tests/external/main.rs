@@ -34,6 +34,7 @@ mod other_users;
 mod perf_maps;
 mod perf_versions;
 mod reader;
+mod record;
 mod runtimes;
 mod support;
 mod synthesis;

@@ -59,6 +59,7 @@ mod outputs;
 mod perf_maps;
 mod processes;
 mod readers;
+mod record;
 mod records;
 mod same_bytes;
 mod synthetic;

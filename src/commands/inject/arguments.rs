@@ -259,7 +259,8 @@ fn path_mapping(text: OsString) -> Result<(Vec<u8>, Vec<u8>), String> {
     }
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
+/// Parses a label of the form KEY=VALUE.
+pub fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("expected KEY=VALUE".to_owned()),

@@ -1,0 +1,300 @@
+//! `jitinject record`: from a program to a named profile.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jitinject::diagnostics::{Diagnostic, Issue};
+use jitinject::inject::inject;
+use jitinject::record::{
+    Control, Manifest, PerfOptions, Plan, ProgramStatus, RecordOptions, Runtime, Session, default_folder,
+    launch,
+};
+use jitinject::summary::Summary;
+
+use crate::cli::interrupt::PassedSignals;
+use crate::cli::progress::Bar;
+use crate::cli::startup::start_long_work;
+use crate::cli::terminal::{print, print_message, report, report_all};
+use crate::commands::headings::{CI, MESSAGES, OUTPUT, RECORDING, RUNTIMES};
+use crate::commands::inject::{exit_code, label, percent};
+
+/// Examples at the end of the help.
+const EXAMPLES: &str = "\
+Examples:
+  jitinject record -- node app.js
+  jitinject record -o ci-run --fail-under 95 -- npm test
+  jitinject record -p 4711 --duration 10
+
+  # show what would be run
+  jitinject record --print -- php app.php
+
+  # look at a recording that was copied to another place
+  perf --buildid-dir ci-run/debug report -i ci-run/perf.jit.data
+
+Exit status: that of the program, or 128 plus the number of the signal that ended it. Without a program, or if it succeeds: 0 \
+success; 1 error; 2 invalid usage; 3 fewer samples named than --fail-under requires; 127 the program cannot be started.";
+
+/// Number of functions in the final message.
+const HOTTEST: usize = 5;
+
+/// Exit status if the program cannot be started, as in shells.
+const NOT_STARTED: u8 = 127;
+
+/// Arguments of `record`.
+///
+/// perf record runs with the clock of the runtimes, and the program with the variables and options that make its runtime log
+/// its code. The profile, these logs and everything else go to one new folder.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RecordArguments {
+    /// Program to record, with its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+
+    /// Folder to create [default: jitinject-record-DATE]
+    ///
+    /// It gets perf.data, the named profile perf.jit.data with its objects, the files of the runtimes in dumps/, a build-id
+    /// cache in debug/, summary.json, and manifest.json with the command, the environment that was set and the machine.
+    #[arg(short, long, value_name = "DIR", help_heading = OUTPUT)]
+    output: Option<PathBuf>,
+
+    /// Print the whole command and environment as text for a shell, and run nothing
+    #[arg(long, help_heading = OUTPUT)]
+    print: bool,
+
+    /// Open the profile with perf report in the end
+    #[arg(long, help_heading = OUTPUT, conflicts_with = "print")]
+    report: bool,
+
+    /// Record running processes, as perf record -p does
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = RECORDING)]
+    pid: Vec<u32>,
+
+    /// Record all CPUs, as perf record -a does
+    #[arg(short, long, help_heading = RECORDING)]
+    all_cpus: bool,
+
+    /// CPUs to record, such as 0-3,7
+    #[arg(short = 'C', long, value_name = "CPUS", help_heading = RECORDING)]
+    cpu: Option<String>,
+
+    /// End the recording after SECONDS; a program that still runs gets SIGTERM
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = RECORDING)]
+    duration: Option<Duration>,
+
+    /// Event to record, as perf list prints it; may be repeated [default: cycles, or cpu-clock]
+    #[arg(short, long, value_name = "EVENT", help_heading = RECORDING)]
+    event: Vec<String>,
+
+    /// Samples per second [default: 999]
+    #[arg(short = 'F', long, value_name = "HZ", help_heading = RECORDING)]
+    freq: Option<String>,
+
+    /// Record stacks by frame pointers
+    ///
+    /// This is the default, except for CPython, whose interpreter has none.
+    #[arg(short, help_heading = RECORDING, conflicts_with = "call_graph")]
+    g: bool,
+
+    /// How to record stacks: fp, dwarf[,SIZE], lbr, or none
+    #[arg(long, value_name = "MODE", help_heading = RECORDING)]
+    call_graph: Option<String>,
+
+    /// More arguments for perf record, separated by spaces; may be repeated
+    #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true, help_heading = RECORDING)]
+    perf_args: Vec<String>,
+
+    /// Runtime of the program; may be repeated
+    ///
+    /// By default, the program's name and first line show its runtime. The variables of all other runtimes are set as well,
+    /// for programs that it starts, except for Java, Erlang and Ruby, where they may do harm. With this option, only the
+    /// variables of the named runtimes are set.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = RUNTIMES,
+        value_parser = PossibleValuesParser::new(Runtime::ids()).map(|id| Runtime::from_id(&id)))]
+    runtime: Vec<Option<Runtime>>,
+
+    /// Leave the environment and the command as they are
+    #[arg(long, help_heading = RUNTIMES, conflicts_with = "runtime")]
+    no_env: bool,
+
+    /// perf's agent for Java, libperf-jvmti.so
+    #[arg(long, value_name = "FILE", help_heading = RUNTIMES, conflicts_with = "no_env")]
+    java_agent: Option<PathBuf>,
+
+    /// Store a label in the summary, such as commit=3f2a90c; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label, help_heading = CI)]
+    label: Vec<(String, String)>,
+
+    /// Exit with status 3 if less than PERCENT of the samples in JIT code get a name
+    #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = CI)]
+    fail_under: Option<f64>,
+
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = MESSAGES)]
+    quiet: bool,
+
+    /// Print notes, and each jitdump with its clock alignment
+    #[arg(short, long, help_heading = MESSAGES)]
+    verbose: bool,
+}
+
+/// Parses a number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    match Duration::try_from_secs_f64(number) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("not a number of seconds above 0".into()),
+    }
+}
+
+/// Passes signals to the session.
+struct Signals(PassedSignals);
+
+impl Control for Signals {
+    fn signals(&mut self) -> Vec<i32> {
+        self.0.take()
+    }
+}
+
+impl RecordArguments {
+    /// Returns why the arguments contradict each other, if they do.
+    pub fn conflict(&self) -> Option<&'static str> {
+        if self.command.is_empty() && self.pid.is_empty() && !self.all_cpus && self.cpu.is_none() {
+            return Some("nothing to record: add -- and a command, or -p PID for a running process");
+        }
+        let is_both = !self.command.is_empty() && !self.pid.is_empty();
+        is_both.then_some("-p records running processes; for a time, add --duration in place of a command")
+    }
+
+    fn options(&self) -> RecordOptions {
+        let words = self.perf_args.iter().flat_map(|text| text.split_whitespace());
+        let call_graph = self.g.then(|| "fp".to_owned());
+        RecordOptions {
+            command: self.command.clone(),
+            output: self.output.clone().unwrap_or_else(default_folder),
+            runtimes: self.runtime.iter().copied().flatten().collect(),
+            without_environment: self.no_env,
+            java_agent: self.java_agent.clone(),
+            perf: PerfOptions {
+                events: self.event.clone(),
+                frequency: self.freq.clone(),
+                call_graph: call_graph.or_else(|| self.call_graph.clone()),
+                all_cpus: self.all_cpus,
+                cpus: self.cpu.clone(),
+                pids: self.pid.clone(),
+                arguments: words.map(OsString::from).collect(),
+            },
+            duration: self.duration,
+        }
+    }
+
+    /// Records, and names the profile.
+    pub fn run(&self) -> Result<ExitCode, Diagnostic> {
+        let plan = Plan::new(&self.options())?;
+        if self.print {
+            print(|output| std::io::Write::write_all(output, plan.shell_text().as_bytes()))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        match self.record(&plan) {
+            Err(error) if error.issue == Issue::ProgramNotFound => {
+                report(&error.as_error());
+                Ok(ExitCode::from(NOT_STARTED))
+            }
+            done => done,
+        }
+    }
+
+    fn record(&self, plan: &Plan) -> Result<ExitCode, Diagnostic> {
+        let failed = |cause| Diagnostic::new(Issue::Signals).caused_by(&cause);
+        let session = Session::create(plan, launcher()?)?;
+        if !self.quiet {
+            plan.notes.iter().for_each(|note| print_message(note));
+            report_all(&plan.diagnostics, self.verbose);
+        }
+        let mut signals = Signals(PassedSignals::new().map_err(failed)?);
+        let recorded = session.run(&mut signals)?;
+        drop(signals);
+        let Some(recorded) = recorded else {
+            return Ok(ExitCode::FAILURE);
+        };
+        let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
+        let files = session.collect(&recorded)?;
+        Manifest::new(plan, &recorded, files).write(plan)?;
+        let mut options = session.inject_options();
+        options.labels = self.label.iter().cloned().collect();
+        let summary = inject(&options, &mut bar);
+        drop(bar);
+        let summary = summary?;
+        if !self.quiet {
+            report_all(&summary.diagnostics, self.verbose);
+            print_message(&self.text(&summary, recorded.status));
+        }
+        let checked = exit_code(self.fail_under, &summary);
+        if self.report {
+            show(&options.output)?;
+        }
+        Ok(match recorded.status.exit_code() {
+            0 => checked,
+            code => ExitCode::from(code),
+        })
+    }
+
+    /// Returns the final message: the share named, the hottest functions, and how to look at the profile.
+    fn text(&self, summary: &Summary, status: ProgramStatus) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        match status {
+            ProgramStatus::Exited(0) | ProgramStatus::Stopped => {}
+            ProgramStatus::Exited(code) => lines.push(format!("the program exited with status {code}")),
+            ProgramStatus::Killed(signal) => lines.push(format!("the program was ended by signal {signal}")),
+        }
+        lines.extend(summary.counts_text(self.verbose).lines().map(str::to_owned));
+        let hottest = summary.hottest(HOTTEST);
+        lines.extend(
+            hottest
+                .iter()
+                .map(|(share, function)| format!("{share:6.2} %  {}", function.name)),
+        );
+        let command = summary.next_command().unwrap_or_else(|| {
+            let input = Path::new(&summary.output);
+            format!("perf report -i {}", input.to_str().unwrap_or_default())
+        });
+        if !self.report {
+            lines.push(format!("next: {command}"));
+        }
+        lines.join("\n")
+    }
+}
+
+/// Runs perf report.
+fn show(profile: &Path) -> Result<(), Diagnostic> {
+    let shown = Command::new("perf").args(["report", "-i"]).arg(profile).status();
+    let failed = |cause: std::io::Error| Diagnostic::new(Issue::PerfFailed).with("cause", cause);
+    shown.map(drop).map_err(failed)
+}
+
+/// First argument of the command with which perf starts the program to record. It is not one of clap's, which would take
+/// time that is recorded.
+const LAUNCH: &str = "launch-recorded-program";
+
+/// Returns the command that starts the recorded program: this program itself.
+fn launcher() -> Result<Vec<OsString>, Diagnostic> {
+    let program = std::env::current_exe();
+    let program = program.map_err(|cause| Diagnostic::new(Issue::PerfFailed).with("cause", cause))?;
+    Ok(vec![program.into_os_string(), LAUNCH.into()])
+}
+
+/// Replaces this program by the one to record if [`launcher`] has started it. Returns the exit status if that fails.
+pub fn launch_recorded() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    arguments.next().filter(|argument| argument == LAUNCH)?;
+    let pid_file = PathBuf::from(arguments.next()?);
+    let group: i32 = arguments.next()?.to_str()?.parse().ok()?;
+    let command: Vec<OsString> = arguments.collect();
+    // The session reads the reason from the file.
+    let _ = launch(&pid_file, Some(group).filter(|group| *group != 0), &command);
+    Some(ExitCode::from(NOT_STARTED))
+}

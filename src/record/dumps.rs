@@ -1,0 +1,168 @@
+//! The files of runtimes, moved into the folder of a recording.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::code::profile_index::{Marker, ProfileIndex};
+use crate::diagnostics::Diagnostic;
+use crate::files::search::{folder_of, printable_path};
+use crate::load::{Buffers, LoadOptions, index_profile};
+use crate::runtime::jitdump::marker::pid_in_name;
+use crate::units::Pid;
+
+/// How much older than the recording its files may seem, since file systems store rounded times.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// A file of a runtime.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct CollectedFile {
+    /// Path relative to the folder of the recording.
+    pub path: String,
+    /// Path at which the runtime wrote it.
+    pub written_to: String,
+}
+
+/// What to collect.
+#[derive(Debug)]
+pub struct Collection<'a> {
+    /// The profile.
+    pub profile: &'a Path,
+    /// Folder of the recording.
+    pub folder: &'a Path,
+    /// Folder for the files, in that folder.
+    pub dumps: &'a Path,
+    /// When the recording started.
+    pub started: SystemTime,
+    /// Whether the recording started the processes, so their files are part of it.
+    pub is_own: bool,
+}
+
+impl Collection<'_> {
+    /// Moves the jitdumps that the processes of the profile have mapped, and copies their perf maps. Files of
+    /// processes that still run, or that existed before, are copied.
+    ///
+    /// A file that cannot be moved or copied stays; injection finds it there, or reports that it is missing.
+    pub fn run(&self) -> Result<Vec<CollectedFile>, Diagnostic> {
+        let buffers = Buffers::default();
+        let options = LoadOptions {
+            input: self.profile.to_owned(),
+            ..LoadOptions::default()
+        };
+        let recorded = index_profile(&options, &buffers)?;
+        let index = &recorded.index;
+        let mut collected = Vec::new();
+        let mut folders = BTreeSet::new();
+        for (path, pid) in self.jitdumps(index) {
+            if let Some(name_pid) = path.file_name().and_then(|name| pid_in_name(name.as_bytes())) {
+                folders.insert((folder_of(&path).to_owned(), name_pid));
+            }
+            let is_finished = self.is_own && !is_running(pid);
+            collected.extend(self.collect(&path, is_finished));
+        }
+        for (folder, pid) in folders.into_iter().filter(|_| self.is_own) {
+            let logs = v8_logs(&folder, pid);
+            let logs = logs.filter(|log| self.is_of_recording(log).is_some());
+            collected.extend(logs.filter_map(|log| self.collect(&log, self.is_own)));
+        }
+        let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();
+        for pid in pids {
+            let map = PathBuf::from(format!("/tmp/perf-{pid}.map"));
+            if self.is_of_recording(&map).is_some() {
+                collected.extend(self.collect(&map, false));
+            }
+        }
+        Ok(collected)
+    }
+
+    /// Returns the jitdumps outside of the folder that markers lead to, each once, with a process.
+    fn jitdumps(&self, index: &ProfileIndex) -> Vec<(PathBuf, Pid)> {
+        let namespace = fs::metadata("/proc/self/ns/mnt").ok().map(|it| it.ino());
+        let is_here = |marker: &&Marker| {
+            let theirs = index.mount_namespaces.get(&marker.pid).copied();
+            theirs.is_none() || theirs == namespace
+        };
+        let mut known = BTreeSet::new();
+        let mut jitdumps = Vec::new();
+        for marker in index.markers.iter().filter(is_here) {
+            let path = PathBuf::from(OsStr::from_bytes(&marker.path));
+            let inode = marker.file.map_or(0, |file| file.inode);
+            let is_same = |found: Metadata| inode == 0 || found.ino() == inode;
+            if path.is_absolute()
+                && !path.starts_with(self.dumps)
+                && self.is_of_recording(&path).is_some_and(is_same)
+                && known.insert(path.clone())
+            {
+                jitdumps.push((path, marker.pid));
+            }
+        }
+        jitdumps
+    }
+
+    /// Returns the metadata of a file if it is the user's own and was written during the recording.
+    fn is_of_recording(&self, path: &Path) -> Option<Metadata> {
+        let found = fs::symlink_metadata(path).ok()?;
+        let is_new = found
+            .modified()
+            .is_ok_and(|modified| modified + SLACK >= self.started);
+        let is_own = found.uid() == rustix::process::geteuid().as_raw();
+        (found.is_file() && is_own && (is_new || !self.is_own)).then_some(found)
+    }
+
+    /// Moves or copies a file, under another folder if there is one of its name.
+    fn collect(&self, path: &Path, is_moved: bool) -> Option<CollectedFile> {
+        let name = path.file_name()?;
+        let target = self.free_path(name).ok()?;
+        let is_renamed = is_moved && fs::rename(path, &target).is_ok();
+        if !is_renamed {
+            if fs::copy(path, &target).is_err() {
+                let _ = fs::remove_file(&target);
+                return None;
+            }
+            if is_moved {
+                // A copy of a file that cannot be removed is enough.
+                let _ = fs::remove_file(path);
+            }
+        }
+        Some(CollectedFile {
+            path: printable_path(target.strip_prefix(self.folder).unwrap_or(&target)),
+            written_to: printable_path(path),
+        })
+    }
+
+    fn free_path(&self, name: &OsStr) -> io::Result<PathBuf> {
+        let mut path = self.dumps.join(name);
+        let mut number = 1;
+        while path.symlink_metadata().is_ok() {
+            number += 1;
+            let folder = self.dumps.join(number.to_string());
+            fs::create_dir_all(&folder)?;
+            path = folder.join(name);
+        }
+        Ok(path)
+    }
+}
+
+/// Returns the logs that V8 writes beside its jitdump, which nothing reads.
+fn v8_logs(folder: &Path, pid: u32) -> impl Iterator<Item = PathBuf> + use<> {
+    let end = OsString::from(format!("-{pid}-v8.log"));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let logs = entries.filter(move |entry| {
+        let name = entry.file_name();
+        name.as_bytes().starts_with(b"isolate") && name.as_bytes().ends_with(end.as_bytes())
+    });
+    logs.map(|entry| entry.path())
+}
+
+/// Returns whether a process has not exited. One that has, and that nobody waits for, has no program.
+fn is_running(pid: Pid) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}

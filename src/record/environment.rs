@@ -1,0 +1,376 @@
+//! The environment and options that make runtimes log their code.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::runtime::Runtime;
+
+/// How a value is combined with one that the variable already has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Appended after a separator.
+    Append(u8),
+    /// Only used if the variable is not set.
+    IfUnset,
+}
+
+/// A variable of a runtime. `DIR` in the value is the folder of the dumps.
+struct Setting {
+    runtime: Runtime,
+    name: &'static str,
+    value: &'static str,
+    mode: Mode,
+}
+
+const fn words(runtime: Runtime, name: &'static str, value: &'static str) -> Setting {
+    Setting {
+        runtime,
+        name,
+        value,
+        mode: Mode::Append(b' '),
+    }
+}
+
+const fn value(runtime: Runtime, name: &'static str, value: &'static str) -> Setting {
+    Setting {
+        runtime,
+        name,
+        value,
+        mode: Mode::IfUnset,
+    }
+}
+
+/// Variables of all runtimes that are started without options. [`java_options`] has those of Java.
+const SETTINGS: [Setting; 24] = [
+    words(
+        Runtime::Node,
+        "NODE_OPTIONS",
+        "--perf-prof --interpreted-frames-native-stack",
+    ),
+    Setting {
+        runtime: Runtime::Deno,
+        name: "DENO_V8_FLAGS",
+        value: "--perf-prof,--perf-prof-path=DIR",
+        mode: Mode::Append(b','),
+    },
+    value(Runtime::Bun, "BUN_JSC_useJITDump", "1"),
+    value(Runtime::Bun, "BUN_JSC_jitDumpDirectory", "DIR"),
+    value(Runtime::JavaScriptCore, "JSC_useJITDump", "1"),
+    value(Runtime::JavaScriptCore, "JSC_jitDumpDirectory", "DIR"),
+    value(Runtime::SpiderMonkey, "IONPERF", "src"),
+    value(Runtime::SpiderMonkey, "PERF_SPEW_DIR", "DIR"),
+    // CPython 3.13 prefers the second one, which 3.12 does not have.
+    value(Runtime::Python, "PYTHONPERFSUPPORT", "1"),
+    value(Runtime::Python, "PYTHON_PERF_JIT_SUPPORT", "1"),
+    value(Runtime::Numba, "NUMBA_ENABLE_PROFILING", "1"),
+    Setting {
+        runtime: Runtime::Php,
+        name: "PHP_INI_SCAN_DIR",
+        value: "DIR/php",
+        mode: Mode::Append(b':'),
+    },
+    words(Runtime::Erlang, "ERL_FLAGS", "+JPperf true"),
+    value(Runtime::DotNet, "DOTNET_PerfMapEnabled", "1"),
+    value(Runtime::DotNet, "DOTNET_PerfMapJitDumpPath", "DIR"),
+    value(Runtime::DotNet, "DOTNET_EnableWriteXorExecute", "0"),
+    value(Runtime::DotNet, "DOTNET_PerfMapStubGranularity", "2"),
+    words(Runtime::Mono, "MONO_ENV_OPTIONS", "--jitmap"),
+    words(Runtime::Ruby, "RUBYOPT", "--yjit --yjit-perf"),
+    value(Runtime::Julia, "ENABLE_JITPROFILING", "1"),
+    value(Runtime::MoarVm, "MVM_JIT_PERF_DUMP", "1"),
+    value(Runtime::Qemu, "QEMU_JITDUMP", "1"),
+    value(Runtime::Root, "CLING_PROFILE", "1"),
+    value(Runtime::OneDnn, "ONEDNN_JIT_PROFILE", "6"),
+];
+
+/// Settings of PHP, as options would be.
+pub const PHP_SETTINGS: &str = "\
+opcache.enable_cli=1
+opcache.jit=tracing
+opcache.jit_buffer_size=64M
+opcache.jit_debug=32
+opcache.file_update_protection=0
+";
+
+impl Runtime {
+    /// Whether the variables of the runtime have no effect on programs without it, or with a version that does not
+    /// know them. Java prints a line about them, and old versions of Erlang and Ruby do not start.
+    fn is_harmless(self) -> bool {
+        !matches!(self, Self::Java | Self::Erlang | Self::Ruby)
+    }
+}
+
+/// What decides the environment.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// Folder of the dumps.
+    pub dumps: &'a Path,
+    /// Runtimes that the program is known to start.
+    pub runtimes: &'a [Runtime],
+    /// Whether to include other runtimes, which the program may start.
+    pub has_others: bool,
+    /// Runtimes to leave out.
+    pub without: &'a [Runtime],
+    /// Whether stacks are unwound with tables.
+    pub has_stack_copies: bool,
+    /// perf's agent for Java, if there is one.
+    pub java_agent: Option<&'a Path>,
+}
+
+/// Returns the variables to set, sorted by name. `current` returns the present value of one.
+pub fn variables(
+    request: &Request<'_>,
+    current: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(&'static str, OsString)> {
+    let is_wanted = |runtime: Runtime| {
+        !request.without.contains(&runtime)
+            && (request.runtimes.contains(&runtime) || (request.has_others && runtime.is_harmless()))
+    };
+    let mut variables = Vec::new();
+    let mut add = |name: &'static str, value: OsString, mode| {
+        if let Some(value) = combined(current(name), value, mode, name) {
+            variables.push((name, value));
+        }
+    };
+    for setting in SETTINGS.iter().filter(|setting| is_wanted(setting.runtime)) {
+        let mut text = setting.value.to_owned();
+        if setting.runtime == Runtime::Node && request.has_stack_copies {
+            text.push_str(" --perf-prof-unwinding-info");
+        }
+        add(setting.name, in_folder(&text, request.dumps), setting.mode);
+    }
+    if is_wanted(Runtime::Java) {
+        add(
+            "JAVA_TOOL_OPTIONS",
+            java_options(request.java_agent),
+            Mode::Append(b' '),
+        );
+    }
+    // LLVM, perf's agent for Java, oneDNN and others.
+    add("JITDUMPDIR", request.dumps.as_os_str().to_owned(), Mode::IfUnset);
+    variables.sort_unstable();
+    variables
+}
+
+/// Returns the new value of a variable; `None` if it stays as it is.
+fn combined(current: Option<OsString>, value: OsString, mode: Mode, name: &str) -> Option<OsString> {
+    let Mode::Append(separator) = mode else {
+        return current.is_none().then_some(value);
+    };
+    // Without anything before the colon, PHP also reads its usual folders.
+    let current = match current {
+        None if name == "PHP_INI_SCAN_DIR" => Some(OsString::new()),
+        Some(current) if current.is_empty() => None,
+        current => current,
+    };
+    let Some(current) = current else {
+        return Some(value);
+    };
+    let mut joined = current.into_vec();
+    joined.push(separator);
+    joined.extend_from_slice(value.as_bytes());
+    Some(OsString::from_vec(joined))
+}
+
+fn in_folder(text: &str, folder: &Path) -> OsString {
+    let mut value = OsString::new();
+    for (at, part) in text.split("DIR").enumerate() {
+        if at > 0 {
+            value.push(folder);
+        }
+        value.push(part);
+    }
+    value
+}
+
+/// Returns the options of Java. Versions before 17 ignore those that they do not know.
+fn java_options(agent: Option<&Path>) -> OsString {
+    let mut options = OsString::from("-XX:+PreserveFramePointer ");
+    match agent {
+        Some(agent) => {
+            options.push("-agentpath:");
+            options.push(agent);
+        }
+        None => options
+            .push("-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"),
+    }
+    options
+}
+
+/// Returns perf's agent for Java, if a package has installed it.
+pub fn find_java_agent() -> Option<PathBuf> {
+    const FOLDERS: [&str; 6] = [
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/lib/perf",
+        "/usr/local/lib64",
+        "/usr/local/lib",
+        "/usr/lib/linux-tools",
+    ];
+    const NAME: &str = "libperf-jvmti.so";
+    // Ubuntu has a folder for each kernel.
+    let of_kernels = ["/usr/lib", "/usr/lib/linux-tools"]
+        .into_iter()
+        .flat_map(std::fs::read_dir)
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    let mut of_kernels: Vec<PathBuf> = of_kernels
+        .filter(|path| {
+            path.as_os_str()
+                .as_bytes()
+                .windows(11)
+                .any(|part| part == b"linux-tools")
+        })
+        .collect();
+    of_kernels.sort();
+    let home = std::env::home_dir().map(|home| home.join("lib64"));
+    let folders = FOLDERS.into_iter().map(PathBuf::from);
+    let mut files = folders
+        .chain(of_kernels.into_iter().rev())
+        .chain(home)
+        .map(|folder| folder.join(NAME));
+    files.find(|file| file.is_file())
+}
+
+/// Options to add to a command, because the runtime has no variable for them.
+#[derive(PartialEq, Eq, Debug)]
+pub struct AddedOption {
+    /// Index in the command at which it is inserted.
+    pub index: usize,
+    /// The option.
+    pub text: &'static str,
+}
+
+/// Returns the option to insert into the command of a runtime, which starts at `index`.
+pub fn added_option(runtime: Runtime, command: &[OsString], index: usize) -> Option<AddedOption> {
+    let (text, known) = match runtime {
+        Runtime::Lli => ("-jit-kind=mcjit", "jit-kind"),
+        Runtime::Wasmtime => ("--profile=jitdump", "profile"),
+        _ => return None,
+    };
+    let has_option = |word: &OsString| {
+        let name = word.as_bytes();
+        let name = name
+            .strip_prefix(b"-")
+            .map(|rest| rest.strip_prefix(b"-").unwrap_or(rest));
+        name.is_some_and(|name| name.starts_with(known.as_bytes()))
+    };
+    if command.iter().skip(index).any(has_option) {
+        return None;
+    }
+    let is_command = |word: &OsString| word == OsStr::new("run") || word == OsStr::new("serve");
+    let after_command = runtime == Runtime::Wasmtime && command.get(index + 1).is_some_and(is_command);
+    Some(AddedOption {
+        index: if after_command { index + 2 } else { index + 1 },
+        text,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request<'a>(runtimes: &'a [Runtime], has_others: bool) -> Request<'a> {
+        Request {
+            dumps: Path::new("/r/dumps"),
+            runtimes,
+            has_others,
+            without: &[],
+            has_stack_copies: false,
+            java_agent: None,
+        }
+    }
+
+    fn value_of(request: &Request<'_>, name: &str, current: Option<&str>) -> Option<String> {
+        let variables = variables(request, |other| {
+            current.filter(|_| other == name).map(OsString::from)
+        });
+        let found = variables.into_iter().find(|(other, _)| *other == name)?;
+        Some(found.1.into_string().unwrap())
+    }
+
+    #[test]
+    fn values_are_appended_to_those_that_are_set() {
+        let all = request(&[], true);
+        let value = |name: &str, current| value_of(&all, name, current);
+        let node = "--perf-prof --interpreted-frames-native-stack";
+        assert_eq!(value("NODE_OPTIONS", None).unwrap(), node);
+        assert_eq!(value("NODE_OPTIONS", Some("")).unwrap(), node);
+        assert_eq!(value("NODE_OPTIONS", Some("--a")).unwrap(), format!("--a {node}"));
+        let deno = "--perf-prof,--perf-prof-path=/r/dumps";
+        assert_eq!(
+            value("DENO_V8_FLAGS", Some("--b")).unwrap(),
+            format!("--b,{deno}")
+        );
+        assert_eq!(value("PHP_INI_SCAN_DIR", None).unwrap(), ":/r/dumps/php");
+        assert_eq!(value("PHP_INI_SCAN_DIR", Some("/e")).unwrap(), "/e:/r/dumps/php");
+        assert_eq!(value("PHP_INI_SCAN_DIR", Some("")).unwrap(), "/r/dumps/php");
+        assert_eq!(value("JITDUMPDIR", None).unwrap(), "/r/dumps");
+        assert_eq!(value("JITDUMPDIR", Some("/mine")), None);
+        assert_eq!(value("DOTNET_PerfMapEnabled", Some("3")), None);
+    }
+
+    #[test]
+    fn variables_that_may_harm_are_for_their_runtime_only() {
+        for (name, runtime) in [
+            ("JAVA_TOOL_OPTIONS", Runtime::Java),
+            ("ERL_FLAGS", Runtime::Erlang),
+            ("RUBYOPT", Runtime::Ruby),
+        ] {
+            assert_eq!(value_of(&request(&[], true), name, None), None);
+            assert!(value_of(&request(&[runtime], true), name, None).is_some());
+        }
+        let mut java = request(&[Runtime::Java], false);
+        assert!(
+            value_of(&java, "JAVA_TOOL_OPTIONS", None)
+                .unwrap()
+                .contains("DumpPerfMapAtExit")
+        );
+        assert_eq!(value_of(&java, "NODE_OPTIONS", None), None);
+        java.java_agent = Some(Path::new("/x/libperf-jvmti.so"));
+        let options = value_of(&java, "JAVA_TOOL_OPTIONS", Some("-Xmx1g")).unwrap();
+        assert_eq!(
+            options,
+            "-Xmx1g -XX:+PreserveFramePointer -agentpath:/x/libperf-jvmti.so"
+        );
+    }
+
+    #[test]
+    fn v8_writes_unwinding_tables_where_stacks_are_copied() {
+        let mut node = request(&[Runtime::Node], false);
+        node.has_stack_copies = true;
+        let options = value_of(&node, "NODE_OPTIONS", None).unwrap();
+        assert!(options.ends_with(" --perf-prof-unwinding-info"), "{options}");
+        node.without = &[Runtime::Node];
+        assert_eq!(value_of(&node, "NODE_OPTIONS", None), None);
+    }
+
+    #[test]
+    fn options_without_a_variable_are_inserted_once() {
+        let added = |runtime, line: &str, index| {
+            let command: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            added_option(runtime, &command, index).map(|added| (added.index, added.text))
+        };
+        assert_eq!(added(Runtime::Lli, "lli app.ll", 0), Some((1, "-jit-kind=mcjit")));
+        assert_eq!(added(Runtime::Lli, "lli --jit-kind=orc app.ll", 0), None);
+        let wasmtime = "--profile=jitdump";
+        assert_eq!(
+            added(Runtime::Wasmtime, "wasmtime run a.wasm", 0),
+            Some((2, wasmtime))
+        );
+        assert_eq!(
+            added(Runtime::Wasmtime, "wasmtime a.wasm", 0),
+            Some((1, wasmtime))
+        );
+        assert_eq!(
+            added(Runtime::Wasmtime, "env A=1 wasmtime a.wasm", 2),
+            Some((3, wasmtime))
+        );
+        assert_eq!(
+            added(Runtime::Wasmtime, "wasmtime --profile=perfmap a.wasm", 0),
+            None
+        );
+        assert_eq!(added(Runtime::Node, "node app.js", 0), None);
+    }
+}

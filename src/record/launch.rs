@@ -1,0 +1,77 @@
+//! The start of the recorded program, in a process that perf has started.
+//!
+//! perf ends the program with SIGTERM when it gets SIGINT itself, so Ctrl-C must not reach perf. It therefore has a process
+//! group of its own, which the program leaves for that of the terminal.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Pid, getpid, setpgid};
+
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::search::printable_path;
+
+/// Beginning of the file if the program could not be started.
+const FAILED: &str = "failed: ";
+
+/// Writes the process ID to a file, joins a process group, and replaces this program by the one to record. Only returns
+/// if that fails.
+pub fn launch(pid_file: &Path, group: Option<i32>, command: &[OsString]) -> Diagnostic {
+    let Some((program, arguments)) = command.split_first() else {
+        return Diagnostic::new(Issue::ProgramNotFound);
+    };
+    let pid = getpid().as_raw_nonzero().to_string();
+    if let Err(cause) = write(pid_file, &pid) {
+        return Diagnostic::cannot_write(pid_file, &cause);
+    }
+    if let Some(group) = group.and_then(Pid::from_raw) {
+        // Without the group, Ctrl-C does not reach the program.
+        let _ = setpgid(None, Some(group));
+    }
+    let cause = Command::new(program).args(arguments).exec();
+    let _ = write(pid_file, &format!("{FAILED}{cause}"));
+    not_started(program.as_ref(), &cause)
+}
+
+/// Returns the error of a program that cannot be started.
+pub fn not_started(program: &Path, cause: &dyn std::fmt::Display) -> Diagnostic {
+    let failed = Diagnostic::new(Issue::ProgramNotFound);
+    failed
+        .with("program", printable_path(program))
+        .with("cause", cause)
+}
+
+/// Writes a file that never has only a part of its content.
+fn write(path: &Path, content: &str) -> io::Result<()> {
+    let unfinished = path.with_extension("new");
+    fs::write(&unfinished, content)?;
+    fs::rename(unfinished, path)
+}
+
+/// What became of the start.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Start {
+    /// perf has not started a process yet.
+    Pending,
+    /// The process with this ID has been started.
+    Started(i32),
+    /// The program could not be started, for this reason.
+    Failed(String),
+}
+
+impl Start {
+    /// Reads the file that [`launch`] writes.
+    pub fn read(pid_file: &Path) -> Self {
+        let Ok(text) = fs::read_to_string(pid_file) else {
+            return Self::Pending;
+        };
+        match text.strip_prefix(FAILED) {
+            Some(cause) => Self::Failed(cause.to_owned()),
+            None => text.parse().map_or(Self::Pending, Self::Started),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The manifest of a recording: what was run, how and where.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+
+use rustix::system::uname;
+use serde::Serialize;
+
+use super::dumps::CollectedFile;
+use super::plan::Plan;
+use super::session::{ProgramStatus, Recorded};
+use super::time::rfc3339;
+use crate::bytes::printable;
+use crate::diagnostics::Diagnostic;
+use crate::files::search::printable_path;
+use crate::files::staged::write_atomically;
+
+/// Version of the format. It changes when a field is removed or changes its meaning.
+const FORMAT: u32 = 1;
+
+/// What was run, how and where. Paths are relative to the folder of the recording, except for `working_directory` and those
+/// in the environment and in command lines.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Manifest {
+    /// Version of the format.
+    pub format: u32,
+    /// Version of jitinject.
+    pub jitinject_version: &'static str,
+    /// Command that the user typed.
+    pub command: Vec<String>,
+    /// Command that was run, if options were added to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded_command: Option<Vec<String>>,
+    /// Processes that were recorded, if there is no command.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pids: Vec<u32>,
+    /// Working directory.
+    pub working_directory: Option<String>,
+    /// Variables that were set for the program.
+    pub environment: BTreeMap<&'static str, String>,
+    /// Runtimes that the program was known to start.
+    pub runtimes: Vec<&'static str>,
+    /// Version of perf, as it prints it.
+    pub perf_version: Option<String>,
+    /// Arguments of perf, without the command.
+    pub perf_arguments: Vec<String>,
+    /// Name of the machine.
+    pub host: String,
+    /// Version of its kernel.
+    pub kernel: String,
+    /// Architecture.
+    pub arch: String,
+    /// Start of the recording, in UTC.
+    pub started: String,
+    /// Seconds from the start to the end of perf.
+    pub duration_seconds: f64,
+    /// Exit status of the program.
+    pub exit_status: Option<i32>,
+    /// Signal that ended the program.
+    pub signal: Option<i32>,
+    /// Files of runtimes that were moved or copied into the folder.
+    pub files: Vec<CollectedFile>,
+}
+
+fn texts(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| printable(word.as_bytes())).collect()
+}
+
+/// Returns what `perf --version` prints.
+fn perf_version() -> Option<String> {
+    let output = Command::new("perf")
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let line = output.stdout.split(|&byte| byte == b'\n').next()?;
+    Some(printable(line))
+}
+
+impl Manifest {
+    /// Describes a recording.
+    pub fn new(plan: &Plan, recorded: &Recorded, files: Vec<CollectedFile>) -> Self {
+        let system = uname();
+        let (exit_status, signal) = match recorded.status {
+            ProgramStatus::Exited(status) => (Some(status), None),
+            ProgramStatus::Killed(signal) => (None, Some(signal)),
+            ProgramStatus::Stopped => (None, None),
+        };
+        let environment = plan.environment.iter();
+        Self {
+            format: FORMAT,
+            jitinject_version: env!("CARGO_PKG_VERSION"),
+            command: texts(&plan.typed),
+            recorded_command: (plan.command != plan.typed).then(|| texts(&plan.command)),
+            pids: plan.perf.pids.clone(),
+            working_directory: std::env::current_dir().ok().map(|path| printable_path(&path)),
+            environment: environment
+                .map(|(name, value)| (*name, printable(value.as_bytes())))
+                .collect(),
+            runtimes: plan.runtimes.iter().map(|runtime| runtime.name()).collect(),
+            perf_version: perf_version(),
+            perf_arguments: texts(&plan.perf.command_line(&plan.profile(), false)),
+            host: printable(system.nodename().to_bytes()),
+            kernel: printable(system.release().to_bytes()),
+            arch: printable(system.machine().to_bytes()),
+            started: rfc3339(recorded.started),
+            duration_seconds: (recorded.duration.as_secs_f64() * 1000.0).round() / 1000.0,
+            exit_status,
+            signal,
+            files,
+        }
+    }
+
+    /// Writes the manifest into the folder of the recording.
+    pub fn write(&self, plan: &Plan) -> Result<(), Diagnostic> {
+        let path = plan.folder.join("manifest.json");
+        let failed = |cause| Diagnostic::cannot_write(&path, &cause);
+        let mut json = serde_json::to_vec_pretty(self).map_err(|cause| failed(cause.into()))?;
+        json.push(b'\n');
+        write_atomically(&path, &json).map_err(failed)
+    }
+}

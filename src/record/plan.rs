@@ -1,0 +1,266 @@
+//! What a recording will do, before anything is done.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf, absolute};
+use std::time::Duration;
+
+use rustix::fs::{Access, access};
+
+use super::environment::{self, PHP_SETTINGS, Request};
+use super::perf::PerfOptions;
+use super::runtime::{Runtime, find, program_of};
+use crate::bytes::printable;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::files::search::printable_path;
+use crate::summary::shell_word;
+
+/// Options of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct RecordOptions {
+    /// Program to record, with its arguments; empty to record what runs already.
+    pub command: Vec<OsString>,
+    /// Folder to create.
+    pub output: PathBuf,
+    /// Runtimes to record; without any, the program's and all that it may start.
+    pub runtimes: Vec<Runtime>,
+    /// Whether to leave environment and command as they are.
+    pub without_environment: bool,
+    /// perf's agent for Java, if it is not at a usual place.
+    pub java_agent: Option<PathBuf>,
+    /// Options for perf.
+    pub perf: PerfOptions,
+    /// When to end the recording, if the program still runs.
+    pub duration: Option<Duration>,
+}
+
+/// A recording that has not been started.
+#[derive(Debug)]
+pub struct Plan {
+    /// Folder of the recording, as the user named it.
+    pub folder: PathBuf,
+    /// Program to record, with options that its runtime needs; empty to record what runs already.
+    pub command: Vec<OsString>,
+    /// Command as the user typed it.
+    pub typed: Vec<OsString>,
+    /// Runtimes that the program is known to start.
+    pub runtimes: Vec<Runtime>,
+    /// Variables to set.
+    pub environment: Vec<(&'static str, OsString)>,
+    /// Options for perf.
+    pub perf: PerfOptions,
+    /// When to end the recording, if the program still runs.
+    pub duration: Option<Duration>,
+    /// What the user may want to know.
+    pub notes: Vec<String>,
+    /// What will be missing.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Absolute path of the folder.
+    absolute: PathBuf,
+}
+
+/// Returns the value of `PATH`.
+fn search_path() -> OsString {
+    env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
+}
+
+impl Plan {
+    /// Plans a recording. Nothing is written or started.
+    pub fn new(options: &RecordOptions) -> Result<Self, Diagnostic> {
+        let folder = absolute(&options.output);
+        let folder = folder.map_err(|cause| Diagnostic::cannot_write(&options.output, &cause))?;
+        let mut plan = Self {
+            folder: options.output.clone(),
+            command: options.command.clone(),
+            typed: options.command.clone(),
+            runtimes: options.runtimes.clone(),
+            environment: Vec::new(),
+            perf: options.perf.clone(),
+            duration: options.duration,
+            notes: Vec::new(),
+            diagnostics: Vec::new(),
+            absolute: folder,
+        };
+        let program = program_of(&options.command, &search_path());
+        let attached = options.perf.pids.first();
+        let runtime = match attached {
+            Some(&pid) => Runtime::of_process(pid),
+            None => program.runtime,
+        };
+        if plan.runtimes.is_empty() {
+            plan.runtimes.extend(runtime);
+        }
+        // CPython's interpreter has no frame pointers.
+        if plan.perf.call_graph.is_none() && plan.runtimes.contains(&Runtime::Python) {
+            plan.perf.call_graph = Some("dwarf".to_owned());
+        }
+        if !options.command.is_empty() && !options.without_environment {
+            plan.set_environment(options);
+            for &runtime in &plan.runtimes {
+                if let Some(option) = environment::added_option(runtime, &plan.command, program.index) {
+                    plan.command
+                        .insert(option.index.min(plan.command.len()), option.text.into());
+                    let name = runtime.name();
+                    plan.notes
+                        .push(format!("{name}: {} added to the command", option.text));
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    fn set_environment(&mut self, options: &RecordOptions) {
+        let is_java = self.runtimes.contains(&Runtime::Java);
+        let agent = options
+            .java_agent
+            .as_ref()
+            .map(|path| absolute(path).unwrap_or(path.clone()));
+        let agent = agent.or_else(|| is_java.then(environment::find_java_agent).flatten());
+        if is_java {
+            self.notes.push(match &agent {
+                Some(agent) => format!("Java: perf's agent {}", printable_path(agent)),
+                None => "Java: perf's agent libperf-jvmti.so not found (docs/java.md builds it, --java-agent names it); \
+                         names are those of the perf map that Java 17 and later write when they exit"
+                    .to_owned(),
+            });
+        }
+        let has_folder = access(".", Access::WRITE_OK).is_ok();
+        let without = self.runtimes_without_folder(has_folder);
+        let request = Request {
+            dumps: &self.dumps(),
+            runtimes: &self.runtimes,
+            has_others: options.runtimes.is_empty(),
+            without,
+            has_stack_copies: self.perf.has_stack_copies(),
+            java_agent: agent.as_deref(),
+        };
+        self.environment = environment::variables(&request, |name| env::var_os(name));
+    }
+
+    /// Returns the runtimes that must not log their code. `has_folder` is whether the working directory is writable.
+    fn runtimes_without_folder(&mut self, has_folder: bool) -> &'static [Runtime] {
+        // Quirk: where V8 (Node.js 20) cannot write to the working directory, --perf-prof logs to standard output.
+        if has_folder {
+            return &[];
+        }
+        if self.runtimes.contains(&Runtime::Node) {
+            self.diagnostics.push(Diagnostic::new(Issue::NoFolderForJitdump));
+        }
+        &[Runtime::Node]
+    }
+
+    /// Returns the absolute path of a file in the folder of the recording.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.absolute.join(name)
+    }
+
+    /// Returns the absolute path of the folder for the files of runtimes.
+    pub(super) fn dumps(&self) -> PathBuf {
+        self.path("dumps")
+    }
+
+    /// Returns the profile as perf records it, below the folder as the user named it.
+    pub fn profile(&self) -> PathBuf {
+        self.folder.join("perf.data")
+    }
+
+    /// Returns PHP's file of settings, if the program may be PHP.
+    pub(super) fn php_settings(&self) -> Option<PathBuf> {
+        let has_folder = |(name, _): &(&str, OsString)| *name == "PHP_INI_SCAN_DIR";
+        let is_used = self.environment.iter().any(has_folder);
+        is_used.then(|| self.dumps().join("php/jitinject.ini"))
+    }
+
+    /// Returns the path of perf.
+    pub(super) fn find_perf() -> Result<PathBuf, Diagnostic> {
+        find(OsStr::new("perf"), &search_path()).ok_or_else(|| Diagnostic::new(Issue::PerfNotFound))
+    }
+
+    /// Fails if the program does not exist.
+    pub(super) fn check_program(&self) -> Result<(), Diagnostic> {
+        let Some(program) = self.command.first() else {
+            return Ok(());
+        };
+        match find(program, &search_path()) {
+            Some(_) => Ok(()),
+            None => Err(super::launch::not_started(Path::new(program), &"no such program")),
+        }
+    }
+
+    /// Returns the commands that do the same, for a shell.
+    pub fn shell_text(&self) -> String {
+        let word = |word: &OsStr| shell_word(&printable(word.as_bytes()));
+        let path = |path: &Path| word(path.as_os_str());
+        let mut text = String::new();
+        for (name, value) in &self.environment {
+            let _ = writeln!(text, "export {name}={}", word(value));
+        }
+        let _ = writeln!(
+            text,
+            "mkdir -m 700 {} {}",
+            path(&self.folder),
+            path(&self.dumps())
+        );
+        if let Some(file) = self.php_settings() {
+            let folder = file.parent().unwrap_or(&file);
+            let settings = shell_word(PHP_SETTINGS.trim_end());
+            let _ = writeln!(
+                text,
+                "mkdir {} && echo {settings} > {}",
+                path(folder),
+                path(&file)
+            );
+        }
+        let mut line = vec![OsString::from("perf")];
+        line.extend(self.perf.command_line(&self.profile(), false));
+        match (self.command.is_empty(), self.duration) {
+            (true, Some(duration)) => {
+                line.extend(["--", "sleep"].map(OsString::from));
+                line.push(duration.as_secs_f64().to_string().into());
+            }
+            (true, None) => {}
+            (false, duration) => {
+                line.push("--".into());
+                if let Some(duration) = duration {
+                    line.extend(["timeout".into(), duration.as_secs_f64().to_string().into()]);
+                }
+                line.extend_from_slice(&self.command);
+            }
+        }
+        let words: Vec<String> = line.iter().map(|it| word(it)).collect();
+        let _ = writeln!(text, "{}", words.join(" "));
+        let file = |name: &str| path(&self.folder.join(name));
+        let _ = writeln!(
+            text,
+            "jitinject -i {} -o {} --jitdump {dumps} --perf-map {dumps} --build-id-cache {} --summary {}",
+            file("perf.data"),
+            file("perf.jit.data"),
+            file("debug"),
+            file("summary.json"),
+            dumps = file("dumps"),
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_does_not_log_to_standard_output() {
+        let options = RecordOptions {
+            command: vec!["/absent/node".into()],
+            output: "r".into(),
+            ..RecordOptions::default()
+        };
+        let mut plan = Plan::new(&options).unwrap();
+        assert!(plan.runtimes_without_folder(true).is_empty());
+        assert!(plan.diagnostics.is_empty());
+        assert_eq!(plan.runtimes_without_folder(false), [Runtime::Node]);
+        let issues: Vec<Issue> = plan.diagnostics.iter().map(|it| it.issue).collect();
+        assert_eq!(issues, [Issue::NoFolderForJitdump]);
+    }
+}

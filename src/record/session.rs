@@ -1,0 +1,392 @@
+//! A running recording: perf, the program, and signals for both.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::termios::tcgetpgrp;
+
+use super::dumps::{CollectedFile, Collection};
+use super::environment::PHP_SETTINGS;
+use super::launch::{Start, not_started};
+use super::perf::{Permissions, Refusal, reason};
+use super::plan::Plan;
+use crate::diagnostics::{Diagnostic, Issue};
+use crate::inject::InjectOptions;
+
+/// Time between two looks at perf and at signals.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// How the program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProgramStatus {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal ended it.
+    Killed(i32),
+    /// The recording was ended as requested, by a duration or a signal.
+    Stopped,
+}
+
+impl ProgramStatus {
+    fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Exited(code),
+            (None, Some(signal)) => Self::Killed(signal),
+            (None, None) => Self::Stopped,
+        }
+    }
+
+    /// Returns the exit status that a shell would report.
+    pub fn exit_code(self) -> u8 {
+        let code = match self {
+            Self::Exited(code) => code,
+            Self::Killed(signal) => 128 + signal,
+            Self::Stopped => 0,
+        };
+        u8::try_from(code).unwrap_or(u8::MAX)
+    }
+}
+
+/// A finished recording.
+#[derive(Debug)]
+pub struct Recorded {
+    /// How the program ended.
+    pub status: ProgramStatus,
+    /// When it started.
+    pub started: SystemTime,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// What the caller does while a program is recorded.
+pub trait Control {
+    /// Returns the signals that this program got since the last call.
+    fn signals(&mut self) -> Vec<i32>;
+
+    /// Is called again and again.
+    fn tick(&mut self, elapsed: Duration) {
+        let _ = elapsed;
+    }
+}
+
+/// A recording with its folder.
+#[derive(Debug)]
+pub struct Session<'a> {
+    plan: &'a Plan,
+    perf: PathBuf,
+    /// Command that starts the program: the arguments of [`launch`](super::launch()) follow.
+    launcher: Vec<OsString>,
+}
+
+impl<'a> Session<'a> {
+    /// Creates the folder of a recording. `launcher` is a command that calls [`launch`](super::launch()) with the file, the
+    /// process group or 0, and the command that follow it.
+    pub fn create(plan: &'a Plan, launcher: Vec<OsString>) -> Result<Self, Diagnostic> {
+        let perf = Plan::find_perf()?;
+        plan.check_program()?;
+        let failed = |path: &Path, cause: &io::Error| match cause.kind() {
+            io::ErrorKind::AlreadyExists => Diagnostic::new(Issue::RecordingExists).in_file(path),
+            _ => Diagnostic::cannot_write(path, cause),
+        };
+        let create = |path: &Path| DirBuilder::new().mode(0o700).create(path);
+        create(&plan.folder).map_err(|cause| failed(&plan.folder, &cause))?;
+        let session = Self { plan, perf, launcher };
+        let fill = || {
+            create(&plan.dumps())?;
+            let Some(file) = plan.php_settings() else {
+                return Ok(());
+            };
+            file.parent().map_or(Ok(()), create)?;
+            fs::write(file, PHP_SETTINGS)
+        };
+        fill().map_err(|cause: io::Error| {
+            session.remove();
+            failed(&plan.folder, &cause)
+        })?;
+        Ok(session)
+    }
+
+    /// Removes the folder, after a recording without a profile.
+    fn remove(&self) {
+        let _ = fs::remove_dir_all(&self.plan.folder);
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.plan.path("program.pid")
+    }
+
+    /// Records until the program has ended. Returns nothing if a signal came before the program was started; then there
+    /// is no folder either.
+    pub fn run(&self, control: &mut dyn Control) -> Result<Option<Recorded>, Diagnostic> {
+        let recorded = self.record(control);
+        let _ = fs::remove_file(self.pid_file());
+        if let Some(folder) = self.plan.php_settings().as_deref().and_then(Path::parent) {
+            let _ = fs::remove_dir_all(folder);
+        }
+        if !matches!(recorded, Ok(Some(_))) {
+            self.remove();
+        }
+        recorded
+    }
+
+    fn record(&self, control: &mut dyn Control) -> Result<Option<Recorded>, Diagnostic> {
+        let (started, clock) = (SystemTime::now(), Instant::now());
+        let is_foreground = is_foreground();
+        let mut child = self.spawn(is_foreground)?;
+        let mut signals = Signals {
+            perf: child.id(),
+            program: (!self.plan.command.is_empty()).then(|| self.pid_file()),
+            is_foreground,
+            pending: Vec::new(),
+            received: None,
+            has_stopped: false,
+        };
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(|cause| self.perf_error(&cause))? {
+                break status;
+            }
+            signals.receive(control.signals());
+            let elapsed = clock.elapsed();
+            if self.plan.duration.is_some_and(|duration| elapsed >= duration) {
+                signals.stop();
+            }
+            signals.deliver();
+            control.tick(elapsed);
+            sleep(PERIOD);
+        };
+        let status = match signals.program {
+            Some(_) => match Start::read(&self.pid_file()) {
+                Start::Started(_) => signals.status_of_program(status),
+                Start::Failed(cause) => return Err(self.not_started(&cause)),
+                Start::Pending if signals.received.is_some() => return Ok(None),
+                Start::Pending => return Err(self.explain(status)),
+            },
+            None if status.success() || signals.has_stopped => ProgramStatus::Stopped,
+            None => return Err(self.explain(status)),
+        };
+        Ok(Some(Recorded {
+            status,
+            started,
+            duration: clock.elapsed(),
+        }))
+    }
+
+    fn perf_error(&self, cause: &io::Error) -> Diagnostic {
+        Diagnostic::new(Issue::PerfFailed).with("cause", cause)
+    }
+
+    fn not_started(&self, cause: &str) -> Diagnostic {
+        let program = self.plan.command.first();
+        not_started(program.map_or(Path::new(""), Path::new), &cause)
+    }
+
+    /// Starts perf in a process group of its own.
+    fn spawn(&self, is_foreground: bool) -> Result<Child, Diagnostic> {
+        let mut perf = Command::new(&self.perf);
+        perf.args(self.plan.perf.command_line(&self.plan.profile(), false));
+        perf.process_group(0);
+        if !self.plan.command.is_empty() {
+            let group = match is_foreground {
+                true => getpgrp().as_raw_nonzero().get(),
+                false => 0,
+            };
+            perf.arg("--").args(&self.launcher);
+            perf.arg(self.pid_file()).arg(group.to_string());
+            perf.args(&self.plan.command).envs(self.variables());
+        }
+        perf.spawn().map_err(|cause| self.perf_error(&cause))
+    }
+
+    fn variables(&self) -> BTreeMap<&'static str, &OsString> {
+        let variables = self.plan.environment.iter();
+        variables.map(|(name, value)| (*name, value)).collect()
+    }
+
+    /// Returns why perf recorded nothing. perf prints the reason only without `-q`, so it records another program.
+    fn explain(&self, status: ExitStatus) -> Diagnostic {
+        let output = self.plan.folder.join("attempt.data");
+        let attempt = Command::new(&self.perf)
+            .args(self.plan.perf.command_line(&output, true))
+            .args(["--", "true"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .output();
+        let messages = match attempt {
+            Ok(attempt) if !attempt.status.success() => String::from_utf8_lossy(&attempt.stderr).into_owned(),
+            Ok(_) => format!("{status}"),
+            Err(cause) => cause.to_string(),
+        };
+        let permissions = Permissions::current();
+        let failed = match permissions.refusal(&messages) {
+            Refusal::Paranoid => {
+                let level = permissions.paranoid.unwrap_or_default();
+                Diagnostic::new(Issue::PerfParanoid).with("level", level)
+            }
+            Refusal::Container => Diagnostic::new(Issue::PerfNotPermitted),
+            Refusal::Other => Diagnostic::new(Issue::PerfFailed),
+        };
+        failed.with("cause", reason(&messages))
+    }
+
+    /// Moves the files of runtimes into the folder.
+    pub fn collect(&self, recorded: &Recorded) -> Result<Vec<CollectedFile>, Diagnostic> {
+        let collection = Collection {
+            profile: &self.plan.profile(),
+            folder: &self.plan.path(""),
+            dumps: &self.plan.dumps(),
+            started: recorded.started,
+            is_own: !self.plan.command.is_empty(),
+        };
+        collection.run()
+    }
+
+    /// Returns the options for the injection of the recording.
+    pub fn inject_options(&self) -> InjectOptions {
+        let folder = &self.plan.folder;
+        let mut options = InjectOptions::new(self.plan.profile(), folder.join("perf.jit.data"));
+        options.load.jitdumps = vec![folder.join("dumps")];
+        options.load.perf_maps = vec![folder.join("dumps")];
+        options.build_id_cache = Some(folder.join("debug"));
+        options.summary = Some(folder.join("summary.json"));
+        options
+    }
+}
+
+/// Returns whether this program gets the signals of a terminal.
+fn is_foreground() -> bool {
+    let terminal = File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
+}
+
+/// Signals on their way to the program or to perf.
+struct Signals {
+    /// Process ID of perf.
+    perf: u32,
+    /// File with the process ID of the program, if there is one.
+    program: Option<PathBuf>,
+    /// Whether the program shares the process group of the terminal, and so gets its signals.
+    is_foreground: bool,
+    pending: Vec<Signal>,
+    /// The last one that came.
+    received: Option<Signal>,
+    /// Whether the end was requested.
+    has_stopped: bool,
+}
+
+impl Signals {
+    /// Takes signals that this program got.
+    fn receive(&mut self, raw: Vec<i32>) {
+        for signal in raw.into_iter().filter_map(Signal::from_named_raw) {
+            self.received = Some(signal);
+            let is_of_terminal = matches!(signal, Signal::INT | Signal::QUIT | Signal::HUP);
+            if self.program.is_none() {
+                self.has_stopped = true;
+                self.pending.push(Signal::INT);
+            } else if !(self.is_foreground && is_of_terminal) {
+                self.pending.push(signal);
+            }
+        }
+    }
+
+    /// Ends the recording, once.
+    fn stop(&mut self) {
+        if !std::mem::replace(&mut self.has_stopped, true) {
+            let signal = match self.program {
+                Some(_) => Signal::TERM,
+                None => Signal::INT,
+            };
+            self.pending.push(signal);
+        }
+    }
+
+    /// Sends the signals, if the program has been started.
+    fn deliver(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let perf = i32::try_from(self.perf).ok();
+        let target = match &self.program {
+            None => perf,
+            Some(file) => match Start::read(file) {
+                Start::Started(pid) if is_child(pid, self.perf) => Some(pid),
+                Start::Pending => return,
+                Start::Started(_) | Start::Failed(_) => None,
+            },
+        };
+        for signal in self.pending.drain(..) {
+            if let Some(target) = target.and_then(Pid::from_raw) {
+                // The process may have ended meanwhile.
+                let _ = kill_process(target, signal);
+            }
+        }
+    }
+
+    /// Returns how the program ended. perf exits with its status, or ends by the same signal.
+    fn status_of_program(&self, status: ExitStatus) -> ProgramStatus {
+        match ProgramStatus::of(status) {
+            ProgramStatus::Killed(signal) if self.has_stopped && signal == Signal::TERM.as_raw() => {
+                ProgramStatus::Stopped
+            }
+            status => status,
+        }
+    }
+}
+
+/// Returns whether a process is a child of another: its ID may belong to a new process.
+fn is_child(pid: i32, parent: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    let found = fields.and_then(|fields| fields.split_whitespace().nth(1)?.parse().ok());
+    found == Some(parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_those_of_a_shell() {
+        assert_eq!(ProgramStatus::Exited(7).exit_code(), 7);
+        assert_eq!(ProgramStatus::Killed(15).exit_code(), 143);
+        assert_eq!(ProgramStatus::Stopped.exit_code(), 0);
+    }
+
+    #[test]
+    fn signals_of_the_terminal_are_not_sent_twice() {
+        let received = |is_foreground, program: Option<PathBuf>| {
+            let mut signals = Signals {
+                perf: 1,
+                program,
+                is_foreground,
+                pending: Vec::new(),
+                received: None,
+                has_stopped: false,
+            };
+            signals.receive(vec![Signal::INT.as_raw(), Signal::TERM.as_raw()]);
+            signals.pending
+        };
+        let program = || Some(PathBuf::from("pid"));
+        assert_eq!(received(true, program()), [Signal::TERM]);
+        assert_eq!(received(false, program()), [Signal::INT, Signal::TERM]);
+        assert_eq!(received(true, None), [Signal::INT, Signal::INT]);
+    }
+
+    #[test]
+    fn a_process_is_the_child_of_its_parent() {
+        let mut child = Command::new("sleep").arg("10").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(is_child(pid, std::process::id()));
+        assert!(!is_child(pid, 1));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,295 @@
+//! `jitinject record` with perf and real runtimes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{jitinject, perf, said, scratch, tools};
+
+/// Minimum number of samples in JIT code; each program computes for about a second.
+const MIN_SAMPLES: u64 = 50;
+
+/// A folder with the program to record.
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    /// Copies programs, each to another name.
+    fn new(programs: &[(&str, &str)]) -> Self {
+        let folder = scratch();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/external/programs");
+        for (program, name) in programs {
+            std::fs::copy(source.join(program), folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a program that builds the one to record.
+    fn prepare(&self, program: &str, arguments: &[&str]) {
+        let built = Command::new(program)
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .status()
+            .unwrap_or_else(|error| panic!("{program}: {error}; scripts/test installs it"));
+        assert!(built.success());
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = jitinject();
+        command
+            .args(["record", "-o", "r"])
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn record(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&std::fs::read(self.path("r").join(name)).unwrap()).unwrap()
+    }
+
+    /// Returns the names of all files beside the recording.
+    fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.retain(|name| name != "r");
+        names.sort();
+        names
+    }
+
+    /// Records a command, and checks that its samples in JIT code have names, most of which contain `function`. Nothing else
+    /// is left in the working directory.
+    fn check(&self, command: &[&str], function: &str) {
+        let before = self.files();
+        let output = self.record(&[&["--"], command].concat());
+        let said = said(&output);
+        assert!(output.status.success(), "{said}");
+        let summary = self.json("summary.json");
+        let samples = &summary["samples"];
+        let jit = samples["jit"].as_u64().unwrap();
+        assert!(jit >= MIN_SAMPLES, "{samples}");
+        assert!(samples["named_percent"].as_f64().unwrap() >= 95.0, "{samples}");
+        let of_function = self.count(function, "r/perf.jit.data", None);
+        assert!(of_function * 2 > jit, "{function}: {samples}");
+        assert_eq!(self.files(), before);
+        for kind in ["dumps", "perf_maps"] {
+            for file in summary[kind].as_array().unwrap() {
+                let path = file["path"].as_str().unwrap();
+                assert!(path.contains("r/dumps/"), "{summary:#}");
+            }
+        }
+        self.remove_maps();
+    }
+
+    /// Returns the number of samples in functions whose name contains a text, as perf prints them.
+    fn count(&self, function: &str, profile: &str, cache: Option<&str>) -> u64 {
+        let profile = self.path(profile);
+        let empty = scratch();
+        let cache = cache.map_or(empty.path().to_owned(), |cache| self.path(cache));
+        let arguments = ["script", "-i", tools::text(&profile), "-F", "ip,sym", "-G"];
+        let printed = perf::perf_with_cache("perf", &cache, &arguments);
+        printed.lines().filter(|line| line.contains(function)).count() as u64
+    }
+
+    /// Removes the perf maps that the runtimes left in /tmp.
+    fn remove_maps(&self) {
+        for file in self.json("manifest.json")["files"].as_array().unwrap() {
+            let path = file["written_to"].as_str().unwrap();
+            if path.starts_with("/tmp/perf-") {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+#[test]
+fn node() {
+    Scene::new(&[("fib.js", "app.js")]).check(&["node", "app.js"], "JS:*fib ");
+}
+
+/// A launcher like `npm test`, which starts the runtime in another folder.
+#[test]
+fn a_script_that_starts_node() {
+    let scene = Scene::new(&[("fib.js", "app.js")]);
+    std::fs::create_dir(scene.path("inner")).unwrap();
+    scene.check(&["sh", "-c", "cd inner && node ../app.js; exit"], "JS:*fib ");
+    assert_eq!(std::fs::read_dir(scene.path("inner")).unwrap().count(), 0);
+}
+
+#[test]
+fn php() {
+    Scene::new(&[("fib.php", "app.php")]).check(&["php", "app.php"], "$fib$");
+}
+
+#[test]
+fn erlang() {
+    let scene = Scene::new(&[("app.erl", "app.erl")]);
+    scene.prepare("erlc", &["app.erl"]);
+    scene.check(&["erl", "-noinput", "-s", "app", "main"], "app:fib/1");
+}
+
+#[test]
+fn mono() {
+    let scene = Scene::new(&[("fib.cs", "app.cs")]);
+    scene.prepare("mcs", &["-out:app.exe", "app.cs"]);
+    scene.check(&["mono", "app.exe"], "App:Fib");
+}
+
+#[test]
+fn llvm() {
+    Scene::new(&[("fib.ll", "app.ll")]).check(&["lli", "app.ll"], "fib");
+}
+
+#[test]
+#[ignore = "scripts/test --all installs Java"]
+fn java() {
+    let scene = Scene::new(&[("App.java", "App.java")]);
+    scene.prepare("javac", &["App.java"]);
+    scene.check(&["java", "App"], "App.fib(int)");
+}
+
+/// The interpreter calls the code of each function, so it is in the stacks rather than on top of them.
+fn check_python(program: &str) {
+    let scene = Scene::new(&[("fib.py", "app.py")]);
+    let output = scene.record(&["--", program, "app.py"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let stacks = perf::stacks(&scene.path("r/perf.jit.data"), &[]);
+    let has_function = |sample: &&perf::Sample| sample.frames.iter().any(|frame| frame.contains("py::fib:"));
+    let found = stacks.iter().filter(has_function).count();
+    assert!(stacks.len() as u64 >= MIN_SAMPLES, "{}", stacks.len());
+    assert!(found * 2 > stacks.len(), "{found} of {}", stacks.len());
+    scene.remove_maps();
+}
+
+#[test]
+#[ignore = "scripts/test --all runs it where there is a CPython 3.13"]
+fn cpython_with_a_jitdump() {
+    check_python("python3.13");
+}
+
+#[test]
+#[ignore = "scripts/test --all runs it where there is a CPython 3.12"]
+fn cpython_with_a_perf_map() {
+    check_python("python3.12");
+}
+
+#[test]
+fn a_recording_can_be_moved() {
+    let scene = Scene::new(&[("fib.js", "app.js")]);
+    let output = scene.record(&["-q", "--", "node", "app.js"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let named = scene.count("JS:*fib ", "r/perf.jit.data", None);
+    assert!(named >= MIN_SAMPLES, "{named}");
+    std::fs::rename(scene.path("r"), scene.path("moved")).unwrap();
+    let moved = scene.count("JS:*fib ", "moved/perf.jit.data", Some("moved/debug"));
+    assert_eq!(moved, named);
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_program() {
+    for (script, expected) in [("exit 7", 7), ("kill -SEGV $$", 139), ("exit 0", 0)] {
+        let scene = Scene::new(&[]);
+        let output = scene.record(&["--", "sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(expected), "{}", said(&output));
+    }
+    let scene = Scene::new(&[]);
+    let output = scene.record(&["--", "./absent"]);
+    assert_eq!(output.status.code(), Some(127), "{}", said(&output));
+    assert!(scene.files().is_empty() && !scene.path("r").exists());
+}
+
+/// A program that ends itself on a signal, and writes how many it got.
+const SERVER: &str = "let got = 0;
+    for (const signal of ['SIGINT', 'SIGTERM'])
+        process.on(signal, () => { got++; setTimeout(() => process.exit(40 + got), 300); });
+    const fib = n => n < 2 ? n : fib(n - 1) + fib(n - 2);
+    require('fs').writeFileSync('ready', '');
+    setInterval(() => fib(22), 1);";
+
+#[test]
+fn after_a_signal_the_profile_is_whole() {
+    for signal in ["-INT", "-TERM"] {
+        let scene = Scene::new(&[]);
+        std::fs::write(scene.path("server.js"), SERVER).unwrap();
+        let mut running = scene.command(&["-q", "--", "node", "server.js"]).spawn().unwrap();
+        while !scene.path("ready").exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        tools::run("kill", &[signal, &running.id().to_string()]);
+        assert_eq!(running.wait().unwrap().code(), Some(41), "{signal}");
+        let samples = &scene.json("summary.json")["samples"];
+        assert!(samples["jit"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
+        assert!(samples["named_percent"].as_f64().unwrap() >= 95.0, "{samples}");
+        assert_eq!(scene.json("manifest.json")["exit_status"], 41);
+        assert_eq!(scene.files(), ["ready", "server.js"]);
+    }
+}
+
+/// Ctrl-C reaches all processes of the terminal: the program once, and not perf. `script` has a terminal.
+#[test]
+fn control_c_reaches_the_program_once() {
+    let scene = Scene::new(&[]);
+    std::fs::write(scene.path("server.js"), SERVER).unwrap();
+    let line = format!(
+        "{} record -q -o r -- node server.js; echo $? > status",
+        env!("CARGO_BIN_EXE_jitinject")
+    );
+    let mut terminal = Command::new("script")
+        .args(["-q", "-c", &line, "/dev/null"])
+        .current_dir(scene.folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !scene.path("ready").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let mut keyboard = terminal.stdin.take().unwrap();
+    std::io::Write::write_all(&mut keyboard, b"\x03").unwrap();
+    terminal.wait().unwrap();
+    assert_eq!(std::fs::read_to_string(scene.path("status")).unwrap(), "41\n");
+    let samples = &scene.json("summary.json")["samples"];
+    assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
+}
+
+#[test]
+fn a_running_process_can_be_recorded() {
+    let scene = Scene::new(&[]);
+    std::fs::write(scene.path("server.js"), SERVER).unwrap();
+    let mut server = Command::new("node")
+        .args(["--perf-prof", "server.js"])
+        .current_dir(scene.folder.path())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !scene.path("ready").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let pid = server.id().to_string();
+    let output = scene.record(&["-p", &pid, "--duration", "1"]);
+    let is_running = server.try_wait().unwrap().is_none();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(output.status.success() && is_running, "{}", said(&output));
+    let samples = &scene.json("summary.json")["samples"];
+    assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
+    // The file of a process that still runs stays.
+    let dump = format!("jit-{pid}.dump");
+    assert!(scene.path(&dump).exists() && scene.path("r/dumps").join(dump).exists());
+}
