@@ -75,8 +75,8 @@ pub fn remedy_of(error: &io::Error) -> Option<&'static str> {
 }
 
 /// What to do if the input does not exist.
-pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as perf record -k mono -g -o perf.data node --perf-prof app.js; the README \
-     lists the options of other runtimes.";
+pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as jitinject record -- node app.js; the README lists the options of \
+     runtimes for perf record.";
 /// What to do if a file that an option names does not exist.
 pub const CHECK_PATH: &str = "Check the path: each file and folder that an option names must exist.";
 
