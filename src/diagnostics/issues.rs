@@ -618,4 +618,10 @@ issues! {
         "V8 writes its jitdump to the working directory. If it cannot, it prints another log to standard output, so its option is \
          not used."
         "Record in a directory that is writable."
+    StartedWithoutLog "JI447" Warning "process {pid} runs Node.js without --perf-prof, so its code gets no names"
+        "Node.js logs its code only from the start, and only with this option."
+        "Start it again with jitinject record -- node ..., or with node --perf-prof --interpreted-frames-native-stack."
+    PerfMapNotWritten "JI448" Warning "Java writes no perf map for process {pid}: {cause}"
+        "jcmd PID Compiler.perfmap makes a running Java 17 and later write one. It must run as the user of the process."
+        "Put the jcmd of the same JDK into PATH, and record as the user of the process."
 }
