@@ -10,8 +10,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jitinject::diagnostics::{Diagnostic, Issue};
 use jitinject::inject::inject;
 use jitinject::record::{
-    Control, Manifest, PerfOptions, Plan, ProgramStatus, RecordOptions, Runtime, Session, default_folder,
-    launch,
+    Control, Manifest, Outcome, PerfOptions, Plan, ProgramStatus, RecordOptions, Runtime, Session,
+    default_folder, launch,
 };
 use jitinject::summary::Summary;
 
@@ -52,7 +52,7 @@ const NOT_STARTED: u8 = 127;
 #[command(after_help = EXAMPLES)]
 pub struct RecordArguments {
     /// Program to record, with its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     command: Vec<OsString>,
 
     /// Folder to create [default: jitinject-record-DATE]
@@ -216,12 +216,15 @@ impl RecordArguments {
             report_all(&plan.diagnostics, self.verbose);
         }
         let mut signals = Signals(PassedSignals::new().map_err(failed)?);
-        let recorded = session.run(&mut signals)?;
-        drop(signals);
-        let Some(recorded) = recorded else {
-            return Ok(ExitCode::FAILURE);
+        let recorded = match session.run(&mut signals)? {
+            Outcome::Recorded(recorded) => recorded,
+            Outcome::Interrupted(signal) => return Ok(ProgramStatus::Killed(signal).exit_code().into()),
         };
         let mut bar = Bar::new(self.quiet, start_long_work(self.verbose)?);
+        drop(signals);
+        if !self.no_env {
+            session.request_maps().iter().for_each(report);
+        }
         let files = session.collect(&recorded)?;
         Manifest::new(plan, &recorded, files).write(plan)?;
         let mut options = session.inject_options();

@@ -75,8 +75,8 @@ pub fn remedy_of(error: &io::Error) -> Option<&'static str> {
 }
 
 /// What to do if the input does not exist.
-pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as perf record -k mono -g -o perf.data node --perf-prof app.js; the README \
-     lists the options of other runtimes.";
+pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as jitinject record -- node app.js; the README lists the options of \
+     runtimes for perf record.";
 /// What to do if a file that an option names does not exist.
 pub const CHECK_PATH: &str = "Check the path: each file and folder that an option names must exist.";
 
@@ -618,4 +618,10 @@ issues! {
         "V8 writes its jitdump to the working directory. If it cannot, it prints another log to standard output, so its option is \
          not used."
         "Record in a directory that is writable."
+    StartedWithoutLog "JI447" Warning "process {pid} runs Node.js without --perf-prof, so its code gets no names"
+        "Node.js logs its code only from the start, and only with this option."
+        "Start it again with jitinject record -- node ..., or with node --perf-prof --interpreted-frames-native-stack."
+    PerfMapNotWritten "JI448" Warning "Java writes no perf map for process {pid}: {cause}"
+        "jcmd PID Compiler.perfmap makes a running Java 17 and later write one. It must run as the user of the process."
+        "Put the jcmd of the same JDK into PATH, and record as the user of the process."
 }

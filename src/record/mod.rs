@@ -5,6 +5,7 @@
 //!                                                               └─► [dumps], [manifest] ─► [`crate::inject`]
 //! ```
 
+mod attach;
 mod dumps;
 mod environment;
 mod launch;
@@ -21,5 +22,5 @@ pub use manifest::Manifest;
 pub use perf::PerfOptions;
 pub use plan::{Plan, RecordOptions};
 pub use runtime::Runtime;
-pub use session::{Control, ProgramStatus, Recorded, Session};
+pub use session::{Control, Outcome, ProgramStatus, Recorded, Session};
 pub use time::default_folder;

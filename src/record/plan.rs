@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
+use super::attach;
 use super::environment::{self, PHP_SETTINGS, Request};
 use super::perf::PerfOptions;
 use super::runtime::{Runtime, find, program_of};
@@ -89,6 +90,11 @@ impl Plan {
             Some(&pid) => Runtime::of_process(pid),
             None => program.runtime,
         };
+        let pids = options.perf.pids.iter().copied();
+        for pid in pids.filter(|&pid| attach::is_node_without_log(pid)) {
+            let without = Diagnostic::new(Issue::StartedWithoutLog).with("pid", pid);
+            plan.diagnostics.push(without);
+        }
         if plan.runtimes.is_empty() {
             plan.runtimes.extend(runtime);
         }

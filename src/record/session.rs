@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 
+use super::attach;
 use super::dumps::{CollectedFile, Collection};
 use super::environment::PHP_SETTINGS;
 use super::launch::{Start, not_started};
@@ -65,6 +66,15 @@ pub struct Recorded {
     pub started: SystemTime,
     /// How long it took.
     pub duration: Duration,
+}
+
+/// What came of a recording.
+#[derive(Debug)]
+pub enum Outcome {
+    /// There is a profile.
+    Recorded(Recorded),
+    /// This signal came before the program was started; there is no folder.
+    Interrupted(i32),
 }
 
 /// What the caller does while a program is recorded.
@@ -124,21 +134,21 @@ impl<'a> Session<'a> {
         self.plan.path("program.pid")
     }
 
-    /// Records until the program has ended. Returns nothing if a signal came before the program was started; then there
-    /// is no folder either.
-    pub fn run(&self, control: &mut dyn Control) -> Result<Option<Recorded>, Diagnostic> {
+    /// Records until the program has ended, or until a signal if there is no program. Without a profile, the folder is
+    /// removed.
+    pub fn run(&self, control: &mut dyn Control) -> Result<Outcome, Diagnostic> {
         let recorded = self.record(control);
         let _ = fs::remove_file(self.pid_file());
         if let Some(folder) = self.plan.php_settings().as_deref().and_then(Path::parent) {
             let _ = fs::remove_dir_all(folder);
         }
-        if !matches!(recorded, Ok(Some(_))) {
+        if !matches!(recorded, Ok(Outcome::Recorded(_))) {
             self.remove();
         }
         recorded
     }
 
-    fn record(&self, control: &mut dyn Control) -> Result<Option<Recorded>, Diagnostic> {
+    fn record(&self, control: &mut dyn Control) -> Result<Outcome, Diagnostic> {
         let (started, clock) = (SystemTime::now(), Instant::now());
         let is_foreground = is_foreground();
         let mut child = self.spawn(is_foreground)?;
@@ -167,13 +177,15 @@ impl<'a> Session<'a> {
             Some(_) => match Start::read(&self.pid_file()) {
                 Start::Started(_) => signals.status_of_program(status),
                 Start::Failed(cause) => return Err(self.not_started(&cause)),
-                Start::Pending if signals.received.is_some() => return Ok(None),
-                Start::Pending => return Err(self.explain(status)),
+                Start::Pending => match signals.received {
+                    Some(signal) => return Ok(Outcome::Interrupted(signal.as_raw())),
+                    None => return Err(self.explain(status)),
+                },
             },
             None if status.success() || signals.has_stopped => ProgramStatus::Stopped,
             None => return Err(self.explain(status)),
         };
-        Ok(Some(Recorded {
+        Ok(Outcome::Recorded(Recorded {
             status,
             started,
             duration: clock.elapsed(),
@@ -235,6 +247,12 @@ impl<'a> Session<'a> {
             Refusal::Other => Diagnostic::new(Issue::PerfFailed),
         };
         failed.with("cause", reason(&messages))
+    }
+
+    /// Makes recorded processes that still run write what they can name their code with. Returns what failed.
+    pub fn request_maps(&self) -> Vec<Diagnostic> {
+        let pids = self.plan.perf.pids.iter().copied();
+        pids.filter_map(|pid| attach::request_map(pid).err()).collect()
     }
 
     /// Moves the files of runtimes into the folder.

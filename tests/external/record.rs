@@ -293,3 +293,29 @@ fn a_running_process_can_be_recorded() {
     let dump = format!("jit-{pid}.dump");
     assert!(scene.path(&dump).exists() && scene.path("r/dumps").join(dump).exists());
 }
+
+#[test]
+#[ignore = "scripts/test --all installs Java"]
+fn a_running_java_writes_a_perf_map() {
+    let scene = Scene::new(&[]);
+    let source = "public class Loop {
+        static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+        public static void main(String[] words) { while (fib(25) > 0); }
+    }";
+    std::fs::write(scene.path("Loop.java"), source).unwrap();
+    scene.prepare("javac", &["Loop.java"]);
+    let mut java = Command::new("java")
+        .args(["-XX:+PreserveFramePointer", "Loop"])
+        .current_dir(scene.folder.path())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let output = scene.record(&["-p", &java.id().to_string(), "--duration", "1"]);
+    java.kill().unwrap();
+    java.wait().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let samples = &scene.json("summary.json")["samples"];
+    assert!(samples["named"].as_u64().unwrap() >= MIN_SAMPLES, "{samples}");
+    assert!(samples["named_percent"].as_f64().unwrap() >= 95.0, "{samples}");
+    scene.remove_maps();
+}

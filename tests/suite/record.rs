@@ -283,6 +283,8 @@ fn the_exit_status_is_that_of_the_program() {
     assert_eq!(status("c", &["--fail-under", "100"], &["true"]), Some(0));
     // Options of the program are its own.
     assert_eq!(status("d", &[], &["sh", "-c", "exit $1", "-o", "4"]), Some(4));
+    let output = scene.run(&["record", "-q", "-o", "e", "sh", "-c", "exit $1", "-o", "5"]);
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
     let without = Scene::new(&PERF.replace("jit-26234.dump", "absent 2>/dev/null"));
     let output = without.run(&["record", "-o", "r", "--fail-under", "90", "--", "true"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
@@ -367,9 +369,55 @@ fn there_is_something_to_record() {
         &["record", "--duration", "0", "--", "true"],
         &["record", "--runtime", "cobol", "--", "true"],
         &["record", "-p", "x"],
+        &["record", "--nonsense", "--", "true"],
     ] {
         let output = scene.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
     }
     assert_eq!(std::fs::read_dir(scene.path("work")).unwrap().count(), 0);
+}
+
+/// A process whose program is a copy of `sleep` with the name of a runtime.
+fn running(scene: &Scene, name: &str) -> std::process::Child {
+    let program = scene.path("bin").join(name);
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    Command::new(program).arg("60").env_clear().spawn().unwrap()
+}
+
+#[test]
+fn what_a_running_process_cannot_do_is_said() {
+    let scene = Scene::new(PERF);
+    scene.add("jcmd", "echo 'Could not attach'; exit 1");
+    for (name, code, text) in [
+        ("node", "JI447", "--perf-prof"),
+        ("java", "JI448", "Could not attach"),
+    ] {
+        let mut child = running(&scene, name);
+        let pid = child.id().to_string();
+        let output = scene.run(&["record", "-o", name, "-p", &pid]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(reports(&said, code, text) && said.contains(&pid), "{said}");
+    }
+}
+
+/// perf has not started the program yet.
+#[test]
+fn an_early_signal_leaves_nothing() {
+    let scene = Scene::new("trap 'exit 1' USR1; echo $$ > pid; mv pid ready; while :; do sleep 0.1; done");
+    let mut running = scene
+        .command(&["record", "-o", "r", "--", "true"])
+        .spawn()
+        .unwrap();
+    while !scene.path("work/ready").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let perf = std::fs::read_to_string(scene.path("work/ready")).unwrap();
+    tools::run("kill", &["-TERM", &running.id().to_string()]);
+    std::thread::sleep(Duration::from_millis(200));
+    tools::run("kill", &["-USR1", perf.trim()]);
+    assert_eq!(running.wait().unwrap().code(), Some(143));
+    assert!(!scene.path("work/r").exists());
 }
