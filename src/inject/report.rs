@@ -1,6 +1,7 @@
 //! Summary of a run: what was read, written and named, and what to report of it.
 
 use crate::code::clock::Alignment;
+use crate::code::process::SpaceId;
 use crate::code::selection::{Selection, SpaceCounts};
 use crate::code::timeline::FileIndex;
 use crate::diagnostics::{Diagnostic, Issue};
@@ -210,12 +211,14 @@ impl Run<'_> {
             .flat_map(|used| used.found.pids.clone())
             .chain(maps)
             .collect();
-        let mut counts: HashMap<Pid, (u64, u64)> = HashMap::default();
-        for (pid, of_space) in self.space_counts().filter(|(pid, _)| described.contains(pid)) {
-            let (samples, with_jit_frame) = counts.entry(pid).or_default();
-            *samples += u64::from(of_space.samples);
-            *with_jit_frame += u64::from(of_space.with_jit_frame);
-        }
+        let spaces = self.recording.profile.index.processes.iter();
+        let counts: Vec<(SpaceId, u64, u64)> = spaces
+            .filter(|(_, space)| described.contains(&space.pid))
+            .map(|(id, _)| {
+                let counts = &self.selection.spaces[id];
+                (id, counts.samples.into(), counts.with_jit_frame.into())
+            })
+            .collect();
         self.recording.missing_in_stacks(&counts)
     }
 

@@ -1,11 +1,12 @@
 //! What to report of a recording and its runtime files.
 
 use crate::code::clock::Alignment;
+use crate::code::process::SpaceId;
 use crate::code::profile_index::IndexedProfile;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::InputFile;
 use crate::files::search::printable_path;
-use crate::hash::{HashMap, HashSet};
+use crate::hash::HashSet;
 use crate::load::find::perf_maps::{FoundMaps, UsedMap};
 use crate::load::recording::Recording;
 use crate::load::runtimes;
@@ -110,9 +111,9 @@ impl Recording<'_> {
         self.with_enabling(issues, pids.len() as u64, pids)
     }
 
-    /// Reports runtimes whose functions are missing from most recorded stacks. `counts` has the number of samples of each
-    /// process, and how many of them have JIT code in their stack.
-    pub fn missing_in_stacks(&self, counts: &HashMap<Pid, (u64, u64)>) -> Vec<Diagnostic> {
+    /// Reports runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with their
+    /// number of samples, and how many of them have JIT code in their stack.
+    pub fn missing_in_stacks(&self, counts: &[(SpaceId, u64, u64)]) -> Vec<Diagnostic> {
         let IndexedProfile { profile, index } = &self.profile;
         match profile.attrs.copies_stacks() {
             // Only unwinding shows what the stacks have.

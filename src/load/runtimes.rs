@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::bytes::base_name;
-use crate::code::process::Processes;
+use crate::code::process::{Processes, SpaceId};
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::hash::{HashMap, HashSet};
+use crate::hash::HashSet;
 use crate::perf::Profile;
 use crate::perf::event::Mmap;
 use crate::perf::record;
@@ -205,18 +205,18 @@ pub fn how_to_enable(profile: &Profile<'_>, processes: &Processes, pids: &HashSe
     .collect()
 }
 
-/// Returns advice for runtimes whose functions are missing from most recorded stacks. `counts` has the number of samples
-/// of each process, and how many of them have JIT code in their stack.
+/// Returns advice for runtimes whose functions are missing from most recorded stacks. `counts` has address spaces with
+/// their number of samples, and how many of them have JIT code in their stack.
 pub fn missing_in_stacks(
     profile: &Profile<'_>,
     processes: &Processes,
-    counts: &HashMap<Pid, (u64, u64)>,
+    counts: &[(SpaceId, u64, u64)],
 ) -> Vec<Diagnostic> {
     /// Fewer samples show nothing.
     const MIN_SAMPLES: u64 = 20;
     let mut by_runtime: BTreeMap<&'static str, (u64, u64, &'static str)> = BTreeMap::new();
-    for (&pid, &(samples, with)) in counts {
-        let mut runtimes = runtimes_of(profile, processes, pid);
+    for &(space, samples, with) in counts {
+        let mut runtimes = runtimes_of(profile, processes, space);
         let found = runtimes.find_map(|runtime| Some((runtime.name, runtime.stacks?)));
         if let Some((name, how)) = found {
             let (all, all_with, _) = by_runtime.entry(name).or_insert((0, 0, how));
@@ -229,29 +229,31 @@ pub fn missing_in_stacks(
         .filter(|&(_, (samples, with, _))| samples >= MIN_SAMPLES && with < samples / 2);
     missing
         .map(|(name, (samples, with, how))| {
-            let missing = Diagnostic::new(Issue::FramesNotRecorded).times(with);
+            let missing = Diagnostic::new(Issue::FramesNotRecorded).with("runtime", name);
             missing
-                .with("runtime", name)
+                .with("found", with)
                 .with("samples", samples)
                 .with("how", how)
         })
         .collect()
 }
 
-/// Returns the name of the runtime of a process, by the first of its files that belongs to one.
+/// Returns the name of the runtime of a process: of the last program that it executed.
 pub fn runtime_name(profile: &Profile<'_>, processes: &Processes, pid: Pid) -> Option<&'static str> {
-    let runtime = runtimes_of(profile, processes, pid).next()?;
-    Some(runtime.name)
+    let spaces = processes.spaces_of(pid).map(|(space, _)| space);
+    let found = spaces.filter_map(|space| runtimes_of(profile, processes, space).next());
+    found.last().map(|runtime| runtime.name)
 }
 
-/// Returns the runtimes of the files that a process has mapped, in the order of time.
+/// Returns the runtimes of the files that an address space or those that it was forked from have mapped.
 fn runtimes_of<'p>(
     profile: &'p Profile<'_>,
     processes: &'p Processes,
-    pid: Pid,
+    space: SpaceId,
 ) -> impl Iterator<Item = &'static Runtime> + 'p {
-    let maps = processes.spaces_of(pid).flat_map(|(_, space)| &space.maps);
-    maps.filter_map(|map| {
+    let ancestors = processes.ancestors(space).map(|(_, space)| space);
+    let spaces = std::iter::once(processes.space(space)).chain(ancestors);
+    spaces.flat_map(|space| &space.maps).filter_map(|map| {
         let record = profile.records_from(map.record).next()?;
         let name = Mmap::parse(&record, profile.endian)?.name;
         runtime_of_file(base_name(name))

@@ -324,6 +324,11 @@ fn recorded_stacks_without_python_get_advice() {
     let input = capture::profile("cpython312-map");
     let ran = attempt(&input, &folder.path().join("out.data"), &[]);
     assert!(has_code(&said(&ran), "JI179"), "{}", said(&ran));
+    assert!(
+        said(&ran).contains("CPython: 0 of 144 samples have its functions"),
+        "{}",
+        said(&ran)
+    );
     let unwound = attempt(
         &capture::profile("cpython313-dwarf"),
         &folder.path().join("out.data"),
