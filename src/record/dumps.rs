@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use crate::bytes::base_name;
 use crate::code::profile_index::{Marker, ProfileIndex};
 use crate::diagnostics::Diagnostic;
 use crate::files::search::{folder_of, printable_path};
@@ -60,17 +61,23 @@ impl Collection<'_> {
         let recorded = index_profile(&options, &buffers)?;
         let index = &recorded.index;
         let mut collected = Vec::new();
+        // V8 writes its log to the working directory, even if its jitdump is elsewhere.
         let mut folders = BTreeSet::new();
-        for (path, pid) in self.jitdumps(index) {
-            if let Some(name_pid) = path.file_name().and_then(|name| pid_in_name(name.as_bytes())) {
-                folders.insert((folder_of(&path).to_owned(), name_pid));
+        for marker in &index.markers {
+            let path = Path::new(OsStr::from_bytes(&marker.path));
+            if let Some(pid) = pid_in_name(base_name(&marker.path)) {
+                folders.insert((PathBuf::from("."), pid));
+                folders.insert((folder_of(path).to_owned(), pid));
             }
+        }
+        for (path, pid) in self.jitdumps(index) {
             let is_finished = self.is_own && !is_running(pid);
             collected.extend(self.collect(&path, is_finished));
         }
         for (folder, pid) in folders.into_iter().filter(|_| self.is_own) {
             let logs = v8_logs(&folder, pid);
             let logs = logs.filter(|log| self.is_of_recording(log).is_some());
+            let logs = logs.filter(|log| !log.starts_with(self.dumps));
             collected.extend(logs.filter_map(|log| self.collect(&log, self.is_own)));
         }
         let pids: BTreeSet<Pid> = index.processes.spaces().iter().map(|space| space.pid).collect();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn refusals_have_reasons() {
         let may = |paranoid, is_capable| Permissions {
             paranoid: Some(paranoid),
             is_capable,

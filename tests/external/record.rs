@@ -154,8 +154,26 @@ fn llvm() {
 }
 
 #[test]
+#[ignore = "scripts/test --all installs Deno"]
+fn deno() {
+    Scene::new(&[("fib.js", "app.js")]).check(&["deno", "run", "app.js"], "fib ");
+}
+
+#[test]
+#[ignore = "scripts/test --all installs Bun"]
+fn bun() {
+    Scene::new(&[("fib.js", "app.js")]).check(&["bun", "app.js"], "fib#");
+}
+
+#[test]
+#[ignore = "scripts/test --all installs Wasmtime"]
+fn wasmtime() {
+    Scene::new(&[("fib.wat", "app.wasm")]).check(&["wasmtime", "run", "app.wasm"], "fib");
+}
+
+#[test]
 #[ignore = "scripts/test --all installs Java"]
-fn java() {
+fn java_with_a_perf_map() {
     let scene = Scene::new(&[("App.java", "App.java")]);
     scene.prepare("javac", &["App.java"]);
     scene.check(&["java", "App"], "App.fib(int)");
@@ -296,7 +314,7 @@ fn a_running_process_can_be_recorded() {
 
 #[test]
 #[ignore = "scripts/test --all installs Java"]
-fn a_running_java_writes_a_perf_map() {
+fn java_with_jcmd() {
     let scene = Scene::new(&[]);
     let source = "public class Loop {
         static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
