@@ -1,8 +1,8 @@
 //! The catalogue of what a run of jitinject reports: code, severity, message, meaning and remedy.
 
 use std::fmt;
-use std::io;
 
+pub use super::remedies::{CHECK_PATH, RECORD_FIRST, remedy_of};
 use super::{CatalogueEntry, Severity, render};
 
 /// Defines [`Issue`] and the catalogue.
@@ -53,32 +53,6 @@ impl fmt::Display for Issue {
         write!(f, "{}: {}", self.id(), render(title, 1, |_| None))
     }
 }
-
-/// What to do about an error of the operating system, if anything.
-pub fn remedy_of(error: &io::Error) -> Option<&'static str> {
-    Some(match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "Free some space there, or choose another place"
-        }
-        io::ErrorKind::FileTooLarge => {
-            "The file exceeds a limit of the user (ulimit -f) or of the file system"
-        }
-        io::ErrorKind::OutOfMemory => {
-            "Raise the memory limit (ulimit -v), or use a machine with more memory."
-        }
-        io::ErrorKind::ReadOnlyFilesystem => "Choose another place.",
-        _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
-            "Raise the limit for open files (ulimit -n)."
-        }
-        _ => return None,
-    })
-}
-
-/// What to do if the input does not exist.
-pub const RECORD_FIRST: &str = "Name a profile with -i, or record one, such as jitinject record -- node app.js; the README lists the options of \
-     runtimes for perf record.";
-/// What to do if a file that an option names does not exist.
-pub const CHECK_PATH: &str = "Check the path: each file and folder that an option names must exist.";
 
 issues! {
     // Jitdumps.
@@ -615,8 +589,7 @@ issues! {
         "In a container, start it with --cap-add PERFMON (Docker: also --security-opt seccomp=unconfined); for processes of other \
          users, or with -a, record as root."
     NoFolderForJitdump "JI446" Warning "the working directory is not writable, so Node.js writes no jitdump"
-        "V8 writes its jitdump to the working directory. If it cannot, it prints another log to standard output, so its option is \
-         not used."
+        "V8 writes its jitdump to the working directory. If it cannot, it logs to standard output, so its option is not used."
         "Record in a directory that is writable."
     StartedWithoutLog "JI447" Warning "process {pid} runs Node.js without --perf-prof, so its code gets no names"
         "Node.js logs its code only from the start, and only with this option."

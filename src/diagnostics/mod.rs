@@ -5,6 +5,7 @@
 //! a file, an offset and the fields of the message.
 
 pub mod issues;
+mod remedies;
 pub mod rules;
 
 use std::fmt;
