@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::reports::reports;
-use crate::support::{capture, codes, has_code, jitinject, said, scratch, shown, tools};
+use crate::support::{capture, codes, has_code, said, scratch, shown, tools};
 
 /// A folder with programs, which is all of `PATH` except for the shell's.
 struct Scene {
@@ -53,8 +53,10 @@ impl Scene {
 
     /// Returns jitinject in the folder `work`, without variables of runtimes.
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = jitinject();
+        // Programs in the background of a script inherit that SIGINT is ignored, and a shell cannot undo that.
+        let mut command = Command::new("env");
         command
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_jitinject")])
             .args(arguments)
             .current_dir(self.path("work"))
             .env_clear()
