@@ -54,7 +54,7 @@ impl Scene {
     /// Returns jitinject in the folder `work`, without variables of runtimes.
     fn command(&self, arguments: &[&str]) -> Command {
         // Programs in the background of a script inherit that SIGINT is ignored, and a shell cannot undo that.
-        let mut command = Command::new("env");
+        let mut command = Command::new("/usr/bin/env");
         command
             .args(["--default-signal=INT", env!("CARGO_BIN_EXE_jitinject")])
             .args(arguments)
