@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{jitinject, perf, said, scratch, tools};
+use crate::support::{perf, said, scratch, tools};
 
 /// Minimum number of samples in JIT code; each program computes for about a second.
 const MIN_SAMPLES: u64 = 50;
@@ -42,8 +42,10 @@ impl Scene {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = jitinject();
+        // Programs in the background of a script inherit that SIGINT is ignored.
+        let mut command = Command::new("/usr/bin/env");
         command
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_jitinject")])
             .args(["record", "-o", "r"])
             .args(arguments)
             .current_dir(self.folder.path())
