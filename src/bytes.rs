@@ -223,6 +223,11 @@ pub fn is_terminal_control(character: char) -> bool {
         )
 }
 
+/// Formats bytes in hexadecimal, without separators.
+pub fn hex_digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Formats bytes in hexadecimal, separated by spaces.
 pub fn hex(bytes: &[u8]) -> String {
     let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,7 +1,7 @@
 //! Functions of the frames in a call tree: their names, and the samples in each.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 use crate::attribution::call_tree::{Node, NodeIndex};
@@ -59,9 +59,9 @@ impl Functions {
             symbols,
             runtimes: recording.sources.used.map(|used| runtime_of(recording, used)),
         };
-        let named: BTreeMap<Frame, (Identity, Option<u64>)> = nodes
-            .iter()
-            .map(|node| node.frame)
+        let frames: BTreeSet<Frame> = nodes.iter().map(|node| node.frame).collect();
+        let named: BTreeMap<Frame, (Identity, Option<u64>)> = frames
+            .into_iter()
             .map(|frame| (frame, namer.name(frame)))
             .collect();
         let mut groups: BTreeMap<&Identity, Vec<Frame>> = BTreeMap::new();
@@ -116,18 +116,13 @@ impl Functions {
 
     /// Sorts the functions by their own samples, then by all.
     fn sort(&mut self) {
-        let mut order: Vec<FunctionIndex> = self.all.enumerate().map(|(index, _)| index).collect();
-        order.sort_by_cached_key(|&index| {
-            let function = &self.all[index];
-            Reverse((function.own.clone(), function.total.clone()))
-        });
         let mut renumbered = self.all.map(|_| FunctionIndex(0));
-        let mut sorted = IndexedTable::default();
-        for old in order {
-            let placeholder = Identity::of(FunctionKind::Unknown, "").profile(0, None, 0);
-            renumbered[old] = sorted.push(mem::replace(&mut self.all[old], placeholder));
+        let indices: Vec<FunctionIndex> = self.all.enumerate().map(|(index, _)| index).collect();
+        let mut sorted: Vec<_> = indices.into_iter().zip(mem::take(&mut self.all)).collect();
+        sorted.sort_by(|(_, one), (_, other)| (&other.own, &other.total).cmp(&(&one.own, &one.total)));
+        for (old, function) in sorted {
+            renumbered[old] = self.all.push(function);
         }
-        self.all = sorted;
         for function in &mut self.of_nodes {
             *function = renumbered[*function];
         }

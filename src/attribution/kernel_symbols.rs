@@ -1,12 +1,12 @@
 //! Symbols of the kernel, from a copy of `/proc/kallsyms`.
 
-use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::bytes::until_nul;
+use crate::bytes::hex_digits;
+use crate::elf::build_id_cache;
 use crate::files::OpenFile;
 use crate::perf::event::KernelMap;
 use crate::perf::feature::BuildIdEntry;
@@ -90,9 +90,7 @@ pub fn kernel_build_id<'a>(
     mut table: impl Iterator<Item = BuildIdEntry<'a>>,
     name: &[u8],
 ) -> Option<&'a [u8]> {
-    table
-        .find(|entry| until_nul(entry.name) == name)
-        .map(|entry| entry.build_id)
+    table.find(|entry| entry.name == name).map(|entry| entry.build_id)
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {
@@ -106,11 +104,10 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 
 /// Returns the path of the copy in perf's build-id cache.
 fn cached_copy(name: &[u8], build_id: &[u8]) -> Option<PathBuf> {
-    let cache = PathBuf::from(env::var_os("HOME")?).join(".debug");
-    let id: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let cache = build_id_cache::default_folder()?;
     // Not a path: `name` is in brackets.
     let name = Path::new(OsStr::from_bytes(name));
-    (name.components().count() == 1).then(|| cache.join(name).join(id).join("kallsyms"))
+    (name.components().count() == 1).then(|| cache.join(name).join(hex_digits(build_id)).join("kallsyms"))
 }
 
 /// Whether the kernel of this machine has a build ID.

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,6 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use object::read::ReadCache;
 
 use crate::attribution::modules::{Module, ModuleIndex, Modules};
+use crate::bytes::hex_digits;
+use crate::elf::build_id_cache;
 use crate::elf::limited_reads::LimitedReads;
 use crate::elf::symbols::FunctionSymbols;
 use crate::files::OpenFile;
@@ -87,7 +88,11 @@ impl<'a> NativeSymbols<'a> {
         let build_id = module.build_id.as_deref();
         let path = Path::new(OsStr::from_bytes(&module.path));
         let at_path = || self.read_file(path, build_id);
-        let cached = || cached_file(build_id?).and_then(|path| self.read_file(&path, build_id));
+        let cached = || {
+            let cache = build_id_cache::default_folder()?;
+            let path = build_id_cache::object_path(&cache, build_id?)?;
+            self.read_file(&path, build_id)
+        };
         let file = at_path().or_else(cached)?;
         let debug = match build_id {
             Some(build_id) if !file.is_complete => debug_files(build_id)
@@ -127,20 +132,14 @@ fn is_same_build(recorded: Option<&[u8]>, found: &[u8]) -> bool {
     recorded.is_none_or(|recorded| found.get(..MAX_RECORDED).unwrap_or(found) == recorded)
 }
 
-/// Returns the path of a file in perf's build-id cache.
-fn cached_file(build_id: &[u8]) -> Option<PathBuf> {
-    let (first, rest) = hexadecimal(build_id)?;
-    let home = PathBuf::from(env::var_os("HOME")?);
-    Some(home.join(".debug/.build-id").join(first).join(rest).join("elf"))
-}
-
 /// Returns the paths of a separate debug file: where distributions install it, and where debuginfod downloads it.
 fn debug_files(build_id: &[u8]) -> Vec<PathBuf> {
-    let Some((first, rest)) = hexadecimal(build_id) else {
+    let digits = hex_digits(build_id);
+    let Some((first, rest)) = digits.split_at_checked(2) else {
         return Vec::new();
     };
     let installed = Path::new("/usr/lib/debug/.build-id")
-        .join(&first)
+        .join(first)
         .join(format!("{rest}.debug"));
     let cache = env::var_os("DEBUGINFOD_CACHE_PATH")
         .map(PathBuf::from)
@@ -149,16 +148,6 @@ fn debug_files(build_id: &[u8]) -> Vec<PathBuf> {
             let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
             Some(cache?.join("debuginfod_client"))
         });
-    let downloaded = cache.map(|cache| cache.join(first + &rest).join("debuginfo"));
+    let downloaded = cache.map(|cache| cache.join(&digits).join("debuginfo"));
     [installed].into_iter().chain(downloaded).collect()
-}
-
-/// Returns the first byte of a build ID and the others, in hexadecimal digits.
-fn hexadecimal(build_id: &[u8]) -> Option<(String, String)> {
-    let (first, rest) = build_id.split_first()?;
-    let rest = rest.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
-    Some((format!("{first:02x}"), rest))
 }

@@ -12,6 +12,7 @@ use crate::code::samples::{Located, SampleFields, SampleVisitor};
 use crate::code::selection::{SampledCode, Selector};
 use crate::code::timeline::{Code, Lookup};
 use crate::hash::HashMap;
+use crate::indexed_table::index_of;
 use crate::perf::record;
 use crate::perf::sample::ChainEntry;
 use crate::units::{Address, Pid, Tid, Time};
@@ -113,7 +114,7 @@ impl SampleVisitor for Walk<'_> {
             samples: 1,
             period: sample.period.or(fixed).unwrap_or(1),
         };
-        let event = u32::try_from(event).unwrap_or(u32::MAX);
+        let event = index_of(event);
         *self
             .counts
             .threads

@@ -232,10 +232,9 @@ impl<'a> Selector<'a> {
             if is_sampled || !bounds.iter().flatten().any(|bounds| bounds.contains(address)) {
                 continue;
             }
-            match self.timeline.at(space, address, located.lookup_time()) {
-                Lookup::Function(_) | Lookup::Symbol(_) => frames.add(true),
-                Lookup::Anonymous | Lookup::Freed(_) => frames.add(false),
-                Lookup::File | Lookup::Unmapped => {}
+            let lookup = self.timeline.at(space, address, located.lookup_time());
+            if let Some(is_named) = lookup.frame_has_name() {
+                frames.add(is_named);
             }
         }
         frames
@@ -419,8 +418,7 @@ impl Walk<'_> {
             None if is_within(context.jit_bounds) => Some(self.find(context.space, address, context.time).0),
             lookup => lookup,
         };
-        // Memory without a map is no code here: unwinding by frame pointers takes any word for a return address.
-        matches!(lookup, Some(Lookup::Anonymous | Lookup::Freed(_))).then_some(false)
+        lookup?.frame_has_name()
     }
 
     /// Records an address among code as unknown if it matches no code, or if it is in a file where the address space

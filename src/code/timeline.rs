@@ -44,6 +44,16 @@ impl Lookup {
     pub fn is_function(self) -> bool {
         matches!(self, Self::Function(_) | Self::Symbol(_))
     }
+
+    /// Returns whether a frame of a call chain here has a name; `None` if it is not in JIT code. Memory without a map is
+    /// none here: unwinding by frame pointers takes any word for a return address.
+    pub fn frame_has_name(self) -> Option<bool> {
+        match self {
+            Self::Function(_) | Self::Symbol(_) => Some(true),
+            Self::Anonymous | Self::Freed(_) => Some(false),
+            Self::File | Self::Unmapped => None,
+        }
+    }
 }
 
 /// Addresses and a time interval with the same content throughout.

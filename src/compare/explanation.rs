@@ -186,22 +186,41 @@ impl Search<'_> {
         };
         let callees = callers.iter().filter_map(|caller| self.callees.get(caller));
         let callees: BTreeSet<usize> = callees.flatten().copied().collect();
-        let gains: Vec<(usize, f64)> = callees
-            .iter()
-            .filter(|&&other| other != index && !callers.contains(&other))
-            .filter_map(|&other| {
-                let change = self.functions.get(other)?;
-                let gain = change.unexplained_total();
-                (change.total.is_significant && gain > 0.0).then_some((other, gain))
-            })
-            .collect();
-        let sum: f64 = gains.iter().map(|(_, gain)| gain).sum();
+        let others = callees.into_iter().filter(|other| !callers.contains(other));
+        let (targets, sum) = self.gains(index, others);
         if sum <= 0.0 || sum < lost * MIN_BALANCE {
             return;
         }
-        let part = (lost / sum).min(1.0);
-        let targets: Vec<usize> = gains.iter().map(|&(target, _)| target).collect();
-        for reached in self.called_by(&targets) {
+        let gone = if has_vanished(&total) { total.change } else { 0.0 };
+        self.add_move(index, &targets, (lost / sum).min(1.0), (-lost, gone));
+    }
+
+    /// Explains the gain of functions that a function calls, if it lost at least as much and its total did not rise: they do
+    /// its work, such as native code in place of JIT code.
+    fn explain_delegation(&mut self, index: usize, lost: f64) -> bool {
+        let callees = self.callees.get(&index).into_iter().flatten();
+        let (targets, sum) = self.gains(index, callees.copied());
+        if sum <= 0.0 || sum > lost * (1.0 + MAX_CHANGE) {
+            return false;
+        }
+        self.add_move(index, &targets, 1.0, (-sum, 0.0));
+        true
+    }
+
+    /// Returns those of `others` that gained time, without function `index`, and the sum of their gains.
+    fn gains(&self, index: usize, others: impl Iterator<Item = usize>) -> (Vec<usize>, f64) {
+        let gains = others.filter(|&other| other != index).filter_map(|other| {
+            let change = self.functions.get(other)?;
+            let gain = change.unexplained_total();
+            (change.total.is_significant && gain > 0.0).then_some((other, gain))
+        });
+        let (targets, gains): (Vec<usize>, Vec<f64>) = gains.unzip();
+        (targets, gains.iter().sum())
+    }
+
+    /// Explains a part of the gains of `targets`, and of what they call, by the time that function `index` lost.
+    fn add_move(&mut self, index: usize, targets: &[usize], part: f64, lost: (f64, f64)) {
+        for reached in self.called_by(targets) {
             let Some(change) = self.functions.get(reached) else {
                 continue;
             };
@@ -209,38 +228,7 @@ impl Search<'_> {
             let total = change.unexplained_total().max(0.0) * part;
             self.add(reached, ExplanationKind::MovedFrom, &[index], (own, total));
         }
-        let gone = if has_vanished(&total) { total.change } else { 0.0 };
-        self.add(index, ExplanationKind::MovedTo, &targets, (-lost, gone));
-    }
-
-    /// Explains the gain of functions that a function calls, if it lost at least as much and its total did not rise: they do
-    /// its work, such as native code in place of JIT code.
-    fn explain_delegation(&mut self, index: usize, lost: f64) -> bool {
-        let callees = self.callees.get(&index).into_iter().flatten();
-        let gains: Vec<(usize, f64)> = callees
-            .filter(|&&other| other != index)
-            .filter_map(|&other| {
-                let change = self.functions.get(other)?;
-                let gain = change.unexplained_total();
-                (change.total.is_significant && gain > 0.0).then_some((other, gain))
-            })
-            .collect();
-        let sum: f64 = gains.iter().map(|(_, gain)| gain).sum();
-        if sum <= 0.0 || sum > lost * (1.0 + MAX_CHANGE) {
-            return false;
-        }
-        let targets: Vec<usize> = gains.iter().map(|&(target, _)| target).collect();
-        for reached in self.called_by(&targets) {
-            if let Some(change) = self.functions.get(reached) {
-                let gain = (
-                    change.unexplained_own().max(0.0),
-                    change.unexplained_total().max(0.0),
-                );
-                self.add(reached, ExplanationKind::MovedFrom, &[index], gain);
-            }
-        }
-        self.add(index, ExplanationKind::MovedTo, &targets, (-sum, 0.0));
-        true
+        self.add(index, ExplanationKind::MovedTo, targets, lost);
     }
 
     /// Returns functions and those that gained time and are mostly called by them.

@@ -10,10 +10,12 @@
 //! of their own. debuginfod indexes files below DIR by the build IDs in them, whatever their names. It follows
 //! links only with an option, so the objects are regular files.
 
+use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use crate::bytes::hex_digits;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::{InputFile, SharedFolder};
 use crate::units::BuildId;
@@ -22,6 +24,18 @@ use crate::units::BuildId;
 const LINKS: &str = ".build-id";
 /// File name of every object.
 const OBJECT: &str = "elf";
+
+/// Returns the cache that perf uses by default.
+pub fn default_folder() -> Option<PathBuf> {
+    Some(PathBuf::from(env::var_os("HOME")?).join(".debug"))
+}
+
+/// Returns the path at which a cache has the object with a build ID; `None` if the ID is empty.
+pub fn object_path(cache: &Path, build_id: &[u8]) -> Option<PathBuf> {
+    let digits = hex_digits(build_id);
+    let (first, rest) = digits.split_at_checked(2)?;
+    Some(cache.join(LINKS).join(first).join(rest).join(OBJECT))
+}
 
 /// Result of adding an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -269,11 +269,15 @@ impl Runtime {
     /// Whether a program or library is part of the runtime. A version may follow the prefix, but no other
     /// word.
     fn has(&self, name: &[u8]) -> bool {
-        self.files.iter().any(|file| {
-            let rest = name.strip_prefix(file.as_bytes());
-            rest.is_some_and(|rest| file.ends_with('-') || !rest.first().is_some_and(u8::is_ascii_alphabetic))
-        })
+        self.files.iter().any(|file| is_version_of(name, file))
     }
+}
+
+/// Whether a file has a name, followed by a version or nothing. After a name that ends with a hyphen, anything may
+/// follow.
+pub fn is_version_of(file: &[u8], name: &str) -> bool {
+    let rest = file.strip_prefix(name.as_bytes());
+    rest.is_some_and(|rest| name.ends_with('-') || !rest.first().is_some_and(u8::is_ascii_alphabetic))
 }
 
 #[cfg(test)]

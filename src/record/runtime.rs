@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::base_name;
+use crate::load::is_version_of;
 
 /// A runtime with a JIT compiler that can be made to log its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -237,11 +238,10 @@ impl Runtime {
     /// Returns the runtime that a program of this base name is, or starts.
     pub fn of_program(name: &[u8]) -> Option<Self> {
         let has = |description: &&Description| {
-            let is_program = |program: &&str| {
-                let rest = name.strip_prefix(program.as_bytes());
-                rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphabetic))
-            };
-            description.programs.iter().any(is_program)
+            description
+                .programs
+                .iter()
+                .any(|program| is_version_of(name, program))
                 || description
                     .launchers
                     .iter()

@@ -370,7 +370,7 @@ impl<'s> Table<'s> {
         self.functions.get(row as usize)?.as_ref()
     }
 
-    /// Whether each side has one run, so that nothing shows how much runs vary.
+    /// Whether each side has one run, so that the variation between runs is unknown.
     pub fn is_one_run_each(&self) -> bool {
         self.runs_before == 1 && self.runs_after() == 1
     }

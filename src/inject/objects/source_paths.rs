@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use sha1::{Digest, Sha1};
 
+use crate::bytes::hex_digits;
 use crate::debug_info::{DebugInfo, SourceFile};
 use crate::elf::dwarf::{self, Encoder, FunctionUnit, Version};
 use crate::elf::object::Function;
@@ -201,7 +202,7 @@ fn folder_name(path: &[u8], text: &[u8]) -> String {
     hash.update((path.len() as u64).to_le_bytes());
     hash.update(path);
     hash.update(text);
-    let mut name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut name = hex_digits(&hash.finalize());
     name.truncate(SOURCE_FOLDER_LENGTH);
     name
 }
