@@ -2,7 +2,23 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use std::fmt::Debug;
+
 use byteorder::{BE, ByteOrder as _, LE};
+
+/// Bytes that can be read in any order, such as those of a file that is not in memory.
+pub trait RandomAccess: Debug + Sync {
+    /// Returns the number of bytes.
+    fn size(&self) -> u64;
+
+    /// Copies bytes from offset `offset`, and returns their number, which is less than `into.len()` only at the end
+    /// and after an error. If the file changes, later calls may copy other bytes.
+    fn read(&self, offset: u64, into: &mut [u8]) -> usize;
+
+    /// Returns the `size` bytes at offset `offset`, the same in each call; `None` if there are fewer, and after an
+    /// error. Ranges must be equal or disjoint.
+    fn get(&self, offset: u64, size: usize) -> Option<&[u8]>;
+}
 
 /// The endianness of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

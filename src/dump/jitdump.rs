@@ -66,7 +66,7 @@ impl<'a> RecordDecoder<'a> {
         }
         let mut size = self.file.len();
         if is_complete && let Ok(header) = Header::parse(self.file) {
-            let first_record_offset = header.first_record_offset(self.file);
+            let first_record_offset = header.first_record_offset(self.file.len() as u64);
             size = first_record_offset.unwrap_or(header::SIZE as usize);
             if header.counts_cycles() {
                 fields.push("counts_cycles", Value::Flag(true));

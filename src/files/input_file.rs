@@ -27,7 +27,7 @@ use crate::threads;
 const MEMORY_FRACTION: u64 = 8;
 
 /// Files of up to this many bytes are always in memory, because a mapping takes more.
-const MAX_SMALL_FILE: u64 = 1 << 20;
+pub(super) const MAX_SMALL_FILE: u64 = 1 << 20;
 
 /// Maximum bytes of holes in a file. Files written by programs have none. A hole takes no space on disk, but
 /// time to read.
@@ -45,15 +45,33 @@ static BYTES_IN_MEMORY: AtomicU64 = AtomicU64::new(0);
 /// Number of files in use.
 static LIVE_FILES: AtomicUsize = AtomicUsize::new(0);
 
+/// What identifies a file that was opened.
+#[derive(Clone, Debug)]
+pub struct FileOrigin {
+    /// Path by which it was opened.
+    pub path: PathBuf,
+    /// Device and inode, which are equal if two paths lead to the same file.
+    pub file_id: (u64, u64),
+    /// User ID of the owner.
+    pub owner: u32,
+}
+
+impl FileOrigin {
+    fn new(path: &Path, metadata: &Metadata) -> Self {
+        Self {
+            path: path.to_owned(),
+            file_id: (metadata.dev(), metadata.ino()),
+            owner: metadata.uid(),
+        }
+    }
+}
+
 /// The contents of a regular file when it was read.
 #[derive(Debug)]
 pub struct InputFile {
-    path: PathBuf,
+    origin: FileOrigin,
     bytes: Bytes,
     is_truncated: bool,
-    /// Device and inode.
-    file_id: (u64, u64),
-    owner: u32,
     modified: SystemTime,
 }
 
@@ -79,7 +97,7 @@ impl Drop for InputFile {
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
-    path: PathBuf,
+    origin: FileOrigin,
     metadata: Metadata,
 }
 
@@ -102,7 +120,7 @@ impl OpenFile {
         refuse_irregular(&metadata)?;
         Ok(Self {
             file,
-            path: path.to_owned(),
+            origin: FileOrigin::new(path, &metadata),
             metadata,
         })
     }
@@ -113,9 +131,14 @@ impl OpenFile {
         self.read_part(0, START_SIZE)
     }
 
+    /// Returns what identifies the file.
+    pub fn origin(&self) -> &FileOrigin {
+        &self.origin
+    }
+
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.origin.path
     }
 
     /// Returns the size in bytes when the file was opened.
@@ -125,7 +148,12 @@ impl OpenFile {
 
     /// Returns the device and inode.
     pub fn file_id(&self) -> (u64, u64) {
-        (self.metadata.dev(), self.metadata.ino())
+        self.origin.file_id
+    }
+
+    /// Rejects a file with more holes than any program leaves.
+    pub(super) fn refuse_sparse(&self) -> io::Result<()> {
+        refuse_sparse(&self.file, &self.metadata)
     }
 
     /// Returns the file, for callers that read and seek and keep what they have read.
@@ -145,10 +173,10 @@ impl OpenFile {
     /// Reads the whole file, up to its size when it was opened.
     pub fn read(self) -> io::Result<InputFile> {
         let len = self.metadata.len();
-        refuse_sparse(&self.file, &self.metadata)?;
+        self.refuse_sparse()?;
         if len <= MAX_SMALL_FILE {
             let bytes = Bytes::Small(self.read_part(0, len)?);
-            return InputFile::new(bytes, self.path, &self.metadata);
+            return InputFile::new(bytes, self.origin, &self.metadata);
         }
         let in_memory = || read_to_memory(&self.file, len);
         let is_small =
@@ -158,7 +186,7 @@ impl OpenFile {
             // The disk may be full.
             false => copy_to_disk(&self.file, len).or_else(|_| in_memory()),
         };
-        InputFile::new(bytes?, self.path, &self.metadata)
+        InputFile::new(bytes?, self.origin, &self.metadata)
     }
 }
 
@@ -179,33 +207,36 @@ impl InputFile {
         let metadata = file.metadata()?;
         Self::new(
             Bytes::map_private(file, metadata.len())?,
-            path.to_owned(),
+            FileOrigin::new(path, &metadata),
             &metadata,
         )
     }
 
-    fn new(bytes: Bytes, path: PathBuf, metadata: &Metadata) -> io::Result<Self> {
+    fn new(bytes: Bytes, origin: FileOrigin, metadata: &Metadata) -> io::Result<Self> {
         let modified = metadata.modified()?;
         LIVE_FILES.fetch_add(1, Ordering::Relaxed);
         BYTES_IN_MEMORY.fetch_add(bytes.in_memory(), Ordering::Relaxed);
         Ok(Self {
             is_truncated: (bytes.len() as u64) < metadata.len(),
             bytes,
-            path,
-            file_id: (metadata.dev(), metadata.ino()),
-            owner: metadata.uid(),
+            origin,
             modified,
         })
     }
 
+    /// Returns what identifies the file.
+    pub fn origin(&self) -> &FileOrigin {
+        &self.origin
+    }
+
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.origin.path
     }
 
     /// Returns device and inode, which are equal if two paths lead to the same file.
     pub fn file_id(&self) -> (u64, u64) {
-        self.file_id
+        self.origin.file_id
     }
 
     /// Whether the file became shorter while it was read, so that its end is missing.
@@ -215,18 +246,18 @@ impl InputFile {
 
     /// Returns the user ID of the owner.
     pub fn owner(&self) -> u32 {
-        self.owner
+        self.origin.owner
     }
 
     /// Whether the file belongs to the current user or to root. Other users could have made it for this
     /// program to read.
     pub fn is_trusted(&self) -> bool {
-        is_trusted(self.owner)
+        is_trusted(self.origin.owner)
     }
 
     /// Whether the file belongs to the current user.
     pub fn is_owned_by_user(&self) -> bool {
-        self.owner == geteuid().as_raw()
+        self.origin.owner == geteuid().as_raw()
     }
 
     /// Returns the time of the last modification.
@@ -280,7 +311,7 @@ impl Deref for Bytes {
 
 /// Fills `bytes` from offset `offset` of a file. Returns the number of bytes read, less than `bytes.len()` at
 /// the end of the file.
-fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(super) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut read = 0;
     while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, offset.saturating_add(read as u64)) {

@@ -26,7 +26,7 @@ pub fn refuse_input_as_output<'o>(
         let Some(id) = path_file_id(output) else {
             continue;
         };
-        let files = files.iter().map(|file| (file.file_id(), file.path()));
+        let files = files.iter().map(|file| (file.file_id, &*file.path));
         let named = named.iter().filter_map(|path| Some((path_file_id(path)?, *path)));
         if let Some((_, input)) = files.chain(named).find(|&(input, _)| input == id) {
             let same = Diagnostic::new(Issue::OutputIsInput).in_file(output);

@@ -1,5 +1,7 @@
 //! What to report of a recording and its runtime files.
 
+use std::path::Path;
+
 use crate::code::clock::Alignment;
 use crate::code::process::SpaceId;
 use crate::code::profile_index::IndexedProfile;
@@ -138,8 +140,11 @@ impl Recording<'_> {
 
 /// Reports a file of a runtime that was truncated while it was read.
 fn shrunk(file: &InputFile) -> Option<Diagnostic> {
-    file.has_shrunk()
-        .then(|| Diagnostic::new(Issue::FileShrunk).in_file(file.path()))
+    file.has_shrunk().then(|| shrunk_at(file.path()))
+}
+
+fn shrunk_at(path: &Path) -> Diagnostic {
+    Diagnostic::new(Issue::FileShrunk).in_file(path)
 }
 
 /// What to report of the records of a dump.
@@ -158,8 +163,9 @@ fn dump_losses(used: &UsedFile<'_>) -> impl Iterator<Item = Diagnostic> {
     let lost = |issue, count| (count > 0).then(|| Diagnostic::new(issue).times(count).in_file(file.path()));
     // Traces are reported with their records.
     let is_trace = matches!(&used.code, CodeFile::SymbolOnly(code) if code.source == FileKind::XrayTrace);
+    let is_shrunk = file.has_shrunk() && !is_trace;
     let losses = [
-        shrunk(file).filter(|_| !is_trace),
+        is_shrunk.then(|| shrunk_at(file.path())),
         lost(Issue::JitdumpNotInherited, used.uncopied),
         lost(Issue::JitdumpChildAmbiguous, used.ownerless),
     ];

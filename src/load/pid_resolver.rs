@@ -81,7 +81,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::code::process::ProcessEvent;
-    use crate::files::InputFile;
+    use crate::files::{OpenFile, PagedFile};
     use crate::units::Time;
 
     fn processes(forks: &[(u32, u32)]) -> Processes {
@@ -96,7 +96,7 @@ mod tests {
     fn dump(pids: &[u32]) -> FoundFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         FoundFile {
-            file: Arc::new(InputFile::open(file.path()).unwrap()),
+            file: Arc::new(PagedFile::of(OpenFile::open(file.path()).unwrap()).unwrap()),
             pids: pids.iter().copied().map(Pid).collect(),
             pids_before: Vec::new(),
             marked: None,

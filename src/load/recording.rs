@@ -7,7 +7,7 @@ use crate::code::profile_index::IndexedProfile;
 use crate::code::selection::Selector;
 use crate::code::timeline::Timeline;
 use crate::diagnostics::Diagnostic;
-use crate::files::InputFile;
+use crate::files::{FileOrigin, InputFile};
 use crate::indexed_table::IndexedTable;
 use crate::load::buffers::{Buffers, keep};
 use crate::load::file_code;
@@ -180,11 +180,11 @@ fn make_profile<'a>(
 
 impl Recording<'_> {
     /// Returns all files that were read.
-    pub fn files(&self) -> impl Iterator<Item = &InputFile> {
-        let dumps = self.found_dumps.dumps.iter().map(|dump| &*dump.file);
+    pub fn files(&self) -> impl Iterator<Item = &FileOrigin> {
+        let dumps = self.found_dumps.dumps.iter().map(|dump| dump.file.origin());
         let maps = self.found_maps.maps.iter().map(|map| &map.file);
-        let files = self.input.files().chain(dumps);
-        files.chain(maps).chain(self.aux_logs.files())
+        let whole = self.input.files().chain(maps).chain(self.aux_logs.files());
+        whole.map(InputFile::origin).chain(dumps)
     }
 
     /// Returns the jitdumps and perf maps that the user named, used or not, including those in folders.

@@ -10,7 +10,7 @@ use crate::code::samples::Samples;
 use crate::code::selection::{Doubts, DumpState};
 use crate::code::timeline::{FileIndex, FunctionId, PlacedEvent, ranges};
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::InputFile;
+use crate::files::{InputFile, PagedFile};
 use crate::hash::{HashMap, HashSet};
 use crate::indexed_table::IndexedTable;
 use crate::load::clocks::Clocks;
@@ -179,7 +179,7 @@ fn read_dump<'a>(
     machine: Machine,
     clocks: &mut Clocks<'_>,
 ) -> Result<UsedFile<'a>, Diagnostic> {
-    let dump = Dump::parse(&found.file, machine)?;
+    let dump = Dump::index(&*found.file, machine)?;
     let own_clock = RuntimeClock {
         born: None,
         distance_by_maps: None,
@@ -324,7 +324,7 @@ impl<'a> UsedFile<'a> {
     /// Creates the entry of a log or trace of one process.
     fn of_process(file: &Arc<InputFile>, pid: Pid, code: SymbolOnlyCode<'a>, alignment: Alignment) -> Self {
         Self {
-            found: FoundFile::of_process(file.clone(), pid),
+            found: FoundFile::of_process(Arc::new(PagedFile::from(file.clone())), pid),
             code: CodeFile::SymbolOnly(code),
             loads: 0,
             moves: 0,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use crate::bytes::RandomAccess;
 use crate::code::timeline::{CodeMapping, FileIndex};
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::elf::dwarf::{Buffers, Encoder};
@@ -33,7 +34,7 @@ pub fn write(
     mut progress: impl FnMut(u64),
 ) -> Result<Objects, Diagnostic> {
     let mut writer = ObjectWriter::new(input);
-    let files = input.files.iter().map(|used| used.found.file.len() as u64);
+    let files = input.files.iter().map(|used| used.found.file.size());
     let dump_bytes = files.sum::<u64>();
     let mut jobs: Vec<Job<'_>> = groups.iter().filter_map(|members| writer.job(members)).collect();
     writer.text_room = dump_bytes.saturating_mul(MAX_TEXT_GROWTH).max(MIN_TEXT_ROOM);

@@ -12,9 +12,9 @@ use crate::code::process::Processes;
 use crate::code::profile_index::ProfileIndex;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::search::files_below;
-use crate::files::{InputFile, OpenFile};
+use crate::files::{OpenFile, PagedFile};
 use crate::hash::HashSet;
-use crate::load::find::open::{MAX_FILES, read_if};
+use crate::load::find::open::{MAX_FILES, accept_if};
 use crate::load::find::reach::Reach;
 use crate::runtime::RuntimeTime;
 use crate::runtime::jitdump::marker::{is_dump_name, pid_in_name};
@@ -29,7 +29,7 @@ const SLACK: u64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The file.
-    pub file: Arc<InputFile>,
+    pub file: Arc<PagedFile>,
     /// Header of the file.
     pub header: Header,
     /// Time of the first record.
@@ -41,11 +41,12 @@ pub struct Candidate {
 impl Candidate {
     /// Reads the header of an opened file. Rejects the file if it is not a jitdump.
     pub fn of(opened: io::Result<OpenFile>) -> Result<Self, Diagnostic> {
-        let file = read_if(opened, |start| {
+        let file = accept_if(opened, |start| {
             Header::parse(start)?;
             Ok(())
         })?;
-        let header = Header::parse(&file).map_err(Diagnostic::as_unused)?;
+        let file = PagedFile::of(file).map_err(|cause| Diagnostic::unusable(&cause))?;
+        let header = Header::read(&file).map_err(Diagnostic::as_unused)?;
         Ok(Self {
             first: first_time(&file, &header),
             last: Arc::default(),
@@ -75,7 +76,7 @@ impl Candidate {
             has_time && marked.is_some_and(|marked| time_of(time).0.saturating_add(SLACK) < marked.0)
         };
         // The first record is quick to check: nearly all dumps are mapped before anything is written to them.
-        let last = || *self.last.get_or_init(|| last_time(&self.file, &self.header));
+        let last = || *self.last.get_or_init(|| last_time(&*self.file, &self.header));
         if is_before(first) && last().is_some_and(is_before) {
             return Err(Diagnostic::new(Issue::CompleteBefore));
         }

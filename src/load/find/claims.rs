@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::bytes::printable;
 use crate::code::profile_index::Marker;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::InputFile;
+use crate::files::PagedFile;
 use crate::hash::HashMap;
 use crate::load::find::dedup::{ContentId, Contents};
 use crate::perf::event::FileId;
@@ -45,7 +45,7 @@ pub struct Group<'a> {
     /// Indices of the markers.
     pub markers: Vec<usize>,
     /// The file, or why it is missing; `None` until this is decided.
-    pub chosen: Option<Result<Arc<InputFile>, Diagnostic>>,
+    pub chosen: Option<Result<Arc<PagedFile>, Diagnostic>>,
 }
 
 /// Assigned contents of files, with the identity and the process of the first marker of each.
@@ -57,14 +57,14 @@ pub struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     /// Assigns a file to a group of markers.
-    pub fn add(&mut self, file: &Arc<InputFile>, group: &Group<'a>) {
+    pub fn add(&mut self, file: &Arc<PagedFile>, group: &Group<'a>) {
         let claim = (group.identity, group.first.pid);
         self.claims.entry(self.contents.of(file)).or_insert(claim);
     }
 
     /// Rejects a file that belongs to another marker, or is a copy of such a file. One process may have two
     /// dumps of one name, if two runtimes in it write to different folders.
-    pub fn check(&mut self, file: &Arc<InputFile>, group: &Group<'_>) -> Result<(), Diagnostic> {
+    pub fn check(&mut self, file: &Arc<PagedFile>, group: &Group<'_>) -> Result<(), Diagnostic> {
         let Some((identity, pid)) = self.claims.get(&self.contents.of(file)) else {
             return Ok(());
         };
@@ -92,7 +92,7 @@ pub struct MatchCandidate {
     /// Index of the group.
     pub group: usize,
     /// The file.
-    pub file: Arc<InputFile>,
+    pub file: Arc<PagedFile>,
 }
 
 impl MatchCandidate {

@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use sha1::{Digest, Sha1};
 
-use crate::files::InputFile;
+use crate::bytes::RandomAccess;
+use crate::files::PagedFile;
 use crate::hash::HashMap;
 
 /// Number of bytes at the start of files to compare first: a jitdump header, which is unique due to its
 /// process and time.
 const START: usize = 64;
 
+/// Bytes read at a time for the hash of a file.
+const HASHED_AT_A_TIME: usize = 1 << 18;
+
 /// Length and first bytes of a file.
-type Look = (usize, [u8; START]);
+type Look = (u64, [u8; START]);
 
 /// IDs for the contents of files, the same for copies. Each file is read at most once, and only if another
 /// one has the same length and start.
@@ -31,13 +35,13 @@ pub struct ContentId(usize);
 #[derive(Debug, Default)]
 struct Alike {
     /// First file, until its content is hashed.
-    unread: Option<(Arc<InputFile>, ContentId)>,
+    unread: Option<(Arc<PagedFile>, ContentId)>,
     by_hash: HashMap<[u8; 20], ContentId>,
 }
 
 impl Contents {
     /// Returns the ID of a file's content.
-    pub fn of(&mut self, file: &Arc<InputFile>) -> ContentId {
+    pub fn of(&mut self, file: &Arc<PagedFile>) -> ContentId {
         if let Some(&known) = self.by_file_id.get(&file.file_id()) {
             return known;
         }
@@ -60,26 +64,37 @@ impl Contents {
     }
 }
 
-fn look(file: &InputFile) -> Look {
+fn look(file: &PagedFile) -> Look {
     let mut start = [0; START];
-    start.iter_mut().zip(&file[..]).for_each(|(to, &from)| *to = from);
-    (file.len(), start)
+    file.read(0, &mut start);
+    (file.size(), start)
 }
 
-fn hash(file: &InputFile) -> [u8; 20] {
-    Sha1::digest(&file[..]).into()
+fn hash(file: &PagedFile) -> [u8; 20] {
+    let mut sha1 = Sha1::new();
+    let mut buffer = vec![0; HASHED_AT_A_TIME];
+    let mut offset = 0;
+    loop {
+        let read = file.read(offset, &mut buffer);
+        sha1.update(&buffer[..read]);
+        offset += read as u64;
+        if read < buffer.len() {
+            return sha1.finalize().into();
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::OpenFile;
     use std::fs;
     use std::path::Path;
 
-    fn file(folder: &Path, name: &str, content: &[u8]) -> Arc<InputFile> {
+    fn file(folder: &Path, name: &str, content: &[u8]) -> Arc<PagedFile> {
         let path = folder.join(name);
         fs::write(&path, content).unwrap();
-        Arc::new(InputFile::open(&path).unwrap())
+        Arc::new(PagedFile::of(OpenFile::open(&path).unwrap()).unwrap())
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::files::InputFile;
+use crate::files::PagedFile;
 use crate::units::{Pid, Time};
 
 /// A runtime file that belongs to the profile.
 #[derive(Clone, Debug)]
 pub struct FoundFile {
     /// The file.
-    pub file: Arc<InputFile>,
+    pub file: Arc<PagedFile>,
     /// Processes that mapped it, the first one first.
     pub pids: Vec<Pid>,
     /// Processes that had it mapped before the profile began.
@@ -22,7 +22,7 @@ pub struct FoundFile {
 
 impl FoundFile {
     /// Creates the entry of a file without markers, of one process.
-    pub fn of_process(file: Arc<InputFile>, pid: Pid) -> Self {
+    pub fn of_process(file: Arc<PagedFile>, pid: Pid) -> Self {
         Self {
             file,
             pids: vec![pid],

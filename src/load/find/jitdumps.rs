@@ -17,7 +17,7 @@ use crate::code::clock::{CLOCK_MONOTONIC, apply_offset};
 use crate::code::profile_index::{IndexedProfile, Marker, ProfileIndex};
 use crate::diagnostics::issues::CHECK_PATH;
 use crate::diagnostics::{Diagnostic, Issue};
-use crate::files::InputFile;
+use crate::files::PagedFile;
 use crate::files::search::{folder_of, printable_path};
 use crate::hash::{HashMap, HashSet};
 use crate::load::find::access::Access;
@@ -447,7 +447,7 @@ impl<'a> Search<'a> {
         if self.named.contains(candidate.file.path()) {
             return Ok(());
         }
-        self.access.ownership.check(&candidate.file, Some(pid))
+        self.access.ownership.check(candidate.file.origin(), Some(pid))
     }
 
     /// Rejects a file that cannot have been written during the recording and mapped at `marked`, which is 0
@@ -537,7 +537,7 @@ impl<'a> Search<'a> {
 
 impl FoundDumps {
     /// Adds the file of a marker, or the marker to a file that is already there.
-    fn add(&mut self, file: Arc<InputFile>, marker: &Marker, markers: &[usize]) {
+    fn add(&mut self, file: Arc<PagedFile>, marker: &Marker, markers: &[usize]) {
         let file_id = file.file_id();
         let at = *self.by_file_id.entry(file_id).or_insert(self.dumps.len());
         if at == self.dumps.len() {

@@ -16,11 +16,11 @@ use crate::load::find::access::Access;
 /// machine, and few enough to search in seconds.
 pub const MAX_FILES: usize = 50_000;
 
-/// Reads an opened runtime file, if it is not compressed and `check` accepts its first bytes.
-pub fn read_if(
+/// Returns an opened runtime file, if it is not compressed and `check` accepts its first bytes.
+pub fn accept_if(
     opened: io::Result<OpenFile>,
     check: impl FnOnce(&[u8]) -> Result<(), Diagnostic>,
-) -> Result<InputFile, Diagnostic> {
+) -> Result<OpenFile, Diagnostic> {
     if InputFile::live_count() >= MAX_FILES {
         return Err(Diagnostic::new(Issue::TooManyFiles).with("limit", MAX_FILES));
     }
@@ -30,6 +30,15 @@ pub fn read_if(
         return Err(Diagnostic::new(Issue::FileCompressed).with("program", format.program()));
     }
     check(&start).map_err(Diagnostic::as_unused)?;
+    Ok(file)
+}
+
+/// Reads an opened runtime file; see [`accept_if`].
+pub fn read_if(
+    opened: io::Result<OpenFile>,
+    check: impl FnOnce(&[u8]) -> Result<(), Diagnostic>,
+) -> Result<InputFile, Diagnostic> {
+    let file = accept_if(opened, check)?;
     file.read().map_err(|cause| Diagnostic::unusable(&cause))
 }
 
@@ -72,7 +81,7 @@ pub fn open_given(
                     continue;
                 }
             };
-            match access.ownership.check(&file, None) {
+            match access.ownership.check(file.origin(), None) {
                 Ok(()) => add(file),
                 Err(rejected) => diagnostics.push(rejected.in_file(&found)),
             }

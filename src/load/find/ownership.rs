@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::files::input_file::is_trusted;
-use crate::files::{InputFile, links};
+use crate::files::{FileOrigin, links};
 use crate::load::find::running_processes::process_folder;
 use crate::load::options::LoadOptions;
 use crate::units::Pid;
@@ -30,18 +30,18 @@ impl Ownership {
 
     /// Rejects a file unless it and each link on its path belong to root, the current user, the owner of the
     /// profile, or the owner of the process `pid`, if that is known, while it runs.
-    pub fn check(&self, file: &InputFile, pid: Option<Pid>) -> Result<(), Diagnostic> {
+    pub fn check(&self, file: &FileOrigin, pid: Option<Pid>) -> Result<(), Diagnostic> {
         if self.is_blind {
             return Ok(());
         }
-        if !self.has(file.owner(), pid) {
-            return Err(Diagnostic::new(Issue::OtherOwner).with("user", file.owner()));
+        if !self.has(file.owner, pid) {
+            return Err(Diagnostic::new(Issue::OtherOwner).with("user", file.owner));
         }
-        let resolved = links::resolve(file.path()).map_err(|cause| Diagnostic::unusable(&cause))?;
+        let resolved = links::resolve(&file.path).map_err(|cause| Diagnostic::unusable(&cause))?;
         if let Some(&owner) = resolved.link_owners.iter().find(|&&owner| !self.has(owner, pid)) {
             return Err(Diagnostic::new(Issue::LinkOwner).with("user", owner));
         }
-        if resolved.file_id != file.file_id() {
+        if resolved.file_id != file.file_id {
             return Err(Diagnostic::new(Issue::FileReplaced));
         }
         Ok(())

@@ -353,7 +353,7 @@ impl Search<'_> {
             return Err(Diagnostic::new(Issue::FileMissing));
         }
         if place.kind != PlaceKind::Named {
-            self.access.ownership.check(&file, Some(pid))?;
+            self.access.ownership.check(file.origin(), Some(pid))?;
         }
         let is_found = matches!(place.kind, PlaceKind::Process | PlaceKind::Temporary);
         let end = self.profile_index.times.and_then(|(_, end)| self.wall_clock(end));

@@ -1,11 +1,14 @@
 //! A parsed jitdump: an index of its functions and code events.
 //!
-//! [`Dump::parse`] reads only the prefixes and fixed fields of records, and the strings of DEBUG_INFO2
-//! records, because those distinguish them from other records. Names, code, lines and unwinding tables stay
-//! in the file until [`Dump::function`] and [`Dump::sources`] read those of one function.
+//! [`Dump::parse`] and [`Dump::index`] read only the prefixes and fixed fields of records, and the strings of
+//! DEBUG_INFO2 records, because those distinguish them from other records. Names, code, lines and unwinding
+//! tables stay in the file until [`Dump::function`] and [`Dump::sources`] read those of one function.
 
 mod function_table;
 
+use std::ops::ControlFlow;
+
+use crate::bytes::RandomAccess;
 use crate::debug_info::DebugInfo;
 use crate::diagnostics::{Diagnostic, Issue};
 use crate::hash::HashMap;
@@ -18,7 +21,7 @@ use crate::runtime::jitdump::duplicates;
 use crate::runtime::jitdump::header::{self, Header};
 use crate::runtime::jitdump::load::Load;
 use crate::runtime::jitdump::moves::{self, LoadEvent, Move};
-use crate::runtime::jitdump::record::{self, Record, RecordLocation, Records, Step};
+use crate::runtime::jitdump::record::{self, Contents, Record, RecordLocation, Records, Step};
 use crate::runtime::jitdump::record_association::PendingRecords;
 use crate::runtime::jitdump::source_file::EmbeddedSource;
 use crate::runtime::jitdump::tier;
@@ -30,7 +33,7 @@ use crate::units::AddressRange;
 /// A jitdump with its index.
 #[derive(Clone, Debug)]
 pub struct Dump<'a> {
-    file: &'a [u8],
+    contents: Contents<'a>,
     header: Header,
     machine: Machine,
     functions: FunctionTable,
@@ -38,8 +41,18 @@ pub struct Dump<'a> {
     faults: Tally<Issue>,
     first_time: Option<RuntimeTime>,
     quirks: DebugInfoQuirks,
-    /// Texts of embedded source files by path, each with the offset of its record, in file order.
-    sources: HashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
+    sources: EmbeddedSources,
+}
+
+/// Embedded source files by path, in file order.
+type EmbeddedSources = HashMap<Vec<u8>, Vec<EmbeddedText>>;
+
+/// The text of an embedded source file.
+#[derive(Clone, Copy, Debug)]
+struct EmbeddedText {
+    record: RecordLocation,
+    /// Size of the text, in bytes.
+    size: u64,
 }
 
 /// The debug information of a function, and the faults found in it.
@@ -59,6 +72,27 @@ impl<'a> Dump<'a> {
     /// specify a machine.
     pub fn parse(file: &'a [u8], recorded: Machine) -> Result<Self, Diagnostic> {
         let header = Header::parse(file)?;
+        Ok(Self::read(
+            Contents::InMemory(file),
+            file.len() as u64,
+            header,
+            recorded,
+        ))
+    }
+
+    /// Parses a file like [`Dump::parse`], and keeps only the index in memory. If the file changes before a
+    /// function is read, that function may have other contents, or none.
+    pub fn index(file: &'a dyn RandomAccess, recorded: Machine) -> Result<Self, Diagnostic> {
+        let header = Header::read(file)?;
+        Ok(Self::read(
+            Contents::OnDemand(file),
+            file.size(),
+            header,
+            recorded,
+        ))
+    }
+
+    fn read(contents: Contents<'a>, size: u64, header: Header, recorded: Machine) -> Self {
         let mut faults = Tally::default();
         if !header.has_known_version() {
             faults.add(Issue::JitdumpVersion, 4);
@@ -66,7 +100,7 @@ impl<'a> Dump<'a> {
         if header.has_unknown_flags() {
             faults.add(Issue::JitdumpUnknownFlags, 32);
         }
-        let start = header.first_record_offset(file).unwrap_or_else(|| {
+        let start = header.first_record_offset(size).unwrap_or_else(|| {
             faults.add(Issue::JitdumpHeaderSize, 8);
             header::SIZE as usize
         });
@@ -80,15 +114,16 @@ impl<'a> Dump<'a> {
             sources: HashMap::default(),
         };
         let mut first_time = None;
-        for step in Records::new(file, start, header.endian) {
+        let _ = contents.walk(start, header.endian, |step| {
             first_time = first_time.or(time_of(step));
             index.add(step);
-        }
+            ControlFlow::Continue(())
+        });
         index.pending.drop_all(&mut index.faults);
         index.functions.add_debug_info(index.pending.take_reassigned());
         let range = |function| index.functions.range(function);
         duplicates::drop_duplicates(
-            file,
+            contents,
             &index.functions,
             &mut index.loads,
             &mut index.moves,
@@ -96,7 +131,7 @@ impl<'a> Dump<'a> {
         );
         let code_end = index.functions.code_end();
         let mut dump = Self {
-            file,
+            contents,
             header,
             machine: Machine::of_file(header.elf_machine, header.endian, recorded, code_end),
             events: moves::merge_events(index.loads, index.moves, range, &mut index.faults),
@@ -107,7 +142,7 @@ impl<'a> Dump<'a> {
             sources: index.sources,
         };
         dump.quirks = dump.detect_quirks();
-        Ok(dump)
+        dump
     }
 
     /// Returns the header.
@@ -172,8 +207,12 @@ impl<'a> Dump<'a> {
     pub fn function(&self, number: u32) -> Option<FunctionView<'a>> {
         let function = self.function_records(number)?;
         let endian = self.header.endian;
-        let content = |location| Records::content(self.file, location);
+        let content = |location| self.contents.of(location);
         let load = Load::parse(content(function.load)?, endian)?;
+        if (load.start, load.size) != (function.start, function.size) {
+            // The file has changed since the index was made.
+            return None;
+        }
         Some(FunctionView {
             number,
             name: load.name.get(..record::MAX_NAME).unwrap_or(load.name),
@@ -188,13 +227,13 @@ impl<'a> Dump<'a> {
     /// Returns the unwinding table of a function.
     pub fn unwinding(&self, function: u32) -> Option<Unwinding<'a>> {
         let location = self.functions.unwinding(function)?;
-        Unwinding::parse(Records::content(self.file, location)?, self.header.endian).ok()?
+        Unwinding::parse(self.contents.of(location)?, self.header.endian).ok()?
     }
 
     /// Returns the total size of the embedded source texts, in bytes.
     pub fn source_bytes(&self) -> u64 {
         let texts = self.sources.values().flatten();
-        texts.map(|(_, text)| text.len() as u64).sum()
+        texts.map(|text| text.size).sum()
     }
 
     /// Returns the total size of a function's name, code, debug information and unwinding table, in bytes. An
@@ -222,7 +261,7 @@ impl<'a> Dump<'a> {
         let mut read = |location: Option<RecordLocation>,
                         parse: &dyn Fn(&'a [u8]) -> Option<ParsedDebugInfo<'a>>| {
             let location = location?;
-            let lines = parse(Records::content(self.file, location)?);
+            let lines = parse(self.contents.of(location)?);
             normalised(lines, function.size, location, &mut found.faults)
         };
         let by_lists = |content| debug_info2::parse(content, function.size, endian);
@@ -243,9 +282,12 @@ impl<'a> Dump<'a> {
             let Some(versions) = self.sources.get(&file.path[..]) else {
                 continue;
             };
-            let before = versions.partition_point(|&(at, _)| at < offset);
+            let before = versions.partition_point(|version| version.record.offset < offset);
             let version = versions.get(before.saturating_sub(1));
-            file.text = version.map(|&(_, text)| text);
+            file.text = version.and_then(|version| {
+                let content = self.contents.of(version.record)?;
+                Some(EmbeddedSource::parse(content, self.header.endian)?.text)
+            });
         }
     }
 
@@ -254,7 +296,7 @@ impl<'a> Dump<'a> {
         const ENOUGH: usize = 1000;
         let with_lines = self.functions.with_debug_info();
         let with_lines = with_lines.filter_map(|(number, debug_info)| {
-            let content = Records::content(self.file, debug_info)?;
+            let content = self.contents.of(debug_info)?;
             Some((function_ref(&self.function(number)?), content))
         });
         DebugInfoQuirks::detect(with_lines.take(ENOUGH), self.header.endian, self.machine.is_64)
@@ -308,13 +350,28 @@ fn normalised<'a>(
 }
 
 /// Returns the time of the first record without reading others; `None` if that record is invalid.
-pub fn first_time(file: &[u8], header: &Header) -> Option<RuntimeTime> {
-    time_of(records(file, header).next()?)
+pub fn first_time(file: &dyn RandomAccess, header: &Header) -> Option<RuntimeTime> {
+    let mut first = None;
+    walk(file, header, |step| {
+        first = time_of(step);
+        ControlFlow::Break(())
+    });
+    first
 }
 
 /// Returns the latest time of any record in a file.
-pub fn last_time(file: &[u8], header: &Header) -> Option<RuntimeTime> {
-    records(file, header).filter_map(time_of).max()
+pub fn last_time(file: &dyn RandomAccess, header: &Header) -> Option<RuntimeTime> {
+    let mut last = None;
+    walk(file, header, |step| {
+        last = last.max(time_of(step));
+        ControlFlow::Continue(())
+    });
+    last
+}
+
+fn walk(file: &dyn RandomAccess, header: &Header, visit: impl FnMut(Step<'_>) -> ControlFlow<()>) {
+    let start = first_record_offset(file.size(), header);
+    let _ = Contents::OnDemand(file).walk(start, header.endian, visit);
 }
 
 fn time_of(step: Step<'_>) -> Option<RuntimeTime> {
@@ -323,23 +380,29 @@ fn time_of(step: Step<'_>) -> Option<RuntimeTime> {
 
 /// Returns an iterator over the records of a file.
 pub fn records<'a>(file: &'a [u8], header: &Header) -> Records<'a> {
-    let start = header.first_record_offset(file).unwrap_or(header::SIZE as usize);
+    let start = first_record_offset(file.len() as u64, header);
     Records::new(file, start, header.endian)
 }
 
+fn first_record_offset(file_size: u64, header: &Header) -> usize {
+    header
+        .first_record_offset(file_size)
+        .unwrap_or(header::SIZE as usize)
+}
+
 /// The state of [`Dump::parse`] while it reads the records.
-struct IndexBuilder<'a> {
+struct IndexBuilder {
     header: Header,
     functions: FunctionTable,
     faults: Tally<Issue>,
     loads: Vec<LoadEvent>,
     moves: Vec<Move>,
     pending: PendingRecords,
-    sources: HashMap<&'a [u8], Vec<(u64, &'a [u8])>>,
+    sources: EmbeddedSources,
 }
 
-impl<'a> IndexBuilder<'a> {
-    fn add(&mut self, step: Step<'a>) {
+impl IndexBuilder {
+    fn add(&mut self, step: Step<'_>) {
         let record = match step {
             Step::Record(record) => record,
             Step::Repaired(record) => {
@@ -375,7 +438,7 @@ impl<'a> IndexBuilder<'a> {
 
     /// Adds a record of one of samply's extensions. Its structure decides before its type, as the type
     /// numbers changed.
-    fn extension(&mut self, record: &Record<'a>) {
+    fn extension(&mut self, record: &Record<'_>) {
         let endian = self.header.endian;
         if let Some(layout) = debug_info2::layout(record.content, endian) {
             return self
@@ -388,8 +451,11 @@ impl<'a> IndexBuilder<'a> {
             }
             record::EMBEDDED_SOURCE_FILE => match EmbeddedSource::parse(record.content, endian) {
                 Some(source) => {
-                    let versions = self.sources.entry(source.path).or_default();
-                    versions.push((record.offset, source.text));
+                    let text = EmbeddedText {
+                        record: record.location(),
+                        size: source.text.len() as u64,
+                    };
+                    self.sources.entry(source.path.to_vec()).or_default().push(text);
                 }
                 None => self.faults.add(Issue::JitdumpBadExtension, record.offset),
             },

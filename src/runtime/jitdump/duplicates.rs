@@ -3,40 +3,53 @@
 //! Quirk: when a process with CPython 3.13 forks, the parent and the children each write out the parent's
 //! buffer, so the parent's jitdump has the same records up to three times (capture cpython313-fork).
 
+use std::cmp::Ordering;
+
 use crate::diagnostics::Issue;
 use crate::runtime::jitdump::dump::FunctionTable;
 use crate::runtime::jitdump::moves::{LoadEvent, Move};
-use crate::runtime::jitdump::record::Records;
+use crate::runtime::jitdump::record::Contents;
 use crate::tally::Tally;
 
-/// Drops all loads and moves in `file` that are exact copies of earlier ones.
+/// Drops all loads and moves that are exact copies of earlier ones.
 ///
 /// This must happen before moves are matched with functions, because a move belongs to the load that is kept.
 pub(super) fn drop_duplicates(
-    file: &[u8],
+    contents: Contents<'_>,
     functions: &FunctionTable,
     loads: &mut Vec<LoadEvent>,
     moves: &mut Vec<Move>,
     faults: &mut Tally<Issue>,
 ) {
-    let content = |load: &LoadEvent| {
-        let number = load.event.function;
-        let content = Records::content(file, functions.load(number)?);
-        Some((functions.range(number), content))
+    let range = |load: &LoadEvent| functions.range(load.event.function);
+    let content = |load: &LoadEvent| contents.of(functions.load(load.event.function)?);
+    // Contents are read only where all else is equal.
+    let compare_loads = |one: &LoadEvent, other: &LoadEvent| {
+        let times = one.event.time.cmp(&other.event.time);
+        let ranges = times.then_with(|| range(one).cmp(&range(other)));
+        ranges.then_with(|| content(one).cmp(&content(other)))
     };
-    let dropped = keep_first(loads, |load| (load.event.time, content(load)), |load| load.offset);
-    let moved = keep_first(moves, |moved| (moved.time, moved.content()), |moved| moved.offset);
+    let compare_moves = |one: &Move, other: &Move| {
+        let times = one.time.cmp(&other.time);
+        times.then_with(|| one.content().cmp(&other.content()))
+    };
+    let dropped = keep_first(loads, compare_loads, |load| load.offset);
+    let moved = keep_first(moves, compare_moves, |moved| moved.offset);
     for offset in dropped.into_iter().chain(moved) {
         faults.add(Issue::JitdumpDuplicate, offset);
     }
 }
 
-/// Keeps the entry with the lowest offset for each key, and returns the offsets of the others.
-fn keep_first<T, K: Ord>(all: &mut Vec<T>, key: impl Fn(&T) -> K, offset: impl Fn(&T) -> u64) -> Vec<u64> {
+/// Keeps the entry with the lowest offset of those that are equal, and returns the offsets of the others.
+fn keep_first<T>(
+    all: &mut Vec<T>,
+    compare: impl Fn(&T, &T) -> Ordering,
+    offset: impl Fn(&T) -> u64,
+) -> Vec<u64> {
     let mut dropped = Vec::new();
-    all.sort_by_key(|one| (key(one), offset(one)));
+    all.sort_by(|one, other| compare(one, other).then_with(|| offset(one).cmp(&offset(other))));
     all.dedup_by(|later, first| {
-        let is_repeated = key(first) == key(later);
+        let is_repeated = compare(first, later).is_eq();
         if is_repeated {
             dropped.push(offset(later));
         }

@@ -1,6 +1,6 @@
 //! The header at the start of a jitdump.
 
-use crate::bytes::{ByteOrder, Reader, hex};
+use crate::bytes::{ByteOrder, RandomAccess, Reader, hex};
 use crate::diagnostics::{Diagnostic, Issue};
 
 /// The first four bytes of the file, "JiTD" as an integer in the file's endianness.
@@ -53,6 +53,13 @@ impl Header {
         Self::parse_rest(file, endian).ok_or_else(too_short)
     }
 
+    /// Reads the header of a file that is not in memory.
+    pub fn read(file: &dyn RandomAccess) -> Result<Self, Diagnostic> {
+        let mut start = [0; SIZE as usize];
+        let read = file.read(0, &mut start);
+        Self::parse(start.get(..read).unwrap_or_default())
+    }
+
     fn parse_rest(file: &[u8], endian: ByteOrder) -> Option<Self> {
         let mut reader = Reader::new(file, endian);
         let _magic = reader.u32()?;
@@ -71,10 +78,11 @@ impl Header {
         })
     }
 
-    /// Returns the offset of the first record, which is the header's size; `None` if that size is impossible.
-    pub fn first_record_offset(&self, file: &[u8]) -> Option<usize> {
+    /// Returns the offset of the first record, which is the header's size; `None` if that size is impossible in a file
+    /// of `file_size` bytes.
+    pub fn first_record_offset(&self, file_size: u64) -> Option<usize> {
         let size = usize::try_from(self.size).ok()?;
-        (self.size >= SIZE && size <= file.len()).then_some(size)
+        (self.size >= SIZE && u64::from(self.size) <= file_size).then_some(size)
     }
 
     /// Returns whether the timestamps in the file are from a cycle counter.

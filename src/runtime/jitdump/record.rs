@@ -1,5 +1,11 @@
 //! The records of a jitdump in file order, with recovery after damage.
 
+mod contents;
+mod window;
+
+pub use crate::runtime::jitdump::record::contents::Contents;
+use crate::runtime::jitdump::record::window::Window;
+
 use crate::bytes::{ByteOrder, Reader};
 
 /// `JIT_CODE_LOAD`: a function was compiled.
@@ -106,7 +112,7 @@ impl<'a> Step<'a> {
 /// other. This check reads a bounded number of bytes, so the iteration takes linear time for any file.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
-    file: &'a [u8],
+    file: Window<'a>,
     position: usize,
     endian: ByteOrder,
     last_time: Option<u64>,
@@ -123,21 +129,40 @@ impl<'a> Records<'a> {
     /// Creates an iterator that starts at byte `start` of the file.
     pub fn new(file: &'a [u8], start: usize, endian: ByteOrder) -> Self {
         Self {
-            file,
+            file: Window::whole(file),
             position: start,
             endian,
             last_time: None,
         }
     }
 
+    /// Creates an iterator that starts at byte `position` of a file, after a record of time `last_time`.
+    fn in_window(file: Window<'a>, position: usize, endian: ByteOrder, last_time: Option<u64>) -> Self {
+        Self {
+            file,
+            position,
+            endian,
+            last_time,
+        }
+    }
+
+    /// Whether bytes outside the window were needed, so that what was returned last may be wrong.
+    fn has_missed(&self) -> bool {
+        self.file.has_missed()
+    }
+
+    /// Returns the offset at which the iteration goes on, and the time of the last record.
+    fn state(&self) -> (usize, Option<u64>) {
+        (self.position, self.last_time)
+    }
+
     /// Returns the content of the record at `location`; `None` if it exceeds the file.
     pub fn content(file: &'a [u8], location: RecordLocation) -> Option<&'a [u8]> {
-        let start = usize::try_from(location.offset).ok()?.checked_add(PREFIX_SIZE)?;
-        file.get(start..)?.get(..usize::try_from(location.size).ok()?)
+        Contents::InMemory(file).of(location)
     }
 
     fn prefix(&self, at: usize) -> Option<Prefix> {
-        let mut reader = Reader::new(self.file.get(at..)?, self.endian);
+        let mut reader = Reader::new(self.file.get(at, PREFIX_SIZE)?, self.endian);
         Some(Prefix {
             kind: reader.u32()?,
             size: usize::try_from(reader.u32()?).ok()?,
@@ -146,7 +171,7 @@ impl<'a> Records<'a> {
     }
 
     fn record(&self, at: usize, prefix: Prefix) -> Option<Record<'a>> {
-        let bytes = self.file.get(at..at.checked_add(prefix.size)?)?;
+        let bytes = self.file.get(at, prefix.size)?;
         Some(Record {
             offset: at as u64,
             kind: prefix.kind,
@@ -205,7 +230,7 @@ impl<'a> Records<'a> {
 
     /// Whether `at` is the end of the file, or the start of what looks like the record after `before`.
     fn follows(&self, at: usize, before: &Record<'_>) -> bool {
-        if at == self.file.len() {
+        if at == self.file.size() {
             return true;
         }
         let record = self.prefix(at).and_then(|prefix| self.record(at, prefix));
@@ -219,7 +244,7 @@ impl<'a> Records<'a> {
     /// Whether valid records start at `at`: [`MIN_VALID_RUN`] of them, or all up to the end of the file.
     fn starts_valid_run(&self, mut at: usize) -> bool {
         for found in 0..MIN_VALID_RUN {
-            if at == self.file.len() {
+            if at == self.file.size() {
                 return true;
             }
             let whole = self.prefix(at).and_then(|prefix| self.record(at, prefix));
@@ -248,7 +273,7 @@ impl<'a> Records<'a> {
         /// Maximum number of zero bytes at the start of a record: the type may be 0, but the size may not.
         const LEADING_ZEROS: usize = 7;
         let mut at = from;
-        while let Some(rest) = self.file.get(at..end).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = self.file.rest(at, end) {
             let zeros = rest.iter().take_while(|&&byte| byte == 0).count();
             if zeros > LEADING_ZEROS {
                 at = at.saturating_add(zeros.saturating_sub(LEADING_ZEROS));
@@ -263,7 +288,7 @@ impl<'a> Records<'a> {
 
     /// Whether the file ends inside the record at `at`.
     fn is_cut_tail(&self, at: usize) -> bool {
-        let left = self.file.len().saturating_sub(at);
+        let left = self.file.size().saturating_sub(at);
         match self.prefix(at) {
             None => left < PREFIX_SIZE,
             Some(prefix) => {
@@ -278,14 +303,14 @@ impl<'a> Iterator for Records<'a> {
 
     fn next(&mut self) -> Option<Step<'a>> {
         let at = self.position;
-        let rest = self.file.get(at..).filter(|rest| !rest.is_empty())?;
+        let rest = self.file.rest(at, self.file.size())?;
         if let Some((step, end)) = self.next_in_order(at) {
             self.position = end;
             self.last_time = step.record().map(|record| record.time).or(self.last_time);
             return Some(step);
         }
-        self.position = self.resynchronise(at.saturating_add(1), self.file.len());
-        let found_nothing = self.position == self.file.len();
+        self.position = self.resynchronise(at.saturating_add(1), self.file.size());
+        let found_nothing = self.position == self.file.size();
         if found_nothing && rest.iter().all(|&byte| byte == 0) {
             // preallocated space, not lost records
             return None;

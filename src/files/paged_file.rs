@@ -1,0 +1,277 @@
+//! Files of which only what is needed is read.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::bytes::RandomAccess;
+use crate::files::input_file::{MAX_SMALL_FILE, read_at};
+use crate::files::{FileOrigin, InputFile, OpenFile};
+
+/// Bytes in a page: few enough that functions spread over a file take little memory, and enough that a file that
+/// is needed as a whole takes little longer to read.
+const PAGE_SIZE: usize = 8 << 10;
+
+/// Maximum number of files that are kept open. The limit of a process is usually 1,024.
+const MAX_OPEN: usize = 256;
+
+/// Number of files that are kept open.
+static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
+
+/// A regular file that others may have written, in memory as a whole if it is small, and else page by page.
+///
+/// As with [`InputFile`], bytes that were returned never change. Pages read at different times may be of different
+/// states of the file.
+#[derive(Debug)]
+pub struct PagedFile {
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Whole(Arc<InputFile>),
+    Pages(Pages),
+}
+
+/// A file that stays open.
+#[derive(Debug)]
+struct Pages {
+    file: OpenFile,
+    pages: Box<[OnceLock<Box<[u8]>>]>,
+    /// Bytes that begin in this page and end in another one.
+    crossing: Box<[OnceLock<Crossing>]>,
+    has_shrunk: AtomicBool,
+    _slot: OpenSlot,
+}
+
+/// One of [`MAX_OPEN`] files.
+#[derive(Debug)]
+struct OpenSlot;
+
+impl OpenSlot {
+    /// Counts a file as open; `None` if there are too many.
+    fn take() -> Option<Self> {
+        let slot = Self;
+        (OPEN_FILES.fetch_add(1, Ordering::Relaxed) < MAX_OPEN).then_some(slot)
+    }
+}
+
+impl Drop for OpenSlot {
+    fn drop(&mut self) {
+        OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Crossing {
+    offset: u64,
+    bytes: Box<[u8]>,
+}
+
+impl PagedFile {
+    /// Reads a small file, and keeps a larger one open. If many are open already, reads larger ones too.
+    pub fn of(file: OpenFile) -> io::Result<Self> {
+        let is_small = file.size() <= MAX_SMALL_FILE;
+        let bytes = match OpenSlot::take().filter(|_| !is_small) {
+            Some(slot) => Bytes::Pages(Pages::new(file, slot)?),
+            None => Bytes::Whole(Arc::new(file.read()?)),
+        };
+        Ok(Self { bytes })
+    }
+
+    /// Returns what identifies the file.
+    pub fn origin(&self) -> &FileOrigin {
+        match &self.bytes {
+            Bytes::Whole(file) => file.origin(),
+            Bytes::Pages(pages) => pages.file.origin(),
+        }
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.origin().path
+    }
+
+    /// Returns device and inode, which are equal if two paths lead to the same file.
+    pub fn file_id(&self) -> (u64, u64) {
+        self.origin().file_id
+    }
+
+    /// Whether the file has become shorter since it was opened, or could not be read, so that bytes are missing.
+    pub fn has_shrunk(&self) -> bool {
+        match &self.bytes {
+            Bytes::Whole(file) => file.has_shrunk(),
+            Bytes::Pages(pages) => pages.has_shrunk.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl From<Arc<InputFile>> for PagedFile {
+    fn from(file: Arc<InputFile>) -> Self {
+        Self {
+            bytes: Bytes::Whole(file),
+        }
+    }
+}
+
+impl RandomAccess for PagedFile {
+    fn size(&self) -> u64 {
+        match &self.bytes {
+            Bytes::Whole(file) => file.len() as u64,
+            Bytes::Pages(pages) => pages.file.size(),
+        }
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> usize {
+        match &self.bytes {
+            Bytes::Whole(file) => {
+                let start = usize::try_from(offset).ok();
+                let rest = start.and_then(|start| file.get(start..)).unwrap_or_default();
+                into.iter_mut().zip(rest).map(|(to, &from)| *to = from).count()
+            }
+            Bytes::Pages(pages) => pages.read(offset, into),
+        }
+    }
+
+    fn get(&self, offset: u64, size: usize) -> Option<&[u8]> {
+        match &self.bytes {
+            Bytes::Whole(file) => file.get(usize::try_from(offset).ok()?..)?.get(..size),
+            Bytes::Pages(pages) => pages.get(offset, size),
+        }
+    }
+}
+
+impl Pages {
+    fn new(file: OpenFile, slot: OpenSlot) -> io::Result<Self> {
+        file.refuse_sparse()?;
+        let count = usize::try_from(file.size().div_ceil(PAGE_SIZE as u64)).map_err(io::Error::other)?;
+        Ok(Self {
+            file,
+            pages: std::iter::repeat_with(OnceLock::new).take(count).collect(),
+            crossing: std::iter::repeat_with(OnceLock::new).take(count).collect(),
+            has_shrunk: AtomicBool::new(false),
+            _slot: slot,
+        })
+    }
+
+    /// Reads up to the end that the file had when it was opened.
+    fn read(&self, offset: u64, into: &mut [u8]) -> usize {
+        let left = usize::try_from(self.file.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = left.min(into.len());
+        let into = into.get_mut(..wanted).unwrap_or_default();
+        let read = read_at(self.file.file(), into, offset).unwrap_or(0);
+        if read < wanted {
+            self.has_shrunk.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+
+    fn get(&self, offset: u64, size: usize) -> Option<&[u8]> {
+        let end = offset.checked_add(size as u64)?;
+        if end > self.file.size() {
+            return None;
+        }
+        if size == 0 {
+            return Some(&[]);
+        }
+        let page = usize::try_from(offset / PAGE_SIZE as u64).ok()?;
+        let page_start = offset - offset % PAGE_SIZE as u64;
+        let start = (offset - page_start) as usize;
+        if start + size <= PAGE_SIZE {
+            let page = self.pages.get(page)?;
+            let bytes = page.get_or_init(|| self.read_new(page_start, PAGE_SIZE));
+            return bytes.get(start..start + size);
+        }
+        let crossing = self.crossing.get(page)?;
+        // Of disjoint ranges, only one crosses the end of a page.
+        let crossing = crossing.get_or_init(|| Crossing {
+            offset,
+            bytes: self.read_new(offset, size),
+        });
+        (crossing.offset == offset).then(|| crossing.bytes.get(..size))?
+    }
+
+    /// Reads `size` bytes, or fewer at the end of the file.
+    fn read_new(&self, offset: u64, size: usize) -> Box<[u8]> {
+        let left = usize::try_from(self.file.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; size.min(left)];
+        let read = self.read(offset, &mut bytes);
+        bytes.truncate(read);
+        bytes.into_boxed_slice()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
+    const SIZE: usize = MAX_SMALL_FILE as usize + 100_000;
+
+    fn byte(at: usize) -> u8 {
+        (at * 7 + at / 251) as u8
+    }
+
+    fn large_file() -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..SIZE).map(byte).collect();
+        file.write_all(&bytes).unwrap();
+        file
+    }
+
+    fn open(file: &tempfile::NamedTempFile) -> PagedFile {
+        PagedFile::of(OpenFile::open(file.path()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_range_is_that_of_the_file() {
+        let file = large_file();
+        let paged = open(&file);
+        assert!(matches!(paged.bytes, Bytes::Pages(_)));
+        let mut at = 0;
+        // Records of many sizes, one after the other.
+        for size in [1, 100, 8192, 3, 20_000, 8191, 0, 700].into_iter().cycle() {
+            let Some(bytes) = paged.get(at as u64, size) else {
+                break;
+            };
+            assert!(bytes.iter().enumerate().all(|(i, &it)| it == byte(at + i)), "{at}, {size}");
+            at += size;
+        }
+        assert!(SIZE - at < 20_000, "{at}");
+        assert_eq!(paged.get(SIZE as u64, 0), Some(&[][..]));
+        assert_eq!(paged.get(SIZE as u64 - 1, 2), None);
+        assert_eq!(paged.get(u64::MAX, 2), None);
+        assert!(!paged.has_shrunk());
+    }
+
+    #[test]
+    fn bytes_stay_and_missing_ones_are_told() {
+        let file = large_file();
+        let paged = open(&file);
+        let before = paged.get(5, 10).unwrap();
+        file.as_file().write_all_at(&[0; 100], 0).unwrap();
+        assert_eq!(paged.get(5, 10).unwrap(), before);
+        assert_eq!(before[0], byte(5));
+        file.as_file().set_len(100_000).unwrap();
+        assert!(!paged.has_shrunk());
+        assert_eq!(paged.get(200_000, 10), None);
+        assert!(paged.has_shrunk());
+        // The failure stays too.
+        file.as_file().set_len(SIZE as u64).unwrap();
+        assert_eq!(paged.get(200_000, 10), None);
+    }
+
+    #[test]
+    fn small_files_are_not_kept_open() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"small").unwrap();
+        let paged = open(&file);
+        assert!(matches!(paged.bytes, Bytes::Whole(_)));
+        assert_eq!(paged.get(1, 3), Some(&b"mal"[..]));
+        let mut read = [0; 8];
+        assert_eq!(paged.read(2, &mut read), 3);
+        assert_eq!(&read[..3], b"all");
+    }
+}
