@@ -7,6 +7,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
+
+use crate::files::out_of_memory;
 
 #[derive(Debug)]
 struct Unfinished {
@@ -29,6 +33,7 @@ fn lock() -> MutexGuard<'static, Unfinished> {
 
 /// Creates something at `path` and registers it as unfinished.
 pub(super) fn create<T, E>(path: &Path, create: impl FnOnce(&Path) -> Result<T, E>) -> Result<T, E> {
+    out_of_memory::keep_reserve();
     let mut unfinished = lock();
     let created = create(path)?;
     unfinished.paths.push(path.to_owned());
@@ -79,23 +84,33 @@ pub fn remove_all() {
     std::mem::forget(unfinished);
 }
 
-/// As [`remove_all`], but does nothing if it would have to wait, since the calling thread itself may hold the
-/// lock or a guard.
+/// As [`remove_all`], but gives up if it would have to wait for long, since the calling thread itself may hold
+/// the lock or a guard.
 pub fn try_remove_all() {
-    let unfinished = match UNFINISHED.try_lock() {
-        Ok(unfinished) => unfinished,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => return,
-    };
-    if unfinished.guards == 0 {
-        remove_paths(&unfinished.paths);
-        std::mem::forget(unfinished);
+    for _ in 0..MAX_TRIES {
+        let unfinished = match UNFINISHED.try_lock() {
+            Ok(unfinished) => Some(unfinished),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(unfinished) = unfinished.filter(|unfinished| unfinished.guards == 0) {
+            remove_paths(&unfinished.paths);
+            return std::mem::forget(unfinished);
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
+/// Milliseconds to wait for other threads that create something.
+const MAX_TRIES: u32 = 200;
+
+/// Removes files first, which takes no memory.
 fn remove_paths(paths: &[PathBuf]) {
+    // Only one of the calls fits. Nothing can be done if both fail.
     for path in paths {
-        // Only one of the calls fits. Nothing can be done if both fail.
-        let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
+        let _ = fs::remove_file(path);
+    }
+    for path in paths {
+        let _ = fs::remove_dir_all(path);
     }
 }

@@ -4,8 +4,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, TryLockError};
 use std::thread;
 use std::time::Duration;
+
+use memmap2::MmapMut;
 
 use crate::files::cleanup;
 
@@ -39,6 +42,30 @@ unsafe impl GlobalAlloc for CleanupOnOom {
     }
 }
 
+/// Memory in bytes that removing unfinished folders takes, with room for what other threads take at the same time.
+const RESERVE_SIZE: usize = 1 << 20;
+
+/// Address space that is freed when there is no other. The allocator could not give memory of its own to all threads.
+static RESERVE: Mutex<Option<MmapMut>> = Mutex::new(None);
+
+/// Sets memory aside for the removal of unfinished output.
+pub(super) fn keep_reserve() {
+    if let Ok(mut reserve) = RESERVE.lock()
+        && reserve.is_none()
+    {
+        *reserve = MmapMut::map_anon(RESERVE_SIZE).ok();
+    }
+}
+
+fn free_reserve() {
+    match RESERVE.try_lock() {
+        Ok(mut reserve) => *reserve = None,
+        Err(TryLockError::Poisoned(poisoned)) => *poisoned.into_inner() = None,
+        // There is none yet.
+        Err(TryLockError::WouldBlock) => {}
+    }
+}
+
 fn checked(memory: *mut u8, size: usize) -> *mut u8 {
     if memory.is_null() {
         give_up(size);
@@ -60,6 +87,7 @@ fn give_up(size: usize) -> ! {
             io::stderr(),
             "jitinject: error: out of memory: {size} bytes more could not be had; what was there before is unchanged"
         );
+        free_reserve();
         cleanup::try_remove_all();
     } else if !IS_THIS_THREAD.get() {
         // Another thread is about to exit.

@@ -101,9 +101,9 @@ fn of_more_files_than_can_be_mapped_as_many_as_can_be_are_used() {
 fn dumps_that_are_not_there_take_little_longer_than_an_ordinary_file_and_are_counted() {
     const COUNT: u32 = 100_000;
     /// Each jitdump has a mapping and a diagnostic.
-    const OF_ONE_PROCESS: f64 = 5.0;
+    const OF_ONE_PROCESS: f64 = 10.0;
     /// Each process has tables in memory as well.
-    const OF_MANY: f64 = 10.0;
+    const OF_MANY: f64 = 20.0;
     let ordinary = CaseFiles::new(&CASES[0], COUNT.into());
     let folder = scratch();
     let input = folder.path().join("perf.data");
