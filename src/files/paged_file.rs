@@ -2,8 +2,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+use rustix::process::{Resource, getrlimit};
 
 use crate::bytes::RandomAccess;
 use crate::files::input_file::{MAX_SMALL_FILE, read_at};
@@ -13,11 +15,14 @@ use crate::files::{FileOrigin, InputFile, OpenFile};
 /// is needed as a whole takes little longer to read.
 const PAGE_SIZE: usize = 8 << 10;
 
-/// Maximum number of files that are kept open. The limit of a process is usually 1,024.
-const MAX_OPEN: usize = 256;
+/// Maximum number of files that are kept open.
+const MAX_OPEN: u64 = 256;
+
+/// Number of files that the process may have open for everything else.
+const OTHER_FILES: u64 = 64;
 
 /// Number of files that are kept open.
-static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
+static OPEN_FILES: AtomicU64 = AtomicU64::new(0);
 
 /// A regular file that others may have written, in memory as a whole if it is small, and else page by page.
 ///
@@ -31,7 +36,7 @@ pub struct PagedFile {
 #[derive(Debug)]
 enum Bytes {
     Whole(Arc<InputFile>),
-    Pages(Pages),
+    Pages(Box<Pages>),
 }
 
 /// A file that stays open.
@@ -45,7 +50,16 @@ struct Pages {
     _slot: OpenSlot,
 }
 
-/// One of [`MAX_OPEN`] files.
+/// Returns the number of files that may be kept open: less than [`MAX_OPEN`] if the process may not open many.
+fn max_open() -> u64 {
+    static MAX: OnceLock<u64> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        MAX_OPEN.min(limit.saturating_sub(OTHER_FILES))
+    })
+}
+
+/// A file that is kept open, counted in [`OPEN_FILES`].
 #[derive(Debug)]
 struct OpenSlot;
 
@@ -53,7 +67,7 @@ impl OpenSlot {
     /// Counts a file as open; `None` if there are too many.
     fn take() -> Option<Self> {
         let slot = Self;
-        (OPEN_FILES.fetch_add(1, Ordering::Relaxed) < MAX_OPEN).then_some(slot)
+        (OPEN_FILES.fetch_add(1, Ordering::Relaxed) < max_open()).then_some(slot)
     }
 }
 
@@ -74,7 +88,7 @@ impl PagedFile {
     pub fn of(file: OpenFile) -> io::Result<Self> {
         let is_small = file.size() <= MAX_SMALL_FILE;
         let bytes = match OpenSlot::take().filter(|_| !is_small) {
-            Some(slot) => Bytes::Pages(Pages::new(file, slot)?),
+            Some(slot) => Bytes::Pages(Box::new(Pages::new(file, slot)?)),
             None => Bytes::Whole(Arc::new(file.read()?)),
         };
         Ok(Self { bytes })
@@ -236,7 +250,10 @@ mod tests {
             let Some(bytes) = paged.get(at as u64, size) else {
                 break;
             };
-            assert!(bytes.iter().enumerate().all(|(i, &it)| it == byte(at + i)), "{at}, {size}");
+            assert!(
+                bytes.iter().enumerate().all(|(i, &it)| it == byte(at + i)),
+                "{at}, {size}"
+            );
             at += size;
         }
         assert!(SIZE - at < 20_000, "{at}");

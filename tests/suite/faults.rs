@@ -102,6 +102,30 @@ fn files_that_are_cut_off_once_they_are_read_cost_nothing() {
     }
 }
 
+/// A large jitdump is read page by page, functions last.
+#[test]
+fn a_large_dump_that_is_cut_off_loses_functions_with_a_warning() {
+    let folder = scratch();
+    let generated = generated(folder.path(), 10_000);
+    let dump = folder.path().join("jit-5000.dump");
+    assert!(fs::metadata(&dump).unwrap().len() > 2_000_000);
+    let output = folder.path().join("out.data");
+    let summary = run(&generated.profile, &output, "writing objects", || {
+        cut(&dump, 1_000_000);
+    });
+    let summary = summary.unwrap();
+    let shrunk = summary
+        .diagnostics
+        .iter()
+        .filter(|it| it.issue == Issue::FileShrunk);
+    assert_eq!(shrunk.count(), 1, "{}", summary.text(false));
+    assert!(
+        (100..9900).contains(&summary.functions.written),
+        "{:?}",
+        summary.functions
+    );
+}
+
 /// The process of the profile is this one. It has the dump open and may write more to it.
 #[test]
 fn a_dump_that_grows_is_read_as_it_was_when_it_was_opened() {

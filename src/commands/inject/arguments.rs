@@ -225,18 +225,10 @@ enum TiersArgument {
 
 /// Parses a number with a unit; nanoseconds without one.
 fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text
-        .find(|character: char| !character.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| "not a number with ns, us, ms or s")?;
-    match unit {
-        "" | "ns" => Ok(Duration::from_nanos(number)),
-        "us" => Ok(Duration::from_micros(number)),
-        "ms" => Ok(Duration::from_millis(number)),
-        "s" => Ok(Duration::from_secs(number)),
-        _ => Err("not a number with ns, us, ms or s".into()),
-    }
+    let nanoseconds = text.parse().map(Duration::from_nanos);
+    nanoseconds
+        .or_else(|_| humantime::parse_duration(text))
+        .map_err(|_| "not a number with ns, us, ms or s".to_owned())
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

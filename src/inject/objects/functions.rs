@@ -57,7 +57,12 @@ pub fn write(
             writer.encode(job, &folder, buffers)
         });
         for (job, object) in batch.iter().zip(objects) {
-            for (member, faults) in job.members.iter().zip(&object.faults) {
+            progress(job.members.len() as u64);
+            if object.functions.is_empty() {
+                // Its part of the file is gone.
+                continue;
+            }
+            for (member, faults) in &object.functions {
                 // A function that was moved is in several objects, with the same faults in each.
                 if seen.insert(member.function) {
                     writer.note(member, faults);
@@ -65,8 +70,7 @@ pub fn write(
             }
             writer.text_room = writer.text_room.saturating_sub(object.text_size);
             placed.push(writer.store(job, &object, store)?);
-            functions += job.members.len() as u64;
-            progress(job.members.len() as u64);
+            functions += object.functions.len() as u64;
         }
     }
     Ok(Objects {
@@ -123,8 +127,8 @@ struct Object<'a> {
     /// ID that the runtime gave to the first function.
     index: u64,
     sources: Vec<SourceToWrite<'a>>,
-    /// Faults of each function.
-    faults: Vec<MemberFaults>,
+    /// Functions in it, with the faults of each.
+    functions: Vec<(CodeMapping, MemberFaults)>,
 }
 
 /// Faults of a function.
@@ -460,27 +464,30 @@ impl<'a> ObjectWriter<'a> {
         };
         let members = job.members.iter();
         let views: Vec<_> = members
-            .filter_map(|member| Some((self.view(member)?, job.address(member))))
+            .filter_map(|member| Some((member, self.view(member)?)))
             .collect();
-        let symbols: Vec<_> = views.iter().map(|(view, _)| self.symbol(view)).collect();
+        let symbols: Vec<_> = views.iter().map(|(_, view)| self.symbol(view)).collect();
         let functions = views
             .iter()
             .zip(&symbols)
-            .map(|(&(view, address), symbol)| Function {
+            .map(|((member, view), symbol)| Function {
                 name: symbol,
-                code: code(&view),
-                address,
+                code: code(view),
+                address: job.address(member),
             });
         let functions: Vec<Function<'_>> = functions.collect();
         let mut encoder = Encoder::new(buffers, self.input.lines.settings(job.machine));
         let mut sources = Vec::new();
         let file = job.first.function.file;
-        let faults = views.iter().zip(&functions).map(|((view, _), function)| {
-            let mut faults = MemberFaults::default();
-            sources.extend(self.add_lines(file, view, function, store, &mut encoder, &mut faults));
-            faults
-        });
-        let faults = faults.collect();
+        let written = views
+            .iter()
+            .zip(&functions)
+            .map(|(&(member, ref view), function)| {
+                let mut faults = MemberFaults::default();
+                sources.extend(self.add_lines(file, view, function, store, &mut encoder, &mut faults));
+                (*member, faults)
+            });
+        let written = written.collect();
         let text_size = encoder.text_size();
         let content = ObjectContent {
             machine: job.machine,
@@ -500,9 +507,9 @@ impl<'a> ObjectWriter<'a> {
             encoded,
             tables_size: tables.bytes.len() as u64,
             text_size,
-            index: views.first().map_or(0, |(view, _)| view.code_index),
+            index: views.first().map_or(0, |(_, view)| view.code_index),
             sources,
-            faults,
+            functions: written,
         }
     }
 

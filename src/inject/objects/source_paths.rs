@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use percent_encoding::percent_decode;
 use sha1::{Digest, Sha1};
 
 use crate::bytes::hex_digits;
@@ -149,25 +150,13 @@ fn plain_path(name: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Decodes the percent escapes of a URL.
+/// Decodes the percent escapes of a URL, unless one stands for NUL, which no path has.
 fn percent_decoded(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).filter(|_| first == b'%');
-        let number = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        match number.filter(|&number| number != 0) {
-            Some(number) => {
-                out.push(number);
-                rest = behind.get(2..).unwrap_or_default();
-            }
-            None => {
-                out.push(first);
-                rest = behind;
-            }
-        }
+    let decoded: Vec<u8> = percent_decode(text).collect();
+    match decoded.contains(&0) {
+        true => text.to_vec(),
+        false => decoded,
     }
-    out
 }
 
 /// Folders of source files. Each text is hashed once, identified by its address in the mapped dump.

@@ -76,7 +76,7 @@ fn hash(file: &PagedFile) -> [u8; 20] {
     let mut offset = 0;
     loop {
         let read = file.read(offset, &mut buffer);
-        sha1.update(&buffer[..read]);
+        sha1.update(buffer.get(..read).unwrap_or_default());
         offset += read as u64;
         if read < buffer.len() {
             return sha1.finalize().into();

@@ -150,7 +150,16 @@ mod tests {
         with_hole[WINDOW_SIZE - 50_000..WINDOW_SIZE + 50_000].fill(0);
         let cut = whole[..whole.len() - 300].to_vec();
         let spare = [whole.clone(), vec![0; 2 * WINDOW_SIZE]].concat();
-        for file in [whole, large, damaged, with_hole, cut, spare, Vec::new(), vec![1; 5]] {
+        for file in [
+            whole,
+            large,
+            damaged,
+            with_hole,
+            cut,
+            spare,
+            Vec::new(),
+            vec![1; 5],
+        ] {
             let expected = steps(Contents::InMemory(&file));
             assert_eq!(steps(Contents::OnDemand(&Distant(file))), expected);
         }

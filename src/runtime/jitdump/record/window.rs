@@ -63,10 +63,12 @@ impl<'a> Window<'a> {
             }
             return known;
         }
-        self.within(at, end.min(self.size)).filter(|rest| !rest.is_empty())
+        self.within(at, end.min(self.size))
+            .filter(|rest| !rest.is_empty())
     }
 
     fn within(&self, at: usize, end: usize) -> Option<&'a [u8]> {
-        self.bytes.get(at.checked_sub(self.start)?..end.checked_sub(self.start)?)
+        self.bytes
+            .get(at.checked_sub(self.start)?..end.checked_sub(self.start)?)
     }
 }
