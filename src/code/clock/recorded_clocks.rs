@@ -70,7 +70,7 @@ pub struct RuntimeClock {
     pub last: RuntimeTime,
     /// Start time of its process, if recorded in the profile.
     pub born: Option<Time>,
-    /// Lower bound of the offset from the maps of its process ([`distance_by_maps`]), in nanoseconds.
+    /// Lower bound of the offset from the maps of its process ([`distance_by_maps`](super::distance_by_maps)), in nanoseconds.
     pub distance_by_maps: Option<i128>,
 }
 
